@@ -1,0 +1,54 @@
+# Two commands: `make run` shows conch at work, `make test` checks everything that CI checks.
+
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+BIN := .venv/bin
+
+.PHONY: run test bench docs clean
+
+run: .venv/installed
+	$(BIN)/conch demo
+
+test: .venv/developing .venv-mcp1/installed .venv-mcp2/installed tests/oracle/inspector/node_modules/installed
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/pytest
+
+bench: .venv/developing .venv-mcp2/installed
+	$(BIN)/python bench/turns.py
+
+docs: .venv/developing
+	$(BIN)/python docs/generate.py
+
+.venv/installed: pyproject.toml
+	@test -n "$(PYTHON)" || { echo "conch needs Python 3.11 or newer"; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable .
+	touch $@
+
+.venv/developing: .venv/installed
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@
+
+# The official clients of both protocol eras cannot live in one environment.
+.venv-mcp1/installed: Makefile
+	$(PYTHON) -m venv .venv-mcp1
+	.venv-mcp1/bin/pip install --quiet --disable-pip-version-check 'mcp>=1.30,<2'
+	touch $@
+
+.venv-mcp2/installed: Makefile
+	$(PYTHON) -m venv .venv-mcp2
+	.venv-mcp2/bin/pip install --quiet --disable-pip-version-check 'mcp>=2.3,<3'
+	touch $@
+
+# The public inspector needs npm; where there is none, its tests say so and are skipped.
+tests/oracle/inspector/node_modules/installed: tests/oracle/inspector/package.json
+	mkdir -p $(@D)
+	if command -v npm >/dev/null; then \
+		npm install --prefix tests/oracle/inspector --no-audit --no-fund --no-package-lock --loglevel=error; fi
+	mkdir -p $(@D)
+	touch $@
+
+clean:
+	rm -rf .venv .venv-mcp1 .venv-mcp2 tests/oracle/inspector/node_modules

@@ -1,0 +1,5 @@
+"""conch: whoever holds the conch may speak."""
+
+from __future__ import annotations
+
+__version__ = "0.1.0"

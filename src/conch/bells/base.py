@@ -1,0 +1,64 @@
+"""The bell: how one process tells another that something changed.
+
+A ring is a hint, never the truth: whoever hears it looks at the table. A waiter listens first, looks
+second and sleeps third, so that nothing can change unheard between the look and the sleep:
+
+    with bell.listen(room_channel(room_id), announce=seat_channel(room_id, agent_id)) as ear:
+        while not (found := look_at_the_table()):
+            ear.wait(seconds)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Protocol, Self
+
+from conch.processes import Process
+
+
+def room_channel(room_id: str) -> str:
+    """Everybody who waits in a room hears this one."""
+    return f"room-{room_id}"
+
+
+def seat_channel(room_id: str, agent_id: str) -> str:
+    """One member's own channel in one room: rung first for a recipient, and its sign of waiting right now."""
+    return f"seat-{room_id}-{agent_id}"
+
+
+class Ear(Protocol):
+    """One waiter's end of the bell. Used by one thread, woken from any."""
+
+    def wait(self, seconds: float) -> bool:
+        """Sleep until a ring, the end of the watched process, `wake` or the timeout; True unless the timeout."""
+
+    def watch(self, process: Process | None) -> None:
+        """Also wake when this process ends (replaces the one watched before). Nobody rings for the dead."""
+
+    def wake(self) -> None:
+        """End the current or next `wait` at once; safe from any thread."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class Bell(Protocol):
+    """One per process."""
+
+    def recheck_seconds(self, poll_seconds: float) -> float:
+        """How long a waiter may sleep before it looks again unasked: long where rings are heard, else the poll."""
+
+    def ring(self, channels: Iterable[str]) -> None:
+        """Wake the listeners of these channels, in this order. Never raises: a lost ring costs a recheck."""
+
+    def listen(self, *channels: str, announce: str | None = None) -> Ear:
+        """Hear these channels and `announce`; while the ear is open, `hears(announce)` is true everywhere."""
+
+    def hears(self, channel: str) -> bool:
+        """Whether a living process somewhere announces this channel right now."""
+
+    def close(self) -> None: ...

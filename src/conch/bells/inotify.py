@@ -1,0 +1,139 @@
+"""Linux: inotify for channel files, pidfds for processes, one thread for both.
+
+A user has 128 inotify instances (`fs.inotify.max_user_instances`), so a process opens one and keeps it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import select
+import struct
+import sys
+import threading
+from functools import partial
+
+from conch.bells.watcher import Stop, Wake
+from conch.processes import Process, open_pidfd
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+# From <sys/inotify.h>. Touching a file changes its attributes; opening, locking and closing it does not.
+_IN_ATTRIB = 0x4
+_IN_Q_OVERFLOW = 0x4000
+_EVENT = struct.Struct("iIII")  # watch descriptor, mask, cookie, length of the name: none for a watched file
+
+
+def _call(function: str, *arguments: int | bytes) -> int:
+    result: int = getattr(_libc, function)(*arguments)
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{function}: {os.strerror(number)}")
+    return result
+
+
+if sys.platform == "linux":
+
+    class InotifyWatcher:
+        def __init__(self) -> None:
+            self._lock = threading.Lock()
+            self._listeners: dict[int, list[Wake]] = {}  # by watch descriptor: one per file, however many listen
+            self._mourners: dict[int, Wake] = {}  # by pidfd
+            self._closed = False
+            self._epoll = select.epoll()
+            self._inotify = _call("inotify_init1", os.O_NONBLOCK | os.O_CLOEXEC)
+            self._end = -1
+            try:
+                self._end = os.eventfd(0)
+                self._epoll.register(self._inotify, select.EPOLLIN)
+                self._epoll.register(self._end, select.EPOLLIN)
+                self._thread = threading.Thread(target=self._run, name="conch-bell", daemon=True)
+                self._thread.start()
+            except BaseException:
+                self._close_descriptors()
+                raise
+
+        def watch_file(self, path: str, wake: Wake) -> Stop:
+            with self._lock:
+                if self._closed:
+                    raise OSError(errno.EBADF, "The bell is closed.")
+                watch = _call("inotify_add_watch", self._inotify, os.fsencode(path), _IN_ATTRIB)
+                self._listeners.setdefault(watch, []).append(wake)
+            return partial(self._stop_file, watch, wake)
+
+        def watch_process(self, process: Process, wake: Wake) -> Stop | None:
+            descriptor = open_pidfd(process)
+            if descriptor is None:
+                return None
+            with self._lock:
+                try:
+                    # Once: a dead process stays readable for ever.
+                    self._epoll.register(descriptor, select.EPOLLIN | select.EPOLLONESHOT)
+                except (OSError, ValueError):  # no room, or closed meanwhile
+                    os.close(descriptor)
+                    return None
+                self._mourners[descriptor] = wake
+            return partial(self._stop_process, descriptor)
+
+        def close(self) -> None:
+            with self._lock:
+                if self._closed:
+                    return
+                self._closed = True
+            os.eventfd_write(self._end, 1)
+            self._thread.join()
+            with self._lock:
+                self._close_descriptors()
+
+        def _close_descriptors(self) -> None:
+            self._epoll.close()
+            for descriptor in (self._inotify, self._end, *self._mourners):
+                if descriptor >= 0:
+                    os.close(descriptor)
+            self._mourners.clear()
+
+        def _stop_file(self, watch: int, wake: Wake) -> None:
+            with self._lock:
+                wakes = self._listeners.get(watch)
+                if self._closed or wakes is None:
+                    return
+                wakes.remove(wake)
+                if not wakes:
+                    del self._listeners[watch]
+                    # Refused if the file was deleted and the kernel has dropped the watch: all the same to us.
+                    _libc.inotify_rm_watch(self._inotify, watch)
+
+        def _stop_process(self, descriptor: int) -> None:
+            with self._lock:
+                if self._mourners.pop(descriptor, None) is not None:
+                    self._epoll.unregister(descriptor)
+                    os.close(descriptor)
+
+        def _run(self) -> None:
+            while True:
+                for descriptor, _ in self._epoll.poll():
+                    if descriptor == self._end:
+                        return
+                    wakes = self._touched() if descriptor == self._inotify else self._ended(descriptor)
+                    for wake in wakes:
+                        wake()
+
+        def _touched(self) -> list[Wake]:
+            try:
+                events = os.read(self._inotify, 64 * 1024)
+            except BlockingIOError:
+                return []
+            with self._lock:
+                hits = [self._hit(watch, mask) for watch, mask, _, _ in _EVENT.iter_unpack(events)]
+            return [wake for wakes in hits for wake in wakes]
+
+        def _hit(self, watch: int, mask: int) -> list[Wake]:
+            if mask & _IN_Q_OVERFLOW:  # rings were lost, nobody knows whose
+                return [wake for wakes in self._listeners.values() for wake in wakes]
+            return list(self._listeners.get(watch, ()))
+
+        def _ended(self, descriptor: int) -> list[Wake]:
+            with self._lock:
+                wake = self._mourners.get(descriptor)
+            return [] if wake is None else [wake]

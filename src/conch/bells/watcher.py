@@ -1,0 +1,39 @@
+"""What wakes the ears of a process: a thread that watches channel files and processes for all of them."""
+
+from __future__ import annotations
+
+import errno
+import sys
+from collections.abc import Callable
+from typing import Protocol
+
+from conch.processes import Process
+
+Wake = Callable[[], None]
+Stop = Callable[[], None]
+
+
+class Watcher(Protocol):
+    """One per process. Its thread only calls `wake`s, which never block."""
+
+    def watch_file(self, path: str, wake: Wake) -> Stop:
+        """Wake at every touch of this file from now on. OSError if that cannot be promised."""
+
+    def watch_process(self, process: Process, wake: Wake) -> Stop | None:
+        """Wake once when this process ends; None if that cannot be promised, or it has ended already."""
+
+    def close(self) -> None:
+        """End the thread and close every descriptor. A `Stop` called later does nothing."""
+
+
+def open_watcher() -> Watcher:
+    """The kernel's own way of this system. OSError if there is none, or it has none left to give."""
+    if sys.platform == "linux":
+        from conch.bells.inotify import InotifyWatcher
+
+        return InotifyWatcher()
+    if sys.platform != "linux" and sys.platform != "win32":
+        from conch.bells.kqueue import KqueueWatcher
+
+        return KqueueWatcher()
+    raise OSError(errno.ENOSYS, "This system cannot tell about touched files.")

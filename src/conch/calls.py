@@ -1,0 +1,45 @@
+"""One request in flight, as the domains see it: it can be cancelled, and it can say how it is getting on."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from conch.errors import Cancelled
+
+
+class Call:
+    """Shared by the thread that works on a request and the one that hears of its cancellation."""
+
+    def __init__(self, report: Callable[[str], None] | None = None) -> None:
+        self._lock = threading.Lock()
+        self._wake: Callable[[], None] | None = None
+        self._cancelled = False
+        self._report = report
+
+    @property
+    def cancelled(self) -> bool:
+        return self._cancelled
+
+    def cancel(self) -> None:
+        with self._lock:
+            self._cancelled = True
+            wake = self._wake
+        if wake is not None:
+            wake()
+
+    def wake_with(self, wake: Callable[[], None] | None) -> None:
+        """Name what a cancellation must wake; None when nothing sleeps any more."""
+        with self._lock:
+            self._wake = wake
+            cancelled = self._cancelled
+        if cancelled and wake is not None:
+            wake()
+
+    def check(self) -> None:
+        if self._cancelled:
+            raise Cancelled("The call was cancelled; nothing was changed.")
+
+    def report(self, text: str) -> None:
+        if self._report is not None:
+            self._report(text)

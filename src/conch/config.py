@@ -1,0 +1,182 @@
+"""Every setting, in one table: its variable is `CONCH_` and its name in capitals; the seeds' names are aliases."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from conch.errors import InvalidArgument, InvalidSetting, LimitExceeded
+
+WEEK_MS = 7 * 24 * 3_600_000
+LONGEST_WAIT_MS = 50_000  # common MCP clients give up after 60 s; a reply after that goes to nobody
+
+
+class Setting(NamedTuple):
+    name: str
+    default: Any
+    about: str
+    low: int = 0
+    high: int = 0
+    choices: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+
+    @property
+    def variable(self) -> str:
+        return f"CONCH_{self.name.upper()}"
+
+    def parse(self, text: str) -> Any:
+        """The value that a text means; ValueError says what would be accepted."""
+        if self.choices:
+            if text not in self.choices:
+                raise ValueError(f"must be one of {', '.join(self.choices)}")
+            return text
+        if not isinstance(self.default, int):
+            return text
+        try:
+            number = int(text)
+        except ValueError:
+            raise ValueError(f"must be a whole number from {self.low} to {self.high}") from None
+        return self.check(number)
+
+    def check(self, value: Any) -> Any:
+        """A value of the right type and range; ValueError says what would be accepted."""
+        if self.choices:
+            if value not in self.choices:
+                raise ValueError(f"must be one of {', '.join(self.choices)}")
+        elif type(value) is not int or not self.low <= value <= self.high:
+            raise ValueError(f"must be a whole number from {self.low} to {self.high}")
+        return value
+
+
+def _policy(name: str, default: int, about: str, low: int = 1, high: int = WEEK_MS) -> Setting:
+    return Setting(name, default, about, low, high, aliases=(f"TALKING_STICK_{name.upper()}",))
+
+
+POLICY_SETTINGS = (
+    _policy("owner_lease_ttl_ms", 45 * 60_000, "how long an owner may be silent before others may take over"),
+    _policy("heartbeat_interval_ms", 5 * 60_000, "how often a holder should renew its lease"),
+    _policy("claim_ttl_ms", 20 * 60_000, "how long a reserved recipient has before others may take over"),
+    _policy("wait_for_turn_max_wait_ms", 30_000, "the longest that one wait_for_turn blocks", 0, LONGEST_WAIT_MS),
+    _policy("wait_for_turn_poll_ms", 250, "how often a waiter looks again where no bell can be heard", 10, 60_000),
+    _policy("presence_ttl_ms", 4 * 3_600_000, "how long after its last call a member counts as active"),
+    Setting(
+        "release_order",
+        "sequence",
+        "who gets a released stick: the next in sequence, or the next that is waiting right now",
+        choices=("sequence", "waiting_first"),
+    ),
+)
+
+SETTINGS = (
+    Setting("data_dir", "", "where the store and the bells live", aliases=("TALKING_STICK_DATA_DIR",)),
+    Setting(
+        "store",
+        "",
+        "which store to use: the path of an SQLite file, instead of the one in the data directory",
+    ),
+    Setting("synchronous", "normal", "SQLite's durability on power loss", choices=("normal", "full")),
+    Setting("busy_timeout_ms", 5_000, "how long a writer queues before DB_BUSY", 1, 600_000),
+    Setting("max_handoff_bytes", 256 * 1024, "the largest handoff, as JSON", 1_024, 16 * 1024 * 1024),
+    Setting("max_note_chars", 16_384, "the longest note", 1, 1_048_576),
+    Setting("max_reason_chars", 2_000, "the longest reason of a takeover or a close", 1, 65_536),
+    Setting("max_line_bytes", 4 * 1024 * 1024, "the longest line the MCP server reads", 65_536, 64 * 1024 * 1024),
+    *POLICY_SETTINGS,
+)
+
+
+class Policy(NamedTuple):
+    """A room's timing. The seed's six values, and who a released stick is for."""
+
+    owner_lease_ttl_ms: int
+    heartbeat_interval_ms: int
+    claim_ttl_ms: int
+    wait_for_turn_max_wait_ms: int
+    wait_for_turn_poll_ms: int
+    presence_ttl_ms: int
+    release_order: str
+
+    def merged(self, overrides: Mapping[str, Any]) -> Policy:
+        """This policy with some values replaced; a shorter lease brings a quicker heartbeat along."""
+        policy = self._replace(**overrides)
+        if policy.heartbeat_interval_ms >= policy.owner_lease_ttl_ms:
+            policy = policy._replace(heartbeat_interval_ms=max(1, policy.owner_lease_ttl_ms // 3))
+        return policy
+
+
+def check_policy(overrides: Mapping[str, Any]) -> None:
+    """Refuse a value that no room could run on, naming it."""
+    known = {setting.name: setting for setting in POLICY_SETTINGS}
+    for name, value in overrides.items():
+        field = f"policy.{name}"
+        if name not in known:
+            raise InvalidArgument(f"{field} is not a policy value; there are {', '.join(known)}.", field=field)
+        try:
+            known[name].check(value)
+        except ValueError as problem:
+            raise InvalidArgument(f"{field} {problem}.", field=field) from None
+    lease, heartbeat = overrides.get("owner_lease_ttl_ms"), overrides.get("heartbeat_interval_ms")
+    if lease is not None and heartbeat is not None and heartbeat >= lease:
+        message = "policy.heartbeat_interval_ms must be shorter than policy.owner_lease_ttl_ms."
+        raise InvalidArgument(message, field="policy.heartbeat_interval_ms")
+
+
+class Settings(NamedTuple):
+    """One process's settings. `Settings.load(os.environ)` reads and checks them."""
+
+    data_dir: str
+    store: str
+    synchronous: str
+    busy_timeout_ms: int
+    max_handoff_bytes: int
+    max_note_chars: int
+    max_reason_chars: int
+    max_line_bytes: int
+    policy: Policy
+
+    @classmethod
+    def load(cls, environ: Mapping[str, str]) -> Settings:
+        """InvalidSetting names the variable that cannot be used."""
+        given = {s.name: value for s in SETTINGS if (value := _read(s, environ)) is not None}
+        policy = Policy(**{s.name: s.default for s in POLICY_SETTINGS})
+        policy = policy.merged({s.name: given[s.name] for s in POLICY_SETTINGS if s.name in given})
+        plain = {s.name: given.get(s.name, s.default) for s in SETTINGS if s not in POLICY_SETTINGS}
+        plain["data_dir"] = plain["data_dir"] or default_data_dir(environ, sys.platform)
+        return cls(**plain, policy=policy)
+
+    @property
+    def database(self) -> str:
+        """The SQLite file: `CONCH_STORE` when given, else `rooms.sqlite` in the data directory."""
+        if self.store:
+            return os.path.abspath(os.path.expanduser(self.store.removeprefix("sqlite://")))
+        return os.path.join(os.path.abspath(os.path.expanduser(self.data_dir)), "rooms.sqlite")
+
+
+def _read(setting: Setting, environ: Mapping[str, str]) -> Any:
+    for variable in (setting.variable, *setting.aliases):
+        text = environ.get(variable, "")
+        if text:
+            try:
+                return setting.parse(text)
+            except ValueError as problem:
+                raise InvalidSetting(f"{variable} {problem}, not {text[:80]!r}.", setting=variable) from None
+    return None
+
+
+def default_data_dir(environ: Mapping[str, str], platform: str) -> str:
+    """`~/.local/share/conch` on Linux and macOS alike (scripts and docs stay the same), `%APPDATA%` on Windows."""
+    if platform == "win32":
+        return os.path.join(environ.get("APPDATA") or os.path.expanduser("~"), "conch")
+    # The XDG specification says to ignore a relative value.
+    base = environ.get("XDG_DATA_HOME", "")
+    if not os.path.isabs(base):
+        base = os.path.join(environ.get("HOME") or os.path.expanduser("~"), ".local", "share")
+    return os.path.join(base, "conch")
+
+
+def check_length(field: str, text: str, limit: int, setting: str) -> None:
+    """LimitExceeded names the field, the limit and the variable that moves it."""
+    if len(text) > limit:
+        message = f"{field} is {len(text)} characters long; at most {limit} are allowed (CONCH_{setting.upper()})."
+        raise LimitExceeded(message, field=field, limit=limit, actual=len(text))

@@ -1,0 +1,3 @@
+"""The ways in. Doors hold no rules and never import each other."""
+
+from __future__ import annotations

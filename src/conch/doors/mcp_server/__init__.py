@@ -1,0 +1,3 @@
+"""MCP over standard input and output, on the standard library alone."""
+
+from __future__ import annotations

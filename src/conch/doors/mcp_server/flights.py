@@ -1,0 +1,159 @@
+"""Calls between their request and their reply: cancelled or delivered, never both."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from functools import partial
+
+from conch.calls import Call
+from conch.doors.mcp_server.protocol import INTERNAL_ERROR, INVALID_REQUEST, Id, Object, Refusal, encode
+
+Undo = Callable[[], None]
+
+MOST_AT_ONCE = 256
+"""Each call in flight holds a thread; a client that forgets to read must not exhaust the machine."""
+
+
+class Batch:
+    """The replies to one JSON-RPC array, which leave together when the last of them is there."""
+
+    def __init__(self) -> None:
+        self.flights: list[Flight] = []
+        self.unfinished = 0
+
+
+class Flight:
+    """One request on its way to a reply. Its state belongs to `Flights` and changes only under its lock."""
+
+    def __init__(self, request_id: Id | None, batch: Batch | None) -> None:
+        self.request_id = request_id
+        self.batch = batch
+        self.call = Call()
+        self.cancelled = False
+        self.reply = b""
+        self.undo: Undo | None = None
+
+
+class Flights:
+    """Every call in flight. `send` writes one line and says whether it left; `later` runs a task on a worker."""
+
+    def __init__(self, send: Callable[[bytes], bool], later: Callable[[Callable[[], None]], None]) -> None:
+        self._send = send
+        self._later = later
+        self._lock = threading.Lock()
+        self._flying: dict[Id, Flight] = {}
+
+    def begin(self, request_id: Id, batch: Batch | None, token: Id | None) -> Flight:
+        """Register a call, so that it can be cancelled; progress is reported when the client gave a token."""
+        flight = Flight(request_id, batch)
+        if token is not None:
+            flight.call = Call(Progress(token, flight, self._send).report)
+        with self._lock:
+            if request_id in self._flying:
+                raise Refusal(INVALID_REQUEST, "Invalid request: another request with this id is in flight.")
+            if len(self._flying) >= MOST_AT_ONCE:
+                raise Refusal(INTERNAL_ERROR, f"Too many requests in flight; at most {MOST_AT_ONCE}.")
+            self._flying[request_id] = flight
+            self._join(flight)
+        return flight
+
+    def hold(self, batch: Batch) -> Flight:
+        """A place in a batch that cannot be cancelled: for a reply known at once, or to keep the batch together."""
+        flight = Flight(None, batch)
+        with self._lock:
+            self._join(flight)
+        return flight
+
+    def finish(self, flight: Flight, reply: bytes, undo: Undo | None = None) -> None:
+        """Deliver the reply, alone or with its batch; what cannot be delivered is undone."""
+        with self._lock:
+            cancelled = flight.cancelled
+            if not cancelled:
+                flight.reply, flight.undo = reply, undo
+            leaving = self._leaving_with(flight)
+        if cancelled:
+            run_undo(undo)
+        if leaving and not self._send(_line(leaving, flight.batch)):
+            for undelivered in leaving:
+                run_undo(undelivered.undo)
+
+    def cancel(self, request_id: Id) -> None:
+        """The client wants no reply any more. Unknown, finished or being delivered: nothing happens."""
+        with self._lock:
+            flight = self._flying.pop(request_id, None)
+            if flight is None:
+                return
+            undo = self._cancel(flight)
+        flight.call.cancel()
+        if undo is not None:
+            self._later(partial(run_undo, undo))
+
+    def cancel_all(self) -> None:
+        """The connection ends: nothing that is not being delivered by now will be."""
+        with self._lock:
+            flights = list(self._flying.values())
+            self._flying.clear()
+            undos = [self._cancel(flight) for flight in flights]
+        for flight in flights:
+            flight.call.cancel()
+        for undo in undos:
+            if undo is not None:
+                self._later(partial(run_undo, undo))
+
+    def _join(self, flight: Flight) -> None:
+        if flight.batch is not None:
+            flight.batch.flights.append(flight)
+            flight.batch.unfinished += 1
+
+    def _cancel(self, flight: Flight) -> Undo | None:
+        """Under the lock. The undo of a call that had finished and only waited for its batch is the caller's now."""
+        flight.cancelled = True
+        undo, flight.undo = flight.undo, None
+        return undo
+
+    def _leaving_with(self, flight: Flight) -> list[Flight]:
+        """Under the lock: the flights whose replies leave now. From here on they cannot be cancelled."""
+        together = [flight]
+        if flight.batch is not None:
+            flight.batch.unfinished -= 1
+            together = [] if flight.batch.unfinished else flight.batch.flights
+        leaving = [one for one in together if not one.cancelled and one.reply]
+        for one in leaving:
+            if one.request_id is not None:
+                self._flying.pop(one.request_id, None)
+        return leaving
+
+
+class Progress:
+    """Tells the client how its call is getting on, under the token that it gave."""
+
+    def __init__(self, token: Id, flight: Flight, send: Callable[[bytes], bool]) -> None:
+        self._token = token
+        self._flight = flight
+        self._send = send
+        self._count = 0
+
+    def report(self, text: str) -> None:
+        if self._flight.cancelled:
+            return
+        self._count += 1
+        params: Object = {"progressToken": self._token, "progress": self._count, "message": text}
+        self._send(encode({"jsonrpc": "2.0", "method": "notifications/progress", "params": params}))
+
+
+def run_undo(undo: Undo | None) -> None:
+    """Take back what a call did. A failure goes to the log: there is nobody left to tell."""
+    if undo is None:
+        return
+    try:
+        undo()
+    except Exception:
+        sys.excepthook(*sys.exc_info())
+
+
+def _line(leaving: list[Flight], batch: Batch | None) -> bytes:
+    if batch is None:
+        return leaving[0].reply
+    return b"[" + b",".join(flight.reply for flight in leaving) + b"]"

@@ -1,0 +1,156 @@
+"""The wire of MCP without any state: versions, error codes, what a line says and how a reply is spelled."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple, TypeGuard
+
+Object = dict[str, Any]
+Id = str | int
+
+STATELESS_VERSION = "2026-07-28"
+HANDSHAKE_VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
+BATCH_VERSIONS = ("2025-03-26", "2024-11-05")
+
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+METHOD_NOT_FOUND = -32601
+INVALID_PARAMS = -32602
+INTERNAL_ERROR = -32603
+UNSUPPORTED_VERSION = -32022
+
+VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
+CAPABILITIES_KEY = "io.modelcontextprotocol/clientCapabilities"
+CLIENT_KEY = "io.modelcontextprotocol/clientInfo"
+SERVER_KEY = "io.modelcontextprotocol/serverInfo"
+
+
+class Refusal(Exception):
+    """A message that is answered with a JSON-RPC error. Without a readable id the answer carries null."""
+
+    def __init__(self, code: int, message: str, data: Object | None = None, request_id: Id | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.data = data
+        self.request_id = request_id
+
+
+class Request(NamedTuple):
+    id: Id
+    method: str
+    params: Object
+
+
+class Notification(NamedTuple):
+    method: str
+    params: Object
+
+
+class Response(NamedTuple):
+    """The client's answer to a request of ours; no result when it was an error."""
+
+    id: Id | None
+    result: Object | None
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+_read = json.JSONDecoder(parse_constant=_refuse_constant).decode
+_spell = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
+
+def decode(line: bytes) -> Any:
+    """The JSON value of a line; a line without one is refused."""
+    try:
+        return _read(line.decode())
+    except (ValueError, RecursionError):
+        raise Refusal(PARSE_ERROR, "Parse error: a line must hold one JSON message in UTF-8.") from None
+
+
+def encode(message: Object) -> bytes:
+    """One line of valid UTF-8, without its newline. Raises ValueError or TypeError for what JSON cannot say."""
+    text = _spell(message)
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return _well_formed(text).encode()
+
+
+def _well_formed(text: str) -> str:
+    """Half a surrogate pair (a cut emoji, a file name that is not UTF-8) becomes U+FFFD: strict parsers refuse it."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def parse(message: Any) -> Request | Notification | Response:
+    """Tell what a decoded message is; a malformed one is refused, a malformed response never is."""
+    if not isinstance(message, dict):
+        raise Refusal(INVALID_REQUEST, "Invalid request: a message must be a JSON object.")
+    request_id = message.get("id")
+    known_id = request_id if is_id(request_id) else None
+    if "method" not in message and ("result" in message or "error" in message):
+        result = message.get("result")
+        return Response(known_id, result if isinstance(result, dict) else None)
+    method = message.get("method")
+    if message.get("jsonrpc") != "2.0" or not isinstance(method, str):
+        raise Refusal(INVALID_REQUEST, 'Invalid request: "jsonrpc" and "method" are required.', request_id=known_id)
+    params = {} if message.get("params") is None else message["params"]
+    if "id" not in message:
+        return Notification(method, params if isinstance(params, dict) else {})
+    if known_id is None:
+        raise Refusal(INVALID_REQUEST, 'Invalid request: "id" must be a string or an integer.')
+    if not isinstance(params, dict):
+        raise Refusal(INVALID_PARAMS, 'Invalid params: "params" must be an object.', request_id=known_id)
+    return Request(known_id, method, params)
+
+
+def is_id(value: object) -> TypeGuard[Id]:
+    """Also the rule for progress tokens. True and False are not integers here."""
+    return isinstance(value, (str, int)) and not isinstance(value, bool)
+
+
+def meta_of(params: Object) -> Object:
+    meta = params.get("_meta")
+    return meta if isinstance(meta, dict) else {}
+
+
+def read_envelope(params: Object, served: tuple[str, ...]) -> str | None:
+    """Check what every request of the stateless era must carry, and return the client's name if it gave one.
+
+    `served` are the versions that a client may retry with.
+    """
+    meta = meta_of(params)
+    version = meta.get(VERSION_KEY)
+    if not isinstance(version, str):
+        raise Refusal(INVALID_PARAMS, f"Invalid params: _meta must carry {VERSION_KEY}, a string.")
+    if version != STATELESS_VERSION:
+        raise unsupported_version(version, served)
+    if not isinstance(meta.get(CAPABILITIES_KEY), dict):
+        raise Refusal(INVALID_PARAMS, f"Invalid params: _meta must carry {CAPABILITIES_KEY}, an object.")
+    return name_of(meta.get(CLIENT_KEY))
+
+
+def unsupported_version(requested: object, served: tuple[str, ...]) -> Refusal:
+    data: Object = {"supported": list(served)}
+    if isinstance(requested, str):
+        data["requested"] = requested
+    return Refusal(UNSUPPORTED_VERSION, "Unsupported protocol version", data)
+
+
+def name_of(client_info: object) -> str | None:
+    """The name in a `clientInfo`. It is optional and only for display, so a malformed one counts as absent."""
+    name = client_info.get("name") if isinstance(client_info, dict) else None
+    return name if isinstance(name, str) else None
+
+
+def result_reply(request_id: Id, result: Object) -> bytes:
+    return encode({"jsonrpc": "2.0", "id": request_id, "result": result})
+
+
+def error_reply(request_id: Id | None, refusal: Refusal) -> bytes:
+    error: Object = {"code": refusal.code, "message": refusal.message}
+    if refusal.data is not None:
+        error["data"] = refusal.data
+    return encode({"jsonrpc": "2.0", "id": request_id, "error": error})

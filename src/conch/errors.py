@@ -1,0 +1,132 @@
+"""Everything that can go wrong, one class and one code each.
+
+ConchError
++-- InvalidArgument ............ invalid_argument         a field is missing, of the wrong type or out of range
+|   +-- LimitExceeded .......... limit_exceeded           a text is longer than a setting allows
+|   +-- InvalidHandoff ......... invalid_handoff          the handoff does not say enough, or says it wrongly
++-- InvalidSetting ............. invalid_setting          a CONCH_* variable has a value that cannot be used
++-- UnknownRoom ................ unknown_room
++-- UnknownMember .............. unknown_member           not a member, or not an active one
++-- RoomClosed ................. room_closed
++-- StickHeld .................. stick_held               the owner must release or pass before this
++-- FencingError                                          carries current_owner, current_turn_id, room_state
+|   +-- TurnMismatch ........... turn_mismatch            wrong epoch; comes before stale_lease
+|   +-- StaleLease ............. stale_lease              right epoch, wrong holder or token
++-- TakeoverNotAvailable ....... takeover_not_available
++-- Cancelled .................. cancelled                the caller went away; nothing was changed
++-- StoreError
+|   +-- StoreBusy .............. DB_BUSY
+|   +-- SchemaMismatch ......... DB_SCHEMA_MISMATCH
+|   +-- StoreFull .............. DB_FULL
+|   +-- StoreReadOnly .......... DB_READ_ONLY
+|   +-- StoreCorrupt ........... DB_CORRUPT
+|   +-- StoreNotLocal .......... DB_NOT_LOCAL
+|   +-- StoreUnavailable ....... DB_UNAVAILABLE
++-- InternalError .............. internal_error           a defect of ours; the details stay in the log
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class ConchError(Exception):
+    """A refusal with a code for programs, a sentence for readers and details for both."""
+
+    code = "internal_error"
+
+    def __init__(self, message: str, **details: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.details = details
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"error": self.code, "message": self.message, **self.details}
+
+
+class InvalidArgument(ConchError):
+    code = "invalid_argument"
+
+
+class LimitExceeded(InvalidArgument):
+    code = "limit_exceeded"
+
+
+class InvalidHandoff(InvalidArgument):
+    code = "invalid_handoff"
+
+
+class InvalidSetting(ConchError):
+    code = "invalid_setting"
+
+
+class UnknownRoom(ConchError):
+    code = "unknown_room"
+
+
+class UnknownMember(ConchError):
+    code = "unknown_member"
+
+
+class RoomClosed(ConchError):
+    code = "room_closed"
+
+
+class StickHeld(ConchError):
+    code = "stick_held"
+
+
+class FencingError(ConchError):
+    pass
+
+
+class TurnMismatch(FencingError):
+    code = "turn_mismatch"
+
+
+class StaleLease(FencingError):
+    code = "stale_lease"
+
+
+class TakeoverNotAvailable(ConchError):
+    code = "takeover_not_available"
+
+
+class Cancelled(ConchError):
+    code = "cancelled"
+
+
+class StoreError(ConchError):
+    code = "DB_ERROR"
+
+
+class StoreBusy(StoreError):
+    code = "DB_BUSY"
+
+
+class SchemaMismatch(StoreError):
+    code = "DB_SCHEMA_MISMATCH"
+
+
+class StoreFull(StoreError):
+    code = "DB_FULL"
+
+
+class StoreReadOnly(StoreError):
+    code = "DB_READ_ONLY"
+
+
+class StoreCorrupt(StoreError):
+    code = "DB_CORRUPT"
+
+
+class StoreNotLocal(StoreError):
+    code = "DB_NOT_LOCAL"
+
+
+class StoreUnavailable(StoreError):
+    code = "DB_UNAVAILABLE"
+
+
+class InternalError(ConchError):
+    code = "internal_error"

@@ -1,0 +1,3 @@
+"""What conch knows about each harness."""
+
+from __future__ import annotations

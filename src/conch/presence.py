@@ -1,0 +1,69 @@
+"""Signs of life: when a member was last seen, and from which process.
+
+Every call of a member counts, but not every call writes: a sign is renewed when it has aged by a heartbeat interval
+(or a quarter of the presence time where that is shorter), so waiting and watching cost the store nothing.
+"""
+
+from __future__ import annotations
+
+from conch import processes
+from conch.agents import Caller
+from conch.errors import UnknownMember
+from conch.rooms import Member, Snapshot
+from conch.storage.base import Row, Store, Transaction
+
+
+def process_columns(caller: Caller) -> Row:
+    process = caller.process
+    return {
+        "host_id": process.host_id if process else None,
+        "boot_id": process.boot_id if process else None,
+        "pid": process.pid if process else None,
+        "process_started_at": process.started_at if process else None,
+        "session_kind": caller.session_kind,
+        "display_name": caller.display_name,
+    }
+
+
+def is_due(snapshot: Snapshot, member: Member, caller: Caller) -> bool:
+    """Whether the stored sign of life is too old, or of another process."""
+    policy = snapshot.policy
+    age = min(policy.heartbeat_interval_ms, policy.presence_ttl_ms // 4)
+    return not snapshot.seen_within(member, age) or _moved(member, caller)
+
+
+def touch(tx: Transaction, snapshot: Snapshot, caller: Caller) -> None:
+    """Record that a member is here now. Inside a write that happens anyway it costs one more statement."""
+    member = snapshot.member(caller.agent_id)
+    tx.run("touch_agent", agent_id=caller.agent_id, now=tx.now)
+    if _moved(member, caller):
+        tx.run(
+            "update_member_process",
+            room_id=snapshot.room.room_id,
+            agent_id=caller.agent_id,
+            **process_columns(caller),
+        )
+
+
+def touch_if_due(store: Store, snapshot: Snapshot, caller: Caller) -> None:
+    member = snapshot.find(caller.agent_id)
+    if member is not None and is_due(snapshot, member, caller):
+        with store.write(snapshot.room.room_id) as tx:
+            touch(tx, snapshot, caller)
+
+
+def require_living_member(snapshot: Snapshot, caller: Caller) -> Member:
+    """The caller as a member. One whose process is proven gone cannot act, even if something still speaks for it."""
+    member = snapshot.member(caller.agent_id)
+    if is_gone(member, caller):
+        message = f"The process that {caller.agent_id} joined with is gone. Call join_path again to come back."
+        raise UnknownMember(message, agent_id=caller.agent_id, room_id=snapshot.room.room_id)
+    return member
+
+
+def is_gone(member: Member, caller: Caller) -> bool:
+    return processes.check(caller.process or member.process) == "gone"
+
+
+def _moved(member: Member, caller: Caller) -> bool:
+    return caller.process is not None and caller.process != member.process

@@ -1,0 +1,62 @@
+"""The engine seam: how the domains run queries, and what a transaction locks.
+
+A domain names a statement from `sql/` and its parameters; it never sees a driver, a connection or SQL.
+The statements run on every engine, with `:name` parameters; a list expands to a parenthesised row for `IN`.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+Row = dict[str, Any]
+Parameters = dict[str, Any]
+
+
+class Transaction(Protocol):
+    """One unit of work on a consistent view of the store."""
+
+    @property
+    def now(self) -> int:
+        """The store's clock in microseconds: every expiry decision in this transaction uses this one moment."""
+
+    def one(self, statement: str, **parameters: Any) -> Row | None:
+        """The first row, or None."""
+
+    def all(self, statement: str, **parameters: Any) -> list[Row]: ...
+
+    def run(self, statement: str, **parameters: Any) -> int:
+        """How many rows the statement changed."""
+
+    def ring(self, *channels: str) -> None:
+        """Ring these bells, in this order, once the transaction has been committed."""
+
+
+class Store(Protocol):
+    """Where rooms, members and events live; shared by many processes."""
+
+    def read(self) -> AbstractContextManager[Transaction]:
+        """A read-only view that does not change while it is open."""
+
+    def write(self, lock: str) -> AbstractContextManager[Transaction]:
+        """All or nothing. No other writer that names the same lock is inside at the same time."""
+
+    def change_counter(self) -> int:
+        """A number that differs after somebody else has committed; cheap enough to ask often."""
+
+    def integrity_problems(self) -> list[str]:
+        """What the engine itself finds wrong with its files."""
+
+    def backup(self, target: str) -> str:
+        """A consistent copy, made while others go on writing; returns where it is."""
+
+    def wipe(self) -> None:
+        """Forget every row. Processes that have the store open go on with an empty one."""
+
+    def set_aside(self) -> str:
+        """Move a store that cannot be used out of the way, whole; returns where it went."""
+
+    def describe(self) -> str:
+        """Where the store is, for people."""
+
+    def close(self) -> None: ...

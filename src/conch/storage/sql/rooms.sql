@@ -1,0 +1,66 @@
+-- name: find_room
+SELECT * FROM path_rooms WHERE room_id = :room_id;
+
+-- name: rooms_at
+SELECT * FROM path_rooms WHERE canonical_path IN :paths AND state <> 'closed';
+
+-- name: all_rooms
+SELECT * FROM path_rooms ORDER BY canonical_path, created_at;
+
+-- name: insert_room
+INSERT INTO path_rooms (room_id, canonical_path, topic_id, state, created_at, updated_at)
+VALUES (:room_id, :canonical_path, :topic_id, 'idle', :now, :now)
+ON CONFLICT (canonical_path) WHERE state <> 'closed' DO NOTHING;
+
+-- name: update_room
+UPDATE path_rooms SET
+  sequence_index = :sequence_index,
+  owner = :owner,
+  reserved_for = :reserved_for,
+  pending_handoff_event_seq = :pending_handoff_event_seq,
+  turn_id = :turn_id,
+  lease_id = :lease_id,
+  lease_expires_at = :lease_expires_at,
+  claim_expires_at = :claim_expires_at,
+  state = :state,
+  policy_json = :policy_json,
+  last_event_seq = :last_event_seq,
+  updated_at = :updated_at
+WHERE room_id = :room_id;
+
+-- name: extend_lease
+UPDATE path_rooms SET lease_expires_at = :lease_expires_at, updated_at = :now
+WHERE room_id = :room_id AND lease_id = :lease_id;
+
+-- name: room_members
+SELECT m.*, a.name, a.last_seen_at
+FROM room_members m JOIN agents a ON a.agent_id = m.agent_id
+WHERE m.room_id = :room_id
+ORDER BY m.ordinal;
+
+-- name: members_of_rooms
+SELECT m.*, a.name, a.last_seen_at
+FROM room_members m JOIN agents a ON a.agent_id = m.agent_id
+WHERE m.room_id IN :room_ids
+ORDER BY m.room_id, m.ordinal;
+
+-- name: insert_member
+INSERT INTO room_members
+  (room_id, agent_id, ordinal, joined_at, host_id, boot_id, pid, process_started_at, session_kind, display_name)
+VALUES
+  (:room_id, :agent_id, :ordinal, :now, :host_id, :boot_id, :pid, :process_started_at, :session_kind, :display_name);
+
+-- name: update_member_process
+UPDATE room_members SET
+  host_id = :host_id, boot_id = :boot_id, pid = :pid, process_started_at = :process_started_at,
+  session_kind = :session_kind, display_name = :display_name
+WHERE room_id = :room_id AND agent_id = :agent_id;
+
+-- name: update_ordinal
+UPDATE room_members SET ordinal = :ordinal WHERE room_id = :room_id AND agent_id = :agent_id;
+
+-- name: delete_member
+DELETE FROM room_members WHERE room_id = :room_id AND agent_id = :agent_id;
+
+-- name: touch_agent
+UPDATE agents SET last_seen_at = :now WHERE agent_id = :agent_id;

@@ -1,0 +1,316 @@
+"""The SQLite engine: one file in WAL mode, shared by every process of this host."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from conch.clock import Clock, system_clock
+from conch.errors import SchemaMismatch, StoreNotLocal, StoreUnavailable
+from conch.storage.base import Row
+from conch.storage.filesystems import network_filesystem
+from conch.storage.queue import Queue
+from conch.storage.sqlite_errors import translate, translated
+from conch.storage.statements import Migration, expand_lists, load_migrations, load_statements
+
+OLDEST_SQLITE = (3, 35, 0)  # RETURNING
+SERIAL_KEY = "INTEGER PRIMARY KEY AUTOINCREMENT"  # what `$serial_key` in a migration means here
+IDLE_CONNECTIONS = 4
+
+Ring = Callable[[Iterable[str]], None]
+
+
+class SqliteTransaction:
+    def __init__(self, connection: sqlite3.Connection, statements: dict[str, str], now: int) -> None:
+        self._connection = connection
+        self._statements = statements
+        self.now = now
+        self.rings: list[str] = []
+
+    def one(self, statement: str, **parameters: Any) -> Row | None:
+        row: Row | None = self._execute(statement, parameters).fetchone()
+        return row
+
+    def all(self, statement: str, **parameters: Any) -> list[Row]:
+        return self._execute(statement, parameters).fetchall()
+
+    def run(self, statement: str, **parameters: Any) -> int:
+        return self._execute(statement, parameters).rowcount
+
+    def ring(self, *channels: str) -> None:
+        self.rings.extend(channels)
+
+    def _execute(self, statement: str, parameters: dict[str, Any]) -> sqlite3.Cursor:
+        sql, flat = expand_lists(self._statements[statement], parameters)
+        return self._connection.execute(sql, flat)
+
+
+class SqliteStore:
+    """Opens at the first use: finds or makes the file, and says clearly what is wrong with it."""
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        ring: Ring,
+        clock: Clock = system_clock,
+        busy_timeout_ms: int = 5_000,
+        synchronous: str = "normal",
+        migrations: Sequence[Migration] | None = None,
+    ) -> None:
+        self.path = path
+        self._ring = ring
+        self._clock = clock
+        self._busy_timeout_ms = busy_timeout_ms
+        self._synchronous = synchronous
+        self._migrations = load_migrations() if migrations is None else migrations
+        self._statements = load_statements()
+        self._idle: list[sqlite3.Connection] = []
+        self._queues: list[Queue] = []
+        self._counter: sqlite3.Connection | None = None
+        self._ready = False
+
+    @contextmanager
+    def read(self) -> Iterator[SqliteTransaction]:
+        with translated(self.path), self._borrowed() as connection, _transaction(connection, "BEGIN"):
+            yield SqliteTransaction(connection, self._statements, self._clock())
+
+    @contextmanager
+    def write(self, lock: str) -> Iterator[SqliteTransaction]:
+        """SQLite has one writer at a time, so whatever `lock` names is held."""
+        with (
+            translated(self.path),
+            self._borrowed() as connection,
+            self._queued(),
+            _transaction(connection, "BEGIN IMMEDIATE"),
+        ):
+            transaction = SqliteTransaction(connection, self._statements, self._clock())
+            self._check_version(self._stored_version(connection))
+            yield transaction
+        self._ring(transaction.rings)
+
+    def change_counter(self) -> int:
+        with translated(self.path):
+            if self._counter is None:
+                self._counter = self._open()
+            row: Row = self._counter.execute("PRAGMA data_version").fetchone()
+            return int(row["data_version"])
+
+    def integrity_problems(self) -> list[str]:
+        with translated(self.path), self._borrowed() as connection:
+            found = [row["integrity_check"] for row in connection.execute("PRAGMA integrity_check")]
+            orphans = [f"{row['table']}: a row without its {row['parent']}" for row in
+                       connection.execute("PRAGMA foreign_key_check")]  # fmt: skip
+        return [problem for problem in found if problem != "ok"] + orphans
+
+    def backup(self, target: str) -> str:
+        target = os.path.abspath(target)
+        with translated(self.path), self._borrowed() as connection:
+            _copy(connection, target)
+        return target
+
+    def wipe(self) -> None:
+        with translated(self.path), self._borrowed() as connection, self._queued():
+            with _transaction(connection, "BEGIN IMMEDIATE"):
+                connection.execute("PRAGMA defer_foreign_keys = ON")
+                tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name <> 'meta'")
+                for table in [row["name"] for row in tables]:
+                    connection.execute(f'DELETE FROM "{table}"')
+            connection.execute("VACUUM")
+
+    def set_aside(self) -> str:
+        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+        aside = f"{self.path}.set-aside-{stamp}"
+        for suffix in ("-wal", "-shm", ""):
+            if os.path.exists(self.path + suffix):
+                os.rename(self.path + suffix, aside + suffix)
+        return aside
+
+    def describe(self) -> str:
+        return self.path
+
+    def close(self) -> None:
+        for connection in self._idle:
+            connection.close()
+        for queue in self._queues:
+            queue.close()
+        if self._counter is not None:
+            self._counter.close()
+        self._idle, self._queues, self._counter = [], [], None
+
+    # -- connections
+
+    @contextmanager
+    def _borrowed(self) -> Iterator[sqlite3.Connection]:
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = self._open()
+        broken = False
+        try:
+            yield connection
+        except sqlite3.Error:
+            broken = True  # whatever is wrong with it, the next caller starts afresh
+            raise
+        finally:
+            if broken or len(self._idle) >= IDLE_CONNECTIONS:
+                connection.close()
+            else:
+                self._idle.append(connection)
+
+    @contextmanager
+    def _queued(self) -> Iterator[None]:
+        try:
+            queue = self._queues.pop()
+        except IndexError:
+            queue = Queue(self.path + ".queue")
+        queue.enter(self._busy_timeout_ms / 1_000)
+        try:
+            yield
+        finally:
+            queue.leave()
+            self._queues.append(queue)
+
+    def _open(self) -> sqlite3.Connection:
+        if not self._ready:
+            try:
+                self._prepare_folder()
+            except OSError as error:
+                raise translate(error, self.path) from error
+        connection = self._connect()
+        try:
+            if not self._ready:
+                self._prepare_schema(connection)
+                self._ready = True
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self.path,
+            timeout=self._busy_timeout_ms / 1_000,
+            isolation_level=None,
+            check_same_thread=False,  # a connection is used by one thread at a time, but not always the same one
+            cached_statements=256,
+        )
+        connection.row_factory = _as_dict
+        connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute(f"PRAGMA synchronous = {self._synchronous}")
+        return connection
+
+    # -- first use
+
+    def _prepare_folder(self) -> None:
+        if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+            raise StoreUnavailable(f"This Python carries SQLite {sqlite3.sqlite_version}; conch needs 3.35 or newer.")
+        folder = os.path.dirname(self.path)
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        kind = network_filesystem(folder)
+        if kind is not None:
+            message = (
+                f"{folder} is on a network filesystem ({kind}), where SQLite's locks cannot be trusted. "
+                "Set CONCH_DATA_DIR (or TALKING_STICK_DATA_DIR) to a folder on a local disk."
+            )
+            raise StoreNotLocal(message, path=self.path, filesystem=kind)
+        # Made here so that it is private from its first moment; SQLite gives its -wal and -shm the same mode. Where
+        # the file exists it is not opened: closing a second descriptor would drop SQLite's locks on it.
+        try:
+            os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        except FileExistsError:
+            if os.stat(self.path).st_mode & 0o077:
+                os.chmod(self.path, 0o600)
+
+    def _prepare_schema(self, connection: sqlite3.Connection) -> None:
+        if self._stored_version(connection) != len(self._migrations):
+            with self._queued():
+                self._migrate(connection)
+        mode: Row = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        if mode["journal_mode"] != "wal":
+            raise StoreUnavailable(
+                f"SQLite cannot use WAL mode for {self.path}; is it on a local disk?", path=self.path
+            )
+
+    def _stored_version(self, connection: sqlite3.Connection) -> int:
+        """0 for an empty file; SchemaMismatch for somebody else's database."""
+        try:
+            row = connection.execute(self._statements["schema_version"]).fetchone()
+        except sqlite3.OperationalError as error:
+            if "no such table" not in str(error):
+                raise
+            if connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
+                raise self._mismatch("it is not a conch store") from None
+            return 0
+        if row is None or not str(row["value"]).isdecimal():
+            raise self._mismatch("it does not say which schema it has")
+        return int(row["value"])
+
+    def _check_version(self, version: int) -> None:
+        if version > len(self._migrations):
+            raise self._mismatch(f"it has schema {version}, made by a newer conch")
+
+    def _mismatch(self, why: str) -> SchemaMismatch:
+        message = (
+            f"The store at {self.path} cannot be used by this conch (schema {len(self._migrations)}): {why}. "
+            "Nothing was touched. Upgrade conch and restart its servers, set CONCH_DATA_DIR to another folder, "
+            "or start afresh with `conch db wipe`."
+        )
+        return SchemaMismatch(message, path=self.path, expected=len(self._migrations))
+
+    def _migrate(self, connection: sqlite3.Connection) -> None:
+        version = self._stored_version(connection)
+        self._check_version(version)
+        if version:
+            stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+            _copy(connection, f"{self.path}.v{version}-{stamp}.backup")
+        with _transaction(connection, "BEGIN IMMEDIATE"):
+            for migration in self._migrations[self._stored_version(connection) :]:
+                for statement in _split(migration.script.replace("$serial_key", SERIAL_KEY)):
+                    connection.execute(statement)
+            version_row = {"version": str(len(self._migrations))}
+            connection.execute(self._statements["set_schema_version"], version_row)
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection, begin: str) -> Iterator[None]:
+    """The one place that begins, commits and rolls back; it survives KeyboardInterrupt too."""
+    try:
+        connection.execute(begin)
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _as_dict(cursor: sqlite3.Cursor, row: tuple[Any, ...]) -> Row:
+    return {column[0]: value for column, value in zip(cursor.description, row, strict=True)}
+
+
+def _copy(connection: sqlite3.Connection, target: str) -> None:
+    """SQLite's own online backup, into a private file that did not exist before."""
+    try:
+        os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    except OSError as error:
+        raise translate(error, target) from error
+    copy = sqlite3.connect(target)
+    try:
+        connection.backup(copy)
+    finally:
+        copy.close()
+
+
+def _split(script: str) -> Iterator[str]:
+    """Single statements: `executescript` would commit the transaction it finds."""
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""

@@ -1,0 +1,64 @@
+"""SQLite's and the filesystem's errors, translated once into ours, each with what to do next."""
+
+from __future__ import annotations
+
+import errno
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from conch.errors import (
+    StoreBusy,
+    StoreCorrupt,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+
+BUSY = (
+    StoreBusy,
+    "The store at {path} is busy: another process has held its write lock too long. Try again.",
+)
+FULL = (StoreFull, "The disk that holds {path} is full; nothing was changed. Free some space and try again.")
+READ_ONLY = (StoreReadOnly, "The store at {path} cannot be written; nothing was changed. Make the file and its folder "
+             "writable for this user, or set CONCH_DATA_DIR to a folder that is.")  # fmt: skip
+CORRUPT = (StoreCorrupt, "The file {path} is damaged or is not a conch store; it was left as it is. Restore a copy "
+           "made by `conch db backup`, or move it aside with `conch db wipe`.")  # fmt: skip
+UNAVAILABLE = (StoreUnavailable, "The store at {path} cannot be used: {reason}. Check the path and its folder, or set "
+               "CONCH_DATA_DIR.")  # fmt: skip
+
+BY_SQLITE_CODE = {
+    sqlite3.SQLITE_BUSY: BUSY,
+    sqlite3.SQLITE_LOCKED: BUSY,
+    sqlite3.SQLITE_FULL: FULL,
+    sqlite3.SQLITE_READONLY: READ_ONLY,
+    sqlite3.SQLITE_PERM: READ_ONLY,
+    sqlite3.SQLITE_CORRUPT: CORRUPT,
+    sqlite3.SQLITE_NOTADB: CORRUPT,
+}
+BY_ERRNO = {
+    errno.ENOSPC: FULL,
+    errno.EDQUOT: FULL,
+    errno.EACCES: READ_ONLY,
+    errno.EPERM: READ_ONLY,
+    errno.EROFS: READ_ONLY,
+}
+
+
+def translate(error: sqlite3.Error | OSError, path: str) -> StoreError:
+    if isinstance(error, sqlite3.Error):
+        primary_code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+        kind, text = BY_SQLITE_CODE.get(primary_code, UNAVAILABLE)
+    else:
+        kind, text = BY_ERRNO.get(error.errno or 0, UNAVAILABLE)
+    return kind(text.format(path=path, reason=error), path=path)
+
+
+@contextmanager
+def translated(path: str) -> Iterator[None]:
+    """Raise our own errors instead of the driver's."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise translate(error, path) from error

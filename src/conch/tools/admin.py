@@ -1,0 +1,113 @@
+"""The group `admin`: the seed's five extension tools."""
+
+from __future__ import annotations
+
+from conch.calls import Call
+from conch.config import POLICY_SETTINGS
+from conch.tools import fields, shapes
+from conch.tools.registry import Object, Result, Tool
+from conch.tools.session import Session
+
+
+def append_note(session: Session, given: Object, call: Call) -> Result:
+    event = session.app.membership.append_note(session.caller(), given["room_id"], given["note"])
+    data = {"room_id": event.room_id, "event_seq": event.event_seq, "event_id": event.event_id}
+    return Result(data, f"Noted as event {event.event_seq}.")
+
+
+def leave_path(session: Session, given: Object, call: Call) -> Result:
+    caller = session.caller()
+    room = session.app.membership.leave_path(caller, given["room_id"])
+    data = {"room_id": room.room_id, "agent_id": caller.agent_id, "state": room.state}
+    return Result(data, f"Left room {room.room_id}.")
+
+
+def close_room(session: Session, given: Object, call: Call) -> Result:
+    room = session.app.membership.close_room(
+        session.caller(), given["room_id"], given["lease_id"], given["expected_turn_id"], given.get("reason")
+    )
+    return Result({"room_id": room.room_id, "state": room.state}, f"Room {room.room_id} is closed; its log stays.")
+
+
+def reorder_members(session: Session, given: Object, call: Call) -> Result:
+    snapshot = session.app.membership.reorder_members(session.caller(), given["room_id"], given["order"])
+    order = [member.agent_id for member in snapshot.members]
+    data = {"room_id": snapshot.room.room_id, "members": shapes.room_members(snapshot)}
+    return Result(data, f"The sequence is now {' -> '.join(order)}.")
+
+
+def set_room_policy(session: Session, given: Object, call: Call) -> Result:
+    snapshot = session.app.membership.set_room_policy(session.caller(), given["room_id"], given["policy"])
+    policy = snapshot.policy._asdict()
+    text = "\n".join(f"{name}={value}" for name, value in policy.items())
+    return Result({"room_id": snapshot.room.room_id, "policy": policy}, text)
+
+
+def _policy_schema() -> Object:
+    values: Object = {
+        setting.name: {"enum": [*setting.choices, None]} if setting.choices else {"type": ["integer", "null"]}
+        for setting in POLICY_SETTINGS
+    }
+    return {"type": "object", "properties": values, "additionalProperties": False}
+
+
+TOOLS = (
+    Tool(
+        "append_note",
+        "admin",
+        "Add a note",
+        "Write a note into a room's log, with or without the stick. Ownership does not change.",
+        fields.takes("room_id", "note", room_id=fields.ROOM_ID, note=fields.TEXT),
+        append_note,
+        fields.WRITES,
+    ),
+    Tool(
+        "leave_path",
+        "admin",
+        "Leave a room",
+        "Stop being a member. Release or pass the stick first if you hold it.",
+        fields.takes("room_id", room_id=fields.ROOM_ID),
+        leave_path,
+        fields.DESTROYS,
+    ),
+    Tool(
+        "close_room",
+        "admin",
+        "Close a room",
+        "End a room for everybody, as its owner. Joining the path again opens a new one.",
+        fields.takes(
+            "room_id",
+            "lease_id",
+            "expected_turn_id",
+            room_id=fields.ROOM_ID,
+            lease_id=fields.LEASE_ID,
+            expected_turn_id=fields.TURN_ID,
+            reason=fields.TEXT,
+        ),
+        close_room,
+        fields.DESTROYS,
+    ),
+    Tool(
+        "reorder_members",
+        "admin",
+        "Reorder the members",
+        "Set the sequence in which the stick goes round; name every member once.",
+        fields.takes(
+            "room_id",
+            "order",
+            room_id=fields.ROOM_ID,
+            order={"type": "array", "items": fields.AGENT_ID},
+        ),
+        reorder_members,
+        fields.REPEATABLE,
+    ),
+    Tool(
+        "set_room_policy",
+        "admin",
+        "Set a room's timing",
+        "Override some of a room's timing, in milliseconds, and its release_order; null restores the default.",
+        fields.takes("room_id", "policy", room_id=fields.ROOM_ID, policy=_policy_schema()),
+        set_room_policy,
+        fields.REPEATABLE,
+    ),
+)

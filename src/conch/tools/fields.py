@@ -1,0 +1,71 @@
+"""The pieces that the tools' JSON Schemas are made of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from conch.errors import InvalidArgument
+from conch.handoffs import ROLES
+
+Object = dict[str, Any]
+
+LONGEST_ID = 200
+LARGEST = 2**53
+
+ROOM_ID: Object = {"type": "string", "minLength": 1, "maxLength": LONGEST_ID}
+LEASE_ID: Object = {"type": "string", "minLength": 1, "maxLength": LONGEST_ID}
+AGENT_ID: Object = {"type": "string", "minLength": 1, "maxLength": LONGEST_ID}
+TURN_ID: Object = {"type": "integer", "minimum": 0, "maximum": LARGEST}
+PATH: Object = {"type": "string", "minLength": 1, "maxLength": 4096}
+CURSOR: Object = {"type": ["string", "integer"], "minimum": 0, "maximum": LARGEST, "maxLength": 16}
+TEXT: Object = {"type": "string", "minLength": 1}
+
+HANDOFF: Object = {
+    "type": "object",
+    "properties": {
+        "status": {"type": "string", "description": "What I did, what I learned, what is unfinished."},
+        "next_action": {"type": "string", "description": "What the recipient should do."},
+        "artifacts": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "path": {"type": "string"},
+                    "lines": {"type": "array", "items": {"type": "integer"}, "description": "[first, last]"},
+                    "role": {"type": "string", "enum": list(ROLES)},
+                    "note": {"type": "string"},
+                },
+                "required": ["path", "role"],
+            },
+        },
+        "open_questions": {"type": "array", "items": {"type": "string"}},
+        "do_not": {"type": "array", "items": {"type": "string"}},
+    },
+    "required": ["status", "next_action"],
+}
+
+READS: Object = {"readOnlyHint": True, "openWorldHint": False}
+WRITES: Object = {
+    "readOnlyHint": False,
+    "destructiveHint": False,
+    "idempotentHint": False,
+    "openWorldHint": False,
+}
+REPEATABLE: Object = {**WRITES, "idempotentHint": True}
+DESTROYS: Object = {**WRITES, "destructiveHint": True}
+
+
+def takes(*required: str, **properties: Object) -> Object:
+    """An input schema: these properties, of which some are required, and no others."""
+    schema: Object = {"type": "object", "properties": properties, "additionalProperties": False}
+    return {**schema, "required": list(required)} if required else schema
+
+
+def parse_cursor(field: str, value: str | int | None) -> int | None:
+    """A place in a room's log, as a number or as the text that another tool returned."""
+    if value is None or isinstance(value, int):
+        return value
+    if not value.isdecimal() or not value.isascii():
+        message = f"{field} must be a cursor that wait_for_turn or get_room_events returned."
+        raise InvalidArgument(message, field=field)
+    return int(value)

@@ -1,0 +1,74 @@
+"""What a tool is, and how any door calls one."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from conch.calls import Call
+from conch.errors import ConchError, InternalError
+from conch.tools.schema import check_arguments
+from conch.tools.session import Session
+
+Object = dict[str, Any]
+
+
+class Result(NamedTuple):
+    """What a handler returns: an object for programs, a short text for models, and how to take it back."""
+
+    data: Object
+    text: str
+    undo: Callable[[], None] | None = None
+
+
+class Outcome(NamedTuple):
+    """What a door sends. When it cannot be delivered, the door calls `undo` if there is one."""
+
+    data: Object
+    text: str
+    is_error: bool = False
+    undo: Callable[[], None] | None = None
+
+
+class Tool(NamedTuple):
+    name: str
+    group: str
+    title: str
+    description: str
+    input_schema: Object
+    handler: Callable[[Session, Object, Call], Result]
+    annotations: Object
+
+    def listed(self) -> Object:
+        """The entry of `tools/list`."""
+        return {
+            "name": self.name,
+            "title": self.title,
+            "description": self.description,
+            "inputSchema": self.input_schema,
+            "annotations": self.annotations,
+        }
+
+
+def run_tool(tool: Tool, session: Session, arguments: Object, call: Call) -> Result:
+    """Check the arguments and run the tool; a refusal is raised."""
+    return tool.handler(session, check_arguments(tool.name, tool.input_schema, arguments), call)
+
+
+def call_tool(tool: Tool, session: Session, arguments: Object, call: Call) -> Outcome:
+    """The same for doors that only speak in replies: a refusal becomes an error outcome, nothing is ever raised."""
+    try:
+        result = run_tool(tool, session, arguments, call)
+        return Outcome(result.data, result.text, undo=result.undo)
+    except ConchError as refusal:
+        return _refused(refusal)
+    except Exception:  # a defect of ours: the trace goes to our log, never to a client
+        traceback.print_exc(file=sys.stderr)
+        return _refused(InternalError(f"{tool.name} failed inside conch; nothing was changed. See the server's log."))
+
+
+def _refused(refusal: ConchError) -> Outcome:
+    data = refusal.to_dict()
+    return Outcome(data, f"{refusal.code}: {refusal.message}", is_error=True)

@@ -1,0 +1,89 @@
+"""Arguments against a tool's JSON Schema: the outermost level, and that every text can be stored.
+
+What is inside a handoff or a policy is for the domains to judge; they give better reasons than a schema can.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from conch.errors import InvalidArgument, InvalidHandoff, LimitExceeded
+
+Object = dict[str, Any]
+
+TYPES: dict[str, tuple[type, str]] = {
+    "string": (str, "a string"),
+    "integer": (int, "a whole number"),
+    "boolean": (bool, "true or false"),
+    "object": (dict, "an object"),
+    "array": (list, "a list"),
+}
+DEEPEST = 32
+
+
+def check_arguments(tool: str, schema: Object, arguments: Object) -> Object:
+    """The arguments without the optional ones that are null; a refusal names the field."""
+    properties: Object = schema["properties"]
+    required = schema.get("required", ())
+    for field in arguments:
+        if field not in properties:
+            known = ", ".join(properties) or "none"
+            raise InvalidArgument(f"{field[:80]!r} is not a field of {tool}; there are: {known}.", field=field[:80])
+    given = {field: value for field, value in arguments.items() if value is not None or field in required}
+    for field in required:
+        if field not in given:
+            raise _refusal(field, f"{field} is required.")
+    for field, value in given.items():
+        _check_value(field, properties[field], value)
+        _check_texts(field, value, DEEPEST)
+    return given
+
+
+def _check_value(field: str, schema: Object, value: Any) -> None:
+    names = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+    if not any(_is_type(value, name) for name in names):
+        wanted = " or ".join(TYPES[name][1] for name in names)
+        raise _refusal(field, f"{field} must be {wanted}.")
+    if "enum" in schema and value not in schema["enum"]:
+        raise _refusal(field, f"{field} must be one of {', '.join(map(str, schema['enum']))}.")
+    if isinstance(value, str):
+        _check_length(field, schema, value)
+    if isinstance(value, int) and not schema.get("minimum", value) <= value <= schema.get("maximum", value):
+        raise _refusal(
+            field, f"{field} must be a whole number from {schema.get('minimum')} to {schema.get('maximum')}."
+        )
+    if isinstance(value, list) and not all(_is_type(item, schema["items"]["type"]) for item in value):
+        raise _refusal(field, f"every item of {field} must be {TYPES[schema['items']['type']][1]}.")
+
+
+def _check_length(field: str, schema: Object, value: str) -> None:
+    if len(value.strip()) < schema.get("minLength", 0):
+        raise _refusal(field, f"{field} must be non-empty.")
+    limit = schema.get("maxLength", len(value))
+    if len(value) > limit:
+        message = f"{field} is {len(value)} characters long; at most {limit} are allowed."
+        raise LimitExceeded(message, field=field, limit=limit, actual=len(value))
+
+
+def _is_type(value: Any, name: str) -> bool:
+    # Python counts True among the integers; JSON does not.
+    return isinstance(value, TYPES[name][0]) and (name == "boolean" or not isinstance(value, bool))
+
+
+def _check_texts(field: str, value: Any, depth: int) -> None:
+    """No store can keep NUL or half a surrogate pair, and nobody needs bottomless nesting."""
+    if isinstance(value, str):
+        if "\0" in value:
+            raise _refusal(field, f"{field} contains a NUL character; remove it.")
+        if not value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in value):
+            raise _refusal(field, f"{field} contains half of a surrogate pair, which is not valid Unicode.")
+    elif isinstance(value, (dict, list)):
+        if depth == 0:
+            raise _refusal(field, f"{field} is nested more than {DEEPEST} levels deep.")
+        for item in [*value, *value.values()] if isinstance(value, dict) else value:
+            _check_texts(field, item, depth - 1)
+
+
+def _refusal(field: str, message: str) -> InvalidArgument:
+    kind = InvalidHandoff if field == "handoff" else InvalidArgument
+    return kind(message, field=field)

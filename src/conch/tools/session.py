@@ -1,0 +1,51 @@
+"""Who is calling, for as long as one connection (or one command) lasts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from conch.agents import Caller, adopt_override, identify
+from conch.app import App
+from conch.signals import gather_signals
+
+
+def _nothing() -> str | None:
+    return None
+
+
+class Session:
+    """One connection. Who it is, is found out at the first call that needs it, and then stays."""
+
+    def __init__(
+        self,
+        app: App,
+        door: str,
+        client_name: Callable[[], str | None] = _nothing,
+        default_path: Callable[[], str | None] = _nothing,
+    ) -> None:
+        self.app = app
+        self._door = door
+        self._client_name = client_name
+        self._default_path = default_path
+        self._caller: Caller | None = None
+
+    def caller(self) -> Caller:
+        if self._caller is None:
+            self._caller = self._identify()
+        return self._caller
+
+    def rejoin(self, override: str | None) -> Caller:
+        """The caller of a `join_path`: told apart afresh, unless it is or was overridden."""
+        if override is not None:
+            self._caller = adopt_override(self.app.store, self.caller(), override)
+        elif self._caller is None or not self._caller.overridden:
+            self._caller = self._identify()
+        return self._caller
+
+    def path(self, given: str | None) -> str:
+        """A path that was given, else the client's first root, else the working directory."""
+        return given or self._default_path() or os.getcwd()
+
+    def _identify(self) -> Caller:
+        return identify(self.app.store, gather_signals(self._door, os.environ, self._client_name()))

@@ -1,0 +1,74 @@
+"""What a model reads: the important thing first, briefly, and nothing twice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from conch.clock import to_iso
+from conch.handoffs import Handoff
+from conch.roomlog import Event
+from conch.rooms import Snapshot
+
+
+def room_line(snapshot: Snapshot) -> str:
+    room = snapshot.room
+    if room.owner:
+        holder = f", owner {room.owner}"
+    elif room.reserved_for:
+        holder = f", reserved for {room.reserved_for}"
+    else:
+        holder = ""
+    return f"{room.room_id} at {room.canonical_path}: {snapshot.state}, turn {room.turn_id}{holder}"
+
+
+def member_lines(snapshot: Snapshot) -> str:
+    lines = [
+        f"- {member.agent_id} ({member.name}), {'active' if snapshot.is_active(member) else 'inactive'}, "
+        f"last seen {to_iso(member.last_seen_at)}"
+        for member in snapshot.members
+    ]
+    return "\n".join(lines)
+
+
+def handoff_text(handoff: Handoff | None, author: str | None) -> str:
+    if handoff is None:
+        return "There is no handoff: nobody has worked here before you, or they did not write one."
+    lines = [
+        f"Handoff from {author}:",
+        f"status: {handoff['status']}",
+        f"next_action: {handoff['next_action']}",
+    ]
+    lines += [_artifact_line(artifact) for artifact in handoff.get("artifacts", ())]
+    lines += [f"open question: {question}" for question in handoff.get("open_questions", ())]
+    lines += [f"do not: {rule}" for rule in handoff.get("do_not", ())]
+    return "\n".join(lines)
+
+
+def _artifact_line(artifact: dict[str, Any]) -> str:
+    lines = artifact.get("lines")
+    place = artifact["path"] + (f":{lines[0]}-{lines[1]}" if lines else "")
+    note = artifact.get("note")
+    return f"artifact ({artifact['role']}): {place}" + (f" ({note})" if note else "")
+
+
+def event_line(event: Event) -> str:
+    """One event on one line, its handoff below it."""
+    who = event.from_agent_id or "nobody"
+    said = {
+        "join": f"{who} joined" + (" (agent_id_override)" if event.details.get("agent_id_override") else ""),
+        "leave": f"{who} left",
+        "claim": f"{event.to_agent_id} claimed turn {event.turn_id} ({event.reason})",
+        "release": f"{who} released to {event.to_agent_id or 'whoever comes first'}",
+        "pass": f"{who} passed to {event.to_agent_id}",
+        "return": f"{who} gave the stick back: {event.reason}",
+        "takeover": f"{event.to_agent_id} took over turn {event.turn_id} from {who}: {event.reason}",
+        "note": f"{who} noted: {event.details.get('note')}",
+        "reorder": f"{who} reordered the members: {', '.join(event.details.get('order', ()))}",
+        "policy": f"{who} set the policy to {event.details.get('policy')}",
+        "close": f"{who} closed the room" + (f": {event.reason}" if event.reason else ""),
+    }.get(event.event_type, f"{event.event_type} by {who}")
+    line = f"#{event.event_seq} {to_iso(event.created_at)} {said}"
+    if event.handoff is None:
+        return line
+    below = handoff_text(event.handoff, event.from_agent_id).partition("\n")[2]
+    return line + "\n  " + below.replace("\n", "\n  ")

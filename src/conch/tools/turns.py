@@ -1,0 +1,333 @@
+"""The group `turns`: the seed's nine tools."""
+
+from __future__ import annotations
+
+from conch import roomlog
+from conch.calls import Call
+from conch.clock import to_iso
+from conch.handoffs import TEMPLATE
+from conch.tools import fields, shapes, texts
+from conch.tools.registry import Object, Result, Tool
+from conch.tools.session import Session
+from conch.turns import Offer, Wait, describe
+
+MOST_EVENTS = 500
+
+
+def list_rooms(session: Session, given: Object, call: Call) -> Result:
+    caller_id = session.caller().agent_id
+    snapshots = session.app.membership.list_rooms(session.path(given.get("context_path")))
+    text = "\n".join(texts.room_line(s) for s in snapshots) or "No room here yet; join_path makes one."
+    return Result({"rooms": [shapes.path_room(s, caller_id) for s in snapshots]}, text)
+
+
+def join_path(session: Session, given: Object, call: Call) -> Result:
+    path = session.path(given.get("context_path"))
+    caller = session.rejoin(given.get("agent_id_override"))
+    joined = session.app.membership.join_path(caller, path, given.get("force_new", False))
+    snapshot = joined.snapshot
+    data = {
+        "agent_id": caller.agent_id,
+        "name": caller.name,
+        "room_id": snapshot.room.room_id,
+        "canonical_path": snapshot.room.canonical_path,
+        "topic_id": snapshot.room.topic_id,
+        "created": joined.created,
+        "room": shapes.path_room(snapshot, caller.agent_id),
+        "members": shapes.room_members(snapshot),
+        "policy": snapshot.policy._asdict(),
+        "handoff_template": TEMPLATE,
+        "warnings": joined.warnings,
+    }
+    heartbeat_seconds = snapshot.policy.heartbeat_interval_ms // 1_000
+    lines = [
+        f"You are {caller.agent_id} ({caller.name}). {'Made' if joined.created else 'Joined'} room "
+        + texts.room_line(snapshot),
+        texts.member_lines(snapshot),
+        f"Next: wait_for_turn; work only after your_turn, and heartbeat every {heartbeat_seconds} s.",
+        *(warning["message"] for warning in joined.warnings),
+    ]
+    return Result(data, "\n".join(lines))
+
+
+def wait_for_turn(session: Session, given: Object, call: Call) -> Result:
+    caller, turns = session.caller(), session.app.turns
+    cursor = fields.parse_cursor("cursor", given.get("cursor"))
+    wait = turns.wait_for_turn(caller, given["room_id"], cursor, given.get("max_wait_ms"), call)
+    if wait.status == "your_turn":
+        undo = (lambda: turns.give_back(caller, wait)) if wait.claimed_from else None
+        return Result(_your_turn(wait), _your_turn_text(wait), undo)
+    if wait.status == "takeover_available":
+        return Result(_takeover_available(wait), _takeover_text(wait))
+    room = wait.snapshot.room
+    if wait.status == "closed":
+        return Result({"status": "closed", "room_id": room.room_id}, f"Room {room.room_id} is closed.")
+    data = {
+        "status": "not_yet",
+        "room_id": room.room_id,
+        "cursor": str(room.last_event_seq),
+        "room_state": wait.snapshot.state,
+        "turn_id": room.turn_id,
+        **shapes.expectation(room),
+    }
+    return Result(data, f"not_yet: {describe(wait.snapshot)} Call wait_for_turn again. cursor={room.last_event_seq}")
+
+
+def _your_turn(wait: Wait) -> Object:
+    room = wait.snapshot.room
+    return {
+        "status": "your_turn",
+        "room_id": room.room_id,
+        "turn_id": room.turn_id,
+        "lease_id": room.lease_id,
+        "lease_expires_at": to_iso(room.lease_expires_at),
+        "handoff": wait.handoff,
+        "from_agent_id": wait.from_agent_id,
+        "reason": wait.reason,
+    }
+
+
+def _your_turn_text(wait: Wait) -> str:
+    room = wait.snapshot.room
+    head = f"your_turn ({wait.reason}): turn_id={room.turn_id} lease_id={room.lease_id} room_id={room.room_id}"
+    return f"{head}\n{texts.handoff_text(wait.handoff, wait.from_agent_id)}"
+
+
+def _takeover_available(wait: Wait) -> Object:
+    room = wait.snapshot.room
+    data = {
+        "status": "takeover_available",
+        "room_id": room.room_id,
+        "turn_id": room.turn_id,
+        "room_state": wait.snapshot.state,
+        "reason": wait.reason,
+        "cursor": str(room.last_event_seq),
+    }
+    absent = {"current_owner": room.owner, "reserved_for": room.reserved_for}
+    return data | {name: agent_id for name, agent_id in absent.items() if agent_id}
+
+
+def _takeover_text(wait: Wait) -> str:
+    room = wait.snapshot.room
+    return (
+        f"takeover_available ({wait.reason}): {wait.snapshot.expected} does not answer. To take the stick: "
+        f"takeover_stick(room_id={room.room_id}, expected_turn_id={room.turn_id}, reason=...)."
+    )
+
+
+def heartbeat(session: Session, given: Object, call: Call) -> Result:
+    room = session.app.turns.heartbeat(session.caller(), given["room_id"], given["lease_id"], given["expected_turn_id"])
+    data = {
+        "room_id": room.room_id,
+        "turn_id": room.turn_id,
+        "lease_id": room.lease_id,
+        "lease_expires_at": to_iso(room.lease_expires_at),
+    }
+    return Result(data, f"Still yours, until {data['lease_expires_at']} without another heartbeat.")
+
+
+def release_stick(session: Session, given: Object, call: Call) -> Result:
+    call.check()
+    return _offered(
+        session.app.turns.release_stick(
+            session.caller(), given["room_id"], given["lease_id"], given["expected_turn_id"], given["handoff"]
+        )
+    )
+
+
+def pass_stick(session: Session, given: Object, call: Call) -> Result:
+    call.check()
+    return _offered(
+        session.app.turns.pass_stick(
+            session.caller(),
+            given["room_id"],
+            given["lease_id"],
+            given["expected_turn_id"],
+            given["to_agent_id"],
+            given["handoff"],
+        )
+    )
+
+
+def _offered(offer: Offer) -> Result:
+    room = offer.room
+    data = {
+        "room_id": room.room_id,
+        "state": room.state,
+        "reserved_for": room.reserved_for,
+        "recipient_status": offer.recipient_status,
+        "claim_expires_at": to_iso(room.claim_expires_at),
+        "event_seq": offer.event_seq,
+    }
+    if room.reserved_for is None:
+        return Result(data, "Released. No other member is active; whoever comes first gets the stick and your handoff.")
+    return Result(data, f"Reserved for {room.reserved_for}, who is {offer.recipient_status}.")
+
+
+def takeover_stick(session: Session, given: Object, call: Call) -> Result:
+    call.check()
+    taken = session.app.turns.takeover_stick(
+        session.caller(), given["room_id"], given["expected_turn_id"], given["reason"]
+    )
+    room = taken.room
+    data = {
+        "room_id": room.room_id,
+        "turn_id": room.turn_id,
+        "lease_id": room.lease_id,
+        "lease_expires_at": to_iso(room.lease_expires_at),
+        "revoked": taken.revoked,
+    }
+    text = (
+        f"The stick is yours: turn_id={room.turn_id} lease_id={room.lease_id}; {taken.revoked} is revoked. "
+        "Read get_room_events before you work: there is no handoff for you."
+    )
+    return Result(data, text)
+
+
+def get_room_state(session: Session, given: Object, call: Call) -> Result:
+    caller = session.caller()
+    snapshot = session.app.membership.get_state(caller, given["room_id"])
+    reason = snapshot.takeover_reason
+    takeover = {"available": session.app.turns.takeover_is_open(caller, snapshot), "reason": reason}
+    data = {
+        "room": shapes.path_room(snapshot, caller.agent_id),
+        "members": shapes.room_members(snapshot),
+        "takeover": takeover,
+    }
+    lines = [texts.room_line(snapshot), texts.member_lines(snapshot)]
+    if takeover["available"]:
+        lines.append(f"Takeover is available ({reason}).")
+    return Result(data, "\n".join(lines))
+
+
+def get_room_events(session: Session, given: Object, call: Call) -> Result:
+    caller, app = session.caller(), session.app
+    after = fields.parse_cursor("after", given.get("after"))
+    app.membership.get_state(caller, given["room_id"])
+    page = roomlog.list_events(app.store, given["room_id"], after, given.get("limit", 50))
+    data = {
+        "events": [shapes.room_event(event) for event in page.events],
+        "cursor": str(page.cursor),
+        "has_more": page.has_more,
+    }
+    text = "\n".join(texts.event_line(event) for event in page.events) or "No events."
+    return Result(data, f"{text}\ncursor={page.cursor}" + (" (more to come)" if page.has_more else ""))
+
+
+FENCED = {"room_id": fields.ROOM_ID, "lease_id": fields.LEASE_ID, "expected_turn_id": fields.TURN_ID}
+
+TOOLS = (
+    Tool(
+        "list_rooms",
+        "turns",
+        "List rooms",
+        "The coordination rooms from a path up to its workspace root, with their state.",
+        fields.takes(context_path=fields.PATH),
+        list_rooms,
+        fields.READS,
+    ),
+    Tool(
+        "join_path",
+        "turns",
+        "Join a workspace's room",
+        "Join the room of a workspace (default: your root or working directory). Returns your agent_id, the room, "
+        "its policy and a handoff template. Accept the room_id and canonical_path returned.",
+        fields.takes(
+            context_path=fields.PATH,
+            force_new={"type": "boolean", "description": "Make a nested room at exactly this path."},
+            agent_id_override={**fields.AGENT_ID, "description": "Tests and debugging only."},
+        ),
+        join_path,
+        fields.REPEATABLE,
+    ),
+    Tool(
+        "wait_for_turn",
+        "turns",
+        "Wait for the stick",
+        "Wait until the stick is yours, and claim it. Do shared work only after your_turn; read its handoff first. "
+        "not_yet: call again. takeover_available: takeover_stick may be used. As the owner you get your lease again.",
+        fields.takes(
+            "room_id",
+            room_id=fields.ROOM_ID,
+            cursor={
+                **fields.CURSOR,
+                "description": "From not_yet: return as soon as anything newer happens.",
+            },
+            max_wait_ms={
+                "type": "integer",
+                "minimum": 0,
+                "maximum": fields.LARGEST,
+                "description": "0: do not block.",
+            },
+        ),
+        wait_for_turn,
+        fields.REPEATABLE,
+    ),
+    Tool(
+        "heartbeat",
+        "turns",
+        "Keep the stick",
+        "Extend your lease while you work. On stale_lease or turn_mismatch stop: the stick is not yours any more.",
+        fields.takes(*FENCED, **FENCED),
+        heartbeat,
+        fields.REPEATABLE,
+    ),
+    Tool(
+        "release_stick",
+        "turns",
+        "Release the stick",
+        "Hand over to the next member in sequence. The handoff must say truthfully what was done and what to do next.",
+        fields.takes(*FENCED, "handoff", **FENCED, handoff=fields.HANDOFF),
+        release_stick,
+        fields.WRITES,
+    ),
+    Tool(
+        "pass_stick",
+        "turns",
+        "Pass the stick to somebody",
+        "Hand over to one active member of your choice, with the same handoff as release_stick.",
+        fields.takes(*FENCED, "to_agent_id", "handoff", **FENCED, to_agent_id=fields.AGENT_ID, handoff=fields.HANDOFF),
+        pass_stick,
+        fields.WRITES,
+    ),
+    Tool(
+        "takeover_stick",
+        "turns",
+        "Take over the stick",
+        "Take the stick from an owner or recipient that does not answer, only after takeover_available. "
+        "Then read get_room_events.",
+        fields.takes(
+            "room_id",
+            "expected_turn_id",
+            "reason",
+            room_id=fields.ROOM_ID,
+            expected_turn_id=fields.TURN_ID,
+            reason=fields.TEXT,
+        ),
+        takeover_stick,
+        fields.DESTROYS,
+    ),
+    Tool(
+        "get_room_state",
+        "turns",
+        "Look at a room",
+        "A room's owner, turn, members and whether takeover is available. Changes nothing.",
+        fields.takes("room_id", room_id=fields.ROOM_ID),
+        get_room_state,
+        fields.READS,
+    ),
+    Tool(
+        "get_room_events",
+        "turns",
+        "Read a room's log",
+        "Claims, handoffs, takeovers and notes, oldest first: the latest ones, or those after a cursor.",
+        fields.takes(
+            "room_id",
+            room_id=fields.ROOM_ID,
+            after=fields.CURSOR,
+            limit={"type": "integer", "minimum": 1, "maximum": MOST_EVENTS},
+        ),
+        get_room_events,
+        fields.READS,
+    ),
+)

@@ -1,0 +1,138 @@
+"""From a path that somebody names to the workspace it belongs to.
+
+A workspace is a directory tree. Two agents share a room only when both arrive at the same spelling of
+its root, so every path is reduced to one canonical form first: absolute, free of links, in the casing
+that the filesystem itself uses.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from conch.errors import InvalidArgument
+
+MARKERS = ("CLAUDE.md", "AGENTS.md", "package.json", "pyproject.toml", "Cargo.toml", "go.mod")
+
+
+def canonicalize(path: str, base: str | None = None) -> str:
+    """The one spelling of the directory that `path` names, or that holds the file it names.
+
+    `~` is the caller's home; a relative path starts at `base`, else at the working directory.
+    Refused with `InvalidArgument` when there is nothing there, or nothing this process may enter.
+    """
+    if not path or "\0" in path:
+        raise _refused(path, "it is empty" if not path else "it contains a NUL byte")
+    try:
+        full = os.path.join(base or "", os.path.expanduser(path))
+        os.stat(full)  # the kernel's own verdict: `realpath` alone would accept `a-file/..`
+        real = os.path.realpath(full, strict=True)
+        real.encode()
+    except OSError as error:
+        raise _refused(path, error.strerror.lower() if error.strerror else "it cannot be read") from None
+    except ValueError:
+        raise _refused(path, "its name is not valid UTF-8") from None
+    directory = real if os.path.isdir(real) else os.path.dirname(real)
+    if not os.access(directory, os.X_OK):
+        raise _refused(path, f"this process may not enter {directory}")
+    return _in_true_casing(directory)
+
+
+def workspace_root(directory: str) -> str:
+    """The root of the workspace that a canonical directory belongs to.
+
+    The git top level; else the nearest directory with a marker file; else the directory itself. Markers
+    in the home directory or the filesystem root are somebody's general notes: they make a workspace of
+    that very directory, not of everything below it.
+    """
+    chain = list(_upwards(directory))
+    for candidate in chain:
+        if _is_git_top(candidate):
+            return candidate
+    too_wide = {os.path.realpath(os.path.expanduser("~")), chain[-1]} - {directory}
+    for candidate in chain:
+        if candidate not in too_wide and _has_marker(candidate):
+            return candidate
+    return directory
+
+
+def ancestor_chain(directory: str, root: str) -> list[str]:
+    """Every directory from `directory` up to `root`, both included, the deepest first."""
+    chain = []
+    for candidate in _upwards(directory):
+        chain.append(candidate)
+        if candidate == root:
+            return chain
+    raise ValueError(f"{directory} is not inside {root}")
+
+
+def _upwards(directory: str) -> Iterator[str]:
+    while True:
+        yield directory
+        parent = os.path.dirname(directory)
+        if parent == directory:
+            return
+        directory = parent
+
+
+def _is_git_top(directory: str) -> bool:
+    """Whether git's work tree starts here. No git is run: this is asked at every join."""
+    git = os.path.join(directory, ".git")
+    if os.path.isdir(git):
+        return os.path.lexists(os.path.join(git, "HEAD"))
+    try:
+        with open(git, "rb") as pointer:  # a linked worktree or a submodule: the file names the real place
+            return pointer.read(7) == b"gitdir:"
+    except OSError:
+        return False
+
+
+def _has_marker(directory: str) -> bool:
+    return any(os.path.isfile(os.path.join(directory, marker)) for marker in MARKERS)
+
+
+def _in_true_casing(directory: str) -> str:
+    spelled = "/"
+    for name in directory.split("/"):
+        if name and _ignores_case(spelled, name):
+            name = true_spelling(name, _entries(spelled))
+        spelled = os.path.join(spelled, name)
+    return spelled.rstrip("/") or "/"
+
+
+def _ignores_case(parent: str, name: str) -> bool:
+    """Whether the filesystem finds the very same entry under a spelling with the case swapped."""
+    swapped = "".join(other if len(other := letter.swapcase()) == 1 else letter for letter in name)
+    if swapped == name:
+        return False
+    try:
+        here, there = os.lstat(os.path.join(parent, name)), os.lstat(os.path.join(parent, swapped))
+    except OSError:
+        return False
+    return os.path.samestat(here, there)
+
+
+def _entries(directory: str) -> list[str]:
+    try:
+        return os.listdir(directory)
+    except OSError:  # may be entered but not listed: the spelling we were given has to do
+        return []
+
+
+def true_spelling(name: str, entries: list[str]) -> str:
+    """How a directory that ignores case spells `name` itself; unchanged when it lists no such entry."""
+    if name in entries:
+        return name
+    wanted = _folded(name)
+    return next((entry for entry in entries if _folded(entry) == wanted), name)
+
+
+def _folded(name: str) -> str:
+    import unicodedata  # a shared library to load: only filesystems that ignore case pay for it
+
+    return unicodedata.normalize("NFC", name).casefold()
+
+
+def _refused(path: str, reason: str) -> InvalidArgument:
+    shown = path if len(path) <= 200 else path[:200] + "..."
+    return InvalidArgument(f"context_path {shown!r} cannot be used: {reason}.", field="context_path")

@@ -1,0 +1,179 @@
+"""A raw MCP client for the tests of the stdio server: it sends any bytes and sees every line that comes back."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PROBE = Path(__file__).with_name("probe_server.py")
+SECONDS = 20
+VERSION = "io.modelcontextprotocol/protocolVersion"
+CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
+CLIENT = "io.modelcontextprotocol/clientInfo"
+
+Object = dict[str, Any]
+
+
+class Client:
+    """One server process and the pipes to it. Every wait has a deadline."""
+
+    def __init__(self, process: subprocess.Popen[bytes], journal: Path, errors: Path) -> None:
+        self.process = process
+        self.journal = journal
+        self.errors = errors
+        self.envelope: Object | None = None
+        self._lines: queue.Queue[bytes] = queue.Queue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._next_id = 1000
+
+    def start_reading(self) -> None:
+        self._reader.start()
+
+    def _read(self) -> None:
+        for line in self.process.stdout:
+            self._lines.put(line)
+        self._lines.put(b"")
+
+    def send(self, message: object) -> None:
+        """An object as one line, or bytes as they are."""
+        data = message if isinstance(message, bytes) else json.dumps(message).encode() + b"\n"
+        self.process.stdin.write(data)
+        self.process.stdin.flush()
+
+    def receive_line(self) -> bytes:
+        return self._lines.get(timeout=SECONDS)
+
+    def receive(self) -> Any:
+        """The next message of the server; None when it closed its output."""
+        line = self.receive_line()
+        assert line == b"" or line.endswith(b"\n")
+        return json.loads(line) if line else None
+
+    def request(self, method: str, params: Object | None = None, request_id: object = None) -> object:
+        """Send a request, with the envelope when this client speaks the stateless era, and return its id."""
+        self._next_id += 1
+        message: Object = {"jsonrpc": "2.0", "id": self._next_id if request_id is None else request_id, "method": method}
+        if self.envelope is not None:
+            params = {**(params or {}), "_meta": {**self.envelope, **(params or {}).get("_meta", {})}}
+        if params is not None:
+            message["params"] = params
+        self.send(message)
+        return message["id"]
+
+    def ask(self, method: str, params: Object | None = None, request_id: object = None) -> Any:
+        """Send a request; the very next message must be its reply."""
+        sent = self.request(method, params, request_id)
+        reply = self.receive()
+        assert reply["id"] == sent
+        return reply
+
+    def notify(self, method: str, params: Object | None = None) -> None:
+        self.send({"jsonrpc": "2.0", "method": method, "params": params or {}})
+
+    def initialize(self, version: str = "2025-11-25", capabilities: Object | None = None) -> Any:
+        params = {
+            "protocolVersion": version,
+            "capabilities": capabilities or {},
+            "clientInfo": {"name": "probe-client", "version": "1"},
+        }
+        reply = self.ask("initialize", params)
+        self.notify("notifications/initialized")
+        return reply
+
+    def speak_stateless(self, **changes: object) -> None:
+        self.envelope = {VERSION: "2026-07-28", CAPABILITIES: {}, CLIENT: {"name": "probe-client", "version": "1"}}
+        self.envelope.update(changes)
+
+    def start_call(self, tool: str, token: object = None, request_id: object = None, **arguments: object) -> object:
+        params: Object = {"name": tool, "arguments": arguments}
+        if token is not None:
+            params["_meta"] = {"progressToken": token}
+        return self.request("tools/call", params, request_id)
+
+    def start_waiting_call(self, tool: str = "wait", request_id: object = None) -> object:
+        """Start a call that sleeps, and return its id once it does."""
+        sent = self.start_call(tool, token="waiting", request_id=request_id)
+        assert self.receive()["params"]["message"] == "waiting"
+        return sent
+
+    def call(self, tool: str, **arguments: object) -> Any:
+        return self.ask("tools/call", {"name": tool, "arguments": arguments})["result"]
+
+    def cancel(self, request_id: object) -> None:
+        self.notify("notifications/cancelled", {"requestId": request_id, "reason": "the test says so"})
+
+    def wait_for_exit(self) -> int:
+        return self.process.wait(timeout=SECONDS)
+
+    def rest(self) -> list[Any]:
+        """Every message that is still to come, until the server closes its output."""
+        messages = []
+        while (message := self.receive()) is not None:
+            messages.append(message)
+        return messages
+
+    def undone(self) -> int:
+        return len(self.journal.read_text().splitlines()) if self.journal.exists() else 0
+
+
+@pytest.fixture
+def launch(tmp_path: Path) -> Iterator[Callable[..., Client]]:
+    """Start servers; whatever a test leaves running is ended with it."""
+    clients: list[Client] = []
+
+    def start(*options: str, reading: bool = True, **popen: Any) -> Client:
+        journal, errors = tmp_path / "journal", tmp_path / f"stderr-{len(clients)}"
+        environ = {**os.environ, "CONCH_DATA_DIR": str(tmp_path / "data"), "CONCH_AGENT_ID": "codex:probe"}
+        command = [sys.executable, "-X", "dev", str(PROBE), str(journal), *options]
+        streams: Object = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, **popen}
+        with errors.open("wb") as stderr:
+            process = subprocess.Popen(command, stderr=stderr, env=environ, cwd=tmp_path, **streams)
+        clients.append(Client(process, journal, errors))
+        if reading:
+            clients[-1].start_reading()
+        return clients[-1]
+
+    yield start
+    for client in clients:
+        client.process.kill()
+        client.process.wait()
+        for stream in (client.process.stdin, client.process.stdout):
+            try:
+                stream.close()
+            except (AttributeError, OSError):
+                pass
+
+
+@pytest.fixture
+def raw(launch: Callable[..., Client]) -> Client:
+    """A connection on which nothing was said yet."""
+    return launch()
+
+
+@pytest.fixture
+def client(raw: Client) -> Client:
+    """A connection of the handshake era, ready for calls."""
+    raw.initialize()
+    return raw
+
+
+@pytest.fixture
+def stateless(raw: Client) -> Client:
+    """A connection of the stateless era."""
+    raw.speak_stateless()
+    return raw
+
+
+@pytest.fixture(params=["handshake", "stateless"])
+def either(request: pytest.FixtureRequest) -> Client:
+    """The same promise in both eras."""
+    return request.getfixturevalue("client" if request.param == "handshake" else "stateless")

@@ -1,0 +1,136 @@
+"""A server with tools made for these tests: the real connection, session and registry under tools that misbehave.
+
+    python probe_server.py JOURNAL [MAX_LINE_BYTES]
+
+The journal is the file in which calls that were taken back leave a line.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+
+from conch.app import open_app
+from conch.calls import Call
+from conch.doors.mcp_server.server import serve_stdio
+from conch.tools.registry import Object, Result, Tool
+from conch.tools.session import Session
+
+JOURNAL = sys.argv[1]
+
+
+def take_back() -> None:
+    with open(JOURNAL, "a") as journal:
+        journal.write("undone\n")
+
+
+def sleep_until_cancelled(call: Call) -> None:
+    woken = threading.Event()
+    call.wake_with(woken.set)
+    call.report("waiting")
+    woken.wait()
+
+
+def echo(session: Session, given: Object, call: Call) -> Result:
+    return Result({"text": given["text"]}, given["text"], take_back)
+
+
+def wait(session: Session, given: Object, call: Call) -> Result:
+    """Like wait_for_turn: sleeps, and changes nothing when it is cancelled."""
+    sleep_until_cancelled(call)
+    call.check()
+    raise AssertionError("woken without being cancelled")
+
+
+def claim_anyway(session: Session, given: Object, call: Call) -> Result:
+    """Like wait_for_turn when the claim was committed just before the cancellation came."""
+    sleep_until_cancelled(call)
+    return Result({"claimed": True}, "claimed", take_back)
+
+
+def count(session: Session, given: Object, call: Call) -> Result:
+    for number in range(given["to"]):
+        call.report(f"step {number}")
+    return Result({}, "counted")
+
+
+def journal(session: Session, given: Object, call: Call) -> Result:
+    """Wait for as many lines in the journal, and say how many there are."""
+    deadline = time.monotonic() + 10
+    while len(lines := _journal_lines()) < given["lines"] and time.monotonic() < deadline:
+        time.sleep(0.005)
+    return Result({"lines": len(lines)}, str(len(lines)))
+
+
+def _journal_lines() -> list[str]:
+    with open(JOURNAL, "a+") as journal:
+        journal.seek(0)
+        return journal.readlines()
+
+
+def make_noise(session: Session, given: Object, call: Call) -> Result:
+    print("a stray print", flush=True)
+    os.write(1, b"a stray write\n")
+    child = subprocess.run(["sh", "-c", "echo a noisy child; cat"], check=True, timeout=10)
+    return Result({"child": child.returncode}, "made noise")
+
+
+def fill(session: Session, given: Object, call: Call) -> Result:
+    return Result({}, "x" * given["size"], take_back)
+
+
+def unspeakable(session: Session, given: Object, call: Call) -> Result:
+    return Result({"value": {"nan": float("nan"), "object": object()}[given["kind"]]}, "", take_back)
+
+
+def half_a_pair(session: Session, given: Object, call: Call) -> Result:
+    return Result({"text": "cut \ud83d here"}, "cut \ud83d here \U0001f41a")
+
+
+def crash(session: Session, given: Object, call: Call) -> Result:
+    raise RuntimeError("a secret detail")
+
+
+def client(session: Session, given: Object, call: Call) -> Result:
+    path, name = session.path(None), session._client_name()
+    return Result({"path": path, "name": name}, path)
+
+
+def hang(session: Session, given: Object, call: Call) -> Result:
+    """A call that does not hear that it was cancelled."""
+    call.report("waiting")
+    threading.Event().wait()
+    raise AssertionError("unreachable")
+
+
+def tool(handler: object, **fields: str) -> Tool:
+    schema = {
+        "type": "object",
+        "properties": {name: {"type": kind} for name, kind in fields.items()},
+        "required": list(fields),
+    }
+    name = handler.__name__
+    return Tool(name, "probe", name, f"Probe: {name}.", schema, handler, {"readOnlyHint": True})
+
+
+TOOLS = [
+    tool(echo, text="string"),
+    tool(wait),
+    tool(claim_anyway),
+    tool(count, to="integer"),
+    tool(journal, lines="integer"),
+    tool(make_noise),
+    tool(fill, size="integer"),
+    tool(unspeakable, kind="string"),
+    tool(half_a_pair),
+    tool(crash),
+    tool(client),
+    tool(hang),
+]
+
+if __name__ == "__main__":
+    limits = {"max_line_bytes": int(sys.argv[2])} if len(sys.argv) > 2 else {}
+    sys.exit(serve_stdio(open_app(os.environ), {one.name: one for one in TOOLS}, **limits))

@@ -1,0 +1,225 @@
+"""Standard streams, signals and the end of the process."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+
+def seconds_until_exit(client):
+    begun = time.monotonic()
+    client.wait_for_exit()
+    return time.monotonic() - begun
+
+
+def test_nothing_but_the_protocol_reaches_standard_output(client):
+    assert client.call("make_noise")["structuredContent"] == {"child": 0}
+    client.process.stdin.close()
+
+    assert client.rest() == []
+    noise = client.errors.read_text()
+    assert all(words in noise for words in ("a stray print", "a stray write", "a noisy child"))
+
+
+def test_a_child_process_does_not_read_the_clients_messages(client):
+    client.start_call("make_noise")
+    client.request("ping", request_id="after the child")
+
+    assert {client.receive()["id"] for _ in range(2)} >= {"after the child"}
+
+
+def end_with_closed_input(client):
+    client.process.stdin.close()
+
+
+def end_with_sigterm(client):
+    client.process.send_signal(signal.SIGTERM)
+
+
+def end_with_sighup(client):
+    client.process.send_signal(signal.SIGHUP)
+
+
+def end_with_ctrl_c(client):
+    client.process.send_signal(signal.SIGINT)
+
+
+ENDINGS = [(end_with_closed_input, 0), (end_with_sigterm, 0), (end_with_sighup, 0), (end_with_ctrl_c, 130)]
+endings = pytest.mark.parametrize(("end", "status"), ENDINGS, ids=[end.__name__ for end, _ in ENDINGS])
+
+
+@endings
+def test_an_idle_server_ends_cleanly(client, end, status):
+    end(client)
+
+    assert client.wait_for_exit() == status
+    assert client.rest() == []
+    assert client.errors.read_text() == ""
+
+
+@endings
+def test_a_server_that_was_never_spoken_to_ends_cleanly(raw, end, status):
+    raw.ask("ping")
+
+    end(raw)
+
+    assert raw.wait_for_exit() == status
+    assert raw.errors.read_text() == ""
+
+
+@endings
+def test_calls_in_flight_are_cancelled_and_claims_given_back_before_the_end(client, end, status):
+    client.start_waiting_call("wait")
+    for _ in range(3):
+        client.start_waiting_call("claim_anyway")
+
+    end(client)
+
+    assert client.wait_for_exit() == status
+    assert client.rest() == []
+    assert client.undone() == 3
+    assert client.errors.read_text() == ""
+
+
+@endings
+def test_a_call_that_does_not_end_cannot_keep_the_server(client, end, status):
+    client.start_waiting_call("hang")
+    client.start_waiting_call("claim_anyway")
+
+    end(client)
+
+    assert client.wait_for_exit() == status
+    assert client.undone() == 1
+
+
+def test_a_second_signal_does_not_disturb_the_end(client):
+    client.start_waiting_call("claim_anyway")
+    client.start_waiting_call("hang")
+
+    for _ in range(20):
+        end_with_sigterm(client)
+
+    assert client.wait_for_exit() == 0
+    assert client.undone() == 1
+
+
+def test_a_client_that_stops_listening_ends_the_server(launch):
+    client = launch(reading=False)
+    client.send({"jsonrpc": "2.0", "id": 1, "method": "ping"})
+    assert client.process.stdout.readline()
+
+    client.process.stdout.close()
+
+    assert client.wait_for_exit() == 0
+    assert client.errors.read_text() == ""
+
+
+def test_a_claim_is_given_back_when_the_client_stops_listening(launch):
+    client = launch(reading=False)
+    read_pipe_of(client)
+    client.request("initialize", {"protocolVersion": "2025-11-25"})
+    client.process.stdout.readline()
+    client.start_call("claim_anyway", token="waiting")
+    client.process.stdout.readline()
+
+    client.process.stdout.close()
+
+    assert client.wait_for_exit() == 0
+    assert client.undone() == 1
+
+
+def read_pipe_of(client):
+    """Readline on the pipe itself: nothing may be swallowed into a buffer of ours."""
+    assert client.process.stdout.raw.fileno() > 2
+
+
+@pytest.fixture
+def stuffed(launch):
+    """A client that does not read, with a reply in delivery that does not fit into the pipe."""
+    client = launch(reading=False)
+    client.request("initialize", {"protocolVersion": "2025-11-25"})
+    client.process.stdout.readline()
+    client.start_call("fill", size=1_000_000)
+    wait_until_full(client.process.stdout.fileno())
+    return client
+
+
+def wait_until_full(descriptor):
+    """Until the bytes that wait in a pipe stop becoming more, at the pipe's capacity."""
+    import array
+    import fcntl
+    import termios
+
+    deadline = time.monotonic() + 20
+    waiting = array.array("i", [0])
+    while waiting[0] < 65_536 - 4_096 and time.monotonic() < deadline:
+        fcntl.ioctl(descriptor, termios.FIONREAD, waiting)
+    assert waiting[0] >= 65_536 - 4_096
+
+
+@endings
+def test_a_client_that_does_not_read_cannot_keep_the_server(stuffed, end, status):
+    stuffed.request("tools/list")  # the reading thread now waits for the pipe as well
+
+    end(stuffed)
+
+    assert stuffed.wait_for_exit() == status
+    assert stuffed.undone() == 1
+
+
+def test_a_reply_in_delivery_arrives_whole_once_the_client_reads_again(stuffed):
+    stuffed.start_reading()
+
+    reply = stuffed.receive()
+
+    assert len(reply["result"]["content"][0]["text"]) == 1_000_000
+    assert stuffed.undone() == 0
+
+
+def test_replies_known_before_the_end_of_input_arrive_even_if_they_fill_the_pipe(launch):
+    client = launch(reading=False)
+    for number in range(2_000):
+        client.request("unheard_of" * 10, request_id=number)
+    client.process.stdin.close()
+
+    client.start_reading()
+
+    assert [reply["id"] for reply in client.rest()] == list(range(2_000))
+
+
+@pytest.mark.parametrize("closed", ["0<&-", "1>&-"])
+def test_without_a_standard_stream_it_says_so(tmp_path, closed):
+    probe = os.path.join(os.path.dirname(__file__), "probe_server.py")
+    command = f'exec "$0" "$1" "$2" {closed}'
+
+    ended = subprocess.run(
+        ["sh", "-c", command, sys.executable, probe, str(tmp_path / "journal")],
+        stdin=subprocess.PIPE,
+        capture_output=True,
+        timeout=20,
+        env={**os.environ, "CONCH_DATA_DIR": str(tmp_path)},
+    )
+
+    assert ended.returncode == 1
+    assert b"standard input" in ended.stderr and b"Traceback" not in ended.stderr
+
+
+def test_standard_error_may_be_missing(launch):
+    client = launch(preexec_fn=lambda: os.close(2))
+    client.initialize()
+
+    assert client.call("make_noise")["structuredContent"] == {"child": 0}
+
+
+def test_a_server_at_the_end_of_its_descriptors_still_ends_cleanly(launch):
+    client = launch(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (32, 32)))
+    client.initialize()
+    client.process.stdin.close()
+
+    assert client.wait_for_exit() == 0
