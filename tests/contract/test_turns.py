@@ -177,9 +177,7 @@ def test_only_the_reserved_recipient_may_claim(table: Table) -> None:
     assert table.wait(table.claude).status == "your_turn"
 
 
-def test_release_without_another_active_member_leaves_the_room_idle_with_the_handoff(
-    table: Table, clock: Any
-) -> None:
+def test_release_without_another_active_member_leaves_the_room_idle_with_the_handoff(table: Table, clock: Any) -> None:
     clock.advance(minutes=5 * 60)
     offer = table.release(table.codex, table.claim(table.codex))
     assert (offer.room.state, offer.room.reserved_for, offer.recipient_status) == ("idle", None, None)

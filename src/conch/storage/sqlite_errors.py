@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -50,6 +51,8 @@ def translate(error: sqlite3.Error | OSError, path: str) -> StoreError:
     if isinstance(error, sqlite3.Error):
         primary_code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
         kind, text = BY_SQLITE_CODE.get(primary_code, UNAVAILABLE)
+        if primary_code == sqlite3.SQLITE_CANTOPEN and not os.access(os.path.dirname(path), os.W_OK):
+            kind, text = READ_ONLY  # SQLite could not make the files it needs beside the store
     else:
         kind, text = BY_ERRNO.get(error.errno or 0, UNAVAILABLE)
     return kind(text.format(path=path, reason=error), path=path)

@@ -1,0 +1,146 @@
+"""What the domains may rely on, whichever engine runs."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from conch.app import App
+from conch.storage.base import Store
+
+
+def add_room(tx: Any, room_id: str) -> None:
+    tx.run("insert_room", room_id=room_id, canonical_path=f"/{room_id}", topic_id=f"topic-{room_id}", now=tx.now)
+
+
+def rooms(store: Store) -> list[str]:
+    with store.read() as tx:
+        return [row["room_id"] for row in tx.all("all_rooms")]
+
+
+def test_a_write_is_seen_by_others_once_it_is_committed(store: Store) -> None:
+    with store.write("a") as tx:
+        add_room(tx, "a")
+        assert rooms(store) == []
+
+    assert rooms(store) == ["a"]
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
+def test_whatever_interrupts_a_write_undoes_all_of_it(store: Store, error: type[BaseException]) -> None:
+    with pytest.raises(error), store.write("a") as tx:
+        add_room(tx, "a")
+        raise error
+
+    assert rooms(store) == []
+    with store.write("a") as tx:
+        add_room(tx, "b")
+    assert rooms(store) == ["b"]
+
+
+def test_a_read_does_not_change_while_it_is_open(store: Store) -> None:
+    with store.read() as before:
+        assert before.all("all_rooms") == []
+        with store.write("a") as tx:
+            add_room(tx, "a")
+
+        assert before.all("all_rooms") == []
+
+
+def test_two_writers_of_one_lock_are_never_inside_together(store: Store) -> None:
+    inside, most, lock = 0, 0, threading.Lock()
+
+    def write(number: int) -> None:
+        nonlocal inside, most
+        for turn in range(20):
+            with store.write("shared") as tx:
+                with lock:
+                    inside += 1
+                    most = max(most, inside)
+                add_room(tx, f"{number}-{turn}")
+                with lock:
+                    inside -= 1
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert most == 1
+    assert len(rooms(store)) == 80
+
+
+def test_a_transaction_has_one_moment(store: Store, clock: Any) -> None:
+    with store.write("a") as tx:
+        before = tx.now
+        clock.advance(minutes=1)
+
+        assert tx.now == before == clock.now - 60_000_000
+
+
+def test_bells_ring_only_after_the_commit(app: App) -> None:
+    with app.bell.listen("a-channel") as ear:
+        with app.store.write("a") as tx:
+            add_room(tx, "a")
+            tx.ring("a-channel")
+            assert not ear.wait(0)
+
+        assert ear.wait(10)
+
+
+def test_no_bell_rings_for_what_was_undone(app: App) -> None:
+    with app.bell.listen("a-channel") as ear:
+        with pytest.raises(ValueError), app.store.write("a") as tx:
+            tx.ring("a-channel")
+            raise ValueError
+
+        assert not ear.wait(0)
+
+
+def test_a_list_parameter_expands(store: Store) -> None:
+    with store.write("a") as tx:
+        for name in ("a", "b", "c"):
+            add_room(tx, name)
+
+        found = tx.all("rooms_at", paths=["/a", "/c", "/'; DROP TABLE path_rooms; --"])
+
+    assert sorted(row["room_id"] for row in found) == ["a", "c"]
+
+
+def test_one_open_room_per_path_is_a_matter_of_the_database(store: Store) -> None:
+    with store.write("a") as tx:
+        add_room(tx, "a")
+        changed = tx.run("insert_room", room_id="b", canonical_path="/a", topic_id="t2", now=tx.now)
+
+    assert changed == 0
+    assert rooms(store) == ["a"]
+
+
+def test_a_backup_is_a_whole_store_of_its_own(app: App, environ: dict[str, str], tmp_path: Any) -> None:
+    with app.store.write("a") as tx:
+        add_room(tx, "a")
+
+    copy = app.store.backup(str(tmp_path / "copy.sqlite"))
+
+    assert (tmp_path / "copy.sqlite").stat().st_mode & 0o777 == 0o600
+    from conch.app import open_app
+
+    other = open_app({**environ, "CONCH_STORE": copy})
+    assert rooms(other.store) == ["a"]
+    other.close()
+
+
+def test_wiping_forgets_every_row_and_the_store_goes_on(store: Store) -> None:
+    with store.write("a") as tx:
+        add_room(tx, "a")
+
+    store.wipe()
+
+    assert rooms(store) == []
+    with store.write("a") as tx:
+        add_room(tx, "b")
+    assert rooms(store) == ["b"]
+    assert store.integrity_problems() == []

@@ -1,0 +1,323 @@
+"""The tools as every door calls them: shapes of the seed, and a structured answer to every bad input."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from conch.app import App
+from conch.calls import Call
+from conch.tools import GROUPS, TOOLS, select_tools
+from conch.tools.registry import Outcome, call_tool
+from conch.tools.session import Session
+
+HANDOFF = {"status": "wrote it", "next_action": "review it"}
+
+
+class Client:
+    """One connection under an id of its own."""
+
+    def __init__(self, app: App, agent_id: str, workspace: str) -> None:
+        self._session = Session(app, "mcp")
+        self.joined = self.data("join_path", context_path=workspace, agent_id_override=agent_id)
+        self.room_id = self.joined["room_id"]
+
+    def call(self, name: str, **arguments: Any) -> Outcome:
+        return call_tool(TOOLS[name], self._session, arguments, Call())
+
+    def data(self, name: str, **arguments: Any) -> dict[str, Any]:
+        outcome = self.call(name, **arguments)
+        assert not outcome.is_error, outcome.text
+        return outcome.data
+
+    def claim(self) -> dict[str, Any]:
+        turn = self.data("wait_for_turn", room_id=self.room_id, max_wait_ms=0)
+        assert turn["status"] == "your_turn"
+        return {"room_id": self.room_id, "lease_id": turn["lease_id"], "expected_turn_id": turn["turn_id"]}
+
+
+@pytest.fixture
+def connect(app: App, workspace: str) -> Callable[[str], Client]:
+    return lambda agent_id: Client(app, agent_id, workspace)
+
+
+@pytest.fixture
+def codex(connect: Callable[[str], Client]) -> Client:
+    return connect("codex:1")
+
+
+# -- the registry
+
+
+def test_the_tools_are_exactly_the_seeds() -> None:
+    assert [name for name, tool in TOOLS.items() if tool.group == "turns"] == [
+        "list_rooms",
+        "join_path",
+        "wait_for_turn",
+        "heartbeat",
+        "release_stick",
+        "pass_stick",
+        "takeover_stick",
+        "get_room_state",
+        "get_room_events",
+    ]
+    assert [name for name, tool in TOOLS.items() if tool.group == "admin"] == [
+        "append_note",
+        "leave_path",
+        "close_room",
+        "reorder_members",
+        "set_room_policy",
+    ]
+
+
+def test_the_lists_fit_into_a_context_window() -> None:
+    def size(*groups: str) -> int:
+        return len(json.dumps({"tools": [tool.listed() for tool in select_tools(groups).values()]}))
+
+    assert size("turns") <= 8 * 1024
+    assert size(*GROUPS) <= 24 * 1024
+
+
+def test_no_tool_but_join_path_lets_a_caller_name_itself() -> None:
+    naming = [
+        name for name, tool in TOOLS.items() if {"agent_id", "agent_id_override"} & set(tool.input_schema["properties"])
+    ]
+
+    assert naming == ["join_path"]
+
+
+# -- shapes
+
+
+def test_join_path_returns_everything_a_harness_needs(codex: Client, workspace: str) -> None:
+    assert set(codex.joined) == {
+        "agent_id", "name", "room_id", "canonical_path", "topic_id", "created", "room", "members", "policy",
+        "handoff_template", "warnings",
+    }  # fmt: skip
+    assert codex.joined["canonical_path"] == workspace
+    assert set(codex.joined["room"]) >= {
+        "room_id", "canonical_path", "members", "sequence_index", "owner", "reserved_for", "pending_handoff_event_seq",
+        "turn_id", "lease_id", "lease_expires_at", "claim_expires_at", "state", "updated_at",
+    }  # fmt: skip
+    assert set(codex.joined["policy"]) >= {
+        "owner_lease_ttl_ms", "heartbeat_interval_ms", "claim_ttl_ms", "wait_for_turn_max_wait_ms",
+        "wait_for_turn_poll_ms", "presence_ttl_ms",
+    }  # fmt: skip
+    assert set(codex.joined["members"][0]) >= {"agent_id", "ordinal", "joined_at", "last_seen_at", "status"}
+
+
+def test_the_shapes_of_a_whole_handover(connect: Callable[[str], Client]) -> None:
+    codex, claude = connect("codex:1"), connect("claude:1")
+    turn = codex.data("wait_for_turn", room_id=codex.room_id)
+    assert turn == {
+        "status": "your_turn",
+        "room_id": codex.room_id,
+        "turn_id": 1,
+        "lease_id": turn["lease_id"],
+        "lease_expires_at": "2027-01-15T08:45:00.000Z",
+        "handoff": None,
+        "from_agent_id": None,
+        "reason": "open_claim",
+    }
+    lease = {"room_id": codex.room_id, "lease_id": turn["lease_id"], "expected_turn_id": 1}
+
+    beat = codex.data("heartbeat", **lease)
+    assert set(beat) == {"room_id", "turn_id", "lease_id", "lease_expires_at"}
+
+    wait = claude.data("wait_for_turn", room_id=claude.room_id, max_wait_ms=0)
+    assert wait == {
+        "status": "not_yet",
+        "room_id": codex.room_id,
+        "cursor": wait["cursor"],
+        "room_state": "owned",
+        "turn_id": 1,
+        "current_owner": "codex:1",
+        "reserved_for": None,
+        "lease_expires_at": beat["lease_expires_at"],
+        "claim_expires_at": None,
+    }
+
+    released = codex.data("release_stick", **lease, handoff=HANDOFF)
+    assert released == {
+        "room_id": codex.room_id,
+        "state": "reserved",
+        "reserved_for": "claude:1",
+        "recipient_status": "present",
+        "claim_expires_at": "2027-01-15T08:20:00.000Z",
+        "event_seq": released["event_seq"],
+    }
+    received = claude.data("wait_for_turn", room_id=claude.room_id)
+    assert (received["handoff"], received["from_agent_id"], received["reason"]) == (HANDOFF, "codex:1", "sequence")
+
+
+def test_the_text_of_a_turn_has_all_that_a_model_must_know(connect: Callable[[str], Client]) -> None:
+    codex, claude = connect("codex:1"), connect("claude:1")
+    handoff = {
+        **HANDOFF,
+        "artifacts": [{"path": "src/claim.ts", "lines": [102, 140], "role": "review", "note": "racy"}],
+        "open_questions": ["is it fenced?"],
+        "do_not": ["touch main"],
+    }
+    codex.data("release_stick", **codex.claim(), handoff=handoff)
+
+    outcome = claude.call("wait_for_turn", room_id=claude.room_id)
+
+    for part in ("wrote it", "review it", "src/claim.ts:102-140", "racy", "is it fenced?", "touch main", "codex:1"):
+        assert part in outcome.text
+    assert f"lease_id={outcome.data['lease_id']}" in outcome.text
+    assert "turn_id=2" in outcome.text
+
+
+def test_only_the_owner_is_shown_its_lease(connect: Callable[[str], Client]) -> None:
+    codex, claude = connect("codex:1"), connect("claude:1")
+    lease = codex.claim()
+
+    assert codex.data("get_room_state", room_id=codex.room_id)["room"]["lease_id"] == lease["lease_id"]
+    assert claude.data("get_room_state", room_id=codex.room_id)["room"]["lease_id"] is None
+
+
+def test_a_takeover_from_start_to_end(connect: Callable[[str], Client], clock: Any) -> None:
+    codex, claude = connect("codex:1"), connect("claude:1")
+    lease = codex.claim()
+    clock.advance(minutes=46)
+    available = claude.data("wait_for_turn", room_id=claude.room_id)
+    assert available == {
+        "status": "takeover_available",
+        "room_id": codex.room_id,
+        "turn_id": 1,
+        "room_state": "stale_owner",
+        "reason": "owner_timeout",
+        "current_owner": "codex:1",
+        "cursor": available["cursor"],
+    }
+    state = claude.data("get_room_state", room_id=claude.room_id)
+    assert (state["room"]["state"], state["takeover"]) == (
+        "stale_owner",
+        {"available": True, "reason": "owner_timeout"},
+    )
+
+    taken = claude.data("takeover_stick", room_id=claude.room_id, expected_turn_id=1, reason="owner lease expired")
+
+    assert set(taken) == {"room_id", "turn_id", "lease_id", "lease_expires_at", "revoked"}
+    refused = codex.call("release_stick", **lease, handoff=HANDOFF)
+    assert refused.is_error
+    assert refused.data.items() >= {"error": "turn_mismatch", "current_owner": "claude:1", "current_turn_id": 2}.items()
+
+
+def test_get_room_events_gives_the_handoffs_back(connect: Callable[[str], Client]) -> None:
+    codex = connect("codex:1")
+    codex.data("release_stick", **codex.claim(), handoff=HANDOFF)
+
+    page = codex.data("get_room_events", room_id=codex.room_id)
+
+    assert [event["event_type"] for event in page["events"]] == ["join", "claim", "release"]
+    assert page["events"][-1]["handoff"] == HANDOFF
+    assert page["cursor"] == str(page["events"][-1]["event_seq"])
+    assert codex.data("get_room_events", room_id=codex.room_id, after=page["cursor"])["events"] == []
+
+
+def test_the_five_extensions_answer(connect: Callable[[str], Client]) -> None:
+    codex, claude = connect("codex:1"), connect("claude:1")
+
+    assert set(codex.data("append_note", room_id=codex.room_id, note="hello")) == {"room_id", "event_seq", "event_id"}
+    order = codex.data("reorder_members", room_id=codex.room_id, order=["claude:1", "codex:1"])["members"]
+    assert [member["agent_id"] for member in order] == ["claude:1", "codex:1"]
+    policy = codex.data("set_room_policy", room_id=codex.room_id, policy={"claim_ttl_ms": 1000})["policy"]
+    assert policy["claim_ttl_ms"] == 1000
+    assert claude.data("leave_path", room_id=codex.room_id)["agent_id"] == "claude:1"
+    assert codex.data("close_room", **codex.claim(), reason="done")["state"] == "closed"
+    assert codex.data("wait_for_turn", room_id=codex.room_id) == {"status": "closed", "room_id": codex.room_id}
+
+
+def test_an_override_stays_for_the_connection(codex: Client, workspace: str) -> None:
+    assert codex.data("join_path", context_path=workspace)["agent_id"] == "codex:1"
+
+
+# -- bad input
+
+VALID: dict[str, dict[str, Any]] = {
+    "list_rooms": {},
+    "join_path": {},
+    "wait_for_turn": {"room_id": "room_x"},
+    "heartbeat": {"room_id": "room_x", "lease_id": "l", "expected_turn_id": 1},
+    "release_stick": {"room_id": "room_x", "lease_id": "l", "expected_turn_id": 1, "handoff": HANDOFF},
+    "pass_stick": {"room_id": "room_x", "lease_id": "l", "expected_turn_id": 1, "to_agent_id": "a", "handoff": HANDOFF},
+    "takeover_stick": {"room_id": "room_x", "expected_turn_id": 1, "reason": "r"},
+    "get_room_state": {"room_id": "room_x"},
+    "get_room_events": {"room_id": "room_x"},
+    "append_note": {"room_id": "room_x", "note": "n"},
+    "leave_path": {"room_id": "room_x"},
+    "close_room": {"room_id": "room_x", "lease_id": "l", "expected_turn_id": 1},
+    "reorder_members": {"room_id": "room_x", "order": ["a"]},
+    "set_room_policy": {"room_id": "room_x", "policy": {}},
+}
+WRONG = {
+    "string": [7, True, [], {}],
+    "integer": ["1", 1.5, True, -1, 2**70],
+    "boolean": ["yes", 0],
+    "object": ["{}", []],
+    "array": ["a", {}, [7]],
+}
+
+
+def cases() -> list[Any]:
+    found = []
+    for name, tool in TOOLS.items():
+        found.append((name, {**VALID[name], "surprise": 1}, "surprise"))
+        found += [
+            (name, {k: v for k, v in VALID[name].items() if k != f}, f) for f in tool.input_schema.get("required", ())
+        ]
+        for field, schema in tool.input_schema["properties"].items():
+            kind = schema["type"]
+            bad = WRONG[kind] if isinstance(kind, str) else [1.5, -1, {}, "not-a-cursor", "1" * 17]
+            texts = ["a\0b", "\ud800", "", "x" * 5_000] if kind == "string" and "maxLength" in schema else []
+            found += [(name, {**VALID[name], field: value}, field) for value in [*bad, *texts]]
+    return found
+
+
+@pytest.mark.parametrize(("name", "arguments", "field"), cases())
+def test_every_bad_argument_is_refused_by_its_field(codex: Client, name: str, arguments: Any, field: str) -> None:
+    outcome = codex.call(name, **arguments)
+
+    assert outcome.is_error
+    assert outcome.data["error"] in ("invalid_argument", "invalid_handoff", "limit_exceeded")
+    assert outcome.data["field"] == field
+    assert field in outcome.text
+
+
+@pytest.mark.parametrize("name", [name for name, valid in VALID.items() if "room_id" in valid])
+def test_an_unknown_room_is_refused_by_every_tool(codex: Client, name: str) -> None:
+    outcome = codex.call(name, **VALID[name])
+
+    assert (outcome.is_error, outcome.data["error"], outcome.data["field"]) == (True, "unknown_room", "room_id")
+
+
+def test_optional_fields_may_be_null(codex: Client) -> None:
+    turn = codex.data("wait_for_turn", room_id=codex.room_id, cursor=None, max_wait_ms=None)
+
+    assert turn["status"] == "your_turn"
+
+
+def test_a_bottomless_handoff_is_refused(codex: Client) -> None:
+    deep: Any = "x"
+    for _ in range(500):
+        deep = [deep]
+
+    outcome = codex.call("release_stick", **{**VALID["release_stick"], "handoff": {"status": deep, "next_action": "n"}})
+
+    assert outcome.data["error"] == "invalid_handoff"
+
+
+def test_nothing_was_changed_by_all_that_was_refused(codex: Client) -> None:
+    codex.claim()
+    before = codex.data("get_room_events", room_id=codex.room_id)
+    for name, arguments, _ in cases():
+        codex.call(
+            name, **{**arguments, **({"room_id": codex.room_id} if arguments.get("room_id") == "room_x" else {})}
+        )
+
+    assert codex.data("get_room_events", room_id=codex.room_id) == before
+    assert codex.data("get_room_state", room_id=codex.room_id)["room"]["owner"] == "codex:1"

@@ -1,0 +1,374 @@
+"""The SQLite file: private, versioned, refused where it cannot be trusted, and every failure with its own name."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from conch.errors import (
+    SchemaMismatch,
+    StoreBusy,
+    StoreCorrupt,
+    StoreError,
+    StoreUnavailable,
+)
+from conch.storage.filesystems import NETWORK_FILESYSTEMS, filesystem_type
+from conch.storage.sqlite import SqliteStore
+from conch.storage.sqlite_errors import translate
+from conch.storage.statements import HERE, Migration, load_migrations
+
+Open = Callable[..., SqliteStore]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "data" / "rooms.sqlite")
+
+
+@pytest.fixture
+def open_store(path: str) -> Iterator[Open]:
+    stores: list[SqliteStore] = []
+
+    def open_it(**options: object) -> SqliteStore:
+        stores.append(SqliteStore(path, ring=lambda _channels: None, **options))  # type: ignore[arg-type]
+        return stores[-1]
+
+    yield open_it
+    for store in stores:
+        store.close()
+
+
+def use(store: SqliteStore) -> None:
+    with store.write("room") as tx:
+        tx.run(
+            "insert_room",
+            room_id=os.urandom(4).hex(),
+            canonical_path=os.urandom(4).hex(),
+            topic_id=os.urandom(4).hex(),
+            now=1,
+        )
+
+
+def count(store: SqliteStore) -> int:
+    with store.read() as tx:
+        return len(tx.all("all_rooms"))
+
+
+def mode(path: str) -> int:
+    return stat.S_IMODE(os.stat(path).st_mode)
+
+
+def test_the_folder_and_every_file_in_it_are_private(open_store: Open, path: str) -> None:
+    before = os.umask(0)
+    try:
+        use(open_store())
+    finally:
+        os.umask(before)
+
+    folder = os.path.dirname(path)
+    assert mode(folder) == 0o700
+    assert {name: mode(os.path.join(folder, name)) for name in os.listdir(folder)} == {
+        "rooms.sqlite": 0o600,
+        "rooms.sqlite-wal": 0o600,
+        "rooms.sqlite-shm": 0o600,
+        "rooms.sqlite.queue": 0o600,
+    }
+
+
+def test_a_file_that_others_could_read_is_made_private(open_store: Open, path: str) -> None:
+    use(open_store())
+    os.chmod(path, 0o644)
+
+    use(open_store())
+
+    assert mode(path) == 0o600
+
+
+def test_every_connection_has_the_pragmas_of_the_contract(open_store: Open) -> None:
+    store = open_store()
+    use(store)
+    with store._borrowed() as connection:
+        values = {name: next(iter(connection.execute(f"PRAGMA {name}").fetchone().values())) for name in (
+            "journal_mode", "synchronous", "busy_timeout", "foreign_keys")}  # fmt: skip
+
+    assert values == {"journal_mode": "wal", "synchronous": 1, "busy_timeout": 5000, "foreign_keys": 1}
+
+
+def test_full_durability_can_be_chosen(open_store: Open) -> None:
+    store = open_store(synchronous="full")
+    with store._borrowed() as connection:
+        assert connection.execute("PRAGMA synchronous").fetchone() == {"synchronous": 2}
+
+
+# -- schema
+
+
+def structure(connection: sqlite3.Connection) -> set[tuple[str, str, str]]:
+    rows = connection.execute("SELECT type, name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'")
+    return {(kind, name, " ".join((sql or "").split())) for kind, name, sql in rows}
+
+
+def test_the_migrations_from_empty_lead_to_the_schema(open_store: Open, path: str) -> None:
+    use(open_store())
+    expected = sqlite3.connect(":memory:")
+    with open(os.path.join(HERE, "schema.sql"), encoding="utf-8") as file:
+        expected.executescript(file.read().replace("$serial_key", "INTEGER PRIMARY KEY AUTOINCREMENT"))
+
+    actual = sqlite3.connect(path)
+
+    assert structure(actual) == structure(expected)
+    actual.close()
+    expected.close()
+
+
+def test_an_older_store_is_migrated_after_a_backup(open_store: Open, path: str) -> None:
+    use(open_store())
+    newer = [*load_migrations(), Migration(2, "CREATE TABLE extra (x TEXT);\nINSERT INTO extra VALUES ('a;b');")]
+
+    store = open_store(migrations=newer)
+
+    assert count(store) == 1
+    copies = [name for name in os.listdir(os.path.dirname(path)) if name.endswith(".backup")]
+    assert len(copies) == 1
+    assert copies[0].startswith("rooms.sqlite.v1-")
+    copy = sqlite3.connect(os.path.join(os.path.dirname(path), copies[0]))
+    assert copy.execute("SELECT value FROM meta").fetchall() == [("1",)]
+    assert copy.execute("SELECT count(*) FROM path_rooms").fetchone() == (1,)
+    copy.close()
+
+
+def test_a_migration_that_fails_changes_nothing(open_store: Open) -> None:
+    use(open_store())
+    broken = [*load_migrations(), Migration(2, "CREATE TABLE extra (x TEXT);\nINSERT INTO nowhere VALUES (1);")]
+
+    with pytest.raises(StoreUnavailable):
+        use(open_store(migrations=broken))
+
+    assert count(open_store()) == 1
+
+
+def test_a_newer_store_is_refused_untouched(open_store: Open, path: str) -> None:
+    use(open_store(migrations=[*load_migrations(), Migration(2, "CREATE TABLE extra (x TEXT);")]))
+
+    with pytest.raises(SchemaMismatch, match="newer conch"):
+        use(open_store())
+
+
+def test_a_running_process_notices_that_the_store_has_moved_on(open_store: Open) -> None:
+    old = open_store()
+    use(old)
+    use(open_store(migrations=[*load_migrations(), Migration(2, "CREATE TABLE extra (x TEXT);")]))
+
+    with pytest.raises(SchemaMismatch):
+        use(old)
+
+
+def test_somebody_elses_database_is_refused_untouched(open_store: Open, path: str) -> None:
+    os.makedirs(os.path.dirname(path))
+    foreign = sqlite3.connect(path)
+    foreign.execute("CREATE TABLE recipes (name TEXT)")
+    foreign.commit()
+    foreign.close()
+    before = Path(path).read_bytes()
+
+    with pytest.raises(SchemaMismatch, match="not a conch store"):
+        use(open_store())
+
+    assert Path(path).read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "content", [b"not a database at all, but long enough to be read as one" * 20, b"SQLite format 3\0" + b"\xff" * 4080]
+)
+def test_a_file_that_is_no_database_is_refused_untouched(open_store: Open, path: str, content: bytes) -> None:
+    os.makedirs(os.path.dirname(path))
+    Path(path).write_bytes(content)
+
+    with pytest.raises((StoreCorrupt, SchemaMismatch), match="conch db wipe"):
+        use(open_store())
+
+    assert Path(path).read_bytes() == content
+
+
+def test_a_store_that_cannot_be_read_can_be_set_aside_whole(open_store: Open, path: str) -> None:
+    os.makedirs(os.path.dirname(path))
+    Path(path).write_bytes(b"precious, though no database" * 50)
+
+    aside = open_store().set_aside()
+
+    assert Path(aside).read_bytes() == b"precious, though no database" * 50
+    use(open_store())
+
+
+# -- where it lives
+
+
+MOUNTS = """\
+22 1 254:0 / / rw,relatime - ext4 /dev/vda rw
+30 22 0:40 / /home rw - nfs4 server:/home rw
+31 30 254:1 / /home/me/local rw - xfs /dev/vdb rw
+32 22 0:41 / /mnt/with\\040space rw - cifs //server/share rw
+33 22 0:42 / /over rw - ext4 /dev/vdc rw
+34 22 0:43 / /over rw - fuse.sshfs me@host: rw
+"""
+
+
+@pytest.mark.parametrize(
+    ("place", "kind"),
+    [
+        ("/var/lib", "ext4"),
+        ("/home/me", "nfs4"),
+        ("/home/me/local/share", "xfs"),
+        ("/homework", "ext4"),
+        ("/mnt/with space/data", "cifs"),
+        ("/over/there", "fuse.sshfs"),
+    ],
+)
+def test_the_deepest_and_latest_mount_decides_the_filesystem(place: str, kind: str) -> None:
+    assert filesystem_type(place, MOUNTS) == kind
+
+
+@pytest.mark.parametrize("kind", ["nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "9p"])
+def test_network_filesystems_are_refused(kind: str) -> None:
+    assert kind in NETWORK_FILESYSTEMS
+
+
+def in_namespace(script: str) -> subprocess.CompletedProcess[str]:
+    """Run Python in a mount namespace of its own, where it may mount what it likes."""
+    command = ["unshare", "--map-root-user", "--mount", sys.executable, "-c", script]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+USE_STORE = """
+import sys
+from conch.storage.sqlite import SqliteStore
+from conch.errors import StoreError
+def use(path, size=10):
+    store = SqliteStore(path, ring=lambda channels: None)
+    try:
+        with store.write("room") as tx:
+            tx.run("insert_room", room_id=f"r{size}", canonical_path="x" * size, topic_id=f"t{size}", now=1)
+        return "written"
+    except StoreError as error:
+        return error.code
+    finally:
+        store.close()
+"""
+
+
+def test_a_full_disk_has_its_own_error_and_loses_nothing(tmp_path: Path) -> None:
+    script = (
+        USE_STORE
+        + f"""
+import subprocess
+subprocess.run(["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", {str(tmp_path)!r}], check=True)
+path = {str(tmp_path)!r} + "/rooms.sqlite"
+print(use(path))
+print(use(path, 5_000_000))
+store = SqliteStore(path, ring=lambda channels: None)
+with store.read() as tx:
+    print(len(tx.all("all_rooms")))
+"""
+    )
+
+    done = in_namespace(script)
+
+    assert done.stdout.split() == ["written", "DB_FULL", "1"], done.stderr
+
+
+def test_a_disk_that_is_full_from_the_start_has_its_own_error(tmp_path: Path) -> None:
+    script = (
+        USE_STORE
+        + f"""
+import os, subprocess
+subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", {str(tmp_path)!r}], check=True)
+print(use({str(tmp_path)!r} + "/rooms.sqlite"))
+"""
+    )
+
+    assert in_namespace(script).stdout.split() == ["DB_FULL"]
+
+
+def test_a_read_only_disk_has_its_own_error(tmp_path: Path) -> None:
+    script = (
+        USE_STORE
+        + f"""
+import subprocess
+place = {str(tmp_path)!r}
+subprocess.run(["mount", "-t", "tmpfs", "tmpfs", place], check=True)
+print(use(place + "/rooms.sqlite"))
+subprocess.run(["mount", "-o", "remount,ro", place], check=True)
+print(use(place + "/rooms.sqlite"))
+print(use(place + "/new/rooms.sqlite"))
+"""
+    )
+
+    done = in_namespace(script)
+
+    assert done.stdout.split() == ["written", "DB_READ_ONLY", "DB_READ_ONLY"], done.stderr
+
+
+def test_a_store_path_that_is_a_folder_is_refused(tmp_path: Path) -> None:
+    store = SqliteStore(str(tmp_path), ring=lambda _channels: None)
+
+    with pytest.raises(StoreError) as refusal:
+        use(store)
+
+    assert str(tmp_path) in refusal.value.message
+
+
+# -- waiting for each other
+
+
+def test_a_lock_held_too_long_is_reported_as_busy(open_store: Open, path: str) -> None:
+    store = open_store(busy_timeout_ms=50)
+    use(store)
+    intruder = sqlite3.connect(path, isolation_level=None)
+    intruder.execute("BEGIN IMMEDIATE")
+
+    with pytest.raises(StoreBusy):
+        use(store)
+
+    intruder.execute("ROLLBACK")
+    intruder.close()
+    use(store)
+    assert count(store) == 2
+
+
+def test_the_change_counter_moves_when_somebody_else_commits(open_store: Open) -> None:
+    store, other = open_store(), open_store()
+    use(store)
+    before = store.change_counter()
+    assert store.change_counter() == before
+
+    use(other)
+
+    assert store.change_counter() != before
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("SQLITE_BUSY", "DB_BUSY"),
+        ("SQLITE_BUSY_SNAPSHOT", "DB_BUSY"),
+        ("SQLITE_LOCKED", "DB_BUSY"),
+        ("SQLITE_FULL", "DB_FULL"),
+        ("SQLITE_READONLY_DIRECTORY", "DB_READ_ONLY"),
+        ("SQLITE_CORRUPT_VTAB", "DB_CORRUPT"),
+        ("SQLITE_NOTADB", "DB_CORRUPT"),
+        ("SQLITE_CANTOPEN", "DB_UNAVAILABLE"),
+        ("SQLITE_IOERR_READ", "DB_UNAVAILABLE"),
+    ],
+)
+def test_every_driver_error_is_translated_once(name: str, kind: str) -> None:
+    error = sqlite3.OperationalError("as the driver says it")
+    error.sqlite_errorcode = getattr(sqlite3, name)
+
+    assert translate(error, "/tmp/store").code == kind
