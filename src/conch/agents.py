@@ -33,8 +33,9 @@ class Caller(NamedTuple):
 class Link(NamedTuple):
     """A signal, the agent that it is linked to, and how that agent stands to the caller.
 
-    `here`: it lives in the very process that the caller lives in. `elsewhere`: the signal is a session whose
-    agent is alive in another process, so it is not the caller: two tabs are two agents.
+    `here`: it lives in the very process that the caller lives in, and is in a room, so that others know it.
+    `elsewhere`: the signal is a session whose agent is alive in another process, so it is not the caller: two tabs
+    are two agents.
     """
 
     signal: Signal
@@ -143,19 +144,19 @@ def _standing(
     if mine is None or recorded is None:
         return "linked"
     if recorded == mine:
-        return "here"
+        return "here" if agent["has_rooms"] else "linked"
     return "elsewhere" if signal.kind == "session" and processes.check(recorded) == "alive" else "linked"
 
 
 def _choose(links: list[Link]) -> tuple[Link | None, str]:
-    """The strongest link wins, but who lives in this very process comes before whoever once had the session.
+    """The strongest link wins, but who is known in this process comes before whoever once had its session.
 
     Other doors of this process speak as that agent already; the one that had the session is gone, or has moved on.
     """
     for standing, reason in (
         ("explicit", "CONCH_AGENT_ID names the agent"),
-        ("here", "it is the agent that lives in this process"),
-        ("linked", "it is the strongest signal that is linked to an agent"),
+        ("here", "its agent lives in this process"),
+        ("linked", "the strongest signal that is linked to an agent"),
     ):
         for link in links:
             if link.standing == standing:

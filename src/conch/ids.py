@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
+
+MASK = 2**128 - 1
 
 
 def new_id(kind: str, size: int = 8) -> str:
@@ -17,4 +18,13 @@ def new_lease() -> str:
 
 
 def digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
+    """A 128-bit fingerprint in hex: it tells things apart, it keeps no secrets.
+
+    FNV-1a with a final mix. `hashlib` would bring OpenSSL along: 4 MB and 3 ms in every process.
+    """
+    value = 0x6C62272E07BB014262B821756295C58D
+    for byte in text.encode("utf-8", "surrogatepass"):
+        value = (value ^ byte) * 0x1000000000000000000013B & MASK
+    for shift in (65, 63):
+        value = (value ^ value >> shift) * 0xFF51AFD7ED558CCDC4CEB9FE1A85EC53 & MASK
+    return f"{value ^ value >> 67:032x}"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+INTERRUPTED = 130
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
@@ -12,6 +14,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         from conch.doors.mcp_server.command import serve
 
         return serve(words[1:])
-    from conch.doors.cli.run import run
+    try:
+        from conch.doors.cli.run import run
 
-    return run(words)
+        return run(words)
+    except KeyboardInterrupt:
+        return INTERRUPTED

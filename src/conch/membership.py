@@ -113,7 +113,7 @@ class Membership:
 
     def _enter(self, tx: Transaction, snapshot: Snapshot, caller: Caller) -> None:
         room, member = snapshot.room, snapshot.find(caller.agent_id)
-        columns = presence.process_columns(caller)
+        columns = presence.member_columns(caller)
         tx.run("touch_agent", agent_id=caller.agent_id, now=tx.now)
         ordinal = max((m.ordinal for m in snapshot.members), default=-1) + 1 if member is None else member.ordinal
         if member is None:

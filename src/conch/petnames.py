@@ -27,7 +27,7 @@ NOUNS = tuple(_NOUNS.split())
 
 def propose_names(digest: str) -> Iterator[str]:
     """Names for a hexadecimal digest, always the same ones in the same order: a few plain, then numbered ones."""
-    plain = [_name(digest[start : start + 8]) for start in range(0, 64, 8)]
+    plain = [_name(digest[start : start + 8]) for start in range(0, len(digest), 8)]
     yield from plain
     yield from (f"{plain[0]}-{number}" for number in count(2))
 

@@ -7,22 +7,16 @@ Every call of a member counts, but not every call writes: a sign is renewed when
 from __future__ import annotations
 
 from conch import processes
-from conch.agents import Caller
+from conch.agents import Caller, process_columns
 from conch.errors import UnknownMember
 from conch.rooms import Member, Snapshot
 from conch.storage.base import Row, Store, Transaction
 
 
-def process_columns(caller: Caller) -> Row:
-    process = caller.process
-    return {
-        "host_id": process.host_id if process else None,
-        "boot_id": process.boot_id if process else None,
-        "pid": process.pid if process else None,
-        "process_started_at": process.started_at if process else None,
-        "session_kind": caller.session_kind,
-        "display_name": caller.display_name,
-    }
+def member_columns(caller: Caller) -> Row:
+    """What a member's row keeps of the caller: its process, and how to show it."""
+    shown = {"session_kind": caller.session_kind, "display_name": caller.display_name}
+    return process_columns(caller.process) | shown
 
 
 def is_due(snapshot: Snapshot, member: Member, caller: Caller) -> bool:
@@ -41,7 +35,7 @@ def touch(tx: Transaction, snapshot: Snapshot, caller: Caller) -> None:
             "update_member_process",
             room_id=snapshot.room.room_id,
             agent_id=caller.agent_id,
-            **process_columns(caller),
+            **member_columns(caller),
         )
 
 

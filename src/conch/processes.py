@@ -98,10 +98,10 @@ def open_pidfd(process: Process) -> int | None:
 
 
 def ancestors(pid: int | None = None) -> Iterator[Ancestor]:
-    """The parent of `pid` (of this process, unless given), then its parent and so on; without pid 1."""
+    """The parent of `pid` (of this process, unless given), then its parent and so on, up to pid 1."""
     child = os.getpid() if pid is None else pid
     try:
-        while (parent := system.facts(child).parent) > 1:
+        while (parent := system.facts(child).parent) > 0:
             process = look_up(parent)
             if process is None:
                 return

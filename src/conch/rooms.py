@@ -9,6 +9,7 @@ import json
 from typing import NamedTuple
 
 from conch import processes
+from conch.agents import recorded_process
 from conch.clock import MILLISECOND
 from conch.config import Policy
 from conch.errors import UnknownMember, UnknownRoom
@@ -70,16 +71,10 @@ def to_member(row: Row) -> Member:
         ordinal=row["ordinal"],
         joined_at=row["joined_at"],
         last_seen_at=row["last_seen_at"],
-        process=to_process(row),
+        process=recorded_process(row),
         session_kind=row["session_kind"],
         display_name=row["display_name"],
     )
-
-
-def to_process(row: Row) -> Process | None:
-    if row["pid"] is None or row["process_started_at"] is None:
-        return None
-    return Process(row["host_id"], row["boot_id"], row["pid"], row["process_started_at"])
 
 
 class Snapshot:

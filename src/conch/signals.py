@@ -117,7 +117,8 @@ def _find_origin() -> Origin:
             return Origin(known, process, client or process, label or program.label)
         if program.is_any_of(HOSTS):
             break
-        if client is None and not program.is_any_of(LAUNCHERS):
+        # In a container the harness may be pid 1; anything else there is an init, and everybody's ancestor.
+        if client is None and process.pid > 1 and not program.is_any_of(LAUNCHERS):
             client, label = process, program.label
     return Origin(client=client, client_label=label)
 

@@ -78,7 +78,7 @@ def _upwards(directory: str) -> Iterator[str]:
 def _is_git_top(directory: str) -> bool:
     """Whether git's work tree starts here. No git is run: this is asked at every join."""
     git = os.path.join(directory, ".git")
-    if os.path.isdir(git):
+    if not os.path.isfile(git):
         return os.path.lexists(os.path.join(git, "HEAD"))
     try:
         with open(git, "rb") as pointer:  # a linked worktree or a submodule: the file names the real place

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from conch import processes
 from conch.bells.counter import CounterWatcher
 from conch.bells.file import FileBell, file_name
-from conch.bells.watcher import open_watcher
+from conch.bells.native import open_watcher
 
 SOON = 10.0  # a deadline for what must happen
 NEVER = 0.05  # how long to look for what must not
@@ -372,6 +372,32 @@ def test_everything_is_closed_when_the_bell_is(directory: Path, child: subproces
 
 
 @on_linux
+def test_an_ear_that_has_left_leaves_no_watch_behind(bell: FileBell) -> None:
+    def watches() -> list[str]:
+        details = [Path(f"/proc/self/fdinfo/{descriptor}") for descriptor in open_descriptors()]
+        lines = [line for file in details if file.exists() for line in file.read_text().splitlines()]
+        return [line for line in lines if line.startswith("inotify wd")]
+
+    with bell.listen("room-a", "room-b", announce="seat-a"), bell.listen("room-a"):
+        during = len(watches())
+
+    assert (during, watches()) == (3, [])
+
+
+@on_linux
+def test_an_ear_that_outlives_its_bell_does_not_deafen_the_next_bell(directory: Path, bell: FileBell) -> None:
+    earlier = FileBell(str(directory), no_counter)
+    with earlier.listen("room-a"):
+        earlier.close()
+        ear = bell.listen("room-a")  # most likely with the same descriptor numbers
+
+    with ear:
+        assert ear.wait(NEVER) is False
+        bell.ring(["room-a"])
+        assert ear.wait(SOON) is True
+
+
+@on_linux
 def test_an_ear_may_outlive_its_bell(directory: Path, child: subprocess.Popen[bytes]) -> None:
     before = open_descriptors()
     bell = FileBell(str(directory), no_counter)
@@ -524,10 +550,9 @@ def test_nobody_counts_while_nobody_listens(watcher: CounterWatcher, counter: Co
     stop = watch(watcher, lambda: None)
     assert counter.wait_until_asked(1)
     stop()
-    counter.asked.acquire(timeout=NEVER)  # the question that was under way
     counter.forget()
 
-    assert not counter.asked.acquire(timeout=2 * NEVER)
+    assert sum(counter.asked.acquire(timeout=NEVER) for _ in range(4)) <= 1  # the one that was under way
 
 
 # -- too many rings

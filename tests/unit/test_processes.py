@@ -263,17 +263,20 @@ TTY = "from conch import processes; print(processes.controlling_tty())"
 
 
 def test_the_terminal_is_known_even_when_no_stream_leads_to_it() -> None:
-    import fcntl
-    import termios
-
     ours, theirs = os.openpty()
+    take_it = f"import fcntl, termios; fcntl.ioctl({theirs}, termios.TIOCSCTTY, 0); "
 
-    def take_the_terminal() -> None:
-        fcntl.ioctl(theirs, termios.TIOCSCTTY, 0)
-
-    tty = run(TTY, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=take_the_terminal, pass_fds=[theirs])
+    tty = run(take_it + TTY, stdin=subprocess.DEVNULL, start_new_session=True, pass_fds=[theirs])
 
     assert f"/dev/{tty}" == os.ttyname(theirs)
+    os.close(theirs)
+    os.close(ours)
+
+
+def test_a_stream_that_leads_to_a_terminal_of_others_does_not_count() -> None:
+    ours, theirs = os.openpty()
+
+    assert run(TTY, stdin=theirs, start_new_session=True) == "None"
     os.close(theirs)
     os.close(ours)
 

@@ -297,18 +297,30 @@ def test_the_inside_of_the_git_directory_belongs_to_the_work_tree_above(tmp_path
     assert workspace_root(str(repository / ".git" / "refs" / "heads")) == str(repository)
 
 
-@pytest.mark.parametrize("fake", ["empty directory", "other file", "pipe"])
-def test_something_that_only_happens_to_be_called_git_makes_no_workspace(tmp_path: Path, fake: str) -> None:
+def test_an_empty_directory_called_git_makes_no_workspace(tmp_path: Path) -> None:
+    repository = make_repository(tmp_path / "repository")
+    below = make_directory(repository / "below" / ".git").parent
+
+    assert workspace_root(str(below)) == git(below, "rev-parse", "--show-toplevel") == str(repository)
+
+
+def test_a_file_called_git_that_points_nowhere_makes_no_workspace(tmp_path: Path) -> None:
     repository = make_repository(tmp_path / "repository")
     below = make_directory(repository / "below")
-    if fake == "empty directory":
-        (below / ".git").mkdir()
-    elif fake == "other file":
-        (below / ".git").write_text("not a pointer\n")
-    else:
-        os.mkfifo(below / ".git")
+    (below / ".git").write_text("not a pointer\n")
 
     assert workspace_root(str(below)) == str(repository)
+
+
+def test_a_pipe_called_git_is_not_read(tmp_path: Path) -> None:
+    repository = make_repository(tmp_path / "repository")
+    below = make_directory(repository / "below")
+    os.mkfifo(below / ".git")
+    pipe = os.open(below / ".git", os.O_RDWR)
+    os.write(pipe, b"gitdir: elsewhere")
+
+    assert workspace_root(str(below)) == str(repository)
+    os.close(pipe)
 
 
 @pytest.mark.parametrize("marker", MARKERS)
@@ -341,6 +353,13 @@ def test_a_marker_in_the_home_directory_does_not_swallow_what_is_below(home: Pat
     below = make_directory(home / "scratch")
 
     assert workspace_root(str(below)) == str(below)
+    assert workspace_root(str(home)) == str(home)
+
+
+def test_the_home_directory_itself_is_a_workspace_even_below_another_marker(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "AGENTS.md").write_text("")
+    (home / "AGENTS.md").write_text("")
+
     assert workspace_root(str(home)) == str(home)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 
 if sys.platform == "win32":
 
@@ -19,14 +20,17 @@ if sys.platform == "win32":
 else:
     import fcntl
 
+    PATIENCE = 20  # tries: others hold a lock for microseconds, unless they were stopped in the middle
+    PAUSE_SECONDS = 0.0005
+
     def announce(path: str) -> int | None:
-        """The open, locked file; None where it cannot be locked. Waits for a prober, which is quick."""
+        """The open, locked file; None where it cannot be locked."""
         try:
             descriptor = os.open(path, os.O_RDONLY)
         except OSError:
             return None
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH)
+            _lock(descriptor, fcntl.LOCK_SH)
         except OSError:
             os.close(descriptor)
             return None
@@ -47,12 +51,21 @@ else:
         except OSError:
             return False
         try:
-            fcntl.flock(turn, fcntl.LOCK_EX)
+            _lock(turn, fcntl.LOCK_EX)
             return _is_locked(path)
         except OSError:
             return False
         finally:
             withdraw(turn)
+
+    def _lock(descriptor: int, kind: int) -> None:
+        """Wait a moment, but never for somebody who does not move on: OSError then."""
+        for _ in range(PATIENCE):
+            try:
+                return fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+            except BlockingIOError:
+                time.sleep(PAUSE_SECONDS)
+        raise BlockingIOError
 
     def _is_locked(path: str) -> bool:
         descriptor = os.open(path, os.O_RDONLY)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import threading
 import time
@@ -13,7 +12,9 @@ from typing import Self
 from conch.bells.announcements import announce as announce_file
 from conch.bells.announcements import is_announced, withdraw
 from conch.bells.counter import CounterWatcher
-from conch.bells.watcher import Stop, Watcher, open_watcher
+from conch.bells.native import open_watcher
+from conch.bells.watcher import Stop, Watcher
+from conch.ids import digest
 from conch.processes import Process, check
 
 _SAFE_BYTES = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
@@ -47,7 +48,7 @@ class FileBell:
     def listen(self, *channels: str, announce: str | None = None) -> FileEar:
         """Never refuses: an ear for which the kernel has no watch hears every change of the counter instead."""
         wanted = channels if announce is None else (*channels, announce)
-        paths = [self._path(channel) for channel in dict.fromkeys(wanted)]
+        paths = [self._path(channel) for channel in wanted]
         ear = self._hear_rings(paths) or self._hear_counter(paths)
         if announce is not None:
             ear.announce(self._path(announce))
@@ -172,4 +173,4 @@ def file_name(channel: str) -> str:
         name = f"%2E{name[1:]}"
     if 0 < len(name) <= _LONGEST_NAME:
         return name
-    return f"{name[:60]}~{hashlib.sha256(text).hexdigest()[:32]}"
+    return f"{name[:60]}~{digest(channel)[:32]}"

@@ -91,8 +91,8 @@ if sys.platform != "linux" and sys.platform != "win32":
 
         def _stop_process(self, pid: int, wake: Wake) -> None:
             with self._lock:
-                wakes = self._mourners.get(pid)
-                if self._closed or wakes is None:
+                wakes = self._mourners.get(pid, [])
+                if self._closed or wake not in wakes:  # it has ended, and its pid may have a new process
                     return
                 wakes.remove(wake)
                 if not wakes:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import sys
 from collections.abc import Callable
 from typing import Protocol
 
@@ -24,16 +22,3 @@ class Watcher(Protocol):
 
     def close(self) -> None:
         """End the thread and close every descriptor. A `Stop` called later does nothing."""
-
-
-def open_watcher() -> Watcher:
-    """The kernel's own way of this system. OSError if there is none, or it has none left to give."""
-    if sys.platform == "linux":
-        from conch.bells.inotify import InotifyWatcher
-
-        return InotifyWatcher()
-    if sys.platform != "linux" and sys.platform != "win32":
-        from conch.bells.kqueue import KqueueWatcher
-
-        return KqueueWatcher()
-    raise OSError(errno.ENOSYS, "This system cannot tell about touched files.")

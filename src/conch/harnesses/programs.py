@@ -49,7 +49,7 @@ class Program(NamedTuple):
 def read_program(name: str, arguments: tuple[str, ...]) -> Program:
     """`name` is the file name of the executable; `arguments` say what the process calls itself and runs."""
     title = arguments[0] if arguments else ""
-    called = _base(title)
+    name, called = _base(name), _base(title)
     script = _script({name, called}, arguments[1:])
     # A process that renames itself puts words into its title: `npm exec thing`.
     names = {name, called, _base(title.partition(" ")[0]), _base(script)} - {""}
@@ -77,5 +77,5 @@ def _script(interpreter: set[str], arguments: tuple[str, ...]) -> str:
 
 
 def _base(path: str) -> str:
-    """A login shell is called `-bash`, a hidden executable `.opencode`; start scripts end in `.js`."""
-    return re.sub(r"\.[cm]?[jt]s$", "", os.path.basename(path)).lstrip("-.").rstrip(":")
+    """A login shell is called `-bash`, a hidden executable `.opencode`; npm installs a `claude.exe` everywhere."""
+    return re.sub(r"\.([cm]?[jt]s|exe)$", "", os.path.basename(path)).lstrip("-.").rstrip(":")

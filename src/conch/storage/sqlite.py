@@ -265,7 +265,7 @@ class SqliteStore:
     def _migrate(self, connection: sqlite3.Connection) -> None:
         version = self._stored_version(connection)
         self._check_version(version)
-        if version:
+        if 0 < version < len(self._migrations):
             stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
             _copy(connection, f"{self.path}.v{version}-{stamp}.backup")
         with _transaction(connection, "BEGIN IMMEDIATE"):

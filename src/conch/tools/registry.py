@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import traceback
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -65,6 +64,8 @@ def call_tool(tool: Tool, session: Session, arguments: Object, call: Call) -> Ou
     except ConchError as refusal:
         return _refused(refusal)
     except Exception:  # a defect of ours: the trace goes to our log, never to a client
+        import traceback
+
         traceback.print_exc(file=sys.stderr)
         return _refused(InternalError(f"{tool.name} failed inside conch; nothing was changed. See the server's log."))
 

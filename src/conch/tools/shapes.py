@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from conch.clock import to_iso
-from conch.roomlog import Event
+from conch.roomlog import Event, EventPage
 from conch.rooms import Member, Room, Snapshot
 
 Object = dict[str, Any]
@@ -67,6 +67,14 @@ def room_event(event: Event) -> Object:
         "reason": event.reason,
         "details": event.details,
         "created_at": to_iso(event.created_at),
+    }
+
+
+def event_page(page: EventPage) -> Object:
+    return {
+        "events": [room_event(event) for event in page.events],
+        "cursor": str(page.cursor),
+        "has_more": page.has_more,
     }
 
 

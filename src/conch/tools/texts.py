@@ -38,23 +38,32 @@ def handoff_text(handoff: Handoff | None, author: str | None) -> str:
         f"status: {handoff['status']}",
         f"next_action: {handoff['next_action']}",
     ]
-    lines += [_artifact_line(artifact) for artifact in handoff.get("artifacts", ())]
+    lines += [f"artifact: {artifact_text(artifact)}" for artifact in handoff.get("artifacts", ())]
     lines += [f"open question: {question}" for question in handoff.get("open_questions", ())]
     lines += [f"do not: {rule}" for rule in handoff.get("do_not", ())]
-    return "\n".join(lines)
+    return "\n".join(map(_behind_margin, lines))
 
 
-def _artifact_line(artifact: dict[str, Any]) -> str:
+def artifact_text(artifact: dict[str, Any]) -> str:
     lines = artifact.get("lines")
     place = artifact["path"] + (f":{lines[0]}-{lines[1]}" if lines else "")
     note = artifact.get("note")
-    return f"artifact ({artifact['role']}): {place}" + (f" ({note})" if note else "")
+    return f"{place} ({artifact['role']})" + (f": {note}" if note else "")
 
 
 def event_line(event: Event) -> str:
     """One event on one line, its handoff below it."""
+    line = f"#{event.event_seq} {to_iso(event.created_at)} {_behind_margin(event_sentence(event))}"
+    if event.handoff is None:
+        return line
+    below = handoff_text(event.handoff, event.from_agent_id).partition("\n")[2]
+    return f"{line}\n  {_behind_margin(below)}"
+
+
+def event_sentence(event: Event) -> str:
+    """Who did what; of more than one line only where somebody wrote so."""
     who = event.from_agent_id or "nobody"
-    said = {
+    return {
         "join": f"{who} joined" + (" (agent_id_override)" if event.details.get("agent_id_override") else ""),
         "leave": f"{who} left",
         "claim": f"{event.to_agent_id} claimed turn {event.turn_id} ({event.reason})",
@@ -67,8 +76,8 @@ def event_line(event: Event) -> str:
         "policy": f"{who} set the policy to {event.details.get('policy')}",
         "close": f"{who} closed the room" + (f": {event.reason}" if event.reason else ""),
     }.get(event.event_type, f"{event.event_type} by {who}")
-    line = f"#{event.event_seq} {to_iso(event.created_at)} {said}"
-    if event.handoff is None:
-        return line
-    below = handoff_text(event.handoff, event.from_agent_id).partition("\n")[2]
-    return line + "\n  " + below.replace("\n", "\n  ")
+
+
+def _behind_margin(text: str) -> str:
+    """The words of one agent must not pass for a line of ours."""
+    return text.replace("\n", "\n  ")

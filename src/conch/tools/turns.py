@@ -205,13 +205,9 @@ def get_room_events(session: Session, given: Object, call: Call) -> Result:
     after = fields.parse_cursor("after", given.get("after"))
     app.membership.get_state(caller, given["room_id"])
     page = roomlog.list_events(app.store, given["room_id"], after, given.get("limit", 50))
-    data = {
-        "events": [shapes.room_event(event) for event in page.events],
-        "cursor": str(page.cursor),
-        "has_more": page.has_more,
-    }
     text = "\n".join(texts.event_line(event) for event in page.events) or "No events."
-    return Result(data, f"{text}\ncursor={page.cursor}" + (" (more to come)" if page.has_more else ""))
+    more = " (more to come)" if page.has_more else ""
+    return Result(shapes.event_page(page), f"{text}\ncursor={page.cursor}{more}")
 
 
 FENCED = {"room_id": fields.ROOM_ID, "lease_id": fields.LEASE_ID, "expected_turn_id": fields.TURN_ID}

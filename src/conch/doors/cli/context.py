@@ -1,16 +1,21 @@
-"""What every command works with: the application, its words, and who calls."""
+"""What every command works with: the application, its options, and who calls."""
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from conch.app import App
 from conch.calls import Call
-from conch.errors import InvalidArgument, UnknownRoom
-from conch.rooms import Snapshot
-from conch.tools import TOOLS
+from conch.errors import InvalidArgument, UnknownMember, UnknownRoom
+from conch.rooms import Member, Snapshot
+from conch.tools import TOOLS, fields
 from conch.tools.registry import Result, run_tool
+from conch.tools.schema import check_arguments
 from conch.tools.session import Session
+
+PLACE = fields.takes(path=fields.PATH, room=fields.ROOM_ID)
+LONGEST_ECHO = 80
 
 
 class Context:
@@ -23,23 +28,40 @@ class Context:
         """The same tool that MCP offers, with the same checks."""
         return run_tool(TOOLS[name], self.session, arguments, call or Call())
 
+    def path(self) -> str:
+        """The path that was given, else the working directory."""
+        check_arguments("conch", PLACE, {"path": self.options.path})
+        if self.options.path is not None:
+            return str(self.options.path)
+        try:
+            return os.getcwd()
+        except OSError:
+            raise InvalidArgument("The working directory is gone; go elsewhere or name a path.", field="path") from None
+
     def room_id(self) -> str:
         """`--room`, or the room of `--path` or of the working directory."""
-        if self.options.room:
+        if self.options.room is not None:
+            check_arguments("conch", PLACE, {"room": self.options.room})
             return str(self.options.room)
-        rooms = self.app.membership.list_rooms(self.session.path(self.options.path))
+        path = self.path()
+        rooms = self.app.membership.list_rooms(path)
         if not rooms:
-            raise UnknownRoom("There is no room here yet; `conch join` makes one.", field="room")
+            raise UnknownRoom("There is no room here yet; `conch join` makes one.", field="room", path=path)
         return rooms[0].room.room_id
 
     def snapshot(self, room_id: str) -> Snapshot:
         return self.app.membership.get_state(self.session.caller(), room_id)
 
-    def member_id(self, snapshot: Snapshot, text: str) -> str:
-        """An agent_id from what a person typed: the id, the name, or the beginning of either."""
-        exact = [m.agent_id for m in snapshot.members if text in (m.agent_id, m.name)]
-        begun = [m.agent_id for m in snapshot.members if m.agent_id.startswith(text) or m.name.startswith(text)]
-        found = exact or begun
-        if len(found) > 1:
-            raise InvalidArgument(f"{text!r} could be {' or '.join(found)}; say more of it.", field="to_agent_id")
-        return found[0] if found else text
+
+def find_member(members: list[Member], text: str, field: str) -> str:
+    """An agent_id from what a person typed: the id, the name, or the beginning of either."""
+    if not text.strip():
+        raise InvalidArgument(f"{field} must be non-empty.", field=field)
+    found = [m for m in members if m.agent_id == text] or [m for m in members if m.name == text]
+    found = found or [m for m in members if m.agent_id.startswith(text) or m.name.startswith(text)]
+    if len(found) == 1:
+        return found[0].agent_id
+    said, names = repr(text[:LONGEST_ECHO]), [f"{m.agent_id} ({m.name})" for m in found or members]
+    if found:
+        raise InvalidArgument(f"{said} could be {' or '.join(names)}; say more of it.", field=field)
+    raise UnknownMember(f"There is no member {said} here; there are {', '.join(names) or 'none'}.", field=field)

@@ -1,14 +1,14 @@
 """Keeps the lease of a holder that has only the command line, as long as its harness or shell lives.
 
 A command ends, its holder does not: the guardian is the small process in between. It renews the lease, and leaves by
-itself when the lease is over or when the process it stands for has gone.
+itself when the lease is over, when the process it stands for has gone, or when the store is not there any more.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import subprocess
+import signal
 import sys
 import time
 from typing import Any
@@ -16,84 +16,95 @@ from typing import Any
 from conch import processes
 from conch.agents import Caller
 from conch.app import App, open_app
-from conch.bells.base import Ear, room_channel
-from conch.doors.cli.context import Context
-from conch.errors import ConchError, StoreBusy, StoreFull
+from conch.bells.base import room_channel
+from conch.doors.cli.post import Post
+from conch.errors import ConchError, SchemaMismatch, StoreError
 from conch.processes import Process
 
-PASSING = (StoreBusy, StoreFull)
 RETRY_SECONDS = 5.0
 
 
-def guardian_channel(lease_id: str) -> str:
-    """Announced by the guardian of a lease, so that there is only one."""
-    return f"guardian-{lease_id}"
-
-
-def start_guardian(context: Context, turn: dict[str, Any]) -> None:
-    """Leave a guardian behind for a turn that was just claimed, unless there is one or nothing to stand for."""
-    caller = context.session.caller()
-    if caller.process is None or context.app.bell.hears(guardian_channel(turn["lease_id"])):
-        return
-    order = {
-        "caller": caller._asdict(),
-        "turn": {name: turn[name] for name in ("room_id", "turn_id", "lease_id")},
-        "store": context.app.settings.store,
-        "data_dir": context.app.settings.data_dir,
-    }
-    # Its own session and no terminal: it must outlive this command and never be hit by the terminal's signals.
-    guardian = subprocess.Popen(
-        [sys.executable, "-m", "conch.doors.cli.guardian"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        cwd="/",
-        start_new_session=True,
-    )
-    assert guardian.stdin is not None
-    guardian.stdin.write(json.dumps(order).encode())
-    guardian.stdin.close()
-    guardian.returncode = 0  # not our child to wait for: it is meant to stay
-
-
 def main() -> int:
+    """Take the orders from standard input, and stand guard unless another guardian does."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # the command that started us may have blocked some
     order = json.load(sys.stdin)
-    sys.stdin.close()
-    places = {"CONCH_STORE": order["store"], "CONCH_DATA_DIR": order["data_dir"]}
-    app = open_app({**os.environ, **places})
-    facts = order["caller"]
-    caller = Caller(**{**facts, "process": Process(*facts["process"])})
+    app = open_app({**os.environ, **order["environ"]})
     try:
-        stand_guard(app, caller, order["turn"])
+        taken = Post(app.settings, order["turn"]["lease_id"]).take()
+        _report_for_duty()
+        if taken:
+            facts = order["caller"]
+            caller = Caller(**{**facts, "process": Process(*facts["process"])})
+            Guardian(app, caller, order["turn"]).stand()
     finally:
         app.close()
     return 0
 
 
-def stand_guard(app: App, caller: Caller, turn: dict[str, Any]) -> None:
-    """Renew until the lease is not ours any more or the holder is gone."""
-    channel = guardian_channel(turn["lease_id"])
-    with app.bell.listen(room_channel(turn["room_id"]), announce=channel) as ear:
-        ear.watch(caller.process)
-        while processes.check(caller.process) != "gone":
-            try:
-                app.turns.heartbeat(caller, turn["room_id"], turn["lease_id"], turn["turn_id"])
-                seconds = app.membership.get_state(None, turn["room_id"]).policy.heartbeat_interval_ms / 1_000
-            except PASSING:
-                seconds = RETRY_SECONDS
-            except ConchError:
-                return
-            _sleep(app, ear, caller, turn, seconds)
+def _report_for_duty() -> None:
+    """Tell the command that a guardian stands, this one or another, and let go of all three streams."""
+    try:
+        os.write(sys.stdout.fileno(), b"standing")
+    except OSError:  # it did not wait for that
+        pass
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(nothing, descriptor)
+    os.close(nothing)
 
 
-def _sleep(app: App, ear: Ear, caller: Caller, turn: dict[str, Any], seconds: float) -> None:
-    """Until the next heartbeat is due, the room's stick has moved on, or the holder has gone."""
-    deadline = time.monotonic() + seconds
-    while (left := deadline - time.monotonic()) > 0:
-        ear.wait(left)
-        room = app.membership.get_state(None, turn["room_id"]).room
-        if room.lease_id != turn["lease_id"] or processes.check(caller.process) == "gone":
-            return
+class Guardian:
+    def __init__(self, app: App, caller: Caller, turn: dict[str, Any]) -> None:
+        self._app = app
+        self._caller = caller
+        self._turn = turn
+        self._store = _file_id(app.store.describe())
+        self._interval = app.settings.policy.heartbeat_interval_ms / 1_000
+
+    def stand(self) -> None:
+        """Renew until the lease is not ours any more or the holder is gone."""
+        due: float | None = time.monotonic()
+        with self._app.bell.listen(room_channel(self._turn["room_id"])) as ear:
+            ear.watch(self._caller.process)
+            while due is not None and self._has_reason_to_stay():
+                if time.monotonic() >= due:
+                    due = self._renew()
+                else:
+                    ear.wait(due - time.monotonic())
+
+    def _has_reason_to_stay(self) -> bool:
+        if processes.check(self._caller.process) == "gone":
+            return False
+        if _file_id(self._app.store.describe()) != self._store:
+            return False  # removed or moved aside: what we have open is nobody's any more
+        try:
+            snapshot = self._app.membership.get_state(None, self._turn["room_id"])
+        except ConchError as problem:
+            return _passes(problem)
+        self._interval = snapshot.policy.heartbeat_interval_ms / 1_000
+        return bool(snapshot.room.lease_id == self._turn["lease_id"])
+
+    def _renew(self) -> float | None:
+        """When to do it again; None when the lease cannot be ours any more."""
+        turn = self._turn
+        try:
+            self._app.turns.heartbeat(self._caller, turn["room_id"], turn["lease_id"], turn["turn_id"])
+        except ConchError as problem:
+            return time.monotonic() + min(self._interval, RETRY_SECONDS) if _passes(problem) else None
+        return time.monotonic() + self._interval
+
+
+def _passes(problem: ConchError) -> bool:
+    """A busy store or a full disk is no reason to leave: a lease is much longer than most such troubles."""
+    return isinstance(problem, StoreError) and not isinstance(problem, SchemaMismatch)
+
+
+def _file_id(path: str) -> tuple[int, int] | None:
+    try:
+        facts = os.stat(path)
+    except OSError:
+        return None
+    return facts.st_dev, facts.st_ino
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What a command prints: tables for people, one envelope for programs, and never a raw control character."""
+"""What a command prints: text for people, one envelope for programs, and never a raw control character."""
 
 from __future__ import annotations
 
@@ -6,65 +6,131 @@ import json
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, NamedTuple, TextIO
 
 Object = dict[str, Any]
 
-# Bidirectional overrides can make a line read as something else than it is.
-TROUBLE = {*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029, *range(0x202A, 0x202F), *range(0x2066, 0x206A)} - {0x0A}
-ESCAPES = {code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" for code in TROUBLE} | {0x09: "    "}
+CONTROL = {*range(0x20), *range(0x7F, 0xA0)} - {0x0A}
+# They are not seen, or make a line read as something else than it is: line separators, direction marks and
+# overrides, zero-width spaces, tags.
+INVISIBLE = {0x061C, 0x200B, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2060, 0x206A), 0xFEFF}
+INVISIBLE |= {*range(0xE0000, 0xE0080)}
+ESCAPES = {code: ascii(chr(code))[1:-1] for code in CONTROL | INVISIBLE} | {0x09: "    "}
 
 
 class Report(NamedTuple):
-    """How a command ended. `text` is for people, `data` for programs; an `error` has a code and a message."""
+    """How a command ended. People get `text`; programs get `data`, or an `error` with its code and message."""
 
     data: Object | None
     text: str
     error: Object | None = None
+    status: int = 0
+    printing: Callable[[], AbstractContextManager[None]] = nullcontext
+    """What to be in while it is printed."""
     told: Callable[[], None] | None = None
     """What to do once it has been printed."""
     untold: Callable[[], None] | None = None
-    """What to do when nobody is left to read it."""
+    """What to do when it could not be printed."""
 
-    @property
-    def status(self) -> int:
-        return 0 if self.error is None else 1
+
+def failure(code: str, message: str, details: Object, *, text: str | None = None, status: int = 1) -> Report:
+    error = {"code": code, "message": message, **details}
+    return Report(None, f"{message} ({code})" if text is None else text, error, status)
+
+
+# -- text
 
 
 def clean(text: str) -> str:
     """Text from other agents, safe to show: a terminal obeys control characters, so it gets none."""
-    return text.translate(ESCAPES).encode(errors="backslashreplace").decode()
+    return whole(text.replace("\r\n", "\n").translate(ESCAPES))
+
+
+def whole(text: str) -> str:
+    """Half a surrogate pair, which stands for a byte of a name that is not UTF-8, becomes an escape."""
+    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
 
 def one_line(text: str) -> str:
     return clean(" ".join(text.split()))
 
 
-def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns as wide as they must be; the last one is left as it is."""
+def indented(text: str, margin: str) -> str:
+    """Every line behind a margin, so that nobody's words can pass for a line of ours."""
+    return "\n".join(margin + line for line in clean(text).split("\n"))
+
+
+def table(headings: Sequence[str], rows: Sequence[Sequence[str]], below: Sequence[str] = ()) -> str:
+    """Columns as wide as they must be. `below` has a text for each row that is too long to be a column."""
     lines = [list(headings), *([one_line(cell) for cell in row] for row in rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(headings))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
-    )
+    widths = [max(columns(line[place]) for line in lines) for place in range(len(headings))]
+    shown = ["  ".join(map(padded, line, widths)).rstrip() for line in lines]
+    extra = ["", *(f"\n    {one_line(text)}" for text in below)] if below else [""] * len(shown)
+    return "\n".join(map(str.__add__, shown, extra))
+
+
+def padded(text: str, width: int) -> str:
+    return text + " " * (width - columns(text))
+
+
+def shortened(text: str, width: int) -> str:
+    """At most so many columns of a line, for a place that cannot wrap."""
+    while columns(text) > width:
+        text = text[:-1]
+    return text
+
+
+def columns(text: str) -> int:
+    """How many columns of a terminal a text takes."""
+    if text.isascii():
+        return len(text)
+    import unicodedata  # seldom needed
+
+    wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in text)
+    return len(text) + wide - sum(unicodedata.combining(letter) > 0 for letter in text)
+
+
+# -- printing
+
+
+def prepare_streams() -> None:
+    """Whatever the streams are, printing to them must not fail for a letter that they cannot show."""
+    for name in ("stdout", "stderr"):
+        stream: TextIO | None = getattr(sys, name)
+        if stream is None:  # closed by whoever started us
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def print_report(command: str, report: Report, as_json: bool) -> None:
-    """Say how a command ended; BrokenPipeError when nobody reads it."""
+    """Say how a command ended; OSError when nobody can read it."""
     if as_json:
-        envelope = {
-            "ok": report.error is None,
-            "command": command,
-            "data": report.data,
-            "error": report.error,
-        }
-        print(json.dumps(envelope), flush=True)
+        ok = report.error is None
+        envelope = {"ok": ok, "command": command, "data": report.data, "error": report.error}
+        write(sys.stdout, json.dumps(_presentable(envelope)) + "\n")
     elif report.error is None:
-        print(clean(report.text), flush=True)
+        write(sys.stdout, clean(report.text) + "\n")
     else:
-        print(f"conch {command}: {clean(report.text)}", file=sys.stderr, flush=True)
+        write(sys.stderr, f"conch {command}".rstrip() + f": {clean(report.text)}\n")
 
 
-def silence_stdout() -> None:
-    """After a broken pipe: keep Python from complaining about it once more while it exits."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def write(stream: TextIO, text: str) -> None:
+    """All at once: a reader that leaves after the last line has read it all, and that is no failure."""
+    stream.write(text)
+    stream.flush()
+
+
+def _presentable(value: Any) -> Any:
+    """The same without half surrogate pairs, which JSON can spell but most readers refuse."""
+    if isinstance(value, str):
+        return whole(value)
+    if isinstance(value, dict):
+        return {key: _presentable(item) for key, item in value.items()}
+    return [_presentable(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def abandon_stream(stream: TextIO) -> None:
+    """After a failed write: keep Python from complaining about it once more while it exits."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

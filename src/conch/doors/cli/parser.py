@@ -1,109 +1,119 @@
-"""The words of the command line."""
+"""The words of the command line: which command is meant, and with which options."""
 
 from __future__ import annotations
 
 import argparse
-from typing import NoReturn
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple, NoReturn
 
-from conch import __version__
+from conch.doors.cli.catalogue import COMMANDS, DB_SUMMARY, OTHERS, ROOMS, STORE, TURNS, Command
 from conch.errors import InvalidArgument
-from conch.handoffs import ROLES
+
+LONGEST_ECHO = 200
+
+
+class Words(NamedTuple):
+    """A command line, taken apart. `command` is empty if there is none."""
+
+    command: str
+    rest: list[str]
+
+    @property
+    def wants_help(self) -> bool:
+        options = self.rest[: self.rest.index("--")] if "--" in self.rest else self.rest
+        return "-h" in options or "--help" in options
+
+    @property
+    def wants_json(self) -> bool:
+        return "--json" in self.rest
 
 
 class Parser(argparse.ArgumentParser):
     """Raises its complaints, so that they come out like every other error."""
 
     def error(self, message: str) -> NoReturn:
-        raise InvalidArgument(f"{message}. See `{self.prog} --help`.", field="arguments")
+        text = message if len(message) <= LONGEST_ECHO else f"{message[:LONGEST_ECHO]}..."
+        raise InvalidArgument(f"{text}. See `{self.prog} --help`.", field=_field(message))
 
 
-def make_parser() -> Parser:
-    shared = Parser(add_help=False)
-    shared.add_argument("--json", action="store_true", help="print one JSON object: ok, command, data, error")
-    shared.add_argument("--store", help="the SQLite file to use (default: see `conch db path`)")
-    room = Parser(add_help=False, parents=[shared])
-    room.add_argument("--room", metavar="ID", help="the room; default: the one of --path")
-    room.add_argument("--path", metavar="DIR", default=None, help="a path in the workspace; default: here")
+def split_words(words: Sequence[str]) -> Words:
+    """The command and everything else; options may stand before the command, too."""
+    name, rest = _take_name(list(words))
+    if name == "db":
+        action, rest = _take_name(rest)
+        name = f"db {action}".rstrip()
+    return Words(name, rest)
 
-    parser = Parser(prog="conch", description="Take turns in a workspace that several agents share.")
-    parser.add_argument("--version", action="version", version=f"conch {__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=Parser)
-    _add_turn_commands(commands, room)
-    _add_room_commands(commands, shared, room)
-    _add_store_commands(commands, shared)
-    whoami = commands.add_parser("whoami", parents=[shared], help="who conch takes you for")
-    whoami.add_argument("--explain", action="store_true", help="show every signal, its link, and which one won")
-    mcp = commands.add_parser("mcp", help="serve MCP on standard input and output (harnesses start this)")
-    mcp.add_argument("--tools", metavar="GROUPS", help="only these tool groups, separated by commas")
-    demo = commands.add_parser("demo", help="watch three scripted agents take turns, skip, fail and recover")
-    demo.add_argument("--keep", action="store_true", help="leave the scratch repository and store behind")
+
+def _take_name(words: list[str]) -> tuple[str, list[str]]:
+    place = 0
+    while place < len(words) and words[place].startswith("-"):
+        place += 2 if words[place] == "--store" else 1
+    return "".join(words[place : place + 1]), words[:place] + words[place + 1 :]
+
+
+def parse_options(words: Words) -> Any:
+    """The options of a command; InvalidArgument names the one that is wrong."""
+    if words.command not in COMMANDS:
+        raise InvalidArgument(_unknown(words.command), field="command")
+    return make_parser(COMMANDS[words.command]).parse_args(words.rest)
+
+
+def make_parser(command: Command) -> Parser:
+    parser = Parser(
+        prog=f"conch {command.name}",
+        description=command.about,
+        epilog=command.examples and "examples:\n" + command.examples,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        add_help=False,
+        allow_abbrev=False,
+    )
+    for add in command.options:
+        add(parser)
+    parser.add_argument("-h", "--help", action="store_true", help="show this and exit")
     return parser
 
 
-Commands = argparse._SubParsersAction  # argparse has no public name for it
+def help_text(command: str) -> str:
+    """The help of one command, of `db`, or (for anything else) the overview."""
+    if command in COMMANDS:
+        return make_parser(COMMANDS[command]).format_help().rstrip()
+    if command.startswith("db"):
+        return f"usage: conch db ACTION [OPTIONS]\n\n{_listing(STORE)}"
+    groups = "\n\n".join(_listing(group) for group in (TURNS, ROOMS, OTHERS))
+    return f"{INTRODUCTION}\n\n{groups}\n  {'db':<11}{DB_SUMMARY}\n\n{CLOSING}"
 
 
-def _add_turn_commands(commands: Commands[Parser], room: Parser) -> None:
-    wait = commands.add_parser("wait", parents=[room], help="wait for the stick and claim it")
-    wait.add_argument("--timeout", type=_seconds, metavar="SECONDS", help="give up after this long; 0: just look")
-    handoff = Parser(add_help=False)
-    handoff.add_argument("--status", metavar="TEXT", help="what you did, what you learned, what is unfinished")
-    handoff.add_argument("--next", metavar="TEXT", dest="next_action", help="what the next agent should do")
-    handoff.add_argument(
-        "--artifact",
-        action="append",
-        default=[],
-        metavar="PATH[:A-B][=ROLE]",
-        help=f"a file to look at; ROLE is one of {', '.join(ROLES)} (default: examine)",
-    )
-    handoff.add_argument("--question", action="append", default=[], metavar="TEXT", help="an open question")
-    handoff.add_argument("--do-not", action="append", default=[], metavar="TEXT", help="what is off limits")
-    handoff.add_argument("--handoff", metavar="FILE", help="the whole handoff as JSON, from a file or `-`")
-    commands.add_parser("release", parents=[room, handoff], help="hand over to the next member in sequence")
-    passing = commands.add_parser("pass", parents=[room, handoff], help="hand over to one member")
-    passing.add_argument("to", metavar="AGENT", help="an agent_id or a name, as `conch state` shows them")
-    take = commands.add_parser("take", parents=[room], help="take over from somebody who does not answer")
-    take.add_argument("--reason", required=True, metavar="TEXT", help="why; it is written into the log")
+INTRODUCTION = """\
+usage: conch COMMAND [OPTIONS]
+
+Several coding agents, one checkout: whoever holds the stick may work.
+Begin with `conch join`, then `conch wait`; hand over with `conch release`."""
+
+CLOSING = """\
+`conch COMMAND --help` tells more about a command, `conch --version` which
+conch this is. --json makes a command print one object: ok, command, data,
+error; the exit status is 0 only when ok."""
 
 
-def _add_room_commands(commands: Commands[Parser], shared: Parser, room: Parser) -> None:
-    rooms = commands.add_parser("rooms", parents=[shared], help="list the rooms of a workspace")
-    rooms.add_argument("--path", metavar="DIR", help="a path in the workspace; default: here")
-    rooms.add_argument("--all", action="store_true", help="every room of the store, closed ones too")
-    join = commands.add_parser("join", parents=[shared], help="join the room of a workspace")
-    join.add_argument("path", nargs="?", metavar="DIR", help="a path in the workspace; default: here")
-    join.add_argument("--force-new", action="store_true", help="make a nested room at exactly this path")
-    note = commands.add_parser("note", parents=[room], help="write a note into the log")
-    note.add_argument("text", metavar="TEXT")
-    commands.add_parser("state", parents=[room], help="who holds the stick, and who is there")
-    events = commands.add_parser("events", parents=[room], help="the log, oldest first")
-    events.add_argument("--after", metavar="CURSOR", help="only what came after this")
-    events.add_argument("--limit", type=int, default=50, metavar="N", help="at most this many (default: 50)")
-    commands.add_parser("leave", parents=[room], help="stop being a member")
-    close = commands.add_parser("close", parents=[room], help="end the room, as the holder of its stick")
-    close.add_argument("--reason", metavar="TEXT")
-    reorder = commands.add_parser("reorder", parents=[room], help="set the sequence of the members")
-    reorder.add_argument("order", nargs="+", metavar="AGENT", help="every member once, in the new order")
-    policy = commands.add_parser("policy", parents=[room], help="show or set the room's timing")
-    policy.add_argument("values", nargs="*", metavar="NAME=VALUE", help="`NAME=` gives a value back to its default")
+def _listing(group: str) -> str:
+    lines = [f"  {c.name:<11}{c.summary}" for c in COMMANDS.values() if c.group == group]
+    return "\n".join([f"{group}:", *lines])
 
 
-def _add_store_commands(commands: Commands[Parser], shared: Parser) -> None:
-    db = commands.add_parser("db", help="the store: where it is, whether it is sound, copies")
-    actions = db.add_subparsers(dest="action", metavar="ACTION", required=True, parser_class=Parser)
-    actions.add_parser("path", parents=[shared], help="print where the store is")
-    actions.add_parser("verify", parents=[shared], help="replay the log and compare it with the rooms")
-    backup = actions.add_parser("backup", parents=[shared], help="copy the store while others go on using it")
-    backup.add_argument("file", nargs="?", metavar="FILE", help="a file that does not exist yet")
-    wipe = actions.add_parser("wipe", parents=[shared], help="forget every room, member and event")
-    wipe.add_argument("--yes", action="store_true", help="really do it")
+def _unknown(name: str) -> str:
+    if not name or name == "db":
+        return f"Which command? See `{f'conch {name}'.rstrip()} --help`."
+    from difflib import get_close_matches  # only for those who mistype
+
+    near = get_close_matches(name[:LONGEST_ECHO], COMMANDS, n=1)
+    advice = f"did you mean `conch {near[0]}`?" if near else "see `conch --help`."
+    return f"There is no command {name[:LONGEST_ECHO]!r}; {advice}"
 
 
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds < 1e9:
-        raise argparse.ArgumentTypeError(f"must be a number of seconds, 0 or more, not {text!r}")
-    return seconds
+def _field(message: str) -> str:
+    """Which option an argparse complaint is about."""
+    found = re.match(r"argument (\S+?)(?:/\S+)?:|.*?arguments(?: are required)?: ([^\s,]+)", message)
+    name = (found[1] or found[2]) if found else "arguments"
+    return name.lstrip("-").replace("-", "_")[:LONGEST_ECHO].lower()

@@ -3,40 +3,44 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
+from conch import roomlog
 from conch.agents import explain
 from conch.clock import SECOND
-from conch.doors.cli.context import Context
-from conch.doors.cli.output import Report, table
+from conch.doors.cli.context import Context, find_member
+from conch.doors.cli.output import Report, one_line, table
+from conch.doors.cli.wording import duration, event_page, room_text, who
 from conch.errors import InvalidArgument
 from conch.rooms import Snapshot
 from conch.signals import gather_signals
-from conch.tools import shapes, texts
+from conch.tools import TOOLS, fields, shapes
+from conch.tools.schema import check_arguments
+
+LONGEST_NUMBER = 18
 
 
 def rooms(context: Context) -> Report:
     caller_id = context.session.caller().agent_id
     membership, options = context.app.membership, context.options
-    found = membership.all_rooms() if options.all else membership.list_rooms(context.session.path(options.path))
+    found = membership.all_rooms() if options.all else membership.list_rooms(context.path())
     data = {"rooms": [shapes.path_room(snapshot, caller_id) for snapshot in found]}
     if not found:
         return Report(data, "No room here yet; `conch join` makes one.")
     rows = [
-        (s.state, str(s.room.turn_id), s.expected or "-", str(len(s.members)), s.room.room_id, s.room.canonical_path)
+        (s.room.room_id, s.state, str(s.room.turn_id), str(len(s.members)), who(s, s.expected) if s.expected else "-")
         for s in found
     ]
-    return Report(data, table(("STATE", "TURN", "STICK", "MEMBERS", "ROOM", "PATH"), rows))
+    headings = ("ROOM", "STATE", "TURN", "MEMBERS", "STICK")
+    return Report(data, table(headings, rows, below=[s.room.canonical_path for s in found]))
 
 
 def join(context: Context) -> Report:
-    options = context.options
-    result = context.tool("join_path", context_path=options.path, force_new=options.force_new)
+    result = context.tool("join_path", context_path=context.path(), force_new=context.options.force_new)
     data = result.data
     lines = [
         f"You are {data['agent_id']} ({data['name']}).",
-        f"{'Made' if data['created'] else 'Joined'} {data['room_id']} at {data['canonical_path']}.",
-        *(f"Warning: {warning['message']}" for warning in data["warnings"]),
+        f"{'Made' if data['created'] else 'Joined'} {data['room_id']} at {one_line(data['canonical_path'])}.",
+        *(f"Warning: {one_line(warning['message'])}" for warning in data["warnings"]),
         "Next: `conch wait`.",
     ]
     return Report(data, "\n".join(lines))
@@ -46,41 +50,39 @@ def state(context: Context) -> Report:
     room_id = context.room_id()
     snapshot = context.snapshot(room_id)
     data = context.tool("get_room_state", room_id=room_id).data
-    takeover = f"\nTakeover is open ({snapshot.takeover_reason})." if data["takeover"]["reason"] else ""
-    return Report(data, f"{texts.room_line(snapshot)}\n\n{_members(snapshot)}{takeover}")
+    caller_id = context.session.caller().agent_id
+    lines = [room_text(snapshot, caller_id)]
+    if data["takeover"]["available"]:
+        lines.append(f"You may take over ({data['takeover']['reason']}): `conch take --reason ...`.")
+    if snapshot.find(caller_id) is None and snapshot.state != "closed":
+        lines.append(f"You ({caller_id}) are not a member; `conch join` makes you one.")
+    return Report(data, "\n".join([*lines, "", _members(snapshot)]) if snapshot.members else "\n".join(lines))
 
 
 def _members(snapshot: Snapshot) -> str:
-    def role(agent_id: str) -> str:
-        if agent_id == snapshot.room.owner:
-            return "owner"
-        return "next" if agent_id == snapshot.room.reserved_for else ""
-
+    marks = {snapshot.room.owner: "owner", snapshot.room.reserved_for: "next"}
     rows = [
         (
-            role(m.agent_id),
+            marks.get(m.agent_id, ""),
             m.agent_id,
             m.name,
             "active" if snapshot.is_active(m) else "inactive",
             snapshot.life(m.agent_id),
-            _ago(snapshot.now - m.last_seen_at),
+            duration((snapshot.now - m.last_seen_at) / SECOND) + " ago",
         )
         for m in snapshot.members
     ]
     return table(("", "AGENT", "NAME", "PRESENCE", "PROCESS", "SEEN"), rows)
 
 
-def _ago(microseconds: int) -> str:
-    minutes, seconds = divmod(max(0, microseconds) // SECOND, 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02d} min ago" if hours else f"{minutes} min {seconds:02d} s ago"
-
-
 def events(context: Context) -> Report:
     options = context.options
-    arguments: dict[str, Any] = {"room_id": context.room_id(), "after": options.after, "limit": options.limit}
-    result = context.tool("get_room_events", **arguments)
-    return Report(result.data, result.text)
+    given = {"room_id": context.room_id(), "after": options.after, "limit": options.limit}
+    check_arguments("conch events", TOOLS["get_room_events"].input_schema, given)
+    after = fields.parse_cursor("after", options.after)
+    context.snapshot(given["room_id"])  # a sign of life, and whether there is such a room
+    page = roomlog.list_events(context.app.store, given["room_id"], after, options.limit)
+    return Report(shapes.event_page(page), event_page(page, options))
 
 
 def note(context: Context) -> Report:
@@ -95,8 +97,8 @@ def leave(context: Context) -> Report:
 
 def reorder(context: Context) -> Report:
     room_id = context.room_id()
-    snapshot = context.snapshot(room_id)
-    order = [context.member_id(snapshot, text) for text in context.options.order]
+    members = context.snapshot(room_id).members
+    order = [find_member(members, text, "order") for text in context.options.order]
     result = context.tool("reorder_members", room_id=room_id, order=order)
     return Report(result.data, result.text)
 
@@ -114,10 +116,11 @@ def policy(context: Context) -> Report:
 def _policy_value(text: str) -> tuple[str, int | str | None]:
     name, separator, value = text.partition("=")
     if not separator:
-        raise InvalidArgument(f"{text!r} must look like NAME=VALUE.", field="policy")
+        raise InvalidArgument(f"{text[:80]!r} must look like NAME=VALUE.", field="policy")
     if not value:
         return name, None
-    return name, int(value) if value.isascii() and value.isdecimal() else value
+    is_number = value.isascii() and value.isdecimal() and len(value) <= LONGEST_NUMBER
+    return name, int(value) if is_number else value
 
 
 def whoami(context: Context) -> Report:
@@ -137,12 +140,11 @@ def whoami(context: Context) -> Report:
 
 def _explanation(context: Context) -> Report:
     data = explain(context.app.store, gather_signals("cli", os.environ, None))
-    rows = [
-        ("*" if s["wins"] else "", s["kind"], s["value"], s["source"], s["linked_to"] or "-", s["standing"])
-        for s in data["signals"]
-    ]
-    headings = ("", "SIGNAL", "VALUE", "SEEN IN", "LINKED TO", "STANDING")
-    return Report(data, f"{table(headings, rows)}\n\n{data['agent_id']}: {data['reason']}")
+    signals = data["signals"]
+    rows = [("*" if s["wins"] else "", s["kind"], s["source"], s["standing"], s["linked_to"] or "-") for s in signals]
+    headings = ("", "SIGNAL", "SEEN IN", "STANDING", "LINKED TO")
+    verdict = f"You are {data['agent_id']}" + (" (new)" if data["is_new"] else "") + f". {one_line(data['reason'])}."
+    return Report(data, f"{verdict}\n\n{table(headings, rows, below=[s['value'] for s in signals])}")
 
 
 COMMANDS = {

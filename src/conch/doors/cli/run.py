@@ -3,43 +3,66 @@
 from __future__ import annotations
 
 import os
+import re
+import sys
 from collections.abc import Sequence
 from typing import Any
 
+from conch import __version__
 from conch.app import open_app
-from conch.doors.cli import rooms, stick, store
+from conch.doors.cli import rooms, stick, store, waiting
 from conch.doors.cli.context import Context
-from conch.doors.cli.output import Report, print_report, silence_stdout
-from conch.doors.cli.parser import make_parser
-from conch.errors import ConchError, InternalError
+from conch.doors.cli.interruptions import Interrupted, exit_status
+from conch.doors.cli.output import Report, abandon_stream, failure, prepare_streams, print_report, write
+from conch.doors.cli.parser import Words, help_text, parse_options, split_words
+from conch.errors import ConchError, InternalError, InvalidArgument
 
-COMMANDS = {**stick.COMMANDS, **rooms.COMMANDS, **store.COMMANDS}
+HANDLERS = {"wait": waiting.wait, **stick.COMMANDS, **rooms.COMMANDS, **store.COMMANDS}
 USAGE_ERROR = 2
-INTERRUPTED = 130
+# The core speaks of tools and their fields; here they are commands and options.
+SPOKEN = {
+    "join_path": "`conch join`",
+    "list_rooms": "`conch rooms`",
+    "wait_for_turn": "`conch wait`",
+    "release_stick": "`conch release`",
+    "pass_stick": "`conch pass`",
+    "takeover_stick": "`conch take`",
+    "get_room_events": "`conch events`",
+    "context_path": "path",
+}
+OPTIONS = {"context_path": "path", "room_id": "room"}
 
 
 def run(words: Sequence[str]) -> int:
-    as_json = "--json" in words
+    prepare_streams()
     try:
-        options = make_parser().parse_args(words)
-    except ConchError as refusal:
-        _print(next((word for word in words if not word.startswith("-")), ""), _refused(refusal), as_json)
+        return _run(split_words(words))
+    except Interrupted as interruption:
+        return exit_status(interruption.number)
+
+
+def _run(words: Words) -> int:
+    if words.wants_help:
+        return _print(words.command, Report({"help": help_text(words.command)}, help_text(words.command)), False)
+    if not words.command and words.rest == ["--version"]:
+        return _print("", Report({"version": __version__}, f"conch {__version__}"), False)
+    if words.command in ("", "db") and not words.rest:
+        _print(words.command, Report(None, help_text(words.command)), False)
         return USAGE_ERROR
     try:
-        return _run_command(options)
-    except KeyboardInterrupt:
-        return INTERRUPTED
-
-
-def _run_command(options: Any) -> int:
-    if options.command == "demo":
+        options = parse_options(words)
+    except ConchError as refusal:
+        return _print(words.command, _refused(refusal, USAGE_ERROR), words.wants_json)
+    if words.command == "demo":
         from conch.doors.cli.demo import run_demo
 
         return run_demo(keep=options.keep)
-    command = f"db {options.action}" if options.command == "db" else options.command
-    environ = {**os.environ, "CONCH_STORE": options.store} if options.store else os.environ
+    return _run_command(words.command, options)
+
+
+def _run_command(command: str, options: Any) -> int:
     try:
-        app = open_app(environ)
+        app = open_app(_environment(options))
     except ConchError as refusal:
         return _print(command, _refused(refusal), options.json)
     try:
@@ -48,9 +71,17 @@ def _run_command(options: Any) -> int:
         app.close()
 
 
+def _environment(options: Any) -> dict[str, str]:
+    if options.store is None:
+        return dict(os.environ)
+    if not options.store.strip():
+        raise InvalidArgument("store must be non-empty.", field="store")
+    return {**os.environ, "CONCH_STORE": options.store}
+
+
 def _report(command: str, context: Context) -> Report:
     try:
-        return COMMANDS[command](context)
+        return HANDLERS[command](context)
     except ConchError as refusal:
         return _refused(refusal)
     except Exception as defect:  # ours; even then people and programs get a sentence, not a trace
@@ -61,19 +92,35 @@ def _report(command: str, context: Context) -> Report:
         return _refused(InternalError(f"conch failed: {type(defect).__name__}: {defect} at {where}. Please report it."))
 
 
-def _refused(refusal: ConchError) -> Report:
-    error = {"code": refusal.code, "message": refusal.message, **refusal.details}
-    return Report(None, f"{refusal.message} ({refusal.code})", error)
+def _refused(refusal: ConchError, status: int = 1) -> Report:
+    message = re.sub("|".join(SPOKEN), lambda found: SPOKEN[found[0]], refusal.message)
+    details = dict(refusal.details)
+    if "field" in details:
+        details["field"] = OPTIONS.get(details["field"], details["field"])
+    return failure(refusal.code, message, details, status=status)
 
 
 def _print(command: str, report: Report, as_json: bool) -> int:
     try:
-        print_report(command, report, as_json)
-    except BrokenPipeError:
-        silence_stdout()
+        with report.printing():
+            print_report(command, report, as_json)
+    except (OSError, Interrupted) as problem:
         if report.untold is not None:
             report.untold()
-        return 1
+        return _not_printed(problem)
     if report.told is not None:
         report.told()
     return report.status
+
+
+def _not_printed(problem: OSError | Interrupted) -> int:
+    abandon_stream(sys.stdout)
+    if isinstance(problem, Interrupted):
+        return exit_status(problem.number)
+    if not isinstance(problem, BrokenPipeError):  # a full disk, perhaps; a reader that has left needs no message
+        try:
+            write(sys.stderr, f"conch: the answer could not be written: {problem.strerror}\n")
+        except OSError:
+            pass
+    abandon_stream(sys.stderr)
+    return 1

@@ -15,6 +15,7 @@ from conch.doors.mcp_server.protocol import (
     METHOD_NOT_FOUND,
     PARSE_ERROR,
     STATELESS_VERSION,
+    Id,
     Notification,
     Object,
     Refusal,
@@ -37,6 +38,7 @@ MakeSession = Callable[[Ask, Ask], Session]
 """Makes the connection's session from `client_name` and `default_path`."""
 
 DRAIN_SECONDS = 0.6
+MOST_ECHOED = 80
 
 
 class ServerInfo(NamedTuple):
@@ -130,6 +132,7 @@ class Connection:
         if request.method == "initialize":
             if batch is not None:
                 raise Refusal(INVALID_REQUEST, "Invalid request: initialize cannot be part of a batch.")
+            self._roots.close()
             return {**self._peer.initialize(request.params), **self._introduction}
         self._peer.admit(request)
         if request.method == "tools/call":
@@ -141,7 +144,7 @@ class Connection:
             return self._peer.shape({"supportedVersions": [STATELESS_VERSION], **self._introduction}, cacheable=True)
         if request.method == "ping" and not self._peer.stateless:
             return {}
-        raise Refusal(METHOD_NOT_FOUND, f"Method not found: {request.method}")
+        raise Refusal(METHOD_NOT_FOUND, f"Method not found: {request.method[:MOST_ECHOED]}")
 
     def _list_tools(self, params: Object) -> Object:
         if params.get("cursor") is not None:
@@ -152,14 +155,18 @@ class Connection:
         name, arguments = request.params.get("name"), request.params.get("arguments")
         tool = self._tools.get(name) if isinstance(name, str) else None
         if tool is None:
-            raise Refusal(INVALID_PARAMS, f"Unknown tool: {name}")
+            raise Refusal(INVALID_PARAMS, f"Unknown tool: {str(name)[:MOST_ECHOED]}")
         if arguments is not None and not isinstance(arguments, dict):
             raise Refusal(INVALID_PARAMS, "Invalid params: arguments must be an object.")
         token = meta_of(request.params).get("progressToken")
         flight = self._flights.begin(request.id, batch, token if is_id(token) else None)
-        self._workers.submit(partial(self._run_call, flight, request.id, tool, arguments or {}))
+        try:
+            self._workers.submit(partial(self._run_call, flight, request.id, tool, arguments or {}))
+        except RuntimeError:
+            refusal = Refusal(INTERNAL_ERROR, "Internal error: this machine has no thread left for the call.")
+            self._flights.finish(flight, error_reply(request.id, refusal))
 
-    def _run_call(self, flight: Flight, request_id: str | int, tool: Tool, arguments: Object) -> None:
+    def _run_call(self, flight: Flight, request_id: Id, tool: Tool, arguments: Object) -> None:
         """On a worker: run the tool and deliver what came of it."""
         outcome = call_tool(tool, self._session, arguments, flight.call)
         result: Object = {
@@ -169,7 +176,7 @@ class Connection:
         }
         try:
             reply = result_reply(request_id, self._peer.shape(result))
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, RecursionError) as error:
             run_undo(outcome.undo)
             refusal = Refusal(INTERNAL_ERROR, f"Internal error: the result of {tool.name} cannot be sent: {error}")
             self._flights.finish(flight, error_reply(request_id, refusal))

@@ -28,6 +28,7 @@ class Roots:
         self._asked = 0
 
     def open(self) -> None:
+        self._known = False
         self._open = True
 
     def close(self) -> None:

@@ -97,7 +97,12 @@ class Wire:
     def lines(self) -> Iterator[bytes | None]:
         """What the client sends, until it closes either end or the stop sign is raised. None: a line too long."""
         while self._readable():
-            chunk = self._read()
+            try:
+                chunk = os.read(self._input, CHUNK)
+            except BlockingIOError:
+                continue
+            except OSError:  # a terminal that went away
+                return
             yield from self._splitter.feed(chunk or b"\n")
             if not chunk:
                 return
@@ -115,12 +120,6 @@ class Wire:
             if descriptor == self._stop.seen_by or (descriptor == self._output and events & GONE):
                 return False
         return True
-
-    def _read(self) -> bytes:
-        try:
-            return os.read(self._input, CHUNK)
-        except OSError:  # a terminal that went away
-            return b""
 
     def _write(self, part: memoryview) -> int:
         """How much was written. A part this small never blocks on a pipe that says it can be written."""

@@ -20,14 +20,14 @@ class Workers:
         self._busy = 0
 
     def submit(self, task: Task) -> None:
-        """Run the task on a worker at once. Never waits for another task."""
+        """Run the task on a worker at once, never after another task. RuntimeError: there are no threads left."""
         with self._changed:
-            self._busy += 1
             worker = self._idle.pop() if self._idle else None
+            if worker is None:
+                threading.Thread(target=_Worker(self, task).work, name="conch-call", daemon=True).start()
+            self._busy += 1
         if worker is not None:
             worker.take(task)
-        else:
-            threading.Thread(target=_Worker(self, task).work, name="conch-call", daemon=True).start()
 
     def drain(self, seconds: float) -> bool:
         """Wait until no task runs; False when some still do after this long."""

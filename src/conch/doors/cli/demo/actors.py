@@ -12,11 +12,12 @@ from collections import deque
 from itertools import count
 from typing import NamedTuple
 
-from conch.doors.cli.demo.pipes import LinePipe, Object, write_line
+from conch.doors.cli.demo.pipes import CHUNK, LinePipe, Object, write_line
 from conch.doors.cli.demo.stage import Stage
 
 ANSWER_SECONDS = 10.0
 LEAVE_SECONDS = 2.0
+LAST_WORDS_BYTES = 2_000
 
 
 class Unexpected(Exception):
@@ -56,22 +57,21 @@ class Actor:
         self.role = role
         self._numbers = count(1)
         self._heard: deque[Object] = deque()
-        command = [sys.executable, "-m", "conch.doors.cli.demo.agent", role.client_name]
-        with open(stage.log_of(role.name), "ab") as log:
-            # A group of its own: the terminal's Ctrl-C is for the director alone, and what is left can be ended as one.
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                bufsize=0,
-                cwd=stage.checkout,
-                env=stage.environ(os.environ, role.agent_id),
-                process_group=0,
-            )
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._input = self._process.stdin
-        self._output = LinePipe(self._process.stdout.fileno())
+        self._written = b""
+        # A group of its own: the terminal's Ctrl-C is for the director alone, and what hangs can be ended as one.
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "conch.doors.cli.demo.agent", role.client_name],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            cwd=stage.checkout,
+            env=stage.environ(os.environ, role.agent_id),
+            process_group=0,
+        )
+        assert self._process.stdin and self._process.stdout and self._process.stderr
+        self._orders, self._errors = self._process.stdin, self._process.stderr
+        self._reports = LinePipe(self._process.stdout.fileno())
 
     @property
     def pid(self) -> int:
@@ -82,14 +82,11 @@ class Actor:
 
     # -- calling tools
 
-    def call(self, tool: str, **arguments: object) -> Reply:
-        return self.reply(self.start(tool, **arguments))
-
     def start(self, tool: str, **arguments: object) -> Pending:
         """Send a call without waiting for its reply."""
         pending = Pending(next(self._numbers), tool)
         try:
-            write_line(self._input.fileno(), {"call": pending.number, "tool": tool, "arguments": arguments})
+            write_line(self._orders.fileno(), {"call": pending.number, "tool": tool, "arguments": arguments})
         except BrokenPipeError:
             raise self._ended(f"call {tool}") from None
         return pending
@@ -103,7 +100,7 @@ class Actor:
 
     def reply(self, pending: Pending) -> Reply:
         while True:
-            message = self._next(f"answer to {pending.tool}")
+            message = self._next(f"get an answer to {pending.tool}")
             if "data" in message and message["call"] == pending.number:
                 moments = message["sent_at"], message["arrived_at"]
                 return Reply(pending.tool, message["data"], message["refused"], *moments)
@@ -121,10 +118,19 @@ class Actor:
 
     def _listen(self, deadline: float) -> bool:
         """Hear something before the deadline; EOFError when the agent has ended."""
-        readable, _, _ = select.select([self._output], [], [], max(0.0, deadline - time.monotonic()))
-        if readable:
-            self._heard.extend(self._output.read())
+        reports, errors = self._reports.fileno(), self._errors.fileno()
+        readable, _, _ = select.select([reports, errors], [], [], max(0.0, deadline - time.monotonic()))
+        if errors in readable:
+            self._keep_errors()
+        if reports in readable:
+            self._heard.extend(self._reports.read())
         return bool(readable)
+
+    def _keep_errors(self) -> bool:
+        """Keep the end of what the agent and its server write to standard error; False when both are gone."""
+        chunk = os.read(self._errors.fileno(), CHUNK)
+        self._written = (self._written + chunk)[-LAST_WORDS_BYTES:]
+        return bool(chunk)
 
     def _ended(self, expected: str) -> Unexpected:
         return Unexpected(f"{self.role.name} should {expected}, but its process has ended.")
@@ -139,20 +145,25 @@ class Actor:
 
     def dismiss(self) -> None:
         """Tell the agent that nothing more will come."""
-        self._input.close()
+        self._orders.close()
 
     def wait_for_exit(self) -> None:
         """See the agent off, with everything it started."""
-        deadline = time.monotonic() + LEAVE_SECONDS
-        try:
-            while self._listen(deadline):
-                pass
-        except EOFError:  # it ends after its server does
+        if not self._all_gone(LEAVE_SECONDS):
+            os.killpg(self.pid, signal.SIGKILL)  # still ours: its leader has not been waited for
+            self._all_gone(LEAVE_SECONDS)
+        with self._process:  # closes its pipes, and waits
             pass
-        # Not waited for until here, so this group is still ours, whatever is left in it.
-        try:
-            os.killpg(self.pid, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):
-            pass
-        self._process.wait()
-        os.close(self._output.fileno())
+
+    def last_words(self) -> str:
+        """The end of what the agent and its server have written to standard error."""
+        self._all_gone(0.0)
+        return self._written.decode(errors="replace").strip()
+
+    def _all_gone(self, seconds: float) -> bool:
+        """Wait until nobody has the agent's standard error open any more, which its server inherited."""
+        deadline = time.monotonic() + seconds
+        while select.select([self._errors], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            if not self._keep_errors():
+                return True
+        return False

@@ -43,9 +43,8 @@ class Client:
         self._send({"id": number, "method": "tools/call", "params": params})
 
     def close(self) -> None:
-        """Close the server's input, which ends it."""
-        self._input.close()
-        self._server.wait()
+        """Close the server's input, which ends it, and wait until it has ended."""
+        self._server.communicate()
 
     def _send(self, message: Object) -> None:
         write_line(self._input.fileno(), {"jsonrpc": "2.0", **message})

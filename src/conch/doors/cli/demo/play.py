@@ -1,4 +1,4 @@
-"""The moves of the play: each makes the calls of one move, checks the replies, and tells what they said."""
+"""The moves of the play: each makes the calls of one move, checks the replies, and tells what they say."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ class Turn(NamedTuple):
 
 
 class Offer(NamedTuple):
-    """A stick that was let go, for somebody."""
+    """A stick that was let go: by whom, how, when, and what was written."""
 
-    handoff: Object
     by: Actor
     verb: str
-    reply: Reply
+    at: int
+    handoff: Object
 
 
 class Play:
-    """One room, as far as the play has got. What it tells is in the replies; what it expects is in the script."""
+    """One room, as far as the play has got. The script says what is expected; what is told comes from replies."""
 
     def __init__(self, screen: Screen, names: dict[str, str]) -> None:
         self.screen = screen
@@ -34,127 +34,146 @@ class Play:
         self.turn = Turn(0, "")
         self.latencies_ms: list[float] = []
         self.takeovers = 0
-        self.deliveries = 0
-        self.readings = 0
         self._names = names
         self._waits: dict[str, Pending] = {}
 
     # -- coming and waiting
 
     def join(self, actor: Actor, path: str) -> None:
-        data = self._accepted(actor, actor.call("join_path", context_path=path), agent_id=actor.role.agent_id)
-        self.room_id = self.room_id or data["room_id"]
-        members = " -> ".join(map(self._name, data["room"]["members"]))
-        made = "made the room" if data["created"] else "joined the room"
-        self.tell_now(actor, f"{made} as {data['agent_id']} ({data['name']}); sequence: {members}")
+        """Come in. The server must take the scripted agent for the process to go by, whatever runs the demo."""
+        reply = self.call(actor, "join_path", context_path=path)
+        self.expect(actor, reply, agent_id=actor.role.agent_id)
+        pids = {member["agent_id"]: member["pid"] for member in reply.data["members"]}
+        pid = pids.get(actor.role.agent_id)
+        if pid != actor.pid:
+            raise self._surprise(actor, reply, f"go by process {actor.pid}")
+        self.room_id = reply.data["room_id"]
+        how = "made the room" if reply.data["created"] else "joined"
+        text = f"{how} as {reply.data['agent_id']} ({reply.data['name']}), process {pid}"
+        self.tell(reply.arrived_at, actor, text)
+
+    def look_round(self, actor: Actor) -> None:
+        reply = self.call(actor, "get_room_state", room_id=self.room_id)
+        self.expect(actor, reply)
+        sequence = " -> ".join(map(self.name_of, reply.data["room"]["members"]))
+        self.tell(reply.arrived_at, actor, f"sees the sequence {sequence}; state {reply.data['room']['state']}")
 
     def claim(self, actor: Actor) -> None:
         """Take a stick that nobody has."""
-        reply = actor.call("wait_for_turn", room_id=self.room_id, max_wait_ms=0)
-        data = self._accepted(actor, reply, status="your_turn", reason="open_claim")
-        self._granted(actor, reply)
-        self.tell(reply.arrived_at, actor, f"claimed turn {data['turn_id']}: nobody had the stick", GREEN)
+        reply = self.look(actor)
+        self.expect(actor, reply, status="your_turn", reason="open_claim", turn_id=self.turn.turn_id + 1)
+        self._grant(reply)
+        self.tell(reply.arrived_at, actor, f"claimed turn {self.turn.turn_id}: nobody had the stick", colour=GREEN)
 
-    def wait(self, actor: Actor, *, tell: bool = False, **arguments: Any) -> None:
-        """Begin to wait; what comes of it is told later."""
+    def look(self, actor: Actor) -> Reply:
+        """Ask for the stick without waiting."""
+        return self.call(actor, "wait_for_turn", room_id=self.room_id, max_wait_ms=0)
+
+    def wait(self, actor: Actor, *, silent: bool = False, **arguments: Any) -> None:
+        """Begin to wait. What comes of it is for `waited` or `receive`."""
         pending = actor.start("wait_for_turn", room_id=self.room_id, **arguments)
-        at, what = actor.until_waiting(pending)
+        at, news = actor.until_waiting(pending)
         self._waits[actor.role.name] = pending
-        if tell:
-            self.tell(at, actor, f"waits. {what}")
-
-    def ask(self, actor: Actor) -> Reply:
-        """Look whether it is the actor's turn; the script knows that it is not."""
-        reply = actor.call("wait_for_turn", room_id=self.room_id, max_wait_ms=0)
-        self._accepted(actor, reply, status="not_yet")
-        return reply
+        if not silent:
+            self.tell(at, actor, f"waits. {news}")
 
     def waited(self, actor: Actor, **expected: Any) -> Reply:
         """How the actor's wait ended."""
         reply = actor.reply(self._waits.pop(actor.role.name))
-        self._accepted(actor, reply, **expected)
+        self.expect(actor, reply, **expected)
         return reply
 
     # -- letting go and receiving
 
     def release(self, actor: Actor, to: Actor, handoff: Object) -> Offer:
-        return self._let_go(actor, to, "released", actor.call("release_stick", **self._key(), handoff=handoff), handoff)
+        reply = self.call(actor, "release_stick", **self.key(), handoff=handoff)
+        return self._let_go(actor, to, "released", reply, handoff)
 
     def pass_to(self, actor: Actor, to: Actor, handoff: Object) -> Offer:
-        reply = actor.call("pass_stick", **self._key(), to_agent_id=to.role.agent_id, handoff=handoff)
+        reply = self.call(actor, "pass_stick", **self.key(), to_agent_id=to.role.agent_id, handoff=handoff)
         return self._let_go(actor, to, "passed", reply, handoff)
 
     def _let_go(self, actor: Actor, to: Actor, verb: str, reply: Reply, handoff: Object) -> Offer:
-        data = self._accepted(actor, reply, state="reserved", reserved_for=to.role.agent_id)
-        text = f"{verb} the stick: reserved for {self._name(data['reserved_for'])}, who is {data['recipient_status']}"
-        self.tell(reply.sent_at, actor, text)
-        return Offer(handoff, actor, verb, reply)
+        self.expect(actor, reply, state="reserved", reserved_for=to.role.agent_id)
+        recipient = f"{self.name_of(reply.data['reserved_for'])}, who is {reply.data['recipient_status']}"
+        self.tell(reply.sent_at, actor, f"{verb} the stick: reserved for {recipient}")
+        return Offer(actor, verb, reply.sent_at, handoff)
 
     def receive(self, actor: Actor, offer: Offer, reason: str) -> None:
-        """The actor, which waits, gets the stick and the very handoff that was written."""
+        """The actor, which waits, gets the stick together with the very handoff that was written."""
         expected = {"handoff": offer.handoff, "from_agent_id": offer.by.role.agent_id, "reason": reason}
         reply = self.waited(actor, status="your_turn", turn_id=self.turn.turn_id + 1, **expected)
-        self._granted(actor, reply)
-        self.deliveries += 1
-        self.latencies_ms.append((reply.arrived_at - offer.reply.sent_at) / 1e6)
+        self._grant(reply)
+        self.latencies_ms.append((reply.arrived_at - offer.at) / 1e6)
         after = f"{self.latencies_ms[-1]:.1f} ms after it was {offer.verb}"
-        self.tell(reply.arrived_at, actor, f"claimed turn {reply.data['turn_id']}, {after}, with the handoff", GREEN)
-        self.quote_handoff(reply.data["handoff"])
+        text = f"claimed turn {self.turn.turn_id}, {after}, and reads:"
+        self.tell(reply.arrived_at, actor, text, quoting=_words(reply.data["handoff"]), colour=GREEN)
 
     # -- taking over
 
     def take_over(self, actor: Actor, revoked: Actor, reason: str) -> None:
-        reply = actor.call(
-            "takeover_stick", room_id=self.room_id, expected_turn_id=self.turn.turn_id, reason=reason
-        )
-        data = self._accepted(actor, reply, turn_id=self.turn.turn_id + 1, revoked=revoked.role.agent_id)
-        self._granted(actor, reply)
+        turn_id = self.turn.turn_id
+        reply = self.call(actor, "takeover_stick", room_id=self.room_id, expected_turn_id=turn_id, reason=reason)
+        self.expect(actor, reply, turn_id=turn_id + 1, revoked=revoked.role.agent_id)
+        self._grant(reply)
         self.takeovers += 1
-        text = f'took over, "{reason}": turn {data["turn_id"]}, and {self._name(data["revoked"])} is revoked'
-        self.tell(reply.arrived_at, actor, text, GREEN)
+        loser = self.name_of(reply.data["revoked"])
+        self.tell(reply.arrived_at, actor, f"took over: turn {self.turn.turn_id}; {loser} is revoked", colour=GREEN)
 
     def read_log(self, actor: Actor, written: Offer) -> None:
-        """After a takeover there is no handoff; the log has the last one that was written."""
-        reply = actor.call("get_room_events", room_id=self.room_id)
-        events = self._accepted(actor, reply)["events"]
-        found = [event for event in events if event["handoff"] is not None]
-        if not found or found[-1]["handoff"] != written.handoff:
-            raise Unexpected(f"{actor.role.name} should find the handoff {written.handoff} last in {events}.")
-        self.readings += 1
-        author = self._name(found[-1]["from_agent_id"])
-        self.tell(reply.arrived_at, actor, f"read {len(events)} events, in them the last handoff, of {author}")
-        self.quote_handoff(found[-1]["handoff"])
+        """A takeover brings no handoff; the log has the last one that was written."""
+        reply = self.call(actor, "get_room_events", room_id=self.room_id)
+        self.expect(actor, reply)
+        events = [event for event in reply.data["events"] if event["handoff"] is not None]
+        if not events or events[-1]["handoff"] != written.handoff:
+            raise self._surprise(actor, reply, f"find {written.handoff} as the last handoff")
+        author = self.name_of(events[-1]["from_agent_id"])
+        text = f"reads the log; the last handoff in it is from {author}:"
+        self.tell(reply.arrived_at, actor, text, quoting=_words(events[-1]["handoff"]))
 
-    # -- telling
+    def set_claim_ttl(self, actor: Actor, milliseconds: int | None) -> Reply:
+        """How long a recipient has in this room from now on; None restores the default."""
+        reply = self.call(actor, "set_room_policy", room_id=self.room_id, policy={"claim_ttl_ms": milliseconds})
+        self.expect(actor, reply)
+        return reply
 
-    def refused(self, actor: Actor, what: str, code: str, tool: str, **arguments: Any) -> None:
-        """A call that the server must refuse with this code."""
-        reply = actor.call(tool, room_id=self.room_id, **arguments)
-        if not reply.refused or reply.data["error"] != code:
-            raise self._surprise(actor, reply, f"be refused with {code}")
-        self.tell(reply.arrived_at, actor, f"{what}: refused, {code}. {reply.data['message']}", RED)
+    # -- calls, expectations, and what is told of them
 
-    def set_claim_ttl(self, actor: Actor, milliseconds: int | None) -> int:
-        """The time that a recipient has in this room from now on; None restores the default."""
-        policy = {"claim_ttl_ms": milliseconds}
-        data = self._accepted(actor, actor.call("set_room_policy", room_id=self.room_id, policy=policy))
-        return int(data["policy"]["claim_ttl_ms"])
-
-    def whose_move(self, reply: Reply) -> str:
-        owner, reserved_for = reply.data["current_owner"], reply.data["reserved_for"]
-        who = f"{self._name(owner)} holds the stick" if owner else f"it is reserved for {self._name(reserved_for)}"
-        return f"{reply.data['status']}, {who}"
-
-    def quote_handoff(self, handoff: Object) -> None:
-        places = "".join(f" [{_place(artifact)}]" for artifact in handoff.get("artifacts", ()))
-        self.screen.quote(f'"{handoff["status"]}"')
-        self.screen.quote(f"next: {handoff['next_action']}{places}")
-
-    def tell(self, at: int, actor: Actor, text: str, colour: str = "") -> None:
-        self.screen.event(at, actor.role.name, text, colour)
-
-    # -- the fine print
+    def call(self, actor: Actor, tool: str, **arguments: Any) -> Reply:
+        return actor.reply(actor.start(tool, **arguments))
 
     def key(self) -> Object:
         """What every call of the owner carries."""
-        return {"lease_id": self.turn.lease_id, "expected_turn_id": self.turn.turn_id}
+        return {"room_id": self.room_id, "lease_id": self.turn.lease_id, "expected_turn_id": self.turn.turn_id}
+
+    def expect(self, actor: Actor, reply: Reply, **expected: Any) -> None:
+        if reply.refused or any(reply.data.get(name) != value for name, value in expected.items()):
+            raise self._surprise(actor, reply, f"be answered with {expected or 'no refusal'}")
+
+    def refused(self, actor: Actor, reply: Reply, code: str, attempt: str) -> None:
+        if not reply.refused or reply.data["error"] != code:
+            raise self._surprise(actor, reply, f"be refused with {code}")
+        text = f"{attempt}: refused, {reply.data['error']}"
+        self.tell(reply.arrived_at, actor, text, quoting=(reply.data["message"],), colour=RED)
+
+    def tell(self, at: int, actor: Actor, text: str, *, quoting: tuple[str, ...] = (), colour: str = "") -> None:
+        self.screen.event(at, actor.role.name, text, quoting=quoting, colour=colour)
+
+    def name_of(self, agent_id: str) -> str:
+        return self._names.get(agent_id, agent_id)
+
+    def _surprise(self, actor: Actor, reply: Reply, expected: str) -> Unexpected:
+        return Unexpected(f"{actor.role.name}'s {reply.tool} should {expected}, but the answer was {reply.data}.")
+
+    def _grant(self, reply: Reply) -> None:
+        self.turn = Turn(reply.data["turn_id"], reply.data["lease_id"])
+
+
+def _words(handoff: Object) -> tuple[str, str]:
+    places = "".join(f" [{_place(artifact)}]" for artifact in handoff.get("artifacts", ()))
+    return f'"{handoff["status"]}"', f"next: {handoff['next_action']}{places}"
+
+
+def _place(artifact: Object) -> str:
+    first, last = artifact["lines"]
+    return f"{artifact['role']} {artifact['path']}:{first}" + (f"-{last}" if last > first else "")

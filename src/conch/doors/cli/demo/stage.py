@@ -43,7 +43,3 @@ class Stage:
         kept = {name: value for name, value in environ.items() if not name.startswith(FOREIGN)}
         kept["CONCH_DATA_DIR"] = self.data_dir
         return {**kept, "CONCH_AGENT_ID": agent_id} if agent_id else kept
-
-    def log_of(self, name: str) -> str:
-        """The file that takes what an agent and its server write to standard error."""
-        return os.path.join(self.directory, f"{name}.log")

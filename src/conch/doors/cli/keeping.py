@@ -1,0 +1,63 @@
+"""Leaves a guardian behind for a lease: the command ends, its holder does not."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import sys
+from typing import Any
+
+from conch.doors.cli.context import Context
+from conch.doors.cli.post import Post
+
+PATIENCE_MS = 10_000
+
+
+def lease_text(context: Context, turn: dict[str, Any]) -> str:
+    """Whether somebody keeps the lease, for people."""
+    process = context.session.caller().process
+    if process is None:
+        return f"Your lease lapses at {turn['lease_expires_at']} unless you `conch wait` again."
+    return f"Your lease is kept while process {process.pid} lives."
+
+
+def keep_lease(context: Context, turn: dict[str, Any]) -> None:
+    """See to it that a guardian stands, if there is a process that it could stand for."""
+    if context.session.caller().process is None:
+        return
+    try:
+        stands = not Post(context.app.settings, turn["lease_id"]).is_free() or _start(context, turn)
+    except OSError:
+        stands = False
+    if not stands:
+        advice = f"`conch wait` again before {turn['lease_expires_at']}"
+        print(f"conch: the guardian did not start, so nobody keeps your lease; {advice}", file=sys.stderr)
+
+
+def _start(context: Context, turn: dict[str, Any]) -> bool:
+    """Whether a guardian has taken its post. It gets its orders through a pipe: `ps` shows arguments to everybody."""
+    import subprocess  # slow to import, and only needed here
+
+    settings = context.app.settings
+    order = {
+        "caller": context.session.caller()._asdict(),
+        "turn": {name: turn[name] for name in ("room_id", "turn_id", "lease_id")},
+        "environ": {"CONCH_STORE": settings.database, "CONCH_DATA_DIR": os.path.abspath(settings.data_dir)},
+    }
+    # Its own session and no terminal: it must outlive this command and never be hit by the terminal's signals.
+    guardian = subprocess.Popen(
+        [sys.executable, "-m", "conch.doors.cli.guardian"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+        start_new_session=True,
+    )
+    guardian.returncode = 0  # not our child to wait for: it is meant to stay
+    assert guardian.stdin is not None and guardian.stdout is not None
+    with guardian.stdin, guardian.stdout:
+        guardian.stdin.write(json.dumps(order).encode())
+        guardian.stdin.close()
+        readable, _, _ = select.select([guardian.stdout], [], [], PATIENCE_MS / 1_000)
+        return bool(readable) and guardian.stdout.read(1) != b""

@@ -1,0 +1,143 @@
+"""`conch wait`: until the stick is ours, and meanwhile who holds it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from types import TracebackType
+from typing import Any, Self
+
+from conch.bells.base import room_channel, seat_channel
+from conch.calls import Call
+from conch.doors.cli.context import Context
+from conch.doors.cli.interruptions import Interruptions, exit_status
+from conch.doors.cli.keeping import keep_lease, lease_text
+from conch.doors.cli.output import Report, failure, one_line, shortened, write
+from conch.doors.cli.wording import duration, handoff_text
+from conch.errors import Cancelled
+from conch.tools.registry import Result
+
+TICK_SECONDS = 1.0
+FOREVER = float("inf")
+
+
+def wait(context: Context) -> Report:
+    """Block until the stick is ours. Interrupted or cut off, it leaves the stick where it is."""
+    room_id = context.room_id()
+    limit = FOREVER if context.options.timeout is None else context.options.timeout
+    call = Call()
+    interruptions = Interruptions(call)
+    try:
+        result = _wait(context, room_id, time.monotonic() + limit, call)
+    except Cancelled:
+        return _interrupted(interruptions)
+    if call.cancelled:
+        if result.undo is not None:
+            result.undo()
+        return _interrupted(interruptions)
+    if result.data["status"] != "your_turn":
+        return _not_ours(result)
+    return Report(
+        result.data,
+        _your_turn_text(context, result.data),
+        printing=interruptions.raised,
+        told=lambda: keep_lease(context, result.data),
+        untold=result.undo,
+    )
+
+
+def _wait(context: Context, room_id: str, deadline: float, call: Call) -> Result:
+    """Look whenever the bell rings, the holder's process ends, or the clock on the screen moves on.
+
+    One ear for the whole wait: whoever lets go of the stick must find us waiting at every moment.
+    """
+    bell, seat = context.app.bell, seat_channel(room_id, context.session.caller().agent_id)
+    with bell.listen(room_channel(room_id), announce=seat) as ear, StatusLine(context, room_id) as line:
+        call.wake_with(ear.wake)
+        while True:
+            result = context.tool("wait_for_turn", call, room_id=room_id, max_wait_ms=0)
+            left = deadline - time.monotonic()
+            if result.data["status"] != "not_yet" or left <= 0:
+                return result
+            if line.show(result.data):
+                ear.watch(line.process)
+            ear.wait(min(left, TICK_SECONDS))
+
+
+class StatusLine:
+    """Who holds the stick and for how long: a line that moves on a terminal, a new line per holder elsewhere."""
+
+    def __init__(self, context: Context, room_id: str) -> None:
+        self._context = context
+        self._room_id = room_id
+        self._moves = sys.stderr.isatty()
+        self._holder: tuple[Any, ...] = ()
+        self._since = 0.0
+        self._name = ""
+        self.process: Any = None
+        """The process of whoever has the move."""
+
+    def show(self, state: dict[str, Any]) -> bool:
+        """Tell whose move it is; returns whether that is news."""
+        holder = (state["turn_id"], state["current_owner"], state["reserved_for"])
+        is_news = holder != self._holder
+        if is_news:
+            self._holder = holder
+            held, self._name = self._context.app.turns.current_holder(self._room_id)
+            self._since = time.monotonic() - held
+            snapshot = self._context.app.membership.get_state(None, self._room_id)
+            member = snapshot.find(snapshot.expected)
+            self.process = member.process if member else None
+        if self._moves:
+            self._print(f"\r\x1b[K{shortened(self._text(), _width() - 1)}")
+        elif is_news:
+            self._print(self._text() + "\n")
+        return is_news
+
+    def _text(self) -> str:
+        verb = "holds the stick" if self._holder[1] else "is next, but has not claimed the stick,"
+        return one_line(f"{self._name} {verb} for {duration(time.monotonic() - self._since)}")
+
+    def _print(self, text: str) -> None:
+        try:
+            write(sys.stderr, text)
+        except OSError:  # nobody watches; the waiting goes on
+            pass
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._moves and self._holder:
+            self._print("\r\x1b[K")
+
+
+def _width() -> int:
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns or 80
+    except OSError:
+        return 80
+
+
+def _interrupted(interruptions: Interruptions) -> Report:
+    message = "Interrupted; the stick stays where it is."
+    return failure("cancelled", message, {}, status=exit_status(interruptions.number or 0))
+
+
+def _not_ours(result: Result) -> Report:
+    data = result.data
+    holder = data.get("current_owner") or data.get("reserved_for")
+    message = {
+        "not_yet": f"Not yet: {holder} has the move.",
+        "takeover_available": f"{holder} does not answer ({data.get('reason')}); `conch take --reason ...` is open.",
+        "closed": "The room is closed; `conch join` opens a new one.",
+    }[data["status"]]
+    return failure(data["status"], message, data)
+
+
+def _your_turn_text(context: Context, data: dict[str, Any]) -> str:
+    head = f"Your turn (turn {data['turn_id']}, {data['reason']}). {lease_text(context, data)}"
+    return f"{head}\n{handoff_text(data['handoff'], data['from_agent_id'])}"
