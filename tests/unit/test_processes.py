@@ -238,11 +238,11 @@ subprocess.run([sys.executable, "-c", {script!r}], check=True)
     assert arguments == (sys.executable, "-c", middle)
 
 
-def test_ancestors_end_below_the_first_process(child: Child) -> None:
+def test_ancestors_go_from_the_parent_up_to_the_first_process(child: Child) -> None:
     found = list(processes.ancestors(child.pid))
 
     assert found[0].process == processes.look_up(os.getpid())
-    assert all(ancestor.process.pid > 1 for ancestor in found)
+    assert found[-1].process.pid == 1
 
 
 def test_a_process_that_has_gone_has_no_ancestors(child: Child) -> None:
