@@ -4,16 +4,18 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
 
-.PHONY: run test bench docs clean
+.PHONY: run test oracle bench docs clean
 
 run: .venv/installed
 	$(BIN)/conch demo
 
-test: .venv/developing .venv-mcp1/installed .venv-mcp2/installed tests/oracle/inspector/node_modules/installed
+test: .venv/developing oracle
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/pytest
+
+oracle: .venv-mcp1/installed .venv-mcp2/installed tests/oracle/inspector/node_modules/installed
 
 bench: .venv/developing .venv-mcp2/installed
 	$(BIN)/python bench/turns.py

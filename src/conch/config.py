@@ -81,7 +81,7 @@ SETTINGS = (
     Setting("max_handoff_bytes", 256 * 1024, "the largest handoff, as JSON", 1_024, 16 * 1024 * 1024),
     Setting("max_note_chars", 16_384, "the longest note", 1, 1_048_576),
     Setting("max_reason_chars", 2_000, "the longest reason of a takeover or a close", 1, 65_536),
-    Setting("max_line_bytes", 4 * 1024 * 1024, "the longest line the MCP server reads", 65_536, 64 * 1024 * 1024),
+    Setting("max_line_bytes", 4 * 1024 * 1024, "the longest line the MCP server reads", 1_000, 64 * 1024 * 1024),
     *POLICY_SETTINGS,
 )
 

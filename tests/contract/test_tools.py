@@ -271,8 +271,8 @@ def cases() -> list[Any]:
             (name, {k: v for k, v in VALID[name].items() if k != f}, f) for f in tool.input_schema.get("required", ())
         ]
         for field, schema in tool.input_schema["properties"].items():
-            kind = schema["type"]
-            bad = WRONG[kind] if isinstance(kind, str) else [1.5, -1, {}, "not-a-cursor", "1" * 17]
+            kind = schema.get("type")
+            bad = WRONG[kind] if kind else [1.5, -1, {}, "not-a-cursor", "1" * 17]
             texts = ["a\0b", "\ud800", "", "x" * 5_000] if kind == "string" and "maxLength" in schema else []
             found += [(name, {**VALID[name], field: value}, field) for value in [*bad, *texts]]
     return found

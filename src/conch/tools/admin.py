@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from conch.calls import Call
-from conch.config import POLICY_SETTINGS
+from conch.config import POLICY_SETTINGS, Setting
 from conch.tools import fields, shapes
 from conch.tools.registry import Object, Result, Tool
 from conch.tools.session import Session
@@ -43,9 +43,13 @@ def set_room_policy(session: Session, given: Object, call: Call) -> Result:
     return Result({"room_id": snapshot.room.room_id, "policy": policy}, text)
 
 
+def _policy_value(setting: Setting) -> Object:
+    return {"type": "string", "enum": list(setting.choices)} if setting.choices else {"type": "integer"}
+
+
 def _policy_schema() -> Object:
     values: Object = {
-        setting.name: {"enum": [*setting.choices, None]} if setting.choices else {"type": ["integer", "null"]}
+        setting.name: {"anyOf": [_policy_value(setting), {"type": "null"}]}
         for setting in POLICY_SETTINGS
     }
     return {"type": "object", "properties": values, "additionalProperties": False}

@@ -17,7 +17,9 @@ LEASE_ID: Object = {"type": "string", "minLength": 1, "maxLength": LONGEST_ID}
 AGENT_ID: Object = {"type": "string", "minLength": 1, "maxLength": LONGEST_ID}
 TURN_ID: Object = {"type": "integer", "minimum": 0, "maximum": LARGEST}
 PATH: Object = {"type": "string", "minLength": 1, "maxLength": 4096}
-CURSOR: Object = {"type": ["string", "integer"], "minimum": 0, "maximum": LARGEST, "maxLength": 16}
+CURSOR: Object = {
+    "anyOf": [{"type": "string", "maxLength": 16}, {"type": "integer", "minimum": 0, "maximum": LARGEST}],
+}
 TEXT: Object = {"type": "string", "minLength": 1}
 
 HANDOFF: Object = {

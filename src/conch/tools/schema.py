@@ -40,10 +40,12 @@ def check_arguments(tool: str, schema: Object, arguments: Object) -> Object:
 
 
 def _check_value(field: str, schema: Object, value: Any) -> None:
-    names = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
-    if not any(_is_type(value, name) for name in names):
-        wanted = " or ".join(TYPES[name][1] for name in names)
+    choices = schema.get("anyOf", [schema])
+    fitting = [choice for choice in choices if _is_type(value, choice["type"])]
+    if not fitting:
+        wanted = " or ".join(TYPES[choice["type"]][1] for choice in choices)
         raise _refusal(field, f"{field} must be {wanted}.")
+    schema = fitting[0]
     if "enum" in schema and value not in schema["enum"]:
         raise _refusal(field, f"{field} must be one of {', '.join(map(str, schema['enum']))}.")
     if isinstance(value, str):

@@ -61,7 +61,11 @@ class Client:
     def request(self, method: str, params: Object | None = None, request_id: object = None) -> object:
         """Send a request, with the envelope when this client speaks the stateless era, and return its id."""
         self._next_id += 1
-        message: Object = {"jsonrpc": "2.0", "id": self._next_id if request_id is None else request_id, "method": method}
+        message: Object = {
+            "jsonrpc": "2.0",
+            "id": self._next_id if request_id is None else request_id,
+            "method": method,
+        }
         if self.envelope is not None:
             params = {**(params or {}), "_meta": {**self.envelope, **(params or {}).get("_meta", {})}}
         if params is not None:
@@ -126,18 +130,17 @@ class Client:
 
 
 @pytest.fixture
-def launch(tmp_path: Path) -> Iterator[Callable[..., Client]]:
+def start(tmp_path: Path) -> Iterator[Callable[..., Client]]:
     """Start servers; whatever a test leaves running is ended with it."""
     clients: list[Client] = []
 
-    def start(*options: str, reading: bool = True, **popen: Any) -> Client:
-        journal, errors = tmp_path / "journal", tmp_path / f"stderr-{len(clients)}"
-        environ = {**os.environ, "CONCH_DATA_DIR": str(tmp_path / "data"), "CONCH_AGENT_ID": "codex:probe"}
-        command = [sys.executable, "-X", "dev", str(PROBE), str(journal), *options]
-        streams: Object = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, **popen}
+    def start(command: list[str], agent_id: str, reading: bool = True, **popen: Any) -> Client:
+        errors = tmp_path / f"stderr-{len(clients)}"
+        environ = {**os.environ, "CONCH_DATA_DIR": str(tmp_path / "data"), "CONCH_AGENT_ID": agent_id}
         with errors.open("wb") as stderr:
-            process = subprocess.Popen(command, stderr=stderr, env=environ, cwd=tmp_path, **streams)
-        clients.append(Client(process, journal, errors))
+            streams: Object = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": stderr, **popen}
+            process = subprocess.Popen(command, env=environ, cwd=tmp_path, **streams)
+        clients.append(Client(process, tmp_path / "journal", errors))
         if reading:
             clients[-1].start_reading()
         return clients[-1]
@@ -146,11 +149,34 @@ def launch(tmp_path: Path) -> Iterator[Callable[..., Client]]:
     for client in clients:
         client.process.kill()
         client.process.wait()
-        for stream in (client.process.stdin, client.process.stdout):
+        for stream in (client.process.stdin, client.process.stdout, client.process.stderr):
             try:
                 stream.close()
             except (AttributeError, OSError):
                 pass
+
+
+@pytest.fixture
+def launch(start: Callable[..., Client], tmp_path: Path) -> Callable[..., Client]:
+    """Start the server with the tools made for these tests."""
+
+    def launch(*options: str, **popen: Any) -> Client:
+        command = [sys.executable, "-X", "dev", str(PROBE), str(tmp_path / "journal"), *options]
+        return start(command, "codex:probe", **popen)
+
+    return launch
+
+
+@pytest.fixture
+def conch(start: Callable[..., Client]) -> Callable[..., Client]:
+    """Start the real server for an agent, ready for calls."""
+
+    def conch(agent_id: str, *options: str) -> Client:
+        client = start([sys.executable, "-m", "conch", "mcp", *options], agent_id)
+        client.initialize()
+        return client
+
+    return conch
 
 
 @pytest.fixture

@@ -48,6 +48,7 @@ def wait(session: Session, given: Object, call: Call) -> Result:
 def claim_anyway(session: Session, given: Object, call: Call) -> Result:
     """Like wait_for_turn when the claim was committed just before the cancellation came."""
     sleep_until_cancelled(call)
+    call.report("nobody wants to hear this any more")
     return Result({"claimed": True}, "claimed", take_back)
 
 
@@ -96,7 +97,7 @@ def crash(session: Session, given: Object, call: Call) -> Result:
 
 def client(session: Session, given: Object, call: Call) -> Result:
     path, name = session.path(None), session._client_name()
-    return Result({"path": path, "name": name}, path)
+    return Result({"path": path, "name": name}, path, take_back)
 
 
 def hang(session: Session, given: Object, call: Call) -> Result:
@@ -132,5 +133,5 @@ TOOLS = [
 ]
 
 if __name__ == "__main__":
-    limits = {"max_line_bytes": int(sys.argv[2])} if len(sys.argv) > 2 else {}
-    sys.exit(serve_stdio(open_app(os.environ), {one.name: one for one in TOOLS}, **limits))
+    limit = {"CONCH_MAX_LINE_BYTES": sys.argv[2]} if len(sys.argv) > 2 else {}
+    sys.exit(serve_stdio(open_app({**os.environ, **limit}), {one.name: one for one in TOOLS}))

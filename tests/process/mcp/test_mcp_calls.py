@@ -125,6 +125,13 @@ def test_an_unknown_tool_is_an_error_of_the_protocol(either, name):
     assert either.ask("tools/call", {"name": name, "arguments": {}})["error"]["code"] == -32602
 
 
+def test_a_name_that_is_refused_is_not_sent_back_whole(either):
+    long = "x" * 100_000
+
+    assert len(either.ask("tools/call", {"name": long})["error"]["message"]) < 200
+    assert len(either.ask(long)["error"]["message"]) < 200
+
+
 @pytest.mark.parametrize("arguments", [[], "text", 5, False])
 def test_arguments_are_an_object(either, arguments):
     assert either.ask("tools/call", {"name": "echo", "arguments": arguments})["error"]["code"] == -32602

@@ -115,6 +115,14 @@ def test_nothing_is_asked_before_the_handshake_is_over(raw, tmp_path):
     assert raw.call("client")["structuredContent"]["path"] == str(tmp_path)
 
 
+def test_another_client_behind_the_same_proxy_is_asked_only_if_it_has_roots(rooted, tmp_path):
+    path_after(rooted, listed("file:///a"))
+
+    rooted.initialize()
+
+    assert rooted.call("client")["structuredContent"]["path"] == str(tmp_path)
+
+
 def test_the_end_of_the_connection_ends_the_question(rooted):
     rooted.start_call("client")
     rooted.receive()
@@ -123,3 +131,4 @@ def test_the_end_of_the_connection_ends_the_question(rooted):
 
     assert rooted.wait_for_exit() == 0
     assert rooted.rest() == []
+    assert rooted.undone() == 1

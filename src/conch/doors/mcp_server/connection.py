@@ -132,8 +132,9 @@ class Connection:
         if request.method == "initialize":
             if batch is not None:
                 raise Refusal(INVALID_REQUEST, "Invalid request: initialize cannot be part of a batch.")
-            self._roots.close()
-            return {**self._peer.initialize(request.params), **self._introduction}
+            agreed = self._peer.initialize(request.params)
+            self._roots.close()  # another client behind the same proxy may have others, or none
+            return {**agreed, **self._introduction}
         self._peer.admit(request)
         if request.method == "tools/call":
             self._start_call(request, batch)

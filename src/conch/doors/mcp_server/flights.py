@@ -87,8 +87,7 @@ class Flights:
                 return
             undo = self._cancel(flight)
         flight.call.cancel()
-        if undo is not None:
-            self._later(partial(run_undo, undo))
+        self._undo_later(undo)
 
     def cancel_all(self) -> None:
         """The connection ends: nothing that is not being delivered by now will be."""
@@ -99,8 +98,7 @@ class Flights:
         for flight in flights:
             flight.call.cancel()
         for undo in undos:
-            if undo is not None:
-                self._later(partial(run_undo, undo))
+            self._undo_later(undo)
 
     def _join(self, flight: Flight) -> None:
         if flight.batch is not None:
@@ -112,6 +110,14 @@ class Flights:
         flight.cancelled = True
         undo, flight.undo = flight.undo, None
         return undo
+
+    def _undo_later(self, undo: Undo | None) -> None:
+        if undo is None:
+            return
+        try:
+            self._later(partial(run_undo, undo))
+        except RuntimeError:  # no thread left: late is better than never
+            run_undo(undo)
 
     def _leaving_with(self, flight: Flight) -> list[Flight]:
         """Under the lock: the flights whose replies leave now. From here on they cannot be cancelled."""

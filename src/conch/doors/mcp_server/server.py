@@ -16,11 +16,10 @@ from conch.doors.mcp_server.stdio import StopSign, Wire, claim_standard_streams
 from conch.tools.registry import Tool
 from conch.tools.session import Session
 
-MAX_LINE_BYTES = 4 * 1024 * 1024
 INTERRUPTED = 130
 
 
-def serve_stdio(app: App, tools: Mapping[str, Tool], *, max_line_bytes: int = MAX_LINE_BYTES) -> int:
+def serve_stdio(app: App, tools: Mapping[str, Tool]) -> int:
     """Serve until the client closes a stream or a signal arrives, and return the exit status.
 
     Standard input and output belong to the protocol from here on; everything else that is printed goes to
@@ -32,14 +31,13 @@ def serve_stdio(app: App, tools: Mapping[str, Tool], *, max_line_bytes: int = MA
         print(f"conch mcp needs a standard input and a standard output: {error}", file=sys.stderr)
         return 1
     stop = StopSign()
-    wire = Wire(descriptors, stop, max_line_bytes)
+    wire = Wire(descriptors, stop, app.settings.max_line_bytes)
     signals = _raise_on_signals(stop)
     info = ServerInfo("conch", __version__, INSTRUCTIONS)
     all_ended = Connection(tools, partial(Session, app, "mcp"), info, wire).serve()
     status = INTERRUPTED if signal.SIGINT in signals else 0
     if not all_ended:
-        sys.stderr.flush()
-        os._exit(status)  # a call hangs: waiting for it, or tearing the interpreter down under it, helps nobody
+        os._exit(status)  # a call hangs: do not take the interpreter down around it
     return status
 
 

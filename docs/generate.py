@@ -1,0 +1,132 @@
+"""Writes `docs/reference/` from the code, so that it cannot go stale. A test runs it and compares."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from conch import errors
+from conch.config import POLICY_SETTINGS, SETTINGS
+from conch.doors.cli.parser import make_parser
+from conch.tools import GROUPS, TOOLS
+from conch.tools.registry import Tool
+
+HERE = Path(__file__).parent / "reference"
+NOTE = "<!-- Made from the code by docs/generate.py; `make docs` makes it anew. -->\n"
+
+
+def tools() -> str:
+    lines = [
+        "# Tools",
+        "",
+        NOTE,
+        "Every tool returns one object as `structuredContent` and a short text for models. A refusal has `isError`, and",
+        "`error` and `message` in the object ([errors](errors.md)). `conch mcp --tools turns` offers one group alone.",
+    ]
+    for group in GROUPS:
+        lines += ["", f"## Group `{group}`"]
+        for tool in TOOLS.values():
+            if tool.group == group:
+                lines += _tool(tool)
+    return "\n".join(lines) + "\n"
+
+
+def _tool(tool: Tool) -> Iterator[str]:
+    required = tool.input_schema.get("required", ())
+    yield from ("", f"### `{tool.name}`", "", tool.description, "")
+    if not tool.input_schema["properties"]:
+        return
+    yield from ("| field | type | required | |", "|---|---|---|---|")
+    for name, schema in tool.input_schema["properties"].items():
+        kind = " or ".join(choice["type"] for choice in schema.get("anyOf", [schema]))
+        yield f"| `{name}` | {kind} | {'yes' if name in required else 'no'} | {schema.get('description', '')} |"
+
+
+def settings() -> str:
+    lines = [
+        "# Settings",
+        "",
+        NOTE,
+        "Environment variables, read when a process starts. A room can override those of the second table for itself",
+        "with `set_room_policy` or `conch policy`. `CONCH_AGENT_ID` names the agent and is not a setting of the",
+        "installation: see [identity](../explanation.md#who-is-calling).",
+        "",
+        "## The installation",
+        "",
+        *_settings([setting for setting in SETTINGS if setting not in POLICY_SETTINGS]),
+        "",
+        "## A room's policy",
+        "",
+        *_settings(POLICY_SETTINGS),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _settings(rows: list[object] | tuple[object, ...]) -> Iterator[str]:
+    yield from ("| variable | default | values | what it is | alias |", "|---|---|---|---|---|")
+    for row in rows:
+        assert hasattr(row, "variable")
+        values = ", ".join(row.choices) or (f"{row.low} to {row.high}" if row.high else "a path")
+        default = row.default if row.default != "" else "see below" if row.name == "data_dir" else "-"
+        if row.name == "data_dir":
+            default = "`$XDG_DATA_HOME/conch`, else `~/.local/share/conch`; `%APPDATA%\\conch` on Windows"
+        aliases = ", ".join(f"`{alias}`" for alias in row.aliases)
+        yield f"| `{row.variable}` | {default} | {values} | {row.about} | {aliases} |"
+
+
+def error_codes() -> str:
+    tree = inspect.getdoc(errors)
+    return "\n".join(
+        [
+            "# Errors",
+            "",
+            NOTE,
+            "A refusal never changes anything. It carries `error` (the code), `message` (what to do), the `field` that is",
+            "wrong where there is one, and for a lost turn `current_owner`, `current_turn_id` and `room_state`.",
+            "",
+            "```text",
+            str(tree),
+            "```",
+            "",
+        ]
+    )
+
+
+def commands() -> str:
+    parser = make_parser()
+    lines = ["# Commands", "", NOTE, "```text", _help(parser), "```"]
+    for name, command in _subcommands(parser):
+        nested = list(_subcommands(command))
+        for title, each in [(f"{name} {action}", sub) for action, sub in nested] or [(name, command)]:
+            lines += ["", f"## `conch {title}`", "", "```text", _help(each), "```"]
+    return "\n".join(lines) + "\n"
+
+
+def _subcommands(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            yield from action.choices.items()
+
+
+def _help(parser: argparse.ArgumentParser) -> str:
+    parser.formatter_class = lambda prog: argparse.HelpFormatter(prog, width=100)  # type: ignore[assignment]
+    return parser.format_help().strip()
+
+
+def pages() -> dict[Path, str]:
+    return {
+        HERE / "tools.md": tools(),
+        HERE / "settings.md": settings(),
+        HERE / "errors.md": error_codes(),
+        HERE / "commands.md": commands(),
+        HERE / "tools.json": json.dumps([tool.listed() for tool in TOOLS.values()], indent=2) + "\n",
+    }
+
+
+if __name__ == "__main__":
+    HERE.mkdir(exist_ok=True)
+    for path, text in pages().items():
+        path.write_text(text)

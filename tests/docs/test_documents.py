@@ -1,0 +1,132 @@
+"""What the documents say is true: their commands run, their output is what comes out, their references are current."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import conch
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page: Path, kind: str) -> list[str]:
+    return [text for language, text in FENCE.findall(page.read_text()) if language == kind]
+
+
+def sessions() -> list[object]:
+    """All console blocks of a page are one session: later ones build on earlier ones."""
+    return [pytest.param(page, id=page.name) for page in PAGES if blocks(page, "console")]
+
+
+def steps(page: Path) -> list[tuple[str, str]]:
+    """Each command with the output that the page shows for it."""
+    found: list[tuple[str, str]] = []
+    for block in blocks(page, "console"):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            lines = part.splitlines()
+            length = 1 + next(index for index, line in enumerate(lines) if not line.endswith("\\"))
+            found.append(("\n".join(lines[:length]), "\n".join(lines[length:])))
+    return found
+
+
+def environment(folder: Path) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("CONCH_", "TALKING_STICK_"))}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return {**kept, "PATH": path, "HOME": str(folder), "XDG_DATA_HOME": str(folder / "share")}
+
+
+@pytest.mark.parametrize("page", sessions())
+def test_every_command_of_a_page_runs_and_prints_what_the_page_shows(page: Path, tmp_path: Path) -> None:
+    marker = "=== end of step ==="
+    script = "\n".join(f"{command}\necho '{marker}'" for command, _ in steps(page))
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "AGENTS.md").touch()
+
+    done = subprocess.run(
+        ["bash", "-e", "-c", f"exec 2>&1\n{script}"],
+        cwd=work,
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stdout
+    printed = done.stdout.split(f"{marker}\n")
+    for (command, expected), actual in zip(steps(page), printed, strict=False):
+        pattern = re.escape(expected.strip()).replace(r"\.\.\.", ".*?")
+        assert re.fullmatch(pattern + r"\s*", actual.strip(), re.DOTALL), f"$ {command}\n{actual}"
+
+
+def test_every_server_entry_of_the_documents_starts_a_server(tmp_path: Path) -> None:
+    snippets = [text for page in PAGES for text in blocks(page, "json")]
+    snippets += re.findall(r"`(\{\"(?:mcpServers|mcp|servers)\".*?\})` \|", (ROOT / "docs" / "how-to.md").read_text())
+    assert len(snippets) >= 6
+    for snippet in snippets:
+        entry = next(iter(json.loads(snippet).values()))["conch"]
+        command = entry["command"] if isinstance(entry["command"], list) else [entry["command"], *entry["args"]]
+        hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "docs", "version": "1"}}
+        request = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}) + "\n"
+        done = subprocess.run(
+            command, input=request, env=environment(tmp_path), capture_output=True, text=True, timeout=30, check=True
+        )
+        assert json.loads(done.stdout)["result"]["serverInfo"]["name"] == "conch"
+
+
+def test_the_codex_entry_of_the_documents_is_valid(tmp_path: Path) -> None:
+    import tomllib
+
+    row = next(line for line in (ROOT / "docs" / "how-to.md").read_text().splitlines() if line.startswith("| Codex"))
+    text = "\n".join(re.findall(r"`([^`]*)`", row)[1:])
+
+    assert tomllib.loads(text) == {"mcp_servers": {"conch": {"command": "conch", "args": ["mcp"]}}}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_make_targets_in_the_documents_exist(page: Path) -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = set(re.findall(r"\bmake ([a-z]+)\b", "\n".join(blocks(page, "sh"))))
+
+    assert named <= targets
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_between_the_documents_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+        assert (page.parent / target).exists(), target
+
+
+def test_the_reference_is_what_the_code_says() -> None:
+    pages = runpy.run_path(str(ROOT / "docs" / "generate.py"))["pages"]()
+    stale = [path.name for path, text in pages.items() if not path.exists() or path.read_text() != text]
+
+    assert stale == [], "run `make docs`"
+
+
+def test_the_changelog_speaks_of_this_version_first() -> None:
+    versions = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+
+    assert versions[0] == conch.__version__
+
+
+def test_every_sh_block_holds_only_commands_that_exist() -> None:
+    commands = (ROOT / "docs" / "reference" / "commands.md").read_text()
+    for page in PAGES:
+        for line in "\n".join(blocks(page, "sh")).splitlines():
+            words = line.split()
+            if words[:1] == ["conch"]:
+                assert f"## `conch {words[1]}`" in commands
+            elif words:
+                assert words[0] == "make", line

@@ -1,0 +1,108 @@
+"""Drive `conch mcp` with the client of SDK 2.x:  sdk2.py MODE SERVER_PYTHON DATA_DIR WORKSPACE
+
+MODE is one of the client's: auto, legacy or 2026-07-28. Prints what it saw as JSON; anything unexpected raises.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+import anyio
+from jsonschema import Draft202012Validator
+from mcp import Client, StdioServerParameters
+from mcp_types import Implementation, ListRootsResult, Root
+from story import Ledger, fence, tell
+
+MODE, SERVER_PYTHON, DATA_DIR, WORKSPACE = sys.argv[1:]
+
+
+class Player:
+    def __init__(self, client: Client, ledger: Ledger) -> None:
+        self.client = client
+        self.ledger = ledger
+
+    async def _call(self, tool, code, arguments):
+        result = await self.client.call_tool(tool, arguments)
+        return self.ledger.enter(tool, code, result.is_error, result.structured_content, result.content[0].text)
+
+    async def ok(self, tool, **arguments):
+        return await self._call(tool, None, arguments)
+
+    async def refused(self, tool, code, **arguments):
+        await self._call(tool, code, arguments)
+
+
+def connect(agent_id: str) -> Client:
+    async def list_roots(context):
+        return ListRootsResult(roots=[Root(uri=f"file://{WORKSPACE}")])
+
+    environ = {"CONCH_DATA_DIR": DATA_DIR, "CONCH_AGENT_ID": agent_id, "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
+    server = StdioServerParameters(command=SERVER_PYTHON, args=["-m", "conch", "mcp"], env=environ, cwd=DATA_DIR)
+    name = Implementation(name="oracle", version="2")
+    return Client(server, mode=MODE, client_info=name, list_roots_callback=list_roots)
+
+
+async def listed(client: Client) -> list[str]:
+    tools = (await client.list_tools()).tools
+    for tool in tools:
+        Draft202012Validator.check_schema(tool.input_schema)
+        assert tool.description and tool.title and tool.annotations is not None
+    return [tool.name for tool in tools]
+
+
+async def cancel_a_wait(ada: Player, bob: Player, workspace: str) -> None:
+    """A wait that is cancelled claims nothing, and another call of the same client is served meanwhile."""
+    room_id = (await bob.ok("join_path", context_path=workspace))["room_id"]
+    mine = fence(await bob.ok("wait_for_turn", room_id=room_id))
+    ada_id = (await ada.ok("join_path", context_path=workspace))["agent_id"]
+    progress: list[tuple[float, str | None]] = []
+    waits = anyio.Event()
+
+    async def hear(done: float, total: float | None, message: str | None) -> None:
+        progress.append((done, message))
+        waits.set()
+
+    async def wait(task_status) -> None:
+        with anyio.CancelScope() as scope:
+            task_status.started(scope)
+            await ada.client.call_tool("wait_for_turn", {"room_id": room_id}, progress_callback=hear)
+            raise AssertionError("a cancelled call was answered")
+
+    async with anyio.create_task_group() as group:
+        scope = await group.start(wait)
+        await waits.wait()
+        await ada.ok("get_room_state", room_id=room_id)
+        scope.cancel()
+    assert progress[0][0] == 1 and progress[0][1]
+    handoff = {"status": "s", "next_action": "n"}
+    assert (await bob.ok("release_stick", **mine, handoff=handoff))["reserved_for"] == ada_id
+    room = (await bob.ok("get_room_state", room_id=room_id))["room"]
+    assert (room["owner"], room["reserved_for"]) == (None, ada_id), room
+
+
+async def main() -> None:
+    ledger = Ledger()
+    with anyio.fail_after(60):
+        async with connect("codex:ada") as one, connect("claude:bob") as other:
+            ada, bob = Player(one, ledger), Player(other, ledger)
+            names = await listed(one)
+            await tell(ada, bob, WORKSPACE, "claude:bob")
+            other_place = os.path.join(WORKSPACE, "other")
+            os.mkdir(other_place)
+            await cancel_a_wait(ada, bob, other_place)
+            default_path = (await ada.ok("join_path"))["canonical_path"]
+            report = {
+                "version": one.session.protocol_version,
+                "instructions": one.session.instructions,
+                "server": one.server_info.name if one.server_info else None,
+                "listed": names,
+                "succeeded": sorted(ledger.succeeded),
+                "refused": sorted(ledger.refused),
+                "default_path": default_path,
+            }
+    print(json.dumps(report))
+
+
+anyio.run(main)

@@ -1,0 +1,88 @@
+"""The public inspector's command line lists and calls our tools, in both eras."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+INSPECTOR = (
+    Path(__file__).parent / "inspector/node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js"
+)
+
+pytestmark = pytest.mark.skipif(
+    not (shutil.which("node") and shutil.which("npm")), reason="npm or node not on this machine"
+)
+eras = pytest.mark.parametrize("era", ["legacy", "auto", "modern"])
+
+
+@pytest.fixture
+def inspect(tmp_path, workspace):
+    """Run the inspector against our server with a home of its own; returns the ended process."""
+
+    def run(era, *words):
+        assert INSPECTOR.exists(), "the inspector is missing; `make oracle` installs it"
+        server = [sys.executable, "-m", "conch", "mcp"]
+        options = ["--protocol-era", era, "--format", "json", "-e", f"CONCH_DATA_DIR={tmp_path / 'data'}"]
+        return subprocess.run(
+            ["node", INSPECTOR, "--cli", *server, *options, "-e", "CONCH_AGENT_ID=codex:inspector", *words],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            cwd=workspace,
+            env={**os.environ, "HOME": str(tmp_path)},
+        )
+
+    return run
+
+
+@eras
+def test_it_lists_the_tools_and_finds_no_fault_in_their_schemas(inspect, era):
+    listed = inspect(era, "--method", "tools/list", "--strict")
+
+    assert listed.returncode == 0, listed.stderr
+    names = {tool["name"] for tool in json.loads(listed.stdout)["result"]["tools"]}
+    assert {"list_rooms", "join_path", "wait_for_turn", "set_room_policy"} <= names
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+def test_it_calls_every_tool(inspect, era, workspace):
+    listed = json.loads(inspect(era, "--method", "tools/list").stdout)["result"]["tools"]
+    called = set()
+
+    def call(tool, **arguments):
+        words = ("--method", "tools/call", "--tool-name", tool, "--tool-args-json", json.dumps(arguments))
+        result = json.loads(inspect(era, *words).stdout)["result"]
+        called.add(tool)
+        assert result.get("isError", False) == ("error" in result["structuredContent"])
+        return result["structuredContent"]
+
+    def owned(turn):
+        return {"room_id": room_id, "lease_id": turn["lease_id"], "expected_turn_id": turn["turn_id"]}
+
+    handoff = {"status": "looked at it", "next_action": "look again"}
+    assert call("list_rooms")["rooms"] == []
+    joined = call("join_path", context_path=str(workspace))
+    room_id, me = joined["room_id"], joined["agent_id"]
+    turn = call("wait_for_turn", room_id=room_id)
+    assert turn["status"] == "your_turn"
+    assert call("heartbeat", **owned(turn))["lease_id"] == turn["lease_id"]
+    assert call("append_note", room_id=room_id, note="a note")["event_seq"] > 0
+    assert call("get_room_state", room_id=room_id)["room"]["owner"] == me
+    assert call("get_room_events", room_id=room_id, limit=1)["events"][0]["event_type"] == "note"
+    assert call("set_room_policy", room_id=room_id, policy={"claim_ttl_ms": 5_000})["policy"]["claim_ttl_ms"] == 5_000
+    assert call("reorder_members", room_id=room_id, order=[me])["members"][0]["agent_id"] == me
+    assert call("pass_stick", **owned(turn), to_agent_id="codex:2", handoff=handoff)["error"] == "unknown_member"
+    taking = {"room_id": room_id, "expected_turn_id": turn["turn_id"], "reason": "none"}
+    assert call("takeover_stick", **taking)["error"] == "takeover_not_available"
+    assert call("leave_path", room_id=room_id)["error"] == "stick_held"
+    assert call("release_stick", **owned(turn), handoff=handoff)["state"] == "idle"
+    turn = call("wait_for_turn", room_id=room_id)
+    assert turn["handoff"] == handoff
+    assert call("close_room", **owned(turn))["state"] == "closed"
+    assert called == {tool["name"] for tool in listed}

@@ -1,0 +1,67 @@
+"""The official clients list every tool and call each of them, well and badly, in every version they speak."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+TOOLS = {
+    "list_rooms",
+    "join_path",
+    "wait_for_turn",
+    "heartbeat",
+    "release_stick",
+    "pass_stick",
+    "takeover_stick",
+    "get_room_state",
+    "get_room_events",
+    "append_note",
+    "leave_path",
+    "close_room",
+    "reorder_members",
+    "set_room_policy",
+}
+
+
+def check(report, version):
+    assert report["version"] == version
+    assert set(report["listed"]) == TOOLS
+    assert set(report["succeeded"]) == set(report["refused"]) == TOOLS
+
+
+def check_introduction(report):
+    assert report["server"] == "conch"
+    assert "wait_for_turn" in report["instructions"]
+
+
+@pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
+def test_the_client_of_sdk_1_calls_every_tool(play, workspace, version):
+    report = json.loads(play(".venv-mcp1", "sdk1.py", version))
+
+    check(report, version)
+    check_introduction(report)
+    assert report["default_path"] == str(workspace)
+
+
+def test_the_client_of_sdk_2_calls_every_tool_in_the_handshake_era(play, workspace):
+    report = json.loads(play(".venv-mcp2", "sdk2.py", "legacy"))
+
+    check(report, "2025-11-25")
+    check_introduction(report)
+    assert report["default_path"] == str(workspace)
+
+
+def test_the_client_of_sdk_2_finds_the_stateless_era_by_itself_and_calls_every_tool(play, tmp_path):
+    report = json.loads(play(".venv-mcp2", "sdk2.py", "auto"))
+
+    check(report, "2026-07-28")
+    check_introduction(report)
+    assert report["default_path"] == str(tmp_path / "data")
+
+
+def test_the_client_of_sdk_2_calls_every_tool_without_any_opening(play, tmp_path):
+    report = json.loads(play(".venv-mcp2", "sdk2.py", "2026-07-28"))
+
+    check(report, "2026-07-28")
+    assert report["default_path"] == str(tmp_path / "data")

@@ -1,0 +1,110 @@
+"""The real tools: whoever did not hear that the stick is theirs does not hold it."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import pytest
+
+HANDOFF = {"status": "done", "next_action": "go on"}
+ROUNDS = 25
+
+
+@pytest.fixture
+def bob(conch, tmp_path):
+    """Holds the stick, and hands it to ada in every round."""
+    bob = conch("claude:bob")
+    bob.room_id = bob.call("join_path", context_path=str(tmp_path))["structuredContent"]["room_id"]
+    return bob
+
+
+def take(client, room_id):
+    turn = client.call("wait_for_turn", room_id=room_id)["structuredContent"]
+    assert turn["status"] == "your_turn"
+    return {"room_id": room_id, "lease_id": turn["lease_id"], "expected_turn_id": turn["turn_id"]}
+
+
+def start_wait(client, room_id):
+    waiting = client.start_call("wait_for_turn", token="waiting", room_id=room_id)
+    assert client.receive()["method"] == "notifications/progress"
+    return waiting
+
+
+def owner_once_settled(client, room_id, expected):
+    """The owner, as soon as it is the expected one; what it was instead when the time is up."""
+    deadline = time.monotonic() + 10
+    while True:
+        owner = client.call("get_room_state", room_id=room_id)["structuredContent"]["room"]["owner"]
+        if owner == expected or time.monotonic() > deadline:
+            return owner
+
+
+def messages_before(client, request_id):
+    """Every message until the reply to this request."""
+    messages = []
+    while (message := client.receive())["id"] != request_id:
+        messages.append(message)
+    return messages
+
+
+def test_a_wait_cancelled_while_the_stick_arrives_is_answered_or_holds_nothing(bob, conch, tmp_path):
+    ada = conch("codex:ada")
+    ada.call("join_path", context_path=str(tmp_path))
+    for round_ in range(ROUNDS):
+        mine = take(bob, bob.room_id)
+        waiting = start_wait(ada, bob.room_id)
+
+        released = bob.start_call("release_stick", **mine, handoff=HANDOFF)
+        time.sleep(round_ * 0.0002)  # not a synchronisation: each round cancels at another moment
+        ada.cancel(waiting)
+        assert bob.receive()["id"] == released
+        replies = messages_before(ada, ada.request("ping"))
+
+        holder = "codex:ada" if replies else None
+        assert owner_once_settled(bob, bob.room_id, holder) == holder
+        ada.call("release_stick", **take(ada, bob.room_id), handoff=HANDOFF)
+
+
+@pytest.mark.parametrize("end", ["closed input", "SIGTERM"])
+def test_a_server_ended_while_the_stick_arrives_answers_or_holds_nothing(bob, conch, tmp_path, end):
+    for round_ in range(8):
+        ada = conch("codex:ada")
+        ada.call("join_path", context_path=str(tmp_path))
+        mine = take(bob, bob.room_id)
+        start_wait(ada, bob.room_id)
+
+        released = bob.start_call("release_stick", **mine, handoff=HANDOFF)
+        time.sleep(round_ * 0.0005)  # not a synchronisation: each round ends at another moment
+        if end == "SIGTERM":
+            ada.process.send_signal(signal.SIGTERM)
+        else:
+            ada.process.stdin.close()
+        assert bob.receive()["id"] == released
+        assert ada.wait_for_exit() == 0
+        replies = ada.rest()
+
+        holder = "codex:ada" if replies else None
+        assert owner_once_settled(bob, bob.room_id, holder) == holder
+        heir = conch("codex:ada")
+        heir.call("release_stick", **take(heir, bob.room_id), handoff=HANDOFF)
+        heir.process.stdin.close()
+
+
+def test_a_wait_delays_no_other_call_of_the_same_agent(bob, conch, tmp_path):
+    ada = conch("codex:ada")
+    ada.call("join_path", context_path=str(tmp_path))
+    take(bob, bob.room_id)
+    start_wait(ada, bob.room_id)
+
+    assert ada.ask("ping")["result"] == {}
+    assert ada.call("get_room_state", room_id=bob.room_id)["structuredContent"]["room"]["owner"] == "claude:bob"
+
+
+def test_only_the_groups_asked_for_are_served(conch):
+    client = conch("codex:ada", "--tools", "turns")
+
+    names = [tool["name"] for tool in client.ask("tools/list")["result"]["tools"]]
+
+    assert "wait_for_turn" in names and "close_room" not in names
+    assert client.ask("tools/call", {"name": "close_room", "arguments": {}})["error"]["code"] == -32602

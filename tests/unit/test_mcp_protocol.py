@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conch.doors.mcp_server.protocol import Refusal, decode, encode, parse
+from conch.doors.mcp_server.stdio import LineSplitter
+
+texts = st.text(st.characters(exclude_categories=()), max_size=20)
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=10,
+)
+keys = st.sampled_from(["jsonrpc", "id", "method", "params", "result", "error"])
+messages = values | st.dictionaries(keys, values | st.sampled_from(["2.0", "ping", 1]))
+
+
+@given(st.binary(max_size=200))
+def test_any_line_is_a_value_or_refused(line):
+    try:
+        decode(line)
+    except Refusal as refusal:
+        assert refusal.code == -32700
+
+
+@given(messages)
+def test_any_value_is_a_message_or_refused(message):
+    try:
+        parse(message)
+    except Refusal as refusal:
+        assert refusal.code in (-32600, -32602)
+
+
+@given(values)
+def test_whatever_we_say_is_one_line_that_a_strict_reader_understands(value):
+    line = encode({"value": value})
+
+    assert b"\n" not in line
+    understood = json.loads(line.decode("utf-8"))
+    json.dumps(understood, ensure_ascii=False).encode("utf-8")
+
+
+@given(st.lists(st.binary(max_size=30).map(lambda chunk: chunk.replace(b"x", b"\n")), max_size=20))
+def test_lines_are_the_same_however_the_stream_is_cut(chunks):
+    splitter = LineSplitter(1_000)
+
+    lines = [line for chunk in [*chunks, b"\n"] for line in splitter.feed(chunk)]
+
+    assert lines == (b"".join(chunks) + b"\n").split(b"\n")[:-1]
+
+
+@pytest.mark.parametrize("size", [1, 3, 100])
+def test_a_line_too_long_is_reported_once_and_its_neighbours_are_kept(size):
+    splitter = LineSplitter(10)
+    stream = b"first\n" + b"y" * 95 + b"\nlast\n"
+
+    chunks = [stream[start : start + size] for start in range(0, len(stream), size)]
+
+    assert [line for chunk in chunks for line in splitter.feed(chunk)] == [b"first", None, b"last"]
+
+
+def test_a_line_as_long_as_allowed_is_kept():
+    assert list(LineSplitter(10).feed(b"0123456789\n")) == [b"0123456789"]
