@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 
 from conch.bells.base import Bell
-from conch.bells.file import FileBell
-from conch.clock import Clock, system_clock
+from conch.clock import Clock
 from conch.config import Settings
 from conch.membership import Membership
 from conch.storage.base import Store
-from conch.storage.sqlite import SqliteStore
+from conch.storage.opening import open_store
 from conch.turns import Turns
 
 
@@ -28,16 +26,8 @@ class App:
         self.store.close()
 
 
-def open_app(environ: Mapping[str, str], clock: Clock = system_clock) -> App:
-    """Nothing is touched yet: the store opens at its first use, so that its errors reach whoever asks."""
+def open_app(environ: Mapping[str, str], clock: Clock | None = None) -> App:
+    """`clock` stands in for the store's own, in tests."""
     settings = Settings.load(environ)
-    path = settings.database
-    bell = FileBell(os.path.join(os.path.dirname(path), "bells"), lambda: store.change_counter())
-    store = SqliteStore(
-        path,
-        ring=bell.ring,
-        clock=clock,
-        busy_timeout_ms=settings.busy_timeout_ms,
-        synchronous=settings.synchronous,
-    )
+    store, bell = open_store(settings, clock)
     return App(store, bell, settings)

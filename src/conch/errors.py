@@ -22,6 +22,8 @@ ConchError
 |   +-- StoreCorrupt ........... DB_CORRUPT
 |   +-- StoreNotLocal .......... DB_NOT_LOCAL
 |   +-- StoreUnavailable ....... DB_UNAVAILABLE
+|   |   +-- StoreInterrupted                              the same, and nothing was changed: worth another try
+|   +-- StoreUncertain ......... DB_UNCERTAIN             the connection was lost in the middle of a commit
 +-- InternalError .............. internal_error           a defect of ours; the details stay in the log
 """
 
@@ -126,6 +128,14 @@ class StoreNotLocal(StoreError):
 
 class StoreUnavailable(StoreError):
     code = "DB_UNAVAILABLE"
+
+
+class StoreInterrupted(StoreUnavailable):
+    pass
+
+
+class StoreUncertain(StoreError):
+    code = "DB_UNCERTAIN"
 
 
 class InternalError(ConchError):

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from conch import presence
 from conch.agents import Caller
-from conch.bells.base import Bell, room_channel, seat_channel
+from conch.bells.base import Bell, Ear, room_channel, seat_channel
 from conch.calls import Call
 from conch.clock import MILLISECOND, SECOND
 from conch.config import Settings, check_length
@@ -19,6 +19,7 @@ from conch.errors import (
     InvalidArgument,
     RoomClosed,
     StaleLease,
+    StoreUnavailable,
     TakeoverNotAvailable,
     TurnMismatch,
     UnknownMember,
@@ -30,6 +31,7 @@ from conch.rooms import Member, Room, Snapshot, save_room
 from conch.storage.base import Store, Transaction
 
 REPORT_EVERY_SECONDS = 4.0
+RETRY_SECONDS = 0.5
 
 
 class Wait(NamedTuple):
@@ -87,20 +89,29 @@ class Turns:
         with self._bell.listen(room_channel(room_id), announce=seat_channel(room_id, caller.agent_id)) as ear:
             call.wake_with(ear.wake)
             try:
-                reported = 0.0
-                while True:
-                    found = self._look(caller, room_id, call)
-                    now = time.monotonic()
-                    if _is_settled(found, cursor) or now >= deadline:
-                        return found
-                    if now - reported >= REPORT_EVERY_SECONDS:
-                        call.report(describe(found.snapshot))
-                        reported = now
-                    expected = found.snapshot.find(found.snapshot.expected)
-                    ear.watch(expected.process if expected else None)
-                    ear.wait(min(deadline - now, self._patience(found.snapshot)))
+                return self._wait(caller, room_id, cursor, deadline, call, ear)
             finally:
                 call.wake_with(None)
+
+    def _wait(self, caller: Caller, room_id: str, cursor: int | None, deadline: float, call: Call, ear: Ear) -> Wait:
+        reported = 0.0
+        while True:
+            now = time.monotonic()
+            try:
+                found = self._look(caller, room_id, call)
+            except StoreUnavailable:
+                if now >= deadline:
+                    raise
+                ear.wait(min(deadline - now, RETRY_SECONDS))  # a server that restarts: whoever waits can wait for it
+                continue
+            if _is_settled(found, cursor) or now >= deadline:
+                return found
+            if now - reported >= REPORT_EVERY_SECONDS:
+                call.report(describe(found.snapshot))
+                reported = now
+            expected = found.snapshot.find(found.snapshot.expected)
+            ear.watch(expected.process if expected else None)
+            ear.wait(min(deadline - now, self._patience(found.snapshot)))
 
     def current_holder(self, room_id: str) -> tuple[float, str]:
         """For how many seconds it has been somebody's move, and whose (both names)."""

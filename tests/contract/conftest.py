@@ -35,10 +35,17 @@ def clock() -> MovableClock:
     return MovableClock()
 
 
-@pytest.fixture(params=["sqlite"])
-def environ(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
-    """What selects an engine, and a store of its own for one test."""
-    return {"HOME": str(tmp_path / "home"), "CONCH_DATA_DIR": str(tmp_path / "data")}
+@pytest.fixture(params=["sqlite", "postgres"])
+def environ(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, str]]:
+    """What selects an engine, and an empty store for one test."""
+    environ = {"HOME": str(tmp_path / "home"), "CONCH_DATA_DIR": str(tmp_path / "data")}
+    if request.param == "postgres":
+        environ["CONCH_STORE"] = request.getfixturevalue("postgres_url")
+    yield environ
+    if request.param == "postgres":
+        app = open_app(environ)
+        app.store.wipe()
+        app.close()
 
 
 @pytest.fixture

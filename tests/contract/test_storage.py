@@ -119,20 +119,6 @@ def test_one_open_room_per_path_is_a_matter_of_the_database(store: Store) -> Non
     assert rooms(store) == ["a"]
 
 
-def test_a_backup_is_a_whole_store_of_its_own(app: App, environ: dict[str, str], tmp_path: Any) -> None:
-    with app.store.write("a") as tx:
-        add_room(tx, "a")
-
-    copy = app.store.backup(str(tmp_path / "copy.sqlite"))
-
-    assert (tmp_path / "copy.sqlite").stat().st_mode & 0o777 == 0o600
-    from conch.app import open_app
-
-    other = open_app({**environ, "CONCH_STORE": copy})
-    assert rooms(other.store) == ["a"]
-    other.close()
-
-
 def test_wiping_forgets_every_row_and_the_store_goes_on(store: Store) -> None:
     with store.write("a") as tx:
         add_room(tx, "a")

@@ -516,7 +516,7 @@ def watcher(counter: Counter) -> Iterator[CounterWatcher]:
 
 
 def watch(watcher: CounterWatcher, wake: Callable[[], None]) -> Callable[[], None]:
-    return watcher.watch_file("any", wake)
+    return watcher.watch_channel("any", wake)
 
 
 def test_a_counter_in_trouble_wakes_nobody_and_recovers(watcher: CounterWatcher, counter: Counter) -> None:
@@ -571,9 +571,9 @@ def test_rings_that_the_kernel_had_to_drop_wake_everybody(tmp_path: Path) -> Non
         blocked.set()
         go_on.wait(SOON)
 
-    watcher.watch_file(str(paths[0]), block)
-    watcher.watch_file(str(paths[1]), block)
-    watcher.watch_file(str(paths[2]), woken.set)
+    watcher.watch_channel(str(paths[0]), block)
+    watcher.watch_channel(str(paths[1]), block)
+    watcher.watch_channel(str(paths[2]), woken.set)
     os.utime(paths[0])
     assert blocked.wait(SOON)
     for n in range(limit + 10):

@@ -207,6 +207,27 @@ def test_a_store_that_cannot_be_read_can_be_set_aside_whole(open_store: Open, pa
     use(open_store())
 
 
+def test_a_backup_is_a_whole_and_private_store_of_its_own(open_store: Open, tmp_path: Path) -> None:
+    store = open_store()
+    use(store)
+
+    copy = store.backup(str(tmp_path / "copy.sqlite"))
+
+    assert mode(copy) == 0o600
+    other = SqliteStore(copy, ring=lambda _channels: None)
+    assert count(other) == 1
+    other.close()
+
+
+def test_a_backup_never_overwrites(open_store: Open, tmp_path: Path) -> None:
+    (tmp_path / "copy.sqlite").write_text("precious")
+
+    with pytest.raises(StoreUnavailable):
+        open_store().backup(str(tmp_path / "copy.sqlite"))
+
+    assert (tmp_path / "copy.sqlite").read_text() == "precious"
+
+
 # -- where it lives
 
 

@@ -26,7 +26,7 @@ class CounterWatcher:
         self._thread = threading.Thread(target=self._run, name="conch-bell", daemon=True)
         self._thread.start()
 
-    def watch_file(self, path: str, wake: Wake) -> Stop:
+    def watch_channel(self, channel: str, wake: Wake) -> Stop:
         with self._changed:
             self._wakes.append(wake)
             self._changed.notify()

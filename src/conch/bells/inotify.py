@@ -54,11 +54,11 @@ if sys.platform == "linux":
                 self._close_descriptors()
                 raise
 
-        def watch_file(self, path: str, wake: Wake) -> Stop:
+        def watch_channel(self, channel: str, wake: Wake) -> Stop:
             with self._lock:
                 if self._closed:
                     raise OSError(errno.EBADF, "The bell is closed.")
-                watch = _call("inotify_add_watch", self._inotify, os.fsencode(path), _IN_ATTRIB)
+                watch = _call("inotify_add_watch", self._inotify, os.fsencode(channel), _IN_ATTRIB)
                 self._listeners.setdefault(watch, []).append(wake)
             return partial(self._stop_file, watch, wake)
 

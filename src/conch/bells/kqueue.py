@@ -32,8 +32,8 @@ if sys.platform != "linux" and sys.platform != "win32":
                 self._close_descriptors()
                 raise
 
-        def watch_file(self, path: str, wake: Wake) -> Stop:
-            descriptor = os.open(path, getattr(os, "O_EVTONLY", os.O_RDONLY))
+        def watch_channel(self, channel: str, wake: Wake) -> Stop:
+            descriptor = os.open(channel, getattr(os, "O_EVTONLY", os.O_RDONLY))
             with self._lock:
                 try:
                     self._check_open()

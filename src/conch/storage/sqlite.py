@@ -227,14 +227,31 @@ class SqliteStore:
                 os.chmod(self.path, 0o600)
 
     def _prepare_schema(self, connection: sqlite3.Connection) -> None:
-        if self._stored_version(connection) != len(self._migrations):
+        version = self._stored_version(connection)
+        self._check_version(version)
+        if version != len(self._migrations) or self._journal_mode(connection) != "wal":
             with self._queued():
+                self._use_wal(connection)
                 self._migrate(connection)
-        mode: Row = connection.execute("PRAGMA journal_mode = WAL").fetchone()
-        if mode["journal_mode"] != "wal":
-            raise StoreUnavailable(
-                f"SQLite cannot use WAL mode for {self.path}; is it on a local disk?", path=self.path
-            )
+
+    def _journal_mode(self, connection: sqlite3.Connection, change: str = "") -> str:
+        row: Row = connection.execute(f"PRAGMA journal_mode{change}").fetchone()
+        return str(row["journal_mode"])
+
+    def _use_wal(self, connection: sqlite3.Connection) -> None:
+        """SQLite does not wait here for another process that is just looking at the file, so we do."""
+        deadline = time.monotonic() + self._busy_timeout_ms / 1_000
+        while True:
+            try:
+                mode = self._journal_mode(connection, " = WAL")
+                break
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.005)
+        if mode != "wal":
+            message = f"SQLite cannot use WAL mode for {self.path}; is it on a local disk?"
+            raise StoreUnavailable(message, path=self.path)
 
     def _stored_version(self, connection: sqlite3.Connection) -> int:
         """0 for an empty file; SchemaMismatch for somebody else's database."""

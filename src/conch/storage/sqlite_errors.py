@@ -29,6 +29,8 @@ CORRUPT = (StoreCorrupt, "The file {path} is damaged or is not a conch store; it
 UNAVAILABLE = (StoreUnavailable, "The store at {path} cannot be used: {reason}. Check the path and its folder, or set "
                "CONCH_DATA_DIR.")  # fmt: skip
 
+SHARED_MEMORY_BYTES = 32_768  # the smallest file that WAL mode needs
+
 BY_SQLITE_CODE = {
     sqlite3.SQLITE_BUSY: BUSY,
     sqlite3.SQLITE_LOCKED: BUSY,
@@ -50,12 +52,21 @@ BY_ERRNO = {
 def translate(error: sqlite3.Error | OSError, path: str) -> StoreError:
     if isinstance(error, sqlite3.Error):
         primary_code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
-        kind, text = BY_SQLITE_CODE.get(primary_code, UNAVAILABLE)
-        if primary_code == sqlite3.SQLITE_CANTOPEN and not os.access(os.path.dirname(path), os.W_OK):
-            kind, text = READ_ONLY  # SQLite could not make the files it needs beside the store
+        kind, text = BY_SQLITE_CODE.get(primary_code) or _look_around(path, primary_code)
     else:
         kind, text = BY_ERRNO.get(error.errno or 0, UNAVAILABLE)
     return kind(text.format(path=path, reason=error), path=path)
+
+
+def _look_around(path: str, code: int) -> tuple[type[StoreError], str]:
+    """SQLite says only that it could not open or write a file beside the store; the folder shows why."""
+    folder = os.path.dirname(path)
+    if code not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR) or not os.path.isdir(folder):
+        return UNAVAILABLE
+    if not os.access(folder, os.W_OK):
+        return READ_ONLY
+    disk = os.statvfs(folder)
+    return FULL if disk.f_bavail * disk.f_frsize < SHARED_MEMORY_BYTES else UNAVAILABLE
 
 
 @contextmanager

@@ -49,8 +49,7 @@ def _policy_value(setting: Setting) -> Object:
 
 def _policy_schema() -> Object:
     values: Object = {
-        setting.name: {"anyOf": [_policy_value(setting), {"type": "null"}]}
-        for setting in POLICY_SETTINGS
+        setting.name: {"anyOf": [_policy_value(setting), {"type": "null"}]} for setting in POLICY_SETTINGS
     }
     return {"type": "object", "properties": values, "additionalProperties": False}
 

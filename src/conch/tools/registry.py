@@ -7,11 +7,13 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from conch.calls import Call
-from conch.errors import ConchError, InternalError
+from conch.errors import ConchError, InternalError, StoreInterrupted
 from conch.tools.schema import check_arguments
 from conch.tools.session import Session
 
 Object = dict[str, Any]
+
+MOST_TRIES = 3
 
 
 class Result(NamedTuple):
@@ -52,8 +54,17 @@ class Tool(NamedTuple):
 
 
 def run_tool(tool: Tool, session: Session, arguments: Object, call: Call) -> Result:
-    """Check the arguments and run the tool; a refusal is raised."""
-    return tool.handler(session, check_arguments(tool.name, tool.input_schema, arguments), call)
+    """Check the arguments and run the tool; a refusal is raised.
+
+    What was cut off before it could change anything is simply run again.
+    """
+    given = check_arguments(tool.name, tool.input_schema, arguments)
+    for _ in range(MOST_TRIES - 1):
+        try:
+            return tool.handler(session, given, call)
+        except StoreInterrupted:
+            call.check()
+    return tool.handler(session, given, call)
 
 
 def call_tool(tool: Tool, session: Session, arguments: Object, call: Call) -> Outcome:

@@ -1,0 +1,87 @@
+"""One waiter's end of a bell, whatever wakes it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Self
+
+from conch.bells.watcher import Stop, Watcher
+from conch.processes import Process, check
+
+_SECONDS_BETWEEN_CHECKS = 1.0
+
+
+class WatchingEar:
+    """Listens from its construction on. OSError if the watcher cannot watch all of the channels."""
+
+    def __init__(self, watcher: Watcher, channels: Iterable[str]) -> None:
+        self._watcher = watcher
+        self._woken = threading.Event()
+        self._stops: list[Stop] = []
+        self._process: Process | None = None
+        self._stop_process: Stop | None = None
+        self._must_ask = False
+        try:
+            for channel in channels:
+                self._stops.append(watcher.watch_channel(channel, self.wake))
+        except BaseException:
+            self._close()
+            raise
+
+    def when_closed(self, stop: Stop) -> None:
+        """Do this too when the ear closes."""
+        self._stops.append(stop)
+
+    def wait(self, seconds: float) -> bool:
+        deadline = time.monotonic() + seconds
+        while not self._woken.wait(self._next_pause(deadline)):
+            if self._must_ask and check(self._process) == "gone":
+                self._must_ask = False
+                return True
+            if time.monotonic() >= deadline:
+                return False
+        self._woken.clear()
+        return True
+
+    def watch(self, process: Process | None) -> None:
+        """The end of a process wakes once, however often that process is named in a row."""
+        if process == self._process:
+            return
+        self._unwatch()
+        self._process = process
+        if process is None:
+            return
+        self._stop_process = self._watcher.watch_process(process, self.wake)
+        if self._stop_process is None:
+            self._must_ask = check(process) != "gone"
+            if not self._must_ask:
+                self.wake()
+
+    def wake(self) -> None:
+        self._woken.set()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close()
+
+    def _next_pause(self, deadline: float) -> float:
+        rest = max(0.0, deadline - time.monotonic())
+        return min(rest, _SECONDS_BETWEEN_CHECKS) if self._must_ask else rest
+
+    def _unwatch(self) -> None:
+        self._must_ask = False
+        if self._stop_process is not None:
+            self._stop_process()
+            self._stop_process = None
+
+    def _close(self) -> None:
+        self._unwatch()
+        while self._stops:
+            self._stops.pop()()
