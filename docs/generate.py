@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import argparse
 import inspect
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from conch import errors
-from conch.config import POLICY_SETTINGS, SETTINGS
-from conch.doors.cli.parser import make_parser
+from conch.config import POLICY_SETTINGS, SETTINGS, Setting
+from conch.doors.cli.catalogue import COMMANDS
+from conch.doors.cli.parser import help_text
 from conch.tools import GROUPS, TOOLS
 from conch.tools.registry import Tool
 
 HERE = Path(__file__).parent / "reference"
+DATA_DIR = "`$XDG_DATA_HOME/conch`, else `~/.local/share/conch`; `%APPDATA%\\conch` on Windows"
 NOTE = "<!-- Made from the code by docs/generate.py; `make docs` makes it anew. -->\n"
 
 
@@ -65,14 +66,11 @@ def settings() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _settings(rows: list[object] | tuple[object, ...]) -> Iterator[str]:
+def _settings(rows: Sequence[Setting]) -> Iterator[str]:
     yield from ("| variable | default | values | what it is | alias |", "|---|---|---|---|---|")
     for row in rows:
-        assert hasattr(row, "variable")
         values = ", ".join(row.choices) or (f"{row.low} to {row.high}" if row.high else "a path")
-        default = row.default if row.default != "" else "see below" if row.name == "data_dir" else "-"
-        if row.name == "data_dir":
-            default = "`$XDG_DATA_HOME/conch`, else `~/.local/share/conch`; `%APPDATA%\\conch` on Windows"
+        default = DATA_DIR if row.name == "data_dir" else "-" if row.default == "" else row.default
         aliases = ", ".join(f"`{alias}`" for alias in row.aliases)
         yield f"| `{row.variable}` | {default} | {values} | {row.about} | {aliases} |"
 
@@ -96,24 +94,10 @@ def error_codes() -> str:
 
 
 def commands() -> str:
-    parser = make_parser()
-    lines = ["# Commands", "", NOTE, "```text", _help(parser), "```"]
-    for name, command in _subcommands(parser):
-        nested = list(_subcommands(command))
-        for title, each in [(f"{name} {action}", sub) for action, sub in nested] or [(name, command)]:
-            lines += ["", f"## `conch {title}`", "", "```text", _help(each), "```"]
+    lines = ["# Commands", "", NOTE, "```text", help_text("").strip(), "```"]
+    for name in COMMANDS:
+        lines += ["", f"## `conch {name}`", "", "```text", help_text(name).strip(), "```"]
     return "\n".join(lines) + "\n"
-
-
-def _subcommands(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.ArgumentParser]]:
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            yield from action.choices.items()
-
-
-def _help(parser: argparse.ArgumentParser) -> str:
-    parser.formatter_class = lambda prog: argparse.HelpFormatter(prog, width=100)  # type: ignore[assignment]
-    return parser.format_help().strip()
 
 
 def pages() -> dict[Path, str]:

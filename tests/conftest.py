@@ -28,3 +28,13 @@ def postgres_url() -> Iterator[str]:
     yield server.get_uri()
     server.cleanup()
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def second_postgres_url(postgres_url: str) -> str:
+    """Another database on the same server."""
+    import psycopg
+
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute("CREATE DATABASE second")
+    return postgres_url.replace("/postgres?", "/second?")

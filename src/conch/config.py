@@ -74,9 +74,14 @@ SETTINGS = (
     Setting(
         "store",
         "",
-        "which store to use: the path of an SQLite file, instead of the one in the data directory",
+        "which store to use instead of the one in the data directory: a file, or the URL of a server",
     ),
-    Setting("synchronous", "normal", "SQLite's durability on power loss", choices=("normal", "full")),
+    Setting(
+        "synchronous",
+        "normal",
+        "whether the last commits survive a power cut (full) or may be lost, whole (normal)",
+        choices=("normal", "full"),
+    ),
     Setting("busy_timeout_ms", 5_000, "how long a writer queues before DB_BUSY", 1, 600_000),
     Setting("max_handoff_bytes", 256 * 1024, "the largest handoff, as JSON", 1_024, 16 * 1024 * 1024),
     Setting("max_note_chars", 16_384, "the longest note", 1, 1_048_576),
@@ -144,13 +149,6 @@ class Settings(NamedTuple):
         plain = {s.name: given.get(s.name, s.default) for s in SETTINGS if s not in POLICY_SETTINGS}
         plain["data_dir"] = plain["data_dir"] or default_data_dir(environ, sys.platform)
         return cls(**plain, policy=policy)
-
-    @property
-    def database(self) -> str:
-        """The SQLite file: `CONCH_STORE` when given, else `rooms.sqlite` in the data directory."""
-        if self.store:
-            return os.path.abspath(os.path.expanduser(self.store.removeprefix("sqlite://")))
-        return os.path.join(os.path.abspath(os.path.expanduser(self.data_dir)), "rooms.sqlite")
 
 
 def _read(setting: Setting, environ: Mapping[str, str]) -> Any:

@@ -10,6 +10,7 @@ import json
 from typing import Any, NamedTuple
 
 from conch.bells.base import room_channel
+from conch.errors import StoreCorrupt
 from conch.handoffs import Handoff, load_handoff
 from conch.ids import new_id
 from conch.rooms import Room, load_room
@@ -133,6 +134,13 @@ def list_events(store: Store, room_id: str, after: int | None, limit: int) -> Ev
 
 
 def to_event(row: Row) -> Event:
+    """StoreCorrupt if somebody has tampered with the row."""
+    try:
+        handoff = load_handoff(row["handoff_json"])
+        details = json.loads(row["details_json"]) if row["details_json"] else {}
+    except ValueError:
+        message = f"Event {row['event_seq']} of room {row['room_id']} cannot be read; `conch db verify` says more."
+        raise StoreCorrupt(message, event_seq=row["event_seq"]) from None
     return Event(
         event_seq=row["event_seq"],
         event_id=row["event_id"],
@@ -141,8 +149,8 @@ def to_event(row: Row) -> Event:
         event_type=row["event_type"],
         from_agent_id=row["from_agent_id"],
         to_agent_id=row["to_agent_id"],
-        handoff=load_handoff(row["handoff_json"]),
+        handoff=handoff,
         reason=row["reason"],
-        details=json.loads(row["details_json"]) if row["details_json"] else {},
+        details=details,
         created_at=row["created_at"],
     )

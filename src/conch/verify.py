@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from conch.errors import StoreCorrupt
 from conch.roomlog import PAGE, Event, project, to_event
 from conch.rooms import Room
 from conch.storage.base import Store, Transaction
@@ -36,21 +37,23 @@ def verify_rooms(store: Store) -> tuple[int, list[Difference]]:
         return len(rooms), [difference for room in rooms for difference in _compare(tx, room)]
 
 
-def _compare(tx: Transaction, room: Room) -> Iterator[Difference]:
+def _compare(tx: Transaction, room: Room) -> list[Difference]:
     replayed, members = _fresh(room), dict[str, int]()
-    for event in _events(tx, room.room_id):
-        if event.event_type in ("claim", "takeover") and event.turn_id != replayed.turn_id + 1:
-            what = f"turn_id of event {event.event_seq}"
-            yield Difference(room.room_id, room.canonical_path, what, event.turn_id, replayed.turn_id + 1)
-        replayed = project(replayed, event)
-        _follow_members(members, event)
-    for name in REPLAYED:
-        stored, expected = getattr(room, name), getattr(replayed, name)
-        if stored != expected:
-            yield Difference(room.room_id, room.canonical_path, name, stored, expected)
-    stored_members = {row["agent_id"]: row["ordinal"] for row in tx.all("room_members", room_id=room.room_id)}
-    if stored_members != members:
-        yield Difference(room.room_id, room.canonical_path, "members", stored_members, members)
+    differences: list[tuple[str, Any, Any]] = []
+    try:
+        for event in _events(tx, room.room_id):
+            if event.event_type in ("claim", "takeover") and event.turn_id != replayed.turn_id + 1:
+                differences.append((f"turn_id of event {event.event_seq}", event.turn_id, replayed.turn_id + 1))
+            replayed = project(replayed, event)
+            _follow_members(members, event)
+    except (StoreCorrupt, KeyError) as problem:
+        differences.append(("log", str(problem), "events that can be replayed"))
+        return [Difference(room.room_id, room.canonical_path, *difference) for difference in differences]
+    differences += [(name, getattr(room, name), getattr(replayed, name)) for name in REPLAYED]
+    stored = {row["agent_id"]: row["ordinal"] for row in tx.all("room_members", room_id=room.room_id)}
+    for agent_id in sorted({*stored, *members}):
+        differences.append((f"ordinal of member {agent_id}", stored.get(agent_id), members.get(agent_id)))
+    return [Difference(room.room_id, room.canonical_path, *d) for d in differences if d[1] != d[2]]
 
 
 def _fresh(room: Room) -> Room:

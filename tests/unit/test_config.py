@@ -6,6 +6,7 @@ import pytest
 
 from conch.config import SETTINGS, Settings, default_data_dir
 from conch.errors import InvalidSetting
+from conch.storage.opening import sqlite_path
 
 HOME = {"HOME": "/home/me"}
 
@@ -27,7 +28,7 @@ def test_the_data_directory_of_each_platform(environ: dict[str, str], platform: 
 
 @pytest.mark.parametrize("variable", ["CONCH_DATA_DIR", "TALKING_STICK_DATA_DIR"])
 def test_the_database_lives_in_the_data_directory(variable: str) -> None:
-    assert Settings.load({**HOME, variable: "/srv/conch"}).database == "/srv/conch/rooms.sqlite"
+    assert sqlite_path(Settings.load({**HOME, variable: "/srv/conch"})) == "/srv/conch/rooms.sqlite"
 
 
 def test_our_own_name_comes_before_an_alias() -> None:
@@ -37,8 +38,8 @@ def test_our_own_name_comes_before_an_alias() -> None:
 
 
 def test_a_store_names_its_file() -> None:
-    assert Settings.load({**HOME, "CONCH_STORE": "/srv/other.sqlite"}).database == "/srv/other.sqlite"
-    assert Settings.load({**HOME, "CONCH_STORE": "sqlite:///srv/other.sqlite"}).database == "/srv/other.sqlite"
+    assert sqlite_path(Settings.load({**HOME, "CONCH_STORE": "/srv/other.sqlite"})) == "/srv/other.sqlite"
+    assert sqlite_path(Settings.load({**HOME, "CONCH_STORE": "sqlite:///srv/other.sqlite"})) == "/srv/other.sqlite"
 
 
 def test_the_defaults_are_the_seeds() -> None:

@@ -6,6 +6,7 @@ The statements run on every engine, with `:name` parameters; a list expands to a
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -31,6 +32,15 @@ class Transaction(Protocol):
     def ring(self, *channels: str) -> None:
         """Ring these bells, in this order, once the transaction has been committed."""
 
+    def tables(self) -> list[str]:
+        """Every table of the schema, those that others refer to first."""
+
+    def dump(self, table: str) -> Iterator[Row]:
+        """All rows of a table, in no particular order."""
+
+    def load(self, table: str, rows: Iterable[Row]) -> None:
+        """Add rows as they are; what numbers rows by itself goes on after the highest of them."""
+
 
 class Store(Protocol):
     """Where rooms, members and events live; shared by many processes."""
@@ -41,14 +51,17 @@ class Store(Protocol):
     def write(self, lock: str) -> AbstractContextManager[Transaction]:
         """All or nothing. No other writer that names the same lock is inside at the same time."""
 
+    def migrate(self) -> tuple[int, int]:
+        """Bring the schema to this version of conch; from which schema, to which one."""
+
     def change_counter(self) -> int:
         """A number that differs after somebody else has committed; cheap enough to ask often."""
 
     def integrity_problems(self) -> list[str]:
         """What the engine itself finds wrong with its files."""
 
-    def backup(self, target: str) -> str:
-        """A consistent copy, made while others go on writing; returns where it is."""
+    def backup(self, target: str | None) -> str:
+        """A consistent copy in a new file, made while others go on writing; returns where it is."""
 
     def wipe(self) -> None:
         """Forget every row. Processes that have the store open go on with an empty one."""

@@ -15,7 +15,7 @@ from conch.storage.base import Row
 from conch.storage.filesystems import network_filesystem
 from conch.storage.queue import Queue
 from conch.storage.sqlite_errors import translate, translated
-from conch.storage.statements import Migration, expand_lists, load_migrations, load_statements
+from conch.storage.statements import Migration, expand_lists, load_migrations, load_statements, referred_first
 
 OLDEST_SQLITE = (3, 35, 0)  # RETURNING
 SERIAL_KEY = "INTEGER PRIMARY KEY AUTOINCREMENT"  # what `$serial_key` in a migration means here
@@ -43,6 +43,20 @@ class SqliteTransaction:
 
     def ring(self, *channels: str) -> None:
         self.rings.extend(channels)
+
+    def tables(self) -> list[str]:
+        names = self._connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")
+        tables = [row["name"] for row in names if not row["name"].startswith("sqlite_")]
+        foreign_keys = {name: self._connection.execute(f"PRAGMA foreign_key_list('{name}')") for name in tables}
+        return referred_first({name: {row["table"] for row in keys} for name, keys in foreign_keys.items()})
+
+    def dump(self, table: str) -> Iterator[Row]:
+        yield from self._connection.execute(f'SELECT * FROM "{table}"')
+
+    def load(self, table: str, rows: Iterable[Row]) -> None:
+        for row in rows:
+            columns, places = ", ".join(f'"{name}"' for name in row), ", ".join(f":{name}" for name in row)
+            self._connection.execute(f'INSERT INTO "{table}" ({columns}) VALUES ({places})', row)
 
     def _execute(self, statement: str, parameters: dict[str, Any]) -> sqlite3.Cursor:
         sql, flat = expand_lists(self._statements[statement], parameters)
@@ -93,6 +107,16 @@ class SqliteStore:
             yield transaction
         self._ring(transaction.rings)
 
+    def migrate(self) -> tuple[int, int]:
+        """The first use does it, after a backup."""
+        with translated(self.path):
+            self._prepare_folder()
+            connection = self._connect()
+            before = self._stored_version(connection)
+            connection.close()
+        with self.read():
+            return before, len(self._migrations)
+
     def change_counter(self) -> int:
         with translated(self.path):
             if self._counter is None:
@@ -107,8 +131,8 @@ class SqliteStore:
                        connection.execute("PRAGMA foreign_key_check")]  # fmt: skip
         return [problem for problem in found if problem != "ok"] + orphans
 
-    def backup(self, target: str) -> str:
-        target = os.path.abspath(target)
+    def backup(self, target: str | None) -> str:
+        target = os.path.abspath(target or f"{self.path}.{_stamp()}.backup")
         with translated(self.path), self._borrowed() as connection:
             _copy(connection, target)
         return target
@@ -123,11 +147,13 @@ class SqliteStore:
             connection.execute("VACUUM")
 
     def set_aside(self) -> str:
-        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-        aside = f"{self.path}.set-aside-{stamp}"
-        for suffix in ("-wal", "-shm", ""):
-            if os.path.exists(self.path + suffix):
-                os.rename(self.path + suffix, aside + suffix)
+        aside = f"{self.path}.set-aside-{_stamp()}"
+        try:
+            for suffix in ("-wal", "-shm", ""):
+                if os.path.exists(self.path + suffix):
+                    os.rename(self.path + suffix, aside + suffix)
+        except OSError as error:
+            raise translate(error, self.path) from error
         return aside
 
     def describe(self) -> str:
@@ -283,8 +309,7 @@ class SqliteStore:
         version = self._stored_version(connection)
         self._check_version(version)
         if 0 < version < len(self._migrations):
-            stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-            _copy(connection, f"{self.path}.v{version}-{stamp}.backup")
+            _copy(connection, f"{self.path}.v{version}-{_stamp()}.backup")
         with _transaction(connection, "BEGIN IMMEDIATE"):
             for migration in self._migrations[self._stored_version(connection) :]:
                 for statement in _split(migration.script.replace("$serial_key", SERIAL_KEY)):
@@ -319,8 +344,15 @@ def _copy(connection: sqlite3.Connection, target: str) -> None:
     copy = sqlite3.connect(target)
     try:
         connection.backup(copy)
+    except sqlite3.Error as error:
+        os.unlink(target)  # half a copy is worse than none
+        raise translate(error, target) from error
     finally:
         copy.close()
+
+
+def _stamp() -> str:
+    return time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
 
 
 def _split(script: str) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from conch.storage.base import Parameters
@@ -56,3 +57,12 @@ def expand_lists(statement: str, parameters: Parameters) -> tuple[str, Parameter
         else:
             flat[name] = value
     return statement, flat
+
+
+def referred_first(references: Mapping[str, set[str]]) -> list[str]:
+    """Tables in an order in which each comes after those that it refers to."""
+    ordered: list[str] = []
+    while waiting := [table for table in references if table not in ordered]:
+        ready = [table for table in waiting if references[table] - {table} <= set(ordered)]
+        ordered += ready or waiting
+    return ordered

@@ -149,6 +149,23 @@ _ALL = (
         (options.backup, options.shared),
     ),
     Command(
+        "db migrate",
+        STORE,
+        "bring an older store to this version's schema",
+        "Bring an older store to the schema of this version of conch. A file is backed up\n"
+        "first, by itself; for a server take a dump before.",
+        (options.shared,),
+    ),
+    Command(
+        "db copy",
+        STORE,
+        "move everything into another store",
+        "Copy every table into another, empty store, of either kind, and compare every\n"
+        "row. This store stays as it is.",
+        (options.copy, options.shared),
+        "  conch db copy --to postgresql://conch@db.example/conch",
+    ),
+    Command(
         "db wipe",
         STORE,
         "forget every room, member and event",
@@ -172,4 +189,4 @@ _ALL = (
 
 COMMANDS = {command.name: command for command in _ALL}
 
-DB_SUMMARY = "the store: path, verify, backup, wipe"
+DB_SUMMARY = "the store: path, verify, backup, migrate, copy, wipe"

@@ -30,13 +30,18 @@ class Context:
 
     def path(self) -> str:
         """The path that was given, else the working directory."""
-        check_arguments("conch", PLACE, {"path": self.options.path})
-        if self.options.path is not None:
-            return str(self.options.path)
+        given: str | None = self.options.path
         try:
-            return os.getcwd()
+            path = os.getcwd() if given is None else given
+            path.encode()
         except OSError:
             raise InvalidArgument("The working directory is gone; go elsewhere or name a path.", field="path") from None
+        except UnicodeEncodeError:
+            raise InvalidArgument(
+                f"path {path[:LONGEST_ECHO]!r} cannot be used: it is not valid UTF-8.", field="path"
+            ) from None
+        check_arguments("conch", PLACE, {"path": path})
+        return path
 
     def room_id(self) -> str:
         """`--room`, or the room of `--path` or of the working directory."""

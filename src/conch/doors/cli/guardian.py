@@ -30,7 +30,8 @@ def main() -> int:
     order = json.load(sys.stdin)
     app = open_app({**os.environ, **order["environ"]})
     try:
-        taken = Post(app.settings, order["turn"]["lease_id"]).take()
+        taken = Post(app, order["turn"]["lease_id"]).take()
+        os.chdir("/")  # it was needed for relative paths; from now on it may be removed or unmounted
         _report_for_duty()
         if taken:
             facts = order["caller"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import select
 import sys
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 from conch.doors.cli.context import Context
 from conch.doors.cli.post import Post
 
-PATIENCE_MS = 10_000
+PATIENCE_SECONDS = 10.0
 
 
 def lease_text(context: Context, turn: dict[str, Any]) -> str:
@@ -27,7 +26,7 @@ def keep_lease(context: Context, turn: dict[str, Any]) -> None:
     if context.session.caller().process is None:
         return
     try:
-        stands = not Post(context.app.settings, turn["lease_id"]).is_free() or _start(context, turn)
+        stands = not Post(context.app, turn["lease_id"]).is_free() or _start(context, turn)
     except OSError:
         stands = False
     if not stands:
@@ -43,15 +42,15 @@ def _start(context: Context, turn: dict[str, Any]) -> bool:
     order = {
         "caller": context.session.caller()._asdict(),
         "turn": {name: turn[name] for name in ("room_id", "turn_id", "lease_id")},
-        "environ": {"CONCH_STORE": settings.database, "CONCH_DATA_DIR": os.path.abspath(settings.data_dir)},
+        "environ": {"CONCH_STORE": settings.store, "CONCH_DATA_DIR": settings.data_dir},
     }
-    # Its own session and no terminal: it must outlive this command and never be hit by the terminal's signals.
+    # Its own session and no terminal: it must outlive this command and never be hit by the terminal's signals. It
+    # starts here, because a store may be named relative to here, but -P: what lies here is not for it to import.
     guardian = subprocess.Popen(
-        [sys.executable, "-m", "conch.doors.cli.guardian"],
+        [sys.executable, "-P", "-m", "conch.doors.cli.guardian"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        cwd="/",
         start_new_session=True,
     )
     guardian.returncode = 0  # not our child to wait for: it is meant to stay
@@ -59,5 +58,5 @@ def _start(context: Context, turn: dict[str, Any]) -> bool:
     with guardian.stdin, guardian.stdout:
         guardian.stdin.write(json.dumps(order).encode())
         guardian.stdin.close()
-        readable, _, _ = select.select([guardian.stdout], [], [], PATIENCE_MS / 1_000)
+        readable, _, _ = select.select([guardian.stdout], [], [], PATIENCE_SECONDS)
         return bool(readable) and guardian.stdout.read(1) != b""

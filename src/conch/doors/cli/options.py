@@ -10,7 +10,7 @@ from conch.handoffs import ROLES
 def shared(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("every command")
     group.add_argument("--json", action="store_true", help="print one JSON object: ok, command, data, error")
-    group.add_argument("--store", metavar="FILE", help="the SQLite file to use; default: see `conch db path`")
+    group.add_argument("--store", metavar="STORE", help="a file, or the URL of a server; default: see `conch db path`")
 
 
 def room(parser: ArgumentParser) -> None:
@@ -80,6 +80,10 @@ def explain(parser: ArgumentParser) -> None:
 
 def backup(parser: ArgumentParser) -> None:
     parser.add_argument("file", nargs="?", metavar="FILE", help="a file that does not exist yet")
+
+
+def copy(parser: ArgumentParser) -> None:
+    parser.add_argument("--to", required=True, metavar="STORE", help="a file, or the URL of a server")
 
 
 def wipe(parser: ArgumentParser) -> None:

@@ -37,6 +37,13 @@ class Parser(argparse.ArgumentParser):
         raise InvalidArgument(f"{text}. See `{self.prog} --help`.", field=_field(message))
 
 
+class Help(argparse.RawDescriptionHelpFormatter):
+    """Fits any terminal. By itself argparse would ask for the width whenever an option is added, which is slow."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=79)
+
+
 def split_words(words: Sequence[str]) -> Words:
     """The command and everything else; options may stand before the command, too."""
     name, rest = _take_name(list(words))
@@ -65,7 +72,7 @@ def make_parser(command: Command) -> Parser:
         prog=f"conch {command.name}",
         description=command.about,
         epilog=command.examples and "examples:\n" + command.examples,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=Help,
         add_help=False,
         allow_abbrev=False,
     )

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+import conch
 from conch import __version__
 from conch.app import open_app
 from conch.doors.cli import rooms, stick, store, waiting
@@ -43,9 +44,9 @@ def run(words: Sequence[str]) -> int:
 
 def _run(words: Words) -> int:
     if words.wants_help:
-        return _print(words.command, Report({"help": help_text(words.command)}, help_text(words.command)), False)
+        return _print(words.command, Report(None, help_text(words.command)), False)
     if not words.command and words.rest == ["--version"]:
-        return _print("", Report({"version": __version__}, f"conch {__version__}"), False)
+        return _print("", Report(None, f"conch {__version__}"), False)
     if words.command in ("", "db") and not words.rest:
         _print(words.command, Report(None, help_text(words.command)), False)
         return USAGE_ERROR
@@ -85,11 +86,19 @@ def _report(command: str, context: Context) -> Report:
     except ConchError as refusal:
         return _refused(refusal)
     except Exception as defect:  # ours; even then people and programs get a sentence, not a trace
-        place = defect.__traceback__
-        while place is not None and place.tb_next is not None:
-            place = place.tb_next
-        where = f"{place.tb_frame.f_code.co_filename}:{place.tb_lineno}" if place else "?"
-        return _refused(InternalError(f"conch failed: {type(defect).__name__}: {defect} at {where}. Please report it."))
+        what = f"{type(defect).__name__}: {defect}"
+        return _refused(InternalError(f"conch failed: {what} at {_place(defect)}. Please report it."))
+
+
+def _place(defect: Exception) -> str:
+    """The deepest line of our own that a defect came through."""
+    here, place, trace = os.path.dirname(conch.__file__), "?", defect.__traceback__
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if file.startswith(here):
+            place = f"{os.path.relpath(file, here)}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return place
 
 
 def _refused(refusal: ConchError, status: int = 1) -> Report:
@@ -105,22 +114,26 @@ def _print(command: str, report: Report, as_json: bool) -> int:
         with report.printing():
             print_report(command, report, as_json)
     except (OSError, Interrupted) as problem:
-        if report.untold is not None:
-            report.untold()
-        return _not_printed(problem)
+        return _not_printed(report, problem)
     if report.told is not None:
         report.told()
     return report.status
 
 
-def _not_printed(problem: OSError | Interrupted) -> int:
+def _not_printed(report: Report, problem: OSError | Interrupted) -> int:
     abandon_stream(sys.stdout)
-    if isinstance(problem, Interrupted):
-        return exit_status(problem.number)
-    if not isinstance(problem, BrokenPipeError):  # a full disk, perhaps; a reader that has left needs no message
-        try:
-            write(sys.stderr, f"conch: the answer could not be written: {problem.strerror}\n")
-        except OSError:
-            pass
-    abandon_stream(sys.stderr)
-    return 1
+    try:
+        if report.untold is not None:
+            report.untold()
+        if isinstance(problem, OSError) and not isinstance(problem, BrokenPipeError):  # a full disk, perhaps
+            _warn(f"the answer could not be written: {problem.strerror}")
+    except ConchError as refusal:
+        _warn(f"nobody could be told that the stick is yours, and it could not be given back: {refusal.message}")
+    return exit_status(problem.number) if isinstance(problem, Interrupted) else 1
+
+
+def _warn(message: str) -> None:
+    try:
+        write(sys.stderr, f"conch: {message}\n")
+    except OSError:
+        abandon_stream(sys.stderr)

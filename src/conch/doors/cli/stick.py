@@ -11,8 +11,12 @@ from conch.doors.cli.keeping import keep_lease, lease_text
 from conch.doors.cli.output import Report
 from conch.doors.cli.writing import read_handoff
 from conch.errors import ConchError, StaleLease
+from conch.tools import fields
+from conch.tools.schema import check_arguments
 
 Lease = dict[str, Any]
+
+REASON = fields.takes(reason=fields.TEXT)
 
 
 def release(context: Context) -> Report:
@@ -44,6 +48,7 @@ def take(context: Context) -> Report:
 def close(context: Context) -> Report:
     """End the room: with the stick in hand, or with one that is free to take."""
     room_id, reason = context.room_id(), context.options.reason
+    check_arguments("conch close", REASON, {"reason": reason})  # before a free stick is claimed for nothing
     check_length("reason", reason or "", context.app.settings.max_reason_chars, "max_reason_chars")
     lease, undo = _lease_or_claim(context, room_id)
     try:

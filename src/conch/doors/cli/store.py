@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
-import time
 
+from conch.app import open_app
 from conch.doors.cli.context import Context
 from conch.doors.cli.output import Report, failure, table
-from conch.errors import InvalidArgument, SchemaMismatch, StoreCorrupt, StoreError, StoreUnavailable
-from conch.verify import Difference, verify_rooms
+from conch.errors import InvalidArgument, SchemaMismatch, StoreCorrupt, StoreError
+from conch.storage.copying import copy_store
+from conch.verify import verify_rooms
 
 
 def path(context: Context) -> Report:
     place = context.app.store.describe()
-    return Report({"path": place, "exists": os.path.exists(place)}, place)
+    return Report({"path": place}, place)
 
 
 def verify(context: Context) -> Report:
@@ -26,50 +27,49 @@ def verify(context: Context) -> Report:
         "differences": [difference._asdict() for difference in differences],
     }
     if not problems and not differences:
-        return Report(data, f"Sound: {count} rooms replayed, each is what its log says.")
+        return Report(data, f"Sound: {count} room{'s' * (count != 1)} replayed, each is what its log says.")
     message = f"{len(problems)} integrity problems, {len(differences)} differences between the rooms and their log."
-    rows = [row for difference in differences for row in _rows(difference)]
+    rows = [(d.room_id, d.what, str(d.stored), str(d.replayed)) for d in differences]
     differing = [table(("ROOM", "FIELD", "STORED", "REPLAYED"), rows)] if rows else []
     return failure("verification_failed", message, data, text="\n".join([message, *problems, *differing]))
-
-
-def _rows(difference: Difference) -> list[tuple[str, str, str, str]]:
-    """One row for a field; for the members one for each that is not as it should be."""
-    room_id, what, stored, replayed = difference.room_id, difference.what, difference.stored, difference.replayed
-    if what != "members":
-        return [(room_id, what, str(stored), str(replayed))]
-    return [
-        (room_id, f"ordinal of {agent_id}", str(stored.get(agent_id)), str(replayed.get(agent_id)))
-        for agent_id in {**replayed, **stored}
-        if stored.get(agent_id) != replayed.get(agent_id)
-    ]
 
 
 def backup(context: Context) -> Report:
     store, file = context.app.store, context.options.file
     if file is not None and not file.strip():
         raise InvalidArgument("file must be non-empty.", field="file")
-    target = file or f"{store.describe()}.{_stamp()}.backup"
-    if os.path.lexists(target):
-        raise InvalidArgument(f"{target} exists already; name a new file.", field="file")
+    if file is not None and os.path.lexists(file):
+        raise InvalidArgument(f"{file} exists already; name a new file.", field="file")
     with store.read():
         pass  # what is wrong with the store itself is said here; what follows is about the copy
     try:
-        made = store.backup(target)
+        made = store.backup(file)
     except StoreError as problem:
-        raise _no_copy(target, problem) from problem
+        message = f"No copy was made. {problem.message}"
+        raise type(problem)(message, **{**problem.details, "field": "file"}) from problem
     return Report({"path": made}, f"Copied to {made}.")
 
 
-def _no_copy(target: str, problem: StoreError) -> StoreError:
-    """The same refusal, about the copy; half a copy is not left behind."""
+def migrate(context: Context) -> Report:
+    before, after = context.app.store.migrate()
+    said = f"Migrated from schema {before} to {after}." if before != after else f"Nothing to do: schema {after}."
+    return Report({"from": before, "to": after}, said)
+
+
+def copy(context: Context) -> Report:
+    """Move everything into another, empty store; this one stays as it is."""
+    source = context.app
+    target = open_app({**os.environ, "CONCH_STORE": context.options.to})
     try:
-        os.unlink(target)
-    except OSError:
-        pass
-    reason = problem.__cause__ or problem
-    message = f"No copy was made at {target}: {reason}. The store is as it was; name a file in another place."
-    return type(problem)(message, field="file", path=target)
+        if source.store.describe() == target.store.describe():
+            raise InvalidArgument("--to names the store itself; name another one.", field="to")
+        copied = copy_store(source.store, target.store)
+        place = target.store.describe()
+    finally:
+        target.close()
+    rows = [(each.table, str(each.rows)) for each in copied]
+    text = f"{table(('TABLE', 'ROWS'), rows)}\n\nCopied to {place}, every row compared."
+    return Report({"to": place, "tables": {each.table: each.rows for each in copied}}, text)
 
 
 def wipe(context: Context) -> Report:
@@ -88,16 +88,16 @@ def wipe(context: Context) -> Report:
 def _set_aside(context: Context) -> Report:
     store = context.app.store
     place = store.describe()
-    try:
-        aside = store.set_aside()
-    except OSError as problem:
-        raise StoreUnavailable(f"{place} cannot be moved aside: {problem.strerror}.", path=place) from problem
+    aside = store.set_aside()
     text = f"{place} was not readable; it was moved to {aside}."
     return Report({"path": place, "set_aside": aside}, text)
 
 
-def _stamp() -> str:
-    return time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-
-
-COMMANDS = {"db path": path, "db verify": verify, "db backup": backup, "db wipe": wipe}
+COMMANDS = {
+    "db path": path,
+    "db verify": verify,
+    "db backup": backup,
+    "db migrate": migrate,
+    "db copy": copy,
+    "db wipe": wipe,
+}

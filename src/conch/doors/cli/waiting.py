@@ -15,10 +15,11 @@ from conch.doors.cli.interruptions import Interruptions, exit_status
 from conch.doors.cli.keeping import keep_lease, lease_text
 from conch.doors.cli.output import Report, failure, one_line, shortened, write
 from conch.doors.cli.wording import duration, handoff_text
-from conch.errors import Cancelled
+from conch.errors import Cancelled, StoreBusy
 from conch.tools.registry import Result
 
-TICK_SECONDS = 1.0
+TICK_SECONDS = 1.0  # the clock of a line that moves
+LOOK_SECONDS = 2.0  # where nothing moves: how late a lease that lapses may be noticed
 FOREVER = float("inf")
 
 
@@ -37,7 +38,7 @@ def wait(context: Context) -> Report:
             result.undo()
         return _interrupted(interruptions)
     if result.data["status"] != "your_turn":
-        return _not_ours(result)
+        return _not_ours(result)._replace(printing=interruptions.raised)
     return Report(
         result.data,
         _your_turn_text(context, result.data),
@@ -56,13 +57,17 @@ def _wait(context: Context, room_id: str, deadline: float, call: Call) -> Result
     with bell.listen(room_channel(room_id), announce=seat) as ear, StatusLine(context, room_id) as line:
         call.wake_with(ear.wake)
         while True:
-            result = context.tool("wait_for_turn", call, room_id=room_id, max_wait_ms=0)
-            left = deadline - time.monotonic()
-            if result.data["status"] != "not_yet" or left <= 0:
-                return result
-            if line.show(result.data):
-                ear.watch(line.process)
-            ear.wait(min(left, TICK_SECONDS))
+            try:
+                result = context.tool("wait_for_turn", call, room_id=room_id, max_wait_ms=0)
+                if result.data["status"] != "not_yet" or time.monotonic() >= deadline:
+                    return result
+                if line.show(result.data):
+                    ear.watch(line.process)
+            except StoreBusy:  # that passes; whoever waits has time
+                if time.monotonic() >= deadline:
+                    raise
+            tick = TICK_SECONDS if line.moves else LOOK_SECONDS
+            ear.wait(min(max(0.0, deadline - time.monotonic()), tick))
 
 
 class StatusLine:
@@ -71,7 +76,7 @@ class StatusLine:
     def __init__(self, context: Context, room_id: str) -> None:
         self._context = context
         self._room_id = room_id
-        self._moves = sys.stderr.isatty()
+        self.moves = sys.stderr.isatty()
         self._holder: tuple[Any, ...] = ()
         self._since = 0.0
         self._name = ""
@@ -89,7 +94,7 @@ class StatusLine:
             snapshot = self._context.app.membership.get_state(None, self._room_id)
             member = snapshot.find(snapshot.expected)
             self.process = member.process if member else None
-        if self._moves:
+        if self.moves:
             self._print(f"\r\x1b[K{shortened(self._text(), _width() - 1)}")
         elif is_news:
             self._print(self._text() + "\n")
@@ -111,7 +116,7 @@ class StatusLine:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._moves and self._holder:
+        if self.moves and self._holder:
             self._print("\r\x1b[K")
 
 

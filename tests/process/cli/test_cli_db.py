@@ -1,0 +1,163 @@
+"""`conch db`: where the store is, whether it is sound, copies, and a fresh start."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Conch = Callable[..., Any]
+Edit = Callable[[str], None]
+
+
+@pytest.fixture
+def room(conch: Conch) -> str:
+    """A room with ada:1, who holds the stick, and bob:2."""
+    room_id: str = conch("join", "--json").data["room_id"]
+    conch("join", agent="bob:2")
+    conch("wait")
+    return room_id
+
+
+@pytest.fixture
+def edit(database: Path, room: str) -> Edit:
+    """Change the store behind conch's back."""
+
+    def run(statement: str) -> None:
+        connection = sqlite3.connect(database)
+        connection.execute("PRAGMA ignore_check_constraints = ON")
+        with connection:
+            assert connection.execute(statement).rowcount == 1
+        connection.close()
+
+    return run
+
+
+def test_path_says_where_the_store_is_and_makes_none(conch: Conch, database: Path) -> None:
+    answer, data = conch("db", "path"), conch("db", "path", "--json").data
+
+    assert answer.out == f"{database}\n"
+    assert data == {"path": str(database)}
+    assert not database.parent.exists()
+
+
+def test_a_sound_store_is_verified(conch: Conch, room: str) -> None:
+    answer = conch("db", "verify")
+
+    assert (answer.status, answer.out) == (0, "Sound: 1 room replayed, each is what its log says.\n")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("owner", "bob:2"),
+        ("turn_id", 7),
+        ("state", "idle"),
+        ("reserved_for", "bob:2"),
+        ("last_event_seq", 1),
+        ("pending_handoff_event_seq", 1),
+        ("policy_json", '{"claim_ttl_ms": 1}'),
+    ],
+)
+def test_a_room_that_is_not_what_its_log_says_is_found_by_its_row_and_field(
+    conch: Conch, edit: Edit, room: str, field: str, value: Any
+) -> None:
+    edit(f"UPDATE path_rooms SET {field} = {value!r}")
+
+    answer, error = conch("db", "verify"), conch("db", "verify", "--json").error
+
+    assert answer.status == 1
+    assert [room, field] in [line.split()[:2] for line in answer.err.splitlines()]
+    found = [(d["room_id"], d["what"], d["stored"]) for d in error["differences"]]
+    assert found == [(room, field, value)]
+
+
+def test_a_member_that_is_not_where_the_log_put_it_is_found_by_its_row_and_field(
+    conch: Conch, edit: Edit, room: str
+) -> None:
+    edit("UPDATE room_members SET ordinal = 9 WHERE agent_id = 'bob:2'")
+
+    answer = conch("db", "verify")
+
+    assert answer.status == 1
+    row = answer.err.splitlines()[-1].split()
+    assert row[0] == room and "bob:2" in answer.err.splitlines()[-1]
+    assert row[-2:] == ["9", "1"]
+
+
+def test_a_member_that_the_log_does_not_know_is_found(conch: Conch, edit: Edit, room: str) -> None:
+    edit("DELETE FROM room_members WHERE agent_id = 'bob:2'")
+
+    answer = conch("db", "verify")
+
+    assert answer.status == 1
+    assert "bob:2" in answer.err.splitlines()[-1]
+
+
+def test_a_verification_changes_nothing(conch: Conch, edit: Edit) -> None:
+    edit("UPDATE path_rooms SET turn_id = 7")
+
+    conch("db", "verify")
+
+    assert conch("db", "verify", "--json").error["differences"][0]["stored"] == 7
+
+
+def test_a_copy_is_a_store_like_the_original(conch: Conch, room: str, tmp_path: Path) -> None:
+    made = conch("db", "backup", str(tmp_path / "copy"), "--json")
+
+    assert made.data == {"path": str(tmp_path / "copy")}
+    assert (tmp_path / "copy").stat().st_mode & 0o777 == 0o600
+    copied = conch("events", "--store", str(tmp_path / "copy"), "--json")
+    assert copied.data == conch("events", "--json").data
+
+
+def test_a_copy_without_a_name_lies_beside_the_store(conch: Conch, room: str, database: Path) -> None:
+    made = Path(conch("db", "backup", "--json").data["path"])
+
+    assert made.parent == database.parent and made.exists()
+
+
+def test_a_copy_never_overwrites_a_file(conch: Conch, room: str, tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("keep me")
+
+    refused = conch("db", "backup", str(tmp_path / "precious"), "--json")
+
+    assert (refused.status, refused.error["code"], refused.error["field"]) == (1, "invalid_argument", "file")
+    assert (tmp_path / "precious").read_text() == "keep me"
+
+
+def test_a_copy_to_a_place_that_is_not_there_is_refused_by_that_place(conch: Conch, room: str, tmp_path: Path) -> None:
+    refused = conch("db", "backup", str(tmp_path / "no" / "such" / "copy"), "--json")
+
+    assert refused.status == 1
+    assert (refused.error["field"], refused.error["path"]) == ("file", str(tmp_path / "no" / "such" / "copy"))
+    assert "No copy was made" in refused.error["message"]
+
+
+def test_a_wipe_needs_a_yes(conch: Conch, room: str) -> None:
+    refused = conch("db", "wipe", "--json")
+
+    assert (refused.status, refused.error["field"]) == (1, "yes")
+    assert conch("state", "--json").data["room"]["room_id"] == room
+
+
+def test_a_wipe_forgets_everything_and_those_who_have_the_store_open_go_on(conch: Conch, room: str) -> None:
+    wiped = conch("db", "wipe", "--yes", "--json")
+
+    assert wiped.data["set_aside"] is None
+    assert conch("rooms", "--all", "--json").data["rooms"] == []
+    assert conch("join", "--json").data["room_id"] != room
+
+
+def test_whoever_waits_in_a_room_that_is_wiped_is_told(conch: Conch, room: str, start: Any) -> None:
+    waiter = start("wait", "--json", agent="bob:2")
+    assert waiter.stderr.readline()
+
+    conch("db", "wipe", "--yes")
+    out, _ = waiter.communicate(timeout=30)
+
+    assert waiter.returncode == 1
+    assert '"code": "unknown_room"' in out

@@ -1,0 +1,212 @@
+"""A store that cannot be used: its own error, what to do next, and no data lost."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Conch = Callable[..., Any]
+Shell = Callable[[str], Any]
+
+COMMANDS = [("join",), ("wait", "--timeout", "0"), ("state",), ("events",), ("note", "n"), ("db", "verify")]
+IDS = [" ".join(words[:2]) for words in COMMANDS]
+every_command = pytest.mark.parametrize("words", COMMANDS, ids=IDS)
+
+
+@pytest.fixture
+def used(conch: Any) -> Any:
+    """A store with a room, and nobody who has it open."""
+    conch("join")
+    conch("note", "worth keeping")
+    return conch
+
+
+# -- not ours, or damaged
+
+
+@pytest.fixture(params=["garbage", "damaged", "foreign", "newer", "nameless"])
+def unusable(request: pytest.FixtureRequest, used: Any) -> tuple[Any, str]:
+    """A store that conch must not touch, and the code that says why."""
+    database: Path = used.database
+    if request.param == "garbage":
+        database.write_bytes(b"this is not a database\n" * 500)
+        return used, "DB_CORRUPT"
+    if request.param == "damaged":
+        content = bytearray(database.read_bytes())
+        content[100:] = b"\xa5" * (len(content) - 100)
+        database.write_bytes(content)
+        return used, "DB_CORRUPT"
+    if request.param == "foreign":
+        database.unlink()
+    statement = {
+        "foreign": "CREATE TABLE recipes (title TEXT)",
+        "newer": "UPDATE meta SET value = '999' WHERE key = 'schema_version'",
+        "nameless": "DELETE FROM meta",
+    }[request.param]
+    connection = sqlite3.connect(database)
+    with connection:
+        connection.execute(statement)
+    connection.close()
+    return used, "DB_SCHEMA_MISMATCH"
+
+
+@every_command
+def test_a_file_that_is_no_usable_store_is_refused_and_left_as_it_is(
+    unusable: tuple[Any, str], words: tuple[str, ...]
+) -> None:
+    conch, code = unusable
+    before = conch.database.read_bytes()
+
+    refused = conch(*words, "--json")
+
+    assert (refused.status, refused.error["code"]) == (1, code)
+    assert refused.err == ""
+    assert refused.error["path"] == str(conch.database)
+    assert "conch db wipe" in refused.error["message"]
+    assert conch.database.read_bytes() == before
+
+
+def test_a_wipe_moves_an_unusable_store_aside_whole_and_then_all_is_well(unusable: tuple[Any, str]) -> None:
+    conch, _ = unusable
+    before = conch.database.read_bytes()
+
+    wiped = conch("db", "wipe", "--yes", "--json")
+
+    assert Path(wiped.data["set_aside"]).read_bytes() == before
+    assert conch("join").status == 0
+    assert conch("db", "verify").status == 0
+
+
+def test_a_data_directory_that_is_a_file_is_refused(conch: Any, tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("")
+
+    refused = conch("join", "--json")
+
+    assert (refused.status, refused.error["code"]) == (1, "DB_UNAVAILABLE")
+    assert "CONCH_DATA_DIR" in refused.error["message"]
+
+
+# -- no permission
+
+
+@pytest.fixture
+def ordinary(shell: Shell, used: Any) -> Any:
+    """A shell without the privileges that let root write everywhere."""
+    harness = shell("claude")
+    if os.getuid() == 0:
+        if shutil.which("setpriv") is None:
+            pytest.skip("root can write everywhere")
+        harness.become("setpriv --inh-caps=-all --bounding-set=-all /bin/bash")
+    return harness
+
+
+@pytest.fixture
+def read_only(used: Any) -> Iterator[Path]:
+    """The data directory, in which nothing can be written."""
+    folder: Path = used.database.parent
+    modes = {path: path.stat().st_mode for path in (folder, *folder.rglob("*"))}
+    for path, mode in modes.items():
+        path.chmod(mode & ~0o222)
+    yield folder
+    for path, mode in modes.items():
+        path.chmod(mode)
+
+
+@pytest.mark.usefixtures("read_only")
+@every_command
+def test_a_store_that_cannot_be_written_is_refused_and_left_as_it_is(
+    ordinary: Any, used: Any, words: tuple[str, ...]
+) -> None:
+    before = used.database.read_bytes()
+
+    refused = ordinary.run(*words, "--json", CONCH_AGENT_ID="ada:1")
+
+    assert (refused.status, refused.error["code"]) == (1, "DB_READ_ONLY")
+    assert "CONCH_DATA_DIR" in refused.error["message"]
+    assert used.database.read_bytes() == before
+
+
+def test_a_store_cannot_be_made_where_nothing_can_be_written(ordinary: Any, tmp_path: Path) -> None:
+    (tmp_path / "sealed").mkdir(mode=0o500)
+
+    refused = ordinary.run("join", "--json", CONCH_DATA_DIR=f"{tmp_path}/sealed/data")
+
+    assert (refused.status, refused.error["code"]) == (1, "DB_READ_ONLY")
+
+
+def test_a_damaged_store_that_cannot_be_moved_aside_stays_where_it_is(
+    ordinary: Any, used: Any, read_only: Path
+) -> None:
+    used.database.chmod(0o600)
+    used.database.write_bytes(b"garbage" * 500)
+
+    refused = ordinary.run("db", "wipe", "--yes", "--json")
+
+    assert refused.status == 1 and refused.error["code"].startswith("DB_")
+    assert used.database.read_bytes() == b"garbage" * 500
+
+
+# -- no space
+
+
+@pytest.fixture
+def small_disk(shell: Shell, conch: Any, tmp_path: Path) -> Any:
+    """A shell that sees the data directory on a disk of 512 kB, with a room in it."""
+    if subprocess.run(["unshare", "-rm", "true"], capture_output=True).returncode != 0:
+        pytest.skip("no disk can be mounted here")
+    harness = shell("claude")
+    harness.become("unshare -rm /bin/bash")
+    data = tmp_path / "data"
+    assert harness.bash(f"mkdir {data} && mount -t tmpfs -o size=512k tmpfs {data}") == 0
+    assert harness.run("join").status == 0
+    return harness
+
+
+def fill(harness: Any, data: Path) -> None:
+    harness.bash(f"cat /dev/zero >{data}/filler 2>/dev/null")
+
+
+def test_a_full_disk_is_reported_and_nothing_is_lost(small_disk: Any, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    small_disk.run("wait")
+    before = small_disk.run("events", "--json").data
+    fill(small_disk, data)
+
+    refused = [small_disk.run("note", "x" * 10_000, "--json") for _ in range(3)][-1]
+    released = small_disk.run("release", "--status", "x" * 10_000, "--next", "n", "--json")
+    small_disk.bash(f"rm {data}/filler")
+
+    assert (refused.status, refused.error["code"]) == (1, "DB_FULL")
+    assert "Free some space" in refused.error["message"]
+    assert released.error["code"] == "DB_FULL"
+    assert small_disk.run("events", "--json").data == before
+    assert small_disk.run("db", "verify").status == 0
+    assert small_disk.run("release", "--status", "s", "--next", "n").status == 0
+
+
+def test_a_store_cannot_be_made_on_a_full_disk_but_can_be_later(small_disk: Any, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    fill(small_disk, data)
+
+    refused = small_disk.run("join", "--json", "--store", f"{data}/another.sqlite")
+    small_disk.bash(f"rm {data}/filler")
+
+    assert (refused.status, refused.error["code"]) == (1, "DB_FULL")
+    assert small_disk.run("join", "--store", f"{data}/another.sqlite").status == 0
+
+
+def test_a_copy_that_does_not_fit_is_not_left_half_made(small_disk: Any, tmp_path: Path) -> None:
+    disk = tmp_path / "tiny"
+    assert small_disk.bash(f"mkdir {disk} && mount -t tmpfs -o size=16k tmpfs {disk}") == 0
+
+    refused = small_disk.run("db", "backup", f"{disk}/copy", "--json")
+
+    assert (refused.status, refused.error["code"], refused.error["field"]) == (1, "DB_FULL", "file")
+    assert small_disk.bash(f"test -e {disk}/copy") == 1
