@@ -110,3 +110,15 @@ def test_the_core_needs_nothing_but_the_standard_library() -> None:
 
     assert {dependency for _, dependency in outside} <= {"psycopg"}
     assert all(name.startswith(("storage.postgres", "bells.postgres")) for name, _ in outside)
+
+
+def test_only_the_engines_know_their_names() -> None:
+    knowing = {
+        f"{name}: {line.strip()}"
+        for name, path in modules().items()
+        if name.split(".")[0] not in ("storage", "bells")
+        for line in path.read_text().splitlines()
+        if any(word in line.lower() for word in ("sqlite", "postgres", "psycopg"))
+    }
+
+    assert knowing == set()

@@ -1,13 +1,12 @@
 """The bell of several machines: LISTEN and NOTIFY, and shared advisory locks that say who listens.
 
 One connection per process hears for all its ears. A thread owns it, because a connection that waits for notifications
-cannot be used by others; `listen` hands it a channel and returns once the server knows.
+cannot be used by others; `listen` returns once the server knows.
 """
 
 from __future__ import annotations
 
 import os
-import queue
 import select
 import threading
 from collections.abc import Callable, Iterable
@@ -20,10 +19,11 @@ from conch.bells.ears import WatchingEar
 from conch.bells.native import open_watcher
 from conch.bells.watcher import Stop, Wake, Watcher
 from conch.ids import digest
-from conch.processes import Process
+from conch.processes import Process, host_id
 
 RECHECK_SECONDS = 30.0  # the server tells, and a lost connection is noticed: this is for what nobody has thought of
 LISTEN_SECONDS = 5.0
+IDLE_SECONDS = 60.0  # a server has only so many connections: this one is closed when nobody listens any more
 PAUSES = (0.05, 0.1, 0.2, 0.5, 1.0)
 
 Connection = psycopg.Connection[Any]
@@ -77,139 +77,149 @@ class ServerWatcher:
     def __init__(self, connect: Callable[[], Connection]) -> None:
         self._connect = connect
         self._processes: Watcher | None = None
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()  # guards what follows
         self._wakes: dict[str, list[Wake]] = {}
-        self._orders: queue.SimpleQueue[Order] = queue.SimpleQueue()
+        self._known: set[str] = set()  # the channels that the server knows of
+        self._late: set[str] = set()  # channels that somebody relies on although the server did not know in time
+        self._failures = 0
         self._closed = False
-        self._seen_by, self._raised_by = os.pipe()
+        self._nudged, self._nudging = os.pipe()
+        os.set_blocking(self._nudging, False)
         self._thread = threading.Thread(target=self._run, name="conch-bell", daemon=True)
         self._thread.start()
 
     def watch_channel(self, channel: str, wake: Wake) -> Stop:
-        with self._lock:
-            wakes = self._wakes.setdefault(channel, [])
-            wakes.append(wake)
-            order = Order(channel) if len(wakes) == 1 else None
-        if order is not None:
-            self._send(order)
-            order.done.wait(LISTEN_SECONDS)  # while the server is away, the thread wakes us when it is back
+        with self._changed:
+            self._wakes.setdefault(channel, []).append(wake)
+            self._nudge()
+            self._changed.wait_for(lambda: channel in self._known or self._failures or self._closed, LISTEN_SECONDS)
+            if channel not in self._known:
+                self._late.add(channel)
         return partial(self._stop, channel, wake)
 
     def watch_process(self, process: Process, wake: Wake) -> Stop | None:
+        if process.host_id != host_id():
+            return _nothing  # its end cannot be seen from here: the timeouts rule
         try:
-            with self._lock:
+            with self._changed:
                 self._processes = self._processes or open_watcher()
             return self._processes.watch_process(process, wake)
         except OSError:
             return None
 
     def close(self) -> None:
-        self._closed = True
-        self._nudge()
+        with self._changed:
+            self._nudge()
+            self._closed = True
         self._thread.join(LISTEN_SECONDS)
         if self._processes is not None:
             self._processes.close()
-        os.close(self._raised_by)
-        os.close(self._seen_by)
 
     def _stop(self, channel: str, wake: Wake) -> None:
-        with self._lock:
-            wakes = self._wakes[channel]
-            wakes.remove(wake)
-            if wakes:
-                return
-            del self._wakes[channel]
-        if not self._closed:
-            self._send(Order(channel, leave=True))
-
-    def _send(self, order: Order) -> None:
-        self._orders.put(order)
-        self._nudge()
+        with self._changed:
+            self._wakes[channel].remove(wake)
+            if not self._wakes[channel]:
+                del self._wakes[channel]
+                self._late.discard(channel)
+                self._nudge()
 
     def _nudge(self) -> None:
-        os.write(self._raised_by, b"\0")
+        """Under the lock: the thread has something to do."""
+        self._changed.notify_all()
+        if not self._closed:
+            try:
+                os.write(self._nudging, b"\0")
+            except BlockingIOError:  # full of nudges that it has not seen yet
+                pass
 
     # -- on the thread
 
     def _run(self) -> None:
-        failures, was_connected = 0, False
-        while not self._closed:
-            try:
-                with self._connect() as connection:
-                    connection.add_notify_handler(self._heard)
-                    if was_connected:
-                        self._listen_to_all(connection)
-                    failures, was_connected = 0, True
-                    self._carry_out_orders(connection)
-                    self._hear(connection)
-            except (psycopg.Error, OSError):
-                pause = PAUSES[min(failures, len(PAUSES) - 1)]
-                failures += 1
-                select.select([self._seen_by] if self._closed else [], [], [], pause)
+        try:
+            while self._wait_for_listeners():
+                try:
+                    with self._connect() as connection:
+                        self._hear(connection)
+                except (psycopg.Error, OSError):
+                    self._fail()
+                with self._changed:
+                    self._known.clear()
+                    self._late.update(self._wakes)  # what is rung from now on is lost, so everybody looks once
+        finally:
+            with self._changed:
+                self._closed = True
+            os.close(self._nudging)
+            os.close(self._nudged)
 
-    def _listen_to_all(self, connection: Connection) -> None:
-        """After a reconnect: what was rung meanwhile is lost, so everybody looks at the table once."""
-        with self._lock:
-            channels = list(self._wakes)
-        for channel in channels:
-            Order(channel).carry_out(connection)
-        for channel in channels:
-            self._wake(channel)
+    def _wait_for_listeners(self) -> bool:
+        """Whether there are any; without them the bell is being closed."""
+        with self._changed:
+            pause = PAUSES[min(self._failures, len(PAUSES)) - 1] if self._failures else 0
+            self._changed.wait_for(lambda: self._closed, pause)
+            self._changed.wait_for(lambda: self._closed or self._wakes)
+            return not self._closed
+
+    def _fail(self) -> None:
+        with self._changed:
+            self._failures += 1
+            self._changed.notify_all()
 
     def _hear(self, connection: Connection) -> None:
+        """Until the connection is lost, nobody has listened for a while or the bell is closed."""
+        connection.add_notify_handler(lambda notice: self._wake_notified(notice.channel))
         poll = select.poll()
         poll.register(connection.fileno(), select.POLLIN)
-        poll.register(self._seen_by, select.POLLIN)
+        poll.register(self._nudged, select.POLLIN)
         while not self._closed:
-            ready = [descriptor for descriptor, _ in poll.poll()]
-            if self._seen_by in ready:
-                os.read(self._seen_by, 4096)
-                self._carry_out_orders(connection)
+            listening = self._agree(connection)
+            ready = [descriptor for descriptor, _ in poll.poll(None if listening else IDLE_SECONDS * 1_000)]
+            if not ready:
+                return
+            if self._nudged in ready:
+                os.read(self._nudged, 4096)
             if connection.fileno() in ready:
                 connection.pgconn.consume_input()
                 while notice := connection.pgconn.notifies():
                     self._wake_notified(notice.relname.decode())
 
-    def _carry_out_orders(self, connection: Connection) -> None:
-        while True:
-            try:
-                order = self._orders.get_nowait()
-            except queue.Empty:
-                return
-            with self._lock:
-                overtaken = order.leave == (order.channel in self._wakes)
-            if not overtaken:
-                order.carry_out(connection)
-            order.done.set()
-
-    def _heard(self, notice: psycopg.Notify) -> None:
-        self._wake_notified(notice.channel)
+    def _agree(self, connection: Connection) -> bool:
+        """Tell the server which channels are listened to now; whether there are any."""
+        with self._changed:
+            begun, ceased = self._wakes.keys() - self._known, self._known - self._wakes.keys()
+        if begun or ceased:
+            # LISTEN counts from the end of this batch on. Whoever rings later finds the lock and notifies; what was
+            # rung before has been committed by then, since the lock waits for that, and is seen by whoever looks.
+            words = [
+                f"SELECT pg_advisory_unlock_shared({_key(each)}); UNLISTEN {notification(each)}" for each in ceased
+            ]
+            words += [f"LISTEN {notification(each)}; SELECT pg_advisory_lock_shared({_key(each)})" for each in begun]
+            connection.execute("; ".join(words).encode())
+        with self._changed:
+            self._known = (self._known | begun) - ceased
+            self._failures = 0
+            late = self._late & self._known
+            self._late -= late
+            self._changed.notify_all()
+        for channel in late:
+            self._wake(channel)
+        return bool(self._known)
 
     def _wake_notified(self, name: str) -> None:
-        with self._lock:
+        with self._changed:
             channels = [channel for channel in self._wakes if notification(channel) == name]
         for channel in channels:
             self._wake(channel)
 
     def _wake(self, channel: str) -> None:
-        with self._lock:
+        with self._changed:
             wakes = list(self._wakes.get(channel, ()))
         for wake in wakes:
             wake()
 
 
-class Order:
-    """Begin or cease to listen to a channel."""
+def _key(channel: str) -> int:
+    return advisory_key("bell", channel)
 
-    def __init__(self, channel: str, leave: bool = False) -> None:
-        self.channel = channel
-        self.leave = leave
-        self.done = threading.Event()
 
-    def carry_out(self, connection: Connection) -> None:
-        """The lock comes after LISTEN: whoever finds it taken can rely on being heard."""
-        name, key = notification(self.channel), advisory_key("bell", self.channel)
-        if self.leave:
-            connection.execute(f"SELECT pg_advisory_unlock_shared({key}); UNLISTEN {name}".encode())
-        else:
-            connection.execute(f"LISTEN {name}; SELECT pg_advisory_lock_shared({key})".encode())
+def _nothing() -> None:
+    pass

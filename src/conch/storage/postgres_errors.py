@@ -1,9 +1,13 @@
-"""PostgreSQL's errors, translated once into ours, each with what to do next. Never with a password in it."""
+"""PostgreSQL's errors, translated once into ours, each with what to do next.
+
+`place` is an address without its password, and the server never repeats one.
+"""
 
 from __future__ import annotations
 
+import re
+
 from psycopg import Error
-from psycopg.conninfo import conninfo_to_dict
 from psycopg.errors import OperationalError
 
 from conch.errors import (
@@ -14,18 +18,21 @@ from conch.errors import (
     StoreInterrupted,
     StoreReadOnly,
     StoreUnavailable,
+    StoreUncertain,
 )
 
 BUSY = (StoreBusy, "The store at {place} is busy: another process has held a lock too long. Try again.")
 FULL = (StoreFull, "The server of {place} is out of disk; nothing was changed. Free some space there and try again.")
-CROWDED = (StoreUnavailable, "The server of {place} has no connection left. Raise its max_connections, or close some.")
 READ_ONLY = (StoreReadOnly, "The store at {place} cannot be written: {reason}. Nothing was changed. Use the primary "
-             "server, and a role with the privileges that `docs/scaling.md` lists.")  # fmt: skip
+             "server, and a database and role that are not set to read only.")  # fmt: skip
+FORBIDDEN = (StoreReadOnly, "The role of {place} may not do this: {reason}. Nothing was changed. Grant it what "
+             "`docs/scaling.md` lists, or use another role.")  # fmt: skip
 CORRUPT = (StoreCorrupt, "The server of {place} reports damaged data: {reason}. Restore a dump.")
 CONFLICT = (StoreInterrupted, "Two writers met in the store at {place}; nothing was changed. Try again.")
 LOST = (StoreInterrupted, "The connection to {place} was lost; nothing was changed. Try again.")
-UNAVAILABLE = (StoreUnavailable, "The store at {place} cannot be used: {reason}. Is the server running, and does "
-               "CONCH_STORE name it?")  # fmt: skip
+UNUSABLE = (StoreUnavailable, "The store at {place} cannot be used: {reason}. Nothing was changed.")
+UNCERTAIN = (StoreUncertain, "The connection to {place} was lost while a change was being committed: it was made, or "
+             "it was not. Look at the room before you do anything again.")  # fmt: skip
 
 BY_STATE = {
     "40001": CONFLICT,  # serialization failure
@@ -33,32 +40,65 @@ BY_STATE = {
     "55P03": BUSY,  # lock timeout
     "57014": BUSY,  # statement timeout
     "53100": FULL,
-    "53300": CROWDED,
     "25006": READ_ONLY,
-    "42501": READ_ONLY,  # the role may not
+    "42501": FORBIDDEN,
+    "25P03": LOST,  # it stood still inside a transaction for too long
+    "XX001": CORRUPT,
+    "XX002": CORRUPT,
 }
-BY_CLASS = {"08": LOST, "57": LOST, "53": FULL, "XX": CORRUPT}
+BY_CLASS = {"08": LOST, "57": LOST}
+
+CROWDED = (StoreUnavailable, "The server of {place} has no connection left ({reason}). Close some, or raise its "
+           "max_connections or the role's CONNECTION LIMIT.")  # fmt: skip
+RESTARTING = (StoreUnavailable, "The server of {place} is not ready: {reason}. Try again in a moment.")
+NO_DATABASE = (StoreUnavailable, "The server of {place} answers, but {reason}. Create it (`createdb`), or name another "
+               "database in CONCH_STORE.")  # fmt: skip
+NO_LOGIN = (StoreUnavailable, "The server of {place} refused the login: {reason}. Check the user and the password in "
+            "CONCH_STORE.")  # fmt: skip
+NO_TLS = (StoreUnavailable, "No TLS connection to {place} as CONCH_STORE asks for it: {reason}. Check sslmode, "
+          "sslrootcert and the server's certificate.")  # fmt: skip
+UNREACHABLE = (StoreUnavailable, "The store at {place} cannot be reached: {reason}. Is the server running, and does "
+               "CONCH_STORE name it?")  # fmt: skip
+
+# Whoever is not let in gets no state through the driver, only words; in another language the last text fits them all.
+BY_WORDS = (
+    ("too many clients|too many connections|connection slots", CROWDED),
+    ("starting up|shutting down|in recovery|not yet accepting|not accepting", RESTARTING),
+    ("^database .* does not exist", NO_DATABASE),
+    ("password|authentication|pg_hba|^role |privilege|permission", NO_LOGIN),
+    ("SSL|TLS|certificate", NO_TLS),
+    ("", UNREACHABLE),
+)
+PREAMBLE = re.compile(r"^connection (failed|is bad): (connection to server .*? failed: )?(FATAL:\s+)?")
 
 
-def place_of(url: str) -> str:
-    """A store's address for people and logs: everything but the password."""
-    parts = conninfo_to_dict(url)
-    host, port = parts.get("host") or "localhost", parts.get("port")
-    where = f"{host}:{port}" if port else str(host)
-    return f"postgresql://{parts.get('user') or ''}@{where}/{parts.get('dbname') or parts.get('user') or ''}"
-
-
-def translate(error: Error, url: str) -> StoreError:
+def translate(error: Error, place: str) -> StoreError:
     """What went wrong before a commit was tried: nothing was changed."""
     state = error.sqlstate
     if state is not None:
-        kind, text = BY_STATE.get(state) or BY_CLASS.get(state[:2]) or UNAVAILABLE
+        kind, text = BY_STATE.get(state) or BY_CLASS.get(state[:2]) or UNUSABLE
     else:
-        kind, text = LOST if isinstance(error, OperationalError) else UNAVAILABLE
-    return kind(text.format(place=place_of(url), reason=_reason(error, url)), store=place_of(url))
+        kind, text = LOST if isinstance(error, OperationalError) else UNUSABLE
+    return _tell(kind, text, error, place)
 
 
-def _reason(error: Error, url: str) -> str:
+def translate_refusal(error: Error, place: str) -> StoreError:
+    """Why there is no connection: nothing was begun, and trying again at once would not help."""
+    kind, text = next(told for words, told in BY_WORDS if re.search(words, _reason(error)))
+    return _tell(kind, text, error, place)
+
+
+def translate_commit(error: Error, place: str, answered: bool) -> StoreError:
+    """Why a commit was not confirmed. It is undone if the server `answered`, or had closed the session before."""
+    if answered or error.sqlstate == "25P03":
+        return translate(error, place)
+    return _tell(*UNCERTAIN, error, place)
+
+
+def _tell(kind: type[StoreError], text: str, error: Error, place: str) -> StoreError:
+    return kind(text.format(place=place, reason=_reason(error)), store=place)
+
+
+def _reason(error: Error) -> str:
     lines = str(error).strip().splitlines() or [type(error).__name__]
-    password = conninfo_to_dict(url).get("password")
-    return lines[0].replace(str(password), "***") if password else lines[0]
+    return PREAMBLE.sub("", lines[0])

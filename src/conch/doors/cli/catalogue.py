@@ -163,7 +163,7 @@ _ALL = (
         "Copy every table into another, empty store, of either kind, and compare every\n"
         "row. This store stays as it is.",
         (options.copy, options.shared),
-        "  conch db copy --to postgresql://conch@db.example/conch",
+        "  conch db copy --to \"$NEW_STORE\"",
     ),
     Command(
         "db wipe",
