@@ -24,8 +24,8 @@ def tools() -> str:
         "# Tools",
         "",
         NOTE,
-        "Every tool returns one object as `structuredContent` and a short text for models. A refusal has `isError`, and",
-        "`error` and `message` in the object ([errors](errors.md)). `conch mcp --tools turns` offers one group alone.",
+        "Every tool returns one object as `structuredContent` and a short text for models. A refusal has `isError`,",
+        "and `error` and `message` in the object ([errors](errors.md)). `conch mcp --tools turns` offers one group.",
     ]
     for group in GROUPS:
         lines += ["", f"## Group `{group}`"]
@@ -82,8 +82,8 @@ def error_codes() -> str:
             "# Errors",
             "",
             NOTE,
-            "A refusal never changes anything. It carries `error` (the code), `message` (what to do), the `field` that is",
-            "wrong where there is one, and for a lost turn `current_owner`, `current_turn_id` and `room_state`.",
+            "A refusal never changes anything. It carries `error` (the code), `message` (what to do), the `field` that",
+            "is wrong where there is one, and for a lost turn `current_owner`, `current_turn_id` and `room_state`.",
             "",
             "```text",
             str(tree),

@@ -104,7 +104,7 @@ class Policy(NamedTuple):
 
     def merged(self, overrides: Mapping[str, Any]) -> Policy:
         """This policy with some values replaced; a shorter lease brings a quicker heartbeat along."""
-        policy = self._replace(**overrides)
+        policy = self._replace(**overrides) if overrides else self
         if policy.heartbeat_interval_ms >= policy.owner_lease_ttl_ms:
             policy = policy._replace(heartbeat_interval_ms=max(1, policy.owner_lease_ttl_ms // 3))
         return policy

@@ -190,8 +190,7 @@ class Membership:
         if snapshot.room.state == "closed":
             raise RoomClosed(f"Room {room_id} is closed; its log stays readable.", room_id=room_id)
         snapshot.member(caller.agent_id)
-        presence.touch(tx, snapshot, caller)
-        return snapshot
+        return presence.touch(tx, snapshot, caller)
 
     def _log(
         self,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from conch import processes
 from conch.agents import Caller, process_columns
+from conch.config import Policy
 from conch.errors import UnknownMember
 from conch.rooms import Member, Snapshot
 from conch.storage.base import Row, Store, Transaction
@@ -21,13 +22,16 @@ def member_columns(caller: Caller) -> Row:
 
 def is_due(snapshot: Snapshot, member: Member, caller: Caller) -> bool:
     """Whether the stored sign of life is too old, or of another process."""
-    policy = snapshot.policy
-    age = min(policy.heartbeat_interval_ms, policy.presence_ttl_ms // 4)
-    return not snapshot.seen_within(member, age) or _moved(member, caller)
+    return not snapshot.seen_within(member, renewal_ms(snapshot.policy)) or _moved(member, caller)
 
 
-def touch(tx: Transaction, snapshot: Snapshot, caller: Caller) -> None:
-    """Record that a member is here now. Inside a write that happens anyway it costs one more statement."""
+def renewal_ms(policy: Policy) -> int:
+    """How old a sign of life may grow before the next call, or a wait, renews it."""
+    return min(policy.heartbeat_interval_ms, max(1, policy.presence_ttl_ms // 4))
+
+
+def touch(tx: Transaction, snapshot: Snapshot, caller: Caller) -> Snapshot:
+    """Record that a member is here now, and see the room with it. In a write that happens anyway it costs little."""
     member = snapshot.member(caller.agent_id)
     tx.run("touch_agent", agent_id=caller.agent_id, now=tx.now)
     if _moved(member, caller):
@@ -37,6 +41,7 @@ def touch(tx: Transaction, snapshot: Snapshot, caller: Caller) -> None:
             agent_id=caller.agent_id,
             **member_columns(caller),
         )
+    return snapshot.with_member(member._replace(last_seen_at=tx.now, process=caller.process or member.process))
 
 
 def touch_if_due(store: Store, snapshot: Snapshot, caller: Caller) -> None:

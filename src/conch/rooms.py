@@ -83,9 +83,21 @@ class Snapshot:
     def __init__(self, room: Room, members: list[Member], defaults: Policy, now: int) -> None:
         self.room = room
         self.members = members
+        self._defaults = defaults
         self.policy = defaults.merged(json.loads(room.policy_json))
         self.now = now
         self._lives: dict[str, Life] = {}
+
+    def with_room(self, room: Room) -> Snapshot:
+        """The same moment, after the room has changed."""
+        return self._copy(room, self.members)
+
+    def with_member(self, member: Member) -> Snapshot:
+        """The same moment, after this member has been seen."""
+        return self._copy(self.room, [member if m.agent_id == member.agent_id else m for m in self.members])
+
+    def _copy(self, room: Room, members: list[Member]) -> Snapshot:
+        return Snapshot(room, members, self._defaults, self.now)
 
     @classmethod
     def load(cls, tx: Transaction, room_id: str, defaults: Policy) -> Snapshot:

@@ -20,6 +20,7 @@ from conch.errors import (
     RoomClosed,
     StaleLease,
     StoreUnavailable,
+    StoreUncertain,
     TakeoverNotAvailable,
     TurnMismatch,
     UnknownMember,
@@ -98,8 +99,9 @@ class Turns:
         while True:
             now = time.monotonic()
             try:
-                found = self._look(caller, room_id, call)
-            except StoreUnavailable:
+                # Whoever was called by name need not look first whether there is anything to claim.
+                found = (self._settle if ear.called else self._look)(caller, room_id, call)
+            except (StoreUnavailable, StoreUncertain):
                 if now >= deadline:
                     raise
                 ear.wait(min(deadline - now, RETRY_SECONDS))  # a server that restarts: whoever waits can wait for it
@@ -126,6 +128,7 @@ class Turns:
     def _patience(self, snapshot: Snapshot) -> float:
         """How long to sleep at the most: until a lease or claim lapses, or until the bell is not to be trusted."""
         patience = self._bell.recheck_seconds(snapshot.policy.wait_for_turn_poll_ms / 1_000)
+        patience = min(patience, presence.renewal_ms(snapshot.policy) / 1_000)
         lapse = snapshot.room.lease_expires_at or snapshot.room.claim_expires_at
         if lapse is not None and lapse > snapshot.now:
             patience = min(patience, (lapse - snapshot.now) / SECOND + 0.001)
@@ -146,7 +149,7 @@ class Turns:
         with self._store.write(room_id) as tx:
             snapshot = Snapshot.load(tx, room_id, self._settings.policy)
             presence.require_living_member(snapshot, caller)
-            presence.touch(tx, snapshot, caller)
+            snapshot = presence.touch(tx, snapshot, caller)
             found = self._judge(tx, snapshot, caller)
             call.check()  # a cancelled wait claims nothing
             if found.status != "your_turn":
@@ -187,7 +190,7 @@ class Turns:
         )
         claimed = self._granted(found.snapshot, claimed)
         save_room(tx, claimed)
-        return found._replace(snapshot=self._with_room(found.snapshot, claimed), claimed_from=room)
+        return found._replace(snapshot=found.snapshot.with_room(claimed), claimed_from=room)
 
     def give_back(self, caller: Caller, wait: Wait) -> None:
         """Undo a claim whose news could not be delivered: the stick is on offer again, as it was before."""
@@ -196,7 +199,8 @@ class Turns:
             return
         with self._store.write(claimed.room_id) as tx:
             room = Snapshot.load(tx, claimed.room_id, self._settings.policy).room
-            if (room.owner, room.lease_id) != (caller.agent_id, claimed.lease_id):
+            # A lease that was renewed since has reached its holder some other way.
+            if (room.lease_id, room.lease_expires_at) != (claimed.lease_id, claimed.lease_expires_at):
                 return
             _, room = append_event(
                 tx,
@@ -223,21 +227,22 @@ class Turns:
         room = snapshot.room
         if room.state == "closed":
             raise RoomClosed(f"Room {room_id} is closed; its log stays readable.", room_id=room_id)
-        facts = {"current_owner": room.owner, "current_turn_id": room.turn_id, "room_state": snapshot.state}
         if expected_turn_id != room.turn_id:
             message = (
                 f"Turn {expected_turn_id} is over; the room is at turn {room.turn_id}. Stop and read the room's state."
             )
-            raise TurnMismatch(message, **facts)
+            raise TurnMismatch(message, **_facts(snapshot))
         if (room.owner, room.lease_id) != (caller.agent_id, lease_id):
-            raise StaleLease("The supplied lease is no longer current for this room.", **facts)
+            raise StaleLease("The supplied lease is no longer current for this room.", **_facts(snapshot))
         if presence.is_gone(snapshot.member(caller.agent_id), caller):
-            raise StaleLease("The process that holds this lease is gone; others may take over.", **facts)
-        presence.touch(tx, snapshot, caller)
-        return snapshot
+            raise StaleLease("The process that holds this lease is gone; others may take over.", **_facts(snapshot))
+        return presence.touch(tx, snapshot, caller)
 
     def _renew(self, tx: Transaction, snapshot: Snapshot) -> Snapshot:
-        room = snapshot.room._replace(lease_expires_at=_later(snapshot, snapshot.policy.owner_lease_ttl_ms))
+        room = snapshot.room
+        later = _later(snapshot, snapshot.policy.owner_lease_ttl_ms)
+        # Always another moment than before, even if the clock stands still: `give_back` goes by it.
+        room = room._replace(lease_expires_at=later + (later == room.lease_expires_at))
         tx.run(
             "extend_lease",
             room_id=room.room_id,
@@ -245,7 +250,7 @@ class Turns:
             lease_expires_at=room.lease_expires_at,
             now=snapshot.now,
         )
-        return self._with_room(snapshot, room)
+        return snapshot.with_room(room)
 
     # -- letting go
 
@@ -282,10 +287,9 @@ class Turns:
         owner = snapshot.member(snapshot.room.owner or "")
         place = snapshot.members.index(owner)
         others = snapshot.members[place + 1 :] + snapshot.members[:place]
-        active = [member for member in others if snapshot.is_active(member)]
         if snapshot.policy.release_order == "waiting_first":
-            active.sort(key=lambda member: not self._is_waiting(snapshot, member))
-        return active[0] if active else None
+            others.sort(key=lambda member: not self._is_waiting(snapshot, member))
+        return next((member for member in others if snapshot.is_active(member)), None)
 
     def _offer(self, tx: Transaction, snapshot: Snapshot, kind: str, to: Member | None, handoff_json: str) -> Offer:
         if to is not None:
@@ -323,7 +327,7 @@ class Turns:
             snapshot = Snapshot.load(tx, room_id, self._settings.policy)
             room = snapshot.room
             presence.require_living_member(snapshot, caller)
-            presence.touch(tx, snapshot, caller)
+            snapshot = presence.touch(tx, snapshot, caller)
             self._require_takeover(tx, snapshot, caller, expected_turn_id)
             _, taken = append_event(
                 tx,
@@ -350,13 +354,12 @@ class Turns:
         room = snapshot.room
         if room.state == "closed":
             raise RoomClosed(f"Room {room.room_id} is closed; its log stays readable.", room_id=room.room_id)
-        facts = {"current_owner": room.owner, "current_turn_id": room.turn_id, "room_state": snapshot.state}
         if expected_turn_id != room.turn_id:
             message = f"Turn {expected_turn_id} is over; the room is at turn {room.turn_id}. Read the room's state."
-            raise TurnMismatch(message, **facts)
+            raise TurnMismatch(message, **_facts(snapshot))
         if not snapshot.may_take_over(caller.agent_id, self._prior_owner(tx, room)):
             why, message = _why_not(snapshot, caller)
-            raise TakeoverNotAvailable(message, reason=why, reserved_for=room.reserved_for, **facts)
+            raise TakeoverNotAvailable(message, reason=why, reserved_for=room.reserved_for, **_facts(snapshot))
 
     def _prior_owner(self, tx: Transaction, room: Room) -> str | None:
         """Who wrote the handoff that waits to be claimed."""
@@ -370,8 +373,11 @@ class Turns:
             lease_id=new_lease(), lease_expires_at=_later(snapshot, snapshot.policy.owner_lease_ttl_ms)
         )
 
-    def _with_room(self, snapshot: Snapshot, room: Room) -> Snapshot:
-        return Snapshot(room, snapshot.members, self._settings.policy, snapshot.now)
+
+def _facts(snapshot: Snapshot) -> dict[str, Any]:
+    """What a refusal tells of the room; asking for the state looks at processes, so only a refusal pays for it."""
+    room = snapshot.room
+    return {"current_owner": room.owner, "current_turn_id": room.turn_id, "room_state": snapshot.state}
 
 
 def describe(snapshot: Snapshot) -> str:

@@ -353,6 +353,17 @@ def test_a_claim_that_cannot_be_delivered_is_given_back_as_it_was(table: Table) 
     assert (again.reason, again.handoff, again.snapshot.room.turn_id) == ("direct_pass", HANDOFF, 3)
 
 
+def test_a_claim_that_was_delivered_after_all_is_not_given_back(table: Table) -> None:
+    table.release(table.codex, table.claim(table.codex))
+    undelivered = table.wait(table.claude)
+    again = table.wait(table.claude)
+
+    table.app.turns.give_back(table.claude, undelivered)
+
+    assert (again.status, again.reason) == ("your_turn", "already_owner")
+    assert table.app.membership.get_state(None, table.room_id).room.owner == "claude:1"
+
+
 def test_a_cursor_ends_the_wait_at_the_next_event(table: Table) -> None:
     table.claim(table.codex)
     cursor = table.wait(table.claude).snapshot.room.last_event_seq

@@ -6,7 +6,7 @@ import pytest
 
 from conch.config import SETTINGS, Settings, default_data_dir
 from conch.errors import InvalidSetting
-from conch.storage.opening import sqlite_path
+from conch.storage.opening import open_store, sqlite_path
 
 HOME = {"HOME": "/home/me"}
 
@@ -84,3 +84,11 @@ def test_an_empty_variable_is_no_variable() -> None:
 def test_every_setting_says_what_it_is_for() -> None:
     assert all(setting.about for setting in SETTINGS)
     assert len({setting.variable for setting in SETTINGS}) == len(SETTINGS)
+
+
+@pytest.mark.parametrize("address", ["POSTGRESQL://me:secret@host/db", "mysql://me:secret@host/db"])
+def test_an_address_of_no_known_engine_is_refused_and_not_repeated(address: str) -> None:
+    with pytest.raises(InvalidSetting) as refusal:
+        open_store(Settings.load({**HOME, "CONCH_STORE": address}))
+
+    assert "secret" not in str(refusal.value.to_dict())

@@ -30,8 +30,15 @@ def seat_channel(room_id: str, agent_id: str) -> str:
 class Ear(Protocol):
     """One waiter's end of the bell. Used by one thread, woken from any."""
 
+    called: bool
+    """Whether the announced channel was rung since the last `wait` but one: somebody has something for this waiter."""
+
     def wait(self, seconds: float) -> bool:
-        """Sleep until a ring, the end of the watched process, `wake` or the timeout; True unless the timeout."""
+        """Sleep until a ring, the end of the watched process, `wake` or the timeout; True unless the timeout.
+
+        A ring of the announced channel ends it at once; one of a shared channel a little later, so that a crowd does
+        not get in the way of the one who was called.
+        """
 
     def watch(self, process: Process | None) -> None:
         """Also wake when this process ends (replaces the one watched before). Nobody rings for the dead."""

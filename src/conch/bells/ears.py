@@ -12,21 +12,26 @@ from conch.bells.watcher import Stop, Watcher
 from conch.processes import Process, check
 
 _SECONDS_BETWEEN_CHECKS = 1.0
+_SECONDS_FOR_OTHERS = 0.05
 
 
 class WatchingEar:
     """Listens from its construction on. OSError if the watcher cannot watch all of the channels."""
 
-    def __init__(self, watcher: Watcher, channels: Iterable[str]) -> None:
+    def __init__(self, watcher: Watcher, channels: Iterable[str], own: str | None = None) -> None:
+        """`own` is the channel that only this waiter is called by."""
         self._watcher = watcher
         self._woken = threading.Event()
+        self._hurried = threading.Event()
+        self._own_rang = False
+        self.called = False
         self._stops: list[Stop] = []
         self._process: Process | None = None
         self._stop_process: Stop | None = None
         self._must_ask = False
         try:
             for channel in channels:
-                self._stops.append(watcher.watch_channel(channel, self.wake))
+                self._stops.append(watcher.watch_channel(channel, self._call if channel == own else self._woken.set))
         except BaseException:
             self._close()
             raise
@@ -37,13 +42,17 @@ class WatchingEar:
 
     def wait(self, seconds: float) -> bool:
         deadline = time.monotonic() + seconds
+        self.called = False
         while not self._woken.wait(self._next_pause(deadline)):
             if self._must_ask and check(self._process) == "gone":
                 self._must_ask = False
                 return True
             if time.monotonic() >= deadline:
                 return False
+        self._hurried.wait(min(_SECONDS_FOR_OTHERS, max(0.0, deadline - time.monotonic())))
         self._woken.clear()
+        self._hurried.clear()
+        self.called, self._own_rang = self._own_rang, False
         return True
 
     def watch(self, process: Process | None) -> None:
@@ -61,6 +70,7 @@ class WatchingEar:
                 self.wake()
 
     def wake(self) -> None:
+        self._hurried.set()
         self._woken.set()
 
     def __enter__(self) -> Self:
@@ -70,6 +80,10 @@ class WatchingEar:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._close()
+
+    def _call(self) -> None:
+        self._own_rang = True
+        self.wake()
 
     def _next_pause(self, deadline: float) -> float:
         rest = max(0.0, deadline - time.monotonic())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable
-from functools import partial
+from functools import lru_cache, partial
 
 from conch.bells.announcements import announce as announce_file
 from conch.bells.announcements import is_announced, withdraw
@@ -46,7 +46,7 @@ class FileBell:
         """Never refuses: an ear for which the kernel has no watch hears every change of the counter instead."""
         wanted = channels if announce is None else (*channels, announce)
         paths = [self._path(channel) for channel in wanted]
-        ear = self._hear_rings(paths) or self._hear_counter(paths)
+        ear = self._hear_rings(paths, own=self._path(announce) if announce else None) or self._hear_counter(paths)
         announcement = announce_file(self._path(announce)) if announce is not None else None
         if announcement is not None:
             ear.when_closed(partial(withdraw, announcement))
@@ -66,7 +66,7 @@ class FileBell:
     def _path(self, channel: str) -> str:
         return os.path.join(self._directory, file_name(channel))
 
-    def _hear_rings(self, paths: list[str]) -> WatchingEar | None:
+    def _hear_rings(self, paths: list[str], own: str | None) -> WatchingEar | None:
         """None if the files cannot be made or watched. The next ear may have more luck, so every one tries."""
         try:
             os.makedirs(self._directory, 0o700, exist_ok=True)
@@ -74,7 +74,7 @@ class FileBell:
                 os.close(os.open(path, os.O_RDONLY | os.O_CREAT, 0o600))
             with self._lock:
                 watcher = self._watcher = self._watcher or open_watcher()
-            ear = WatchingEar(watcher, paths)
+            ear = WatchingEar(watcher, paths, own)
         except OSError:
             return None
         self._is_counting = False
@@ -87,6 +87,7 @@ class FileBell:
         return WatchingEar(watcher, paths)
 
 
+@lru_cache(maxsize=256)
 def file_name(channel: str) -> str:
     """A plain file name of its own for every channel, whatever is in it."""
     text = channel.encode("utf-8", "surrogatepass")

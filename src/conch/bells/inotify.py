@@ -17,7 +17,8 @@ from functools import partial
 from conch.bells.watcher import Stop, Wake
 from conch.processes import Process, open_pidfd
 
-_libc = ctypes.CDLL(None, use_errno=True)
+# PyDLL keeps the GIL: these calls take a microsecond, and giving it up lets the bell thread in between.
+_libc = ctypes.PyDLL(None, use_errno=True)
 
 # From <sys/inotify.h>. Touching a file changes its attributes; opening, locking and closing it does not.
 _IN_ATTRIB = 0x4

@@ -56,7 +56,7 @@ class PostgresBell:
         """Every channel that is listened to is announced: that is how ringers know that somebody hears."""
         with self._lock:
             watcher = self._watcher = self._watcher or ServerWatcher(self._connect)
-        return WatchingEar(watcher, channels if announce is None else (*channels, announce))
+        return WatchingEar(watcher, channels if announce is None else (*channels, announce), own=announce)
 
     def hears(self, channel: str) -> bool:
         return self._is_locked(advisory_key("bell", channel))
@@ -91,7 +91,8 @@ class ServerWatcher:
     def watch_channel(self, channel: str, wake: Wake) -> Stop:
         with self._changed:
             self._wakes.setdefault(channel, []).append(wake)
-            self._nudge()
+            if not self._closed:
+                self._nudge()
             self._changed.wait_for(lambda: channel in self._known or self._failures or self._closed, LISTEN_SECONDS)
             if channel not in self._known:
                 self._late.add(channel)
@@ -109,8 +110,9 @@ class ServerWatcher:
 
     def close(self) -> None:
         with self._changed:
-            self._nudge()
-            self._closed = True
+            if not self._closed:
+                self._closed = True
+                self._nudge()
         self._thread.join(LISTEN_SECONDS)
         if self._processes is not None:
             self._processes.close()
@@ -121,16 +123,16 @@ class ServerWatcher:
             if not self._wakes[channel]:
                 del self._wakes[channel]
                 self._late.discard(channel)
+            if not self._closed:
                 self._nudge()
 
     def _nudge(self) -> None:
         """Under the lock: the thread has something to do."""
         self._changed.notify_all()
-        if not self._closed:
-            try:
-                os.write(self._nudging, b"\0")
-            except BlockingIOError:  # full of nudges that it has not seen yet
-                pass
+        try:
+            os.write(self._nudging, b"\0")
+        except BlockingIOError:  # full of nudges that it has not seen yet
+            pass
 
     # -- on the thread
 
@@ -146,10 +148,10 @@ class ServerWatcher:
                     self._known.clear()
                     self._late.update(self._wakes)  # what is rung from now on is lost, so everybody looks once
         finally:
-            with self._changed:
+            with self._changed:  # whoever closes the bell may still be nudging
                 self._closed = True
-            os.close(self._nudging)
-            os.close(self._nudged)
+                os.close(self._nudging)
+                os.close(self._nudged)
 
     def _wait_for_listeners(self) -> bool:
         """Whether there are any; without them the bell is being closed."""

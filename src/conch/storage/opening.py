@@ -17,6 +17,10 @@ def open_store(settings: Settings, clock: Clock | None = None) -> tuple[Store, B
     """Nothing is touched yet: a store opens at its first use, so that its errors reach whoever asks."""
     if settings.store.startswith(POSTGRES_SCHEMES):
         return _open_postgres(settings, clock)
+    if "://" in settings.store and not settings.store.startswith("sqlite://"):
+        # Not shown: a mistyped address may hold a password.
+        message = "CONCH_STORE must be a file, or a URL that begins with postgresql:// or sqlite://."
+        raise InvalidSetting(message, setting="CONCH_STORE")
     return _open_sqlite(settings, clock)
 
 

@@ -84,7 +84,7 @@ class PostgresStore:
 
     def _commit(self, connection: Connection) -> None:
         try:
-            connection.execute("COMMIT")
+            connection.execute("COMMIT", prepare=False)
         except psycopg.Error as error:
             answered = not connection.closed
             connection.close()
@@ -139,11 +139,11 @@ class PostgresStore:
 
     def _first_answer(self, connection: Connection, question: str) -> Row:
         try:
-            return _last_row(connection.execute(question.encode()))
+            return _last_row(connection.execute(question.encode(), prepare=False))
         except (UndefinedTable, UndefinedColumn):
             connection.execute("ROLLBACK")
             self._schema.prepare(connection)
-            return _last_row(connection.execute(question.encode()))
+            return _last_row(connection.execute(question.encode(), prepare=False))
 
     def _borrow(self) -> tuple[Connection, bool]:
         try:
@@ -154,7 +154,7 @@ class PostgresStore:
     def _give_back(self, connection: Connection, last_word: str = "") -> None:
         try:
             if last_word:
-                connection.execute(last_word.encode())
+                connection.execute(last_word.encode(), prepare=False)
         except psycopg.Error:
             connection.close()
         if not connection.closed and len(self._idle) < IDLE_CONNECTIONS:

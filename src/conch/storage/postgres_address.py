@@ -86,5 +86,11 @@ def _place(given: dict[str, Any]) -> str:
     if host.startswith(("/", "@")):  # the folder of a socket
         also = f"&port={port}" if port else ""
         return f"postgresql://{who}/{database}?host={quote(host)}{also}"
+    hosts, ports = host.split(","), port.split(",")
+    ports = ports * len(hosts) if len(ports) == 1 else ports  # one for all, or one for each
+    return f"postgresql://{who}{','.join(map(_endpoint, hosts, ports))}/{database}"
+
+
+def _endpoint(host: str, port: str) -> str:
     where = f"[{host}]" if ":" in host else host
-    return f"postgresql://{who}{where}{f':{port}' if port else ''}/{database}"
+    return f"{where}:{port}" if port else where

@@ -23,42 +23,63 @@ class Queue:
         self._path = path
         self._file = _open(path)
 
-    def enter(self, seconds: float) -> None:
+    def enter(self, seconds: float) -> bool:
         """Wait for our turn, but no longer than this; the kernel lets go when the process dies."""
         if fcntl is None:
-            return
+            return True
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            self._wait(seconds)
+            return self._wait(seconds)
+        return True
 
     def leave(self) -> None:
         if fcntl is not None:
             fcntl.flock(self._file, fcntl.LOCK_UN)
 
-    def _wait(self, seconds: float) -> None:
-        # A blocking flock has no timeout and cannot be interrupted from another thread, so it gets a thread of
-        # its own. If it takes too long the descriptor is left to that thread, which lets go when it gets through.
-        entered = threading.Event()
-        file = self._file
-
-        def stand() -> None:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            entered.set()
-
-        threading.Thread(target=stand, daemon=True, name="conch-queue").start()
-        if not entered.wait(seconds):
-            self._file = _open(self._path)
-            threading.Thread(target=_let_go, args=(entered, file), daemon=True, name="conch-queue").start()
+    def _wait(self, seconds: float) -> bool:
+        # A blocking flock has no timeout and cannot be interrupted from another thread, so it gets a thread of its
+        # own. Whoever gives up, or is interrupted, leaves the descriptor to that thread, which closes it in the end.
+        place = Place(self._file)
+        try:
+            place.begin()
+            if place.entered.wait(seconds):
+                return True
+        finally:
+            if not place.keep():
+                self._file = _open(self._path)
+        return False
 
     def close(self) -> None:
         os.close(self._file)
 
 
+class Place:
+    """Somebody who stands in the queue for us, until it is our turn or we have lost patience."""
+
+    def __init__(self, file: int) -> None:
+        self.entered = threading.Event()
+        self._file = file
+        self._lock = threading.Lock()
+        self._given_up = False
+
+    def begin(self) -> None:
+        threading.Thread(target=self._stand, daemon=True, name="conch-queue").start()
+
+    def keep(self) -> bool:
+        """Whether it is our turn; if not, it will never be, and the file is not ours any more."""
+        with self._lock:
+            self._given_up = not self.entered.is_set()
+            return not self._given_up
+
+    def _stand(self) -> None:
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+        with self._lock:
+            if not self._given_up:
+                self.entered.set()
+                return
+        os.close(self._file)
+
+
 def _open(path: str) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-
-
-def _let_go(entered: threading.Event, file: int) -> None:
-    entered.wait()
-    os.close(file)

@@ -99,7 +99,7 @@ class SqliteStore:
         with (
             translated(self.path),
             self._borrowed() as connection,
-            self._queued(),
+            self._queued(connection),
             _transaction(connection, "BEGIN IMMEDIATE"),
         ):
             transaction = SqliteTransaction(connection, self._statements, self._clock())
@@ -138,7 +138,7 @@ class SqliteStore:
         return target
 
     def wipe(self) -> None:
-        with translated(self.path), self._borrowed() as connection, self._queued():
+        with translated(self.path), self._borrowed() as connection, self._queued(connection):
             with _transaction(connection, "BEGIN IMMEDIATE"):
                 connection.execute("PRAGMA defer_foreign_keys = ON")
                 tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name <> 'meta'")
@@ -189,15 +189,21 @@ class SqliteStore:
                 self._idle.append(connection)
 
     @contextmanager
-    def _queued(self) -> Iterator[None]:
+    def _queued(self, connection: sqlite3.Connection) -> Iterator[None]:
+        """A place in the queue for half of the busy timeout; whoever gets none tries its luck for the other half."""
         try:
             queue = self._queues.pop()
         except IndexError:
             queue = Queue(self.path + ".queue")
-        queue.enter(self._busy_timeout_ms / 1_000)
+        half_ms, entered = self._busy_timeout_ms // 2, True
         try:
+            entered = queue.enter(half_ms / 1_000)
+            if not entered:
+                connection.execute(f"PRAGMA busy_timeout = {half_ms}")
             yield
         finally:
+            if not entered:
+                connection.execute(f"PRAGMA busy_timeout = {self._busy_timeout_ms}")
             queue.leave()
             self._queues.append(queue)
 
@@ -256,7 +262,7 @@ class SqliteStore:
         version = self._stored_version(connection)
         self._check_version(version)
         if version != len(self._migrations) or self._journal_mode(connection) != "wal":
-            with self._queued():
+            with self._queued(connection):
                 self._use_wal(connection)
                 self._migrate(connection)
 
@@ -286,7 +292,10 @@ class SqliteStore:
         except sqlite3.OperationalError as error:
             if "no such table" not in str(error):
                 raise
-            if connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
+            tables = {row["name"] for row in connection.execute("SELECT name FROM sqlite_master")}
+            if "meta" in tables:  # made by somebody else a moment ago
+                return self._stored_version(connection)
+            if tables:
                 raise self._mismatch("it is not a conch store") from None
             return 0
         if row is None or not str(row["value"]).isdecimal():

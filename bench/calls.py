@@ -1,0 +1,116 @@
+"""A server at work: the round trip of a call, and the memory it takes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from harness import Plan, Row, Scratch, Server, Spread, milliseconds, times
+
+MEGABYTE = 1_000_000
+CALLS_BEFORE_MEMORY = 100
+BUDGET_BYTES = 20 * MEGABYTE
+REST_SECONDS = 0.005
+"""Enough for a processor to fall asleep and for others to use its caches, as between the calls of real agents."""
+
+Step = Callable[[], object]
+
+
+class Memory(NamedTuple):
+    """Resident bytes, and this process's share of them: pages that n processes map count for 1/n."""
+
+    rss: int
+    pss: int
+
+
+def measure(scratch: Scratch, plan: Plan) -> list[Row]:
+    with scratch.server("bench:caller") as conch, scratch.sdk_server() as sdk:
+        fresh = _memory(conch), _memory(sdk)
+        read, write, nothing = _steps(scratch, conch, sdk)
+        for _ in range(CALLS_BEFORE_MEMORY // 2):
+            for step in (read, write, nothing, nothing):
+                step()
+        used = _memory(conch), _memory(sdk)
+        steps = {"ping": conch.ping, "read": read, "write": write}
+        if sdk is not None:
+            steps |= {"sdk ping": sdk.ping, "sdk tool": nothing}
+        spreads = _interleave(plan.rounds, plan.calls, steps)
+        rested = _interleave(plan.rounds, plan.rested_calls, steps, REST_SECONDS)
+    return [
+        _round_trip_row("`ping`", spreads["ping"], "`ping`", spreads.get("sdk ping")),
+        _round_trip_row("a read, `get_room_state`", spreads["read"], "empty tool", spreads.get("sdk tool"), 0.5),
+        _round_trip_row("a write, `heartbeat`", spreads["write"], "empty tool", spreads.get("sdk tool"), 1),
+        _round_trip_row("a read after 5 ms of rest", rested["read"], "empty tool", rested.get("sdk tool")),
+        _round_trip_row("a write after 5 ms of rest", rested["write"], "empty tool", rested.get("sdk tool")),
+        *_memory_rows("after `initialize`", *fresh),
+        *_memory_rows("after 100 calls", *used),
+    ]
+
+
+def _steps(scratch: Scratch, conch: Server, sdk: Server | None) -> tuple[Step, Step, Step]:
+    """One read and one write of conch's, and the tool that does nothing."""
+    room_id = conch.call("join_path", context_path=scratch.workspace("calls"))["room_id"]
+    turn = conch.call("wait_for_turn", room_id=room_id)
+    fence = {"room_id": room_id, "lease_id": turn["lease_id"], "expected_turn_id": turn["turn_id"]}
+    return (
+        lambda: conch.call("get_room_state", room_id=room_id),
+        lambda: conch.call("heartbeat", **fence),
+        lambda: sdk.call("nothing") if sdk is not None else None,
+    )
+
+
+def _interleave(rounds: int, count: int, steps: dict[str, Step], rest: float = 0.0) -> dict[str, Spread]:
+    """Some of each step per round, so that a busy moment of the machine hits all of them."""
+    took: dict[str, list[float]] = {name: [] for name in steps}
+    for _ in range(rounds):
+        for name, step in steps.items():
+            for _ in range(count // rounds):
+                time.sleep(rest)
+                started = time.perf_counter()
+                step()
+                took[name].append(time.perf_counter() - started)
+    return {name: Spread.of(seconds) for name, seconds in took.items()}
+
+
+def _memory(server: Server | None) -> Memory | None:
+    if server is None:
+        return None
+    lines = Path(f"/proc/{server.process.pid}/smaps_rollup").read_text().splitlines()
+    sizes = {line.split(":")[0]: int(line.split()[1]) * 1_024 for line in lines[1:]}
+    return Memory(sizes["Rss"], sizes["Pss"])
+
+
+def _round_trip_row(what: str, ours: Spread, beside: str, theirs: Spread | None, budget_ms: float | None = None) -> Row:
+    return Row(
+        f"round trip of {what}, p50 / p99 of {ours.size}",
+        _pair(ours),
+        f"SDK's {beside}: {_pair(theirs)}" if theirs else "SDK not installed",
+        times(ours.p50, theirs.p50) if theirs else "",
+        f"p50 <= {budget_ms:g} ms" if budget_ms else "",
+        ours.p50 * 1_000 <= budget_ms if budget_ms else None,
+    )
+
+
+def _pair(spread: Spread) -> str:
+    return f"{milliseconds(spread.p50)} / {milliseconds(spread.p99)}"
+
+
+def _memory_rows(when: str, ours: Memory | None, theirs: Memory | None) -> list[Row]:
+    assert ours is not None
+    return [
+        Row(
+            f"memory {when}, {kind.upper()}",
+            _megabytes(getattr(ours, kind)),
+            f"empty SDK server: {_megabytes(getattr(theirs, kind))}" if theirs else "SDK not installed",
+            times(getattr(ours, kind), getattr(theirs, kind)) if theirs else "",
+            "<= 20 MB",
+            getattr(ours, kind) <= BUDGET_BYTES,
+        )
+        for kind in Memory._fields
+    ]
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / MEGABYTE:.1f} MB"

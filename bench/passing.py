@@ -1,0 +1,114 @@
+"""Many processes that pass sticks, each in its own room or all in one."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from statistics import median
+from typing import NamedTuple
+
+from harness import HERE, Object, Plan, Scratch, Spread, milliseconds
+
+CROWDS = (1, 2, 8, 32)
+HEAD_START_SECONDS = 0.2
+HEADINGS = (
+    "processes",
+    "rooms",
+    "turns/s",
+    "of one process",
+    "call p99",
+    "longest call",
+    "handed p50",
+    "handed p99",
+    "longest handover",
+    "refused",
+)
+
+
+class Outcome(NamedTuple):
+    """What one crowd did. A stick that nobody else waits for is claimed again, not handed."""
+
+    turns_per_second: float
+    calls: Spread
+    handed: Spread | None
+    refused: int
+
+
+def measure(scratch: Scratch, plan: Plan) -> list[list[str]]:
+    """The lines of the second table."""
+    outcomes: dict[tuple[int, bool], list[Outcome]] = {}
+    for number in range(plan.passing_rounds):
+        for crowd in CROWDS:
+            for together in (False, True):
+                outcome = _pass(scratch, plan.passing_seconds, crowd, together, f"{number}-{crowd}-{together}")
+                outcomes.setdefault((crowd, together), []).append(outcome)
+    alone = {together: _rate(outcomes[1, together]) for together in (False, True)}
+    return [
+        [str(crowd), "one" if together else "one each", *_cells(rounds, alone[together])]
+        for together in (False, True)
+        for crowd in CROWDS
+        for rounds in [outcomes[crowd, together]]
+    ]
+
+
+def _pass(scratch: Scratch, seconds: float, crowd: int, together: bool, name: str) -> Outcome:
+    paths = [scratch.workspace(f"passing-{name}-{0 if together else place}") for place in range(crowd)]
+    passers = [_start(scratch, path, f"bench:{name}-{place}") for place, path in enumerate(paths)]
+    try:
+        for passer in passers:
+            _read(passer)
+        order = {"start": time.monotonic() + HEAD_START_SECONDS, "seconds": seconds}
+        for passer in passers:
+            assert passer.stdin is not None
+            passer.stdin.write(json.dumps(order) + "\n")
+            passer.stdin.flush()
+        return _sum([_read(passer) for passer in passers], seconds)
+    finally:
+        for passer in passers:
+            passer.kill()
+            passer.communicate()
+
+
+def _start(scratch: Scratch, path: str, agent_id: str) -> subprocess.Popen[str]:
+    command = [sys.executable, str(HERE / "passer.py"), path]
+    return subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=scratch.environ(agent_id), text=True
+    )
+
+
+def _read(passer: subprocess.Popen[str]) -> Object:
+    assert passer.stdout is not None
+    line = passer.stdout.readline()
+    if not line:
+        raise RuntimeError("a process that passes sticks ended early; its error is above")
+    message: Object = json.loads(line)
+    return message
+
+
+def _sum(reports: list[Object], seconds: float) -> Outcome:
+    calls = [took for report in reports for took in report["calls"]]
+    handed = [took for report in reports for took in report["handed"]]
+    turns = sum(report["turns"] for report in reports)
+    refused = sum(report["refused"] for report in reports)
+    return Outcome(turns / seconds, Spread.of(calls), Spread.of(handed) if handed else None, refused)
+
+
+def _rate(rounds: list[Outcome]) -> float:
+    return median(outcome.turns_per_second for outcome in rounds)
+
+
+def _cells(rounds: list[Outcome], alone: float) -> list[str]:
+    """Medians of the rounds; the longest and the refused of all of them."""
+    handed = [outcome.handed for outcome in rounds if outcome.handed]
+    return [
+        f"{_rate(rounds):,.0f}",
+        f"{_rate(rounds) / alone:.2f}x",
+        milliseconds(median(outcome.calls.p99 for outcome in rounds)),
+        milliseconds(max(outcome.calls.longest for outcome in rounds)),
+        milliseconds(median(spread.p50 for spread in handed)) if handed else "",
+        milliseconds(median(spread.p99 for spread in handed)) if handed else "",
+        milliseconds(max(spread.longest for spread in handed)) if handed else "",
+        str(sum(outcome.refused for outcome in rounds)),
+    ]

@@ -1,0 +1,17 @@
+"""An empty server of the official SDK, with one tool that does nothing: what conch's own server is compared with."""
+
+from __future__ import annotations
+
+from mcp.server import MCPServer
+
+server = MCPServer("empty", log_level="ERROR")
+
+
+@server.tool()
+def nothing() -> dict[str, bool]:
+    """Do nothing."""
+    return {"ok": True}
+
+
+if __name__ == "__main__":
+    server.run()

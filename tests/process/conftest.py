@@ -1,0 +1,257 @@
+"""Real processes on one store: players that a test starts, and a referee who reads the log afterwards."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conch import processes
+from conch.agents import Caller, adopt_override
+from conch.app import App, open_app
+from conch.clock import MILLISECOND, SECOND, system_clock
+from conch.processes import Process
+from conch.roomlog import Event, list_events
+from conch.verify import verify_rooms
+
+PLAYER = Path(__file__).with_name("player.py")
+SECONDS = 60
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> dict[str, str]:
+    """What every process of a test sees: one store, and nothing of the harness that may run the tests."""
+    return {
+        "HOME": str(tmp_path / "home"),
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        "CONCH_DATA_DIR": str(tmp_path / "data"),
+    }
+
+
+@pytest.fixture
+def workspaces(tmp_path: Path) -> Callable[[int], list[str]]:
+    """Directories with a marker, so that each is its own workspace root wherever the tests run."""
+
+    def make(count: int) -> list[str]:
+        roots = [tmp_path / f"workspace-{number}" for number in range(count)]
+        for root in roots:
+            root.mkdir()
+            (root / "AGENTS.md").write_text("")
+        return [os.path.realpath(root) for root in roots]
+
+    return make
+
+
+@pytest.fixture
+def workspace(workspaces: Callable[[int], list[str]]) -> str:
+    return workspaces(1)[0]
+
+
+class MovableClock:
+    """The clock of this process's store, moved by hand; the players have the system's."""
+
+    def __init__(self) -> None:
+        self.now = system_clock()
+
+    def __call__(self) -> int:
+        return self.now
+
+    def move(self, *, seconds: int = 0, milliseconds: int = 0) -> None:
+        self.now += seconds * SECOND + milliseconds * MILLISECOND
+
+
+@pytest.fixture
+def clock() -> MovableClock:
+    return MovableClock()
+
+
+@pytest.fixture
+def app(environ: dict[str, str], clock: MovableClock) -> Iterator[App]:
+    app = open_app(environ, clock)
+    yield app
+    app.close()
+
+
+@pytest.fixture
+def agent(app: App) -> Callable[..., Caller]:
+    """An agent by its id; without other facts it lives in this process."""
+    here = processes.look_up(os.getpid())
+
+    def make(agent_id: str, process: Process | None = here) -> Caller:
+        nobody = Caller("test:0000", "nobody", process, "mcp_harness", None)
+        return adopt_override(app.store, nobody, agent_id)._replace(overridden=False)
+
+    return make
+
+
+@pytest.fixture
+def until() -> Callable[[Callable[[], Any]], Any]:
+    """Look again and again until something is so, with a deadline."""
+
+    def until(look: Callable[[], Any]) -> Any:
+        deadline = time.monotonic() + SECONDS
+        while not (found := look()):
+            assert time.monotonic() < deadline, "it never came to that"
+            os.sched_yield()
+        return found
+
+    return until
+
+
+class Gate:
+    """Holds everybody back, and lets all of them through at the same moment."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = str(path)
+        self._file = path.open("w")
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+
+    def open(self) -> None:
+        self._file.close()
+
+
+@pytest.fixture
+def gates(tmp_path: Path) -> Iterator[Callable[[int], list[Gate]]]:
+    made: list[Gate] = []
+
+    def make(count: int) -> list[Gate]:
+        made.extend(Gate(tmp_path / f"gate-{len(made) + number}") for number in range(count))
+        return made[-count:]
+
+    yield make
+    for gate in made:
+        gate.open()
+
+
+class Player:
+    """A process that plays a role of player.py. Every word of it is awaited with a deadline."""
+
+    def __init__(self, role: str, environ: dict[str, str], arguments: dict[str, Any]) -> None:
+        command = [sys.executable, str(PLAYER), role, json.dumps(arguments)]
+        self.popen = subprocess.Popen(
+            command, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        self._lines: queue.Queue[str] = queue.Queue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        for line in self.popen.stdout or ():
+            self._lines.put(line)
+        self._lines.put("")
+
+    def heard(self) -> list[Any]:
+        """The player's next words."""
+        line = self._lines.get(timeout=SECONDS)
+        assert line, f"the player ended: {self.popen.stderr.read() if self.popen.stderr else ''}"
+        return list(json.loads(line))
+
+    def heard_until(self, word: str) -> list[list[Any]]:
+        """Everything up to the line that begins with this word, that line included."""
+        lines = [self.heard()]
+        while lines[-1][0] != word:
+            lines.append(self.heard())
+        return lines
+
+    def tell(self, word: str) -> None:
+        assert self.popen.stdin is not None
+        self.popen.stdin.write(word + "\n")
+        self.popen.stdin.flush()
+
+    def kill(self) -> None:
+        self.popen.kill()
+        self.popen.wait()
+
+    def end(self) -> None:
+        if self.popen.poll():
+            print(self.popen.stderr.read() if self.popen.stderr else "")  # why it ended before its time, if it did
+        self.kill()
+        self._reader.join()
+        for stream in (self.popen.stdin, self.popen.stdout, self.popen.stderr):
+            try:
+                stream.close()  # type: ignore[union-attr]
+            except BrokenPipeError:
+                pass
+
+
+@pytest.fixture
+def player(environ: dict[str, str]) -> Iterator[Callable[..., Player]]:
+    """Start players; whoever is left when the test is over is ended with it."""
+    players: list[Player] = []
+
+    def start(role: str, **arguments: Any) -> Player:
+        players.append(Player(role, environ, arguments))
+        return players[-1]
+
+    yield start
+    for each in players:
+        each.end()
+
+
+@pytest.fixture
+def is_queueing() -> Callable[[Player], bool]:
+    """Whether a player stands in the writers' queue, as the kernel sees it."""
+    locks = Path("/proc/locks")
+    if not locks.exists():
+        pytest.skip("this kernel does not list its locks")
+
+    def look(player: Player) -> bool:
+        waiters = [line.split() for line in locks.read_text().splitlines() if "-> FLOCK" in line]
+        return any(str(player.popen.pid) in words for words in waiters)
+
+    return look
+
+
+class Referee:
+    """Reads a room's log from the beginning, and knows the rules that no log may break."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    def log(self, room_id: str) -> list[Event]:
+        events: list[Event] = []
+        while True:
+            page = list_events(self._app.store, room_id, events[-1].event_seq if events else 0, 500)
+            events += page.events
+            if not page.has_more:
+                return events
+
+    def check(self, room_id: str) -> list[Event]:
+        """One owner at a time, turns that grow by one, every handoff taken up at most once; and the log adds up."""
+        events = self.log(room_id)
+        owner, turn_id, waiting = None, 0, None
+        for event in events:
+            if event.event_type in ("claim", "takeover"):
+                turn_id += 1
+                assert event.turn_id == turn_id, f"{event} does not follow turn {turn_id - 1}"
+                assert owner is None or event.event_type == "takeover", f"{event} while {owner} holds the stick"
+                if event.event_type == "claim":
+                    assert event.details["handoff_event_seq"] == waiting, f"{event} did not get the latest handoff"
+                owner, waiting = event.to_agent_id, None
+            elif event.event_type in ("release", "pass"):
+                assert (event.from_agent_id, event.turn_id) == (owner, turn_id), f"{event} without the stick"
+                owner, waiting = None, event.event_seq
+            elif event.event_type == "return":
+                assert event.from_agent_id == owner, f"{event} without the stick"
+                owner, waiting = None, event.details.get("handoff_event_seq")
+            elif event.event_type == "leave":
+                assert event.from_agent_id != owner, f"{event} with the stick"
+        assert verify_rooms(self._app.store)[1] == []
+        assert self._app.store.integrity_problems() == []
+        return events
+
+
+@pytest.fixture
+def referee(app: App) -> Referee:
+    return Referee(app)

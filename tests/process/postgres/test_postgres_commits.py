@@ -1,0 +1,168 @@
+"""A connection that is lost: before the commit the call is simply made again, during it the caller is told."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from conch.app import App, open_app
+from conch.calls import Call
+from conch.tools import TOOLS
+from conch.tools.registry import call_tool
+from conch.tools.session import Session
+
+SOON = 20.0
+
+
+class Caller:
+    """An agent in this process, behind the proxy, that has joined a room."""
+
+    def __init__(self, app: App, workspace: str) -> None:
+        self.app = app
+        self._session = Session(app, "mcp")
+        self.room_id = self.call("join_path", context_path=workspace)["room_id"]
+
+    def call(self, tool: str, **arguments: Any) -> Any:
+        return call_tool(TOOLS[tool], self._session, arguments, Call()).data
+
+    def note(self) -> Any:
+        return self.call("append_note", room_id=self.room_id, note="once")
+
+    def wait(self) -> Any:
+        return self.call("wait_for_turn", room_id=self.room_id, max_wait_ms=0)
+
+
+@pytest.fixture
+def caller(
+    environ: dict[str, str], proxy: Any, database: str, workspace: str, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Caller]:
+    monkeypatch.setenv("CONCH_AGENT_ID", "codex:1")
+    url = proxy.url(database, options="-c idle_in_transaction_session_timeout=300ms")
+    app = open_app({**environ, "CONCH_STORE": url})
+    yield Caller(app, workspace)
+    app.close()
+
+
+@pytest.fixture
+def notes(server: Any, database: str) -> Callable[[], int]:
+    count = "SELECT count(*) FROM conch.room_events WHERE event_type = 'note'"
+    return lambda: int(server.ask(count, database)[0][0])
+
+
+def test_a_commit_that_never_reached_the_server_is_reported_as_uncertain(
+    caller: Caller, proxy: Any, notes: Callable[[], int]
+) -> None:
+    proxy.at_commit(lambda link, data: link.cut())
+
+    answer = caller.note()
+
+    assert answer["error"] == "DB_UNCERTAIN"
+    assert notes() == 0
+    assert "event_seq" in caller.note()
+
+
+def test_a_commit_whose_answer_was_lost_is_reported_as_uncertain_and_not_made_twice(
+    caller: Caller, proxy: Any, notes: Callable[[], int], until: Callable[..., Any]
+) -> None:
+    def lose_the_answer(link: Any, data: bytes) -> None:
+        link.deafen()
+        link.forward(data)
+        until(lambda: notes() == 1)
+
+    proxy.at_commit(lose_the_answer)
+
+    answer = caller.note()
+
+    assert answer["error"] == "DB_UNCERTAIN"
+    assert "Look at the room" in answer["message"]
+    until(lambda: notes() == 1)
+
+
+def test_a_connection_lost_before_the_commit_is_made_anew_and_the_call_is_made_once(
+    caller: Caller, proxy: Any, notes: Callable[[], int]
+) -> None:
+    proxy.at_insert(lambda link, data: link.cut())
+
+    answer = caller.note()
+
+    assert "event_seq" in answer
+    assert notes() == 1
+
+
+def test_whoever_stands_still_inside_a_transaction_loses_it_and_is_served_again(
+    caller: Caller, proxy: Any, server: Any, database: str, notes: Callable[[], int], until: Callable[..., Any]
+) -> None:
+    inside = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in%'"
+
+    def stand_still(link: Any, data: bytes) -> None:
+        until(lambda: server.ask(inside, database) == [(0,)])
+        link.forward(data)
+
+    proxy.at_commit(stand_still)
+
+    answer = caller.note()
+
+    assert "event_seq" in answer
+    assert notes() == 1
+
+
+def test_a_claim_that_may_have_been_made_is_found_by_asking_again(
+    caller: Caller, proxy: Any, server: Any, database: str, until: Callable[..., Any]
+) -> None:
+    claims = "SELECT count(*) FROM conch.room_events WHERE event_type = 'claim'"
+
+    def lose_the_answer(link: Any, data: bytes) -> None:
+        link.deafen()
+        link.forward(data)
+
+    proxy.at_commit(lose_the_answer)
+    answer = caller.wait()
+    until(lambda: server.ask(claims, database) == [(1,)])
+
+    again = caller.wait()
+
+    assert answer["error"] == "DB_UNCERTAIN"
+    assert (again["status"], again["reason"], again["turn_id"]) == ("your_turn", "already_owner", 1)
+    assert server.ask(claims, database) == [(1,)]
+
+
+def test_what_was_read_is_answered_even_if_the_connection_is_lost_right_after(
+    caller: Caller, server: Any, database: str
+) -> None:
+    end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s AND usename = 'conch'"
+
+    with caller.app.store.read() as tx:
+        rooms = tx.all("all_rooms")
+        assert server.ask(end, "postgres", database) == [(True,)]
+
+    assert [room["room_id"] for room in rooms] == [caller.room_id]
+
+
+def test_a_listener_that_begins_while_a_ring_is_being_committed_does_not_miss_the_change(
+    caller: Caller, proxy: Any, app: App, server: Any, database: str, until: Callable[..., Any]
+) -> None:
+    locks = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ShareLock' AND NOT granted"
+    seen: list[bool] = []
+
+    def listen_and_look() -> None:
+        with app.bell.listen(f"room-{caller.room_id}"), app.store.read() as tx:
+            seen.append(
+                any(e["event_type"] == "note" for e in tx.all("latest_events", room_id=caller.room_id, limit=9))
+            )
+
+    def hold(link: Any, data: bytes) -> None:
+        """The ring has been decided on: nobody listened. Only now somebody begins to."""
+        listener.start()
+        until(lambda: server.ask(locks, database) != [(0,)])
+        link.forward(data)
+
+    listener = threading.Thread(target=listen_and_look)
+    proxy.at_commit(hold)
+
+    caller.note()
+    listener.join(SOON)
+
+    assert seen == [True]

@@ -1,0 +1,166 @@
+"""The server dies and comes back: nothing is lost, nothing is doubled, and whoever waits goes on waiting."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conch.app import App
+from conch.bells.base import seat_channel
+
+HANDOFF = {"status": "done", "next_action": "go on"}
+LONG_MS = 28_000
+SOONER = 15.0  # than a wait of that length ends, or looks again unasked
+TERMINATE = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
+"""
+
+
+class Table:
+    """A room with the stick in codex's hand, and claude waiting for it; each in a process of its own."""
+
+    def __init__(self, agents: Callable[..., Any], app: App, workspace: str, until: Callable[..., Any]) -> None:
+        self.codex, self.claude = agents("codex:1"), agents("claude:1")
+        for agent in (self.codex, self.claude):
+            self.room_id = agent.call("join_path", context_path=workspace)["room_id"]
+        self.turn = self.codex.call("wait_for_turn", room_id=self.room_id, max_wait_ms=0)
+        self.claude.begin("wait_for_turn", room_id=self.room_id, max_wait_ms=LONG_MS)
+        self._app, self._until = app, until
+        self.see_claude_waiting()
+
+    def see_claude_waiting(self) -> None:
+        self._until(lambda: self._app.bell.hears(seat_channel(self.room_id, "claude:1")))
+
+    def release(self) -> Any:
+        return self.codex.call(
+            "release_stick",
+            room_id=self.room_id,
+            lease_id=self.turn["lease_id"],
+            expected_turn_id=self.turn["turn_id"],
+            handoff=HANDOFF,
+        )
+
+
+@pytest.fixture
+def table(agents: Callable[..., Any], app: App, workspace: str, until: Callable[..., Any]) -> Table:
+    return Table(agents, app, workspace, until)
+
+
+def test_a_waiter_gets_the_stick_that_is_released_after_the_server_was_killed(table: Table, server: Any) -> None:
+    server.kill()
+    server.start()
+
+    released = table.release()
+
+    assert released["reserved_for"] == "claude:1"
+    mine = table.claude.hear(SOONER)
+    assert (mine["status"], mine["turn_id"], mine["handoff"]) == ("your_turn", 2, HANDOFF)
+
+
+def test_a_waiter_waits_while_the_server_is_down(table: Table, server: Any) -> None:
+    server.stop()
+    refused = table.release()
+    server.start()
+    table.see_claude_waiting()  # again, by itself
+
+    released = table.release()
+
+    assert refused["error"] == "DB_UNAVAILABLE"
+    assert released["recipient_status"] == "waiting"
+    assert table.claude.hear(SOONER)["status"] == "your_turn"
+
+
+def test_a_ring_that_was_missed_while_the_bell_was_away_is_made_up_for(
+    table: Table, server: Any, database: str
+) -> None:
+    server.ask(TERMINATE, database)
+
+    released = table.release()
+
+    assert released["reserved_for"] == "claude:1"
+    assert table.claude.hear(SOONER)["status"] == "your_turn"
+
+
+def test_a_process_does_not_notice_that_the_server_was_restarted_between_two_calls(table: Table, server: Any) -> None:
+    server.restart()
+
+    state = table.codex.call("get_room_state", room_id=table.room_id)
+    renewed = table.codex.call(
+        "heartbeat", room_id=table.room_id, lease_id=table.turn["lease_id"], expected_turn_id=table.turn["turn_id"]
+    )
+
+    assert state["room"]["owner"] == "codex:1"
+    assert renewed["turn_id"] == 1
+
+
+def test_a_store_replaces_the_connections_that_the_server_dropped(app: App, server: Any, database: str) -> None:
+    with app.store.read(), app.store.read():
+        pass  # from now on it keeps two
+    server.ask(TERMINATE, database)
+
+    with app.store.write("a") as tx:
+        rooms = tx.all("all_rooms")
+
+    assert rooms == []
+
+
+class Witness:
+    """Hears one player out, in a thread of its own."""
+
+    def __init__(self, player: Any) -> None:
+        self.player = player
+        self.room_id = player.hear()[1]
+        self.lines: list[list[Any]] = []
+        self._thread = threading.Thread(target=self._listen, daemon=True)
+
+    def start(self) -> None:
+        self.player.go()
+        self._thread.start()
+
+    def _listen(self) -> None:
+        while ["done"] not in self.lines:
+            self.lines.append(self.player.hear())
+
+    def finish(self) -> None:
+        self._thread.join(60)
+        assert self.lines[-1] == ["done"]
+
+    def said(self, word: str) -> list[list[Any]]:
+        return [line[1:] for line in self.lines if line[0] == word]
+
+
+def make_workspace(root: Path) -> str:
+    root.mkdir()
+    (root / "AGENTS.md").write_text("")
+    return str(root)
+
+
+def test_a_server_killed_in_the_middle_of_the_traffic_loses_and_doubles_nothing(
+    agents: Callable[..., Any], server: Any, referee: Any, tmp_path: Path, until: Callable[..., Any]
+) -> None:
+    workspaces = [make_workspace(tmp_path / f"w{number}") for number in range(2)]
+    witnesses = [Witness(agents(f"codex:{n}", "play", workspaces[n % 2], "25")) for n in range(6)]
+
+    for witness in witnesses:
+        witness.start()
+    for enough in (20, 60, 100):
+        until(lambda enough=enough: sum(len(w.said("released")) for w in witnesses) >= enough)
+        server.kill()
+        server.start()
+    for witness in witnesses:
+        witness.finish()
+
+    assert {code for w in witnesses for _, code in w.said("unsure")} <= {"DB_UNCERTAIN"}
+    for mine in (witnesses[0::2], witnesses[1::2]):
+        log = referee.check(mine[0].room_id)
+        written = [event.handoff["status"] for event in log if event.event_type == "release"]
+        confirmed = [mark for w in mine for _, mark in w.said("released")]
+        attempted = [mark for w in mine for _, mark in w.said("writes")]
+        assert len(written) == len(set(written))
+        assert set(confirmed) <= set(written) <= set(attempted)
+        claims = {(e.to_agent_id, e.turn_id) for e in log if e.event_type == "claim"}
+        assert claims == {(w.player.agent_id, claimed[0]) for w in mine for claimed in w.said("claimed")}

@@ -1,0 +1,46 @@
+"""The benchmark runs to its end. What it measures is for people to read: no test asserts a time."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCH = Path(__file__).parents[2] / "bench" / "turns.py"
+SECONDS = 240
+
+ROWS = [
+    "stick handed to a process that waits, p50",
+    "stick handed to a process that waits, p99",
+    "stick handed to a process that waits, longest",
+    "`python -m conch mcp`, spawn to `initialize`",
+    "`conch mcp`, spawn to `initialize`",
+    "the same, beside the official SDK",
+    "`conch state --json`, start to exit",
+    "round trip of `ping`",
+    "round trip of a read, `get_room_state`",
+    "round trip of a write, `heartbeat`",
+    "round trip of a read after 5 ms of rest",
+    "round trip of a write after 5 ms of rest",
+    "memory after `initialize`, RSS",
+    "memory after `initialize`, PSS",
+    "memory after 100 calls, RSS",
+    "memory after 100 calls, PSS",
+    "one idle waiter",
+    "idle waiter, voluntary context switches",
+    "idle waiter, commits to the store meanwhile",
+    *(f"{processes} | {rooms} | " for rooms in ("one each", "one") for processes in (1, 2, 8, 32)),
+]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the benchmark reads /proc")
+def test_the_quick_benchmark_runs_to_its_end_and_prints_every_row() -> None:
+    run = subprocess.run([sys.executable, str(BENCH), "--quick"], capture_output=True, text=True, timeout=SECONDS)
+
+    assert run.returncode == 0, run.stderr
+    lines = run.stdout.splitlines()
+    assert [row for row in ROWS if not any(line.startswith(f"| {row}") for line in lines)] == []
+    assert lines[0].startswith("Machine: ")
+    assert lines[-1].startswith("Measured in ")

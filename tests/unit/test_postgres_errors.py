@@ -1,0 +1,179 @@
+"""What PostgreSQL says, in conch's words: a code each, advice each, and never a secret of the address."""
+
+from __future__ import annotations
+
+import pytest
+
+psycopg = pytest.importorskip("psycopg")
+
+from psycopg import errors  # noqa: E402
+from psycopg.conninfo import conninfo_to_dict  # noqa: E402
+
+from conch.errors import InvalidSetting, StoreInterrupted, StoreUncertain  # noqa: E402
+from conch.storage.postgres_address import Address  # noqa: E402
+from conch.storage.postgres_errors import translate, translate_commit, translate_refusal  # noqa: E402
+
+PLACE = "postgresql://conch@db.example/conch"
+
+
+@pytest.mark.parametrize(
+    ("state", "code"),
+    [
+        ("40001", "DB_UNAVAILABLE"),
+        ("40P01", "DB_UNAVAILABLE"),
+        ("55P03", "DB_BUSY"),
+        ("57014", "DB_BUSY"),
+        ("53100", "DB_FULL"),
+        ("25006", "DB_READ_ONLY"),
+        ("42501", "DB_READ_ONLY"),
+        ("25P03", "DB_UNAVAILABLE"),
+        ("57P01", "DB_UNAVAILABLE"),
+        ("08006", "DB_UNAVAILABLE"),
+        ("XX001", "DB_CORRUPT"),
+        ("XX002", "DB_CORRUPT"),
+        ("XX000", "DB_UNAVAILABLE"),
+        ("53200", "DB_UNAVAILABLE"),
+        ("22001", "DB_UNAVAILABLE"),
+    ],
+)
+def test_every_state_has_its_code_and_says_where(state: str, code: str) -> None:
+    refusal = translate(errors.lookup(state)("pearls before\nLINE 1: swine"), PLACE)
+
+    assert refusal.code == code
+    assert refusal.details == {"store": PLACE}
+    assert PLACE in refusal.message
+    assert "LINE 1" not in refusal.message
+
+
+@pytest.mark.parametrize("state", ["40001", "40P01", "08006", "57P01", "57P02", "25P03"])
+def test_what_was_interrupted_before_the_commit_is_worth_another_try(state: str) -> None:
+    assert isinstance(translate(errors.lookup(state)("gone"), PLACE), StoreInterrupted)
+
+
+def test_a_connection_that_just_ends_is_worth_another_try() -> None:
+    error = psycopg.OperationalError("server closed the connection unexpectedly")
+
+    assert isinstance(translate(error, PLACE), StoreInterrupted)
+
+
+@pytest.mark.parametrize("state", ["55P03", "53100", "25006", "42501", "XX001", "53200", "42601"])
+def test_what_another_try_would_not_mend_is_not_tried_again(state: str) -> None:
+    assert not isinstance(translate(errors.lookup(state)("no"), PLACE), StoreInterrupted)
+
+
+# -- commits
+
+
+def test_a_commit_without_an_answer_is_uncertain() -> None:
+    for error in (psycopg.OperationalError("server closed the connection"), errors.AdminShutdown("terminating")):
+        refusal = translate_commit(error, PLACE, answered=False)
+
+        assert isinstance(refusal, StoreUncertain)
+        assert not isinstance(refusal, StoreInterrupted)
+
+
+def test_a_commit_that_the_server_refused_was_not_made() -> None:
+    refusal = translate_commit(errors.SerializationFailure("could not serialize"), PLACE, answered=True)
+
+    assert isinstance(refusal, StoreInterrupted)
+
+
+def test_a_commit_in_a_session_that_had_been_closed_before_was_not_made() -> None:
+    refusal = translate_commit(errors.IdleInTransactionSessionTimeout("terminating"), PLACE, answered=False)
+
+    assert isinstance(refusal, StoreInterrupted)
+
+
+# -- no connection
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ("FATAL:  sorry, too many clients already", "no connection left (sorry, too many clients already)"),
+        ('FATAL:  too many connections for role "conch"', "no connection left"),
+        ("FATAL:  remaining connection slots are reserved for roles with", "no connection left"),
+        ("FATAL:  the database system is starting up", "is not ready: the database system is starting up"),
+        ("FATAL:  the database system is shutting down", "is not ready"),
+        ("FATAL:  the database system is in recovery mode", "is not ready"),
+        ('FATAL:  database "password" does not exist', 'answers, but database "password" does not exist'),
+        (
+            'FATAL:  password authentication failed for user "conch"',
+            "refused the login: password authentication failed",
+        ),
+        ('FATAL:  role "conch" does not exist', "refused the login"),
+        ("fe_sendauth: no password supplied", "refused the login"),
+        ('FATAL:  no pg_hba.conf entry for host "10.0.0.1", user "u", database "d", SSL off', "refused the login"),
+        ('FATAL:  permission denied for database "conch"', "refused the login"),
+        ("server does not support SSL, but SSL was required", "No TLS connection"),
+        ("SSL error: certificate verify failed", "No TLS connection"),
+        ("Connection refused\n\tIs the server running on that host?", "cannot be reached: Connection refused. Is"),
+        ("FATAL:  tut mir leid, schon zu viele Verbindungen", "cannot be reached: tut mir leid"),
+    ],
+)
+def test_who_is_not_let_in_is_told_why(said: str, words: str) -> None:
+    error = psycopg.OperationalError(f'connection failed: connection to server at "10.0.0.9", port 5432 failed: {said}')
+
+    refusal = translate_refusal(error, PLACE)
+
+    assert refusal.code == "DB_UNAVAILABLE"
+    assert not isinstance(refusal, StoreInterrupted)
+    assert words in refusal.message
+
+
+# -- addresses
+
+
+@pytest.mark.parametrize(
+    ("url", "place"),
+    [
+        ("postgresql://conch:pearl@db.example:5433/rooms", "postgresql://conch@db.example:5433/rooms"),
+        ("postgres://db.example", "postgresql://db.example/"),
+        ("postgresql://conch:p%40arl@[::1]:1/rooms", "postgresql://conch@[::1]:1/rooms"),
+        ("postgresql://db/rooms?user=conch&password=pearl&sslmode=verify-full", "postgresql://conch@db/rooms"),
+        ("postgresql://db/rooms?sslpassword=pearl&sslkey=/k", "postgresql://db/rooms"),
+        ("postgresql://conch:pearl@/rooms?host=/run/pg", "postgresql://conch@/rooms?host=/run/pg"),
+        ("postgresql:///rooms?host=/run/pg&port=6000", "postgresql:///rooms?host=/run/pg&port=6000"),
+        ("postgresql://u%20v:pearl@h/a%2Fb", "postgresql://u%20v@h/a%2Fb"),
+        ("postgresql://u:pearl@a:1,b:2/rooms", "postgresql://u@a:1,b:2/rooms"),
+        ("postgresql://u:pearl@a,b/rooms", "postgresql://u@a,b/rooms"),
+    ],
+)
+def test_a_place_is_the_address_without_its_secrets(url: str, place: str) -> None:
+    shown = Address(url).place
+
+    assert shown == place
+    assert "pearl" not in shown and "p%40arl" not in shown
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["postgresql://a:x@h:1/d", "postgresql://a:x@[::1]/d", "postgresql://a:x@b:1,c:2/d", "postgresql:///d?host=/r"],
+)
+def test_a_place_is_an_address_again(url: str) -> None:
+    given = conninfo_to_dict(url)
+    given.pop("password", None)
+
+    assert conninfo_to_dict(Address(url).place) == given
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://conch:pe%rl@h/rooms",
+        "postgresql://conch:pe@rl@h/rooms",
+        "postgresql://conch:pe/rl@h/rooms",
+        "postgresql://conch:5/rl@h/rooms",
+        "postgresql://conch:pe rl@h/rooms",
+        "postgresql://conch:pearl@h:port/rooms",
+        "postgresql://conch:pearl@h/rooms?pearl",
+        "postgresql://conch:pearl@[::1/rooms",
+    ],
+)
+def test_an_address_that_hides_a_password_in_the_wrong_place_is_refused_unseen(url: str) -> None:
+    with pytest.raises(InvalidSetting) as refusal:
+        Address(url)
+
+    assert refusal.value.details == {"setting": "CONCH_STORE"}
+    assert not any(part in str(refusal.value) for part in ("pearl", "pe@", "rl@", "pe/", "pe%", "pe rl"))
+    assert refusal.value.__context__ is None or refusal.value.__suppress_context__
