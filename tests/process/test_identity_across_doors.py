@@ -1,0 +1,103 @@
+"""One agent, whichever door it uses: the MCP server, a shell command, in whatever order they come."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+# A harness as conch meets it: a process by that name, which starts an MCP server and shell commands. What to do
+# comes as words: `mcp NAME` joins through a server, `shell` asks a command who it is.
+HARNESS = """
+import json, os, subprocess, sys
+
+def through_mcp(name):
+    server = subprocess.Popen([sys.argv[1], "-m", "conch", "mcp"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    def ask(number, method, params):
+        request = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+        server.stdin.write(json.dumps(request).encode() + b"\\n")
+        server.stdin.flush()
+        return json.loads(server.stdout.readline())["result"]
+    client = {"name": name, "version": "1"}
+    ask(1, "initialize", {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client})
+    joined = ask(2, "tools/call", {"name": "join_path", "arguments": {}})["structuredContent"]
+    server.stdin.close()
+    server.wait()
+    return joined["agent_id"]
+
+def through_shell():
+    command = f"'{sys.argv[1]}' -m conch whoami --json"
+    done = subprocess.run(["bash", "-c", f"{command}; true"], capture_output=True, check=True)
+    return json.loads(done.stdout)["data"]["agent_id"]
+
+steps = [step.split() for step in sys.argv[2:]]
+print(json.dumps([through_mcp(step[1]) if step[0] == "mcp" else through_shell() for step in steps]))
+"""
+
+
+@pytest.fixture
+def run_harness(tmp_path: Path) -> Any:
+    """Run the steps inside a process that looks like a harness; the agent ids that they were told, in order."""
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    (workspace / "AGENTS.md").touch()
+
+    def run(program: str, *steps: str, **environ: str) -> list[str]:
+        script = tmp_path / program
+        script.write_text(HARNESS)
+        marks = ("CONCH_", "TALKING_STICK_", "CLAUDE", "CODEX", "GEMINI", "OPENCODE", "CURSOR")
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(marks)}
+        done = subprocess.run(
+            [sys.executable, str(script), sys.executable, *steps],
+            cwd=workspace,
+            env={**kept, "CONCH_DATA_DIR": str(tmp_path / "data"), **environ},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+        found: list[str] = json.loads(done.stdout)
+        return found
+
+    return run
+
+
+@pytest.mark.parametrize("steps", [("mcp claude-code", "shell"), ("shell", "mcp claude-code"), ("shell", "shell")])
+def test_the_server_and_a_command_of_one_harness_are_one_agent(run_harness: Any, steps: tuple[str, ...]) -> None:
+    first, second = run_harness("claude", *steps)
+
+    assert first == second
+    assert first.startswith("claude-code:")
+
+
+def test_a_harness_that_conch_does_not_know_is_one_agent_too(run_harness: Any) -> None:
+    first, second = run_harness("someharness.py", "mcp someharness", "shell")
+
+    assert first == second
+
+
+def test_a_second_server_of_the_same_harness_is_the_same_agent(run_harness: Any) -> None:
+    first, second = run_harness("codex", "mcp codex-mcp-client", "mcp codex-mcp-client")
+
+    assert first == second
+    assert first.startswith("codex:")
+
+
+def test_two_harnesses_are_two_agents(run_harness: Any) -> None:
+    assert run_harness("claude", "mcp claude-code") != run_harness("codex", "mcp codex-mcp-client")
+
+
+def test_two_tabs_of_one_harness_are_two_agents(run_harness: Any) -> None:
+    assert run_harness("claude", "mcp claude-code") != run_harness("claude", "mcp claude-code")
+
+
+def test_a_resumed_session_is_the_same_agent_in_a_new_process(run_harness: Any) -> None:
+    before = run_harness("codex", "shell", CODEX_THREAD_ID="thread-1")
+
+    assert run_harness("codex", "shell", "mcp codex-mcp-client", CODEX_THREAD_ID="thread-1") == before * 2
