@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tempfile
 import warnings
 from collections.abc import Iterator
 
 import pytest
+
+
+# Children inherit what is ignored: under `nohup` those that are told to end by SIGHUP would not.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")
