@@ -11,7 +11,6 @@ from collections.abc import Iterator
 
 import pytest
 
-
 # Children inherit what is ignored: under `nohup` those that are told to end by SIGHUP would not.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
