@@ -11,8 +11,10 @@ from collections.abc import Iterator
 
 import pytest
 
-# Children inherit what is ignored: under `nohup` those that are told to end by SIGHUP would not.
+# Children inherit what is ignored: in the background of a script, or under `nohup`, they could not be interrupted.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
