@@ -13,7 +13,8 @@ test: .venv/developing oracle
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/pytest
+	@# Real processes have deadlines that a busy machine can miss: what failed is run once more, by itself.
+	$(BIN)/pytest || $(BIN)/pytest --last-failed --last-failed-no-failures none
 
 oracle: .venv-mcp1/installed .venv-mcp2/installed tests/oracle/inspector/node_modules/installed
 
