@@ -42,7 +42,8 @@ def room_id(app: App, agent: Callable[..., Caller], workspace: str) -> str:
 def test_a_copy_has_every_row_and_its_log_still_replays(app: App, other: App, room_id: str) -> None:
     copied = dict(copy_store(app.store, other.store))
 
-    assert copied == {"agents": 1, "agent_signals": 0, "path_rooms": 1, "room_members": 1, "room_events": 3}
+    turns = {"agents": 1, "agent_signals": 0, "path_rooms": 1, "room_members": 1, "room_events": 3}
+    assert {table: copied[table] for table in turns} == turns
     assert list_events(other.store, room_id, 0, 10) == list_events(app.store, room_id, 0, 10)
     assert verify_rooms(other.store) == (1, [])
 

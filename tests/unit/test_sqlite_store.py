@@ -20,7 +20,7 @@ from conch.errors import (
     StoreUnavailable,
 )
 from conch.storage.filesystems import NETWORK_FILESYSTEMS, filesystem_type
-from conch.storage.sqlite import SqliteStore
+from conch.storage.sqlite import DIALECT, SqliteStore
 from conch.storage.sqlite_errors import translate
 from conch.storage.statements import HERE, Migration, load_migrations
 
@@ -119,7 +119,7 @@ def test_the_migrations_from_empty_lead_to_the_schema(open_store: Open, path: st
     use(open_store())
     expected = sqlite3.connect(":memory:")
     with open(os.path.join(HERE, "schema.sql"), encoding="utf-8") as file:
-        expected.executescript(file.read().replace("$serial_key", "INTEGER PRIMARY KEY AUTOINCREMENT"))
+        expected.executescript(file.read().replace("$serial_key", DIALECT.serial_key).replace("$bytes", DIALECT.bytes))
 
     actual = sqlite3.connect(path)
 
@@ -130,23 +130,24 @@ def test_the_migrations_from_empty_lead_to_the_schema(open_store: Open, path: st
 
 def test_an_older_store_is_migrated_after_a_backup(open_store: Open, path: str) -> None:
     use(open_store())
-    newer = [*load_migrations(), Migration(2, "CREATE TABLE extra (x TEXT);\nINSERT INTO extra VALUES ('a;b');")]
+    newer = [*load_migrations(DIALECT), Migration(9, "CREATE TABLE extra (x TEXT);\nINSERT INTO extra VALUES ('a;b');")]
 
     store = open_store(migrations=newer)
 
     assert count(store) == 1
     copies = [name for name in os.listdir(os.path.dirname(path)) if name.endswith(".backup")]
     assert len(copies) == 1
-    assert copies[0].startswith("rooms.sqlite.v1-")
+    version = len(load_migrations(DIALECT))
+    assert copies[0].startswith(f"rooms.sqlite.v{version}-")
     copy = sqlite3.connect(os.path.join(os.path.dirname(path), copies[0]))
-    assert copy.execute("SELECT value FROM meta").fetchall() == [("1",)]
+    assert copy.execute("SELECT value FROM meta").fetchall() == [(str(version),)]
     assert copy.execute("SELECT count(*) FROM path_rooms").fetchone() == (1,)
     copy.close()
 
 
 def test_a_migration_that_fails_changes_nothing(open_store: Open) -> None:
     use(open_store())
-    broken = [*load_migrations(), Migration(2, "CREATE TABLE extra (x TEXT);\nINSERT INTO nowhere VALUES (1);")]
+    broken = [*load_migrations(DIALECT), Migration(9, "CREATE TABLE extra (x TEXT);\nINSERT INTO nowhere VALUES (1);")]
 
     with pytest.raises(StoreUnavailable):
         use(open_store(migrations=broken))
@@ -155,7 +156,7 @@ def test_a_migration_that_fails_changes_nothing(open_store: Open) -> None:
 
 
 def test_a_newer_store_is_refused_untouched(open_store: Open, path: str) -> None:
-    use(open_store(migrations=[*load_migrations(), Migration(2, "CREATE TABLE extra (x TEXT);")]))
+    use(open_store(migrations=[*load_migrations(DIALECT), Migration(9, "CREATE TABLE extra (x TEXT);")]))
 
     with pytest.raises(SchemaMismatch, match="newer conch"):
         use(open_store())
@@ -164,7 +165,7 @@ def test_a_newer_store_is_refused_untouched(open_store: Open, path: str) -> None
 def test_a_running_process_notices_that_the_store_has_moved_on(open_store: Open) -> None:
     old = open_store()
     use(old)
-    use(open_store(migrations=[*load_migrations(), Migration(2, "CREATE TABLE extra (x TEXT);")]))
+    use(open_store(migrations=[*load_migrations(DIALECT), Migration(9, "CREATE TABLE extra (x TEXT);")]))
 
     with pytest.raises(SchemaMismatch):
         use(old)

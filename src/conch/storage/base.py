@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
+DERIVED = "index_"  # how the tables begin whose rows can be made again from others
+
 Row = dict[str, Any]
 Parameters = dict[str, Any]
 
@@ -33,7 +35,7 @@ class Transaction(Protocol):
         """Ring these bells, in this order, once the transaction has been committed."""
 
     def tables(self) -> list[str]:
-        """Every table of the schema, those that others refer to first."""
+        """Every table of the schema that is not derived, those that others refer to first."""
 
     def dump(self, table: str) -> Iterator[Row]:
         """All rows of a table, in no particular order."""

@@ -16,7 +16,7 @@ from conch.errors import StoreError
 from conch.storage.base import Row
 from conch.storage.postgres_address import SCHEMA, Address, Connection
 from conch.storage.postgres_errors import translate, translate_commit, translate_refusal
-from conch.storage.postgres_schema import Schema
+from conch.storage.postgres_schema import DIALECT, Schema
 from conch.storage.postgres_transaction import PostgresTransaction
 from conch.storage.statements import Migration, load_migrations, load_statements
 
@@ -40,9 +40,9 @@ class PostgresStore:
     ) -> None:
         """InvalidSetting if the address makes no sense."""
         self._address = Address(url)
-        self._statements = load_statements()
+        self._statements = load_statements(DIALECT)
         self._schema = Schema(
-            self.describe(), self._statements, load_migrations() if migrations is None else migrations
+            self.describe(), self._statements, load_migrations(DIALECT) if migrations is None else migrations
         )
         self._clock = clock
         self._busy_timeout_ms = busy_timeout_ms
@@ -199,7 +199,7 @@ class PostgresStore:
 
     def wipe(self) -> None:
         with self.write("schema") as transaction:
-            transaction.truncate([table for table in transaction.tables() if table != "meta"])
+            transaction.truncate([table for table in transaction.all_tables() if table != "meta"])
 
     def set_aside(self) -> str:
         aside = f"{SCHEMA}_set_aside_{time.strftime('%Y%m%d%H%M%S', time.gmtime())}"

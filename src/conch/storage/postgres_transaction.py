@@ -11,7 +11,7 @@ import psycopg
 from psycopg import sql
 
 from conch.bells.postgres import advisory_key, notification
-from conch.storage.base import Row
+from conch.storage.base import DERIVED, Row
 from conch.storage.postgres_address import SCHEMA, Connection
 from conch.storage.statements import expand_lists, referred_first
 
@@ -67,11 +67,14 @@ class PostgresTransaction:
             self.connection.execute(RING, {"bells": bells, "keys": keys})
 
     def tables(self) -> list[str]:
-        names = [row["table_name"] for row in self.connection.execute(TABLES, [SCHEMA])]
+        names = [name for name in self.all_tables() if not name.startswith(DERIVED)]
         references: dict[str, set[str]] = {name: set() for name in names}
         for row in self.connection.execute(REFERENCES, [SCHEMA]):
             references[row["from_table"]].add(row["to_table"])
         return referred_first(references)
+
+    def all_tables(self) -> list[str]:
+        return [row["table_name"] for row in self.connection.execute(TABLES, [SCHEMA])]
 
     def dump(self, table: str) -> Iterator[Row]:
         with self.connection.cursor() as cursor:

@@ -11,14 +11,14 @@ from typing import Any
 
 from conch.clock import Clock, system_clock
 from conch.errors import SchemaMismatch, StoreNotLocal, StoreUnavailable
-from conch.storage.base import Row
+from conch.storage.base import DERIVED, Row
 from conch.storage.filesystems import network_filesystem
 from conch.storage.queue import Queue
 from conch.storage.sqlite_errors import translate, translated
-from conch.storage.statements import Migration, expand_lists, load_migrations, load_statements, referred_first
+from conch.storage.statements import Dialect, Migration, expand_lists, load_migrations, load_statements, referred_first
 
 OLDEST_SQLITE = (3, 35, 0)  # RETURNING
-SERIAL_KEY = "INTEGER PRIMARY KEY AUTOINCREMENT"  # what `$serial_key` in a migration means here
+DIALECT = Dialect("sqlite", serial_key="INTEGER PRIMARY KEY AUTOINCREMENT", bytes="BLOB")
 IDLE_CONNECTIONS = 4
 
 Ring = Callable[[Iterable[str]], None]
@@ -46,7 +46,7 @@ class SqliteTransaction:
 
     def tables(self) -> list[str]:
         names = self._connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")
-        tables = [row["name"] for row in names if not row["name"].startswith("sqlite_")]
+        tables = [row["name"] for row in names if not row["name"].startswith(("sqlite_", DERIVED))]
         foreign_keys = {name: self._connection.execute(f"PRAGMA foreign_key_list('{name}')") for name in tables}
         return referred_first({name: {row["table"] for row in keys} for name, keys in foreign_keys.items()})
 
@@ -81,8 +81,8 @@ class SqliteStore:
         self._clock = clock
         self._busy_timeout_ms = busy_timeout_ms
         self._synchronous = synchronous
-        self._migrations = load_migrations() if migrations is None else migrations
-        self._statements = load_statements()
+        self._migrations = load_migrations(DIALECT) if migrations is None else migrations
+        self._statements = load_statements(DIALECT)
         self._idle: list[sqlite3.Connection] = []
         self._queues: list[Queue] = []
         self._counter: sqlite3.Connection | None = None
@@ -141,9 +141,8 @@ class SqliteStore:
         with translated(self.path), self._borrowed() as connection, self._queued(connection):
             with _transaction(connection, "BEGIN IMMEDIATE"):
                 connection.execute("PRAGMA defer_foreign_keys = ON")
-                tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name <> 'meta'")
-                for table in [row["name"] for row in tables]:
-                    connection.execute(f'DELETE FROM "{table}"')
+                for statement in list(_emptying(connection)):
+                    connection.execute(statement)
             connection.execute("VACUUM")
 
     def set_aside(self) -> str:
@@ -321,7 +320,7 @@ class SqliteStore:
             _copy(connection, f"{self.path}.v{version}-{_stamp()}.backup")
         with _transaction(connection, "BEGIN IMMEDIATE"):
             for migration in self._migrations[self._stored_version(connection) :]:
-                for statement in _split(migration.script.replace("$serial_key", SERIAL_KEY)):
+                for statement in _split(migration.script):
                     connection.execute(statement)
             version_row = {"version": str(len(self._migrations))}
             connection.execute(self._statements["set_schema_version"], version_row)
@@ -338,6 +337,17 @@ def _transaction(connection: sqlite3.Connection, begin: str) -> Iterator[None]:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+
+
+def _emptying(connection: sqlite3.Connection) -> Iterator[str]:
+    """What forgets every row but those of `meta`. A full-text index empties itself, and the tables beneath it."""
+    tables = {row["name"]: row["sql"] for row in connection.execute("SELECT * FROM sqlite_master WHERE type = 'table'")}
+    indexes = [name for name, sql in tables.items() if sql.startswith("CREATE VIRTUAL")]
+    for name in tables:
+        if name in indexes:
+            yield f"INSERT INTO {name} ({name}) VALUES ('delete-all')"
+        elif name != "meta" and not any(name.startswith(f"{index}_") for index in indexes):
+            yield f'DELETE FROM "{name}"'
 
 
 def _as_dict(cursor: sqlite3.Cursor, row: tuple[Any, ...]) -> Row:

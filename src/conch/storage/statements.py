@@ -1,4 +1,7 @@
-"""The named statements of `sql/*.sql`, and the ordered migrations."""
+"""The named statements of `sql/*.sql`, and the ordered migrations.
+
+What an engine does in its own way stands in a file beside the shared one: `search.sqlite.sql` beside `search.sql`.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +15,23 @@ HERE = os.path.dirname(__file__)
 MARK = "-- name:"
 
 
+class Dialect(NamedTuple):
+    """An engine's name in file names, and what it calls the types that every engine calls otherwise."""
+
+    engine: str
+    serial_key: str
+    bytes: str
+
+
 class Migration(NamedTuple):
     version: int
     script: str
 
 
-def load_statements() -> dict[str, str]:
-    """Every statement by its name; names are unique across files."""
+def load_statements(dialect: Dialect) -> dict[str, str]:
+    """Every statement by its name; names are unique across the files of an engine."""
     statements: dict[str, str] = {}
-    for script in _scripts("sql"):
+    for script in _scripts("sql", dialect.engine).values():
         for block in script.split(MARK)[1:]:
             name, _, statement = block.partition("\n")
             if name.strip() in statements:
@@ -29,18 +40,25 @@ def load_statements() -> dict[str, str]:
     return statements
 
 
-def load_migrations() -> list[Migration]:
+def load_migrations(dialect: Dialect) -> list[Migration]:
     """Oldest first, numbered from 1 without gaps."""
-    return [Migration(number, script) for number, script in enumerate(_scripts("migrations"), start=1)]
+    scripts: dict[str, str] = {}
+    for name, script in _scripts("migrations", dialect.engine).items():
+        stem = name.partition(".")[0]
+        spelled = script.replace("$serial_key", dialect.serial_key).replace("$bytes", dialect.bytes)
+        scripts[stem] = scripts.get(stem, "") + spelled
+    return [Migration(number, script) for number, script in enumerate(scripts.values(), start=1)]
 
 
-def _scripts(folder: str) -> list[str]:
+def _scripts(folder: str, engine: str) -> dict[str, str]:
+    """The shared files and the engine's own, by name; a shared one comes before those that add to it."""
     directory = os.path.join(HERE, folder)
-    names = sorted(name for name in os.listdir(directory) if name.endswith(".sql"))
-    scripts = []
-    for name in names:
-        with open(os.path.join(directory, name), encoding="utf-8") as file:
-            scripts.append(file.read())
+    names = [name.split(".") for name in os.listdir(directory) if name.endswith(".sql")]
+    scripts = {}
+    for name in sorted(parts for parts in names if len(parts) == 2 or parts[1] == engine):
+        path = ".".join(name)
+        with open(os.path.join(directory, path), encoding="utf-8") as file:
+            scripts[path] = file.read()
     return scripts
 
 

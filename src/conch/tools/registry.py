@@ -7,30 +7,37 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from conch.calls import Call
-from conch.errors import ConchError, InternalError, StoreInterrupted
+from conch.errors import ConchError, InternalError, InvalidArgument, StoreInterrupted
 from conch.tools.schema import check_arguments
 from conch.tools.session import Session
 
 Object = dict[str, Any]
 
 MOST_TRIES = 3
+# Each seed has its own word for an argument that cannot be used.
+INVALID_ARGUMENT = {"bus": "INVALID_ARGUMENT", "questions": "INVALID_ARGUMENT", "scopes": "INVALID_ARGS"}
 
 
 class Result(NamedTuple):
-    """What a handler returns: an object for programs, a short text for models, and how to take it back."""
+    """What a handler returns: an object for programs, a short text for models.
+
+    The door that has written it calls `delivered`; the one that could not calls `undo`.
+    """
 
     data: Object
     text: str
     undo: Callable[[], None] | None = None
+    delivered: Callable[[], None] | None = None
 
 
 class Outcome(NamedTuple):
-    """What a door sends. When it cannot be delivered, the door calls `undo` if there is one."""
+    """What a door sends, and what it calls once that was written, or could not be."""
 
     data: Object
     text: str
     is_error: bool = False
     undo: Callable[[], None] | None = None
+    delivered: Callable[[], None] | None = None
 
 
 class Tool(NamedTuple):
@@ -58,7 +65,15 @@ def run_tool(tool: Tool, session: Session, arguments: Object, call: Call) -> Res
 
     What was cut off before it could change anything is simply run again.
     """
-    given = check_arguments(tool.name, tool.input_schema, arguments)
+    try:
+        given = check_arguments(tool.name, tool.input_schema, arguments)
+        return _run_again(tool, session, given, call)
+    except InvalidArgument as refusal:
+        refusal.code = INVALID_ARGUMENT.get(tool.group, refusal.code)
+        raise
+
+
+def _run_again(tool: Tool, session: Session, given: Object, call: Call) -> Result:
     for _ in range(MOST_TRIES - 1):
         try:
             return tool.handler(session, given, call)
@@ -71,7 +86,7 @@ def call_tool(tool: Tool, session: Session, arguments: Object, call: Call) -> Ou
     """The same for doors that only speak in replies: a refusal becomes an error outcome, nothing is ever raised."""
     try:
         result = run_tool(tool, session, arguments, call)
-        return Outcome(result.data, result.text, undo=result.undo)
+        return Outcome(result.data, result.text, undo=result.undo, delivered=result.delivered)
     except ConchError as refusal:
         return _refused(refusal)
     except Exception:  # a defect of ours: the trace goes to our log, never to a client

@@ -221,9 +221,10 @@ def test_an_older_store_is_brought_forward_when_it_is_asked_for(
 ) -> None:
     from conch.errors import SchemaMismatch
     from conch.storage.postgres import PostgresStore
+    from conch.storage.postgres_schema import DIALECT
     from conch.storage.statements import load_migrations
 
-    url, known = environ["CONCH_STORE"], load_migrations()
+    url, known = environ["CONCH_STORE"], load_migrations(DIALECT)
     old, new = PostgresStore(url), PostgresStore(url, migrations=[*known, Migration(9, "CREATE TABLE pearls (id int)")])
     with old.read():
         pass

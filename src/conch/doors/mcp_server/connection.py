@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple
 
-from conch.doors.mcp_server.flights import Batch, Flight, Flights, run_undo
+from conch.doors.mcp_server.flights import Batch, Flight, Flights, run_quietly
 from conch.doors.mcp_server.peer import Peer
 from conch.doors.mcp_server.protocol import (
     INTERNAL_ERROR,
@@ -178,8 +178,8 @@ class Connection:
         try:
             reply = result_reply(request_id, self._peer.shape(result))
         except (TypeError, ValueError, RecursionError) as error:
-            run_undo(outcome.undo)
+            run_quietly(outcome.undo)
             refusal = Refusal(INTERNAL_ERROR, f"Internal error: the result of {tool.name} cannot be sent: {error}")
             self._flights.finish(flight, error_reply(request_id, refusal))
         else:
-            self._flights.finish(flight, reply, outcome.undo)
+            self._flights.finish(flight, reply, outcome.undo, outcome.delivered)

@@ -10,7 +10,7 @@ from functools import partial
 from conch.calls import Call
 from conch.doors.mcp_server.protocol import INTERNAL_ERROR, INVALID_REQUEST, Id, Object, Refusal, encode
 
-Undo = Callable[[], None]
+Task = Callable[[], None]
 
 MOST_AT_ONCE = 256
 """Each call in flight holds a thread; a client that forgets to read must not exhaust the machine."""
@@ -33,7 +33,8 @@ class Flight:
         self.call = Call()
         self.cancelled = False
         self.reply = b""
-        self.undo: Undo | None = None
+        self.undo: Task | None = None
+        self.delivered: Task | None = None
 
 
 class Flights:
@@ -66,18 +67,19 @@ class Flights:
             self._join(flight)
         return flight
 
-    def finish(self, flight: Flight, reply: bytes, undo: Undo | None = None) -> None:
-        """Deliver the reply, alone or with its batch; what cannot be delivered is undone."""
+    def finish(self, flight: Flight, reply: bytes, undo: Task | None = None, delivered: Task | None = None) -> None:
+        """Deliver the reply, alone or with its batch; then `delivered` is called, or `undo` when it did not leave."""
         with self._lock:
             cancelled = flight.cancelled
             if not cancelled:
-                flight.reply, flight.undo = reply, undo
+                flight.reply, flight.undo, flight.delivered = reply, undo, delivered
             leaving = self._leaving_with(flight)
         if cancelled:
-            run_undo(undo)
-        if leaving and not self._send(_line(leaving, flight.batch)):
-            for undelivered in leaving:
-                run_undo(undelivered.undo)
+            run_quietly(undo)
+        if leaving:
+            left = self._send(_line(leaving, flight.batch))
+            for one in leaving:
+                run_quietly(one.delivered if left else one.undo)
 
     def cancel(self, request_id: Id) -> None:
         """The client wants no reply any more. Unknown, finished or being delivered: nothing happens."""
@@ -105,19 +107,19 @@ class Flights:
             flight.batch.flights.append(flight)
             flight.batch.unfinished += 1
 
-    def _cancel(self, flight: Flight) -> Undo | None:
+    def _cancel(self, flight: Flight) -> Task | None:
         """Under the lock. The undo of a call that had finished and only waited for its batch is the caller's now."""
         flight.cancelled = True
         undo, flight.undo = flight.undo, None
         return undo
 
-    def _undo_later(self, undo: Undo | None) -> None:
+    def _undo_later(self, undo: Task | None) -> None:
         if undo is None:
             return
         try:
-            self._later(partial(run_undo, undo))
+            self._later(partial(run_quietly, undo))
         except RuntimeError:  # no thread left: late is better than never
-            run_undo(undo)
+            run_quietly(undo)
 
     def _leaving_with(self, flight: Flight) -> list[Flight]:
         """Under the lock: the flights whose replies leave now. From here on they cannot be cancelled."""
@@ -149,12 +151,12 @@ class Progress:
         self._send(encode({"jsonrpc": "2.0", "method": "notifications/progress", "params": params}))
 
 
-def run_undo(undo: Undo | None) -> None:
-    """Take back what a call did. A failure goes to the log: there is nobody left to tell."""
-    if undo is None:
+def run_quietly(task: Task | None) -> None:
+    """Do what follows a call, if anything. A failure goes to the log: there is nobody left to tell."""
+    if task is None:
         return
     try:
-        undo()
+        task()
     except Exception:
         sys.excepthook(*sys.exc_info())
 
