@@ -8,8 +8,12 @@ from conch.bells.base import Bell
 from conch.clock import Clock
 from conch.config import Settings
 from conch.membership import Membership
+from conch.messages import Messages
+from conch.peers import Peers
+from conch.questions import Questions
 from conch.storage.base import Store
 from conch.storage.opening import open_store
+from conch.topics import Topics
 from conch.turns import Turns
 
 
@@ -20,6 +24,10 @@ class App:
         self.settings = settings
         self.turns = Turns(store, bell, settings)
         self.membership = Membership(store, self.turns, settings)
+        self.topics = Topics(store, settings)
+        self.peers = Peers(store)
+        self.messages = Messages(store, bell, settings)
+        self.questions = Questions(store, bell, settings)
 
     def close(self) -> None:
         self.bell.close()

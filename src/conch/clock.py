@@ -19,6 +19,11 @@ def system_clock() -> int:
     return time.time_ns() // 1_000
 
 
+def to_seconds(moment: int | None) -> float | None:
+    """Unix seconds: the form that seeds 002 and 004 put on the wire."""
+    return None if moment is None else moment / SECOND
+
+
 def to_iso(moment: int | None) -> str | None:
     """ISO-8601 in UTC with milliseconds: the form that seeds 000 and 003 put on the wire."""
     if moment is None:

@@ -54,6 +54,10 @@ def _policy(name: str, default: int, about: str, low: int = 1, high: int = WEEK_
     return Setting(name, default, about, low, high, aliases=(f"TALKING_STICK_{name.upper()}",))
 
 
+def _bus(name: str, default: int, about: str, high: int) -> Setting:
+    return Setting(name, default, about, 1, high, aliases=(f"AGENT_BUS_{name.upper()}",))
+
+
 POLICY_SETTINGS = (
     _policy("owner_lease_ttl_ms", 45 * 60_000, "how long an owner may be silent before others may take over"),
     _policy("heartbeat_interval_ms", 5 * 60_000, "how often a holder should renew its lease"),
@@ -86,6 +90,13 @@ SETTINGS = (
     Setting("max_handoff_bytes", 256 * 1024, "the largest handoff, as JSON", 1_024, 16 * 1024 * 1024),
     Setting("max_note_chars", 16_384, "the longest note", 1, 1_048_576),
     Setting("max_reason_chars", 2_000, "the longest reason of a takeover or a close", 1, 65_536),
+    _bus("max_message_chars", 65_536, "the longest message", 1_048_576),
+    _bus("max_metadata_bytes", 16_384, "the largest metadata of a message or a topic, as JSON", 1_048_576),
+    _bus("max_question_chars", 8_000, "the longest question", 1_048_576),
+    _bus("max_answer_chars", 65_536, "the longest answer", 1_048_576),
+    _bus("max_publish_batch", 50, "how many messages or answers one call may carry", 1_000),
+    _bus("poll_initial_ms", 250, "how soon whoever waits for a message looks again where no bell can be heard", 60_000),
+    _bus("poll_max_ms", 1_000, "how long those pauses grow, doubling", 60_000),
     Setting("max_line_bytes", 4 * 1024 * 1024, "the longest line the MCP server reads", 1_000, 64 * 1024 * 1024),
     *POLICY_SETTINGS,
 )
@@ -137,6 +148,13 @@ class Settings(NamedTuple):
     max_handoff_bytes: int
     max_note_chars: int
     max_reason_chars: int
+    max_message_chars: int
+    max_metadata_bytes: int
+    max_question_chars: int
+    max_answer_chars: int
+    max_publish_batch: int
+    poll_initial_ms: int
+    poll_max_ms: int
     max_line_bytes: int
     policy: Policy
 

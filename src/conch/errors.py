@@ -13,6 +13,15 @@ ConchError
 |   +-- TurnMismatch ........... turn_mismatch            wrong epoch; comes before stale_lease
 |   +-- StaleLease ............. stale_lease              right epoch, wrong holder or token
 +-- TakeoverNotAvailable ....... takeover_not_available
++-- TopicNotFound .............. TOPIC_NOT_FOUND
++-- TopicClosed ................ TOPIC_CLOSED
++-- AgentNameInUse ............. AGENT_NAME_IN_USE        the name is reserved, and no matching reclaim_token was given
++-- AgentNotJoined ............. AGENT_NOT_JOINED         the caller has no name on this topic yet
++-- QuestionNotFound ........... QUESTION_NOT_FOUND
++-- TopicMismatch .............. TOPIC_MISMATCH           the question belongs to another topic
++-- ForbiddenSelfAnswer ........ FORBIDDEN_SELF_ANSWER
++-- ForbiddenAlreadyAnswered ... FORBIDDEN_ALREADY_ANSWERED
++-- ForbiddenNotAsker .......... FORBIDDEN_NOT_ASKER      only the asker cancels or closes a question
 +-- Cancelled .................. cancelled                the caller went away; nothing was changed
 +-- StoreError
 |   +-- StoreBusy .............. DB_BUSY
@@ -76,6 +85,42 @@ class RoomClosed(ConchError):
 
 class StickHeld(ConchError):
     code = "stick_held"
+
+
+class TopicNotFound(ConchError):
+    code = "TOPIC_NOT_FOUND"
+
+
+class TopicClosed(ConchError):
+    code = "TOPIC_CLOSED"
+
+
+class AgentNameInUse(ConchError):
+    code = "AGENT_NAME_IN_USE"
+
+
+class AgentNotJoined(ConchError):
+    code = "AGENT_NOT_JOINED"
+
+
+class QuestionNotFound(ConchError):
+    code = "QUESTION_NOT_FOUND"
+
+
+class TopicMismatch(ConchError):
+    code = "TOPIC_MISMATCH"
+
+
+class ForbiddenSelfAnswer(ConchError):
+    code = "FORBIDDEN_SELF_ANSWER"
+
+
+class ForbiddenAlreadyAnswered(ConchError):
+    code = "FORBIDDEN_ALREADY_ANSWERED"
+
+
+class ForbiddenNotAsker(ConchError):
+    code = "FORBIDDEN_NOT_ASKER"
 
 
 class FencingError(ConchError):

@@ -10,9 +10,11 @@ from conch.agents import Caller
 from conch.config import Settings, check_length, check_policy
 from conch.errors import InvalidArgument, RoomClosed, StickHeld
 from conch.ids import new_id
+from conch.peers import enter_as_itself
 from conch.roomlog import Event, append_event
 from conch.rooms import Room, Snapshot, save_room, to_member
 from conch.storage.base import Store, Transaction
+from conch.topics import close_topic, make_home
 from conch.turns import Turns
 from conch.workspaces import ancestor_chain, canonicalize, workspace_root
 
@@ -106,7 +108,9 @@ class Membership:
         """The room at exactly this path; the database sees to it that only one of two makers succeeds."""
         room_id = new_id("room")
         with self._store.write(room_id) as tx:
-            tx.run("insert_room", room_id=room_id, canonical_path=path, topic_id=new_id("topic"), now=tx.now)
+            topic_id = new_id("topic")
+            if tx.run("insert_room", room_id=room_id, canonical_path=path, topic_id=topic_id, now=tx.now):
+                make_home(tx, topic_id, path)
             row = tx.one("rooms_at", paths=[path])
             assert row is not None
         return row["room_id"], row["room_id"] == room_id
@@ -115,6 +119,7 @@ class Membership:
         room, member = snapshot.room, snapshot.find(caller.agent_id)
         columns = presence.member_columns(caller)
         tx.run("touch_agent", agent_id=caller.agent_id, now=tx.now)
+        enter_as_itself(tx, room.topic_id, caller)
         ordinal = max((m.ordinal for m in snapshot.members), default=-1) + 1 if member is None else member.ordinal
         if member is None:
             tx.run(
@@ -183,6 +188,7 @@ class Membership:
         check_length("reason", reason or "", self._settings.max_reason_chars, "max_reason_chars")
         with self._store.write(room_id) as tx:
             snapshot = self._turns.fenced(tx, caller, room_id, lease_id, expected_turn_id)
+            close_topic(tx, snapshot.room.topic_id, reason)
             return self._log(tx, snapshot, "close", caller, reason=reason)[1]
 
     def _open_room(self, tx: Transaction, caller: Caller, room_id: str) -> Snapshot:

@@ -7,14 +7,21 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from conch import processes
 from conch.agents import Caller, adopt_override
 from conch.app import App, open_app
+from conch.calls import Call
 from conch.processes import Process
 from conch.storage.base import Store
+from conch.tools import TOOLS
+from conch.tools.registry import Outcome, call_tool
+from conch.tools.session import Session
+
+Object = dict[str, Any]
 
 
 class MovableClock:
@@ -110,3 +117,65 @@ def child() -> Iterator[Callable[[], Child]]:
     yield start
     for each in children:
         each.kill()
+
+
+class PeerClient:
+    """One connection that uses the bus, and tells the tools that their replies arrived, as a door does."""
+
+    def __init__(self, app: App, agent_id: str, workspace: str) -> None:
+        self.session = Session(app, "mcp")
+        self.joined = self.data("join_path", context_path=workspace, agent_id_override=agent_id)
+        self.home: str = self.joined["topic_id"]
+        self.name: str = self.joined["name"]
+
+    def call(self, tool: str, /, *, arrives: bool = True, call: Call | None = None, **arguments: Any) -> Outcome:
+        outcome = call_tool(TOOLS[tool], self.session, arguments, call or Call())
+        after = outcome.delivered if arrives else outcome.undo
+        if after is not None:
+            after()
+        return outcome
+
+    def data(self, tool: str, /, **arguments: Any) -> Object:
+        outcome = self.call(tool, **arguments)
+        assert not outcome.is_error, outcome.text
+        return outcome.data
+
+    def error(self, tool: str, /, **arguments: Any) -> Object:
+        outcome = self.call(tool, **arguments)
+        assert outcome.is_error, outcome.data
+        return outcome.data
+
+    def join(self, topic_id: str, agent_name: str, **arguments: Any) -> Object:
+        return self.data("topic_join", topic_id=topic_id, agent_name=agent_name, **arguments)
+
+    def send(self, topic_id: str, *texts: str, **fields: Any) -> list[Object]:
+        outbox = [{"content_markdown": text, **fields} for text in texts]
+        sent = self.data("sync", topic_id=topic_id, outbox=outbox, wait_seconds=0, max_items=1, auto_advance=False)
+        return [each["message"] for each in sent["sent"]]
+
+    def read(self, topic_id: str, **arguments: Any) -> list[str]:
+        found = self.data("sync", topic_id=topic_id, wait_seconds=0, **arguments)
+        return [message["content_markdown"] for message in found["received"]]
+
+
+@pytest.fixture
+def peer(app: App, workspace: str) -> Callable[[str], PeerClient]:
+    """Another connection, in the same room."""
+    return lambda agent_id: PeerClient(app, agent_id, workspace)
+
+
+@pytest.fixture
+def red(peer: Callable[[str], PeerClient]) -> PeerClient:
+    return peer("test:red")
+
+
+@pytest.fixture
+def blue(peer: Callable[[str], PeerClient]) -> PeerClient:
+    return peer("test:blue")
+
+
+@pytest.fixture
+def topic_id(red: PeerClient) -> str:
+    """A free topic, on which nobody is yet."""
+    topic: str = red.data("topic_create", name="pink")["topic_id"]
+    return topic

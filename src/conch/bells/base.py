@@ -27,17 +27,22 @@ def seat_channel(room_id: str, agent_id: str) -> str:
     return f"seat-{room_id}-{agent_id}"
 
 
+def topic_channel(topic_id: str) -> str:
+    """Everybody who waits for messages on a topic hears this one."""
+    return f"topic-{topic_id}"
+
+
 class Ear(Protocol):
     """One waiter's end of the bell. Used by one thread, woken from any."""
 
     called: bool
     """Whether the announced channel was rung since the last `wait` but one: somebody has something for this waiter."""
 
-    def wait(self, seconds: float) -> bool:
+    def wait(self, seconds: float, linger: float = 0.05) -> bool:
         """Sleep until a ring, the end of the watched process, `wake` or the timeout; True unless the timeout.
 
-        A ring of the announced channel ends it at once; one of a shared channel a little later, so that a crowd does
-        not get in the way of the one who was called.
+        A ring of the announced channel ends it at once; one of a shared channel after so many seconds more, so that
+        a crowd does not get in the way of the one who was called.
         """
 
     def watch(self, process: Process | None) -> None:

@@ -12,7 +12,6 @@ from conch.bells.watcher import Stop, Watcher
 from conch.processes import Process, check
 
 _SECONDS_BETWEEN_CHECKS = 1.0
-_SECONDS_FOR_OTHERS = 0.05
 
 
 class WatchingEar:
@@ -40,7 +39,7 @@ class WatchingEar:
         """Do this too when the ear closes."""
         self._stops.append(stop)
 
-    def wait(self, seconds: float) -> bool:
+    def wait(self, seconds: float, linger: float = 0.05) -> bool:
         deadline = time.monotonic() + seconds
         self.called = False
         while not self._woken.wait(self._next_pause(deadline)):
@@ -49,7 +48,7 @@ class WatchingEar:
                 return True
             if time.monotonic() >= deadline:
                 return False
-        self._hurried.wait(min(_SECONDS_FOR_OTHERS, max(0.0, deadline - time.monotonic())))
+        self._hurried.wait(min(linger, max(0.0, deadline - time.monotonic())))
         self._woken.clear()
         self._hurried.clear()
         self.called, self._own_rang = self._own_rang, False

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from conch.errors import InvalidArgument
-from conch.tools import admin, turns
+from conch.tools import admin, bus, questions, turns
 from conch.tools.registry import Tool
 
-TOOLS: dict[str, Tool] = {tool.name: tool for tool in (*turns.TOOLS, *admin.TOOLS)}
+_ALL = (*turns.TOOLS, *bus.TOOLS, *questions.TOOLS, *admin.TOOLS)
+TOOLS: dict[str, Tool] = {tool.name: tool for tool in _ALL}
 GROUPS = tuple(dict.fromkeys(tool.group for tool in TOOLS.values()))
 
 

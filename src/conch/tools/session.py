@@ -7,7 +7,9 @@ from collections.abc import Callable
 
 from conch.agents import Caller, adopt_override, identify
 from conch.app import App
+from conch.peers import Peer
 from conch.signals import gather_signals
+from conch.tools.deliveries import Deliveries
 
 
 def _nothing() -> str | None:
@@ -29,6 +31,8 @@ class Session:
         self._client_name = client_name
         self._default_path = default_path
         self._caller: Caller | None = None
+        self._peers: dict[str, Peer] = {}
+        self.deliveries = Deliveries()
 
     def caller(self) -> Caller:
         if self._caller is None:
@@ -42,6 +46,14 @@ class Session:
         elif self._caller is None or not self._caller.overridden:
             self._caller = self._identify()
         return self._caller
+
+    def take_name(self, peer: Peer) -> None:
+        """Speak under this name on its topic, as long as the connection lasts."""
+        self._peers[peer.topic_id] = peer
+
+    def peer(self, topic_id: str) -> Peer:
+        """The name taken on a topic, else the caller's own; AgentNotJoined if it has neither."""
+        return self._peers.get(topic_id) or self.app.peers.find_own(self.caller(), topic_id)
 
     def path(self, given: str | None) -> str:
         """A path that was given, else the client's first root, else the working directory."""

@@ -1,0 +1,271 @@
+"""Messages on topics: sending, and receiving everything at least once and in order.
+
+A cursor moves only after the reply that carried the messages has gone out: `sync` returns what to do then. Whatever
+happens before that, the same messages come again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from conch.bells.base import Bell, topic_channel
+from conch.calls import Call
+from conch.config import Settings
+from conch.errors import InvalidArgument
+from conch.ids import new_id
+from conch.outbox import Draft
+from conch.peers import Peer, Standing, check_seq, load_standing
+from conch.storage.base import Row, Store, Transaction
+from conch.topics import require_open
+from conch.waits import wait_for
+
+PAGE = 500
+MOST_CHARS = 400_000  # of bodies in one reply, unless a single one is longer
+
+
+class Message(NamedTuple):
+    message_id: str
+    topic_id: str
+    seq: int
+    sender: str
+    message_type: str
+    reply_to: str | None
+    content_markdown: str
+    metadata_json: str | None
+    client_message_id: str | None
+    created_at: int
+
+    @property
+    def metadata(self) -> dict[str, Any] | None:
+        return None if self.metadata_json is None else json.loads(self.metadata_json)
+
+    @property
+    def addressees(self) -> list[str]:
+        """Whom the sender means in the first place; everybody sees it all the same."""
+        to = (self.metadata or {}).get("to") if self.metadata_json and '"to"' in self.metadata_json else None
+        return [to] if isinstance(to, str) else to if isinstance(to, list) else []
+
+
+class Sent(NamedTuple):
+    message: Message
+    is_repeated: bool
+    """It was there already, sent under the same client_message_id."""
+
+
+class Page(NamedTuple):
+    """What a peer has not read yet, as far as it fits into one reply."""
+
+    standing: Standing
+    received: list[Message]
+    has_more: bool
+
+    @property
+    def last_seq(self) -> int:
+        return self.received[-1].seq if self.received else self.standing.last_seq
+
+
+class Synced(NamedTuple):
+    status: str
+    page: Page
+    sent: list[Sent]
+    is_touched: bool
+    """Whether the call has left a sign of life already."""
+
+
+class Messages:
+    def __init__(self, store: Store, bell: Bell, settings: Settings) -> None:
+        self._store = store
+        self._bell = bell
+        self._settings = settings
+
+    def sync(
+        self,
+        peer: Peer,
+        outbox: list[Draft],
+        *,
+        max_items: int = 20,
+        include_self: bool = False,
+        wait_seconds: float = 0,
+        ack_through: int | None = None,
+        call: Call | None = None,
+    ) -> Synced:
+        """Send, then receive what is new, waiting for it if asked to."""
+        call = call or Call()
+        call.check()
+        sent = self._send(peer, outbox, ack_through) if outbox or ack_through is not None else []
+        is_touched = bool(outbox) or ack_through is not None
+
+        def look() -> Page | None:
+            page = self._unread(peer, max_items, include_self)
+            return page if _is_worth_waking(page) else None
+
+        page = look()
+        status = "ready"
+        if page is None and wait_seconds > 0:
+            page = wait_for(self._bell, topic_channel(peer.topic_id), look, wait_seconds, call, self._settings)
+            status = "ready" if page else "timeout"
+        page = page or self._unread(peer, max_items, include_self)
+        if page.received:
+            status = "ready"
+        elif status == "ready":
+            status = "empty"
+        return Synced(status, page, sent, is_touched)
+
+    def send(self, peer: Peer, outbox: list[Draft]) -> list[Sent]:
+        return self._send(peer, outbox, None)
+
+    def _send(self, peer: Peer, outbox: list[Draft], ack_through: int | None) -> list[Sent]:
+        with self._store.write(peer.topic_id) as tx:
+            standing = load_standing(tx, peer)
+            if outbox:
+                require_open(peer.topic_id, standing.status)
+            if ack_through is not None:
+                check_seq("ack_through", ack_through, standing)
+            sent = append_messages(tx, peer.topic_id, peer.agent_name, outbox)
+            self._touch(tx, peer, standing.last_seq, max(standing.last_seq, ack_through or 0))
+        return sent
+
+    def _unread(self, peer: Peer, max_items: int, include_self: bool) -> Page:
+        with self._store.read() as tx:
+            standing = load_standing(tx, peer)
+            statement = "messages_after" if include_self else "messages_of_others_after"
+            given: Row = {"topic_id": peer.topic_id, "after": standing.last_seq, "limit": max_items + 1}
+            rows = tx.all(statement, **given, **({} if include_self else {"sender": peer.agent_name}))
+        messages = [to_message(row) for row in rows]
+        fitting = _fitting(messages[:max_items])
+        return Page(standing, fitting, len(fitting) < len(messages))
+
+    def settle(self, peer: Peer, synced: Synced, advance: bool) -> None:
+        """After the reply has gone out: move the cursor behind what it carried, unless it was moved meanwhile."""
+        page = synced.page
+        moves = advance and page.last_seq != page.standing.last_seq
+        if moves or not synced.is_touched:
+            with self._store.write(peer.topic_id) as tx:
+                self._touch(tx, peer, page.standing.last_seq, page.last_seq if moves else page.standing.last_seq)
+
+    def _touch(self, tx: Transaction, peer: Peer, found: int, last_seq: int) -> None:
+        tx.run("touch_agent", agent_id=peer.agent_id, now=tx.now)
+        tx.run(
+            "move_cursor",
+            topic_id=peer.topic_id,
+            agent_name=peer.agent_name,
+            found=found,
+            last_seq=last_seq,
+            now=tx.now,
+        )
+
+    def history(self, topic_id: str, after: int = 0, since: int = 0) -> Iterator[Message]:
+        """A whole topic, oldest first, however long: page by page, so that nothing is held and nobody waits."""
+        while True:
+            with self._store.read() as tx:
+                rows = tx.all("messages_since", topic_id=topic_id, after=after, since=since, limit=PAGE)
+            yield from map(to_message, rows)
+            if len(rows) < PAGE:
+                return
+            after = rows[-1]["seq"]
+
+
+def append_messages(tx: Transaction, topic_id: str, sender: str, outbox: list[Draft]) -> list[Sent]:
+    """Store messages in order. One that was stored before under its client_message_id is not stored again."""
+    repeated = _find_repeated(tx, topic_id, sender, outbox)
+    fresh = [draft for place, draft in enumerate(outbox) if place not in repeated]
+    made: list[Message] = []
+    if fresh:
+        row = tx.one("take_seqs", topic_id=topic_id, count=len(fresh), now=tx.now)
+        assert row is not None
+        made = [_insert(tx, topic_id, sender, draft, row["next_seq"] - len(fresh) + n) for n, draft in enumerate(fresh)]
+        if any(message.message_type != "ack" for message in made):  # those who are only thanked sleep on
+            tx.ring(topic_channel(topic_id))
+    new = iter(made)
+    sent: list[Sent] = []
+    for place in range(len(outbox)):
+        earlier = repeated.get(place)
+        if isinstance(earlier, int):
+            sent.append(Sent(sent[earlier].message, True))
+        else:
+            sent.append(Sent(earlier or next(new), earlier is not None))
+    return sent
+
+
+def _find_repeated(tx: Transaction, topic_id: str, sender: str, outbox: list[Draft]) -> dict[int, Message | int]:
+    """By place in the outbox: the stored message, or the earlier place, that has the same client_message_id."""
+    repeated: dict[int, Message | int] = {}
+    places: dict[str, int] = {}
+    for place, draft in enumerate(outbox):
+        key = draft.client_message_id
+        if key is None:
+            continue
+        if key in places:
+            repeated[place] = places[key]
+            continue
+        places[key] = place
+        row = tx.one("message_sent_as", topic_id=topic_id, sender=sender, client_message_id=key)
+        if row is not None:
+            repeated[place] = to_message(row)
+    return repeated
+
+
+def _insert(tx: Transaction, topic_id: str, sender: str, draft: Draft, seq: int) -> Message:
+    if draft.reply_to is not None:
+        _check_reply(tx, topic_id, draft)
+    message = Message(
+        message_id=new_id("msg"),
+        topic_id=topic_id,
+        seq=seq,
+        sender=sender,
+        message_type=draft.message_type,
+        reply_to=draft.reply_to,
+        content_markdown=draft.content_markdown,
+        metadata_json=draft.metadata_json,
+        client_message_id=draft.client_message_id,
+        created_at=tx.now,
+    )
+    tx.run("insert_message", **message._asdict())
+    if draft.message_type == "question":
+        tx.run("insert_question", question_id=message.message_id, topic_id=topic_id, asked_by=sender, now=tx.now)
+    elif draft.message_type == "answer" and draft.reply_to is not None:
+        _count_answer(tx, message)
+    return message
+
+
+def _check_reply(tx: Transaction, topic_id: str, draft: Draft) -> None:
+    row = tx.one("find_message", message_id=draft.reply_to)
+    if row is None or row["topic_id"] != topic_id:
+        where = "is on another topic" if row else "does not exist"
+        message = f"{draft.field}.reply_to: the message {draft.reply_to!r} {where}."
+        raise InvalidArgument(message, field=f"{draft.field}.reply_to")
+
+
+def _count_answer(tx: Transaction, message: Message) -> None:
+    """A reply to somebody else's pending question is an answer; of several by one agent the first counts."""
+    question = tx.one("find_question", question_id=message.reply_to)
+    if question is not None and question["status"] == "pending" and question["asked_by"] != message.sender:
+        tx.run(
+            "insert_answer",
+            question_id=message.reply_to,
+            answered_by=message.sender,
+            answer_id=message.message_id,
+            now=tx.now,
+        )
+
+
+def to_message(row: Row) -> Message:
+    row.pop("number")
+    return Message(**row)
+
+
+def _fitting(messages: list[Message]) -> list[Message]:
+    """As many as one reply can carry, at least one."""
+    total = 0
+    for place, message in enumerate(messages):
+        total += len(message.content_markdown)
+        if total > MOST_CHARS and place:
+            return messages[:place]
+    return messages
+
+
+def _is_worth_waking(page: Page) -> bool:
+    """Thanks alone do not end a wait; nor is there anything to wait for on a topic that is closed."""
+    return page.standing.status != "open" or any(message.message_type != "ack" for message in page.received)

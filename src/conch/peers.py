@@ -1,0 +1,238 @@
+"""Who speaks on a topic: reserved names, the tokens that reclaim them, cursors and presence.
+
+An agent has one name of its own wherever it goes by itself: on the home topics of its rooms, and where it speaks
+from the command line. Names that are chosen with `topic_join` belong to whoever has their token.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from conch import processes
+from conch.agents import Caller, recorded_process
+from conch.clock import SECOND
+from conch.errors import AgentNameInUse, AgentNotJoined, InvalidArgument, TopicNotFound
+from conch.storage.base import Row, Store, Transaction
+from conch.topics import Topic, check_name, find_topic, require_open, resolve
+
+LONGEST_NAME = 64
+SYSTEM = "conch"  # who tells a topic what an operator did; nobody else can have this name
+
+
+class Peer(NamedTuple):
+    """A caller under its name on one topic. A name that was freed and taken again is another peer."""
+
+    topic_id: str
+    agent_name: str
+    reserved_at: int
+    agent_id: str
+
+
+class Joined(NamedTuple):
+    topic: Topic
+    peer: Peer
+    reclaim_token: str
+
+
+class Standing(NamedTuple):
+    """A topic as one peer finds it."""
+
+    status: str
+    highest_seq: int
+    last_seq: int
+
+
+class Presence(NamedTuple):
+    agent_name: str
+    last_seq: int
+    updated_at: int
+    age_seconds: float
+
+
+class Peers:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def join(
+        self,
+        caller: Caller,
+        agent_name: str,
+        topic_id: str | None,
+        name: str | None,
+        reclaim_token: str | None,
+        allow_closed: bool = False,
+    ) -> Joined:
+        """Reserve a name on a topic, or reclaim it with the token that came with it."""
+        check_name("agent_name", agent_name, LONGEST_NAME)
+        if (topic_id is None) == (name is None):
+            raise InvalidArgument("Give exactly one of topic_id and name.", field="topic_id")
+        if topic_id is None:
+            with self._store.read() as tx:
+                topic_id = resolve(tx, name or "", allow_closed).topic_id
+        with self._store.write(topic_id) as tx:
+            topic = find_topic(tx, topic_id)
+            if not allow_closed:
+                require_open(topic_id, topic.status)
+            token = _claim(tx, topic, caller, agent_name, reclaim_token)
+            return Joined(topic, _enter(tx, topic_id, agent_name, caller), token)
+
+    def join_as_itself(self, caller: Caller, topic_id: str) -> Peer:
+        """The caller under its own name, joined now if it was not."""
+        with self._store.read() as tx:
+            find_topic(tx, topic_id)
+            peer = own_peer(tx, topic_id, caller)
+        if peer is None:
+            with self._store.write(topic_id) as tx:
+                peer = enter_as_itself(tx, topic_id, caller)
+        return peer
+
+    def find_own(self, caller: Caller, topic_id: str) -> Peer:
+        """The caller under its own name; AgentNotJoined if it has none here."""
+        with self._store.read() as tx:
+            peer = own_peer(tx, topic_id, caller)
+        if peer is None:
+            raise _not_joined(topic_id)
+        return peer
+
+    def reset_cursor(self, peer: Peer, last_seq: int) -> int:
+        with self._store.write(peer.topic_id) as tx:
+            standing = load_standing(tx, peer)
+            check_seq("last_seq", last_seq, standing)
+            tx.run("touch_agent", agent_id=peer.agent_id, now=tx.now)
+            tx.run("set_cursor", topic_id=peer.topic_id, agent_name=peer.agent_name, last_seq=last_seq, now=tx.now)
+        return last_seq
+
+    def list_present(self, topic_id: str, window_seconds: int, limit: int) -> list[Presence]:
+        """Who was here lately, the latest first. A process that is proven gone is not here, however lately."""
+        with self._store.read() as tx:
+            find_topic(tx, topic_id)
+            since = tx.now - window_seconds * SECOND
+            rows = tx.all("recent_peers", topic_id=topic_id, since=since, limit=limit)
+            now = tx.now
+        return [
+            Presence(
+                row["agent_name"],
+                row["last_seq"],
+                row["updated_at"],
+                round(max(0, now - row["updated_at"]) / SECOND, 3),
+            )
+            for row in rows
+            if processes.check(recorded_process(row)) != "gone"
+        ]
+
+    def known_names(self, topic_id: str, names: set[str]) -> set[str]:
+        """Those of the names that somebody has on a topic."""
+        with self._store.read() as tx:
+            return {row["agent_name"] for row in tx.all("names_on_topic", topic_id=topic_id, names=sorted(names))}
+
+    def free_name(self, tx: Transaction, topic_id: str, agent_name: str) -> None:
+        """Let anybody have a name again; only an operator does that, when its token is lost."""
+        find_topic(tx, topic_id)
+        if not tx.run("free_name", topic_id=topic_id, agent_name=agent_name):
+            message = f"Nobody has the name {agent_name[:80]!r} on topic {topic_id}."
+            raise InvalidArgument(message, field="agent_name")
+
+
+def load_standing(tx: Transaction, peer: Peer) -> Standing:
+    """TopicNotFound, or AgentNotJoined when the peer's name has been freed meanwhile."""
+    row = tx.one("peer_state", topic_id=peer.topic_id, agent_name=peer.agent_name)
+    if row is None:
+        message = f"There is no topic {peer.topic_id!r} any more."
+        raise TopicNotFound(message, field="topic_id", topic_id=peer.topic_id)
+    if row["reserved_at"] != peer.reserved_at:
+        raise _not_joined(peer.topic_id)
+    return Standing(row["status"], row["next_seq"] - 1, row["last_seq"] or 0)
+
+
+def check_seq(field: str, seq: int, standing: Standing) -> None:
+    if not 0 <= seq <= standing.highest_seq:
+        message = f"{field} must be from 0 to {standing.highest_seq}, the highest seq of this topic."
+        raise InvalidArgument(message, field=field, highest_seq=standing.highest_seq)
+
+
+def own_peer(tx: Transaction, topic_id: str, caller: Caller) -> Peer | None:
+    row = tx.one("own_reservation", topic_id=topic_id, agent_id=caller.agent_id)
+    return None if row is None else Peer(topic_id, row["agent_name"], row["created_at"], caller.agent_id)
+
+
+def enter_as_itself(tx: Transaction, topic_id: str, caller: Caller) -> Peer:
+    """Join under the agent's own name, or where somebody has taken that, under the next one like it."""
+    peer, number = own_peer(tx, topic_id, caller), 1
+    while peer is None:
+        name = caller.name if number == 1 else f"{caller.name}-{number}"
+        if _reserve(tx, topic_id, name, caller, None, is_own=True):
+            peer = _enter(tx, topic_id, name, caller)
+        number += 1
+    return peer
+
+
+def _claim(tx: Transaction, topic: Topic, caller: Caller, agent_name: str, token: str | None) -> str:
+    """The token of a name that is the caller's from now on."""
+    row = tx.one("find_reservation", topic_id=topic.topic_id, agent_name=agent_name)
+    if row is None:
+        if agent_name == SYSTEM or _is_somebody_else(tx, topic, caller, agent_name):
+            raise _in_use(topic, agent_name)
+        issued = os.urandom(16).hex()
+        _reserve(tx, topic.topic_id, agent_name, caller, issued)
+        return issued
+    if row["reclaim_token_hash"] is None and row["agent_id"] == caller.agent_id:
+        token = os.urandom(16).hex()
+    elif token is None or _hashed(token) != row["reclaim_token_hash"]:
+        raise _in_use(topic, agent_name)
+    tx.run(
+        "claim_name",
+        topic_id=topic.topic_id,
+        agent_name=agent_name,
+        agent_id=caller.agent_id,
+        reclaim_token_hash=_hashed(token),
+        now=tx.now,
+    )
+    return token
+
+
+def _is_somebody_else(tx: Transaction, topic: Topic, caller: Caller, agent_name: str) -> bool:
+    """In a room everybody goes by the agents' names, so there nobody can take another agent's."""
+    row = tx.one("agent_named", name=agent_name) if topic.is_home else None
+    return row is not None and row["agent_id"] != caller.agent_id
+
+
+def _reserve(
+    tx: Transaction, topic_id: str, agent_name: str, caller: Caller, token: str | None, is_own: bool = False
+) -> bool:
+    columns: Row = {
+        "topic_id": topic_id,
+        "agent_name": agent_name,
+        "agent_id": caller.agent_id,
+        "is_own": int(is_own),
+        "reclaim_token_hash": None if token is None else _hashed(token),
+    }
+    return tx.run("reserve_name", now=tx.now, **columns) > 0
+
+
+def _enter(tx: Transaction, topic_id: str, agent_name: str, caller: Caller) -> Peer:
+    tx.run("add_cursor", topic_id=topic_id, agent_name=agent_name, now=tx.now)
+    tx.run("touch_agent", agent_id=caller.agent_id, now=tx.now)
+    row = tx.one("find_reservation", topic_id=topic_id, agent_name=agent_name)
+    assert row is not None
+    return Peer(topic_id, agent_name, row["created_at"], caller.agent_id)
+
+
+def _hashed(token: str) -> str:
+    """The store keeps no token that would open a name to whoever reads the file."""
+    from hashlib import sha256  # OpenSSL is slow to load, and few calls need it
+
+    return sha256(token.encode()).hexdigest()
+
+
+def _in_use(topic: Topic, agent_name: str) -> AgentNameInUse:
+    message = (
+        f"The name {agent_name!r} is reserved on topic {topic.topic_id}. Give the reclaim_token that came with it, "
+        "or choose another name; an operator can free it with `conch names free`."
+    )
+    return AgentNameInUse(message, field="agent_name", topic_id=topic.topic_id, agent_name=agent_name)
+
+
+def _not_joined(topic_id: str) -> AgentNotJoined:
+    message = f"You have no name on topic {topic_id}; call topic_join first."
+    return AgentNotJoined(message, field="topic_id", topic_id=topic_id)

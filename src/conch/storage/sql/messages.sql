@@ -1,0 +1,27 @@
+-- name: take_seqs
+UPDATE topic_seq SET next_seq = next_seq + :count, updated_at = :now WHERE topic_id = :topic_id
+RETURNING next_seq;
+
+-- name: insert_message
+INSERT INTO messages
+  (message_id, topic_id, seq, sender, message_type, reply_to, content_markdown, metadata_json, client_message_id,
+   created_at)
+VALUES
+  (:message_id, :topic_id, :seq, :sender, :message_type, :reply_to, :content_markdown, :metadata_json,
+   :client_message_id, :created_at);
+
+-- name: find_message
+SELECT * FROM messages WHERE message_id = :message_id;
+
+-- name: message_sent_as
+SELECT * FROM messages
+WHERE topic_id = :topic_id AND sender = :sender AND client_message_id = :client_message_id;
+
+-- name: messages_after
+SELECT * FROM messages WHERE topic_id = :topic_id AND seq > :after ORDER BY seq LIMIT :limit;
+
+-- name: messages_of_others_after
+SELECT * FROM messages WHERE topic_id = :topic_id AND seq > :after AND sender <> :sender ORDER BY seq LIMIT :limit;
+
+-- name: messages_since
+SELECT * FROM messages WHERE topic_id = :topic_id AND seq > :after AND created_at >= :since ORDER BY seq LIMIT :limit;

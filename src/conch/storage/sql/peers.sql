@@ -1,0 +1,52 @@
+-- name: find_reservation
+SELECT * FROM agent_name_reservations WHERE topic_id = :topic_id AND agent_name = :agent_name;
+
+-- name: own_reservation
+SELECT * FROM agent_name_reservations WHERE agent_id = :agent_id AND topic_id = :topic_id AND is_own = 1;
+
+-- name: reserve_name
+INSERT INTO agent_name_reservations
+  (topic_id, agent_name, agent_id, is_own, reclaim_token_hash, created_at, last_claimed_at)
+VALUES (:topic_id, :agent_name, :agent_id, :is_own, :reclaim_token_hash, :now, :now)
+ON CONFLICT (topic_id, agent_name) DO NOTHING;
+
+-- name: claim_name
+UPDATE agent_name_reservations
+SET is_own = CASE agent_id WHEN :agent_id THEN is_own ELSE 0 END, agent_id = :agent_id, reclaim_token_hash = :reclaim_token_hash, last_claimed_at = :now
+WHERE topic_id = :topic_id AND agent_name = :agent_name;
+
+-- name: free_name
+DELETE FROM agent_name_reservations WHERE topic_id = :topic_id AND agent_name = :agent_name;
+
+-- name: names_on_topic
+SELECT agent_name FROM agent_name_reservations WHERE topic_id = :topic_id AND agent_name IN :names;
+
+-- name: add_cursor
+INSERT INTO cursors (topic_id, agent_name, updated_at) VALUES (:topic_id, :agent_name, :now)
+ON CONFLICT (topic_id, agent_name) DO UPDATE SET updated_at = excluded.updated_at;
+
+-- name: touch_cursor
+UPDATE cursors SET updated_at = :now WHERE topic_id = :topic_id AND agent_name = :agent_name;
+
+-- name: move_cursor
+UPDATE cursors
+SET last_seq = CASE last_seq WHEN :found THEN :last_seq ELSE last_seq END, updated_at = :now
+WHERE topic_id = :topic_id AND agent_name = :agent_name;
+
+-- name: set_cursor
+UPDATE cursors SET last_seq = :last_seq, updated_at = :now WHERE topic_id = :topic_id AND agent_name = :agent_name;
+
+-- name: peer_state
+SELECT t.status, s.next_seq, r.created_at AS reserved_at, c.last_seq
+FROM topics t JOIN topic_seq s ON s.topic_id = t.topic_id
+LEFT JOIN agent_name_reservations r ON r.topic_id = t.topic_id AND r.agent_name = :agent_name
+LEFT JOIN cursors c ON c.topic_id = t.topic_id AND c.agent_name = :agent_name
+WHERE t.topic_id = :topic_id;
+
+-- name: recent_peers
+SELECT c.agent_name, c.last_seq, c.updated_at, a.host_id, a.boot_id, a.pid, a.process_started_at
+FROM cursors c
+LEFT JOIN agent_name_reservations r ON r.topic_id = c.topic_id AND r.agent_name = c.agent_name
+LEFT JOIN agents a ON a.agent_id = r.agent_id
+WHERE c.topic_id = :topic_id AND c.updated_at >= :since
+ORDER BY c.updated_at DESC, c.agent_name LIMIT :limit;

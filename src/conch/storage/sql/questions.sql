@@ -1,0 +1,36 @@
+-- name: insert_question
+INSERT INTO questions (question_id, topic_id, asked_by, asked_at)
+VALUES (:question_id, :topic_id, :asked_by, :now);
+
+-- name: find_question
+SELECT * FROM questions WHERE question_id = :question_id;
+
+-- name: end_question
+UPDATE questions SET status = :status, cancel_reason = :cancel_reason
+WHERE question_id = :question_id AND status = 'pending';
+
+-- name: insert_answer
+INSERT INTO answers (question_id, answered_by, answer_id, answered_at)
+VALUES (:question_id, :answered_by, :answer_id, :now)
+ON CONFLICT (question_id, answered_by) DO NOTHING;
+
+-- name: find_answer
+SELECT answer_id FROM answers WHERE question_id = :question_id AND answered_by = :answered_by;
+
+-- name: answers_to
+SELECT m.* FROM answers a JOIN messages m ON m.message_id = a.answer_id
+WHERE a.question_id = :question_id ORDER BY m.seq;
+
+-- name: answerable_questions
+SELECT q.question_id, q.asked_by, q.asked_at, m.content_markdown AS question_text
+FROM questions q JOIN messages m ON m.message_id = q.question_id
+WHERE q.topic_id = :topic_id AND q.status = 'pending' AND q.asked_by <> :agent_name
+  AND NOT EXISTS (SELECT 1 FROM answers a WHERE a.question_id = q.question_id AND a.answered_by = :agent_name)
+ORDER BY q.asked_at, m.seq LIMIT :limit;
+
+-- name: questions_on_topic
+SELECT q.*, m.content_markdown AS question_text, m.seq,
+  (SELECT count(*) FROM answers a WHERE a.question_id = q.question_id) AS answers_count
+FROM questions q JOIN messages m ON m.message_id = q.question_id
+WHERE q.topic_id = :topic_id AND q.status IN :statuses
+ORDER BY m.seq DESC LIMIT :limit;

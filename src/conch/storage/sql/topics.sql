@@ -1,0 +1,26 @@
+-- name: find_topic
+SELECT * FROM topics WHERE topic_id = :topic_id;
+
+-- name: newest_topic_named
+SELECT * FROM topics WHERE name = :name AND status = :status
+ORDER BY created_at DESC, topic_id DESC LIMIT 1;
+
+-- name: topics_newest_first
+SELECT t.*, s.next_seq - 1 AS message_count
+FROM topics t JOIN topic_seq s ON s.topic_id = t.topic_id
+WHERE t.status IN :statuses
+ORDER BY t.created_at DESC, t.topic_id DESC LIMIT :limit;
+
+-- name: insert_topic
+INSERT INTO topics (topic_id, name, created_at, metadata_json, mode)
+VALUES (:topic_id, :name, :now, :metadata_json, :mode);
+
+-- name: insert_topic_seq
+INSERT INTO topic_seq (topic_id, updated_at) VALUES (:topic_id, :now);
+
+-- name: close_topic
+UPDATE topics SET status = 'closed', closed_at = :now, close_reason = :reason
+WHERE topic_id = :topic_id AND status = 'open';
+
+-- name: rename_topic
+UPDATE topics SET name = :name WHERE topic_id = :topic_id;

@@ -1,0 +1,293 @@
+"""The group `bus`: seed 004's tools around topics and messages."""
+
+from __future__ import annotations
+
+from conch import __version__
+from conch.calls import Call
+from conch.clock import to_seconds
+from conch.errors import AgentNotJoined
+from conch.messages import Synced
+from conch.outbox import FIELDS, check_outbox
+from conch.peers import Peer
+from conch.tools import bus_shapes as shapes
+from conch.tools import fields
+from conch.tools.registry import Object, Result, Tool
+from conch.tools.session import Session
+
+SPEC_VERSION = "v6.3"
+MOST_TOPICS = 500
+MOST_ITEMS = 1_000
+STATUSES = {"open": ["open"], "closed": ["closed"], "all": ["open", "closed"]}
+
+
+def ping(session: Session, given: Object, call: Call) -> Result:
+    data = {"ok": True, "spec_version": SPEC_VERSION, "package_version": __version__, "warnings": []}
+    return Result(data, f"ok, spec {SPEC_VERSION}, conch {__version__}")
+
+
+def topic_create(session: Session, given: Object, call: Call) -> Result:
+    call.check()
+    topic, created = session.app.topics.create(given.get("name"), given.get("metadata"), given.get("mode", "reuse"))
+    warnings = []
+    if not created and given.get("metadata") is not None:
+        warnings.append(shapes.warning("METADATA_IGNORED", "The topic was there already; its metadata stays as it is."))
+    data = {"topic_id": topic.topic_id, "name": topic.name, "status": topic.status, "created": created}
+    verb = "Made" if created else "There is"
+    return Result({**data, "warnings": warnings}, f"{verb} topic {topic.topic_id} ({topic.name}).")
+
+
+def topic_list(session: Session, given: Object, call: Call) -> Result:
+    found = session.app.topics.list(STATUSES[given.get("status", "open")], MOST_TOPICS + 1)
+    warnings = []
+    if len(found) > MOST_TOPICS:
+        found = found[:MOST_TOPICS]
+        warnings.append(shapes.warning("TOPICS_TRUNCATED", f"Only the newest {MOST_TOPICS} topics are listed."))
+    topics = [{**shapes.topic(topic), "message_count": count} for topic, count in found]
+    lines = [f"{topic.topic_id} {topic.name} ({topic.status}, {count} messages)" for topic, count in found]
+    return Result({"topics": topics, "warnings": warnings}, "\n".join(lines) or "No topics.")
+
+
+def topic_resolve(session: Session, given: Object, call: Call) -> Result:
+    topic = session.app.topics.resolve(given["name"], given.get("allow_closed", False))
+    data = {"topic_id": topic.topic_id, "name": topic.name, "status": topic.status, "warnings": []}
+    return Result(data, f"{topic.topic_id} ({topic.name}, {topic.status})")
+
+
+def topic_close(session: Session, given: Object, call: Call) -> Result:
+    call.check()
+    topic, was_open = session.app.topics.close(given["topic_id"], given.get("reason"))
+    warnings = [] if was_open else [shapes.warning("ALREADY_CLOSED", "The topic was closed before; nothing changed.")]
+    data = {
+        "topic_id": topic.topic_id,
+        "status": topic.status,
+        "closed_at": to_seconds(topic.closed_at),
+        "close_reason": topic.close_reason,
+        "warnings": warnings,
+    }
+    return Result(data, f"Topic {topic.topic_id} is closed" + (" already." if warnings else "."))
+
+
+def topic_join(session: Session, given: Object, call: Call) -> Result:
+    call.check()
+    joined = session.app.peers.join(
+        session.caller(),
+        given["agent_name"],
+        given.get("topic_id"),
+        given.get("name"),
+        given.get("reclaim_token"),
+        given.get("allow_closed", False),
+    )
+    session.take_name(joined.peer)
+    topic, name = joined.topic, joined.peer.agent_name
+    data = {
+        "topic_id": topic.topic_id,
+        "name": topic.name,
+        "status": topic.status,
+        "agent_name": name,
+        "reclaim_token": joined.reclaim_token,
+        "warnings": [],
+    }
+    text = f"You are {name} on topic {topic.topic_id} ({topic.name}). Keep this to be {name} again after a restart:"
+    return Result(data, f"{text} reclaim_token={joined.reclaim_token}")
+
+
+def topic_presence(session: Session, given: Object, call: Call) -> Result:
+    peers = session.app.peers.list_present(given["topic_id"], given.get("window_seconds", 300), given.get("limit", 200))
+    shown = [{**peer._asdict(), "updated_at": to_seconds(peer.updated_at)} for peer in peers]
+    lines = [f"{peer.agent_name}, {peer.age_seconds:.0f} s ago, has read to #{peer.last_seq}" for peer in peers]
+    data = {"topic_id": given["topic_id"], "peers": shown, "warnings": []}
+    return Result(data, "\n".join(lines) or "Nobody was here lately.")
+
+
+def cursor_reset(session: Session, given: Object, call: Call) -> Result:
+    call.check()
+    topic_id = given["topic_id"]
+    session.deliveries.wait(topic_id)
+    cursor = session.app.peers.reset_cursor(_peer(session, topic_id), given.get("last_seq", 0))
+    data = {"topic_id": topic_id, "last_seq": cursor, "cursor": cursor, "warnings": []}
+    return Result(data, f"The next sync begins after #{cursor}.")
+
+
+def sync(session: Session, given: Object, call: Call) -> Result:
+    app, topic_id = session.app, given["topic_id"]
+    auto_advance, ack_through = given.get("auto_advance", True), given.get("ack_through")
+    outbox = check_outbox(given.get("outbox", []), app.settings)
+    session.deliveries.wait(topic_id)
+    peer = _peer(session, topic_id)
+    synced = app.messages.sync(
+        peer,
+        outbox,
+        max_items=given.get("max_items", 20),
+        include_self=given.get("include_self", False),
+        wait_seconds=given.get("wait_seconds", 60),
+        ack_through=None if auto_advance else ack_through,
+        call=call,
+    )
+    settled = session.deliveries.begin(topic_id)
+
+    def delivered() -> None:
+        try:
+            app.messages.settle(peer, synced, auto_advance)
+        finally:
+            settled()
+
+    cursor = synced.page.last_seq if auto_advance else synced.page.standing.last_seq
+    data = {
+        "topic_id": topic_id,
+        "status": synced.status,
+        "received": [shapes.received(each, peer.agent_name) for each in synced.page.received],
+        "sent": [{"message": shapes.message(sent.message)} for sent in synced.sent],
+        "cursor": cursor,
+        "has_more": synced.page.has_more,
+        "warnings": _sync_warnings(session, peer, synced, ignored_ack=auto_advance and ack_through is not None),
+    }
+    return Result(data, shapes.synced_text(synced, peer.agent_name, cursor), undo=settled, delivered=delivered)
+
+
+def _peer(session: Session, topic_id: str) -> Peer:
+    try:
+        return session.peer(topic_id)
+    except AgentNotJoined:
+        session.app.topics.find(topic_id)  # where there is no such topic, that is the better answer
+        raise
+
+
+def _sync_warnings(session: Session, peer: Peer, synced: Synced, ignored_ack: bool) -> list[Object]:
+    warnings = []
+    if ignored_ack:
+        warnings.append(shapes.warning("ACK_IGNORED", "ack_through counts only with auto_advance=false."))
+    for sent in synced.sent:
+        if sent.is_repeated:
+            message = f"#{sent.message.seq} was sent before under this client_message_id; it was not sent again."
+            warnings.append(shapes.warning("ALREADY_SENT", message, seq=sent.message.seq))
+    meant = {name for sent in synced.sent for name in sent.message.addressees}
+    for name in sorted(meant and meant - session.app.peers.known_names(peer.topic_id, meant)):
+        message = f"Nobody is called {name[:80]!r} on this topic."
+        warnings.append(shapes.warning("UNKNOWN_ADDRESSEE", message, name=name))
+    if synced.page.standing.status == "closed":
+        warnings.append(shapes.warning("TOPIC_CLOSED", "The topic is closed; do not wait for more."))
+    return warnings
+
+
+TOPIC_ID: Object = {"type": "string", "minLength": 1, "maxLength": fields.LONGEST_ID}
+NAME: Object = {"type": "string", "minLength": 1}
+OBJECT: Object = {"type": "object"}
+WAIT_SECONDS: Object = {
+    "type": "integer",
+    "minimum": 0,
+    "maximum": fields.LARGEST,
+    "description": "Default 60, cut to 50; 0: do not block.",
+}
+OUTGOING: Object = {
+    "type": "object",
+    "properties": {
+        "content_markdown": {"type": "string"},
+        "message_type": {"type": "string", "description": "message, question, answer, ack, ..."},
+        "reply_to": {"type": "string"},
+        "metadata": {"type": "object", "description": "`to`: a name or names this is for."},
+        "client_message_id": {"type": "string", "description": "Makes a retry harmless."},
+    },
+    "required": ["content_markdown"],
+}
+assert tuple(OUTGOING["properties"]) == FIELDS
+
+TOOLS = (
+    Tool("ping", "bus", "Ping", "Whether the server answers, and its versions.", fields.takes(), ping, fields.READS),
+    Tool(
+        "topic_create",
+        "bus",
+        "Make a topic",
+        "Make a topic, or find the newest open one of that name (mode=reuse).",
+        fields.takes(name=NAME, metadata=OBJECT, mode={"type": "string", "enum": ["reuse", "new"]}),
+        topic_create,
+        fields.REPEATABLE,
+    ),
+    Tool(
+        "topic_list",
+        "bus",
+        "List topics",
+        "Topics, newest first.",
+        fields.takes(status={"type": "string", "enum": list(STATUSES)}),
+        topic_list,
+        fields.READS,
+    ),
+    Tool(
+        "topic_resolve",
+        "bus",
+        "Find a topic",
+        "The newest open topic of a name.",
+        fields.takes("name", name=NAME, allow_closed={"type": "boolean"}),
+        topic_resolve,
+        fields.READS,
+    ),
+    Tool(
+        "topic_close",
+        "bus",
+        "Close a topic",
+        "End a topic: it stays readable, and pending questions can still be answered.",
+        fields.takes("topic_id", topic_id=TOPIC_ID, reason={"type": "string"}),
+        topic_close,
+        {**fields.DESTROYS, "idempotentHint": True},
+    ),
+    Tool(
+        "topic_join",
+        "bus",
+        "Take a name on a topic",
+        "Take a name on a topic before you sync or ask there (join_path has done it for the room's topic_id). Keep the "
+        "reclaim_token: it gives you the same name after a restart.",
+        fields.takes(
+            "agent_name",
+            agent_name=NAME,
+            topic_id=TOPIC_ID,
+            name={**NAME, "description": "Instead of topic_id."},
+            reclaim_token={"type": "string", "maxLength": fields.LONGEST_ID},
+            allow_closed={"type": "boolean"},
+        ),
+        topic_join,
+        fields.WRITES,
+    ),
+    Tool(
+        "topic_presence",
+        "bus",
+        "Who is on a topic",
+        "The peers that were active within window_seconds (default 300).",
+        fields.takes(
+            "topic_id",
+            topic_id=TOPIC_ID,
+            window_seconds={"type": "integer", "minimum": 1, "maximum": 2**31},
+            limit={"type": "integer", "minimum": 1, "maximum": MOST_ITEMS},
+        ),
+        topic_presence,
+        fields.READS,
+    ),
+    Tool(
+        "cursor_reset",
+        "bus",
+        "Read again",
+        "Set your cursor; 0 (default) replays the whole topic.",
+        fields.takes(
+            "topic_id", topic_id=TOPIC_ID, last_seq={"type": "integer", "minimum": 0, "maximum": fields.LARGEST}
+        ),
+        cursor_reset,
+        fields.REPEATABLE,
+    ),
+    Tool(
+        "sync",
+        "bus",
+        "Send and receive messages",
+        "Send the outbox, then receive what is new to you, oldest first; waits for it. Messages come at least once: "
+        "tell repeats by message_id. Answer a question with message_type=answer and reply_to.",
+        fields.takes(
+            "topic_id",
+            topic_id=TOPIC_ID,
+            outbox={"type": "array", "items": OUTGOING},
+            max_items={"type": "integer", "minimum": 1, "maximum": MOST_ITEMS, "description": "Default 20."},
+            include_self={"type": "boolean"},
+            wait_seconds=WAIT_SECONDS,
+            auto_advance={"type": "boolean", "description": "Default true. False: acknowledge with ack_through."},
+            ack_through={"type": "integer", "minimum": 0, "maximum": fields.LARGEST},
+        ),
+        sync,
+        fields.WRITES,
+    ),
+)

@@ -1,0 +1,155 @@
+"""The group `questions`: seed 002's tools."""
+
+from __future__ import annotations
+
+from conch.calls import Call
+from conch.clock import to_seconds
+from conch.questions import Asked
+from conch.tools import bus_shapes as shapes
+from conch.tools import fields
+from conch.tools.bus import TOPIC_ID, WAIT_SECONDS
+from conch.tools.registry import Object, Result, Tool
+from conch.tools.session import Session
+
+
+def ask(session: Session, given: Object, call: Call) -> Result:
+    peer = session.peer(given["topic_id"])
+    status, asked = session.app.questions.ask(peer, given["question"], given.get("wait_seconds", 60), call)
+    return Result(shapes.asked(status, asked), _asked_text(status, asked))
+
+
+def ask_poll(session: Session, given: Object, call: Call) -> Result:
+    asked = session.app.questions.poll(given["topic_id"], given["question_id"])
+    stored = asked.question.status
+    status = "answered" if asked.answers and stored == "pending" else stored
+    return Result(shapes.asked(status, asked), _asked_text(status, asked))
+
+
+def _asked_text(status: str, asked: Asked) -> str:
+    if asked.answers and status != "cancelled":
+        return shapes.answers_text(asked)
+    reason = asked.question.cancel_reason
+    said = f"Question {asked.question.question_id}: {status}" + (f" ({reason})." if reason else ".")
+    waits = asked.question.status == "pending"
+    return f"{said} Call ask_poll for its answers." if waits else said
+
+
+def ask_cancel(session: Session, given: Object, call: Call) -> Result:
+    call.check()
+    peer = session.peer(given["topic_id"])
+    question, changed = session.app.questions.cancel(peer, given["question_id"], given.get("reason"))
+    warnings = [] if changed else [shapes.warning("ALREADY_CANCELLED", "It was cancelled before; nothing changed.")]
+    data = {
+        "topic_id": question.topic_id,
+        "question_id": question.question_id,
+        "status": question.status,
+        "cancel_reason": question.cancel_reason,
+        "warnings": warnings,
+    }
+    return Result(data, f"Question {question.question_id} is cancelled.")
+
+
+def question_mark_answered(session: Session, given: Object, call: Call) -> Result:
+    call.check()
+    peer = session.peer(given["topic_id"])
+    question, changed = session.app.questions.mark_answered(peer, given["question_id"])
+    warnings = [] if changed else [shapes.warning("ALREADY_ANSWERED", "It was closed before; nothing changed.")]
+    data = {
+        "topic_id": question.topic_id,
+        "question_id": question.question_id,
+        "status": question.status,
+        "warnings": warnings,
+    }
+    return Result(data, f"Question {question.question_id} is closed as answered.")
+
+
+def pending_list(session: Session, given: Object, call: Call) -> Result:
+    peer, wait_seconds = session.peer(given["topic_id"]), given.get("wait_seconds", 60)
+    found = session.app.questions.list_pending(peer, given.get("limit", 20), wait_seconds, call)
+    status = "ready" if found else "timeout" if wait_seconds else "empty"
+    questions = [{**each._asdict(), "asked_at": to_seconds(each.asked_at)} for each in found]
+    lines = [f"{each.question_id} from {each.asked_by}:\n{each.question_text}" for each in found]
+    data = {"topic_id": peer.topic_id, "status": status, "questions": questions, "warnings": []}
+    return Result(data, "\n\n".join(lines) or "No question waits for you.")
+
+
+def answer(session: Session, given: Object, call: Call) -> Result:
+    call.check()
+    answered = session.app.questions.answer(session.peer(given["topic_id"]), given["responses"])
+    lines = [f"Saved {answered.saved}, skipped {answered.skipped}."]
+    return Result(answered._asdict(), "\n".join([*lines, *(warning["message"] for warning in answered.warnings)]))
+
+
+QUESTION_ID: Object = {"type": "string", "minLength": 1, "maxLength": fields.LONGEST_ID}
+RESPONSE: Object = {
+    "type": "object",
+    "properties": {
+        "question_id": {"type": "string"},
+        "answer_markdown": {"type": "string"},
+        "repo_pointers": {"type": "array", "items": {"type": "string"}},
+        "suggested_followups": {"type": "array", "items": {"type": "string"}, "description": "1 to 5."},
+    },
+    "required": ["question_id", "answer_markdown", "suggested_followups"],
+}
+
+TOOLS = (
+    Tool(
+        "ask",
+        "questions",
+        "Ask the others",
+        "Put a question to a topic's peers and wait for the first answer. timeout: it stays open; ask_poll later.",
+        fields.takes("topic_id", "question", topic_id=TOPIC_ID, question=fields.TEXT, wait_seconds=WAIT_SECONDS),
+        ask,
+        fields.WRITES,
+    ),
+    Tool(
+        "ask_poll",
+        "questions",
+        "Look at a question",
+        "A question's status and all its answers so far.",
+        fields.takes("topic_id", "question_id", topic_id=TOPIC_ID, question_id=QUESTION_ID),
+        ask_poll,
+        fields.READS,
+    ),
+    Tool(
+        "ask_cancel",
+        "questions",
+        "Cancel a question",
+        "Take back a pending question of yours.",
+        fields.takes("topic_id", "question_id", topic_id=TOPIC_ID, question_id=QUESTION_ID, reason={"type": "string"}),
+        ask_cancel,
+        {**fields.DESTROYS, "idempotentHint": True},
+    ),
+    Tool(
+        "question_mark_answered",
+        "questions",
+        "Close a question",
+        "Say that your question is answered well enough; it is offered to nobody any more.",
+        fields.takes("topic_id", "question_id", topic_id=TOPIC_ID, question_id=QUESTION_ID),
+        question_mark_answered,
+        fields.REPEATABLE,
+    ),
+    Tool(
+        "pending_list",
+        "questions",
+        "Questions for you",
+        "The questions of others that you have not answered yet, oldest first; waits for one.",
+        fields.takes(
+            "topic_id",
+            topic_id=TOPIC_ID,
+            limit={"type": "integer", "minimum": 1, "maximum": 200},
+            wait_seconds=WAIT_SECONDS,
+        ),
+        pending_list,
+        fields.READS,
+    ),
+    Tool(
+        "answer",
+        "questions",
+        "Answer questions",
+        "Answer one or more pending questions of others, each once. Suggest what would be good to ask next.",
+        fields.takes("topic_id", "responses", topic_id=TOPIC_ID, responses={"type": "array", "items": RESPONSE}),
+        answer,
+        fields.WRITES,
+    ),
+)

@@ -1,0 +1,179 @@
+"""Topics: named streams of messages, and the home topic of every room."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Literal, NamedTuple
+
+from conch.bells.base import topic_channel
+from conch.config import Settings, check_length
+from conch.errors import InvalidArgument, LimitExceeded, TopicClosed, TopicNotFound
+from conch.ids import new_id
+from conch.storage.base import Row, Store, Transaction
+
+LOCK = "topic names"  # whoever makes or renames a topic writes under this name
+LONGEST_NAME = 200
+
+Mode = Literal["reuse", "new"]
+
+
+class Topic(NamedTuple):
+    topic_id: str
+    name: str
+    created_at: int
+    status: str
+    closed_at: int | None
+    close_reason: str | None
+    metadata_json: str | None
+    mode: str
+
+    @property
+    def metadata(self) -> dict[str, Any] | None:
+        return None if self.metadata_json is None else json.loads(self.metadata_json)
+
+    @property
+    def is_home(self) -> bool:
+        """Whether it belongs to a room, and lives as long as that."""
+        return self.mode == "home"
+
+
+class Topics:
+    def __init__(self, store: Store, settings: Settings) -> None:
+        self._store = store
+        self._settings = settings
+
+    def create(self, name: str | None, metadata: dict[str, Any] | None, mode: Mode) -> tuple[Topic, bool]:
+        """A topic of this name, and whether it was made now: `reuse` prefers the newest open one there is."""
+        topic_id = new_id("topic")
+        name = f"topic-{topic_id.partition('_')[2]}" if name is None else check_name("name", name, LONGEST_NAME)
+        text = dump_metadata("metadata", metadata, self._settings)
+        if mode == "reuse" and (found := self._find_open(name)):
+            return found, False
+        with self._store.write(LOCK) as tx:
+            found = None if mode == "new" else newest_named(tx, name, "open")
+            if found is not None:
+                return found, False
+            _insert(tx, topic_id, name, text, mode)
+            return find_topic(tx, topic_id), True
+
+    def _find_open(self, name: str) -> Topic | None:
+        with self._store.read() as tx:
+            return newest_named(tx, name, "open")
+
+    def list(self, statuses: list[str], limit: int) -> list[tuple[Topic, int]]:
+        """Newest first, each with the number of its messages."""
+        with self._store.read() as tx:
+            rows = tx.all("topics_newest_first", statuses=statuses, limit=limit)
+        return [(_topic(row), count) for row in rows for count in [row.pop("message_count")]]
+
+    def find(self, topic_id: str) -> Topic:
+        with self._store.read() as tx:
+            return find_topic(tx, topic_id)
+
+    def resolve(self, name: str, allow_closed: bool = False) -> Topic:
+        """The newest open topic of this name; where there is none, the newest closed one if that will do."""
+        with self._store.read() as tx:
+            return resolve(tx, name, allow_closed)
+
+    def close(self, topic_id: str, reason: str | None) -> tuple[Topic, bool]:
+        """Nobody can start anything on it any more; returns whether it was open until now."""
+        check_length("reason", reason or "", self._settings.max_reason_chars, "max_reason_chars")
+        with self._store.write(topic_id) as tx:
+            topic = find_topic(tx, topic_id)
+            if topic.is_home and topic.status == "open":
+                message = f"{topic_id} is the home topic of a room and ends with it; close_room ends the room."
+                raise InvalidArgument(message, field="topic_id")
+            was_open = close_topic(tx, topic_id, reason)
+            return find_topic(tx, topic_id), was_open
+
+    def rename(self, topic_id: str, name: str) -> Topic:
+        name = check_name("name", name, LONGEST_NAME)
+        with self._store.write(LOCK) as tx:
+            topic = find_topic(tx, topic_id)
+            if topic.is_home:
+                raise InvalidArgument("The home topic of a room is named after its path.", field="topic_id")
+            other = newest_named(tx, name, "open")
+            if other is not None and other.topic_id != topic_id and topic.status == "open":
+                message = f"There is an open topic of this name already: {other.topic_id}."
+                raise InvalidArgument(message, field="name", topic_id=other.topic_id)
+            tx.run("rename_topic", topic_id=topic_id, name=name)
+            return find_topic(tx, topic_id)
+
+
+def make_home(tx: Transaction, topic_id: str, path: str) -> None:
+    """The topic of a new room, named after its path."""
+    _insert(tx, topic_id, path, None, "home")
+
+
+def _insert(tx: Transaction, topic_id: str, name: str, metadata_json: str | None, mode: str) -> None:
+    tx.run("insert_topic", topic_id=topic_id, name=name, metadata_json=metadata_json, mode=mode, now=tx.now)
+    tx.run("insert_topic_seq", topic_id=topic_id, now=tx.now)
+
+
+def close_topic(tx: Transaction, topic_id: str, reason: str | None) -> bool:
+    """Whether it was open; whoever waits on it hears of it."""
+    tx.ring(topic_channel(topic_id))
+    return tx.run("close_topic", topic_id=topic_id, reason=reason, now=tx.now) > 0
+
+
+def find_topic(tx: Transaction, topic_id: str) -> Topic:
+    row = tx.one("find_topic", topic_id=topic_id)
+    if row is None:
+        message = f"There is no topic {topic_id!r}; topic_list gives those there are."
+        raise TopicNotFound(message, field="topic_id", topic_id=topic_id)
+    return _topic(row)
+
+
+def newest_named(tx: Transaction, name: str, status: str) -> Topic | None:
+    row = tx.one("newest_topic_named", name=name, status=status)
+    return None if row is None else _topic(row)
+
+
+def resolve(tx: Transaction, name: str, allow_closed: bool) -> Topic:
+    topic = newest_named(tx, name, "open") or (newest_named(tx, name, "closed") if allow_closed else None)
+    if topic is None:
+        message = f"There is no open topic named {name[:80]!r}; topic_create makes one."
+        raise TopicNotFound(message, field="name", name=name[:LONGEST_NAME])
+    return topic
+
+
+def require_open(topic_id: str, status: str) -> None:
+    if status != "open":
+        message = f"Topic {topic_id} is closed: it can be read, but nothing new can be said there."
+        raise TopicClosed(message, topic_id=topic_id)
+
+
+def _topic(row: Row) -> Topic:
+    return Topic(**row)
+
+
+# -- what a name and metadata may be
+
+
+def check_name(field: str, name: str, longest: int) -> str:
+    """A name that can be typed and shown: on one line, without blanks around it."""
+    if not name.strip():
+        raise InvalidArgument(f"{field} must be non-empty.", field=field)
+    if name != name.strip() or not name.isprintable():
+        message = f"{field} must be one line of printable characters, without blanks around it."
+        raise InvalidArgument(message, field=field)
+    if len(name) > longest:
+        message = f"{field} is {len(name)} characters long; at most {longest} are allowed."
+        raise LimitExceeded(message, field=field, limit=longest, actual=len(name))
+    return name
+
+
+def dump_metadata(field: str, metadata: Any, settings: Settings) -> str | None:
+    if metadata is None:
+        return None
+    if not isinstance(metadata, dict):
+        raise InvalidArgument(f"{field} must be an object.", field=field)
+    try:
+        text = json.dumps(metadata, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        raise InvalidArgument(f"{field} contains a number that JSON does not have.", field=field) from None
+    size, limit = len(text.encode()), settings.max_metadata_bytes
+    if size > limit:
+        message = f"{field} is {size} bytes of JSON; at most {limit} are allowed (CONCH_MAX_METADATA_BYTES)."
+        raise LimitExceeded(message, field=field, limit=limit, actual=size)
+    return text

@@ -1,0 +1,321 @@
+"""Topics and the names on them: seed 004, with 002 where it says more."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from conch import __version__
+from conch.app import App
+from conch.storage.base import Store
+
+
+def codes(data: dict[str, Any]) -> list[str]:
+    return [warning["code"] for warning in data["warnings"]]
+
+
+def test_ping_says_which_versions_answer(red: Any) -> None:
+    assert red.data("ping") == {"ok": True, "spec_version": "v6.3", "package_version": __version__, "warnings": []}
+
+
+# -- topics
+
+
+def test_a_topic_of_one_name_is_reused(red: Any, blue: Any) -> None:
+    made = red.data("topic_create", name="pink", metadata={"about": "colours"})
+    found = blue.data("topic_create", name="pink")
+
+    assert made["status"] == "open"
+    assert made["created"] is True
+    assert (found["topic_id"], found["name"], found["created"]) == (made["topic_id"], "pink", False)
+
+
+def test_metadata_for_a_topic_that_is_there_already_is_ignored_with_a_warning(red: Any, topic_id: str) -> None:
+    again = red.data("topic_create", name="pink", metadata={"a": 1})
+
+    assert codes(again) == ["METADATA_IGNORED"]
+    assert red.data("topic_list")["topics"][0]["metadata"] is None
+
+
+def test_a_new_topic_can_be_demanded_and_then_the_newest_wins(red: Any, topic_id: str, clock: Any) -> None:
+    clock.advance(minutes=1)
+    second = red.data("topic_create", name="pink", mode="new")["topic_id"]
+
+    assert second != topic_id
+    assert red.data("topic_create", name="pink")["topic_id"] == second
+    assert red.data("topic_resolve", name="pink")["topic_id"] == second
+
+
+def test_a_topic_without_a_name_gets_one(red: Any) -> None:
+    assert red.data("topic_create")["name"].startswith("topic-")
+
+
+def test_many_who_make_one_topic_at_once_make_one(peer: Callable[[str], Any]) -> None:
+    clients = [peer(f"test:{number}") for number in range(8)]
+    found: list[str] = []
+    start = threading.Barrier(len(clients))
+
+    def create(client: Any) -> None:
+        start.wait()
+        found.append(client.data("topic_create", name="race")["topic_id"])
+
+    threads = [threading.Thread(target=create, args=(client,)) for client in clients]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert len(found) == 8
+    assert len(set(found)) == 1
+
+
+def test_the_database_itself_refuses_a_second_open_topic_of_one_name(store: Store, topic_id: str) -> None:
+    columns = {"topic_id": "topic_other", "name": "pink", "metadata_json": None, "mode": "reuse"}
+
+    with pytest.raises(Exception, match=r"(?i)unique|not be used"), store.write("x") as tx:
+        tx.run("insert_topic", now=1, **columns)
+
+
+def test_topics_are_listed_newest_first_by_status(red: Any, topic_id: str, clock: Any) -> None:
+    clock.advance(minutes=1)
+    newer = red.data("topic_create", name="blue")["topic_id"]
+    red.data("topic_close", topic_id=topic_id, reason="done")
+
+    def listed(**status: str) -> list[str]:
+        return [topic["topic_id"] for topic in red.data("topic_list", **status)["topics"]]
+
+    assert listed() == [newer, red.home]
+    assert listed(status="closed") == [topic_id]
+    assert listed(status="all") == [newer, *sorted([topic_id, red.home], reverse=True)]
+
+
+def test_a_closed_topic_is_found_only_if_asked_for(red: Any, topic_id: str) -> None:
+    red.data("topic_close", topic_id=topic_id)
+
+    assert red.error("topic_resolve", name="pink")["error"] == "TOPIC_NOT_FOUND"
+    assert red.data("topic_resolve", name="pink", allow_closed=True)["topic_id"] == topic_id
+
+
+def test_closing_again_changes_nothing_and_says_so(red: Any, topic_id: str, clock: Any) -> None:
+    first = red.data("topic_close", topic_id=topic_id, reason="done")
+    clock.advance(minutes=1)
+    second = red.data("topic_close", topic_id=topic_id, reason="again")
+
+    assert first["status"] == "closed"
+    assert codes(first) == []
+    assert codes(second) == ["ALREADY_CLOSED"]
+    assert (second["closed_at"], second["close_reason"]) == (first["closed_at"], "done")
+
+
+def test_the_name_of_a_closed_topic_is_free(red: Any, topic_id: str) -> None:
+    red.data("topic_close", topic_id=topic_id)
+
+    assert red.data("topic_create", name="pink")["topic_id"] != topic_id
+
+
+def test_times_are_unix_seconds(red: Any, topic_id: str, clock: Any) -> None:
+    closed = red.data("topic_close", topic_id=topic_id)
+
+    assert closed["closed_at"] == clock.now / 1_000_000
+
+
+# -- the home topic of a room
+
+
+def test_the_members_of_a_room_are_on_its_home_topic_under_their_names(red: Any, blue: Any) -> None:
+    red.send(red.home, "hello")
+
+    found = blue.data("sync", topic_id=blue.home, wait_seconds=0)["received"]
+
+    assert blue.home == red.home
+    assert [(message["sender"], message["content_markdown"]) for message in found] == [(red.name, "hello")]
+
+
+def test_the_home_topic_lives_as_long_as_its_room(red: Any) -> None:
+    assert red.error("topic_close", topic_id=red.home)["field"] == "topic_id"
+    room_id = red.joined["room_id"]
+    turn = red.data("wait_for_turn", room_id=room_id, max_wait_ms=0)
+
+    red.data("close_room", room_id=room_id, lease_id=turn["lease_id"], expected_turn_id=turn["turn_id"])
+
+    outbox = [{"content_markdown": "too late"}]
+    assert red.error("sync", topic_id=red.home, outbox=outbox, wait_seconds=0)["error"] == "TOPIC_CLOSED"
+
+
+def test_nobody_takes_another_agents_name_in_a_room(red: Any, blue: Any, app: App) -> None:
+    with app.store.write("x") as tx:
+        tx.run("free_name", topic_id=red.home, agent_name=blue.name)
+
+    refused = red.error("topic_join", topic_id=red.home, agent_name=blue.name)
+
+    assert refused["error"] == "AGENT_NAME_IN_USE"
+
+
+def test_an_agent_whose_name_is_taken_joins_under_the_next_one(app: App, red: Any, agent: Callable[..., Any]) -> None:
+    late = agent("test:late")
+    with app.store.write("x") as tx:
+        taken = {"topic_id": red.home, "agent_name": late.name, "agent_id": None, "is_own": 0}
+        tx.run("reserve_name", reclaim_token_hash=None, now=1, **taken)
+
+    assert app.peers.join_as_itself(late, red.home).agent_name == f"{late.name}-2"
+
+
+# -- names
+
+
+def test_a_name_is_reserved_once_and_reclaimed_with_its_token(red: Any, blue: Any, topic_id: str) -> None:
+    joined = red.join(topic_id, "red-squirrel")
+    refused = blue.error("topic_join", topic_id=topic_id, agent_name="red-squirrel")
+    wrong = blue.error("topic_join", topic_id=topic_id, agent_name="red-squirrel", reclaim_token="wrong")
+    again = blue.data("topic_join", name="pink", agent_name="red-squirrel", reclaim_token=joined["reclaim_token"])
+
+    assert (joined["topic_id"], joined["name"], joined["status"]) == (topic_id, "pink", "open")
+    assert refused["error"] == wrong["error"] == "AGENT_NAME_IN_USE"
+    assert again["reclaim_token"] == joined["reclaim_token"]
+    assert blue.send(topic_id, "hi")[0]["sender"] == "red-squirrel"
+
+
+def test_the_token_is_in_the_text_and_not_in_the_store(red: Any, topic_id: str, store: Store) -> None:
+    outcome = red.call("topic_join", topic_id=topic_id, agent_name="red-squirrel")
+    token = outcome.data["reclaim_token"]
+
+    assert f"reclaim_token={token}" in outcome.text
+    with store.read() as tx:
+        assert token not in repr(list(tx.dump("agent_name_reservations")))
+
+
+def test_a_name_stays_reserved_however_long_its_peer_is_away(red: Any, blue: Any, topic_id: str, clock: Any) -> None:
+    red.join(topic_id, "red-squirrel")
+    clock.advance(minutes=60 * 24 * 365)
+
+    assert blue.error("topic_join", topic_id=topic_id, agent_name="red-squirrel")["error"] == "AGENT_NAME_IN_USE"
+
+
+def test_the_same_name_is_free_on_another_topic(red: Any, blue: Any, topic_id: str) -> None:
+    red.join(topic_id, "red-squirrel")
+    other = red.data("topic_create", name="other")["topic_id"]
+
+    assert blue.join(other, "red-squirrel")["agent_name"] == "red-squirrel"
+
+
+def test_a_connection_that_has_not_joined_cannot_speak(red: Any, blue: Any, topic_id: str) -> None:
+    red.join(topic_id, "red-squirrel")
+
+    for name in ("sync", "cursor_reset", "pending_list"):
+        assert blue.error(name, topic_id=topic_id)["error"] == "AGENT_NOT_JOINED"
+
+
+def test_a_closed_topic_is_joined_only_if_asked_for(red: Any, topic_id: str) -> None:
+    red.data("topic_close", topic_id=topic_id)
+
+    assert red.error("topic_join", topic_id=topic_id, agent_name="red")["error"] == "TOPIC_CLOSED"
+    assert red.error("topic_join", name="pink", agent_name="red")["error"] == "TOPIC_NOT_FOUND"
+    assert red.join(topic_id, "red", allow_closed=True)["status"] == "closed"
+
+
+def test_a_name_that_was_freed_is_somebody_elses(app: App, red: Any, blue: Any, topic_id: str, clock: Any) -> None:
+    red.join(topic_id, "red-squirrel")
+    with app.store.write(topic_id) as tx:
+        app.peers.free_name(tx, topic_id, "red-squirrel")
+    clock.advance(milliseconds=1)
+    blue.join(topic_id, "red-squirrel")
+
+    assert red.error("sync", topic_id=topic_id, wait_seconds=0)["error"] == "AGENT_NOT_JOINED"
+    assert blue.send(topic_id, "mine now")[0]["sender"] == "red-squirrel"
+
+
+def test_an_agent_may_take_a_token_for_its_own_name(red: Any, blue: Any) -> None:
+    token = red.join(red.home, red.name)["reclaim_token"]
+
+    assert blue.error("topic_join", topic_id=red.home, agent_name=red.name)["error"] == "AGENT_NAME_IN_USE"
+    assert blue.join(red.home, red.name, reclaim_token=token)["agent_name"] == red.name
+    assert blue.send(red.home, "as red")[0]["sender"] == red.name
+
+
+# -- presence
+
+
+def test_presence_lists_who_synced_lately(red: Any, blue: Any, topic_id: str, clock: Any) -> None:
+    red.join(topic_id, "red")
+    blue.join(topic_id, "blue")
+    clock.advance(minutes=4)
+    red.data("sync", topic_id=topic_id, wait_seconds=0)
+    clock.advance(minutes=2)
+
+    peers = red.data("topic_presence", topic_id=topic_id)["peers"]
+    wider = red.data("topic_presence", topic_id=topic_id, window_seconds=3600)["peers"]
+    narrower = red.data("topic_presence", topic_id=topic_id, window_seconds=3600, limit=1)["peers"]
+
+    assert peers == [{"agent_name": "red", "last_seq": 0, "updated_at": clock.now / 1e6 - 120, "age_seconds": 120.0}]
+    assert [peer["agent_name"] for peer in wider] == ["red", "blue"]
+    assert narrower == wider[:1]
+
+
+def test_whoever_is_proven_gone_is_not_present(
+    app: App, red: Any, agent: Callable[..., Any], child: Callable[[], Any]
+) -> None:
+    process = child()
+    gone = agent("test:gone", process.process)
+    app.peers.join_as_itself(gone, red.home)
+    before = [peer.agent_name for peer in app.peers.list_present(red.home, 300, 10)]
+
+    process.kill()
+
+    assert gone.name in before
+    assert gone.name not in [peer.agent_name for peer in app.peers.list_present(red.home, 300, 10)]
+
+
+# -- bad input
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "field"),
+    [
+        ("topic_create", {"name": ""}, "name"),
+        ("topic_create", {"name": " pink"}, "name"),
+        ("topic_create", {"name": "a\nb"}, "name"),
+        ("topic_create", {"name": "x" * 201}, "name"),
+        ("topic_create", {"name": "a\0b"}, "name"),
+        ("topic_create", {"name": "\ud800"}, "name"),
+        ("topic_create", {"name": 7}, "name"),
+        ("topic_create", {"metadata": []}, "metadata"),
+        ("topic_create", {"metadata": {"a": "x" * 20_000}}, "metadata"),
+        ("topic_create", {"mode": "other"}, "mode"),
+        ("topic_create", {"topic": "pink"}, "topic"),
+        ("topic_list", {"status": "new"}, "status"),
+        ("topic_resolve", {}, "name"),
+        ("topic_close", {"topic_id": ""}, "topic_id"),
+        ("topic_close", {"topic_id": "t", "reason": "x" * 3_000}, "reason"),
+        ("topic_join", {"agent_name": "red"}, "topic_id"),
+        ("topic_join", {"agent_name": "red", "topic_id": "t", "name": "n"}, "topic_id"),
+        ("topic_join", {"topic_id": "t"}, "agent_name"),
+        ("topic_join", {"topic_id": "t", "agent_name": ""}, "agent_name"),
+        ("topic_join", {"topic_id": "t", "agent_name": "x" * 65}, "agent_name"),
+        ("topic_join", {"topic_id": "t", "agent_name": "a\x1b[2J"}, "agent_name"),
+        ("topic_presence", {"topic_id": "t", "window_seconds": 0}, "window_seconds"),
+        ("topic_presence", {"topic_id": "t", "limit": 0}, "limit"),
+        ("cursor_reset", {"topic_id": "t", "last_seq": -1}, "last_seq"),
+        ("cursor_reset", {"topic_id": "t", "last_seq": True}, "last_seq"),
+    ],
+)
+def test_bad_arguments_are_refused_by_their_field(red: Any, name: str, arguments: Any, field: str) -> None:
+    refused = red.error(name, **arguments)
+
+    assert (refused["error"], refused["field"]) == ("INVALID_ARGUMENT", field)
+
+
+@pytest.mark.parametrize("name", ["topic_close", "topic_presence", "sync", "cursor_reset"])
+def test_an_unknown_topic_is_refused_by_every_tool(red: Any, name: str) -> None:
+    assert red.error(name, topic_id="topic_nowhere")["error"] == "TOPIC_NOT_FOUND"
+
+
+def test_joining_an_unknown_topic_is_refused(red: Any) -> None:
+    assert red.error("topic_join", topic_id="topic_nowhere", agent_name="red")["error"] == "TOPIC_NOT_FOUND"
+    assert red.error("topic_join", name="nowhere", agent_name="red")["error"] == "TOPIC_NOT_FOUND"
+
+
+def test_nobody_can_speak_as_the_system(red: Any, topic_id: str) -> None:
+    assert red.error("topic_join", topic_id=topic_id, agent_name="conch")["error"] == "AGENT_NAME_IN_USE"
