@@ -1,0 +1,509 @@
+"""`sync` and the cursor: everything at least once, in order, and nothing lost to a reply that did not arrive."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from conch.app import App
+from conch.calls import Call
+from conch.config import LONGEST_WAIT_MS
+
+DEADLINE = 20
+
+
+@pytest.fixture
+def pink(red: Any, blue: Any, topic_id: str) -> str:
+    """A topic with two peers on it."""
+    red.join(topic_id, "red")
+    blue.join(topic_id, "blue")
+    return topic_id
+
+
+def in_background(act: Callable[[], Any]) -> Callable[[], Any]:
+    """Start something that waits; the result is asked for with what is returned."""
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.append(act()))
+    thread.start()
+
+    def result() -> Any:
+        thread.join(DEADLINE)
+        assert found, "it still waits"
+        return found[0]
+
+    return result
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + DEADLINE
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
+# -- sending
+
+
+def test_a_message_arrives_whole(red: Any, blue: Any, pink: str, clock: Any) -> None:
+    content = "# Hello\n\nemoji 🦀, 日本語, and a tab\there"
+    first = red.send(pink, "first")[0]
+    outbox = [
+        {
+            "content_markdown": content,
+            "message_type": "report",
+            "reply_to": first["message_id"],
+            "metadata": {"a": [1, {"b": None}]},
+            "client_message_id": "key-1",
+        }
+    ]
+
+    sent = red.data("sync", topic_id=pink, outbox=outbox, wait_seconds=0)["sent"]
+    received = blue.data("sync", topic_id=pink, wait_seconds=0)["received"][1]
+
+    assert sent == [{"message": {name: value for name, value in received.items() if name != "addressed"}}]
+    assert received == {
+        "message_id": sent[0]["message"]["message_id"],
+        "topic_id": pink,
+        "seq": 2,
+        "sender": "red",
+        "message_type": "report",
+        "reply_to": first["message_id"],
+        "content_markdown": content,
+        "metadata": {"a": [1, {"b": None}]},
+        "client_message_id": "key-1",
+        "created_at": clock.now / 1_000_000,
+        "addressed": False,
+    }
+
+
+def test_seqs_are_contiguous_and_in_the_order_of_the_outbox(red: Any, blue: Any, pink: str) -> None:
+    red.send(pink, "1", "2", "3")
+    blue.send(pink, "4")
+    red.send(pink, "5")
+
+    found = blue.data("sync", topic_id=pink, wait_seconds=0, include_self=True)["received"]
+
+    assert [(message["seq"], message["content_markdown"]) for message in found] == [(n, str(n)) for n in range(1, 6)]
+
+
+def test_the_text_has_the_bodies_and_says_whom_a_message_is_for(red: Any, blue: Any, pink: str) -> None:
+    red.send(pink, "look at\nparser.py", metadata={"to": "blue"})
+
+    text = blue.call("sync", topic_id=pink, wait_seconds=0).text
+
+    assert "look at\n  parser.py" in text
+    assert "(to you)" in text
+    assert "cursor=1" in text
+
+
+def test_a_send_is_repeated_safely_under_its_key(red: Any, blue: Any, pink: str) -> None:
+    first = red.send(pink, "once", client_message_id="key")[0]
+    outbox = [{"content_markdown": "once", "client_message_id": "key"}, {"content_markdown": "other"}]
+
+    again = red.data("sync", topic_id=pink, outbox=outbox, wait_seconds=0)
+
+    assert [sent["message"]["seq"] for sent in again["sent"]] == [1, 2]
+    assert again["sent"][0]["message"] == first
+    assert [warning["code"] for warning in again["warnings"]] == ["ALREADY_SENT"]
+    assert blue.read(pink) == ["once", "other"]
+
+
+def test_a_key_is_the_senders_own_and_counts_within_one_outbox_too(red: Any, blue: Any, pink: str) -> None:
+    sent = red.send(pink, "a", "a", client_message_id="key")
+    blue.send(pink, "b", client_message_id="key")
+
+    assert [message["seq"] for message in sent] == [1, 1]
+    assert red.read(pink, include_self=True) == ["a", "b"]
+
+
+@pytest.mark.parametrize("to", ["blue", ["blue"], ["green", "blue"]])
+def test_whoever_a_message_is_for_is_told_so_and_everybody_sees_it(
+    red: Any, blue: Any, peer: Any, pink: str, to: Any
+) -> None:
+    other = peer("test:other")
+    other.join(pink, "other")
+    red.send(pink, "for blue", metadata={"to": to})
+
+    found = [one.data("sync", topic_id=pink, wait_seconds=0)["received"][0] for one in (blue, other)]
+
+    assert [message["addressed"] for message in found] == [True, False]
+
+
+def test_an_addressee_that_nobody_is_called_is_warned_of(red: Any, pink: str) -> None:
+    outbox = [{"content_markdown": "hi", "metadata": {"to": ["blue", "nobody"]}}]
+
+    found = red.data("sync", topic_id=pink, outbox=outbox, wait_seconds=0)
+
+    assert [(warning["code"], warning["context"]) for warning in found["warnings"]] == [
+        ("UNKNOWN_ADDRESSEE", {"name": "nobody"})
+    ]
+
+
+def test_a_closed_topic_takes_nothing_new_and_can_be_read(red: Any, blue: Any, pink: str) -> None:
+    red.send(pink, "last words")
+    red.data("topic_close", topic_id=pink)
+
+    refused = red.error("sync", topic_id=pink, outbox=[{"content_markdown": "x"}], wait_seconds=0)
+
+    assert refused["error"] == "TOPIC_CLOSED"
+    assert blue.read(pink) == ["last words"]
+    ended = blue.data("sync", topic_id=pink)
+    assert (ended["status"], ended["warnings"][0]["code"]) == ("empty", "TOPIC_CLOSED")
+
+
+# -- receiving
+
+
+def test_received_messages_do_not_come_again(red: Any, blue: Any, pink: str) -> None:
+    red.send(pink, "1", "2")
+
+    assert blue.read(pink) == ["1", "2"]
+    assert blue.data("sync", topic_id=pink, wait_seconds=0) == {
+        "topic_id": pink,
+        "status": "empty",
+        "received": [],
+        "sent": [],
+        "cursor": 2,
+        "has_more": False,
+        "warnings": [],
+    }
+
+
+def test_ones_own_messages_come_only_if_asked_for(red: Any, pink: str) -> None:
+    red.send(pink, "mine")
+
+    assert red.read(pink) == []
+    assert red.read(pink, include_self=True) == ["mine"]
+
+
+def test_a_long_backlog_comes_in_pages(red: Any, blue: Any, pink: str) -> None:
+    red.send(pink, *map(str, range(45)))
+    pages = [blue.data("sync", topic_id=pink, wait_seconds=0) for _ in range(3)]
+
+    assert [len(page["received"]) for page in pages] == [20, 20, 5]
+    assert [page["has_more"] for page in pages] == [True, True, False]
+    assert [page["cursor"] for page in pages] == [20, 40, 45]
+    assert [message["content_markdown"] for page in pages for message in page["received"]] == [*map(str, range(45))]
+
+
+def test_exactly_as_many_as_asked_for_is_not_more(red: Any, blue: Any, pink: str) -> None:
+    red.send(pink, "1", "2")
+
+    assert blue.data("sync", topic_id=pink, wait_seconds=0, max_items=2)["has_more"] is False
+
+
+def test_a_reply_does_not_grow_beyond_what_a_client_can_take(red: Any, blue: Any, pink: str) -> None:
+    for _ in range(8):
+        red.send(pink, "x" * 65_000)
+
+    first = blue.data("sync", topic_id=pink, wait_seconds=0)
+    second = blue.data("sync", topic_id=pink, wait_seconds=0)
+
+    assert (len(first["received"]), first["has_more"]) == (6, True)
+    assert (len(second["received"]), second["has_more"]) == (2, False)
+
+
+def test_without_auto_advance_only_an_acknowledgement_moves_the_cursor(red: Any, blue: Any, pink: str) -> None:
+    red.send(pink, "1", "2", "3")
+
+    first = blue.data("sync", topic_id=pink, wait_seconds=0, auto_advance=False)
+    again = blue.data("sync", topic_id=pink, wait_seconds=0, auto_advance=False)
+    after = blue.data("sync", topic_id=pink, wait_seconds=0, auto_advance=False, ack_through=2)
+
+    assert (first["cursor"], again["cursor"], after["cursor"]) == (0, 0, 2)
+    assert [message["seq"] for message in again["received"]] == [1, 2, 3]
+    assert [message["seq"] for message in after["received"]] == [3]
+
+
+def test_an_acknowledgement_never_goes_back_and_is_ignored_with_auto_advance(red: Any, blue: Any, pink: str) -> None:
+    red.send(pink, "1", "2", "3")
+    blue.data("sync", topic_id=pink, wait_seconds=0, auto_advance=False, ack_through=3)
+
+    back = blue.data("sync", topic_id=pink, wait_seconds=0, auto_advance=False, ack_through=1)
+    ignored = blue.data("sync", topic_id=pink, wait_seconds=0, ack_through=1)
+
+    assert back["cursor"] == 3
+    assert [warning["code"] for warning in ignored["warnings"]] == ["ACK_IGNORED"]
+
+
+@pytest.mark.parametrize("arguments", [{"ack_through": 4, "auto_advance": False}, {"ack_through": -1}])
+def test_nobody_acknowledges_what_is_not_there(red: Any, blue: Any, pink: str, arguments: Any) -> None:
+    red.send(pink, "1", "2", "3")
+
+    refused = blue.error("sync", topic_id=pink, wait_seconds=0, **arguments)
+
+    assert (refused["error"], refused["field"]) == ("INVALID_ARGUMENT", "ack_through")
+
+
+def test_the_cursor_can_be_set_back_to_read_again(red: Any, blue: Any, pink: str) -> None:
+    red.send(pink, "1", "2", "3")
+    blue.read(pink)
+
+    assert blue.data("cursor_reset", topic_id=pink)["cursor"] == 0
+    assert blue.read(pink) == ["1", "2", "3"]
+    blue.data("cursor_reset", topic_id=pink, last_seq=2)
+    assert blue.read(pink) == ["3"]
+    assert blue.error("cursor_reset", topic_id=pink, last_seq=4)["field"] == "last_seq"
+
+
+# -- at least once
+
+
+def test_a_reply_that_did_not_arrive_comes_again(red: Any, blue: Any, pink: str) -> None:
+    red.send(pink, "precious")
+
+    lost = blue.call("sync", arrives=False, topic_id=pink, wait_seconds=0)
+
+    assert len(lost.data["received"]) == 1
+    assert blue.read(pink) == ["precious"]
+
+
+def test_what_a_killed_server_has_read_comes_again(
+    red: Any, blue: Any, pink: str, peer: Any, app: App, workspace: str
+) -> None:
+    token = blue.join(blue.home, blue.name)["reclaim_token"]
+    red.send(red.home, "precious")
+    blue.call("sync", arrives=False, topic_id=blue.home, wait_seconds=0)  # and nothing ever follows
+
+    successor = peer("test:successor")
+    successor.join(blue.home, blue.name, reclaim_token=token)
+
+    assert successor.read(blue.home) == ["precious"]
+
+
+def test_a_cursor_that_was_set_meanwhile_is_not_moved_by_a_late_reply(red: Any, blue: Any, pink: str, app: App) -> None:
+    red.send(pink, "1", "2")
+    late = blue.session.app.messages.sync(blue.session.peer(pink), [])
+    blue.read(pink)
+    blue.data("cursor_reset", topic_id=pink, last_seq=1)
+
+    app.messages.settle(blue.session.peer(pink), late, advance=True)
+
+    assert blue.read(pink) == ["2"]
+
+
+def test_whoever_asks_before_a_reply_has_left_waits_for_its_fate(red: Any, blue: Any, pink: str) -> None:
+    from conch.tools import TOOLS
+    from conch.tools.registry import call_tool
+
+    red.send(pink, "1")
+    first = call_tool(TOOLS["sync"], blue.session, {"topic_id": pink, "wait_seconds": 0}, Call())
+    second = in_background(lambda: blue.read(pink))
+    assert first.delivered is not None
+
+    first.delivered()
+
+    assert len(first.data["received"]) == 1
+    assert second() == []
+
+
+def test_a_cancelled_wait_takes_nothing(red: Any, blue: Any, pink: str) -> None:
+    call = Call()
+    waiting = in_background(lambda: blue.call("sync", call=call, topic_id=pink, wait_seconds=30))
+
+    call.cancel()
+
+    assert waiting().data["error"] == "cancelled"
+    red.send(pink, "precious")
+    assert blue.read(pink) == ["precious"]
+
+
+def test_a_cancelled_call_sends_nothing(red: Any, blue: Any, pink: str) -> None:
+    call = Call()
+    call.cancel()
+
+    red.call("sync", call=call, topic_id=pink, outbox=[{"content_markdown": "x"}])
+
+    assert blue.read(pink) == []
+
+
+# -- waiting
+
+
+def test_a_waiting_peer_is_woken_by_a_message(app: App, red: Any, blue: Any, pink: str) -> None:
+    waiting = in_background(lambda: blue.data("sync", topic_id=pink, wait_seconds=40))
+
+    red.send(pink, "wake up")
+
+    found = waiting()
+    assert found["status"] == "ready"
+    assert [message["content_markdown"] for message in found["received"]] == ["wake up"]
+
+
+def test_a_wait_in_vain_says_timeout(blue: Any, pink: str) -> None:
+    assert blue.data("sync", topic_id=pink, wait_seconds=1)["status"] == "timeout"
+
+
+def test_every_wait_ends_before_common_clients_give_up() -> None:
+    assert LONGEST_WAIT_MS <= 50_000
+
+
+def test_thanks_wake_nobody_and_still_arrive(red: Any, blue: Any, pink: str) -> None:
+    waiting = in_background(lambda: blue.data("sync", topic_id=pink, wait_seconds=40))
+
+    red.send(pink, "thank you!", message_type="ack")
+    red.send(pink, "now work", message_type="message")
+
+    assert [message["content_markdown"] for message in waiting()["received"]] == ["thank you!", "now work"]
+
+
+def test_a_wait_that_hears_only_thanks_brings_them_when_its_time_is_over(red: Any, blue: Any, pink: str) -> None:
+    red.send(pink, "thank you!", message_type="ack")
+
+    found = blue.data("sync", topic_id=pink, wait_seconds=1)
+
+    assert (found["status"], len(found["received"])) == ("ready", 1)
+
+
+def test_one_who_waits_does_not_keep_others_of_its_connection(red: Any, blue: Any, pink: str) -> None:
+    waiting = in_background(lambda: blue.data("sync", topic_id=pink, wait_seconds=40))
+
+    assert blue.data("ping")["ok"] is True
+    blue.send(blue.home, "elsewhere")
+    red.send(pink, "enough")
+
+    assert waiting()["status"] == "ready"
+
+
+def test_the_end_of_a_topic_ends_the_waits_on_it(red: Any, blue: Any, pink: str) -> None:
+    waiting = in_background(lambda: blue.data("sync", topic_id=pink, wait_seconds=40))
+
+    red.data("topic_close", topic_id=pink)
+
+    assert waiting()["warnings"][0]["code"] == "TOPIC_CLOSED"
+
+
+# -- bad input
+
+
+@pytest.mark.parametrize(
+    ("item", "field"),
+    [
+        ({}, "content_markdown"),
+        ({"content_markdown": None}, "content_markdown"),
+        ({"content_markdown": 7}, "content_markdown"),
+        ({"content_markdown": "  "}, "content_markdown"),
+        ({"content_markdown": "x" * 65_537}, "content_markdown"),
+        ({"content_markdown": "x" * 1_048_576}, "content_markdown"),
+        ({"content": "x"}, "content"),
+        ({"content_markdown": "x", "message_type": ""}, "message_type"),
+        ({"content_markdown": "x", "message_type": "a\nb"}, "message_type"),
+        ({"content_markdown": "x", "message_type": "x" * 65}, "message_type"),
+        ({"content_markdown": "x", "reply_to": 1}, "reply_to"),
+        ({"content_markdown": "x", "reply_to": "msg_nowhere"}, "reply_to"),
+        ({"content_markdown": "x", "metadata": []}, "metadata"),
+        ({"content_markdown": "x", "metadata": {"a": "x" * 20_000}}, "metadata"),
+        ({"content_markdown": "x", "metadata": {"a": float("nan")}}, "metadata"),
+        ({"content_markdown": "x", "metadata": {"to": 7}}, "metadata.to"),
+        ({"content_markdown": "x", "metadata": {"to": ["a", ""]}}, "metadata.to"),
+        ({"content_markdown": "x", "client_message_id": ""}, "client_message_id"),
+        ({"content_markdown": "x", "client_message_id": "x" * 201}, "client_message_id"),
+        ({"content_markdown": "x", "colour": "red"}, "colour"),
+    ],
+)
+def test_one_bad_message_keeps_its_whole_batch_from_being_sent(
+    red: Any, blue: Any, pink: str, item: Any, field: str
+) -> None:
+    outbox = [{"content_markdown": "fine"}, item]
+
+    refused = red.error("sync", topic_id=pink, outbox=outbox, wait_seconds=0)
+
+    assert (refused["error"], refused["field"]) == ("INVALID_ARGUMENT", f"outbox[1].{field}")
+    assert blue.read(pink) == []
+    assert red.send(pink, "next")[0]["seq"] == 1
+
+
+def test_a_wrong_field_name_says_which_is_meant(red: Any, pink: str) -> None:
+    refused = red.error("sync", topic_id=pink, outbox=[{"content": "x"}], wait_seconds=0)
+
+    assert "content_markdown" in refused["message"]
+
+
+def test_a_reply_across_topics_is_refused(red: Any, pink: str) -> None:
+    elsewhere = red.send(red.home, "at home")[0]["message_id"]
+
+    refused = red.error(
+        "sync", topic_id=pink, outbox=[{"content_markdown": "x", "reply_to": elsewhere}], wait_seconds=0
+    )
+
+    assert (refused["field"], "another topic" in refused["message"]) == ("outbox[0].reply_to", True)
+
+
+def deep(levels: int) -> Any:
+    return {"a": deep(levels - 1)} if levels else {}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field"),
+    [
+        ({"outbox": "x"}, "outbox"),
+        ({"outbox": ["x"]}, "outbox"),
+        ({"outbox": [{"content_markdown": "x"}] * 51}, "outbox"),
+        ({"outbox": [{"content_markdown": "a\0b"}]}, "outbox"),
+        ({"outbox": [{"content_markdown": "\udfff"}]}, "outbox"),
+        ({"outbox": [{"content_markdown": "x", "metadata": deep(40)}]}, "outbox"),
+        ({"max_items": 0}, "max_items"),
+        ({"max_items": 1_001}, "max_items"),
+        ({"max_items": "20"}, "max_items"),
+        ({"include_self": 1}, "include_self"),
+        ({"wait_seconds": -1}, "wait_seconds"),
+        ({"wait_seconds": 1.5}, "wait_seconds"),
+        ({"auto_advance": "yes"}, "auto_advance"),
+        ({"ack_through": "1"}, "ack_through"),
+        ({"messages": []}, "messages"),
+    ],
+)
+def test_bad_arguments_are_refused_by_their_field(red: Any, pink: str, arguments: Any, field: str) -> None:
+    refused = red.error("sync", **{"topic_id": pink, "wait_seconds": 0, **arguments})
+
+    assert (refused["error"], refused["field"]) == ("INVALID_ARGUMENT", field)
+
+
+# -- any order of sends, reads, losses and resets
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("send"), st.integers(1, 4)),
+        st.tuples(st.just("read"), st.integers(1, 3)),
+        st.tuples(st.just("lose"), st.integers(1, 3)),
+        st.tuples(st.just("ack"), st.integers(0, 12)),
+        st.tuples(st.just("reset"), st.integers(0, 12)),
+    ),
+    max_size=14,
+)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=STEPS)
+def test_a_cursor_is_where_the_rules_say_after_any_history(red: Any, blue: Any, steps: Any) -> None:
+    topic_id = red.data("topic_create", mode="new")["topic_id"]
+    red.join(topic_id, "red")
+    blue.join(topic_id, "blue")
+    highest = cursor = 0
+    for step, number in steps:
+        if step == "send":
+            red.send(topic_id, *(["x"] * number))
+            highest += number
+        elif step == "reset":
+            if number <= highest:
+                blue.data("cursor_reset", topic_id=topic_id, last_seq=number)
+                cursor = number
+        elif step == "ack":
+            if number <= highest:
+                blue.data("sync", topic_id=topic_id, wait_seconds=0, auto_advance=False, ack_through=number)
+                cursor = max(cursor, number)
+        else:
+            found = blue.call("sync", arrives=step == "read", topic_id=topic_id, wait_seconds=0, max_items=number)
+            seqs = [message["seq"] for message in found.data["received"]]
+            assert seqs == [*range(cursor + 1, min(cursor + number, highest) + 1)]
+            assert found.data["has_more"] == (cursor + number < highest)
+            if step == "read":
+                cursor = max([cursor, *seqs])
+    rest = blue.data("sync", topic_id=topic_id, wait_seconds=0, max_items=1_000)
+    assert [message["seq"] for message in rest["received"]] == [*range(cursor + 1, highest + 1)]
