@@ -16,7 +16,7 @@ from conch.config import Settings
 from conch.errors import InvalidArgument
 from conch.ids import new_id
 from conch.outbox import Draft
-from conch.peers import Peer, Standing, check_seq, load_standing
+from conch.peers import SYSTEM, Peer, Standing, check_seq, free_name, load_standing
 from conch.storage.base import Row, Store, Transaction
 from conch.topics import require_open
 from conch.waits import wait_for
@@ -155,6 +155,13 @@ class Messages:
             last_seq=last_seq,
             now=tx.now,
         )
+
+    def free_name(self, topic_id: str, agent_name: str, operator: str) -> None:
+        """Let anybody have a name again whose token is lost, and tell the topic who did it."""
+        with self._store.write(topic_id) as tx:
+            free_name(tx, topic_id, agent_name)
+            notice = Draft(f"{operator} freed the name {agent_name}: whoever joins next can have it.", "notice")
+            append_messages(tx, topic_id, SYSTEM, [notice])
 
     def history(self, topic_id: str, after: int = 0, since: int = 0) -> Iterator[Message]:
         """A whole topic, oldest first, however long: page by page, so that nothing is held and nobody waits."""

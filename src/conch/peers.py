@@ -126,12 +126,12 @@ class Peers:
         with self._store.read() as tx:
             return {row["agent_name"] for row in tx.all("names_on_topic", topic_id=topic_id, names=sorted(names))}
 
-    def free_name(self, tx: Transaction, topic_id: str, agent_name: str) -> None:
-        """Let anybody have a name again; only an operator does that, when its token is lost."""
-        find_topic(tx, topic_id)
-        if not tx.run("free_name", topic_id=topic_id, agent_name=agent_name):
-            message = f"Nobody has the name {agent_name[:80]!r} on topic {topic_id}."
-            raise InvalidArgument(message, field="agent_name")
+
+def free_name(tx: Transaction, topic_id: str, agent_name: str) -> None:
+    find_topic(tx, topic_id)
+    if not tx.run("free_name", topic_id=topic_id, agent_name=agent_name):
+        message = f"Nobody has the name {agent_name[:80]!r} on topic {topic_id}."
+        raise InvalidArgument(message, field="agent_name")
 
 
 def load_standing(tx: Transaction, peer: Peer) -> Standing:

@@ -94,14 +94,18 @@ class Questions:
             asked = _load(tx, peer.topic_id, question_id)
         if wait_seconds <= 0:
             return "queued", asked
+        return self.wait(peer.topic_id, question_id, wait_seconds, call)
+
+    def wait(self, topic_id: str, question_id: str, wait_seconds: float, call: Call) -> tuple[str, Asked]:
+        """Until there is an answer, the question has ended or the time is over: answered, cancelled or timeout."""
 
         def look() -> Asked | None:
-            found = self.poll(peer.topic_id, question_id)
+            found = self.poll(topic_id, question_id)
             return found if found.is_settled else None
 
-        settled = wait_for(self._bell, topic_channel(peer.topic_id), look, wait_seconds, call, self._settings)
+        settled = wait_for(self._bell, topic_channel(topic_id), look, wait_seconds, call, self._settings)
         if settled is None:
-            return "timeout", asked
+            return "timeout", self.poll(topic_id, question_id)
         return ("answered" if settled.answers or settled.question.status == "answered" else "cancelled"), settled
 
     def poll(self, topic_id: str, question_id: str) -> Asked:
@@ -156,12 +160,17 @@ class Questions:
             find_topic(tx, topic_id)
             return tx.all("questions_on_topic", topic_id=topic_id, statuses=statuses, limit=limit)
 
-    def answer(self, peer: Peer, responses: list[Any]) -> Answered:
-        """Save all answers, or none where one is not allowed; what cannot be answered any more is skipped."""
+    def answer(self, peer: Peer, responses: list[Any], needs_followups: bool = True) -> Answered:
+        """Save all answers, or none where one is not allowed; what cannot be answered any more is skipped.
+
+        Agents must suggest what to ask next; a person may answer without.
+        """
         if not responses:
             raise InvalidArgument("responses must be non-empty.", field="responses")
         check_batch("responses", responses, self._settings)
-        checked = [self._check_response(item, f"responses[{place}]") for place, item in enumerate(responses)]
+        checked = [
+            self._check_response(item, f"responses[{place}]", needs_followups) for place, item in enumerate(responses)
+        ]
         warnings = [warning for response in checked for warning in response.warnings]
         saved = 0
         with self._store.write(peer.topic_id) as tx:
@@ -176,7 +185,7 @@ class Questions:
             _touch(tx, peer)
         return Answered(saved, len(checked) - saved, warnings)
 
-    def _check_response(self, item: Any, field: str) -> Response:
+    def _check_response(self, item: Any, field: str, needs_followups: bool) -> Response:
         check_fields(item, field, RESPONSE_FIELDS, MISTAKEN)
         question_id = required_text(item, field, "question_id")
         text = required_text(item, field, "answer_markdown")
@@ -184,7 +193,7 @@ class Questions:
         warnings: Warnings = []
         pointers = _texts(item, field, "repo_pointers", MOST_POINTERS, "REPO_POINTERS_TRUNCATED", warnings)
         followups = _texts(item, field, "suggested_followups", MOST_FOLLOWUPS, "FOLLOWUPS_TRUNCATED", warnings)
-        if not followups:
+        if needs_followups and not followups:
             name = f"{field}.suggested_followups"
             raise InvalidArgument(f"{name} is required: at least one question that would be good to ask.", field=name)
         extras = {"repo_pointers": pointers, "suggested_followups": followups}

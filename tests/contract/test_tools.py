@@ -25,11 +25,11 @@ class Client:
         self.joined = self.data("join_path", context_path=workspace, agent_id_override=agent_id)
         self.room_id = self.joined["room_id"]
 
-    def call(self, name: str, **arguments: Any) -> Outcome:
-        return call_tool(TOOLS[name], self._session, arguments, Call())
+    def call(self, tool: str, /, **arguments: Any) -> Outcome:
+        return call_tool(TOOLS[tool], self._session, arguments, Call())
 
-    def data(self, name: str, **arguments: Any) -> dict[str, Any]:
-        outcome = self.call(name, **arguments)
+    def data(self, tool: str, /, **arguments: Any) -> dict[str, Any]:
+        outcome = self.call(tool, **arguments)
         assert not outcome.is_error, outcome.text
         return outcome.data
 
@@ -71,6 +71,14 @@ def test_the_tools_are_exactly_the_seeds() -> None:
         "reorder_members",
         "set_room_policy",
     ]
+    assert {name for name, tool in TOOLS.items() if tool.group == "questions"} == {
+        "ask",
+        "ask_poll",
+        "ask_cancel",
+        "question_mark_answered",
+        "pending_list",
+        "answer",
+    }
 
 
 def test_the_lists_fit_into_a_context_window() -> None:
@@ -253,6 +261,21 @@ VALID: dict[str, dict[str, Any]] = {
     "close_room": {"room_id": "room_x", "lease_id": "l", "expected_turn_id": 1},
     "reorder_members": {"room_id": "room_x", "order": ["a"]},
     "set_room_policy": {"room_id": "room_x", "policy": {}},
+    "ping": {},
+    "topic_create": {},
+    "topic_list": {},
+    "topic_resolve": {"name": "n"},
+    "topic_close": {"topic_id": "topic_x"},
+    "topic_join": {"topic_id": "topic_x", "agent_name": "a"},
+    "topic_presence": {"topic_id": "topic_x"},
+    "cursor_reset": {"topic_id": "topic_x"},
+    "sync": {"topic_id": "topic_x"},
+    "ask": {"topic_id": "topic_x", "question": "q"},
+    "ask_poll": {"topic_id": "topic_x", "question_id": "q"},
+    "ask_cancel": {"topic_id": "topic_x", "question_id": "q"},
+    "question_mark_answered": {"topic_id": "topic_x", "question_id": "q"},
+    "pending_list": {"topic_id": "topic_x"},
+    "answer": {"topic_id": "topic_x", "responses": [{}]},
 }
 WRONG = {
     "string": [7, True, [], {}],
@@ -283,7 +306,7 @@ def test_every_bad_argument_is_refused_by_its_field(codex: Client, name: str, ar
     outcome = codex.call(name, **arguments)
 
     assert outcome.is_error
-    assert outcome.data["error"] in ("invalid_argument", "invalid_handoff", "limit_exceeded")
+    assert outcome.data["error"] in ("invalid_argument", "invalid_handoff", "limit_exceeded", "INVALID_ARGUMENT")
     assert outcome.data["field"] == field
     assert field in outcome.text
 

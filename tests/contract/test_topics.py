@@ -218,11 +218,13 @@ def test_a_closed_topic_is_joined_only_if_asked_for(red: Any, topic_id: str) -> 
 
 def test_a_name_that_was_freed_is_somebody_elses(app: App, red: Any, blue: Any, topic_id: str, clock: Any) -> None:
     red.join(topic_id, "red-squirrel")
-    with app.store.write(topic_id) as tx:
-        app.peers.free_name(tx, topic_id, "red-squirrel")
+    app.messages.free_name(topic_id, "red-squirrel", "an operator")
     clock.advance(milliseconds=1)
     blue.join(topic_id, "red-squirrel")
 
+    notice = blue.data("sync", topic_id=topic_id, wait_seconds=0)["received"][0]
+    assert (notice["sender"], notice["message_type"]) == ("conch", "notice")
+    assert "an operator freed the name red-squirrel" in notice["content_markdown"]
     assert red.error("sync", topic_id=topic_id, wait_seconds=0)["error"] == "AGENT_NOT_JOINED"
     assert blue.send(topic_id, "mine now")[0]["sender"] == "red-squirrel"
 

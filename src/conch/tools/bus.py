@@ -240,7 +240,7 @@ TOOLS = (
             agent_name=NAME,
             topic_id=TOPIC_ID,
             name={**NAME, "description": "Instead of topic_id."},
-            reclaim_token={"type": "string", "maxLength": fields.LONGEST_ID},
+            reclaim_token={"type": "string", "minLength": 1, "maxLength": fields.LONGEST_ID},
             allow_closed={"type": "boolean"},
         ),
         topic_join,
