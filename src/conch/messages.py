@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 
 from conch.bells.base import Bell, topic_channel
 from conch.calls import Call
-from conch.config import Settings
+from conch.config import LONGEST_WAIT_MS, Settings
 from conch.errors import InvalidArgument
 from conch.ids import new_id
 from conch.outbox import Draft
 from conch.peers import SYSTEM, Peer, Standing, check_seq, free_name, load_standing
 from conch.storage.base import Row, Store, Transaction
-from conch.topics import require_open
+from conch.topics import find_topic, require_open
 from conch.waits import wait_for
 
 PAGE = 500
@@ -156,6 +156,16 @@ class Messages:
             now=tx.now,
         )
 
+    def standing(self, peer: Peer) -> Standing:
+        with self._store.read() as tx:
+            return load_standing(tx, peer)
+
+    def mark_read(self, peer: Peer, last_seq: int) -> None:
+        """Move the cursor forward to here."""
+        with self._store.write(peer.topic_id) as tx:
+            found = load_standing(tx, peer).last_seq
+            self._touch(tx, peer, found, max(found, last_seq))
+
     def free_name(self, topic_id: str, agent_name: str, operator: str) -> None:
         """Let anybody have a name again whose token is lost, and tell the topic who did it."""
         with self._store.write(topic_id) as tx:
@@ -172,6 +182,24 @@ class Messages:
             if len(rows) < PAGE:
                 return
             after = rows[-1]["seq"]
+
+    def follow(self, topic_id: str, after: int, call: Call) -> Iterator[list[Message]]:
+        """What comes after a message, as it comes, until the topic ends or the call is cancelled."""
+
+        def look() -> list[Message] | None:
+            with self._store.read() as tx:
+                status = find_topic(tx, topic_id).status
+                rows = tx.all("messages_after", topic_id=topic_id, after=after, limit=PAGE)
+            return [to_message(row) for row in rows] if rows or status == "closed" else None
+
+        while True:
+            found = wait_for(self._bell, topic_channel(topic_id), look, LONGEST_WAIT_MS / 1_000, call, self._settings)
+            if found is None:
+                continue
+            if not found:
+                return
+            yield found
+            after = found[-1].seq
 
 
 def append_messages(tx: Transaction, topic_id: str, sender: str, outbox: list[Draft]) -> list[Sent]:

@@ -10,7 +10,16 @@ from conch.doors.cli import options
 
 Options = Callable[[ArgumentParser], object]
 
-TURNS, ROOMS, OTHERS, STORE = "taking turns", "the room", "everything else", "the store"
+TURNS, ROOMS, TALK, OTHERS = "taking turns", "the room", "talking", "everything else"
+
+
+# Commands of two words: their first word, under which heading it stands, and what it is for.
+DB, TOPICS, NAMES = "db", "topics", "names"
+FAMILIES = {
+    TOPICS: (TALK, "the topics: create, list, show, close, rename, export"),
+    NAMES: (TALK, "the names on a topic: free"),
+    DB: (OTHERS, "the store: path, verify, backup, migrate, copy, wipe"),
+}
 
 
 class Command(NamedTuple):
@@ -126,16 +135,89 @@ _ALL = (
         "  conch policy owner_lease_ttl_ms=600000\n  conch policy owner_lease_ttl_ms=",
     ),
     Command(
+        "send",
+        TALK,
+        "say something to the others",
+        "Say something on the room's topic. No turn is needed.",
+        (options.message, options.topic),
+        '  conch send "The schema is in" --to amber-otter\n'
+        "  git diff --stat | conch send -",
+    ),
+    Command(
+        "read",
+        TALK,
+        "read what the others said",
+        "Read the messages that are new to you, oldest first. Once they are printed,\n"
+        "they count as read.",
+        (options.reading, options.topic),
+        "  conch read --follow            as they come\n"
+        "  conch read --since 2h          once more",
+    ),
+    Command(
+        "ask",
+        TALK,
+        "ask the others, and wait for an answer",
+        "Ask the others on the room's topic and wait for the first answer. The exit\n"
+        "status is 0 only if there is one, or if you did not want to wait.",
+        (options.question, options.topic),
+        '  conch ask "Which branch do we release from?" --wait 300',
+    ),
+    Command(
+        "answer",
+        TALK,
+        "answer somebody's question",
+        "Answer a question of somebody else, once.",
+        (options.answer, options.topic),
+        '  conch answer 12 "From main." --pointer docs/releasing.md',
+    ),
+    Command(
+        "questions",
+        TALK,
+        "the questions that are open",
+        "The open questions on the room's topic, newest first.",
+        (options.questions, options.topic),
+    ),
+    Command("topics create", TOPICS, "make a topic beside the room's own", "Make a topic, or find the open one.",
+            (options.new_topic, options.shared)),
+    Command("topics list", TOPICS, "list topics, newest first", "List topics, newest first.",
+            (options.topic_status, options.shared)),
+    Command("topics show", TOPICS, "a topic, and who is on it", "What a topic is called, and who was on it lately.",
+            (options.topic_given,)),
+    Command(
+        "topics close",
+        TOPICS,
+        "end a topic",
+        "End a topic. It stays readable, and its open questions can still be answered.",
+        (options.close_reason, options.topic_given),
+    ),
+    Command("topics rename", TOPICS, "give a topic another name", "Give a topic another name.",
+            (options.rename,)),
+    Command(
+        "topics export",
+        TOPICS,
+        "write a whole topic as Markdown or JSON lines",
+        "Write a whole topic, however long, as Markdown or as one JSON object per line.",
+        (options.export, options.topic_given),
+        "  conch topics export --format jsonl --output talk.jsonl",
+    ),
+    Command(
+        "names free",
+        NAMES,
+        "free a name whose token is lost",
+        "Let anybody have a name again whose reclaim_token is lost. The topic is told.",
+        (options.freed_name, options.topic),
+    ),
+    Command(
         "whoami",
         OTHERS,
         "who conch takes you for",
         "Which agent you are here. CONCH_AGENT_ID, when exported, decides.",
         (options.explain, options.shared),
     ),
-    Command("db path", STORE, "print where the store is", "Print where the store is.", (options.shared,)),
+    Command("db path", DB, "print where the store is", "Print where the store is.", (options.shared,)),
     Command(
         "db verify",
-        STORE,
+        DB,
         "replay the log and compare it with the rooms",
         "Check the files, replay every room's log and compare. Changes nothing; the\n"
         "exit status is 0 only if all is well.",
@@ -143,14 +225,14 @@ _ALL = (
     ),
     Command(
         "db backup",
-        STORE,
+        DB,
         "copy the store while others go on using it",
         "Make a consistent copy while others go on using the store.",
         (options.backup, options.shared),
     ),
     Command(
         "db migrate",
-        STORE,
+        DB,
         "bring an older store to this version's schema",
         "Bring an older store to the schema of this version of conch. A file is backed up\n"
         "first, by itself; for a server take a dump before.",
@@ -158,7 +240,7 @@ _ALL = (
     ),
     Command(
         "db copy",
-        STORE,
+        DB,
         "move everything into another store",
         "Copy every table into another, empty store, of either kind, and compare every\n"
         "row. This store stays as it is.",
@@ -167,7 +249,7 @@ _ALL = (
     ),
     Command(
         "db wipe",
-        STORE,
+        DB,
         "forget every room, member and event",
         "Forget everything. A store that cannot be read is moved aside instead.",
         (options.wipe, options.shared),
@@ -188,5 +270,3 @@ _ALL = (
 )  # fmt: skip
 
 COMMANDS = {command.name: command for command in _ALL}
-
-DB_SUMMARY = "the store: path, verify, backup, migrate, copy, wipe"

@@ -7,7 +7,8 @@ from typing import Any
 
 from conch.app import App
 from conch.calls import Call
-from conch.errors import InvalidArgument, UnknownMember, UnknownRoom
+from conch.errors import InvalidArgument, TopicNotFound, UnknownMember, UnknownRoom
+from conch.peers import Peer
 from conch.rooms import Member, Snapshot
 from conch.tools import TOOLS, fields
 from conch.tools.registry import Result, run_tool
@@ -24,9 +25,9 @@ class Context:
         self.options = options
         self.session = Session(app, "cli")
 
-    def tool(self, name: str, call: Call | None = None, **arguments: Any) -> Result:
+    def tool(self, tool: str, call: Call | None = None, /, **arguments: Any) -> Result:
         """The same tool that MCP offers, with the same checks."""
-        return run_tool(TOOLS[name], self.session, arguments, call or Call())
+        return run_tool(TOOLS[tool], self.session, arguments, call or Call())
 
     def path(self) -> str:
         """The path that was given, else the working directory."""
@@ -53,6 +54,22 @@ class Context:
         if not rooms:
             raise UnknownRoom("There is no room here yet; `conch join` makes one.", field="room", path=path)
         return rooms[0].room.room_id
+
+    def topic_id(self) -> str:
+        """`--topic` by its id or its name, or the home topic of the room."""
+        given: str | None = self.options.topic
+        if given is None:
+            return self.snapshot(self.room_id()).room.topic_id
+        try:
+            return self.app.topics.find(given).topic_id
+        except TopicNotFound:
+            return self.app.topics.resolve(given, allow_closed=True).topic_id
+
+    def join_topic(self, topic_id: str) -> Peer:
+        """Speak there under the caller's own name."""
+        peer = self.app.peers.join_as_itself(self.session.caller(), topic_id)
+        self.session.take_name(peer)
+        return peer
 
     def snapshot(self, room_id: str) -> Snapshot:
         return self.app.membership.get_state(self.session.caller(), room_id)

@@ -74,6 +74,73 @@ def policy(parser: ArgumentParser) -> None:
     parser.add_argument("values", nargs="*", metavar="NAME=VALUE", help="a value to set; `NAME=` restores its default")
 
 
+def topic(parser: ArgumentParser) -> None:
+    parser.add_argument("--topic", metavar="TOPIC", help="its id or its name; default: the topic of this room")
+    room(parser)
+
+
+def topic_given(parser: ArgumentParser) -> None:
+    parser.add_argument("topic", nargs="?", metavar="TOPIC", help="its id or its name; default: the topic of this room")
+    room(parser)
+
+
+def new_topic(parser: ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="what it is called")
+
+
+def topic_status(parser: ArgumentParser) -> None:
+    parser.add_argument("--status", choices=("open", "closed", "all"), default="open", help="which (default: open)")
+
+
+def rename(parser: ArgumentParser) -> None:
+    parser.add_argument("topic", metavar="TOPIC", help="its id or its name")
+    parser.add_argument("new_name", metavar="NAME", help="the new name")
+    room(parser)
+
+
+def export(parser: ArgumentParser) -> None:
+    parser.add_argument("--format", choices=("markdown", "jsonl"), default="markdown", help="(default: markdown)")
+    parser.add_argument("--output", metavar="FILE", help="a file that does not exist yet; default: standard output")
+
+
+def message(parser: ArgumentParser) -> None:
+    parser.add_argument("text", metavar="TEXT", help="what to say; `-` reads it from standard input")
+    parser.add_argument("--to", action="append", default=[], metavar="NAME", help="whom it is for; everybody sees it")
+    parser.add_argument("--type", default="message", metavar="TYPE", help="message, question, answer, ack, ...")
+    parser.add_argument("--reply-to", metavar="MESSAGE", help="the id, or the number, of the message this answers")
+    parser.add_argument("--key", metavar="KEY", help="sending again under the same key sends nothing twice")
+
+
+def reading(parser: ArgumentParser) -> None:
+    parser.add_argument("--since", metavar="WHEN", help="from a message number (12), a time (2026-01-31T12:00) or an "
+                        "age (90m, 2h, 3d) on, also what you have read; your place does not move")  # fmt: skip
+    parser.add_argument("--follow", action="store_true", help="go on, as messages come, until interrupted")
+    parser.add_argument("--peek", action="store_true", help="do not count it as read")
+    parser.add_argument("--limit", type=int, default=100, metavar="N", help="at most this many (default: 100)")
+
+
+def question(parser: ArgumentParser) -> None:
+    parser.add_argument("text", metavar="QUESTION", help="what to ask; `-` reads it from standard input")
+    parser.add_argument("--wait", type=_seconds, default=60.0, metavar="SECONDS",
+                        help="how long to wait for an answer (default: 60); 0: just ask")  # fmt: skip
+
+
+def answer(parser: ArgumentParser) -> None:
+    parser.add_argument("question", metavar="QUESTION", help="its number or id; see `conch questions`")
+    parser.add_argument("text", metavar="TEXT", help="the answer; `-` reads it from standard input")
+    parser.add_argument("--pointer", action="append", default=[], metavar="PATH", help="where to look")
+    parser.add_argument("--followup", action="append", default=[], metavar="TEXT", help="what to ask next")
+
+
+def questions(parser: ArgumentParser) -> None:
+    parser.add_argument("--all", action="store_true", help="also those that are answered or cancelled")
+    parser.add_argument("--limit", type=int, default=50, metavar="N", help="at most this many (default: 50)")
+
+
+def freed_name(parser: ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="the name to free")
+
+
 def explain(parser: ArgumentParser) -> None:
     parser.add_argument("--explain", action="store_true", help="show every signal, its link, and which one won")
 

@@ -32,6 +32,8 @@ class Report(NamedTuple):
     """What to do once it has been printed."""
     untold: Callable[[], None] | None = None
     """What to do when it could not be printed."""
+    is_printed: bool = False
+    """The command has printed everything itself, as it came."""
 
 
 def failure(code: str, message: str, details: Object, *, text: str | None = None, status: int = 1) -> Report:

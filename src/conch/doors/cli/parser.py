@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple, NoReturn
 
-from conch.doors.cli.catalogue import COMMANDS, DB_SUMMARY, OTHERS, ROOMS, STORE, TURNS, Command
+from conch.doors.cli.catalogue import COMMANDS, FAMILIES, OTHERS, ROOMS, TALK, TURNS, Command
 from conch.errors import InvalidArgument
 
 LONGEST_ECHO = 200
@@ -47,9 +47,9 @@ class Help(argparse.RawDescriptionHelpFormatter):
 def split_words(words: Sequence[str]) -> Words:
     """The command and everything else; options may stand before the command, too."""
     name, rest = _take_name(list(words))
-    if name == "db":
+    if name in FAMILIES:
         action, rest = _take_name(rest)
-        name = f"db {action}".rstrip()
+        name = f"{name} {action}".rstrip()
     return Words(name, rest)
 
 
@@ -83,13 +83,14 @@ def make_parser(command: Command) -> Parser:
 
 
 def help_text(command: str) -> str:
-    """The help of one command, of `db`, or (for anything else) the overview."""
+    """The help of one command, of a family of them, or (for anything else) the overview."""
     if command in COMMANDS:
         return make_parser(COMMANDS[command]).format_help().rstrip()
-    if command.startswith("db"):
-        return f"usage: conch db ACTION [OPTIONS]\n\n{_listing(STORE)}"
-    groups = "\n\n".join(_listing(group) for group in (TURNS, ROOMS, OTHERS))
-    return f"{INTRODUCTION}\n\n{groups}\n  {'db':<11}{DB_SUMMARY}\n\n{CLOSING}"
+    family = command.partition(" ")[0]
+    if family in FAMILIES:
+        return f"usage: conch {family} ACTION [OPTIONS]\n\n{_listing(family)}"
+    groups = "\n\n".join(_listing(group) for group in (TURNS, ROOMS, TALK, OTHERS))
+    return f"{INTRODUCTION}\n\n{groups}\n\n{CLOSING}"
 
 
 INTRODUCTION = """\
@@ -105,12 +106,13 @@ error; the exit status is 0 only when ok."""
 
 
 def _listing(group: str) -> str:
-    lines = [f"  {c.name:<11}{c.summary}" for c in COMMANDS.values() if c.group == group]
-    return "\n".join([f"{group}:", *lines])
+    entries = [(c.name.removeprefix(f"{group} "), c.summary) for c in COMMANDS.values() if c.group == group]
+    entries += [(name, summary) for name, (heading, summary) in FAMILIES.items() if heading == group]
+    return "\n".join([f"{group}:", *(f"  {name:<11}{summary}" for name, summary in entries)])
 
 
 def _unknown(name: str) -> str:
-    if not name or name == "db":
+    if not name or name in FAMILIES:
         return f"Which command? See `{f'conch {name}'.rstrip()} --help`."
     from difflib import get_close_matches  # only for those who mistype
 

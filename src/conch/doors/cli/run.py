@@ -11,15 +11,24 @@ from typing import Any
 import conch
 from conch import __version__
 from conch.app import open_app
-from conch.doors.cli import rooms, stick, store, waiting
+from conch.doors.cli import rooms, stick, store, talk, topics, waiting
+from conch.doors.cli.catalogue import COMMANDS, FAMILIES, NAMES, TALK, TOPICS
 from conch.doors.cli.context import Context
 from conch.doors.cli.interruptions import Interrupted, exit_status
 from conch.doors.cli.output import Report, abandon_stream, failure, prepare_streams, print_report, write
 from conch.doors.cli.parser import Words, help_text, parse_options, split_words
 from conch.errors import ConchError, InternalError, InvalidArgument
 
-HANDLERS = {"wait": waiting.wait, **stick.COMMANDS, **rooms.COMMANDS, **store.COMMANDS}
+HANDLERS = {
+    "wait": waiting.wait,
+    **stick.COMMANDS,
+    **rooms.COMMANDS,
+    **talk.COMMANDS,
+    **topics.COMMANDS,
+    **store.COMMANDS,
+}
 USAGE_ERROR = 2
+INVALID_ARGUMENT = dict.fromkeys((TALK, TOPICS, NAMES), "INVALID_ARGUMENT")  # each seed has its own word for it
 # The core speaks of tools and their fields; here they are commands and options.
 SPOKEN = {
     "join_path": "`conch join`",
@@ -29,9 +38,23 @@ SPOKEN = {
     "pass_stick": "`conch pass`",
     "takeover_stick": "`conch take`",
     "get_room_events": "`conch events`",
+    "close_room": "`conch close`",
+    "topic_create": "`conch topics create`",
+    "topic_list": "`conch topics list`",
     "context_path": "path",
+    "outbox[0].content_markdown": "text",
+    "responses[0].answer_markdown": "text",
+    "outbox[0].": "",
+    "responses[0].": "",
 }
-OPTIONS = {"context_path": "path", "room_id": "room"}
+OPTIONS = {
+    "context_path": "path",
+    "room_id": "room",
+    "topic_id": "topic",
+    "agent_name": "name",
+    "question_id": "question",
+}
+SPEAKING = re.compile("|".join(map(re.escape, SPOKEN)))
 
 
 def run(words: Sequence[str]) -> int:
@@ -47,13 +70,13 @@ def _run(words: Words) -> int:
         return _print(words.command, Report(None, help_text(words.command)), False)
     if not words.command and words.rest == ["--version"]:
         return _print("", Report(None, f"conch {__version__}"), False)
-    if words.command in ("", "db") and not words.rest:
+    if words.command in ("", *FAMILIES) and not words.rest:
         _print(words.command, Report(None, help_text(words.command)), False)
         return USAGE_ERROR
     try:
         options = parse_options(words)
     except ConchError as refusal:
-        return _print(words.command, _refused(refusal, USAGE_ERROR), words.wants_json)
+        return _print(words.command, _refused(refusal, words.command, USAGE_ERROR), words.wants_json)
     if words.command == "demo":
         from conch.doors.cli.demo import run_demo
 
@@ -65,7 +88,7 @@ def _run_command(command: str, options: Any) -> int:
     try:
         app = open_app(_environment(options))
     except ConchError as refusal:
-        return _print(command, _refused(refusal), options.json)
+        return _print(command, _refused(refusal, command), options.json)
     try:
         return _print(command, _report(command, Context(app, options)), options.json)
     finally:
@@ -84,10 +107,10 @@ def _report(command: str, context: Context) -> Report:
     try:
         return HANDLERS[command](context)
     except ConchError as refusal:
-        return _refused(refusal)
+        return _refused(refusal, command)
     except Exception as defect:  # ours; even then people and programs get a sentence, not a trace
         what = f"{type(defect).__name__}: {defect}"
-        return _refused(InternalError(f"conch failed: {what} at {_place(defect)}. Please report it."))
+        return _refused(InternalError(f"conch failed: {what} at {_place(defect)}. Please report it."), command)
 
 
 def _place(defect: Exception) -> str:
@@ -101,15 +124,20 @@ def _place(defect: Exception) -> str:
     return place
 
 
-def _refused(refusal: ConchError, status: int = 1) -> Report:
-    message = re.sub("|".join(SPOKEN), lambda found: SPOKEN[found[0]], refusal.message)
+def _refused(refusal: ConchError, command: str, status: int = 1) -> Report:
+    message = SPEAKING.sub(lambda found: SPOKEN[found[0]], refusal.message)
     details = dict(refusal.details)
     if "field" in details:
-        details["field"] = OPTIONS.get(details["field"], details["field"])
-    return failure(refusal.code, message, details, status=status)
+        field = SPEAKING.sub(lambda found: SPOKEN[found[0]], str(details["field"]))
+        details["field"] = OPTIONS.get(field, field)
+    group = COMMANDS[command].group if command in COMMANDS else ""
+    code = INVALID_ARGUMENT.get(group, refusal.code) if isinstance(refusal, InvalidArgument) else refusal.code
+    return failure(code, message, details, status=status)
 
 
 def _print(command: str, report: Report, as_json: bool) -> int:
+    if report.is_printed:
+        return report.status
     try:
         with report.printing():
             print_report(command, report, as_json)

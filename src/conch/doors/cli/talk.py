@@ -1,0 +1,165 @@
+"""The commands for talking: send, read, ask, answer, questions."""
+
+from __future__ import annotations
+
+import sys
+import time
+from itertools import islice
+from typing import Any
+
+from conch.calls import Call
+from conch.clock import to_seconds
+from conch.doors.cli.context import Context
+from conch.doors.cli.interruptions import Interruptions, exit_status
+from conch.doors.cli.output import Report, abandon_stream, failure, indented, one_line, table, write
+from conch.doors.cli.speech import MARGIN, Place, find_message, message_text, read_text, since, whole_json
+from conch.errors import Cancelled, InvalidArgument
+from conch.peers import Peer
+from conch.tools import bus_shapes as shapes
+
+Object = dict[str, Any]
+
+MOST_MESSAGES = 1_000
+
+
+def send(context: Context) -> Report:
+    options = context.options
+    topic_id = context.topic_id()
+    item: Object = {"content_markdown": read_text(options.text), "message_type": options.type}
+    if options.reply_to is not None:
+        item["reply_to"] = find_message(context, topic_id, options.reply_to, "reply_to")
+    if options.to:
+        item["metadata"] = {"to": options.to}
+    if options.key is not None:
+        item["client_message_id"] = options.key
+    context.join_topic(topic_id)
+    data = context.tool("sync", topic_id=topic_id, outbox=[item], wait_seconds=0, max_items=1, auto_advance=False).data
+    message = data["sent"][0]["message"]
+    lines = [f"Sent as {message['sender']}, number {message['seq']}."]
+    lines += [f"Warning: {one_line(warning['message'])}" for warning in data["warnings"]]
+    return Report({"message": message, "warnings": data["warnings"]}, "\n".join(lines))
+
+
+# -- reading
+
+
+def read(context: Context) -> Report:
+    options = context.options
+    if not 1 <= options.limit <= MOST_MESSAGES:
+        raise InvalidArgument(f"--limit must be from 1 to {MOST_MESSAGES}.", field="limit")
+    place = None if options.since is None else since(options.since)
+    topic_id = context.topic_id()
+    peer = context.join_topic(topic_id)
+    if options.follow:
+        return _follow(context, peer, place)
+    if place is not None:
+        return _history(context, peer, place)
+    result = context.tool(
+        "sync", topic_id=topic_id, wait_seconds=0, max_items=options.limit, auto_advance=not options.peek
+    )
+    data = {name: result.data[name] for name in ("topic_id", "received", "cursor", "has_more")}
+    lines = [message_text(message) for message in data["received"]] or ["Nothing new."]
+    if data["has_more"]:
+        lines.append("There is more: `conch read` again.")
+    return Report(data, "\n".join(lines), told=result.delivered, untold=result.undo)
+
+
+def _history(context: Context, peer: Peer, place: Place) -> Report:
+    limit = context.options.limit
+    history = context.app.messages.history(peer.topic_id, place.after, place.moment)
+    found = [shapes.received(message, peer.agent_name) for message in islice(history, limit + 1)]
+    data = {"topic_id": peer.topic_id, "received": found[:limit], "has_more": len(found) > limit}
+    lines = [message_text(message) for message in found[:limit]] or ["Nothing was said since."]
+    if data["has_more"]:
+        lines.append(f"There is more: `conch read --since {found[limit]['seq']}`.")
+    return Report(data, "\n".join(lines))
+
+
+def _follow(context: Context, peer: Peer, place: Place | None) -> Report:
+    """Print messages as they come; each counts as read once it is printed."""
+    call = Call()
+    interruptions = Interruptions(call)
+    messages, as_json = context.app.messages, context.options.json
+    moves = place is None and not context.options.peek
+    start = place or Place(messages.standing(peer).last_seq, 0)
+    try:
+        for batch in messages.follow(peer.topic_id, start.after, call):
+            shown = [shapes.received(each, peer.agent_name) for each in batch if each.created_at >= start.moment]
+            write(sys.stdout, "".join((whole_json(each) if as_json else message_text(each)) + "\n" for each in shown))
+            if moves:
+                messages.mark_read(peer, batch[-1].seq)
+    except Cancelled:
+        return Report(None, "", status=exit_status(interruptions.number or 0), is_printed=True)
+    except OSError:  # nobody reads any more
+        abandon_stream(sys.stdout)
+        return Report(None, "", status=1, is_printed=True)
+    return Report(None, "", is_printed=True)
+
+
+# -- asking and answering
+
+
+def ask(context: Context) -> Report:
+    call = Call()
+    topic_id, text = context.topic_id(), read_text(context.options.text)
+    context.join_topic(topic_id)
+    deadline = time.monotonic() + context.options.wait
+    data = context.tool("ask", call, topic_id=topic_id, question=text, wait_seconds=0).data
+    if context.options.wait == 0:
+        return Report(data, f"Asked. `conch questions` shows what becomes of {data['question_id']}.")
+    interruptions = Interruptions(call)
+    questions, status = context.app.questions, "timeout"
+    try:
+        while status == "timeout" and (rest := deadline - time.monotonic()) > 0:
+            status, asked = questions.wait(topic_id, data["question_id"], rest, call)
+    except Cancelled:
+        message = f"Interrupted; the question stays open: {data['question_id']}."
+        return failure("cancelled", message, data, status=exit_status(interruptions.number or 0))
+    if status == "timeout":
+        message = f"Nobody has answered yet; the question stays open: {data['question_id']}."
+        return failure("timeout", message, data)
+    shown = shapes.asked(status, asked)
+    if status == "cancelled":
+        return failure("cancelled", "The question was cancelled.", shown)
+    return Report(shown, "\n\n".join(_answer_text(answer) for answer in shown["answers"]))
+
+
+def _answer_text(answer: Object) -> str:
+    lines = [f"{one_line(answer['answered_by'])}:", indented(answer["answer_markdown"], MARGIN)]
+    lines += [f"{MARGIN}see {one_line(pointer)}" for pointer in answer["repo_pointers"]]
+    lines += [f"{MARGIN}ask next: {one_line(followup)}" for followup in answer["suggested_followups"]]
+    return "\n".join(lines)
+
+
+def answer(context: Context) -> Report:
+    options, topic_id = context.options, context.topic_id()
+    question_id = find_message(context, topic_id, options.question, "question")
+    peer = context.join_topic(topic_id)
+    response = {
+        "question_id": question_id,
+        "answer_markdown": read_text(options.text),
+        "repo_pointers": options.pointer,
+        "suggested_followups": options.followup,
+    }
+    answered = context.app.questions.answer(peer, [response], needs_followups=False)
+    data = {"question_id": question_id, **answered._asdict()}
+    if not answered.saved:
+        return failure(answered.warnings[0]["code"], answered.warnings[0]["message"], data)
+    return Report(data, "Answered.")
+
+
+def questions(context: Context) -> Report:
+    topic_id, limit = context.topic_id(), context.options.limit
+    if not 1 <= limit <= MOST_MESSAGES:
+        raise InvalidArgument(f"--limit must be from 1 to {MOST_MESSAGES}.", field="limit")
+    statuses = ["pending", "answered", "cancelled"] if context.options.all else ["pending"]
+    found = context.app.questions.list_all(topic_id, statuses, limit)
+    data = {"topic_id": topic_id, "questions": [{**row, "asked_at": to_seconds(row["asked_at"])} for row in found]}
+    if not found:
+        return Report(data, "No open question." if not context.options.all else "No question yet.")
+    rows = [(str(row["seq"]), row["status"], str(row["answers_count"]), row["asked_by"]) for row in found]
+    headings = ("NUMBER", "STATUS", "ANSWERS", "ASKED BY")
+    return Report(data, table(headings, rows, below=[row["question_text"] for row in found]))
+
+
+COMMANDS = {"send": send, "read": read, "ask": ask, "answer": answer, "questions": questions}
