@@ -34,7 +34,7 @@ from conch.storage.base import Store, Transaction
 
 REPORT_EVERY_SECONDS = 4.0
 RETRY_SECONDS = 0.5
-LOOKS_PER_SECOND = 400
+LOOKS_PER_SECOND = 200  # of all who wait in one room
 
 
 class Wait(NamedTuple):

@@ -103,7 +103,7 @@ def until() -> Callable[[Callable[[], Any]], Any]:
         deadline = time.monotonic() + SECONDS
         while not (found := look()):
             assert time.monotonic() < deadline, "it never came to that"
-            os.sched_yield()
+            time.sleep(0.001)  # whom it waits for needs the processor
         return found
 
     return until
