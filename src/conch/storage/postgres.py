@@ -12,7 +12,7 @@ from psycopg.errors import UndefinedColumn, UndefinedTable
 
 from conch.bells.postgres import advisory_key
 from conch.clock import Clock
-from conch.errors import StoreBusy, StoreError
+from conch.errors import StoreError
 from conch.storage.base import Row
 from conch.storage.postgres_address import SCHEMA, Address, Connection
 from conch.storage.postgres_errors import translate, translate_commit, translate_refusal
@@ -75,15 +75,11 @@ class PostgresStore:
     @contextmanager
     def _slot(self) -> Iterator[None]:
         """The right to one of this process's connections. Whoever is inside a transaction already need not queue."""
-        queues = self._inside() is None
-        if queues and not self._slots.acquire(timeout=self._busy_timeout_ms / 1_000):
-            message = f"All {MOST_CONNECTIONS} connections of this process to {self.describe()} are busy. Try again."
-            raise StoreBusy(message, store=self.describe())
-        try:
+        if self._inside() is not None:
             yield
-        finally:
-            if queues:
-                self._slots.release()
+            return
+        with self._slots:
+            yield
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[PostgresTransaction]:

@@ -182,21 +182,6 @@ def test_a_process_with_many_calls_at_once_has_eight_connections_and_serves_them
     assert readers.rooms == [[]] * 20
 
 
-def test_whoever_finds_all_connections_of_its_process_busy_is_told_so(environ: dict[str, str]) -> None:
-    app = open_app({**environ, "CONCH_BUSY_TIMEOUT_MS": "50"})
-    readers = Readers(app, 8)
-    readers.see_inside(8)
-
-    with pytest.raises(StoreBusy, match="All 8 connections"), app.store.read():
-        pass
-    readers.finish()
-    with app.store.read() as tx:
-        rooms = tx.all("all_rooms")
-    app.close()
-
-    assert rooms == []
-
-
 def test_connections_that_were_needed_once_are_given_back(
     app: App, server: Any, database: str, until: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
