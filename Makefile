@@ -13,8 +13,7 @@ test: .venv/developing oracle
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	@# Real processes have deadlines that a busy machine can miss: what failed is run once more, by itself.
-	$(BIN)/pytest || $(BIN)/pytest --last-failed --last-failed-no-failures none
+	$(BIN)/pytest
 
 oracle: .venv-mcp1/installed .venv-mcp2/installed tests/oracle/inspector/node_modules/installed
 
