@@ -4,7 +4,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
 
-.PHONY: run test oracle bench docs clean
+.PHONY: run test oracle bench scale docs clean
 
 run: .venv/installed
 	$(BIN)/conch demo
@@ -13,13 +13,15 @@ test: .venv/developing oracle
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	@# Real processes have deadlines that a busy machine can miss: what failed is run once more, by itself.
-	$(BIN)/pytest || $(BIN)/pytest --last-failed --last-failed-no-failures none
+	$(BIN)/pytest
 
 oracle: .venv-mcp1/installed .venv-mcp2/installed tests/oracle/inspector/node_modules/installed
 
 bench: .venv/developing .venv-mcp2/installed
 	$(BIN)/python bench/turns.py
+
+scale: .venv/developing
+	$(BIN)/python bench/scale.py
 
 docs: .venv/developing
 	$(BIN)/python docs/generate.py

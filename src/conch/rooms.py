@@ -105,6 +105,14 @@ class Snapshot:
         members = [to_member(row) for row in tx.all("room_members", room_id=room_id)]
         return cls(room, members, defaults, tx.now)
 
+    @classmethod
+    def glimpse(cls, tx: Transaction, room_id: str, agent_id: str, defaults: Policy) -> Snapshot:
+        """With only two of the members, this one and the one whose move it is: enough to go on waiting, and no more."""
+        room = load_room(tx, room_id)
+        whose = [agent_id, room.owner or room.reserved_for]
+        members = [to_member(row) for row in tx.all("some_members", room_id=room_id, agent_ids=whose)]
+        return cls(room, members, defaults, tx.now)
+
     def find(self, agent_id: str | None) -> Member | None:
         return next((member for member in self.members if member.agent_id == agent_id), None)
 

@@ -6,12 +6,13 @@ owns the stick because the row has one owner and every grant is a new turn with 
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Any, NamedTuple
 
 from conch import presence
 from conch.agents import Caller
-from conch.bells.base import Bell, Ear, room_channel, seat_channel
+from conch.bells.base import LINGER_SECONDS, Bell, Ear, room_channel, seat_channel
 from conch.calls import Call
 from conch.clock import MILLISECOND, SECOND
 from conch.config import Settings, check_length
@@ -33,6 +34,7 @@ from conch.storage.base import Store, Transaction
 
 REPORT_EVERY_SECONDS = 4.0
 RETRY_SECONDS = 0.5
+LOOKS_PER_SECOND = 200  # of all who wait in one room
 
 
 class Wait(NamedTuple):
@@ -90,17 +92,23 @@ class Turns:
         with self._bell.listen(room_channel(room_id), announce=seat_channel(room_id, caller.agent_id)) as ear:
             call.wake_with(ear.wake)
             try:
-                return self._wait(caller, room_id, cursor, deadline, call, ear)
+                return self._wait(caller, room_id, cursor, deadline, call, ear, len(found.snapshot.members))
             finally:
                 call.wake_with(None)
 
-    def _wait(self, caller: Caller, room_id: str, cursor: int | None, deadline: float, call: Call, ear: Ear) -> Wait:
+    def _wait(
+        self, caller: Caller, room_id: str, cursor: int | None, deadline: float, call: Call, ear: Ear, crowd: int
+    ) -> Wait:
         reported = 0.0
         while True:
             now = time.monotonic()
             try:
-                # Whoever was called by name need not look first whether there is anything to claim.
-                found = (self._settle if ear.called else self._look)(caller, room_id, call)
+                if ear.called:  # by name: no need to look first whether there is anything to claim
+                    found = self._settle(caller, room_id, call)
+                elif now >= deadline:
+                    found = self._look(caller, room_id, call)
+                else:
+                    found = self._look_again(caller, room_id, cursor, call)
             except (StoreUnavailable, StoreUncertain):
                 if now >= deadline:
                     raise
@@ -113,7 +121,7 @@ class Turns:
                 reported = now
             expected = found.snapshot.find(found.snapshot.expected)
             ear.watch(expected.process if expected else None)
-            ear.wait(min(deadline - now, self._patience(found.snapshot)))
+            ear.wait(min(deadline - now, self._patience(found.snapshot)), _linger(crowd))
 
     def current_holder(self, room_id: str) -> tuple[float, str]:
         """For how many seconds it has been somebody's move, and whose (both names)."""
@@ -133,6 +141,17 @@ class Turns:
         if lapse is not None and lapse > snapshot.now:
             patience = min(patience, (lapse - snapshot.now) / SECOND + 0.001)
         return patience
+
+    def _look_again(self, caller: Caller, room_id: str, cursor: int | None, call: Call) -> Wait:
+        """As `_look`, but whoever has to go on waiting has seen only two members: a whole crowd does this often."""
+        call.check()
+        with self._store.read() as tx:
+            snapshot = Snapshot.glimpse(tx, room_id, caller.agent_id, self._settings.policy)
+            found = self._judge(tx, snapshot, caller)
+        member = presence.require_living_member(snapshot, caller)
+        if _is_settled(found, cursor) or presence.is_due(snapshot, member, caller):
+            return self._look(caller, room_id, call)
+        return found
 
     def _look(self, caller: Caller, room_id: str, call: Call) -> Wait:
         """One look at the room, and the claim if it is due. Only a change opens a write transaction."""
@@ -391,6 +410,12 @@ def describe(snapshot: Snapshot) -> str:
     left = max(0, (lapse or snapshot.now) - snapshot.now) // SECOND
     what = "holds the stick" if room.owner else "is next and has not claimed yet"
     return f"{who} {what}; others may take over in {left // 60} min {left % 60} s unless it answers."
+
+
+def _linger(crowd: int) -> float:
+    """How long to leave a ring for everybody alone: at random, so that all of them together look at a bounded rate."""
+    share = int.from_bytes(os.urandom(2), "big") / 2**15
+    return max(LINGER_SECONDS, share * crowd / LOOKS_PER_SECOND)
 
 
 def _later(snapshot: Snapshot, milliseconds: int) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from conch import turns
 from conch.agents import Caller
 from conch.app import App
 from conch.calls import Call
@@ -373,6 +374,82 @@ def test_a_cursor_ends_the_wait_at_the_next_event(table: Table) -> None:
 
     assert wait.status == "not_yet"
     assert wait.snapshot.room.last_event_seq > cursor
+
+
+# -- waiting in a crowd
+
+
+@pytest.fixture
+def crowded(table: Table, monkeypatch: pytest.MonkeyPatch) -> Table:
+    """As in a room with so many members that what all of them hear is looked at very much later."""
+    monkeypatch.setattr(turns, "LOOKS_PER_SECOND", 1e-9)
+    return table
+
+
+def test_whoever_is_called_in_a_crowd_comes_at_once(crowded: Table) -> None:
+    lease = crowded.claim(crowded.codex)
+    thread, found, _ = _wait_in_background(crowded, crowded.claude)
+    crowded.app.membership.append_note(crowded.codex, crowded.room_id, "heard by all")
+
+    crowded.release(crowded.codex, lease)
+
+    thread.join(10)
+    assert [wait.status for wait in found] == ["your_turn"]
+
+
+def test_a_wait_in_a_crowd_is_cancelled_at_once(crowded: Table) -> None:
+    crowded.claim(crowded.codex)
+    thread, found, call = _wait_in_background(crowded, crowded.claude)
+    crowded.app.membership.append_note(crowded.codex, crowded.room_id, "heard by all")
+
+    call.cancel()
+
+    thread.join(10)
+    assert not thread.is_alive()
+    assert found == []
+
+
+def test_a_crowd_sees_at_once_that_the_owner_is_gone(crowded: Table, agent: Callable[..., Caller], child: Any) -> None:
+    process = child()
+    mortal = agent("mortal:1", process.process)
+    crowded.app.membership.join_path(mortal, crowded.workspace)
+    crowded.claim(mortal)
+    thread, found, _ = _wait_in_background(crowded, crowded.claude)
+    crowded.app.membership.append_note(crowded.codex, crowded.room_id, "heard by all")
+
+    process.kill()
+
+    thread.join(10)
+    assert [(wait.status, wait.reason) for wait in found] == [("takeover_available", "owner_gone")]
+
+
+def test_a_wait_that_ends_without_the_stick_tells_of_the_whole_room(table: Table) -> None:
+    table.claim(table.codex)
+
+    wait = table.app.turns.wait_for_turn(table.claude, table.room_id, max_wait_ms=20)
+
+    assert [member.agent_id for member in wait.snapshot.members] == ["codex:1", "claude:1", "gemini:1"]
+
+
+def test_a_member_that_leaves_while_it_waits_is_told_so(table: Table) -> None:
+    table.claim(table.codex)
+    refusals: list[str] = []
+
+    def wait() -> None:
+        try:
+            table.app.turns.wait_for_turn(table.claude, table.room_id, max_wait_ms=30_000, call=call)
+        except UnknownMember as refusal:
+            refusals.append(refusal.code)
+
+    waiting = threading.Event()
+    call = Call(report=lambda _text: waiting.set())
+    thread = threading.Thread(target=wait)
+    thread.start()
+    assert waiting.wait(10)
+    table.app.membership.leave_path(table.claude, table.room_id)
+
+    thread.join(10)
+    assert refusals == ["unknown_member"]
 
 
 # -- fencing

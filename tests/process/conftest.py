@@ -39,6 +39,19 @@ def environ(tmp_path: Path) -> dict[str, str]:
     }
 
 
+@pytest.fixture(params=["sqlite", "postgres"])
+def every_engine(request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
+    """What selects an engine, and an empty store of it. A module whose `environ` includes this runs on each."""
+    if request.param == "sqlite":
+        yield {}
+        return
+    selection = {"CONCH_STORE": str(request.getfixturevalue("postgres_url"))}
+    yield selection
+    app = open_app({**os.environ, **selection})
+    app.store.wipe()
+    app.close()
+
+
 @pytest.fixture
 def workspaces(tmp_path: Path) -> Callable[[int], list[str]]:
     """Directories with a marker, so that each is its own workspace root wherever the tests run."""
@@ -103,7 +116,7 @@ def until() -> Callable[[Callable[[], Any]], Any]:
         deadline = time.monotonic() + SECONDS
         while not (found := look()):
             assert time.monotonic() < deadline, "it never came to that"
-            os.sched_yield()
+            time.sleep(0.001)  # whom it waits for needs the processor
         return found
 
     return until

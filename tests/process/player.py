@@ -53,8 +53,8 @@ def agent(app: App, agent_id: str) -> Caller:
 class Seat:
     """An agent that has joined a workspace's room."""
 
-    def __init__(self, agent_id: str, workspace: str, skew_seconds: int = 0) -> None:
-        self.app = open_app(os.environ, lambda: system_clock() + skew_seconds * 1_000_000)
+    def __init__(self, agent_id: str, workspace: str, skew_seconds: int = 0, app: App | None = None) -> None:
+        self.app = app or open_app(os.environ, lambda: system_clock() + skew_seconds * 1_000_000)
         self.me = agent(self.app, agent_id)
         self.workspace = workspace
         self.room_id = self.join()
@@ -116,7 +116,8 @@ def join_fresh(agent_id: str, stores: list[str], workspace: str, gates: list[str
 
 def claim_idle(agent_id: str, workspaces: list[str], gates: list[str]) -> None:
     """Ask once for the stick of one idle room after the other."""
-    seats = [Seat(agent_id, workspace) for workspace in workspaces]
+    app = open_app(os.environ)
+    seats = [Seat(agent_id, workspace, app=app) for workspace in workspaces]
     for seat, gate in zip(seats, gates, strict=True):
         ready(gate)
         try:

@@ -21,6 +21,11 @@ WEEK_MS = str(7 * 24 * 3_600_000)
 
 
 @pytest.fixture
+def environ(environ: dict[str, str], every_engine: dict[str, str]) -> dict[str, str]:
+    return environ | every_engine
+
+
+@pytest.fixture
 def ledger(tmp_path: Path) -> Path:
     """What the owners count up without a lock: the stick is the lock."""
     path = tmp_path / "ledger"
@@ -52,6 +57,7 @@ def check_turns(story: list[list[Any]], events: list[Event], turns: int) -> None
 # -- joining and claiming at once
 
 
+@pytest.mark.parametrize("every_engine", ["sqlite"], indirect=True)  # the stores are folders
 def test_sixteen_processes_that_join_a_fresh_path_make_one_room(
     player: Callable[..., Any], gates: Callable[[int], list[Any]], workspace: str, tmp_path: Path
 ) -> None:

@@ -24,6 +24,11 @@ LONGEST = "600000"
 
 
 @pytest.fixture
+def environ(environ: dict[str, str], every_engine: dict[str, str]) -> dict[str, str]:
+    return environ | every_engine
+
+
+@pytest.fixture
 def room_id(app: App, agent: Callable[..., Caller], workspace: str) -> str:
     """A room that one member of this process, claude:1, is in."""
     return app.membership.join_path(agent("claude:1"), workspace).snapshot.room.room_id
@@ -130,6 +135,7 @@ def test_whoever_is_killed_inside_a_transaction_leaves_nothing_behind_and_holds_
     assert [event.details for event in events if event.event_type == "note"] == [{"note": "after the kill"}]
 
 
+@pytest.mark.parametrize("every_engine", ["sqlite"], indirect=True)  # the other one has no such queue
 def test_whoever_is_killed_while_it_queues_is_not_waited_for(
     player: Callable[..., Any],
     environ: dict[str, str],

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -117,6 +118,72 @@ def test_an_ear_can_be_woken_from_another_thread(bell: FileBell) -> None:
 
         assert ear.wait(SOON) is True
         waker.join()
+
+
+# -- lingering
+
+FOREVER = 600.0
+
+
+def wait_in_background(ear: Any, seconds: float, linger: float) -> tuple[threading.Thread, list[bool]]:
+    heard: list[bool] = []
+    thread = threading.Thread(target=lambda: heard.append(ear.wait(seconds, linger)), daemon=True)
+    thread.start()
+    return thread, heard
+
+
+def test_a_ring_for_everybody_is_left_alone_for_a_while(bell: FileBell) -> None:
+    with bell.listen("room-a", announce="seat-a") as ear:
+        thread, heard = wait_in_background(ear, FOREVER, FOREVER)
+        bell.ring(["room-a"])
+        thread.join(NEVER)
+        early = list(heard)
+        ear.wake()
+        thread.join(SOON)
+
+    assert (early, heard) == ([], [True])
+
+
+def test_a_call_by_name_ends_the_lingering(bell: FileBell) -> None:
+    with bell.listen("room-a", announce="seat-a") as ear:
+        thread, heard = wait_in_background(ear, FOREVER, FOREVER)
+        bell.ring(["room-a"])
+        bell.ring(["seat-a"])
+        thread.join(SOON)
+
+        assert heard == [True]
+        assert ear.called
+
+
+def test_the_end_of_the_watched_process_ends_the_lingering(bell: FileBell) -> None:
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    with bell.listen("room-a", announce="seat-a") as ear:
+        ear.watch(processes.look_up(child.pid))
+        thread, heard = wait_in_background(ear, FOREVER, FOREVER)
+        bell.ring(["room-a"])
+        child.kill()
+        child.communicate()
+        thread.join(SOON)
+
+    assert heard == [True]
+
+
+def test_a_wait_ends_with_its_time_however_long_it_may_linger(bell: FileBell) -> None:
+    with bell.listen("room-a", announce="seat-a") as ear:
+        bell.ring(["room-a"])
+        thread, heard = wait_in_background(ear, NEVER, FOREVER)
+        thread.join(SOON)
+
+    assert heard == [True]
+
+
+def test_an_ear_that_cannot_be_called_by_name_does_not_linger_for_long(bell: FileBell) -> None:
+    with bell.listen("room-a") as ear:
+        thread, heard = wait_in_background(ear, FOREVER, FOREVER)
+        bell.ring(["room-a"])
+        thread.join(SOON)
+
+    assert heard == [True]
 
 
 def test_waiting_no_time_at_all_tells_whether_there_was_a_ring(bell: FileBell) -> None:

@@ -363,11 +363,14 @@ moves = st.sampled_from([name for name, (weight, _) in MOVES.items() for _ in ra
 
 
 class Game(RuleBasedStateMachine):
+    engine: dict[str, str] = {}
+    """What selects another one than the default."""
+
     def __init__(self) -> None:
         super().__init__()
         self.model = Model()
         self.folder = tempfile.TemporaryDirectory(prefix="conch-model-")
-        environ = {"HOME": self.folder.name, "CONCH_DATA_DIR": f"{self.folder.name}/data"}
+        environ = {"HOME": self.folder.name, "CONCH_DATA_DIR": f"{self.folder.name}/data", **self.engine}
         self.moves = 0  # no two of them happen in the same microsecond
         self.app = open_app(environ, lambda: self.model.now * 1_000 + self.moves)
         self.room_id = ""
@@ -385,6 +388,7 @@ class Game(RuleBasedStateMachine):
     def teardown(self) -> None:
         assert verify_rooms(self.app.store)[1] == []
         assert len(set(self.leases)) == len({lease_id for lease_id, _ in self.leases})
+        self.app.store.wipe()
         self.app.close()
         self.folder.cleanup()
         NURSERY.take_back()
@@ -603,8 +607,19 @@ class Game(RuleBasedStateMachine):
         assert [(e.event_type, e.to_agent_id, e.turn_id) for e in events] == self.model.log
 
 
+class PostgresGame(Game):
+    """Played less often: it takes several times as long, and the rules are the same code."""
+
+
+@pytest.fixture(scope="class")
+def on_postgres(postgres_url: str) -> None:
+    PostgresGame.engine = {"CONCH_STORE": postgres_url}
+
+
 TestGame = Game.TestCase
 TestGame.settings = settings(max_examples=120, stateful_step_count=50, derandomize=True, deadline=None)
+TestPostgresGame = pytest.mark.usefixtures("on_postgres")(PostgresGame.TestCase)
+TestPostgresGame.settings = settings(max_examples=10, stateful_step_count=50, derandomize=True, deadline=None)
 
 
 def test_whoever_comes_back_to_a_deserted_room_is_not_told_that_nobody_is_there() -> None:

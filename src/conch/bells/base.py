@@ -16,6 +16,8 @@ from typing import Protocol, Self
 
 from conch.processes import Process
 
+LINGER_SECONDS = 0.05
+
 
 def room_channel(room_id: str) -> str:
     """Everybody who waits in a room hears this one."""
@@ -38,10 +40,10 @@ class Ear(Protocol):
     called: bool
     """Whether the announced channel was rung since the last `wait` but one: somebody has something for this waiter."""
 
-    def wait(self, seconds: float, linger: float = 0.05) -> bool:
+    def wait(self, seconds: float, linger: float = LINGER_SECONDS) -> bool:
         """Sleep until a ring, the end of the watched process, `wake` or the timeout; True unless the timeout.
 
-        A ring of the announced channel ends it at once; one of a shared channel after so many seconds more, so that
+        A ring of the announced channel ends it at once; one of a shared channel up to `linger` seconds later, so that
         a crowd does not get in the way of the one who was called.
         """
 

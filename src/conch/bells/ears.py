@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
 
+from conch.bells.base import LINGER_SECONDS
 from conch.bells.watcher import Stop, Watcher
 from conch.processes import Process, check
 
@@ -18,8 +19,9 @@ class WatchingEar:
     """Listens from its construction on. OSError if the watcher cannot watch all of the channels."""
 
     def __init__(self, watcher: Watcher, channels: Iterable[str], own: str | None = None) -> None:
-        """`own` is the channel that only this waiter is called by."""
+        """`own` is the channel that only this waiter is called by; without one every ring may be meant for it."""
         self._watcher = watcher
+        self._longest_linger = LINGER_SECONDS if own is None else float("inf")
         self._woken = threading.Event()
         self._hurried = threading.Event()
         self._own_rang = False
@@ -39,7 +41,7 @@ class WatchingEar:
         """Do this too when the ear closes."""
         self._stops.append(stop)
 
-    def wait(self, seconds: float, linger: float = 0.05) -> bool:
+    def wait(self, seconds: float, linger: float = LINGER_SECONDS) -> bool:
         deadline = time.monotonic() + seconds
         self.called = False
         while not self._woken.wait(self._next_pause(deadline)):
@@ -48,7 +50,7 @@ class WatchingEar:
                 return True
             if time.monotonic() >= deadline:
                 return False
-        self._hurried.wait(min(linger, max(0.0, deadline - time.monotonic())))
+        self._hurried.wait(min(linger, self._longest_linger, max(0.0, deadline - time.monotonic())))
         self._woken.clear()
         self._hurried.clear()
         self.called, self._own_rang = self._own_rang, False

@@ -79,6 +79,7 @@ class ServerWatcher:
         self._processes: Watcher | None = None
         self._changed = threading.Condition()  # guards what follows
         self._wakes: dict[str, list[Wake]] = {}
+        self._channels: dict[str, str] = {}  # those of `_wakes`, by the names that the server knows
         self._known: set[str] = set()  # the channels that the server knows of
         self._late: set[str] = set()  # channels that somebody relies on although the server did not know in time
         self._failures = 0
@@ -91,6 +92,7 @@ class ServerWatcher:
     def watch_channel(self, channel: str, wake: Wake) -> Stop:
         with self._changed:
             self._wakes.setdefault(channel, []).append(wake)
+            self._channels[notification(channel)] = channel
             if not self._closed:
                 self._nudge()
             self._changed.wait_for(lambda: channel in self._known or self._failures or self._closed, LISTEN_SECONDS)
@@ -121,7 +123,7 @@ class ServerWatcher:
         with self._changed:
             self._wakes[channel].remove(wake)
             if not self._wakes[channel]:
-                del self._wakes[channel]
+                del self._wakes[channel], self._channels[notification(channel)]
                 self._late.discard(channel)
             if not self._closed:
                 self._nudge()
@@ -208,8 +210,8 @@ class ServerWatcher:
 
     def _wake_notified(self, name: str) -> None:
         with self._changed:
-            channels = [channel for channel in self._wakes if notification(channel) == name]
-        for channel in channels:
+            channel = self._channels.get(name)
+        if channel is not None:
             self._wake(channel)
 
     def _wake(self, channel: str) -> None:

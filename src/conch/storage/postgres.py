@@ -20,7 +20,9 @@ from conch.storage.postgres_schema import DIALECT, Schema
 from conch.storage.postgres_transaction import PostgresTransaction
 from conch.storage.statements import Migration, load_migrations, load_statements
 
-IDLE_CONNECTIONS = 2
+MOST_CONNECTIONS = 8  # of one process at a time, however many agents it serves
+KEPT_CONNECTIONS = 2  # of those that nobody has used for a while
+IDLE_SECONDS = 10.0
 FACTS = """SELECT
   (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now,
   (SELECT value FROM meta WHERE key = 'schema_version') AS version
@@ -46,24 +48,38 @@ class PostgresStore:
         )
         self._clock = clock
         self._busy_timeout_ms = busy_timeout_ms
-        self._idle: list[Connection] = []
+        self._slots = threading.BoundedSemaphore(MOST_CONNECTIONS)
+        self._idle: list[tuple[float, Connection]] = []  # since when, the longest first
+        self._idle_lock = threading.Lock()
         self._thread = threading.local()
 
     # -- transactions
 
     @contextmanager
     def read(self) -> Iterator[PostgresTransaction]:
-        with self._transaction("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY") as transaction:
-            yield transaction
-        self._give_back(transaction.connection, "COMMIT")  # all was read: a connection lost now takes nothing with it
+        with self._slot():
+            with self._transaction("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY") as transaction:
+                yield transaction
+            self._give_back(transaction.connection, "COMMIT")  # all was read: nothing is lost if this fails
 
     @contextmanager
     def write(self, lock: str) -> Iterator[PostgresTransaction]:
         # The lock first, then the moment, so that a queue of writers is in order.
-        with self._transaction(f"BEGIN; SELECT pg_advisory_xact_lock({advisory_key('write', lock)})") as transaction:
-            yield transaction
-            transaction.send_rings()
-        self._commit(transaction.connection)
+        begin = f"BEGIN; SELECT pg_advisory_xact_lock({advisory_key('write', lock)})"
+        with self._slot():
+            with self._transaction(begin) as transaction:
+                yield transaction
+                transaction.send_rings()
+            self._commit(transaction.connection)
+
+    @contextmanager
+    def _slot(self) -> Iterator[None]:
+        """The right to one of this process's connections. Whoever is inside a transaction already need not queue."""
+        if self._inside() is not None:
+            yield
+            return
+        with self._slots:
+            yield
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[PostgresTransaction]:
@@ -146,10 +162,9 @@ class PostgresStore:
             return _last_row(connection.execute(question.encode(), prepare=False))
 
     def _borrow(self) -> tuple[Connection, bool]:
-        try:
-            return self._idle.pop(), False
-        except IndexError:
-            return self._open(), True
+        with self._idle_lock:
+            kept = self._idle.pop()[1] if self._idle else None
+        return (self._open(), True) if kept is None else (kept, False)
 
     def _give_back(self, connection: Connection, last_word: str = "") -> None:
         try:
@@ -157,10 +172,14 @@ class PostgresStore:
                 connection.execute(last_word.encode(), prepare=False)
         except psycopg.Error:
             connection.close()
-        if not connection.closed and len(self._idle) < IDLE_CONNECTIONS:
-            self._idle.append(connection)
-        else:
-            connection.close()
+        now = time.monotonic()
+        with self._idle_lock:
+            if not connection.closed:
+                self._idle.append((now, connection))
+            rusty = [each for since, each in self._idle[:-KEPT_CONNECTIONS] if now - since > IDLE_SECONDS]
+            del self._idle[: len(rusty)]
+        for each in rusty:
+            each.close()
 
     def _open(self) -> Connection:
         try:
@@ -211,11 +230,10 @@ class PostgresStore:
         return self._address.place
 
     def close(self) -> None:
-        try:
-            while True:
-                self._idle.pop().close()
-        except IndexError:
-            pass
+        with self._idle_lock:
+            idle, self._idle = self._idle, []
+        for _, connection in idle:
+            connection.close()
 
 
 def _last_row(cursor: psycopg.Cursor[Row]) -> Row:

@@ -26,7 +26,7 @@ FULL = (StoreFull, "The server of {place} is out of disk; nothing was changed. F
 READ_ONLY = (StoreReadOnly, "The store at {place} cannot be written: {reason}. Nothing was changed. Use the primary "
              "server, and a database and role that are not set to read only.")  # fmt: skip
 FORBIDDEN = (StoreReadOnly, "The role of {place} may not do this: {reason}. Nothing was changed. Grant it what "
-             "`docs/how-to.md` names, or use another role.")  # fmt: skip
+             "`docs/scaling.md` names, or use another role.")  # fmt: skip
 CORRUPT = (StoreCorrupt, "The server of {place} reports damaged data: {reason}. Restore a dump.")
 CONFLICT = (StoreInterrupted, "Two writers met in the store at {place}; nothing was changed. Try again.")
 LOST = (StoreInterrupted, "The connection to {place} was lost; nothing was changed. Try again.")

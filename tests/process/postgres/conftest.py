@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import queue
+import random
 import shutil
 import signal
 import socket
@@ -50,9 +51,7 @@ class Server:
         self._data = self.folder / "data"
         self._run("initdb", "-D", str(self._data), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync")
         (self._data / "pg_hba.conf").write_text(ADMISSION)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = _find_port()
 
     def _run(self, program: str, *arguments: str, within: tuple[str, ...] = ()) -> None:
         """As root these programs insist on being run by somebody else."""
@@ -84,6 +83,7 @@ class Server:
         import psutil
 
         postmaster = psutil.Process(int((self._data / "postmaster.pid").read_text().split()[0]))
+        postmaster.suspend()  # so that it starts nobody between the count and the kill
         family = [postmaster, *postmaster.children(recursive=True)]
         for process in family:
             try:
@@ -118,6 +118,18 @@ class Server:
         if self.is_running:
             self.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _find_port() -> int:
+    """A free port that no client is ever given for its own end: while the server is down, nobody takes it."""
+    while True:
+        with socket.socket() as probe:
+            port = random.randrange(20_000, 32_000)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
 
 
 @pytest.fixture(scope="session")

@@ -28,6 +28,11 @@ class Caller:
     def call(self, tool: str, **arguments: Any) -> Any:
         return call_tool(TOOLS[tool], self._session, arguments, Call()).data
 
+    def impatient(self) -> None:
+        """From now on the server has little patience with its connection."""
+        with self.app.store.write("a") as tx:
+            tx.connection.execute("SET idle_in_transaction_session_timeout = '1s'")  # type: ignore[attr-defined]
+
     def note(self) -> Any:
         return self.call("append_note", room_id=self.room_id, note="once")
 
@@ -40,8 +45,7 @@ def caller(
     environ: dict[str, str], proxy: Any, database: str, workspace: str, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Caller]:
     monkeypatch.setenv("CONCH_AGENT_ID", "codex:1")
-    url = proxy.url(database, options="-c idle_in_transaction_session_timeout=300ms")
-    app = open_app({**environ, "CONCH_STORE": url})
+    app = open_app({**environ, "CONCH_STORE": proxy.url(database)})
     yield Caller(app, workspace)
     app.close()
 
@@ -96,6 +100,7 @@ def test_whoever_stands_still_inside_a_transaction_loses_it_and_is_served_again(
     caller: Caller, proxy: Any, server: Any, database: str, notes: Callable[[], int], until: Callable[..., Any]
 ) -> None:
     inside = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in%'"
+    caller.impatient()
 
     def stand_still(link: Any, data: bytes) -> None:
         until(lambda: server.ask(inside, database) == [(0,)])

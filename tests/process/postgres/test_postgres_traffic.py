@@ -14,6 +14,7 @@ from conch.app import App, open_app
 from conch.bells.postgres import advisory_key
 from conch.calls import Call
 from conch.errors import StoreBusy
+from conch.storage import postgres
 from conch.tools import TOOLS
 from conch.tools.registry import call_tool
 from conch.tools.session import Session
@@ -84,9 +85,11 @@ def test_who_waits_too_long_for_a_room_is_told_that_it_is_busy(environ: dict[str
 
 
 def test_a_deadlock_is_tried_again_and_nobody_hears_of_it(
-    app: App, server: Any, database: str, workspace: str, until: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    environ: dict[str, str], server: Any, database: str, workspace: str, until: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     monkeypatch.setenv("CONCH_AGENT_ID", "codex:1")
+    app = open_app({**environ, "CONCH_BUSY_TIMEOUT_MS": "60000"})
     session = Session(app, "mcp")
     room_id = call_tool(TOOLS["join_path"], session, {"context_path": workspace}, Call()).data["room_id"]
     answers: list[Any] = []
@@ -95,21 +98,29 @@ def test_a_deadlock_is_tried_again_and_nobody_hears_of_it(
         arguments = {"room_id": room_id, "note": "once"}
         answers.append(call_tool(TOOLS["append_note"], session, arguments, Call()).data)
 
-    def waiting() -> bool:
-        rows = server.ask("SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'transactionid'", database)
-        return bool(rows[0][0])
+    def waiting(kind: str) -> bool:
+        return bool(server.ask("SELECT 1 FROM pg_locks WHERE NOT granted AND locktype = %s", database, kind))
 
-    with psycopg.connect(server.url(database), autocommit=True) as rival:
-        rival.execute("SET deadlock_timeout = '1h'")  # so that it is never the one who gives way
-        with rival.transaction():
-            rival.execute("UPDATE conch.agents SET last_seen_at = last_seen_at WHERE agent_id = 'codex:1'")
-            writer = threading.Thread(target=note)
-            writer.start()
-            until(waiting)
-            rival.execute(f"SELECT pg_advisory_xact_lock({advisory_key('write', room_id)})")
-    writer.join(SOON)
+    # A session looks for a deadlock once, when it has waited for a second. So the writer must be the last to wait:
+    # it is held up at a gate, with the room's lock, until its rival waits for that lock.
+    rival, gate = (psycopg.connect(server.url(database)) for _ in range(2))
+    rival.execute("SET deadlock_timeout = '1h'")  # so that it is never the one who gives way
+    rival.execute("UPDATE conch.agents SET last_seen_at = last_seen_at WHERE agent_id = 'codex:1'")
+    gate.execute("LOCK TABLE conch.path_rooms")
+    writer = threading.Thread(target=note)
+    writer.start()
+    until(lambda: waiting("relation"))
+    lock = f"SELECT pg_advisory_xact_lock({advisory_key('write', room_id)})"
+    waiter = threading.Thread(target=lambda: (rival.execute(lock.encode()), rival.rollback()))
+    waiter.start()
+    until(lambda: waiting("advisory"))
+    gate.close()
+    for thread in (writer, waiter):
+        thread.join(SOON)
+    rival.close()
 
     assert [answer.get("error") for answer in answers] == [None]
+    app.close()
     notes = server.ask("SELECT count(*) FROM conch.room_events WHERE event_type = 'note'", database)
     assert notes == [(1,)]
     assert "deadlock detected" in server.log()
@@ -126,6 +137,65 @@ def test_many_processes_make_one_schema(agents: Callable[..., Any], server: Any,
     assert server.ask("SELECT key, value FROM conch.meta", database) == [("schema_version", "1")]
 
 
+SESSIONS = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND usename = 'conch'"
+
+
+class Readers:
+    """Threads that stay inside a transaction of the same store until they are let go."""
+
+    def __init__(self, app: App, count: int) -> None:
+        self._app = app
+        self._inside = threading.Semaphore(0)
+        self._over = threading.Event()
+        self.rooms: list[Any] = []
+        self._threads = [threading.Thread(target=self._read) for _ in range(count)]
+        for thread in self._threads:
+            thread.start()
+
+    def _read(self) -> None:
+        with self._app.store.read():
+            self._inside.release()
+            self._over.wait(SOON)
+            with self._app.store.read() as tx:  # whoever is inside need not queue again
+                self.rooms.append(tx.all("all_rooms"))
+
+    def see_inside(self, count: int) -> None:
+        for _ in range(count):
+            assert self._inside.acquire(timeout=SOON)
+
+    def finish(self) -> None:
+        self._over.set()
+        for thread in self._threads:
+            thread.join(SOON)
+
+
+def test_a_process_with_many_calls_at_once_has_eight_connections_and_serves_them_all(
+    app: App, server: Any, database: str
+) -> None:
+    readers = Readers(app, 20)
+
+    readers.see_inside(8)
+    sessions = server.ask(SESSIONS, database)
+    readers.finish()
+
+    assert sessions == [(8,)]
+    assert readers.rooms == [[]] * 20
+
+
+def test_connections_that_were_needed_once_are_given_back(
+    app: App, server: Any, database: str, until: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readers = Readers(app, 8)
+    readers.see_inside(8)
+    readers.finish()
+    monkeypatch.setattr(postgres, "IDLE_SECONDS", 0.0)
+
+    with app.store.read():
+        pass
+
+    until(lambda: server.ask(SESSIONS, database) == [(2,)])
+
+
 def test_a_process_that_is_left_alone_keeps_one_connection(
     agents: Callable[..., Any], server: Any, database: str, workspace: str
 ) -> None:
@@ -140,6 +210,4 @@ def test_a_process_that_is_left_alone_keeps_one_connection(
         handoff={"status": "done", "next_action": "go on"},
     )
 
-    sessions = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND usename = 'conch'"
-
-    assert server.ask(sessions, database) == [(1,)]
+    assert server.ask(SESSIONS, database) == [(1,)]

