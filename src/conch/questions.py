@@ -17,6 +17,7 @@ from conch.errors import (
     ForbiddenSelfAnswer,
     InvalidArgument,
     QuestionNotFound,
+    StoreError,
     TopicMismatch,
 )
 from conch.messages import Message, append_messages, to_message
@@ -99,7 +100,10 @@ class Questions:
             found = self.poll(peer.topic_id, question_id)
             return found if found.is_settled else None
 
-        settled = wait_for(self._bell, topic_channel(peer.topic_id), look, wait_seconds, call, self._settings)
+        try:
+            settled = wait_for(self._bell, topic_channel(peer.topic_id), look, wait_seconds, call, self._settings)
+        except StoreError:  # it is asked all the same: a refusal would have it asked again
+            settled = None
         if settled is None:
             return "timeout", asked
         return ("answered" if settled.answers or settled.question.status == "answered" else "cancelled"), settled
