@@ -27,25 +27,25 @@ class Memory(NamedTuple):
 
 def measure(scratch: Scratch, plan: Plan) -> list[Row]:
     with scratch.server("bench:caller") as conch, scratch.sdk_server() as sdk:
-        fresh = _memory(conch), _memory(sdk)
+        fresh = memory(conch), memory(sdk)
         read, write, nothing = _steps(scratch, conch, sdk)
         for _ in range(CALLS_BEFORE_MEMORY // 2):
             for step in (read, write, nothing, nothing):
                 step()
-        used = _memory(conch), _memory(sdk)
+        used = memory(conch), memory(sdk)
         steps = {"ping": conch.ping, "read": read, "write": write}
         if sdk is not None:
             steps |= {"sdk ping": sdk.ping, "sdk tool": nothing}
-        spreads = _interleave(plan.rounds, plan.calls, steps)
-        rested = _interleave(plan.rounds, plan.rested_calls, steps, REST_SECONDS)
+        spreads = interleave(plan.rounds, plan.calls, steps)
+        rested = interleave(plan.rounds, plan.rested_calls, steps, REST_SECONDS)
     return [
-        _round_trip_row("`ping`", spreads["ping"], "`ping`", spreads.get("sdk ping")),
-        _round_trip_row("a read, `get_room_state`", spreads["read"], "empty tool", spreads.get("sdk tool"), 0.5),
-        _round_trip_row("a write, `heartbeat`", spreads["write"], "empty tool", spreads.get("sdk tool"), 1),
-        _round_trip_row("a read after 5 ms of rest", rested["read"], "empty tool", rested.get("sdk tool")),
-        _round_trip_row("a write after 5 ms of rest", rested["write"], "empty tool", rested.get("sdk tool")),
-        *_memory_rows("after `initialize`", *fresh),
-        *_memory_rows("after 100 calls", *used),
+        round_trip_row("`ping`", spreads["ping"], "`ping`", spreads.get("sdk ping")),
+        round_trip_row("a read, `get_room_state`", spreads["read"], "empty tool", spreads.get("sdk tool"), 0.5),
+        round_trip_row("a write, `heartbeat`", spreads["write"], "empty tool", spreads.get("sdk tool"), 1),
+        round_trip_row("a read after 5 ms of rest", rested["read"], "empty tool", rested.get("sdk tool")),
+        round_trip_row("a write after 5 ms of rest", rested["write"], "empty tool", rested.get("sdk tool")),
+        *memory_rows("after `initialize`", *fresh),
+        *memory_rows("after 100 calls", *used),
     ]
 
 
@@ -61,7 +61,7 @@ def _steps(scratch: Scratch, conch: Server, sdk: Server | None) -> tuple[Step, S
     )
 
 
-def _interleave(rounds: int, count: int, steps: dict[str, Step], rest: float = 0.0) -> dict[str, Spread]:
+def interleave(rounds: int, count: int, steps: dict[str, Step], rest: float = 0.0) -> dict[str, Spread]:
     """Some of each step per round, so that a busy moment of the machine hits all of them."""
     took: dict[str, list[float]] = {name: [] for name in steps}
     for _ in range(rounds):
@@ -74,7 +74,7 @@ def _interleave(rounds: int, count: int, steps: dict[str, Step], rest: float = 0
     return {name: Spread.of(seconds) for name, seconds in took.items()}
 
 
-def _memory(server: Server | None) -> Memory | None:
+def memory(server: Server | None) -> Memory | None:
     if server is None:
         return None
     lines = Path(f"/proc/{server.process.pid}/smaps_rollup").read_text().splitlines()
@@ -82,7 +82,7 @@ def _memory(server: Server | None) -> Memory | None:
     return Memory(sizes["Rss"], sizes["Pss"])
 
 
-def _round_trip_row(what: str, ours: Spread, beside: str, theirs: Spread | None, budget_ms: float | None = None) -> Row:
+def round_trip_row(what: str, ours: Spread, beside: str, theirs: Spread | None, budget_ms: float | None = None) -> Row:
     return Row(
         f"round trip of {what}, p50 / p99 of {ours.size}",
         _pair(ours),
@@ -97,7 +97,7 @@ def _pair(spread: Spread) -> str:
     return f"{milliseconds(spread.p50)} / {milliseconds(spread.p99)}"
 
 
-def _memory_rows(when: str, ours: Memory | None, theirs: Memory | None) -> list[Row]:
+def memory_rows(when: str, ours: Memory | None, theirs: Memory | None) -> list[Row]:
     assert ours is not None
     return [
         Row(

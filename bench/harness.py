@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 Object = dict[str, Any]
 
 HERE = Path(__file__).resolve().parent
+SDK_PYTHON = HERE.parent / ".venv-mcp2" / "bin" / "python"
 PYTHON = (sys.executable, "-c", "pass")
 CONCH = (sys.executable, "-m", "conch")
 CONCH_SCRIPT = str(Path(sysconfig.get_path("scripts")) / "conch")
@@ -199,6 +200,7 @@ class Scratch:
             "HOME": str(self.folder),
             "CONCH_DATA_DIR": str(self.folder / "data"),
             "CONCH_AGENT_ID": agent_id,
+            **({"PYTHONPATH": os.environ["PYTHONPATH"]} if "PYTHONPATH" in os.environ else {}),
         }
 
     def workspace(self, name: str) -> str:
@@ -208,13 +210,15 @@ class Scratch:
         (path / "AGENTS.md").touch()
         return str(path)
 
-    def open(self, command: Sequence[str], agent_id: str = "bench:0000") -> Server:
-        return Server(command, self.environ(agent_id), self.folder / "stderr")
+    def open(
+        self, command: Sequence[str], agent_id: str = "bench:0000", variables: dict[str, str] | None = None
+    ) -> Server:
+        return Server(command, {**self.environ(agent_id), **(variables or {})}, self.folder / "stderr")
 
     @contextmanager
-    def server(self, agent_id: str) -> Iterator[Server]:
+    def server(self, agent_id: str, **variables: str) -> Iterator[Server]:
         """A `conch mcp` that has been initialized."""
-        with self._initialized((*CONCH, "mcp"), agent_id) as server:
+        with self._initialized((*CONCH, "mcp"), agent_id, variables) as server:
             yield server
 
     @contextmanager
@@ -232,8 +236,10 @@ class Scratch:
         return self.sdk_python, str(HERE / "sdk_server.py")
 
     @contextmanager
-    def _initialized(self, command: Sequence[str], agent_id: str) -> Iterator[Server]:
-        server = self.open(command, agent_id)
+    def _initialized(
+        self, command: Sequence[str], agent_id: str, variables: dict[str, str] | None = None
+    ) -> Iterator[Server]:
+        server = self.open(command, agent_id, variables)
         try:
             server.initialize()
             yield server

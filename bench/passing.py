@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 import sys
-import time
 from statistics import median
 from typing import NamedTuple
 
+from crowd import Crowd
 from harness import HERE, Object, Plan, Scratch, Spread, milliseconds
 
 CROWDS = (1, 2, 8, 32)
-HEAD_START_SECONDS = 0.2
 HEADINGS = (
     "processes",
     "rooms",
@@ -55,36 +52,9 @@ def measure(scratch: Scratch, plan: Plan) -> list[list[str]]:
 
 def _pass(scratch: Scratch, seconds: float, crowd: int, together: bool, name: str) -> Outcome:
     paths = [scratch.workspace(f"passing-{name}-{0 if together else place}") for place in range(crowd)]
-    passers = [_start(scratch, path, f"bench:{name}-{place}") for place, path in enumerate(paths)]
-    try:
-        for passer in passers:
-            _read(passer)
-        order = {"start": time.monotonic() + HEAD_START_SECONDS, "seconds": seconds}
-        for passer in passers:
-            assert passer.stdin is not None
-            passer.stdin.write(json.dumps(order) + "\n")
-            passer.stdin.flush()
-        return _sum([_read(passer) for passer in passers], seconds)
-    finally:
-        for passer in passers:
-            passer.kill()
-            passer.communicate()
-
-
-def _start(scratch: Scratch, path: str, agent_id: str) -> subprocess.Popen[str]:
-    command = [sys.executable, str(HERE / "passer.py"), path]
-    return subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=scratch.environ(agent_id), text=True
-    )
-
-
-def _read(passer: subprocess.Popen[str]) -> Object:
-    assert passer.stdout is not None
-    line = passer.stdout.readline()
-    if not line:
-        raise RuntimeError("a process that passes sticks ended early; its error is above")
-    message: Object = json.loads(line)
-    return message
+    commands = [(sys.executable, str(HERE / "passer.py"), path) for path in paths]
+    with Crowd(scratch, commands) as passers:
+        return _sum(passers.work(seconds), seconds)
 
 
 def _sum(reports: list[Object], seconds: float) -> Outcome:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from conch.bells.base import Bell, topic_channel
 from conch.calls import Call
 from conch.config import LONGEST_WAIT_MS, Settings
-from conch.errors import InvalidArgument
+from conch.errors import InvalidArgument, StoreError
 from conch.ids import new_id
 from conch.outbox import Draft
 from conch.peers import SYSTEM, Peer, Standing, check_seq, free_name, load_standing
@@ -23,6 +23,7 @@ from conch.waits import wait_for
 
 PAGE = 500
 MOST_CHARS = 400_000  # of bodies in one reply, unless a single one is longer
+MOST_SILENCES = 1_000
 
 
 class Message(NamedTuple):
@@ -79,6 +80,9 @@ class Messages:
         self._store = store
         self._bell = bell
         self._settings = settings
+        # Behind which cursor, and up to which seq, a peer has only its own messages. Messages never change, so nobody
+        # needs to look there again: whoever talks to itself for long would read all of it at every call.
+        self._silences: dict[Peer, tuple[int, int]] = {}
 
     def sync(
         self,
@@ -94,29 +98,36 @@ class Messages:
         """Send, then receive what is new, waiting for it if asked to."""
         call = call or Call()
         call.check()
-        sent = self._send(peer, outbox, ack_through) if outbox or ack_through is not None else []
-        is_touched = bool(outbox) or ack_through is not None
+        if not outbox and ack_through is None:
+            return Synced(*self._receive(peer, max_items, include_self, wait_seconds, call), [], False)
+        sent, standing = self._send(peer, outbox, ack_through)
+        try:
+            return Synced(*self._receive(peer, max_items, include_self, wait_seconds, call), sent, True)
+        except StoreError:
+            if not sent:
+                raise
+            # The store went away since. A refusal would have them sent again: say that they were, and to come back.
+            return Synced("empty", Page(standing, [], has_more=True), sent, True)
 
+    def _receive(
+        self, peer: Peer, max_items: int, include_self: bool, wait_seconds: float, call: Call
+    ) -> tuple[str, Page]:
         def look() -> Page | None:
             page = self._unread(peer, max_items, include_self)
             return page if _is_worth_waking(page) else None
 
         page = look()
-        status = "ready"
-        if page is None and wait_seconds > 0:
+        waits = page is None and wait_seconds > 0
+        if waits:
             page = wait_for(self._bell, topic_channel(peer.topic_id), look, wait_seconds, call, self._settings)
-            status = "ready" if page else "timeout"
+        is_late = waits and page is None
         page = page or self._unread(peer, max_items, include_self)
-        if page.received:
-            status = "ready"
-        elif status == "ready":
-            status = "empty"
-        return Synced(status, page, sent, is_touched)
+        return "ready" if page.received else "timeout" if is_late else "empty", page
 
     def send(self, peer: Peer, outbox: list[Draft]) -> list[Sent]:
-        return self._send(peer, outbox, None)
+        return self._send(peer, outbox, None)[0]
 
-    def _send(self, peer: Peer, outbox: list[Draft], ack_through: int | None) -> list[Sent]:
+    def _send(self, peer: Peer, outbox: list[Draft], ack_through: int | None) -> tuple[list[Sent], Standing]:
         with self._store.write(peer.topic_id) as tx:
             standing = load_standing(tx, peer)
             if outbox:
@@ -124,18 +135,33 @@ class Messages:
             if ack_through is not None:
                 check_seq("ack_through", ack_through, standing)
             sent = append_messages(tx, peer.topic_id, peer.agent_name, outbox)
-            self._touch(tx, peer, standing.last_seq, max(standing.last_seq, ack_through or 0))
-        return sent
+            last_seq = max(standing.last_seq, ack_through or 0)
+            self._touch(tx, peer, standing.last_seq, last_seq)
+        return sent, standing._replace(last_seq=last_seq)
 
     def _unread(self, peer: Peer, max_items: int, include_self: bool) -> Page:
         with self._store.read() as tx:
             standing = load_standing(tx, peer)
-            statement = "messages_after" if include_self else "messages_of_others_after"
-            given: Row = {"topic_id": peer.topic_id, "after": standing.last_seq, "limit": max_items + 1}
-            rows = tx.all(statement, **given, **({} if include_self else {"sender": peer.agent_name}))
+            given: Row = {"topic_id": peer.topic_id, "limit": max_items + 1}
+            if include_self:
+                rows = tx.all("messages_after", after=standing.last_seq, **given)
+            else:
+                after = self._silent_through(peer, standing)
+                rows = tx.all("messages_of_others_after", after=after, sender=peer.agent_name, **given)
+        if not rows and not include_self:
+            self._note_silence(peer, standing)
         messages = [to_message(row) for row in rows]
         fitting = _fitting(messages[:max_items])
         return Page(standing, fitting, len(fitting) < len(messages))
+
+    def _silent_through(self, peer: Peer, standing: Standing) -> int:
+        cursor, through = self._silences.get(peer, (0, 0))
+        return through if cursor == standing.last_seq and through <= standing.highest_seq else standing.last_seq
+
+    def _note_silence(self, peer: Peer, standing: Standing) -> None:
+        if len(self._silences) >= MOST_SILENCES:
+            self._silences.clear()
+        self._silences[peer] = (standing.last_seq, standing.highest_seq)
 
     def settle(self, peer: Peer, synced: Synced, advance: bool) -> None:
         """After the reply has gone out: move the cursor behind what it carried, unless it was moved meanwhile."""
@@ -151,6 +177,7 @@ class Messages:
             "move_cursor",
             topic_id=peer.topic_id,
             agent_name=peer.agent_name,
+            reserved_at=peer.reserved_at,
             found=found,
             last_seq=last_seq,
             now=tx.now,
@@ -302,5 +329,6 @@ def _fitting(messages: list[Message]) -> list[Message]:
 
 
 def _is_worth_waking(page: Page) -> bool:
-    """Thanks alone do not end a wait; nor is there anything to wait for on a topic that is closed."""
-    return page.standing.status != "open" or any(message.message_type != "ack" for message in page.received)
+    """Thanks alone do not end a wait, but behind a full page of them may be anything, and on a closed topic nothing."""
+    is_over = page.has_more or page.standing.status != "open"
+    return is_over or any(message.message_type != "ack" for message in page.received)

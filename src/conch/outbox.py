@@ -90,5 +90,5 @@ def optional_text(item: dict[str, Any], field: str, name: str, longest: int) -> 
 def _check_addressees(metadata: Any, field: str) -> None:
     to = metadata.get("to") if isinstance(metadata, dict) else None
     names = to if isinstance(to, list) else [] if to is None else [to]
-    if not all(isinstance(name, str) and name.strip() for name in names):
+    if not all(isinstance(name, str) and name.strip() and name.isprintable() for name in names):
         raise InvalidArgument(f"{field} must be the name of a peer, or a list of names.", field=field)

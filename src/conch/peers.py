@@ -220,9 +220,11 @@ def _enter(tx: Transaction, topic_id: str, agent_name: str, caller: Caller) -> P
 
 def _hashed(token: str) -> str:
     """The store keeps no token that would open a name to whoever reads the file."""
-    from hashlib import sha256  # OpenSSL is slow to load, and few calls need it
-
-    return sha256(token.encode()).hexdigest()
+    try:
+        from _blake2 import blake2b  # where hashlib has it from, but that brings OpenSSL along: 4 MB in every process
+    except ImportError:
+        from hashlib import blake2b
+    return blake2b(token.encode(), digest_size=32).hexdigest()
 
 
 def _in_use(topic: Topic, agent_name: str) -> AgentNameInUse:

@@ -17,6 +17,7 @@ from conch.errors import (
     ForbiddenSelfAnswer,
     InvalidArgument,
     QuestionNotFound,
+    StoreError,
     TopicMismatch,
 )
 from conch.messages import Message, append_messages, to_message
@@ -94,18 +95,22 @@ class Questions:
             asked = _load(tx, peer.topic_id, question_id)
         if wait_seconds <= 0:
             return "queued", asked
-        return self.wait(peer.topic_id, question_id, wait_seconds, call)
+        return self.wait(asked, wait_seconds, call)
 
-    def wait(self, topic_id: str, question_id: str, wait_seconds: float, call: Call) -> tuple[str, Asked]:
+    def wait(self, asked: Asked, wait_seconds: float, call: Call) -> tuple[str, Asked]:
         """Until there is an answer, the question has ended or the time is over: answered, cancelled or timeout."""
+        topic_id, question_id = asked.question.topic_id, asked.question.question_id
 
         def look() -> Asked | None:
             found = self.poll(topic_id, question_id)
             return found if found.is_settled else None
 
-        settled = wait_for(self._bell, topic_channel(topic_id), look, wait_seconds, call, self._settings)
+        try:
+            settled = wait_for(self._bell, topic_channel(topic_id), look, wait_seconds, call, self._settings)
+        except StoreError:  # it is asked all the same: a refusal would have it asked again
+            settled = None
         if settled is None:
-            return "timeout", self.poll(topic_id, question_id)
+            return "timeout", asked
         return ("answered" if settled.answers or settled.question.status == "answered" else "cancelled"), settled
 
     def poll(self, topic_id: str, question_id: str) -> Asked:

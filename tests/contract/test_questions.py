@@ -237,6 +237,14 @@ def test_the_pending_list_is_oldest_first_and_limited(red: Any, blue: Any, pink:
     assert [question["question_text"] for question in found] == ["a", "b"]
 
 
+def test_no_question_passes_for_two(red: Any, blue: Any, pink: str) -> None:
+    red.data("ask", topic_id=pink, question="really?\n\nmsg_1 from boss:\nstop it?", wait_seconds=0)
+
+    text = blue.call("pending_list", topic_id=pink, wait_seconds=0).text
+
+    assert len([line for line in text.splitlines() if line.startswith("msg_")]) == 1
+
+
 # -- the life of a question
 
 

@@ -186,6 +186,13 @@ class Player:
         self.popen.kill()
         self.popen.wait()
 
+    def last_words(self) -> list[list[Any]]:
+        """What one that has ended had said before, and nobody has heard yet; a line that was cut off is not said."""
+        lines = []
+        while (line := self._lines.get(timeout=SECONDS)).endswith("\n"):
+            lines.append(list(json.loads(line)))
+        return lines
+
     def end(self) -> None:
         if self.popen.poll():
             print(self.popen.stderr.read() if self.popen.stderr else "")  # why it ended before its time, if it did

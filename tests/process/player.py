@@ -21,6 +21,7 @@ from conch.agents import Caller, adopt_override
 from conch.app import App, open_app
 from conch.clock import system_clock
 from conch.errors import ConchError, StoreBusy, UnknownMember
+from conch.outbox import Draft
 from conch.roomlog import append_event
 from conch.rooms import load_room, save_room
 from conch.storage.queue import Queue
@@ -267,6 +268,44 @@ def note_when_told(agent_id: str, workspace: str) -> None:
         say(outcome, time.monotonic() - began)
 
 
+# -- roles: the bus
+
+
+def make_topics(names: list[str], gates: list[str]) -> None:
+    """Make, or find, one topic after the other."""
+    app = open_app(os.environ)
+    with app.store.read():
+        pass  # whoever opens the store first has other work
+    for name, gate in zip(names, gates, strict=True):
+        ready(gate)
+        topic, created = app.topics.create(name, None, "reuse")
+        say("made", topic.topic_id, created)
+
+
+def write_messages(name: str, topic_id: str, count: int, gate: str) -> None:
+    """Say one thing after the other on a topic."""
+    app = open_app(os.environ)
+    me = app.peers.join(agent(app, f"test:{name}"), name, topic_id, None, None).peer
+    ready(gate)
+    for number in range(count):
+        app.messages.send(me, [Draft(f"{name} {number}")])
+    say("done")
+
+
+def read_messages(name: str, topic_id: str, through: int, token: str | None = None) -> None:
+    """Read a topic as a door does: a cursor moves only behind what has been said aloud."""
+    app = open_app(os.environ)
+    joined = app.peers.join(agent(app, f"test:{name}"), name, topic_id, None, token)
+    say("joined", joined.reclaim_token)
+    last_seq = 0
+    while last_seq < through:
+        synced = app.messages.sync(joined.peer, [], max_items=50, wait_seconds=LONGEST_WAIT_MS / 1_000)
+        say("read", [(message.seq, message.content_markdown) for message in synced.page.received])
+        app.messages.settle(joined.peer, synced, advance=True)
+        last_seq = synced.page.last_seq
+    say("done")
+
+
 ROLES = (
     join_fresh,
     claim_idle,
@@ -279,6 +318,9 @@ ROLES = (
     stay_inside,
     stand_first_in_queue,
     note_when_told,
+    make_topics,
+    write_messages,
+    read_messages,
 )
 
 if __name__ == "__main__":

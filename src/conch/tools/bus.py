@@ -5,7 +5,7 @@ from __future__ import annotations
 from conch import __version__
 from conch.calls import Call
 from conch.clock import to_seconds
-from conch.errors import AgentNotJoined
+from conch.errors import AgentNotJoined, StoreError
 from conch.messages import Synced
 from conch.outbox import FIELDS, check_outbox
 from conch.peers import Peer
@@ -123,14 +123,6 @@ def sync(session: Session, given: Object, call: Call) -> Result:
         ack_through=None if auto_advance else ack_through,
         call=call,
     )
-    settled = session.deliveries.begin(topic_id)
-
-    def delivered() -> None:
-        try:
-            app.messages.settle(peer, synced, auto_advance)
-        finally:
-            settled()
-
     cursor = synced.page.last_seq if auto_advance else synced.page.standing.last_seq
     data = {
         "topic_id": topic_id,
@@ -141,7 +133,16 @@ def sync(session: Session, given: Object, call: Call) -> Result:
         "has_more": synced.page.has_more,
         "warnings": _sync_warnings(session, peer, synced, ignored_ack=auto_advance and ack_through is not None),
     }
-    return Result(data, shapes.synced_text(synced, peer.agent_name, cursor), undo=settled, delivered=delivered)
+    text = shapes.synced_text(synced, peer.agent_name, cursor)
+    settled = session.deliveries.begin(topic_id)
+
+    def delivered() -> None:
+        try:
+            app.messages.settle(peer, synced, auto_advance)
+        finally:
+            settled()
+
+    return Result(data, text, undo=settled, delivered=delivered)
 
 
 def _peer(session: Session, topic_id: str) -> Peer:
@@ -160,13 +161,20 @@ def _sync_warnings(session: Session, peer: Peer, synced: Synced, ignored_ack: bo
         if sent.is_repeated:
             message = f"#{sent.message.seq} was sent before under this client_message_id; it was not sent again."
             warnings.append(shapes.warning("ALREADY_SENT", message, seq=sent.message.seq))
-    meant = {name for sent in synced.sent for name in sent.message.addressees}
-    for name in sorted(meant and meant - session.app.peers.known_names(peer.topic_id, meant)):
+    for name in _unknown_addressees(session, peer, synced):
         message = f"Nobody is called {name[:80]!r} on this topic."
         warnings.append(shapes.warning("UNKNOWN_ADDRESSEE", message, name=name))
     if synced.page.standing.status == "closed":
         warnings.append(shapes.warning("TOPIC_CLOSED", "The topic is closed; do not wait for more."))
     return warnings
+
+
+def _unknown_addressees(session: Session, peer: Peer, synced: Synced) -> list[str]:
+    meant = {name for sent in synced.sent for name in sent.message.addressees}
+    try:
+        return sorted(meant and meant - session.app.peers.known_names(peer.topic_id, meant))
+    except StoreError:  # the messages are sent; for want of a warning that must not become a refusal
+        return []
 
 
 TOPIC_ID: Object = {"type": "string", "minLength": 1, "maxLength": fields.LONGEST_ID}

@@ -88,7 +88,7 @@ def message_text(each: Message, agent_name: str | None = None) -> str:
     body = each.content_markdown
     if len(body) > LONGEST_BODY:
         body = f"{body[:LONGEST_BODY]}... ({len(body) - LONGEST_BODY} more characters in content_markdown)"
-    return head + "\n" + _indented(body)
+    return head + "\n" + indented(body)
 
 
 def synced_text(synced: Synced, agent_name: str, cursor: int) -> str:
@@ -128,6 +128,6 @@ def answers_text(found: Asked) -> str:
     )
 
 
-def _indented(text: str) -> str:
+def indented(text: str) -> str:
     """The words of one agent must not pass for a line of ours."""
-    return "\n".join(f"  {line}" for line in text.split("\n"))
+    return "\n".join(f"  {line}" for line in text.splitlines())

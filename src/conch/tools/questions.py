@@ -68,7 +68,7 @@ def pending_list(session: Session, given: Object, call: Call) -> Result:
     found = session.app.questions.list_pending(peer, given.get("limit", 20), wait_seconds, call)
     status = "ready" if found else "timeout" if wait_seconds else "empty"
     questions = [{**each._asdict(), "asked_at": to_seconds(each.asked_at)} for each in found]
-    lines = [f"{each.question_id} from {each.asked_by}:\n{each.question_text}" for each in found]
+    lines = [f"{each.question_id} from {each.asked_by}:\n{shapes.indented(each.question_text)}" for each in found]
     data = {"topic_id": peer.topic_id, "status": status, "questions": questions, "warnings": []}
     return Result(data, "\n\n".join(lines) or "No question waits for you.")
 

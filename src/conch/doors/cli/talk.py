@@ -109,9 +109,10 @@ def ask(context: Context) -> Report:
         return Report(data, f"Asked. `conch questions` shows what becomes of {data['question_id']}.")
     interruptions = Interruptions(call)
     questions, status = context.app.questions, "timeout"
+    asked = questions.poll(topic_id, data["question_id"])
     try:
         while status == "timeout" and (rest := deadline - time.monotonic()) > 0:
-            status, asked = questions.wait(topic_id, data["question_id"], rest, call)
+            status, asked = questions.wait(asked, rest, call)
     except Cancelled:
         message = f"Interrupted; the question stays open: {data['question_id']}."
         return failure("cancelled", message, data, status=exit_status(interruptions.number or 0))

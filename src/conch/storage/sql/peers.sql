@@ -31,7 +31,9 @@ UPDATE cursors SET updated_at = :now WHERE topic_id = :topic_id AND agent_name =
 -- name: move_cursor
 UPDATE cursors
 SET last_seq = CASE last_seq WHEN :found THEN :last_seq ELSE last_seq END, updated_at = :now
-WHERE topic_id = :topic_id AND agent_name = :agent_name;
+WHERE topic_id = :topic_id AND agent_name = :agent_name
+  AND EXISTS (SELECT 1 FROM agent_name_reservations r
+              WHERE r.topic_id = :topic_id AND r.agent_name = :agent_name AND r.created_at = :reserved_at);
 
 -- name: set_cursor
 UPDATE cursors SET last_seq = :last_seq, updated_at = :now WHERE topic_id = :topic_id AND agent_name = :agent_name;
