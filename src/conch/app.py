@@ -8,6 +8,7 @@ from conch.bells.base import Bell
 from conch.clock import Clock
 from conch.config import Settings
 from conch.membership import Membership
+from conch.search.search import Search
 from conch.storage.base import Store
 from conch.storage.opening import open_store
 from conch.turns import Turns
@@ -20,6 +21,7 @@ class App:
         self.settings = settings
         self.turns = Turns(store, bell, settings)
         self.membership = Membership(store, self.turns, settings)
+        self.search = Search(store)
 
     def close(self) -> None:
         self.bell.close()

@@ -9,6 +9,8 @@ ConchError
 +-- UnknownMember .............. unknown_member           not a member, or not an active one
 +-- RoomClosed ................. room_closed
 +-- StickHeld .................. stick_held               the owner must release or pass before this
++-- TopicNotFound .............. TOPIC_NOT_FOUND
++-- SemanticUnavailable ........ SEMANTIC_UNAVAILABLE     no model is installed that can search by meaning
 +-- FencingError                                          carries current_owner, current_turn_id, room_state
 |   +-- TurnMismatch ........... turn_mismatch            wrong epoch; comes before stale_lease
 |   +-- StaleLease ............. stale_lease              right epoch, wrong holder or token
@@ -76,6 +78,14 @@ class RoomClosed(ConchError):
 
 class StickHeld(ConchError):
     code = "stick_held"
+
+
+class TopicNotFound(ConchError):
+    code = "TOPIC_NOT_FOUND"
+
+
+class SemanticUnavailable(ConchError):
+    code = "SEMANTIC_UNAVAILABLE"
 
 
 class FencingError(ConchError):
