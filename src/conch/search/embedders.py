@@ -57,14 +57,19 @@ def _load_sentences() -> Embedder:
 
 
 def _load_words() -> Embedder:
+    import logging
     import os
 
+    root = logging.getLogger()
+    level, handlers = root.level, root.handlers[:]
     import wordllama
 
+    root.setLevel(level)  # the package sets up the whole process's log, which is not its business
+    root.handlers[:] = handlers
     # The loader looks for the tokenizer in a folder `tokenizer`, the wheel has it in `tokenizers`, as a cache would.
     folder = os.path.dirname(wordllama.__file__)
     model = wordllama.WordLlama.load(cache_dir=folder, disable_download=True)
-    return Embedder("wordllama-256", 0.2, model.embed)
+    return Embedder("wordllama-256", 0.15, model.embed)
 
 
 MODELS = (
