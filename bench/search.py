@@ -110,7 +110,7 @@ def _texts(size: int) -> Iterator[str]:
     weights = [1 / rank for rank in range(1, VOCABULARY + 1)]
     for number in range(size):
         words = choose.choices(vocabulary, weights, k=WORDS)
-        words += ["build"] * (number % 2) + ["failed"] * (number % 3 == 0) + ["merge conflict"] * (number % 100 == 0)
+        words += ["build"] * (number % 2) + ["failed"] * (number % 3 == 0) + ["merge conflict"] * (number % 10 == 0)
         words += ["zanzibar"] * (number == size // 2)
         choose.shuffle(words)
         yield " ".join(words)

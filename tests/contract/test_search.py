@@ -253,12 +253,17 @@ def test_a_megabyte_of_anything_can_be_indexed_and_does_not_hide_its_beginning(
     assert found.warnings == []
 
 
-def test_a_megabyte_of_different_words_can_be_indexed(app: App, write: Write) -> None:
-    long_words = " ".join(f"{number:06}" + "日ж"[number % 2] * 60 for number in range(15_000))
-    write("needle " + long_words)
+def test_words_that_grow_when_they_are_folded_can_be_indexed(app: App, write: Write) -> None:
+    write("needle " + " ".join(f"{number:04}" + "\ufdf2" * 14 + "++" for number in range(10_000)))
 
     assert len(search(app, "needle")) == 1
-    assert len(search(app, "000001" + "ж" * 60)) == 1
+    assert len(search(app, "0001" + "\ufdf2" * 14)) == 1
+
+
+def test_of_a_long_message_as_much_is_found_on_every_engine(app: App, write: Write) -> None:
+    write("x " * 15_900 + "merge conflict " + "x " * 500 + "late words " + "x " * 500)
+
+    assert [len(search(app, query)) for query in ('"merge conflict"', '"late words"', "late")] == [1, 0, 0]
 
 
 def test_when_nobody_may_write_the_answer_says_what_it_lacks(app: App, environ: dict[str, str], write: Write) -> None:
@@ -334,6 +339,7 @@ def test_after_a_wipe_no_old_meaning_is_found(app: App, write: Write) -> None:
     write("A kitten")
     app.search.search("cat", mode="semantic")
     app.store.wipe()
+    write("Quarterly revenue", topic="money")
 
     assert app.search.search("cat", mode="semantic").hits == []
 
@@ -350,6 +356,18 @@ def test_by_meaning_only_the_newest_are_searched_and_the_answer_says_so(
 
     assert sorted(texts(found)) == ["kitten four", "kitten three"]
     assert [warning["code"] for warning in found.warnings] == ["SEMANTIC_PARTIAL"]
+
+
+def test_messages_that_are_too_old_to_be_searched_by_meaning_are_not_embedded(
+    app: App, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("conch.search.vectors.MOST_VECTORS", 2)
+    write("kitten one", "kitten two", "kitten three")
+
+    app.search.search("cat", mode="semantic")
+
+    with app.store.read() as tx:
+        assert sorted(row["number"] for row in tx.dump("index_vectors")) == [2, 3]
 
 
 def test_an_unknown_model_is_refused_and_the_known_ones_are_named(app: App) -> None:

@@ -83,7 +83,8 @@ def _term(folded: str, found: list[Token], may_be_prefix: bool) -> Term:
     ends_itself = UNSPACED_LETTER.match(words[-1]) or folded[found[-1].end - 1] in SPELLED
     is_prefix = may_be_prefix and not ends_itself and len(words[-1].encode()) >= SHORTEST_PREFIX_BYTES
     # A word with a suffix stands for the same place in the text as the word before it, and for more of it.
-    shown = {token.start: re.escape(folded[token.start : token.end]) for token in found}
-    before = "" if UNSPACED_LETTER.match(words[0]) else r"(?<![^\W_])"
+    shown = list({token.start: re.escape(folded[token.start : token.end]) for token in found}.values())
+    if not UNSPACED_LETTER.match(words[0]):
+        shown[0] += rf"(?<![^\W_]{shown[0]})"  # after the word, because a pattern that begins with letters is faster
     after = r"\w*" if is_prefix else "" if ends_itself else r"(?![^\W_])"
-    return Term(Phrase(words, is_prefix), re.compile(before + r"[\W_]*".join(shown.values()) + after))
+    return Term(Phrase(words, is_prefix), re.compile(r"[\W_]*".join(shown) + after))

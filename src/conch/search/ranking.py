@@ -27,7 +27,7 @@ def rank(query: Query, candidates: Iterable[Candidate]) -> list[int]:
     scored = []
     for number, text in folded:
         norm = SATURATION * (1 - LENGTH_WEIGHT + LENGTH_WEIGHT * len(text) / average)
-        counts = [sum(1 for _ in term.pattern.finditer(text)) for term in query.terms]
+        counts = [len(term.pattern.findall(text)) for term in query.terms]
         is_literal = query.literal in " ".join(text.split())
         scored.append((is_literal, sum(count / (count + norm) for count in counts), number))
     return [number for _, _, number in sorted(scored, reverse=True)]
