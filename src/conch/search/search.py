@@ -88,9 +88,9 @@ class Search:
         with self._store.read() as tx:
             check_topic(tx, topic_id)
         parsed, warnings = parse_query(query), list[Notice]()
-        mode, ways = self._ways(mode, model, warnings)
         if not parsed.terms:
-            return Found([], mode, [*warnings, notice("NO_WORDS", "The query has no word to look for.")])
+            return Found([], mode, [notice("NO_WORDS", "The query has no word to look for.")])
+        mode, ways = self._ways(mode, model, warnings)
         if parsed.was_cut:
             warnings.append(notice("QUERY_CUT", "The query is long; only its first words were looked for."))
         self._catch_up(ways, topic_id, warnings)

@@ -17,7 +17,10 @@ Parameters = dict[str, Any]
 
 
 class Phrase(NamedTuple):
-    """Words that stand one after the other in a text; with `is_prefix` the last one need only begin so."""
+    """Words that stand one after the other in a text; with `is_prefix` the last one need only begin so.
+
+    A word has no blank, no quote and no backslash in it, so no engine has to escape one.
+    """
 
     words: tuple[str, ...]
     is_prefix: bool = False
