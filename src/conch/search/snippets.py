@@ -6,11 +6,14 @@ import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from functools import cache
+from itertools import islice
 
 from conch.search.queries import Query
 from conch.search.words import LONGEST_TEXT, fold, marks
 
 WIDTH = 160
+LONG = 10_000
+MOST_PLACES = 500  # of each term that are looked at
 LEAD = 40  # how much stands before the first marked word
 MARK = "**"
 ELLIPSIS = "\u2026"
@@ -37,7 +40,7 @@ def _spans(query: Query, line: str) -> list[tuple[int, int, int]]:
     folded, places = _aligned(line)
     found = []
     for number, term in enumerate(query.terms):
-        for match in term.pattern.finditer(folded):
+        for match in islice(term.pattern.finditer(folded), MOST_PLACES):
             found.append((*_unfolded(places, match.span()), number))
     return sorted(found)
 
@@ -68,8 +71,10 @@ def _window(line: str, place: int) -> Span:
 
 def _aligned(line: str) -> tuple[str, list[Span]]:
     """The folded line, and where in it which place of the line begins, wherever the distance between both changes."""
-    if line.isascii():
-        return fold(line), [(0, 0)]
+    whole = fold(line)
+    # Letter by letter takes a third of a second for the longest texts; in those an equal length is proof enough.
+    if line.isascii() or (len(line) > LONG and len(whole) == len(line)):
+        return whole, [(0, 0)]
     pieces, places, length, distance = [], [(0, 0)], 0, 0
     for match in _clusters().finditer(line):
         piece = fold(match[0])
