@@ -11,6 +11,7 @@ from conch.membership import Membership
 from conch.messages import Messages
 from conch.peers import Peers
 from conch.questions import Questions
+from conch.search.search import Search
 from conch.storage.base import Store
 from conch.storage.opening import open_store
 from conch.topics import Topics
@@ -28,6 +29,7 @@ class App:
         self.peers = Peers(store)
         self.messages = Messages(store, bell, settings)
         self.questions = Questions(store, bell, settings)
+        self.search = Search(store)
 
     def close(self) -> None:
         self.bell.close()

@@ -9,6 +9,7 @@ ConchError
 +-- UnknownMember .............. unknown_member           not a member, or not an active one
 +-- RoomClosed ................. room_closed
 +-- StickHeld .................. stick_held               the owner must release or pass before this
++-- SemanticUnavailable ........ SEMANTIC_UNAVAILABLE     no model is installed that can search by meaning
 +-- FencingError                                          carries current_owner, current_turn_id, room_state
 |   +-- TurnMismatch ........... turn_mismatch            wrong epoch; comes before stale_lease
 |   +-- StaleLease ............. stale_lease              right epoch, wrong holder or token
@@ -121,6 +122,10 @@ class ForbiddenAlreadyAnswered(ConchError):
 
 class ForbiddenNotAsker(ConchError):
     code = "FORBIDDEN_NOT_ASKER"
+
+
+class SemanticUnavailable(ConchError):
+    code = "SEMANTIC_UNAVAILABLE"
 
 
 class FencingError(ConchError):

@@ -71,6 +71,18 @@ def test_the_tools_are_exactly_the_seeds() -> None:
         "reorder_members",
         "set_room_policy",
     ]
+    assert {name for name, tool in TOOLS.items() if tool.group == "bus"} == {
+        "ping",
+        "topic_create",
+        "topic_list",
+        "topic_resolve",
+        "topic_close",
+        "topic_join",
+        "topic_presence",
+        "cursor_reset",
+        "messages_search",
+        "sync",
+    }
     assert {name for name, tool in TOOLS.items() if tool.group == "questions"} == {
         "ask",
         "ask_poll",
@@ -270,6 +282,7 @@ VALID: dict[str, dict[str, Any]] = {
     "topic_presence": {"topic_id": "topic_x"},
     "cursor_reset": {"topic_id": "topic_x"},
     "sync": {"topic_id": "topic_x"},
+    "messages_search": {"query": "q"},
     "ask": {"topic_id": "topic_x", "question": "q"},
     "ask_poll": {"topic_id": "topic_x", "question_id": "q"},
     "ask_cancel": {"topic_id": "topic_x", "question_id": "q"},
@@ -280,6 +293,7 @@ VALID: dict[str, dict[str, Any]] = {
 WRONG = {
     "string": [7, True, [], {}],
     "integer": ["1", 1.5, True, -1, 2**70],
+    "number": ["1", True, []],
     "boolean": ["yes", 0],
     "object": ["{}", []],
     "array": ["a", {}, [7]],

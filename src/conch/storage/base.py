@@ -6,14 +6,24 @@ The statements run on every engine, with `:name` parameters; a list expands to a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 DERIVED = "index_"  # how the tables begin whose rows can be made again from others
 
 Row = dict[str, Any]
 Parameters = dict[str, Any]
+
+
+class Phrase(NamedTuple):
+    """Words that stand one after the other in a text; with `is_prefix` the last one need only begin so.
+
+    A word has no blank, no quote and no backslash in it, so no engine has to escape one.
+    """
+
+    words: tuple[str, ...]
+    is_prefix: bool = False
 
 
 class Transaction(Protocol):
@@ -30,6 +40,9 @@ class Transaction(Protocol):
 
     def run(self, statement: str, **parameters: Any) -> int:
         """How many rows the statement changed."""
+
+    def match(self, phrases: Sequence[Phrase]) -> str:
+        """How the engine's full-text index is asked for the texts that have all of these phrases."""
 
     def ring(self, *channels: str) -> None:
         """Ring these bells, in this order, once the transaction has been committed."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -11,7 +11,7 @@ import psycopg
 from psycopg import sql
 
 from conch.bells.postgres import advisory_key, notification
-from conch.storage.base import DERIVED, Row
+from conch.storage.base import DERIVED, Phrase, Row
 from conch.storage.postgres_address import SCHEMA, Connection
 from conch.storage.statements import expand_lists, referred_first
 
@@ -51,6 +51,10 @@ class PostgresTransaction:
 
     def run(self, statement: str, **parameters: Any) -> int:
         return self._execute(statement, parameters).rowcount
+
+    def match(self, phrases: Sequence[Phrase]) -> str:
+        quoted = [(" <-> ".join(f"'{word}'" for word in words), is_prefix) for words, is_prefix in phrases]
+        return " & ".join(f"({words}{':*' if is_prefix else ''})" for words, is_prefix in quoted)
 
     def ring(self, *channels: str) -> None:
         self._rings.extend(channels)

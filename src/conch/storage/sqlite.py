@@ -11,7 +11,7 @@ from typing import Any
 
 from conch.clock import Clock, system_clock
 from conch.errors import SchemaMismatch, StoreNotLocal, StoreUnavailable
-from conch.storage.base import DERIVED, Row
+from conch.storage.base import DERIVED, Phrase, Row
 from conch.storage.filesystems import network_filesystem
 from conch.storage.queue import Queue
 from conch.storage.sqlite_errors import translate, translated
@@ -40,6 +40,9 @@ class SqliteTransaction:
 
     def run(self, statement: str, **parameters: Any) -> int:
         return self._execute(statement, parameters).rowcount
+
+    def match(self, phrases: Sequence[Phrase]) -> str:
+        return " AND ".join(f'"{" ".join(words)}"{"*" if is_prefix else ""}' for words, is_prefix in phrases)
 
     def ring(self, *channels: str) -> None:
         self.rings.extend(channels)

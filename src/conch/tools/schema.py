@@ -11,9 +11,10 @@ from conch.errors import InvalidArgument, InvalidHandoff, LimitExceeded
 
 Object = dict[str, Any]
 
-TYPES: dict[str, tuple[type, str]] = {
+TYPES: dict[str, tuple[type | tuple[type, ...], str]] = {
     "string": (str, "a string"),
     "integer": (int, "a whole number"),
+    "number": ((int, float), "a number"),
     "boolean": (bool, "true or false"),
     "object": (dict, "an object"),
     "array": (list, "a list"),

@@ -177,6 +177,16 @@ _ALL = (
         "The open questions on the room's topic, newest first.",
         (options.questions, options.topic),
     ),
+    Command(
+        "search",
+        TALK,
+        "search what was said, by words and by meaning",
+        "Search the messages of all topics, or of one. All words must be there, the\n"
+        "last one may be a beginning, quotes make a phrase. With the extra `semantic`\n"
+        "installed, the same said in other words is found too.",
+        (options.search,),
+        "  conch search db.py migration\n  conch search '\"exactly this\"' --sender amber-otter --since 2d",
+    ),
     Command("topics create", TOPICS, "make a topic beside the room's own", "Make a topic, or find the open one.",
             (options.new_topic, options.shared)),
     Command("topics list", TOPICS, "list topics, newest first", "List topics, newest first.",

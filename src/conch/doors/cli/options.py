@@ -137,6 +137,21 @@ def questions(parser: ArgumentParser) -> None:
     parser.add_argument("--limit", type=int, default=50, metavar="N", help="at most this many (default: 50)")
 
 
+def search(parser: ArgumentParser) -> None:
+    parser.add_argument("query", nargs="+", metavar="TEXT", help="what to look for; any text will do")
+    parser.add_argument("--mode", choices=("hybrid", "fts", "semantic"), default="hybrid",
+                        help="by words (fts), by meaning (semantic) or both (default)")  # fmt: skip
+    parser.add_argument("--topic", metavar="TOPIC", help="only in this one, by its id or its name; default: everywhere")
+    parser.add_argument("--sender", metavar="NAME", help="only what this peer said")
+    parser.add_argument("--type", metavar="TYPE", help="only messages of this type")
+    parser.add_argument("--since", metavar="WHEN", help="a time (2026-01-31T12:00) or an age (90m, 2h, 3d)")
+    parser.add_argument("--until", metavar="WHEN", help="the same")
+    parser.add_argument("--model", metavar="NAME", help="which model knows the meaning")
+    parser.add_argument("--limit", type=int, default=20, metavar="N", help="at most this many (default: 20)")
+    parser.add_argument("--content", action="store_true", help="whole messages, not only a line of each")
+    shared(parser)
+
+
 def freed_name(parser: ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="the name to free")
 

@@ -34,15 +34,22 @@ def since(text: str) -> Place:
     """A message number, a local time, or an age."""
     if text.removeprefix("#").isdecimal() and text.isascii() and len(text) < 18:
         return Place(max(0, int(text.removeprefix("#")) - 1), 0)
+    return Place(0, int((moment("since", text) or 0) * SECOND))
+
+
+def moment(field: str, text: str | None) -> float | None:
+    """A local time or an age, in seconds since the epoch."""
+    if text is None:
+        return None
     if age := AGE.fullmatch(text):
-        return Place(0, int((time.time() - int(age[1]) * AGE_SECONDS[age[2]]) * SECOND))
+        return time.time() - int(age[1]) * AGE_SECONDS[age[2]]
     for form in TIMES:
         try:
-            return Place(0, int(time.mktime(time.strptime(text, form)) * SECOND))
+            return time.mktime(time.strptime(text, form))
         except (ValueError, OverflowError):
             continue
-    message = f"--since {text[:80]!r} is no message number, time (2026-01-31T12:00) or age (90m, 2h)."
-    raise InvalidArgument(message, field="since")
+    message = f"--{field} {text[:80]!r} is no time (2026-01-31T12:00), age (90m, 2h, 3d) or message number."
+    raise InvalidArgument(message, field=field)
 
 
 def read_text(given: str) -> str:
@@ -76,6 +83,13 @@ def message_text(message: Object) -> str:
     moment = local_time(int(message["created_at"] * SECOND))
     head = one_line(f"#{message['seq']} {moment} {message['sender']}{address}{kind}")
     return f"{head}\n{indented(message['content_markdown'], MARGIN)}"
+
+
+def hit_text(hit: Object) -> str:
+    """One message that was found: where it stands, and the line or the whole of it."""
+    head = one_line(f"{hit['topic_name']} #{hit['seq']} {local_time(int(hit['created_at'] * SECOND))} {hit['sender']}")
+    words: str = hit.get("content_markdown") or hit["snippet"]
+    return f"{head}\n{indented(words, MARGIN)}"
 
 
 def whole_json(message: Object) -> str:

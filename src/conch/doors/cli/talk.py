@@ -12,7 +12,17 @@ from conch.clock import to_seconds
 from conch.doors.cli.context import Context
 from conch.doors.cli.interruptions import Interruptions, exit_status
 from conch.doors.cli.output import Report, abandon_stream, failure, indented, one_line, table, write
-from conch.doors.cli.speech import MARGIN, Place, find_message, message_text, read_text, since, whole_json
+from conch.doors.cli.speech import (
+    MARGIN,
+    Place,
+    find_message,
+    hit_text,
+    message_text,
+    moment,
+    read_text,
+    since,
+    whole_json,
+)
 from conch.errors import Cancelled, InvalidArgument
 from conch.peers import Peer
 from conch.tools import bus_shapes as shapes
@@ -163,4 +173,27 @@ def questions(context: Context) -> Report:
     return Report(data, table(headings, rows, below=[row["question_text"] for row in found]))
 
 
-COMMANDS = {"send": send, "read": read, "ask": ask, "answer": answer, "questions": questions}
+# -- searching
+
+
+def search(context: Context) -> Report:
+    options = context.options
+    given: Object = {
+        "query": " ".join(options.query),
+        "mode": options.mode,
+        "limit": options.limit,
+        "model": options.model,
+        "topic_id": None if options.topic is None else context.topic_id(),
+        "sender": options.sender,
+        "message_type": options.type,
+        "since": moment("since", options.since),
+        "until": moment("until", options.until),
+        "include_content": options.content,
+    }
+    data = context.tool("messages_search", None, **given).data
+    lines = [hit_text(hit) for hit in data["results"]] or ["Nothing was found."]
+    lines += [f"Note: {one_line(warning['message'])}" for warning in data["warnings"]]
+    return Report(data, "\n".join(lines))
+
+
+COMMANDS = {"send": send, "read": read, "ask": ask, "answer": answer, "questions": questions, "search": search}

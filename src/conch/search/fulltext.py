@@ -1,0 +1,49 @@
+"""Search by words: the newest messages that have all of them, the best of those first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from conch.search.filters import Filters
+from conch.search.indexing import Index
+from conch.search.notices import Notice
+from conch.search.queries import Query
+from conch.search.ranking import Candidate, rank
+from conch.search.words import LONGEST_TEXT, facet, index_words
+from conch.storage.base import Phrase, Row, Store, Transaction
+
+MOST_CANDIDATES = 500  # ranking all matches would take the longer the more there are
+RANKED_TEXT = 4_000  # characters of a match that its rank depends on
+
+
+class FullText:
+    """The first way: every engine's full-text index, filled with our words."""
+
+    def index(self, store: Store) -> Index:
+        return Index("words", LONGEST_TEXT, 0, _prepare, _store)
+
+    def find(self, tx: Transaction, query: Query, filters: Filters) -> list[int]:
+        """Numbers of messages, best first."""
+        facets = {"t": filters.topic_id, "s": filters.sender, "y": filters.message_type}
+        narrowed = [Phrase((facet(kind, value),)) for kind, value in facets.items() if value is not None]
+        rows = tx.all(
+            "newest_with_words",
+            match=tx.match([*(term.phrase for term in query.terms), *narrowed]),
+            longest=RANKED_TEXT,
+            most=MOST_CANDIDATES,
+            **filters._asdict(),
+        )
+        return rank(query, [Candidate(row["number"], row["text"]) for row in rows])
+
+    def warnings(self, tx: Transaction) -> list[Notice]:
+        return []
+
+
+def _prepare(topic_id: str, rows: list[Row]) -> Sequence[str]:
+    """Words between blanks; what the filters look for comes last, where it does not stand between words."""
+    facets = [[facet("t", topic_id), facet("s", row["sender"]), facet("y", row["message_type"])] for row in rows]
+    return [" ".join(index_words(row["text"]) + extra) for row, extra in zip(rows, facets, strict=True)]
+
+
+def _store(tx: Transaction, number: int, words: str) -> None:
+    tx.run("insert_words", number=number, words=words)

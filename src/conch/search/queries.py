@@ -1,0 +1,90 @@
+"""What a person typed, as what is looked for. Any text is a valid query."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from conch.search.words import SPELLED, UNSPACED, Token, fold, tokens
+from conch.storage.base import Phrase
+
+MOST_WORDS = 64
+SHORTEST_PREFIX_BYTES = 3  # shorter beginnings fit too many words
+
+QUOTES = str.maketrans("\u201c\u201d\u201e\u00ab\u00bb", '"""""')
+UNSPACED_LETTER = re.compile(f"[{UNSPACED}]")
+EMPTY_WORDS = """
+a about after all also am an and any are as at be been before being but by can could did do does doing down for from
+had has have having he her here hers him his how i if in into is it its just me more most my no nor not now of off on
+once only or other our ours out over own same she should so some such than that the their theirs them then there these
+they this those through to too under until up us was we were what when where which while who whom why will with would
+you your yours
+"""
+STOP_WORDS = frozenset(EMPTY_WORDS.split())
+
+
+class Term(NamedTuple):
+    """A phrase to look for, and the pattern that finds it in a folded text."""
+
+    phrase: Phrase
+    pattern: re.Pattern[str]
+
+
+class Query(NamedTuple):
+    """All terms must be there. `literal` is the whole of what was typed, folded, on one line."""
+
+    text: str
+    terms: list[Term]
+    literal: str
+    was_cut: bool
+
+
+def parse_query(text: str) -> Query:
+    """Each piece between blanks is a phrase of its words, and so is what stands in quotes.
+
+    The last word, unless quoted, need only be the beginning of one. English words that carry no content are left out
+    if others remain. Beyond `MOST_WORDS` words nothing is looked for.
+    """
+    terms: list[Term] = []
+    trivial: list[Term] = []
+    count, was_cut = 0, False
+    straight = text.translate(QUOTES)
+    for piece, is_quoted, is_last in _pieces(straight):
+        found = list(tokens(fold(piece)))
+        was_cut = was_cut or count + len(found) > MOST_WORDS
+        found = found[: MOST_WORDS - count]
+        count += len(found)
+        if found:
+            term = _term(fold(piece), found, may_be_prefix=is_last and not is_quoted)
+            is_trivial = not is_quoted and len(found) == 1 and found[0].word in STOP_WORDS
+            (trivial if is_trivial else terms).append(term)
+    chosen = {term.phrase.words: term for term in reversed(terms or trivial)}
+    literal = " ".join(fold(straight).replace('"', " ").split())
+    return Query(text, list(chosen.values())[::-1], literal, was_cut)
+
+
+def _pieces(text: str) -> Iterator[tuple[str, bool, bool]]:
+    """Every piece, whether it was quoted, and whether it is the last. A quote that is never closed is no quote."""
+    parts = text.split('"')
+    if len(parts) % 2 == 0:
+        parts[-2:] = [f"{parts[-2]} {parts[-1]}"]
+    pieces = [
+        (piece, bool(number % 2))
+        for number, part in enumerate(parts)
+        for piece in ([part] if number % 2 else part.split())
+    ]
+    for number, (piece, is_quoted) in enumerate(pieces, start=1):
+        yield piece, is_quoted, number == len(pieces)
+
+
+def _term(folded: str, found: list[Token], may_be_prefix: bool) -> Term:
+    words = tuple(token.word for token in found)
+    ends_itself = UNSPACED_LETTER.match(words[-1]) or folded[found[-1].end - 1] in SPELLED
+    is_prefix = may_be_prefix and not ends_itself and len(words[-1].encode()) >= SHORTEST_PREFIX_BYTES
+    # A word with a suffix stands for the same place in the text as the word before it, and for more of it.
+    shown = list({token.start: re.escape(folded[token.start : token.end]) for token in found}.values())
+    if not UNSPACED_LETTER.match(words[0]):
+        shown[0] += rf"(?<![^\W_]{shown[0]})"  # after the word, because a pattern that begins with letters is faster
+    after = r"\w*" if is_prefix else "" if ends_itself else r"(?![^\W_])"
+    return Term(Phrase(words, is_prefix), re.compile(r"[\W_]*".join(shown) + after))

@@ -1,0 +1,171 @@
+"""Search the messages of one topic or of all, by words, by meaning, or both."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from conch.errors import InvalidArgument, LimitExceeded, SemanticUnavailable, StoreBusy, StoreFull, StoreReadOnly
+from conch.search.notices import Notice, notice
+from conch.storage.base import Row, Store, Transaction
+from conch.topics import find_topic
+
+if TYPE_CHECKING:
+    from conch.search.filters import Filters
+    from conch.search.indexing import Index
+    from conch.search.meaning import Meaning
+    from conch.search.queries import Query
+
+MODES = ("hybrid", "fts", "semantic")
+DEFAULT_LIMIT = 20
+MOST_RESULTS = 200
+LONGEST_QUERY = 10_000
+INDEXING_SECONDS = 10.0  # nobody waits longer than this for the index; the next search goes on with it
+
+
+class Hit(NamedTuple):
+    """A message that was found. `snippet` is a line of it with the matching words between marks."""
+
+    topic_id: str
+    topic_name: str
+    message_id: str
+    seq: int
+    sender: str
+    message_type: str
+    created_at: int
+    snippet: str
+    content_markdown: str
+
+
+class Found(NamedTuple):
+    """Best first. `mode` is the one that was used; where that is not what was asked for, a warning says why."""
+
+    hits: list[Hit]
+    mode: str
+    warnings: list[Notice]
+
+
+class Way(Protocol):
+    """One way to search: its index, and what it finds with it."""
+
+    def index(self, store: Store) -> Index: ...
+
+    def find(self, tx: Transaction, query: Query, filters: Filters) -> list[int]:
+        """Numbers of messages, best first."""
+
+    def warnings(self, tx: Transaction) -> list[Notice]:
+        """What it did not look at."""
+
+
+class Search:
+    """Imports what it needs at the first search, and then keeps models and vectors in memory."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._lock = threading.Lock()
+        self._meanings: dict[str, Meaning] = {}
+
+    def search(
+        self,
+        query: str,
+        *,
+        topic_id: str | None = None,
+        mode: str = "hybrid",
+        limit: int = DEFAULT_LIMIT,
+        model: str | None = None,
+        sender: str | None = None,
+        message_type: str | None = None,
+        since: float | None = None,
+        until: float | None = None,
+    ) -> Found:
+        """`since` and `until` are seconds since the epoch. Any text is a valid query, unless it is blank."""
+        from conch.search.filters import make_filters
+        from conch.search.queries import parse_query
+
+        _check(query, mode, limit)
+        filters = make_filters(topic_id, sender, message_type, since, until)
+        if topic_id is not None:
+            with self._store.read() as tx:
+                find_topic(tx, topic_id)
+        parsed, warnings = parse_query(query), list[Notice]()
+        if not parsed.terms:
+            return Found([], mode, [notice("NO_WORDS", "The query has no word to look for.")])
+        mode, ways = self._ways(mode, model, warnings)
+        if parsed.was_cut:
+            warnings.append(notice("QUERY_CUT", "The query is long; only its first words were looked for."))
+        self._catch_up(ways, topic_id, warnings)
+        return Found(self._find(ways, parsed, filters, limit, warnings), mode, warnings)
+
+    def _ways(self, mode: str, model: str | None, warnings: list[Notice]) -> tuple[str, list[Way]]:
+        """The mode that can be had, and how it looks."""
+        from conch.search.fulltext import FullText
+
+        if mode == "fts":
+            return mode, [FullText()]
+        try:
+            meaning = self._meaning(model)
+        except SemanticUnavailable as refusal:
+            if mode == "semantic":
+                raise
+            warnings.append(notice(refusal.code, f"{refusal.message} Words were looked for instead."))
+            return "fts", [FullText()]
+        return mode, [meaning] if mode == "semantic" else [FullText(), meaning]
+
+    def _meaning(self, name: str | None) -> Meaning:
+        from conch.search.embedders import find_model, load_embedder
+
+        model = find_model(name)
+        with self._lock:  # a model is loaded once, however many ask for it
+            if model.name not in self._meanings:
+                from conch.search.meaning import Meaning
+
+                self._meanings[model.name] = Meaning(load_embedder(model))
+            return self._meanings[model.name]
+
+    def _catch_up(self, ways: Sequence[Way], topic_id: str | None, warnings: list[Notice]) -> None:
+        """Where the index cannot be written, what it has must do."""
+        from conch.search.indexing import catch_up
+
+        deadline = time.monotonic() + INDEXING_SECONDS
+        for way in ways:
+            try:
+                behind = catch_up(self._store, way.index(self._store), topic_id, deadline)
+            except (StoreBusy, StoreFull, StoreReadOnly) as refusal:
+                message = f"The index could not be brought up to date, so new messages are missing. {refusal.message}"
+                warnings.append(notice("INDEX_BEHIND", message, reason=refusal.code))
+                return
+            if behind:
+                message = f"{behind:,} messages are not indexed yet; search again to go on with it."
+                warnings.append(notice("INDEX_BEHIND", message, messages=behind))
+
+    def _find(
+        self, ways: Sequence[Way], query: Query, filters: Filters, limit: int, warnings: list[Notice]
+    ) -> list[Hit]:
+        from conch.search.ranking import fuse
+
+        with self._store.read() as tx:
+            numbers = fuse(*(way.find(tx, query, filters) for way in ways))[:limit]
+            warnings += [warning for way in ways for warning in way.warnings(tx)]
+            rows = {row["number"]: row for row in tx.all("found_messages", numbers=numbers)} if numbers else {}
+        return [_hit(query, rows[number]) for number in numbers if number in rows]
+
+
+def _hit(query: Query, row: Row) -> Hit:
+    from conch.search.snippets import snippet
+
+    fields = {name: row[name] for name in Hit._fields if name != "snippet"}
+    return Hit(snippet=snippet(query, row["content_markdown"]), **fields)
+
+
+def _check(query: str, mode: str, limit: int) -> None:
+    if not query.strip():
+        raise InvalidArgument("query must be non-empty.", field="query")
+    if len(query) > LONGEST_QUERY:
+        message = f"query is {len(query)} characters long; at most {LONGEST_QUERY} are allowed."
+        raise LimitExceeded(message, field="query", limit=LONGEST_QUERY, actual=len(query))
+    if mode not in MODES:
+        raise InvalidArgument(f"mode must be one of {', '.join(MODES)}.", field="mode")
+    if not 1 <= limit <= MOST_RESULTS:
+        raise InvalidArgument(f"limit must be a whole number from 1 to {MOST_RESULTS}.", field="limit")

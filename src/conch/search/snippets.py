@@ -1,0 +1,104 @@
+"""The part of a message that shows why it was found."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Sequence
+from functools import cache
+from itertools import islice
+
+from conch.search.queries import Query
+from conch.search.words import LONGEST_TEXT, fold, marks
+
+WIDTH = 160
+LONG = 10_000
+MOST_PLACES = 500  # of each term that are looked at
+LEAD = 40  # how much stands before the first marked word
+MARK = "**"
+ELLIPSIS = "\u2026"
+
+Span = tuple[int, int]
+
+
+def snippet(query: Query, text: str) -> str:
+    """One line of about `WIDTH` characters around the place with the most terms, what matches between marks."""
+    line = " ".join(text[:LONGEST_TEXT].split())
+    spans = _spans(query, line)
+    start, end = _window(line, _best_place(spans))
+    shown, place = "", start
+    for first, last, _ in spans:
+        if place <= first and last <= end:
+            shown += f"{line[place:first]}{MARK}{line[first:last]}{MARK}"
+            place = last
+    shown += line[place:end]
+    return f"{ELLIPSIS if start else ''}{shown.strip()}{ELLIPSIS if end < len(line) else ''}"
+
+
+def _spans(query: Query, line: str) -> list[tuple[int, int, int]]:
+    """Where the terms are in the line, in order, and which term each is."""
+    folded, places = _aligned(line)
+    found = []
+    for number, term in enumerate(query.terms):
+        for match in islice(term.pattern.finditer(folded), MOST_PLACES):
+            found.append((*_unfolded(places, match.span()), number))
+    return sorted(found)
+
+
+def _best_place(spans: Sequence[tuple[int, int, int]]) -> int:
+    """Where the part begins that has the most different terms; the first of several."""
+    best, most, first = 0, 0, 0
+    for last, (_, end, _) in enumerate(spans):
+        while end - spans[first][0] > WIDTH - LEAD and first < last:
+            first += 1
+        if (different := len({number for _, _, number in spans[first : last + 1]})) > most:
+            best, most = spans[first][0], different
+    return best
+
+
+def _window(line: str, place: int) -> Span:
+    """Around a place, cut between words where there are blanks."""
+    start = max(0, min(place - LEAD, len(line) - WIDTH))
+    if start:
+        blank = line.find(" ", start, place)
+        start = start if blank < 0 else blank + 1
+    end = min(start + WIDTH, len(line))
+    if end < len(line):
+        blank = line.rfind(" ", start + WIDTH - LEAD, end)
+        end = end if blank < 0 else blank
+    return start, end
+
+
+def _aligned(line: str) -> tuple[str, list[Span]]:
+    """The folded line, and where in it which place of the line begins, wherever the distance between both changes."""
+    whole = fold(line)
+    # Letter by letter takes a third of a second for the longest texts; in those an equal length is proof enough.
+    if line.isascii() or (len(line) > LONG and len(whole) == len(line)):
+        return whole, [(0, 0)]
+    pieces, places, length, distance = [], [(0, 0)], 0, 0
+    for match in _clusters().finditer(line):
+        piece = fold(match[0])
+        if length - match.start() != distance:
+            places.append((length, match.start()))
+            distance = length - match.start()
+        pieces.append(piece)
+        length += len(piece)
+    return "".join(pieces), places
+
+
+def _unfolded(places: Sequence[Span], span: Span) -> Span:
+    """A span of the folded line as one of the line itself."""
+    start, end = (_original(places, place) for place in span)
+    return start, max(end, start + 1)
+
+
+def _original(places: Sequence[Span], place: int) -> int:
+    folded, original = places[bisect_right(places, (place, 2**31)) - 1]
+    return original + place - folded
+
+
+@cache
+def _clusters() -> re.Pattern[str]:
+    """What folds by itself: plain letters, and anything else with the marks that belong to it; Hangul by its runs."""
+    mark = f"[{marks()}]"
+    return re.compile(f"[\\x00-\\x7f]+(?!{mark})|(?:[\u1100-\u11ff]+|.){mark}*")

@@ -1,0 +1,119 @@
+"""What a word is. Decided here, once: every engine stores and looks up these words and has no say of its own.
+
+Case, width and accents do not matter. A run of letters, digits and marks is a word; where a script puts no blanks
+between words, every character is one. `C++` is the words `c` and `cplusplus`, so that it is found and told from C.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from functools import cache, lru_cache
+from itertools import islice
+from typing import NamedTuple
+
+from conch.ids import digest
+
+LONGEST_TEXT = 131_072  # of a message, the beginning that is indexed
+LONGEST_WORD = 64
+MOST_WORDS = 16_000  # positions in an index row must stay below 16,384 for phrases to be found
+MOST_BYTES = 700_000  # an index row must stay below 1 MB
+ROW_OVERHEAD = 8
+
+SPELLED = {"+": "plus", "#": "sharp"}
+LONGEST_SUFFIX = 4
+FACET = "\uf8ff"  # begins what is not a word of the text; for private use, so no text has a word with it
+
+ACCENTED = re.compile("([a-z\u00df-\u02af\u0370-\u03ff\u0400-\u052f])[\u0300-\u036f]+")  # Latin, Greek, Cyrillic
+PLAIN = re.compile(r"([a-z0-9]+)([+#]*)")
+# Thai, Lao, Myanmar, Khmer; Hiragana, Katakana, Bopomofo; Han
+UNSPACED = (
+    "\u0e01-\u0e46\u0e81-\u0ec6\u1000-\u109f\u1780-\u17d3"
+    "\u3005-\u3007\u3021-\u3029\u3041-\u3096\u309d-\u312f\u31a0-\u31bf\u31f0-\u31ff"
+    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+)
+
+
+class Token(NamedTuple):
+    """A word, and where it stands in the folded text."""
+
+    word: str
+    start: int
+    end: int
+
+
+def fold(text: str) -> str:
+    """The text as it is compared: without case, width, and the accents of European letters."""
+    if text.isascii():
+        return text.lower()
+    folded = unicodedata.normalize("NFD", unicodedata.normalize("NFKC", text).casefold())
+    return unicodedata.normalize("NFKC", ACCENTED.sub(r"\1", folded))
+
+
+def tokens(folded: str) -> Iterator[Token]:
+    """The words of a folded text, in order. One with a suffix, as in `C++`, comes without it and then with it."""
+    if folded.isascii():
+        pattern, parts = PLAIN, None
+    else:
+        pattern, parts = _patterns()
+        folded = folded.replace("_", " ")  # the pattern's one character that is no part of a word
+    for match in pattern.finditer(folded):
+        start, end = match.span(1)
+        pieces = [Token(match[1], start, end)]
+        if parts is not None:
+            pieces = [Token(part[0], start + part.start(), start + part.end()) for part in parts.finditer(match[1])]
+        for word, first, last in pieces:
+            yield Token(word[:LONGEST_WORD], first, last)
+        suffix = match[2]
+        # Two of them always belong to the word (C++17); a single one could be an operator (a+b).
+        if len(suffix) > 1 or (suffix and not folded[match.end() : match.end() + 1].isalnum()):
+            spelled = "".join(SPELLED[sign] for sign in suffix[:LONGEST_SUFFIX])
+            yield Token(pieces[-1].word[: LONGEST_WORD - len(spelled)] + spelled, pieces[-1].start, match.end())
+
+
+def index_words(text: str) -> list[str]:
+    """The words of a message that are indexed; whatever the message is, an index row can hold them."""
+    folded = fold(text[:LONGEST_TEXT])
+    if folded.isascii() and "+" not in folded and "#" not in folded:
+        words = [match[0][:LONGEST_WORD] for match in islice(PLAIN.finditer(folded), MOST_WORDS)]
+    else:
+        words = [token.word for token in islice(tokens(folded), MOST_WORDS)]
+    return words if _bytes(words) <= MOST_BYTES else _cut(words)
+
+
+def _cut(words: list[str]) -> list[str]:
+    size, kept = 0, 0
+    while kept < len(words) and (size := size + _bytes(words[kept : kept + 1])) <= MOST_BYTES:
+        kept += 1
+    return words[:kept]
+
+
+def _bytes(words: list[str]) -> int:
+    return sum(len(word.encode()) + ROW_OVERHEAD for word in words)
+
+
+@lru_cache(4_096)
+def facet(kind: str, value: str) -> str:
+    """A word for what a message has beside its text, such as its topic."""
+    return FACET + kind + digest(value)
+
+
+@cache
+def marks() -> str:
+    """The characters that belong to the letter before them, as the inside of a character class."""
+    found = [code for code in range(0x300, 0x1F000) if unicodedata.category(chr(code))[0] == "M"]
+    ranges: list[list[int]] = []
+    for code in found:
+        if ranges and ranges[-1][1] == code - 1:
+            ranges[-1][1] = code
+        else:
+            ranges.append([code, code])
+    return "".join(f"{chr(first)}-{chr(last)}" for first, last in ranges)
+
+
+@cache
+def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """A word with its suffix; and what the word falls into where scripts put no blanks."""
+    word = re.compile(rf"(\w[\w{marks()}]*)([+#]*)")
+    return word, re.compile(rf"[{UNSPACED}][{marks()}]*|[^{UNSPACED}]+")

@@ -1,0 +1,73 @@
+"""Of the group `bus`: search."""
+
+from __future__ import annotations
+
+from conch.calls import Call
+from conch.clock import SECOND
+from conch.search.search import DEFAULT_LIMIT, LONGEST_QUERY, MODES, MOST_RESULTS, Found, Hit
+from conch.tools import fields
+from conch.tools.registry import Object, Result, Tool
+from conch.tools.session import Session
+
+FILTERS = ("topic_id", "mode", "limit", "model", "sender", "message_type", "since", "until")
+
+
+def messages_search(session: Session, given: Object, call: Call) -> Result:
+    options = {name: given[name] for name in FILTERS if name in given}
+    found = session.app.search.search(given["query"], **options)
+    with_content = given.get("include_content", False)
+    results = [_result(hit, with_content) for hit in found.hits]
+    return Result({"results": results, "mode": found.mode, "warnings": found.warnings}, _text(found, with_content))
+
+
+def _result(hit: Hit, with_content: bool) -> Object:
+    result = {**hit._asdict(), "created_at": hit.created_at / SECOND}
+    if not with_content:
+        del result["content_markdown"]
+    return result
+
+
+def _text(found: Found, with_content: bool) -> str:
+    lines = [_line(hit, with_content) for hit in found.hits] or ["Nothing was found."]
+    return "\n".join([*lines, *(f"{warning['code']}: {warning['message']}" for warning in found.warnings)])
+
+
+def _line(hit: Hit, with_content: bool) -> str:
+    line = f"{hit.topic_name} ({hit.topic_id}) #{hit.seq} {hit.sender}: {hit.snippet}"
+    if not with_content:
+        return line
+    body = hit.content_markdown.replace("\n", "\n  ")  # the words of one agent must not pass for a line of ours
+    return f"{line}\n  {body}"
+
+
+NAME: Object = {"type": "string", "minLength": 1, "maxLength": fields.LONGEST_ID}
+
+TOOLS = (
+    Tool(
+        "messages_search",
+        "bus",
+        "Search messages",
+        "Find messages in one topic or in all, best first. All words must be there, quotes make a phrase, the last "
+        "word may be a beginning; hybrid also finds the same said in other words. Needs no topic_join.",
+        fields.takes(
+            "query",
+            query={"type": "string", "minLength": 1, "maxLength": LONGEST_QUERY},
+            topic_id=NAME,
+            mode={"type": "string", "enum": list(MODES), "description": "Default hybrid."},
+            limit={
+                "type": "integer",
+                "minimum": 1,
+                "maximum": MOST_RESULTS,
+                "description": f"Default {DEFAULT_LIMIT}.",
+            },
+            model=NAME,
+            include_content={"type": "boolean", "description": "Also whole messages."},
+            sender=NAME,
+            message_type=NAME,
+            since={"type": "number", "description": "Unix seconds."},
+            until={"type": "number"},
+        ),
+        messages_search,
+        fields.READS,
+    ),
+)
