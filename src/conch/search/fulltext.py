@@ -13,6 +13,7 @@ from conch.search.words import LONGEST_TEXT, facet, index_words
 from conch.storage.base import Phrase, Row, Store, Transaction
 
 MOST_CANDIDATES = 500  # ranking all matches would take the longer the more there are
+RECENT = 4_000  # the newest messages, of which many enough have a common word
 RANKED_TEXT = 4_000  # characters of a match that its rank depends on
 
 
@@ -26,13 +27,15 @@ class FullText:
         """Numbers of messages, best first."""
         facets = {"t": filters.topic_id, "s": filters.sender, "y": filters.message_type}
         narrowed = [Phrase((facet(kind, value),)) for kind, value in facets.items() if value is not None]
-        rows = tx.all(
-            "newest_with_words",
-            match=tx.match([*(term.phrase for term in query.terms), *narrowed]),
-            longest=RANKED_TEXT,
-            most=MOST_CANDIDATES,
+        asked = {
+            "match": tx.match([*(term.phrase for term in query.terms), *narrowed]),
+            "longest": RANKED_TEXT,
+            "most": MOST_CANDIDATES,
             **filters._asdict(),
-        )
+        }
+        rows = tx.all("recent_with_words", recent=RECENT, **asked)
+        if len(rows) < MOST_CANDIDATES:
+            rows = tx.all("all_with_words", **asked)
         return rank(query, [Candidate(row["number"], row["text"]) for row in rows])
 
     def warnings(self, tx: Transaction) -> list[Notice]:

@@ -1,7 +1,18 @@
 -- name: insert_words
 INSERT INTO index_words (rowid, words) VALUES (:number, :words);
 
--- name: newest_with_words
+-- name: recent_with_words
+SELECT m.number, substr(m.content_markdown, 1, :longest) AS text
+FROM index_words CROSS JOIN messages m ON m.number = index_words.rowid
+WHERE index_words MATCH :match
+  AND index_words.rowid > (SELECT max(number) FROM messages) - :recent
+  AND (:topic_id IS NULL OR m.topic_id = :topic_id)
+  AND (:sender IS NULL OR m.sender = :sender)
+  AND (:message_type IS NULL OR m.message_type = :message_type)
+  AND m.created_at BETWEEN :since AND :until
+ORDER BY index_words.rowid DESC LIMIT :most;
+
+-- name: all_with_words
 SELECT m.number, substr(m.content_markdown, 1, :longest) AS text
 FROM index_words CROSS JOIN messages m ON m.number = index_words.rowid
 WHERE index_words MATCH :match
