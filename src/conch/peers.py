@@ -88,11 +88,12 @@ class Peers:
         return peer
 
     def find_own(self, caller: Caller, topic_id: str) -> Peer:
-        """The caller under its own name; AgentNotJoined if it has none here."""
+        """The caller under its own name; AgentNotJoined if it has none here, TopicNotFound where no topic is."""
         with self._store.read() as tx:
             peer = own_peer(tx, topic_id, caller)
-        if peer is None:
-            raise _not_joined(topic_id)
+            if peer is None:
+                find_topic(tx, topic_id)
+                raise _not_joined(topic_id)
         return peer
 
     def reset_cursor(self, peer: Peer, last_seq: int) -> int:
