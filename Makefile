@@ -19,6 +19,7 @@ oracle: .venv-mcp1/installed .venv-mcp2/installed tests/oracle/inspector/node_mo
 
 bench: .venv/developing .venv-mcp2/installed
 	$(BIN)/python bench/turns.py
+	$(BIN)/python bench/bus.py
 
 scale: .venv/developing
 	$(BIN)/python bench/scale.py

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from bus_plan import BusPlan
-from calls import interleave, memory, memory_rows, round_trip_row
+from calls import Step, interleave, memory, memory_rows, round_trip_row
 from conch.tools import GROUPS
 from harness import CONCH, Row, Scratch
 from waking import join, send
@@ -18,7 +18,7 @@ LARGEST = {"turns": 8_000, "all": 24_000}
 def measure(scratch: Scratch, plan: BusPlan) -> list[Row]:
     with scratch.server("bench:caller") as conch, scratch.sdk_server() as sdk:
         topic_id = join(conch, "calls", "caller")
-        steps = {
+        steps: dict[str, Step] = {
             "ping": lambda: conch.call("ping"),
             "read": lambda: conch.call("topic_presence", topic_id=topic_id),
             "send": lambda: conch.answer(send(conch, topic_id)),

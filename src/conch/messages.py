@@ -136,7 +136,8 @@ class Messages:
                 check_seq("ack_through", ack_through, standing)
             sent = append_messages(tx, peer.topic_id, peer.agent_name, outbox)
             last_seq = max(standing.last_seq, ack_through or 0)
-            self._touch(tx, peer, standing.last_seq, last_seq)
+            if last_seq != standing.last_seq or not standing.is_fresh:
+                self._touch(tx, peer, standing.last_seq, last_seq)
         return sent, standing._replace(last_seq=last_seq)
 
     def _unread(self, peer: Peer, max_items: int, include_self: bool) -> Page:
@@ -165,11 +166,11 @@ class Messages:
 
     def settle(self, peer: Peer, synced: Synced, advance: bool) -> None:
         """After the reply has gone out: move the cursor behind what it carried, unless it was moved meanwhile."""
-        page = synced.page
-        moves = advance and page.last_seq != page.standing.last_seq
-        if moves or not synced.is_touched:
+        page, found = synced.page, synced.page.standing.last_seq
+        moves = advance and page.last_seq != found
+        if moves or not (synced.is_touched or page.standing.is_fresh):
             with self._store.write(peer.topic_id) as tx:
-                self._touch(tx, peer, page.standing.last_seq, page.last_seq if moves else page.standing.last_seq)
+                self._touch(tx, peer, found, page.last_seq if moves else found)
 
     def _touch(self, tx: Transaction, peer: Peer, found: int, last_seq: int) -> None:
         tx.run("touch_agent", agent_id=peer.agent_id, now=tx.now)

@@ -17,6 +17,7 @@ from conch.storage.base import Row, Store, Transaction
 from conch.topics import Topic, check_name, find_topic, require_open, resolve
 
 LONGEST_NAME = 64
+SIGN_OF_LIFE_EVERY = SECOND  # of one who calls more often than that, each one would cost a write
 SYSTEM = "conch"  # who tells a topic what an operator did; nobody else can have this name
 
 
@@ -41,6 +42,8 @@ class Standing(NamedTuple):
     status: str
     highest_seq: int
     last_seq: int
+    is_fresh: bool
+    """The peer's last sign of life is so young that another would tell nobody anything."""
 
 
 class Presence(NamedTuple):
@@ -88,11 +91,12 @@ class Peers:
         return peer
 
     def find_own(self, caller: Caller, topic_id: str) -> Peer:
-        """The caller under its own name; AgentNotJoined if it has none here."""
+        """The caller under its own name; AgentNotJoined if it has none here, TopicNotFound where no topic is."""
         with self._store.read() as tx:
             peer = own_peer(tx, topic_id, caller)
-        if peer is None:
-            raise _not_joined(topic_id)
+            if peer is None:
+                find_topic(tx, topic_id)
+                raise _not_joined(topic_id)
         return peer
 
     def reset_cursor(self, peer: Peer, last_seq: int) -> int:
@@ -142,7 +146,8 @@ def load_standing(tx: Transaction, peer: Peer) -> Standing:
         raise TopicNotFound(message, field="topic_id", topic_id=peer.topic_id)
     if row["reserved_at"] != peer.reserved_at:
         raise _not_joined(peer.topic_id)
-    return Standing(row["status"], row["next_seq"] - 1, row["last_seq"] or 0)
+    is_fresh = 0 <= tx.now - (row["updated_at"] or 0) < SIGN_OF_LIFE_EVERY
+    return Standing(row["status"], row["next_seq"] - 1, row["last_seq"] or 0, is_fresh)
 
 
 def check_seq(field: str, seq: int, standing: Standing) -> None:

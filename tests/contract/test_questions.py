@@ -371,6 +371,7 @@ def test_a_question_must_exist_and_be_of_the_topic(red: Any, pink: str, question
 )
 def test_whoever_has_not_joined_can_do_none_of_it(red: Any, topic_id: str, name: str, arguments: Any) -> None:
     assert red.error(name, topic_id=topic_id, **arguments)["error"] == "AGENT_NOT_JOINED"
+    assert red.error(name, topic_id="topic_nowhere", **arguments)["error"] == "TOPIC_NOT_FOUND"
 
 
 def test_the_limits_are_settings(environ: dict[str, str], workspace: str) -> None:

@@ -256,6 +256,20 @@ def test_presence_lists_who_synced_lately(red: Any, blue: Any, topic_id: str, cl
     assert narrower == wider[:1]
 
 
+def test_whoever_calls_often_leaves_one_sign_of_life_a_second(red: Any, topic_id: str, clock: Any) -> None:
+    joined_at = clock.now / 1_000_000
+    red.join(topic_id, "red")
+
+    seen = []
+    for _ in range(5):
+        clock.advance(milliseconds=400)
+        red.send(topic_id, "still here")
+        red.read(topic_id)
+        seen.append(red.data("topic_presence", topic_id=topic_id)["peers"][0]["updated_at"])
+
+    assert [round(moment - joined_at, 3) for moment in seen] == [0, 0, 1.2, 1.2, 1.2]
+
+
 def test_whoever_is_proven_gone_is_not_present(
     app: App, red: Any, agent: Callable[..., Any], child: Callable[[], Any]
 ) -> None:

@@ -21,6 +21,21 @@ TOOLS = {
     "close_room",
     "reorder_members",
     "set_room_policy",
+    "ping",
+    "topic_create",
+    "topic_list",
+    "topic_resolve",
+    "topic_close",
+    "topic_join",
+    "topic_presence",
+    "cursor_reset",
+    "sync",
+    "ask",
+    "ask_poll",
+    "ask_cancel",
+    "question_mark_answered",
+    "pending_list",
+    "answer",
 }
 
 

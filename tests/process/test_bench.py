@@ -1,4 +1,4 @@
-"""The benchmark runs to its end. What it measures is for people to read: no test asserts a time."""
+"""The benchmarks run to their end. What it measures is for people to read: no test asserts a time."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-BENCH = Path(__file__).parents[2] / "bench" / "turns.py"
+BENCH = Path(__file__).parents[2] / "bench"
 SECONDS = 240
 
-ROWS = [
+TURNS = [
     "stick handed to a process that waits, p50",
     "stick handed to a process that waits, p99",
     "stick handed to a process that waits, longest",
@@ -34,13 +34,29 @@ ROWS = [
     *(f"{processes} | {rooms} | " for rooms in ("one each", "one") for processes in (1, 2, 8, 32)),
 ]
 
+BUS = [
+    "message to a `sync` that waits in another process, p50",
+    "message to a `sync` that waits in another process, p99",
+    "message to a `sync` that waits in another process, longest",
+    "round trip of the tool `ping`",
+    "round trip of a read, `topic_presence`",
+    "round trip of a send, `sync`",
+    "memory after 100 calls, RSS",
+    "memory after 100 calls, PSS",
+    *(f"tool list, {group} | " for group in ("turns", "bus", "questions", "admin", "all")),
+    *(f"`sync` of 20 new messages among {size}, p50" for size in (100, 200, 400)),
+    *(f"{processes} | " for processes in (1, 2, 8, 32)),
+]
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the benchmark reads /proc")
-def test_the_quick_benchmark_runs_to_its_end_and_prints_every_row() -> None:
-    run = subprocess.run([sys.executable, str(BENCH), "--quick"], capture_output=True, text=True, timeout=SECONDS)
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the benchmarks read /proc")
+@pytest.mark.parametrize(("script", "rows"), [("turns.py", TURNS), ("bus.py", BUS)])
+def test_the_quick_benchmark_runs_to_its_end_and_prints_every_row(script: str, rows: list[str]) -> None:
+    command = [sys.executable, str(BENCH / script), "--quick"]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
 
     assert run.returncode == 0, run.stderr
     lines = run.stdout.splitlines()
-    assert [row for row in ROWS if not any(line.startswith(f"| {row}") for line in lines)] == []
+    assert [row for row in rows if not any(line.startswith(f"| {row}") for line in lines)] == []
     assert lines[0].startswith("Machine: ")
     assert lines[-1].startswith("Measured in ")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from conch import __version__
 from conch.calls import Call
 from conch.clock import to_seconds
-from conch.errors import AgentNotJoined, StoreError
+from conch.errors import StoreError
 from conch.messages import Synced
 from conch.outbox import FIELDS, check_outbox
 from conch.peers import Peer
@@ -103,7 +103,7 @@ def cursor_reset(session: Session, given: Object, call: Call) -> Result:
     call.check()
     topic_id = given["topic_id"]
     session.deliveries.wait(topic_id)
-    cursor = session.app.peers.reset_cursor(_peer(session, topic_id), given.get("last_seq", 0))
+    cursor = session.app.peers.reset_cursor(session.peer(topic_id), given.get("last_seq", 0))
     data = {"topic_id": topic_id, "last_seq": cursor, "cursor": cursor, "warnings": []}
     return Result(data, f"The next sync begins after #{cursor}.")
 
@@ -113,7 +113,7 @@ def sync(session: Session, given: Object, call: Call) -> Result:
     auto_advance, ack_through = given.get("auto_advance", True), given.get("ack_through")
     outbox = check_outbox(given.get("outbox", []), app.settings)
     session.deliveries.wait(topic_id)
-    peer = _peer(session, topic_id)
+    peer = session.peer(topic_id)
     synced = app.messages.sync(
         peer,
         outbox,
@@ -143,14 +143,6 @@ def sync(session: Session, given: Object, call: Call) -> Result:
             settled()
 
     return Result(data, text, undo=settled, delivered=delivered)
-
-
-def _peer(session: Session, topic_id: str) -> Peer:
-    try:
-        return session.peer(topic_id)
-    except AgentNotJoined:
-        session.app.topics.find(topic_id)  # where there is no such topic, that is the better answer
-        raise
 
 
 def _sync_warnings(session: Session, peer: Peer, synced: Synced, ignored_ack: bool) -> list[Object]:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 Object = dict[str, Any]
 HANDOFF = {"status": "What I did: half of it.", "next_action": "Do the other half."}
 NOWHERE = "room_that_is_not_there"
+NO_TOPIC = "topic_that_is_not_there"
 
 
 class Seat(Protocol):
@@ -23,6 +24,7 @@ class Seat(Protocol):
 async def tell(ada: Seat, bob: Seat, workspace: str, bob_id: str) -> None:
     """Call every tool, once or more so that it succeeds and once so that it is refused."""
     room_id = await arrive(ada, bob, workspace, bob_id)
+    await talk(ada, bob)
     await work_in_turns(ada, bob, room_id, bob_id)
     await look_around(ada, room_id)
     await take_over(ada, bob, room_id)
@@ -42,6 +44,69 @@ async def arrive(ada: Seat, bob: Seat, workspace: str, bob_id: str) -> str:
     order = await ada.ok("reorder_members", room_id=room_id, order=[joined["agent_id"], bob_id])
     assert [member["agent_id"] for member in order["members"]] == [joined["agent_id"], bob_id]
     return room_id
+
+
+async def talk(ada: Seat, bob: Seat) -> None:
+    await ada.refused("ping", "INVALID_ARGUMENT", loudly=True)
+    assert (await ada.ok("ping"))["spec_version"] == "v6.3"
+    topic_id = await make_topic(ada, bob)
+    await exchange_messages(ada, bob, topic_id)
+    await ask_and_answer(ada, bob, topic_id)
+    await ada.refused("topic_close", "TOPIC_NOT_FOUND", topic_id=NO_TOPIC)
+    assert (await ada.ok("topic_close", topic_id=topic_id, reason="said all"))["status"] == "closed"
+    await bob.refused("sync", "TOPIC_CLOSED", topic_id=topic_id, outbox=[{"content_markdown": "wait!"}])
+
+
+async def make_topic(ada: Seat, bob: Seat) -> str:
+    await ada.refused("topic_create", "INVALID_ARGUMENT", name=" ")
+    topic_id = (await ada.ok("topic_create", name="pink", metadata={"colour": "pink"}))["topic_id"]
+    await bob.refused("topic_resolve", "TOPIC_NOT_FOUND", name="blue")
+    assert (await bob.ok("topic_resolve", name="pink"))["topic_id"] == topic_id
+    await bob.refused("topic_list", "INVALID_ARGUMENT", status="ajar")
+    assert topic_id in [topic["topic_id"] for topic in (await bob.ok("topic_list"))["topics"]]
+    token = (await ada.ok("topic_join", topic_id=topic_id, agent_name="ada"))["reclaim_token"]
+    await bob.refused("topic_join", "AGENT_NAME_IN_USE", topic_id=topic_id, agent_name="ada")
+    await bob.ok("topic_join", name="pink", agent_name="bob")
+    again = await ada.ok("topic_join", topic_id=topic_id, agent_name="ada", reclaim_token=token)
+    assert again["reclaim_token"] == token
+    return topic_id
+
+
+async def exchange_messages(ada: Seat, bob: Seat, topic_id: str) -> None:
+    await ada.refused("sync", "INVALID_ARGUMENT", topic_id=topic_id, outbox=[{"content": "hello"}])
+    outbox = [{"content_markdown": "héllo 🐚", "metadata": {"to": "bob"}, "client_message_id": "1"}]
+    sent = (await ada.ok("sync", topic_id=topic_id, outbox=outbox, wait_seconds=0))["sent"]
+    received = (await bob.ok("sync", topic_id=topic_id))["received"]
+    assert received == [{**sent[0]["message"], "addressed": True}]
+    assert (await bob.ok("sync", topic_id=topic_id, wait_seconds=0))["status"] == "empty"
+    await bob.refused("cursor_reset", "INVALID_ARGUMENT", topic_id=topic_id, last_seq=99)
+    assert (await bob.ok("cursor_reset", topic_id=topic_id))["cursor"] == 0
+    assert len((await bob.ok("sync", topic_id=topic_id, wait_seconds=0))["received"]) == 1
+    await bob.refused("topic_presence", "TOPIC_NOT_FOUND", topic_id=NO_TOPIC)
+    peers = (await bob.ok("topic_presence", topic_id=topic_id))["peers"]
+    assert {peer["agent_name"] for peer in peers} == {"ada", "bob"}
+
+
+async def ask_and_answer(ada: Seat, bob: Seat, topic_id: str) -> None:
+    await ada.refused("ask", "INVALID_ARGUMENT", topic_id=topic_id, question="")
+    asked = await ada.ok("ask", topic_id=topic_id, question="why?", wait_seconds=0)
+    assert asked["status"] == "queued"
+    question_id = asked["question_id"]
+    await bob.refused("pending_list", "TOPIC_NOT_FOUND", topic_id=NO_TOPIC)
+    pending = (await bob.ok("pending_list", topic_id=topic_id))["questions"]
+    assert [question["question_id"] for question in pending] == [question_id]
+    response = {"question_id": question_id, "answer_markdown": "because", "suggested_followups": ["really?"]}
+    await ada.refused("answer", "FORBIDDEN_SELF_ANSWER", topic_id=topic_id, responses=[response])
+    assert (await bob.ok("answer", topic_id=topic_id, responses=[response]))["saved"] == 1
+    await ada.refused("ask_poll", "QUESTION_NOT_FOUND", topic_id=topic_id, question_id="msg_0")
+    polled = await ada.ok("ask_poll", topic_id=topic_id, question_id=question_id)
+    assert (polled["status"], polled["answers"][0]["answered_by"]) == ("answered", "bob")
+    mine = {"topic_id": topic_id, "question_id": question_id}
+    await bob.refused("question_mark_answered", "FORBIDDEN_NOT_ASKER", **mine)
+    assert (await ada.ok("question_mark_answered", **mine))["status"] == "answered"
+    await ada.refused("ask_cancel", "INVALID_ARGUMENT", **mine)
+    other = (await ada.ok("ask", topic_id=topic_id, question="and how?", wait_seconds=0))["question_id"]
+    assert (await ada.ok("ask_cancel", topic_id=topic_id, question_id=other))["status"] == "cancelled"
 
 
 async def work_in_turns(ada: Seat, bob: Seat, room_id: str, bob_id: str) -> None:

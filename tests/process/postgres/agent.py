@@ -2,6 +2,7 @@
 
     python agent.py                      one line of JSON for every call on standard input
     python agent.py play PATH TURNS      passes the stick, through whatever happens to the store
+    python agent.py talk NAME COUNT      sends messages on the topic `pink`, each until it is confirmed
     python agent.py --skew SECONDS ...   with a wall clock that is wrong
 
 It is what an MCP server is, without the protocol: a session, and tools.
@@ -24,6 +25,7 @@ if sys.argv[1:2] == ["--skew"]:  # before anything has had a chance to ask for t
 
 from conch.app import open_app
 from conch.calls import Call
+from conch.errors import StoreError
 from conch.tools import TOOLS
 from conch.tools.registry import call_tool
 from conch.tools.session import Session
@@ -36,7 +38,13 @@ def say(words: Any) -> None:
 
 
 def call(tool: str, **arguments: Any) -> dict[str, Any]:
-    return call_tool(TOOLS[tool], SESSION, arguments, Call()).data
+    outcome = call_tool(TOOLS[tool], SESSION, arguments, Call())
+    if outcome.delivered is not None:
+        try:
+            outcome.delivered()
+        except StoreError as trouble:  # as a door does: there is nobody to tell
+            print(trouble, file=sys.stderr)
+    return outcome.data
 
 
 def obey() -> None:
@@ -86,5 +94,24 @@ def let_go(room_id: str, turn: dict[str, Any]) -> int:
     return 1
 
 
+def talk(name: str, count: str) -> None:
+    """A message whose fate is not known is sent again, under the same key."""
+    topic_id = call("topic_create", name="pink")["topic_id"]
+    call("topic_join", topic_id=topic_id, agent_name=name)
+    say(["joined", topic_id])
+    sys.stdin.readline()
+    for number in range(int(count)):
+        outbox = [{"content_markdown": f"{name} {number}", "client_message_id": str(number)}]
+        while "error" in (sent := insist("sync", topic_id=topic_id, outbox=outbox, wait_seconds=0)):
+            say(["unsure", "send", sent["error"]])
+        say(["sent", sent["sent"][0]["message"]["seq"]])
+    say(["done"])
+
+
 if __name__ == "__main__":
-    play(*sys.argv[2:]) if sys.argv[1:2] == ["play"] else obey()
+    if sys.argv[1:2] == ["play"]:
+        play(*sys.argv[2:])
+    elif sys.argv[1:2] == ["talk"]:
+        talk(*sys.argv[2:])
+    else:
+        obey()

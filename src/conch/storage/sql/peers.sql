@@ -39,7 +39,7 @@ WHERE topic_id = :topic_id AND agent_name = :agent_name
 UPDATE cursors SET last_seq = :last_seq, updated_at = :now WHERE topic_id = :topic_id AND agent_name = :agent_name;
 
 -- name: peer_state
-SELECT t.status, s.next_seq, r.created_at AS reserved_at, c.last_seq
+SELECT t.status, s.next_seq, r.created_at AS reserved_at, c.last_seq, c.updated_at
 FROM topics t JOIN topic_seq s ON s.topic_id = t.topic_id
 LEFT JOIN agent_name_reservations r ON r.topic_id = t.topic_id AND r.agent_name = :agent_name
 LEFT JOIN cursors c ON c.topic_id = t.topic_id AND c.agent_name = :agent_name
