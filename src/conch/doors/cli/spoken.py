@@ -19,6 +19,7 @@ WORDS = {
     "content_markdown": "text",
     "message_type": "type",
     "client_message_id": "key",
+    "reply_to": "reply_to",
     "metadata.to": "to",
     "metadata": "to",
     "question_id": "question",
