@@ -201,6 +201,14 @@ class Messages:
             notice = Draft(f"{operator} freed the name {agent_name}: whoever joins next can have it.", "notice")
             append_messages(tx, topic_id, SYSTEM, [notice])
 
+    def numbers(self, message_ids: set[str]) -> dict[str, int]:
+        """The numbers on their topics of those messages that there are."""
+        if not message_ids:
+            return {}
+        with self._store.read() as tx:
+            rows = tx.all("message_numbers", message_ids=sorted(message_ids))
+        return {row["message_id"]: row["seq"] for row in rows}
+
     def history(self, topic_id: str, after: int = 0, since: int = 0) -> Iterator[Message]:
         """A whole topic, oldest first, however long: page by page, so that nothing is held and nobody waits."""
         while True:

@@ -125,6 +125,12 @@ class Peers:
             if processes.check(recorded_process(row)) != "gone"
         ]
 
+    def name_of(self, topic_id: str, agent_id: str) -> str | None:
+        """What an agent is called on a topic when it speaks as itself."""
+        with self._store.read() as tx:
+            row = tx.one("own_reservation", topic_id=topic_id, agent_id=agent_id)
+        return None if row is None else str(row["agent_name"])
+
     def known_names(self, topic_id: str, names: set[str]) -> set[str]:
         """Those of the names that somebody has on a topic."""
         with self._store.read() as tx:

@@ -50,11 +50,13 @@ def test_a_text_that_looks_like_an_option_can_be_written_after_two_dashes(conch:
     assert "noted: --help" in conch("events").out
 
 
-def test_db_alone_lists_its_actions(conch: Conch) -> None:
-    answer = conch("db")
+@pytest.mark.parametrize(("family", "action"), [("db", "verify"), ("topics", "export"), ("names", "free")])
+def test_the_first_word_of_two_alone_lists_its_actions(conch: Conch, family: str, action: str) -> None:
+    answer = conch(family)
 
     assert answer.status == 2
-    assert "db verify" in answer.out
+    assert answer.out.startswith(f"usage: conch {family} ACTION")
+    assert f"\n  {action} " in answer.out
 
 
 def test_the_version_is_told(conch: Conch) -> None:

@@ -60,10 +60,13 @@ class Context:
         given: str | None = self.options.topic
         if given is None:
             return self.snapshot(self.room_id()).room.topic_id
-        try:
-            return self.app.topics.find(given).topic_id
-        except TopicNotFound:
-            return self.app.topics.resolve(given, allow_closed=True).topic_id
+        for find in (self.app.topics.find, lambda name: self.app.topics.resolve(name, allow_closed=True)):
+            try:
+                return find(given).topic_id
+            except TopicNotFound:
+                continue
+        message = f"There is no topic {given[:LONGEST_ECHO]!r}; `conch topics list` shows those there are."
+        raise TopicNotFound(message, field="topic")
 
     def join_topic(self, topic_id: str) -> Peer:
         """Speak there under the caller's own name."""

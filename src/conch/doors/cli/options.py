@@ -75,17 +75,21 @@ def policy(parser: ArgumentParser) -> None:
 
 
 def topic(parser: ArgumentParser) -> None:
-    parser.add_argument("--topic", metavar="TOPIC", help="its id or its name; default: the topic of this room")
+    parser.add_argument(
+        "--topic", type=_text, metavar="TOPIC", help="its id or its name; default: the topic of this room"
+    )
     room(parser)
 
 
 def topic_given(parser: ArgumentParser) -> None:
-    parser.add_argument("topic", nargs="?", metavar="TOPIC", help="its id or its name; default: the topic of this room")
+    parser.add_argument(
+        "topic", nargs="?", type=_text, metavar="TOPIC", help="its id or its name; default: the topic of this room"
+    )
     room(parser)
 
 
 def new_topic(parser: ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="what it is called")
+    parser.add_argument("name", type=_text, metavar="NAME", help="what it is called")
 
 
 def topic_status(parser: ArgumentParser) -> None:
@@ -93,8 +97,8 @@ def topic_status(parser: ArgumentParser) -> None:
 
 
 def rename(parser: ArgumentParser) -> None:
-    parser.add_argument("topic", metavar="TOPIC", help="its id or its name")
-    parser.add_argument("new_name", metavar="NAME", help="the new name")
+    parser.add_argument("topic", type=_text, metavar="TOPIC", help="its id or its name")
+    parser.add_argument("new_name", type=_text, metavar="NAME", help="the new name")
     room(parser)
 
 
@@ -104,32 +108,43 @@ def export(parser: ArgumentParser) -> None:
 
 
 def message(parser: ArgumentParser) -> None:
-    parser.add_argument("text", metavar="TEXT", help="what to say; `-` reads it from standard input")
-    parser.add_argument("--to", action="append", default=[], metavar="NAME", help="whom it is for; everybody sees it")
-    parser.add_argument("--type", default="message", metavar="TYPE", help="message, question, answer, ack, ...")
-    parser.add_argument("--reply-to", metavar="MESSAGE", help="the id, or the number, of the message this answers")
-    parser.add_argument("--key", metavar="KEY", help="sending again under the same key sends nothing twice")
+    parser.add_argument("text", type=_text, metavar="TEXT", help="what to say; `-` reads it from standard input")
+    parser.add_argument(
+        "--to", action="append", default=[], type=_text, metavar="NAME", help="whom it is for; everybody sees it"
+    )
+    parser.add_argument(
+        "--type",
+        default="message",
+        type=_text,
+        metavar="TYPE",
+        help="message (default), question, answer, ack or any other word",
+    )
+    parser.add_argument(
+        "--reply-to", type=_text, metavar="MESSAGE", help="the id, or the number, of the message this answers"
+    )
+    parser.add_argument("--key", type=_text, metavar="KEY", help="sending again under the same key sends nothing twice")
 
 
 def reading(parser: ArgumentParser) -> None:
     parser.add_argument("--since", metavar="WHEN", help="from a message number (12), a time (2026-01-31T12:00) or an "
                         "age (90m, 2h, 3d) on, also what you have read; your place does not move")  # fmt: skip
-    parser.add_argument("--follow", action="store_true", help="go on, as messages come, until interrupted")
+    parser.add_argument("--follow", action="store_true", help="go on, as messages come, until you interrupt it or the "
+                        "topic is closed; your own are shown too; with --json one object per line")  # fmt: skip
     parser.add_argument("--peek", action="store_true", help="do not count it as read")
     parser.add_argument("--limit", type=int, default=100, metavar="N", help="at most this many (default: 100)")
 
 
 def question(parser: ArgumentParser) -> None:
-    parser.add_argument("text", metavar="QUESTION", help="what to ask; `-` reads it from standard input")
+    parser.add_argument("text", type=_text, metavar="QUESTION", help="what to ask; `-` reads it from standard input")
     parser.add_argument("--wait", type=_seconds, default=60.0, metavar="SECONDS",
                         help="how long to wait for an answer (default: 60); 0: just ask")  # fmt: skip
 
 
 def answer(parser: ArgumentParser) -> None:
-    parser.add_argument("question", metavar="QUESTION", help="its number or id; see `conch questions`")
-    parser.add_argument("text", metavar="TEXT", help="the answer; `-` reads it from standard input")
-    parser.add_argument("--pointer", action="append", default=[], metavar="PATH", help="where to look")
-    parser.add_argument("--followup", action="append", default=[], metavar="TEXT", help="what to ask next")
+    parser.add_argument("question", type=_text, metavar="QUESTION", help="its number or id; see `conch questions`")
+    parser.add_argument("text", type=_text, metavar="TEXT", help="the answer; `-` reads it from standard input")
+    parser.add_argument("--pointer", action="append", default=[], type=_text, metavar="PATH", help="where to look")
+    parser.add_argument("--followup", action="append", default=[], type=_text, metavar="TEXT", help="what to ask next")
 
 
 def questions(parser: ArgumentParser) -> None:
@@ -153,7 +168,7 @@ def search(parser: ArgumentParser) -> None:
 
 
 def freed_name(parser: ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="the name to free")
+    parser.add_argument("name", type=_text, metavar="NAME", help="the name to free; see `conch topics show`")
 
 
 def explain(parser: ArgumentParser) -> None:
@@ -174,6 +189,14 @@ def wipe(parser: ArgumentParser) -> None:
 
 def keep(parser: ArgumentParser) -> None:
     parser.add_argument("--keep", action="store_true", help="leave the scratch repository and store behind")
+
+
+def _text(given: str) -> str:
+    try:
+        given.encode()
+    except UnicodeEncodeError:
+        raise ArgumentTypeError("is not valid UTF-8") from None
+    return given
 
 
 def _seconds(text: str) -> float:

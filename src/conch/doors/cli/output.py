@@ -136,3 +136,18 @@ def _presentable(value: Any) -> Any:
 def abandon_stream(stream: TextIO) -> None:
     """After a failed write: keep Python from complaining about it once more while it exits."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def give_up(problem: OSError) -> int:
+    """After standard output could not be written: the exit status. A reader that has left knows why it did."""
+    abandon_stream(sys.stdout)
+    if not isinstance(problem, BrokenPipeError):  # a full disk, perhaps
+        warn(f"the answer could not be written: {problem.strerror}")
+    return 1
+
+
+def warn(message: str) -> None:
+    try:
+        write(sys.stderr, f"conch: {message}\n")
+    except OSError:
+        abandon_stream(sys.stderr)

@@ -34,6 +34,8 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         text = message if len(message) <= LONGEST_ECHO else f"{message[:LONGEST_ECHO]}..."
+        if re.match("unrecognized arguments: [^-]", message):
+            text += " (words that belong together need quotes)"
         raise InvalidArgument(f"{text}. See `{self.prog} --help`.", field=_field(message))
 
 
@@ -88,7 +90,8 @@ def help_text(command: str) -> str:
         return make_parser(COMMANDS[command]).format_help().rstrip()
     family = command.partition(" ")[0]
     if family in FAMILIES:
-        return f"usage: conch {family} ACTION [OPTIONS]\n\n{_listing(family)}"
+        more = f"`conch {family} ACTION --help` tells more about each."
+        return f"usage: conch {family} ACTION [OPTIONS]\n\n{_listing(family)}\n\n{more}"
     groups = "\n\n".join(_listing(group) for group in (TURNS, ROOMS, TALK, OTHERS))
     return f"{INTRODUCTION}\n\n{groups}\n\n{CLOSING}"
 
@@ -116,7 +119,7 @@ def _unknown(name: str) -> str:
         return f"Which command? See `{f'conch {name}'.rstrip()} --help`."
     from difflib import get_close_matches  # only for those who mistype
 
-    near = get_close_matches(name[:LONGEST_ECHO], COMMANDS, n=1)
+    near = get_close_matches(name[:LONGEST_ECHO], [*FAMILIES, *COMMANDS], n=1)
     advice = f"did you mean `conch {near[0]}`?" if near else "see `conch --help`."
     return f"There is no command {name[:LONGEST_ECHO]!r}; {advice}"
 

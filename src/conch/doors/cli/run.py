@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -15,8 +14,9 @@ from conch.doors.cli import rooms, stick, store, talk, topics, waiting
 from conch.doors.cli.catalogue import COMMANDS, FAMILIES, NAMES, TALK, TOPICS
 from conch.doors.cli.context import Context
 from conch.doors.cli.interruptions import Interrupted, exit_status
-from conch.doors.cli.output import Report, abandon_stream, failure, prepare_streams, print_report, write
+from conch.doors.cli.output import Report, abandon_stream, failure, give_up, prepare_streams, print_report, warn
 from conch.doors.cli.parser import Words, help_text, parse_options, split_words
+from conch.doors.cli.spoken import spoken, spoken_field
 from conch.errors import ConchError, InternalError, InvalidArgument
 
 HANDLERS = {
@@ -29,32 +29,6 @@ HANDLERS = {
 }
 USAGE_ERROR = 2
 INVALID_ARGUMENT = dict.fromkeys((TALK, TOPICS, NAMES), "INVALID_ARGUMENT")  # each seed has its own word for it
-# The core speaks of tools and their fields; here they are commands and options.
-SPOKEN = {
-    "join_path": "`conch join`",
-    "list_rooms": "`conch rooms`",
-    "wait_for_turn": "`conch wait`",
-    "release_stick": "`conch release`",
-    "pass_stick": "`conch pass`",
-    "takeover_stick": "`conch take`",
-    "get_room_events": "`conch events`",
-    "close_room": "`conch close`",
-    "topic_create": "`conch topics create`",
-    "topic_list": "`conch topics list`",
-    "context_path": "path",
-    "outbox[0].content_markdown": "text",
-    "responses[0].answer_markdown": "text",
-    "outbox[0].": "",
-    "responses[0].": "",
-}
-OPTIONS = {
-    "context_path": "path",
-    "room_id": "room",
-    "topic_id": "topic",
-    "agent_name": "name",
-    "question_id": "question",
-}
-SPEAKING = re.compile("|".join(map(re.escape, SPOKEN)))
 
 
 def run(words: Sequence[str]) -> int:
@@ -125,14 +99,12 @@ def _place(defect: Exception) -> str:
 
 
 def _refused(refusal: ConchError, command: str, status: int = 1) -> Report:
-    message = SPEAKING.sub(lambda found: SPOKEN[found[0]], refusal.message)
     details = dict(refusal.details)
     if "field" in details:
-        field = SPEAKING.sub(lambda found: SPOKEN[found[0]], str(details["field"]))
-        details["field"] = OPTIONS.get(field, field)
+        details["field"] = spoken_field(str(details["field"]))
     group = COMMANDS[command].group if command in COMMANDS else ""
     code = INVALID_ARGUMENT.get(group, refusal.code) if isinstance(refusal, InvalidArgument) else refusal.code
-    return failure(code, message, details, status=status)
+    return failure(code, spoken(refusal.message), details, status=status)
 
 
 def _print(command: str, report: Report, as_json: bool) -> int:
@@ -149,19 +121,12 @@ def _print(command: str, report: Report, as_json: bool) -> int:
 
 
 def _not_printed(report: Report, problem: OSError | Interrupted) -> int:
-    abandon_stream(sys.stdout)
     try:
         if report.untold is not None:
             report.untold()
-        if isinstance(problem, OSError) and not isinstance(problem, BrokenPipeError):  # a full disk, perhaps
-            _warn(f"the answer could not be written: {problem.strerror}")
     except ConchError as refusal:
-        _warn(f"nobody could be told that the stick is yours, and it could not be given back: {refusal.message}")
-    return exit_status(problem.number) if isinstance(problem, Interrupted) else 1
-
-
-def _warn(message: str) -> None:
-    try:
-        write(sys.stderr, f"conch: {message}\n")
-    except OSError:
-        abandon_stream(sys.stderr)
+        warn(f"nobody could be told that the stick is yours, and it could not be given back: {refusal.message}")
+    if isinstance(problem, OSError):
+        return give_up(problem)
+    abandon_stream(sys.stdout)
+    return exit_status(problem.number)

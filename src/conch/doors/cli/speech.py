@@ -20,7 +20,6 @@ MARGIN = " " * 4
 LONGEST_INPUT = 16 * 1024 * 1024
 AGE = re.compile(r"(\d{1,9})([smhd])")
 AGE_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
-TIMES = ("%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M:%S", "%Y-%m-%d %H:%M", "%Y-%m-%d")
 
 
 class Place(NamedTuple):
@@ -31,57 +30,75 @@ class Place(NamedTuple):
 
 
 def since(text: str) -> Place:
-    """A message number, a local time, or an age."""
+    """A message number, an age, or a time: a local one, unless it says otherwise."""
     if text.removeprefix("#").isdecimal() and text.isascii() and len(text) < 18:
         return Place(max(0, int(text.removeprefix("#")) - 1), 0)
     return Place(0, int((moment("since", text) or 0) * SECOND))
 
 
 def moment(field: str, text: str | None) -> float | None:
-    """A local time or an age, in seconds since the epoch."""
+    """An age, or a time that is local unless it says otherwise, in seconds since the epoch."""
     if text is None:
         return None
     if age := AGE.fullmatch(text):
-        return time.time() - int(age[1]) * AGE_SECONDS[age[2]]
-    for form in TIMES:
-        try:
-            return time.mktime(time.strptime(text, form))
-        except (ValueError, OverflowError):
-            continue
-    message = f"--{field} {text[:80]!r} is no time (2026-01-31T12:00), age (90m, 2h, 3d) or message number."
-    raise InvalidArgument(message, field=field)
+        return max(0.0, time.time() - int(age[1]) * AGE_SECONDS[age[2]])
+    from datetime import datetime  # few ask for a time
+
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError):
+        message = f"--{field} {text[:80]!r} is no message number, time (2026-01-31T12:00) or age (90m, 2h, 3d)."
+        raise InvalidArgument(message, field=field) from None
 
 
 def read_text(given: str) -> str:
     """What was typed, or for `-` what standard input has."""
     if given != "-":
         return given
-    raw = sys.stdin.buffer.read(LONGEST_INPUT)
+    if sys.stdin is None:
+        raise InvalidArgument("There is no standard input to read.", field="text")
     try:
-        return raw.decode().rstrip("\n")
+        text = sys.stdin.buffer.read(LONGEST_INPUT).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise InvalidArgument("Standard input is not valid UTF-8.", field="text") from None
+    if "\0" in text:
+        raise InvalidArgument("Standard input contains a NUL character; remove it.", field="text")
+    return text.rstrip("\n")
 
 
-def find_message(context: Context, topic_id: str, given: str, field: str) -> str:
-    """The id of a message, also from the number that people see."""
+def find_message(context: Context, topic_id: str, given: str) -> str | None:
+    """The id of a message, also from the number that people see; None if there is no such number."""
     number = given.removeprefix("#")
     if not (number.isdecimal() and number.isascii() and len(number) < 18):
         return given
     found = next(context.app.messages.history(topic_id, int(number) - 1), None)
-    if found is None or found.seq != int(number):
-        raise QuestionNotFound(f"There is no message number {number} on this topic.", field=field)
-    return found.message_id
+    return None if found is None or found.seq != int(number) else found.message_id
 
 
-def message_text(message: Object) -> str:
+def find_question(context: Context, topic_id: str, given: str) -> str:
+    """The same for a question."""
+    try:
+        return context.app.questions.poll(topic_id, find_message(context, topic_id, given) or "").question.question_id
+    except QuestionNotFound:
+        message = f"There is no question {given[:80]!r} on this topic; `conch questions` shows those there are."
+        raise QuestionNotFound(message, field="question") from None
+
+
+def message_texts(context: Context, messages: list[Object]) -> list[str]:
+    """Messages for people. What they reply to is told by its number, which is all that people see of it."""
+    numbers = context.app.messages.numbers({message["reply_to"] for message in messages if message["reply_to"]})
+    return [_message_text(message, numbers.get(message["reply_to"])) for message in messages]
+
+
+def _message_text(message: Object, replied_to: int | None) -> str:
     """One message: who, when and what about on one line, the words below it."""
     to = (message["metadata"] or {}).get("to") or []
     names = ", ".join(to if isinstance(to, list) else [to])
     kind = "" if message["message_type"] == "message" else f" [{message['message_type']}]"
+    reply = f" re #{replied_to}" if replied_to else ""
     address = (f" to {names}" + (" (you)" if message.get("addressed") else "")) if names else ""
     moment = local_time(int(message["created_at"] * SECOND))
-    head = one_line(f"#{message['seq']} {moment} {message['sender']}{address}{kind}")
+    head = one_line(f"#{message['seq']} {moment} {message['sender']}{address}{kind}{reply}")
     return f"{head}\n{indented(message['content_markdown'], MARGIN)}"
 
 

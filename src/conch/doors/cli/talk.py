@@ -11,18 +11,20 @@ from conch.calls import Call
 from conch.clock import to_seconds
 from conch.doors.cli.context import Context
 from conch.doors.cli.interruptions import Interruptions, exit_status
-from conch.doors.cli.output import Report, abandon_stream, failure, indented, one_line, table, write
+from conch.doors.cli.output import Report, failure, give_up, indented, one_line, table, write
 from conch.doors.cli.speech import (
     MARGIN,
     Place,
     find_message,
+    find_question,
     hit_text,
-    message_text,
+    message_texts,
     moment,
     read_text,
     since,
     whole_json,
 )
+from conch.doors.cli.spoken import spoken
 from conch.errors import Cancelled, InvalidArgument
 from conch.peers import Peer
 from conch.tools import bus_shapes as shapes
@@ -33,21 +35,34 @@ MOST_MESSAGES = 1_000
 
 
 def send(context: Context) -> Report:
-    options = context.options
     topic_id = context.topic_id()
-    item: Object = {"content_markdown": read_text(options.text), "message_type": options.type}
-    if options.reply_to is not None:
-        item["reply_to"] = find_message(context, topic_id, options.reply_to, "reply_to")
-    if options.to:
-        item["metadata"] = {"to": options.to}
-    if options.key is not None:
-        item["client_message_id"] = options.key
+    item = _outgoing(context, topic_id)
     context.join_topic(topic_id)
     data = context.tool("sync", topic_id=topic_id, outbox=[item], wait_seconds=0, max_items=1, auto_advance=False).data
-    message = data["sent"][0]["message"]
-    lines = [f"Sent as {message['sender']}, number {message['seq']}."]
-    lines += [f"Warning: {one_line(warning['message'])}" for warning in data["warnings"]]
-    return Report({"message": message, "warnings": data["warnings"]}, "\n".join(lines))
+    message, warnings = data["sent"][0]["message"], [_warning(each) for each in data["warnings"]]
+    is_repeated = any(warning["code"] == "ALREADY_SENT" for warning in warnings)
+    lines = [f"{'Sent before' if is_repeated else 'Sent'} as {message['sender']}, number {message['seq']}."]
+    lines += [f"Warning: {one_line(warning['message'])}" for warning in warnings]
+    return Report({"message": message, "warnings": warnings}, "\n".join(lines))
+
+
+def _outgoing(context: Context, topic_id: str) -> Object:
+    options = context.options
+    item: Object = {"content_markdown": read_text(options.text), "message_type": options.type}
+    if options.reply_to is not None:
+        item["reply_to"] = find_message(context, topic_id, options.reply_to)
+        if item["reply_to"] is None:
+            raise InvalidArgument(f"There is no message number {options.reply_to} on this topic.", field="reply_to")
+    if options.to:
+        item["metadata"] = {"to": [context.app.peers.name_of(topic_id, name) or name for name in options.to]}
+    if options.key is not None:
+        item["client_message_id"] = options.key
+    return item
+
+
+def _warning(warning: Object) -> Object:
+    advice = " `conch topics show` tells who is there." if warning["code"] == "UNKNOWN_ADDRESSEE" else ""
+    return {**warning, "message": spoken(warning["message"]) + advice}
 
 
 # -- reading
@@ -68,7 +83,7 @@ def read(context: Context) -> Report:
         "sync", topic_id=topic_id, wait_seconds=0, max_items=options.limit, auto_advance=not options.peek
     )
     data = {name: result.data[name] for name in ("topic_id", "received", "cursor", "has_more")}
-    lines = [message_text(message) for message in data["received"]] or ["Nothing new."]
+    lines = message_texts(context, data["received"]) or ["Nothing new."]
     if data["has_more"]:
         lines.append("There is more: `conch read` again.")
     return Report(data, "\n".join(lines), told=result.delivered, untold=result.undo)
@@ -79,7 +94,7 @@ def _history(context: Context, peer: Peer, place: Place) -> Report:
     history = context.app.messages.history(peer.topic_id, place.after, place.moment)
     found = [shapes.received(message, peer.agent_name) for message in islice(history, limit + 1)]
     data = {"topic_id": peer.topic_id, "received": found[:limit], "has_more": len(found) > limit}
-    lines = [message_text(message) for message in found[:limit]] or ["Nothing was said since."]
+    lines = message_texts(context, found[:limit]) or ["Nothing was said since."]
     if data["has_more"]:
         lines.append(f"There is more: `conch read --since {found[limit]['seq']}`.")
     return Report(data, "\n".join(lines))
@@ -95,14 +110,14 @@ def _follow(context: Context, peer: Peer, place: Place | None) -> Report:
     try:
         for batch in messages.follow(peer.topic_id, start.after, call):
             shown = [shapes.received(each, peer.agent_name) for each in batch if each.created_at >= start.moment]
-            write(sys.stdout, "".join((whole_json(each) if as_json else message_text(each)) + "\n" for each in shown))
+            lines = [whole_json(each) for each in shown] if as_json else message_texts(context, shown)
+            write(sys.stdout, "".join(f"{line}\n" for line in lines))
             if moves:
                 messages.mark_read(peer, batch[-1].seq)
     except Cancelled:
         return Report(None, "", status=exit_status(interruptions.number or 0), is_printed=True)
-    except OSError:  # nobody reads any more
-        abandon_stream(sys.stdout)
-        return Report(None, "", status=1, is_printed=True)
+    except OSError as problem:
+        return Report(None, "", status=give_up(problem), is_printed=True)
     return Report(None, "", is_printed=True)
 
 
@@ -115,8 +130,10 @@ def ask(context: Context) -> Report:
     context.join_topic(topic_id)
     deadline = time.monotonic() + context.options.wait
     data = context.tool("ask", call, topic_id=topic_id, question=text, wait_seconds=0).data
+    question = {"topic_id": topic_id, "question_id": data["question_id"]}
     if context.options.wait == 0:
-        return Report(data, f"Asked. `conch questions` shows what becomes of {data['question_id']}.")
+        number = context.app.messages.numbers({data["question_id"]})[data["question_id"]]
+        return Report(data, f"Asked, number {number}. `conch read` brings the answer.")
     interruptions = Interruptions(call)
     questions, status = context.app.questions, "timeout"
     asked = questions.poll(topic_id, data["question_id"])
@@ -124,11 +141,11 @@ def ask(context: Context) -> Report:
         while status == "timeout" and (rest := deadline - time.monotonic()) > 0:
             status, asked = questions.wait(asked, rest, call)
     except Cancelled:
-        message = f"Interrupted; the question stays open: {data['question_id']}."
-        return failure("cancelled", message, data, status=exit_status(interruptions.number or 0))
+        message = "Interrupted. The question stays open; `conch read` brings the answer."
+        return failure("cancelled", message, question, status=exit_status(interruptions.number or 0))
     if status == "timeout":
-        message = f"Nobody has answered yet; the question stays open: {data['question_id']}."
-        return failure("timeout", message, data)
+        message = "Nobody has answered yet. The question stays open; `conch read` brings the answer."
+        return failure("timeout", message, question)
     shown = shapes.asked(status, asked)
     if status == "cancelled":
         return failure("cancelled", "The question was cancelled.", shown)
@@ -144,7 +161,7 @@ def _answer_text(answer: Object) -> str:
 
 def answer(context: Context) -> Report:
     options, topic_id = context.options, context.topic_id()
-    question_id = find_message(context, topic_id, options.question, "question")
+    question_id = find_question(context, topic_id, options.question)
     peer = context.join_topic(topic_id)
     response = {
         "question_id": question_id,
@@ -155,7 +172,7 @@ def answer(context: Context) -> Report:
     answered = context.app.questions.answer(peer, [response], needs_followups=False)
     data = {"question_id": question_id, **answered._asdict()}
     if not answered.saved:
-        return failure(answered.warnings[0]["code"], answered.warnings[0]["message"], data)
+        return failure(answered.warnings[0]["code"], answered.warnings[0]["message"], {**data, "field": "question"})
     return Report(data, "Answered.")
 
 

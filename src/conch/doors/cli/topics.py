@@ -9,7 +9,7 @@ from typing import TextIO
 
 from conch.clock import SECOND
 from conch.doors.cli.context import Context
-from conch.doors.cli.output import Report, abandon_stream, clean, one_line, table
+from conch.doors.cli.output import Report, clean, give_up, one_line, table
 from conch.doors.cli.speech import whole_json
 from conch.doors.cli.wording import duration, local_time
 from conch.errors import InvalidArgument
@@ -17,6 +17,7 @@ from conch.messages import Message
 from conch.tools import bus_shapes as shapes
 
 MOST_TOPICS = 1_000
+LONGEST_ECHO = 200
 WINDOW_SECONDS = 3_600
 STATUSES = {"open": ["open"], "closed": ["closed"], "all": ["open", "closed"]}
 
@@ -43,7 +44,9 @@ def show(context: Context) -> Report:
     data = {**shapes.topic(topic), "peers": present}
     lines = [f"{topic.topic_id}: {one_line(topic.name)}", f"{topic.status} since {local_time(topic.created_at)}"]
     if topic.closed_at is not None:
-        lines[-1] = f"closed {local_time(topic.closed_at)}" + (f": {topic.close_reason}" if topic.close_reason else "")
+        lines[-1] = f"closed {local_time(topic.closed_at)}" + (
+            f": {one_line(topic.close_reason)}" if topic.close_reason else ""
+        )
     rows = [(peer.agent_name, f"#{peer.last_seq}", duration(peer.age_seconds) + " ago") for peer in peers]
     return Report(data, "\n".join([*lines, "", table(("NAME", "HAS READ TO", "SEEN"), rows)] if rows else lines))
 
@@ -79,22 +82,29 @@ def export(context: Context) -> Report:
     try:
         _write(sys.stdout, lines)
     except OSError as problem:
-        abandon_stream(sys.stdout)
-        return Report(None, "", status=0 if isinstance(problem, BrokenPipeError) else 1, is_printed=True)
+        return Report(None, "", status=give_up(problem), is_printed=True)
     return Report(None, "", is_printed=True)
 
 
 def _export_to_file(topic_id: str, lines: Iterator[str], path: str) -> Report:
+    shown = repr(path[:LONGEST_ECHO])
     try:
-        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-        with open(descriptor, "w", encoding="utf-8") as file:
-            count = _write(file, lines)
+        with open(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="utf-8") as file:
+            count = _write_whole(file, lines, path)
     except FileExistsError:
-        raise InvalidArgument(f"{path} exists already; name a new file.", field="output") from None
-    except (OSError, ValueError) as problem:
-        raise InvalidArgument(f"{path} cannot be written: {problem}", field="output") from None
+        raise InvalidArgument(f"{shown} exists already; name a new file.", field="output") from None
+    except OSError as problem:
+        raise InvalidArgument(f"{shown} cannot be written: {problem.strerror}.", field="output") from None
     data = {"topic_id": topic_id, "messages": count, "path": os.path.abspath(path)}
     return Report(data, f"Wrote {count} message{'s' * (count != 1)} to {path}.")
+
+
+def _write_whole(file: TextIO, lines: Iterator[str], path: str) -> int:
+    try:
+        return _write(file, lines)
+    except BaseException:
+        os.unlink(path)  # half an export could pass for a whole one
+        raise
 
 
 def _write(file: TextIO, lines: Iterator[str]) -> int:

@@ -13,6 +13,9 @@ VALUES
 -- name: find_message
 SELECT * FROM messages WHERE message_id = :message_id;
 
+-- name: message_numbers
+SELECT message_id, seq FROM messages WHERE message_id IN :message_ids;
+
 -- name: message_sent_as
 SELECT * FROM messages
 WHERE topic_id = :topic_id AND sender = :sender AND client_message_id = :client_message_id;

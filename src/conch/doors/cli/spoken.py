@@ -1,0 +1,43 @@
+"""The core speaks of tools and their fields; here they are commands and options."""
+
+from __future__ import annotations
+
+import re
+
+WORDS = {
+    "join_path": "`conch join`",
+    "list_rooms": "`conch rooms`",
+    "wait_for_turn": "`conch wait`",
+    "release_stick": "`conch release`",
+    "pass_stick": "`conch pass`",
+    "takeover_stick": "`conch take`",
+    "get_room_events": "`conch events`",
+    "close_room": "`conch close`",
+    "topic_create": "`conch topics create`",
+    "topic_list": "`conch topics list`",
+    "context_path": "path",
+    "content_markdown": "text",
+    "message_type": "type",
+    "client_message_id": "key",
+    "reply_to": "reply_to",
+    "metadata.to": "to",
+    "metadata": "to",
+    "question_id": "question",
+    "answer_markdown": "text",
+    "repo_pointers": "pointer",
+    "suggested_followups": "followup",
+    "responses[0]": "pointer",
+}
+FIELDS = {"room_id": "room", "topic_id": "topic", "agent_name": "name"}
+# A command sends one message or one answer; and what somebody typed comes back in quotes, as it was.
+TOLD = re.compile(rf"(?<![\w'\"])(?:(?:outbox|responses)\[0\]\.)?({'|'.join(map(re.escape, WORDS))})(?![\w'\"])")
+
+
+def spoken(text: str) -> str:
+    return TOLD.sub(lambda found: WORDS[found[1]], text)
+
+
+def spoken_field(field: str) -> str:
+    """The option, or the argument, that a field of a tool comes from."""
+    name = spoken(field)
+    return FIELDS.get(name, name)
