@@ -27,19 +27,26 @@ class FullText:
         """Numbers of messages, best first."""
         facets = {"t": filters.topic_id, "s": filters.sender, "y": filters.message_type}
         narrowed = [Phrase((facet(kind, value),)) for kind, value in facets.items() if value is not None]
-        asked = {
-            "match": tx.match([*(term.phrase for term in query.terms), *narrowed]),
-            "longest": RANKED_TEXT,
-            "most": MOST_CANDIDATES,
-            **filters._asdict(),
-        }
-        rows = tx.all("recent_with_words", recent=RECENT, **asked)
-        if len(rows) < MOST_CANDIDATES:
-            rows = tx.all("all_with_words", **asked)
-        return rank(query, [Candidate(row["number"], row["text"]) for row in rows])
+        phrases = [*(term.phrase for term in query.terms), *narrowed]
+        return rank(query, [Candidate(number, text) for number, text in _candidates(tx, phrases, filters).items()])
 
     def warnings(self, tx: Transaction) -> list[Notice]:
         return []
+
+
+def _candidates(tx: Transaction, phrases: Sequence[Phrase], filters: Filters) -> dict[int, str]:
+    """The newest messages with these very words. Where those are few, also with words that begin so, which are costly.
+
+    Common words are found among the most recent messages, others with the whole index.
+    """
+    asked = {"longest": RANKED_TEXT, "most": MOST_CANDIDATES, **filters._asdict()}
+    exact = tx.match([phrase._replace(is_prefix=False) for phrase in phrases])
+    rows = tx.all("recent_with_words", match=exact, recent=RECENT, **asked)
+    if len(rows) < MOST_CANDIDATES:
+        rows = tx.all("all_with_words", match=exact, **asked)
+    if len(rows) < MOST_CANDIDATES and any(phrase.is_prefix for phrase in phrases):
+        rows += tx.all("all_with_words", match=tx.match(phrases), **asked)
+    return {row["number"]: row["text"] for row in rows}
 
 
 def _prepare(topic_id: str, rows: list[Row]) -> Sequence[str]:
