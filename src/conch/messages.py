@@ -23,6 +23,7 @@ from conch.waits import wait_for
 
 PAGE = 500
 MOST_CHARS = 400_000  # of bodies in one reply, unless a single one is longer
+STEP = 50
 MOST_SILENCES = 1_000
 
 
@@ -143,12 +144,13 @@ class Messages:
     def _unread(self, peer: Peer, max_items: int, include_self: bool) -> Page:
         with self._store.read() as tx:
             standing = load_standing(tx, peer)
-            given: Row = {"topic_id": peer.topic_id, "limit": max_items + 1}
+            given: Row = {"topic_id": peer.topic_id}
             if include_self:
-                rows = tx.all("messages_after", after=standing.last_seq, **given)
+                rows = _next_rows(tx, "messages_after", standing.last_seq, max_items + 1, given)
             else:
+                given["sender"] = peer.agent_name
                 after = self._silent_through(peer, standing)
-                rows = tx.all("messages_of_others_after", after=after, sender=peer.agent_name, **given)
+                rows = _next_rows(tx, "messages_of_others_after", after, max_items + 1, given)
         if not rows and not include_self:
             self._note_silence(peer, standing)
         messages = [to_message(row) for row in rows]
@@ -325,6 +327,19 @@ def _count_answer(tx: Transaction, message: Message) -> None:
 def to_message(row: Row) -> Message:
     row.pop("number")
     return Message(**row)
+
+
+def _next_rows(tx: Transaction, statement: str, after: int, most: int, given: Row) -> list[Row]:
+    """Some at a time until a reply is full: whoever asks for a thousand long messages does not get them at once."""
+    rows: list[Row] = []
+    while len(rows) < most and sum(len(row["content_markdown"]) for row in rows) <= MOST_CHARS:
+        limit = min(STEP, most - len(rows))
+        found = tx.all(statement, after=after, limit=limit, **given)
+        rows += found
+        if len(found) < limit:
+            break
+        after = found[-1]["seq"]
+    return rows
 
 
 def _fitting(messages: list[Message]) -> list[Message]:

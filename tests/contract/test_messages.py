@@ -216,6 +216,17 @@ def test_a_long_backlog_comes_in_pages(red: Any, blue: Any, pink: str) -> None:
     assert [message["content_markdown"] for page in pages for message in page["received"]] == [*map(str, range(45))]
 
 
+@pytest.mark.parametrize("max_items", [1, 49, 50, 51, 100, 119, 120, 1_000])
+def test_as_many_come_as_are_asked_for(red: Any, blue: Any, pink: str, max_items: int) -> None:
+    for _ in range(4):
+        red.send(pink, *["x"] * 30)
+
+    found = blue.data("sync", topic_id=pink, wait_seconds=0, max_items=max_items)
+
+    assert [message["seq"] for message in found["received"]] == [*range(1, min(max_items, 120) + 1)]
+    assert found["has_more"] == (max_items < 120)
+
+
 def test_exactly_as_many_as_asked_for_is_not_more(red: Any, blue: Any, pink: str) -> None:
     red.send(pink, "1", "2")
 

@@ -133,8 +133,9 @@ def test_a_client_that_vanishes_loses_nothing(
     for number, text in enumerate(said):
         blue.begin("sync", wait_seconds=LONG)
         if number % 2:
-            red.say(text)
+            red.begin("sync", outbox=[{"content_markdown": text}], wait_seconds=0)
             vanish(blue)
+            assert _data(red.client.receive())["sent"]
         else:
             vanish(blue)
             red.say(text)
