@@ -44,7 +44,19 @@ def modules(conch: Any) -> Any:
 
 @pytest.mark.parametrize(
     "words",
-    [("state", "--json"), ("state",), ("rooms",), ("events",), ("note", "n"), ("whoami",), ("db", "path")],
+    [
+        ("state", "--json"),
+        ("state",),
+        ("rooms",),
+        ("events",),
+        ("note", "n"),
+        ("whoami",),
+        ("db", "path"),
+        ("send", "m"),
+        ("read",),
+        ("questions",),
+        ("topics", "show"),
+    ],
     ids=" ".join,
 )
 def test_a_plain_command_loads_nothing_heavy(modules: Any, words: tuple[str, ...]) -> None:

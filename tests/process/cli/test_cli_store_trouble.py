@@ -164,7 +164,7 @@ def small_disk(shell: Shell, conch: Any, tmp_path: Path) -> Any:
     harness = shell("claude")
     harness.become("unshare -rm /bin/bash")
     data = tmp_path / "data"
-    assert harness.bash(f"mkdir {data} && mount -t tmpfs -o size=512k tmpfs {data}") == 0
+    assert harness.bash(f"mkdir {data} && mount -t tmpfs -o size=1m tmpfs {data}") == 0
     assert harness.run("join").status == 0
     return harness
 
