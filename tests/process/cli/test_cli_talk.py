@@ -495,7 +495,7 @@ def test_questions_lists_the_open_ones_newest_first_and_with_all_the_ended_ones_
 
 
 def test_control_characters_of_others_never_reach_a_terminal_raw(conch: Conch, ada: str, start: Start) -> None:
-    conch("send", EVIL, "--to", EVIL)
+    conch("send", EVIL)
     conch("ask", f"{EVIL}\nthen", "--wait", "0")
     conch("topics", "create", "plan")
     conch("topics", "close", "plan", "--reason", f"{EVIL}\n#1 a forged line")
