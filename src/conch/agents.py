@@ -84,6 +84,21 @@ def adopt_override(store: Store, caller: Caller, override: str) -> Caller:
     return caller._replace(agent_id=override, name=agent["name"], overridden=True)
 
 
+def rename(tx: Transaction, agent_id: str, former: str, name: str) -> None:
+    """Give an agent another name, also on the topics where it goes by its own. Under `LOCK`, and the name is free."""
+    tx.run("rename_agent", agent_id=agent_id, name=name)
+    # A topic on which somebody else has the name already keeps the former one.
+    names = {"agent_id": agent_id, "former": former, "name": name}
+    tx.run("rename_own_cursors", **names)
+    tx.run("rename_own_reservations", **names)
+
+
+def free_name(tx: Transaction, agent_id: str) -> str:
+    """A generated name that nobody has."""
+    names = propose_names(digest(agent_id))
+    return next(name for name in names if tx.one("agent_named", name=name) is None)
+
+
 def explain(store: Store, signals: Signals) -> dict[str, Any]:
     """How `identify` would decide now, and why; nothing is changed."""
     with store.read() as tx:
@@ -217,9 +232,7 @@ def _new_agent_id(tx: Transaction, verdict: Verdict, signals: Signals) -> str:
 
 
 def _insert_agent(tx: Transaction, agent_id: str, harness: str, session_kind: str, process: Process | None) -> Row:
-    names = propose_names(digest(agent_id))
-    name = next(name for name in names if tx.one("agent_named", name=name) is None)
-    agent = {"agent_id": agent_id, "name": name, "harness": harness, "session_kind": session_kind}
+    agent = {"agent_id": agent_id, "name": free_name(tx, agent_id), "harness": harness, "session_kind": session_kind}
     agent |= process_columns(process)
     tx.run("insert_agent", now=tx.now, **agent)
     return agent

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from conch.adoption import Adoption
 from conch.bells.base import Bell
 from conch.clock import Clock
 from conch.config import Settings
 from conch.membership import Membership
+from conch.protocol import Protocol
+from conch.registration import Registration
+from conch.reservations import Reservations
 from conch.storage.base import Store
 from conch.storage.opening import open_store
 from conch.turns import Turns
@@ -19,6 +23,10 @@ class App:
         self.bell = bell
         self.settings = settings
         self.turns = Turns(store, bell, settings)
+        self.reservations = Reservations(store, settings)
+        self.registration = Registration(store, settings)
+        self.adoption = Adoption(store, settings)
+        self.protocol = Protocol(store, settings)
         self.membership = Membership(store, self.turns, settings)
 
     def close(self) -> None:

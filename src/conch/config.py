@@ -17,8 +17,8 @@ class Setting(NamedTuple):
     name: str
     default: Any
     about: str
-    low: int = 0
-    high: int = 0
+    low: float = 0
+    high: float = 0
     choices: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
 
@@ -32,22 +32,26 @@ class Setting(NamedTuple):
             if text not in self.choices:
                 raise ValueError(f"must be one of {', '.join(self.choices)}")
             return text
-        if not isinstance(self.default, int):
+        if isinstance(self.default, str):
             return text
         try:
-            number = int(text)
+            return self.check(type(self.default)(text))
         except ValueError:
-            raise ValueError(f"must be a whole number from {self.low} to {self.high}") from None
-        return self.check(number)
+            raise ValueError(self._range) from None
 
     def check(self, value: Any) -> Any:
         """A value of the right type and range; ValueError says what would be accepted."""
         if self.choices:
             if value not in self.choices:
                 raise ValueError(f"must be one of {', '.join(self.choices)}")
-        elif type(value) is not int or not self.low <= value <= self.high:
-            raise ValueError(f"must be a whole number from {self.low} to {self.high}")
+        elif type(value) is not type(self.default) or not self.low <= value <= self.high:
+            raise ValueError(self._range)
         return value
+
+    @property
+    def _range(self) -> str:
+        kind = "a whole number" if isinstance(self.default, int) else "a number"
+        return f"must be {kind} from {self.low} to {self.high}"
 
 
 def _policy(name: str, default: int, about: str, low: int = 1, high: int = WEEK_MS) -> Setting:
@@ -86,6 +90,14 @@ SETTINGS = (
     Setting("max_handoff_bytes", 256 * 1024, "the largest handoff, as JSON", 1_024, 16 * 1024 * 1024),
     Setting("max_note_chars", 16_384, "the longest note", 1, 1_048_576),
     Setting("max_reason_chars", 2_000, "the longest reason of a takeover or a close", 1, 65_536),
+    Setting(
+        "stale_minutes",
+        15.0,
+        "how long after its last call an agent counts as stale; after twice as long, as evicted",
+        0.01,
+        10_080,
+        aliases=("BB_AGENT_STALE_MINUTES",),
+    ),
     Setting("max_line_bytes", 4 * 1024 * 1024, "the longest line the MCP server reads", 1_000, 64 * 1024 * 1024),
     *POLICY_SETTINGS,
 )
@@ -137,6 +149,7 @@ class Settings(NamedTuple):
     max_handoff_bytes: int
     max_note_chars: int
     max_reason_chars: int
+    stale_minutes: float
     max_line_bytes: int
     policy: Policy
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from conch import processes
 from conch.agents import Caller, process_columns
 from conch.config import Policy
-from conch.errors import UnknownMember
+from conch.errors import RoomClosed, UnknownMember
 from conch.rooms import Member, Snapshot
 from conch.storage.base import Row, Store, Transaction
 
@@ -49,6 +49,15 @@ def touch_if_due(store: Store, snapshot: Snapshot, caller: Caller) -> None:
     if member is not None and is_due(snapshot, member, caller):
         with store.write(snapshot.room.room_id) as tx:
             touch(tx, snapshot, caller)
+
+
+def take_seat(tx: Transaction, caller: Caller, room_id: str, defaults: Policy) -> Snapshot:
+    """The room as it is open to a living member, who is here now."""
+    snapshot = Snapshot.load(tx, room_id, defaults)
+    if snapshot.room.state == "closed":
+        raise RoomClosed(f"Room {room_id} is closed; its log stays readable.", room_id=room_id)
+    require_living_member(snapshot, caller)
+    return touch(tx, snapshot, caller)
 
 
 def require_living_member(snapshot: Snapshot, caller: Caller) -> Member:

@@ -7,14 +7,19 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from conch import processes
 from conch.agents import Caller, adopt_override
 from conch.app import App, open_app
+from conch.calls import Call
 from conch.processes import Process
 from conch.storage.base import Store
+from conch.tools import TOOLS
+from conch.tools.registry import Outcome, call_tool
+from conch.tools.session import Session
 
 
 class MovableClock:
@@ -110,3 +115,51 @@ def child() -> Iterator[Callable[[], Child]]:
     yield start
     for each in children:
         each.kill()
+
+
+class Client:
+    """One connection under an id of its own, in the workspace's room."""
+
+    def __init__(self, app: App, agent_id: str, workspace: str, process: Process | None = None) -> None:
+        self.app = app
+        self.agent_id = agent_id
+        self._session = Session(app, "mcp")
+        here = Caller("test:0000", "nobody", process, "mcp_harness", None, overridden=True)
+        self._session._caller = adopt_override(app.store, here, agent_id)
+        self.room_id = self.data("join_path", context_path=workspace)["room_id"]
+
+    @property
+    def name(self) -> str:
+        return self._session.caller().name
+
+    def call(self, tool: str, **arguments: Any) -> Outcome:
+        if "room_id" in TOOLS[tool].input_schema["properties"]:
+            arguments = {"room_id": self.room_id, **arguments}
+        return call_tool(TOOLS[tool], self._session, arguments, Call())
+
+    def data(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        outcome = self.call(tool, **arguments)
+        assert not outcome.is_error, outcome.text
+        return outcome.data
+
+    def refused(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        outcome = self.call(tool, **arguments)
+        assert outcome.is_error, outcome.text
+        return outcome.data
+
+    def reserve(self, scope: str, **options: Any) -> dict[str, Any]:
+        reservation: dict[str, Any] = self.data("scope_reserve", scope=scope, **options)["reservation"]
+        return reservation
+
+    def inbox(self, **options: Any) -> list[dict[str, Any]]:
+        events: list[dict[str, Any]] = self.data("event_inbox", **options)["events"]
+        return events
+
+
+Enter = Callable[..., Client]
+
+
+@pytest.fixture
+def enter(app: App, workspace: str) -> Enter:
+    """Connect as an agent, with no process unless one is given."""
+    return lambda agent_id, process=None: Client(app, agent_id, workspace, process)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from conch.errors import InvalidArgument
-from conch.tools import admin, turns
+from conch.tools import admin, scopes, turns
 from conch.tools.registry import Tool
 
-TOOLS: dict[str, Tool] = {tool.name: tool for tool in (*turns.TOOLS, *admin.TOOLS)}
+TOOLS: dict[str, Tool] = {tool.name: tool for tool in (*turns.TOOLS, *admin.TOOLS, *scopes.TOOLS)}
 GROUPS = tuple(dict.fromkeys(tool.group for tool in TOOLS.values()))
 
 

@@ -43,6 +43,10 @@ class Session:
             self._caller = self._identify()
         return self._caller
 
+    def rename(self, name: str) -> None:
+        """The caller has another name now."""
+        self._caller = self.caller()._replace(name=name)
+
     def path(self, given: str | None) -> str:
         """A path that was given, else the client's first root, else the working directory."""
         return given or self._default_path() or os.getcwd()
