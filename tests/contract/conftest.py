@@ -132,17 +132,17 @@ class Client:
     def name(self) -> str:
         return self._session.caller().name
 
-    def call(self, tool: str, **arguments: Any) -> Outcome:
+    def call(self, tool: str, /, **arguments: Any) -> Outcome:
         if "room_id" in TOOLS[tool].input_schema["properties"]:
             arguments = {"room_id": self.room_id, **arguments}
         return call_tool(TOOLS[tool], self._session, arguments, Call())
 
-    def data(self, tool: str, **arguments: Any) -> dict[str, Any]:
+    def data(self, tool: str, /, **arguments: Any) -> dict[str, Any]:
         outcome = self.call(tool, **arguments)
         assert not outcome.is_error, outcome.text
         return outcome.data
 
-    def refused(self, tool: str, **arguments: Any) -> dict[str, Any]:
+    def refused(self, tool: str, /, **arguments: Any) -> dict[str, Any]:
         outcome = self.call(tool, **arguments)
         assert outcome.is_error, outcome.text
         return outcome.data

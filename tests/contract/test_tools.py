@@ -26,10 +26,10 @@ class Client:
         self.joined = self.data("join_path", context_path=workspace, agent_id_override=agent_id)
         self.room_id = self.joined["room_id"]
 
-    def call(self, name: str, **arguments: Any) -> Outcome:
+    def call(self, name: str, /, **arguments: Any) -> Outcome:
         return call_tool(TOOLS[name], self._session, arguments, Call())
 
-    def data(self, name: str, **arguments: Any) -> dict[str, Any]:
+    def data(self, name: str, /, **arguments: Any) -> dict[str, Any]:
         outcome = self.call(name, **arguments)
         assert not outcome.is_error, outcome.text
         return outcome.data
