@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Any, Literal, NamedTuple
 
 from conch import processes
-from conch.errors import InvalidArgument
+from conch.errors import AgentNotFound, InvalidArgument
 from conch.ids import digest
 from conch.petnames import propose_names
 from conch.processes import Process
@@ -82,6 +82,16 @@ def adopt_override(store: Store, caller: Caller, override: str) -> Caller:
         elif caller.process is not None:
             _record_process(tx, agent, caller.process)
     return caller._replace(agent_id=override, name=agent["name"], overridden=True)
+
+
+def load_caller(store: Store, text: str) -> Caller:
+    """An agent by its agent_id or name, as the store knows it; nothing is recorded of who asks."""
+    with store.read() as tx:
+        named = tx.one("agent_named", name=text)
+        agent = tx.one("find_agent", agent_id=named["agent_id"] if named else text)
+    if agent is None:
+        raise AgentNotFound(f"There is no agent {text[:80]!r}; `conch whoami` says who you are.", field="agent")
+    return Caller(agent["agent_id"], agent["name"], recorded_process(agent), agent["session_kind"], None)
 
 
 def rename(tx: Transaction, agent_id: str, former: str, name: str) -> None:

@@ -43,6 +43,10 @@ class Session:
             self._caller = self._identify()
         return self._caller
 
+    def speak_as(self, caller: Caller) -> None:
+        """Be this agent from now on, whatever the signals say."""
+        self._caller = caller
+
     def rename(self, name: str) -> None:
         """The caller has another name now."""
         self._caller = self.caller()._replace(name=name)

@@ -2,26 +2,8 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser
-from collections.abc import Callable
-from typing import NamedTuple
-
-from conch.doors.cli import options
-
-Options = Callable[[ArgumentParser], object]
-
-TURNS, ROOMS, OTHERS, STORE = "taking turns", "the room", "everything else", "the store"
-
-
-class Command(NamedTuple):
-    name: str
-    group: str
-    summary: str
-    """One line for the overview."""
-    about: str
-    options: tuple[Options, ...] = ()
-    examples: str = ""
-
+from conch.doors.cli import agent_catalogue, options
+from conch.doors.cli.command import AGENTS, OTHERS, ROOMS, STORE, TURNS, Command
 
 RELEASE_EXAMPLE = """\
   conch release --status "Parser done; 2 tests fail" --next "Fix test_cli" \\
@@ -93,9 +75,11 @@ _ALL = (
     Command(
         "events",
         ROOMS,
-        "read the log, oldest first",
-        "The room's log: claims, handoffs, takeovers and notes. The latest ones, oldest\n"
-        "first, unless --after is given.",
+        "what happened, oldest first",
+        "The room's timeline: claims, handoffs, takeovers and notes, the messages of its\n"
+        "home topic, reservations, and notices with what became of them. The latest\n"
+        "ones, oldest first, unless --after is given. With --follow it goes on until you\n"
+        "interrupt it; then --json prints one object per line.",
         (options.events, options.room),
     ),
     Command("note", ROOMS, "write a note into the log", "Write a note into the log. The stick is not touched.",
@@ -187,6 +171,10 @@ _ALL = (
     ),
 )  # fmt: skip
 
-COMMANDS = {command.name: command for command in _ALL}
+COMMANDS = {command.name: command for command in (*_ALL, *agent_catalogue.COMMANDS)}
 
-DB_SUMMARY = "the store: path, verify, backup, migrate, copy, wipe"
+# Commands of two words: what the first of them is about, and the group that lists the others.
+FAMILIES = {
+    "agent": (AGENTS, "who is here, what they reserve, and notices between them"),
+    "db": (STORE, "the store: path, verify, backup, migrate, copy, wipe"),
+}

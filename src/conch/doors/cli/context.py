@@ -24,7 +24,7 @@ class Context:
         self.options = options
         self.session = Session(app, "cli")
 
-    def tool(self, name: str, call: Call | None = None, **arguments: Any) -> Result:
+    def tool(self, name: str, call: Call | None = None, /, **arguments: Any) -> Result:
         """The same tool that MCP offers, with the same checks."""
         return run_tool(TOOLS[name], self.session, arguments, call or Call())
 

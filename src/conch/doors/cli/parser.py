@@ -7,10 +7,12 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple, NoReturn
 
-from conch.doors.cli.catalogue import COMMANDS, DB_SUMMARY, OTHERS, ROOMS, STORE, TURNS, Command
+from conch.doors.cli.catalogue import COMMANDS, FAMILIES
+from conch.doors.cli.command import OTHERS, ROOMS, TURNS, Command
 from conch.errors import InvalidArgument
 
 LONGEST_ECHO = 200
+WITH_VALUE = ("--store", "--path", "--room", "--agent")  # options that may stand before the command
 
 
 class Words(NamedTuple):
@@ -47,16 +49,16 @@ class Help(argparse.RawDescriptionHelpFormatter):
 def split_words(words: Sequence[str]) -> Words:
     """The command and everything else; options may stand before the command, too."""
     name, rest = _take_name(list(words))
-    if name == "db":
+    if name in FAMILIES:
         action, rest = _take_name(rest)
-        name = f"db {action}".rstrip()
+        name = f"{name} {action}".rstrip()
     return Words(name, rest)
 
 
 def _take_name(words: list[str]) -> tuple[str, list[str]]:
     place = 0
     while place < len(words) and words[place].startswith("-"):
-        place += 2 if words[place] == "--store" else 1
+        place += 2 if words[place] in WITH_VALUE else 1
     return "".join(words[place : place + 1]), words[:place] + words[place + 1 :]
 
 
@@ -83,13 +85,15 @@ def make_parser(command: Command) -> Parser:
 
 
 def help_text(command: str) -> str:
-    """The help of one command, of `db`, or (for anything else) the overview."""
+    """The help of one command, of a family such as `db`, or (for anything else) the overview."""
     if command in COMMANDS:
         return make_parser(COMMANDS[command]).format_help().rstrip()
-    if command.startswith("db"):
-        return f"usage: conch db ACTION [OPTIONS]\n\n{_listing(STORE)}"
+    family = command.partition(" ")[0]
+    if family in FAMILIES:
+        return f"usage: conch {family} ACTION [OPTIONS]\n\n{_listing(FAMILIES[family][0])}"
     groups = "\n\n".join(_listing(group) for group in (TURNS, ROOMS, OTHERS))
-    return f"{INTRODUCTION}\n\n{groups}\n  {'db':<11}{DB_SUMMARY}\n\n{CLOSING}"
+    families = "\n".join(f"  {name:<11}{summary}" for name, (_, summary) in FAMILIES.items())
+    return f"{INTRODUCTION}\n\n{groups}\n{families}\n\n{CLOSING}"
 
 
 INTRODUCTION = """\
@@ -105,12 +109,14 @@ error; the exit status is 0 only when ok."""
 
 
 def _listing(group: str) -> str:
-    lines = [f"  {c.name:<11}{c.summary}" for c in COMMANDS.values() if c.group == group]
+    listed = [command for command in COMMANDS.values() if command.group == group]
+    width = max(11, *(len(command.name) + 2 for command in listed))
+    lines = [f"  {command.name:<{width}}{command.summary}" for command in listed]
     return "\n".join([f"{group}:", *lines])
 
 
 def _unknown(name: str) -> str:
-    if not name or name == "db":
+    if not name or name in FAMILIES:
         return f"Which command? See `{f'conch {name}'.rstrip()} --help`."
     from difflib import get_close_matches  # only for those who mistype
 

@@ -11,14 +11,23 @@ from typing import Any
 import conch
 from conch import __version__
 from conch.app import open_app
-from conch.doors.cli import rooms, stick, store, waiting
+from conch.doors.cli import agents, init, rooms, stick, store, waiting, watching
+from conch.doors.cli.catalogue import FAMILIES
 from conch.doors.cli.context import Context
 from conch.doors.cli.interruptions import Interrupted, exit_status
 from conch.doors.cli.output import Report, abandon_stream, failure, prepare_streams, print_report, write
 from conch.doors.cli.parser import Words, help_text, parse_options, split_words
 from conch.errors import ConchError, InternalError, InvalidArgument
 
-HANDLERS = {"wait": waiting.wait, **stick.COMMANDS, **rooms.COMMANDS, **store.COMMANDS}
+HANDLERS = {
+    "wait": waiting.wait,
+    **stick.COMMANDS,
+    **rooms.COMMANDS,
+    **store.COMMANDS,
+    **agents.COMMANDS,
+    **init.COMMANDS,
+    **watching.COMMANDS,
+}
 USAGE_ERROR = 2
 # The core speaks of tools and their fields; here they are commands and options.
 SPOKEN = {
@@ -29,9 +38,12 @@ SPOKEN = {
     "pass_stick": "`conch pass`",
     "takeover_stick": "`conch take`",
     "get_room_events": "`conch events`",
+    "agent_adopt": "`conch agent adopt`",
+    "event_inbox": "`conch agent inbox`",
+    "takeover_stale": "--takeover-stale",
     "context_path": "path",
 }
-OPTIONS = {"context_path": "path", "room_id": "room"}
+OPTIONS = {"context_path": "path", "room_id": "room", "ttl_minutes": "ttl", "bead_id": "bead"}
 
 
 def run(words: Sequence[str]) -> int:
@@ -47,7 +59,7 @@ def _run(words: Words) -> int:
         return _print(words.command, Report(None, help_text(words.command)), False)
     if not words.command and words.rest == ["--version"]:
         return _print("", Report(None, f"conch {__version__}"), False)
-    if words.command in ("", "db") and not words.rest:
+    if words.command in ("", *FAMILIES) and not words.rest:
         _print(words.command, Report(None, help_text(words.command)), False)
         return USAGE_ERROR
     try:
