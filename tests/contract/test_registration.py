@@ -67,7 +67,7 @@ def test_registering_again_changes_only_what_is_given(ada: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["abc", "a-b", "007", "x" * 48, "amber-otter-2"])
-def test_these_are_names(ada: Any, name: str) -> None:
+def test_these_can_be_names(ada: Any, name: str) -> None:
     assert ada.data("agent_register", name=name)["name"] == name
 
 
@@ -75,7 +75,7 @@ def test_these_are_names(ada: Any, name: str) -> None:
     "name",
     ["", "ab", "x" * 49, "Amber", "amber_otter", "-amber", "amber-", "amber--otter", "amber otter", "ämber", "abc\n"],
 )
-def test_these_are_not(ada: Any, name: str) -> None:
+def test_these_cannot_be_names(ada: Any, name: str) -> None:
     before = ada.name
 
     refusal = ada.refused("agent_register", name=name)
@@ -266,7 +266,7 @@ UNFINISHED = {
 
 
 @pytest.mark.parametrize("case", UNFINISHED)
-def test_these_are_unfinished_work(bob: Any, lost: Any, workspace: str, git: Any, case: str) -> None:
+def test_what_is_not_committed_is_unfinished_work(bob: Any, lost: Any, workspace: str, git: Any, case: str) -> None:
     UNFINISHED[case](workspace, git)
     die(lost)
 
@@ -296,7 +296,7 @@ FINISHED = {
 
 
 @pytest.mark.parametrize("case", FINISHED)
-def test_these_are_not(bob: Any, lost: Any, workspace: str, git: Any, case: str) -> None:
+def test_anything_else_is_not_unfinished_work(bob: Any, lost: Any, workspace: str, git: Any, case: str) -> None:
     FINISHED[case](workspace, git)
     die(lost)
 

@@ -121,7 +121,7 @@ def inbox(context: Context) -> Report:
 def _notice(event: Object) -> str:
     label = notices.LABELS.get(event["event_type"], event["event_type"])
     state = notices.LABELS.get(event["state"], event["state"])
-    head = f"{event['id']}  {label}, from {event['from_agent'] or 'conch'}, {event['created_at']}: {state}"
+    head = f"{event['id']} {label}, from {event['from_agent'] or 'conch'}, {event['created_at']}: {state}"
     about = {"scope": event["scope"], "bead": event["bead_id"], **event["payload"]}
     lines = [indented(f"{name}: {value}", MARGIN) for name, value in about.items() if value is not None]
     return "\n".join([one_line(head), *lines])
