@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from conch.adoption import Adoption
 from conch.bells.base import Bell
 from conch.clock import Clock
 from conch.config import Settings
@@ -16,6 +16,9 @@ from conch.storage.base import Store
 from conch.storage.opening import open_store
 from conch.turns import Turns
 
+if TYPE_CHECKING:
+    from conch.adoption import Adoption
+
 
 class App:
     def __init__(self, store: Store, bell: Bell, settings: Settings) -> None:
@@ -25,9 +28,14 @@ class App:
         self.turns = Turns(store, bell, settings)
         self.reservations = Reservations(store, settings)
         self.registration = Registration(store, settings)
-        self.adoption = Adoption(store, settings)
         self.protocol = Protocol(store, settings)
         self.membership = Membership(store, self.turns, settings)
+
+    @property
+    def adoption(self) -> Adoption:
+        from conch.adoption import Adoption  # seldom needed, and every harness pays for what is imported
+
+        return Adoption(self.store, self.settings)
 
     def close(self) -> None:
         self.bell.close()

@@ -86,7 +86,7 @@ class Protocol:
         with self._store.read() as tx:
             snapshot = Snapshot.load(tx, room_id, self._settings.policy)
             rows = tx.all("inbox", agent_id=caller.agent_id, room_id=room_id, states=states, limit=limit + 1)
-        presence.touch_if_due(self._store, snapshot, caller)
+        presence.touch_if_due(self._store, snapshot, caller, self._settings.stale_minutes)
         return [to_protocol_event(row) for row in rows[:limit]], len(rows) > limit
 
     def mark(self, caller: Caller, event_id: str, mark: str) -> ProtocolEvent:

@@ -60,7 +60,7 @@ class Registration:
             snapshot = Snapshot.load(tx, room_id, self._settings.policy)
             found = self._agents(tx, room_id)
         if caller is not None:
-            presence.touch_if_due(self._store, snapshot, caller)
+            presence.touch_if_due(self._store, snapshot, caller, self._settings.stale_minutes)
         return found
 
     def _agents(self, tx: Transaction, room_id: str) -> list[Agent]:

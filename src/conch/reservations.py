@@ -22,7 +22,7 @@ from conch.storage.base import Store, Transaction
 
 TTL_MINUTES = 120
 SHORTEST_TTL, LONGEST_TTL = 5, 1_440
-MOST_LISTED = 500
+MOST_ENDED = 500
 
 
 class Grant(NamedTuple):
@@ -82,20 +82,20 @@ class Reservations:
             wanted = parse_scope(path, snapshot.room.canonical_path, "path")
             found = find_overlapping(tx, room_id, wanted, self._settings.stale_minutes)
         if caller is not None:
-            presence.touch_if_due(self._store, snapshot, caller)
+            presence.touch_if_due(self._store, snapshot, caller, self._settings.stale_minutes)
         return [held for held in found if held.reservation.is_active]
 
     def list_reservations(self, caller: Caller | None, room_id: str, include_ended: bool = False) -> list[Reservation]:
-        """What is reserved now, by path; or the latest reservations, newest first, also those that are over."""
+        """What is reserved now, by path; or everything, newest first, with the latest of those that are over."""
         with self._store.read() as tx:
             snapshot = Snapshot.load(tx, room_id, self._settings.policy)
+            rows = tx.all("active_reservations", room_id=room_id)
             if include_ended:
-                rows = tx.all("latest_reservations", room_id=room_id, limit=MOST_LISTED)
-            else:
-                rows = tx.all("active_reservations", room_id=room_id)
+                rows += tx.all("ended_reservations", room_id=room_id, limit=MOST_ENDED)
+                rows.sort(key=lambda row: row["number"], reverse=True)
             found = [to_reservation(row, tx.now, self._settings.stale_minutes) for row in rows]
         if caller is not None:
-            presence.touch_if_due(self._store, snapshot, caller)
+            presence.touch_if_due(self._store, snapshot, caller, self._settings.stale_minutes)
         return [reservation for reservation in found if include_ended or reservation.is_active]
 
     def _locate(self, room_id: str, scope: str) -> tuple[Scope, str]:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from conch.app import App
+from conch.agents import Caller, adopt_override
+from conch.app import App, open_app
 
 
 @pytest.fixture
@@ -325,3 +326,51 @@ def test_only_members_of_an_open_room_reserve(ada: Any, bob: Any) -> None:
     turn = ada.data("wait_for_turn", max_wait_ms=0)
     ada.data("close_room", lease_id=turn["lease_id"], expected_turn_id=turn["turn_id"])
     assert ada.refused("scope_reserve", scope="src")["error"] == "room_closed"
+
+
+# -- speed
+
+
+def plan(app: App, room_id: str) -> str:
+    """How the engine finds what overlaps `src/lib`."""
+    given = {"room_id": room_id, "keys": ["/", "/src/", "/src/lib/"], "key": "/src/lib/", "end": "/src/lib0"}
+    with app.store.read() as tx:
+        statements = tx._statements  # type: ignore[attr-defined]
+        find = statements["overlapping_reservations"]
+        statements["explained"] = f"EXPLAIN QUERY PLAN {find}" if "rooms.sqlite" in app.store.describe() else (
+            f"EXPLAIN {find}"
+        )  # fmt: skip
+        return "\n".join(str(row) for row in tx.all("explained", **given))
+
+
+def test_a_check_looks_keys_up_and_never_scans_the_room(app: App, ada: Any) -> None:
+    with app.store.write(ada.room_id) as tx:
+        rows = [
+            {"reservation_id": f"r{number}", "room_id": ada.room_id, "agent_id": "ada:1", "scope": f"s{number}",
+             "scope_key": f"/s{number}/", "created_at": 1, "expires_at": 2**50} for number in range(2_000)
+        ]  # fmt: skip
+        tx.load("reservations", rows)
+
+    found = plan(app, ada.room_id)
+
+    assert found.count("reservations_active_scope_idx") == 2, found
+    assert "SCAN r" not in found and "Seq Scan on reservations" not in found
+    conditions = [line for line in found.splitlines() if "scope_key" in line]
+    assert len(conditions) == 2 and not any("Filter" in line for line in conditions), found
+
+
+def test_looking_often_keeps_an_agent_active_however_short_the_threshold(
+    environ: dict[str, str], workspace: str, clock: Any
+) -> None:
+    app = open_app({**environ, "CONCH_STALE_MINUTES": "0.1"}, clock)
+    nobody = Caller("test:0000", "nobody", None, "mcp_harness", None)
+    ada = adopt_override(app.store, nobody, "ada:1")
+    room_id = app.membership.join_path(ada, workspace).snapshot.room.room_id
+
+    for _ in range(5):
+        clock.advance(milliseconds=3_000)
+        app.reservations.check(ada, room_id, "src")
+
+    (agent,) = app.registration.list_agents(None, room_id)
+    app.close()
+    assert agent.liveness == "active"

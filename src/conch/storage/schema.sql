@@ -225,8 +225,7 @@ CREATE TABLE reservations (
 );
 
 CREATE UNIQUE INDEX reservations_active_scope_idx ON reservations (room_id, scope_key) WHERE state = 'active';
-CREATE INDEX reservations_active_agent_idx ON reservations (agent_id, room_id) WHERE state = 'active';
-CREATE INDEX reservations_room_idx ON reservations (room_id, number);
+CREATE INDEX reservations_ended_idx ON reservations (room_id, number) WHERE state <> 'active';
 
 CREATE TABLE protocol_events (
   number $serial_key,

@@ -26,7 +26,7 @@ def init(context: Context) -> Report:
     candidates = context.app.adoption.candidates(caller, room_id)
     if not candidates:
         return _register(context, room_id, None, "Nobody who is gone has left unfinished work here.")
-    if options.non_interactive or not sys.stdin.isatty():
+    if options.non_interactive or sys.stdin is None or not sys.stdin.isatty():
         raise _undecided(candidates)
     return _ask(context, room_id, candidates)
 

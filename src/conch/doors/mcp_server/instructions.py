@@ -16,4 +16,6 @@ what you did, learned and left open (status), and one concrete next_action. Neve
 then wait again.
 7. takeover_stick only when wait_for_turn or get_room_state reports that takeover is available, with a reason; \
 then read get_room_events.
+8. To work side by side without the stick, scope_reserve what you are about to change; read event_inbox now and then, \
+and mark as accepted what you take on.
 """

@@ -13,10 +13,10 @@ FROM reservations r JOIN agents a ON a.agent_id = r.agent_id
 WHERE r.room_id = :room_id AND r.state = 'active'
 ORDER BY r.scope_key;
 
--- name: latest_reservations
+-- name: ended_reservations
 SELECT r.*, a.name, a.last_seen_at, a.host_id, a.boot_id, a.pid, a.process_started_at
 FROM reservations r JOIN agents a ON a.agent_id = r.agent_id
-WHERE r.room_id = :room_id
+WHERE r.room_id = :room_id AND r.state <> 'active'
 ORDER BY r.number DESC LIMIT :limit;
 
 -- name: reservations_of
