@@ -132,9 +132,10 @@ def _with_protocol(tx: Transaction, entries: list[Entry]) -> list[Entry]:
     ids = [entry.row["subject_id"] for entry in entries if entry.kind in ("protocol", "mark")]
     rows = tx.all("protocol_events_of_handoffs", event_seqs=seqs) if seqs else []
     rows += tx.all("protocol_events_by_id", event_ids=ids) if ids else []
-    found = {key: to_protocol_event(row) for row in rows for key in (row["event_id"], row["handoff_event_seq"])}
+    found = {row[key]: to_protocol_event(row) for row in rows for key in ("event_id", "handoff_event_seq")}
     return [entry._replace(protocol=found.get(_subject(entry))) for entry in entries]
 
 
 def _subject(entry: Entry) -> Any:
-    return entry.event.event_seq if entry.event else entry.row.get("subject_id")
+    """What names the protocol event that an entry is about; 0 names none."""
+    return entry.event.event_seq if entry.event else entry.row.get("subject_id") or 0

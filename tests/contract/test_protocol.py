@@ -313,6 +313,7 @@ def test_the_timeline_merges_everything_in_one_order(app: App, ada: Any, bob: An
     released = page["events"][4]
     assert released["protocol_event"]["state"] == "accepted"
     assert released["protocol_event"]["to_agent"] == bob.name
+    assert [number for number, each in enumerate(page["events"]) if "protocol_event" in each] == [4, 8, 10, 11, 12]
     times = [each["created_at"] for each in page["events"]]
     assert times == sorted(times)
 
