@@ -235,6 +235,17 @@ def test_an_identity_with_uncommitted_work_is_resumed(ada: Any, bob: Any, lost: 
     assert names["bob:2"] == "amber-otter" and names["lost:9"] not in ("amber-otter", "")
 
 
+def test_an_identity_is_resumed_by_one_agent_only(ada: Any, bob: Any, lost: Any, workspace: str) -> None:
+    write(workspace, "src/parser.py")
+    die(lost)
+    bob.data("agent_adopt", name="amber-otter", scope="src")
+
+    by_name, by_id = adopt(ada), adopt(ada, name="lost:9")
+
+    assert (by_name.data["error"], by_name.data["reason"]) == ("ADOPTION_REJECTED", "still_running")
+    assert (by_id.data["error"], by_id.data["reason"]) == ("ADOPTION_REJECTED", "no_unfinished_work")
+
+
 def rename_out(workspace: str, git: Any) -> None:
     git("mv", "src/parser.py", "docs/parser.py")
 

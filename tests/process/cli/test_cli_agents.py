@@ -60,6 +60,23 @@ def test_a_reservation_is_refused_to_others_until_it_is_released(conch: Conch, n
     assert granted.out.startswith("Reserved src/lib until ")
 
 
+def test_what_somebody_reserved_who_is_gone_is_taken_over_when_told_so(
+    conch: Conch, names: dict[str, str], shell: Callable[[str], Any]
+) -> None:
+    harness = shell("claude")
+    harness.run("join")
+    lost = harness.run("agent", "reserve", "src", "--json").data["reservation"]["name"]
+    harness.end()
+
+    refused = conch("agent", "reserve", "src/lib", "--json")
+    granted = conch("agent", "reserve", "src/lib", "--takeover-stale")
+
+    assert refused.error["code"] == "RESERVATION_STALE_FOUND"
+    assert [(each["owner"], each["liveness"]) for each in refused.error["holders"]] == [(lost, "evicted")]
+    assert granted.out.splitlines()[1] == f"Taken over from {lost}: src."
+    assert f"src, reserved by {lost}, expired when {names['ada:1']} reserved" in conch("events").out
+
+
 def test_a_relative_path_is_relative_to_the_workspace(conch: Conch, names: dict[str, str]) -> None:
     conch("agent", "reserve", str(conch.workspace / "src"))  # type: ignore[attr-defined]
 
