@@ -74,6 +74,3 @@ def _ask(context: Context, room_id: str, candidates: list[Candidate]) -> Report:
         if sys.stdin.readline().strip().lower() in ("y", "yes"):
             return _adopt(context, room_id, candidate.agent.agent_id)
     return _register(context, room_id, None, "You chose to begin afresh.")
-
-
-COMMANDS = {"init": init}

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import conch
 from conch import __version__
 from conch.app import open_app
-from conch.doors.cli import agents, init, rooms, stick, store, waiting, watching
+from conch.doors.cli import rooms, stick, store, waiting
 from conch.doors.cli.catalogue import FAMILIES
 from conch.doors.cli.context import Context
 from conch.doors.cli.interruptions import Interrupted, exit_status
@@ -19,15 +19,7 @@ from conch.doors.cli.output import Report, abandon_stream, failure, prepare_stre
 from conch.doors.cli.parser import Words, help_text, parse_options, split_words
 from conch.errors import ConchError, InternalError, InvalidArgument
 
-HANDLERS = {
-    "wait": waiting.wait,
-    **stick.COMMANDS,
-    **rooms.COMMANDS,
-    **store.COMMANDS,
-    **agents.COMMANDS,
-    **init.COMMANDS,
-    **watching.COMMANDS,
-}
+HANDLERS = {"wait": waiting.wait, **stick.COMMANDS, **rooms.COMMANDS, **store.COMMANDS}
 USAGE_ERROR = 2
 # The core speaks of tools and their fields; here they are commands and options.
 SPOKEN = {
@@ -94,12 +86,29 @@ def _environment(options: Any) -> dict[str, str]:
 
 def _report(command: str, context: Context) -> Report:
     try:
-        return HANDLERS[command](context)
+        return _find_handler(command)(context)
     except ConchError as refusal:
         return _refused(refusal)
     except Exception as defect:  # ours; even then people and programs get a sentence, not a trace
         what = f"{type(defect).__name__}: {defect}"
         return _refused(InternalError(f"conch failed: {what} at {_place(defect)}. Please report it."))
+
+
+def _find_handler(command: str) -> Callable[[Context], Report]:
+    """What runs a command. The larger parts are imported only for those who use them."""
+    if command.startswith("agent "):
+        from conch.doors.cli import agents
+
+        return agents.COMMANDS[command]
+    if command == "init":
+        from conch.doors.cli.init import init
+
+        return init
+    if command == "events":
+        from conch.doors.cli.watching import events
+
+        return events
+    return HANDLERS[command]
 
 
 def _place(defect: Exception) -> str:

@@ -90,6 +90,3 @@ def _whereabouts(entry: Entry) -> str:
         return ""
     state = LABELS.get(entry.protocol.state, "not seen yet")
     return labelled(LABELS["HANDOFF"], f"{entry.protocol.to_agent or 'whoever comes first'} ({state})")
-
-
-COMMANDS = {"events": events}
