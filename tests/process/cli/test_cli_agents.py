@@ -149,6 +149,18 @@ def test_bad_input_is_refused_with_its_code(
     assert (answer.status, answer.error["code"], answer.error["field"]) == (1, code, field)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [("agent", "reserve"), ("agent", "reserve", "src", "--ttl", "soon"), ("agent", "send", "bob:2"), ("init", "--no")],
+)
+def test_a_command_that_cannot_be_understood_is_refused_with_the_same_code(
+    conch: Conch, names: dict[str, str], words: tuple[str, ...]
+) -> None:
+    answer = conch(*words, "--json")
+
+    assert (answer.status, answer.error["code"]) == (2, "INVALID_ARGS")
+
+
 def test_adopting_somebody_unknown_or_alive_is_refused(conch: Conch, names: dict[str, str]) -> None:
     assert conch("agent", "adopt", "nobody", "--json").error["code"] == "AGENT_NOT_FOUND"
     refusal = conch("agent", "adopt", "bob:2", "--json").error

@@ -18,6 +18,7 @@ from conch.doors.cli.interruptions import Interrupted, exit_status
 from conch.doors.cli.output import Report, abandon_stream, failure, prepare_streams, print_report, write
 from conch.doors.cli.parser import Words, help_text, parse_options, split_words
 from conch.errors import ConchError, InternalError, InvalidArgument
+from conch.tools.registry import INVALID_ARGUMENT
 
 HANDLERS = {"wait": waiting.wait, **stick.COMMANDS, **rooms.COMMANDS, **store.COMMANDS}
 USAGE_ERROR = 2
@@ -57,7 +58,7 @@ def _run(words: Words) -> int:
     try:
         options = parse_options(words)
     except ConchError as refusal:
-        return _print(words.command, _refused(refusal, USAGE_ERROR), words.wants_json)
+        return _print(words.command, _refused(words.command, refusal, USAGE_ERROR), words.wants_json)
     if words.command == "demo":
         from conch.doors.cli.demo import run_demo
 
@@ -69,7 +70,7 @@ def _run_command(command: str, options: Any) -> int:
     try:
         app = open_app(_environment(options))
     except ConchError as refusal:
-        return _print(command, _refused(refusal), options.json)
+        return _print(command, _refused(command, refusal), options.json)
     try:
         return _print(command, _report(command, Context(app, options)), options.json)
     finally:
@@ -88,10 +89,10 @@ def _report(command: str, context: Context) -> Report:
     try:
         return _find_handler(command)(context)
     except ConchError as refusal:
-        return _refused(refusal)
+        return _refused(command, refusal)
     except Exception as defect:  # ours; even then people and programs get a sentence, not a trace
         what = f"{type(defect).__name__}: {defect}"
-        return _refused(InternalError(f"conch failed: {what} at {_place(defect)}. Please report it."))
+        return _refused(command, InternalError(f"conch failed: {what} at {_place(defect)}. Please report it."))
 
 
 def _find_handler(command: str) -> Callable[[Context], Report]:
@@ -122,12 +123,18 @@ def _place(defect: Exception) -> str:
     return place
 
 
-def _refused(refusal: ConchError, status: int = 1) -> Report:
+def _refused(command: str, refusal: ConchError, status: int = 1) -> Report:
     message = re.sub("|".join(SPOKEN), lambda found: SPOKEN[found[0]], refusal.message)
     details = dict(refusal.details)
     if "field" in details:
         details["field"] = OPTIONS.get(details["field"], details["field"])
-    return failure(refusal.code, message, details, status=status)
+    code = INVALID_ARGUMENT["scopes"] if _is_of_scopes(command) and type(refusal) is InvalidArgument else refusal.code
+    return failure(code, message, details, status=status)
+
+
+def _is_of_scopes(command: str) -> bool:
+    """Whether a command belongs to the tools that have a code of their own for what cannot be used."""
+    return command.startswith("agent ") or command == "init"
 
 
 def _print(command: str, report: Report, as_json: bool) -> int:
