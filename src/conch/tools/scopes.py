@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from conch.calls import Call
-from conch.protocol import MARKS, SENDABLE, STATES, SYSTEM_ONLY
+from conch.payloads import SENDABLE, SYSTEM_ONLY
+from conch.protocol import MARKS, STATES
 from conch.reservations import LONGEST_TTL, SHORTEST_TTL, TTL_MINUTES
 from conch.tools import fields, notices
 from conch.tools.registry import Object, Result, Tool

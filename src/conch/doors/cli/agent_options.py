@@ -5,7 +5,8 @@ from __future__ import annotations
 from argparse import ArgumentParser
 
 from conch.doors.cli import options
-from conch.protocol import SENDABLE, STATES, URGENCIES
+from conch.payloads import SENDABLE, URGENCIES
+from conch.protocol import STATES
 from conch.reservations import LONGEST_TTL, SHORTEST_TTL, TTL_MINUTES
 
 
