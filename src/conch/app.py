@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from conch.bells.base import Bell
 from conch.clock import Clock
@@ -10,12 +11,18 @@ from conch.config import Settings
 from conch.membership import Membership
 from conch.messages import Messages
 from conch.peers import Peers
+from conch.protocol import Protocol
 from conch.questions import Questions
+from conch.registration import Registration
+from conch.reservations import Reservations
 from conch.search.search import Search
 from conch.storage.base import Store
 from conch.storage.opening import open_store
 from conch.topics import Topics
 from conch.turns import Turns
+
+if TYPE_CHECKING:
+    from conch.adoption import Adoption
 
 
 class App:
@@ -24,12 +31,21 @@ class App:
         self.bell = bell
         self.settings = settings
         self.turns = Turns(store, bell, settings)
+        self.reservations = Reservations(store, settings)
+        self.registration = Registration(store, settings)
+        self.protocol = Protocol(store, settings)
         self.membership = Membership(store, self.turns, settings)
         self.topics = Topics(store, settings)
         self.peers = Peers(store)
         self.messages = Messages(store, bell, settings)
         self.questions = Questions(store, bell, settings)
         self.search = Search(store)
+
+    @property
+    def adoption(self) -> Adoption:
+        from conch.adoption import Adoption  # seldom needed, and every harness pays for what is imported
+
+        return Adoption(self.store, self.settings)
 
     def close(self) -> None:
         self.bell.close()

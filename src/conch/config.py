@@ -17,8 +17,8 @@ class Setting(NamedTuple):
     name: str
     default: Any
     about: str
-    low: int = 0
-    high: int = 0
+    low: float = 0
+    high: float = 0
     choices: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
 
@@ -32,22 +32,26 @@ class Setting(NamedTuple):
             if text not in self.choices:
                 raise ValueError(f"must be one of {', '.join(self.choices)}")
             return text
-        if not isinstance(self.default, int):
+        if isinstance(self.default, str):
             return text
         try:
-            number = int(text)
+            return self.check(type(self.default)(text))
         except ValueError:
-            raise ValueError(f"must be a whole number from {self.low} to {self.high}") from None
-        return self.check(number)
+            raise ValueError(self._range) from None
 
     def check(self, value: Any) -> Any:
         """A value of the right type and range; ValueError says what would be accepted."""
         if self.choices:
             if value not in self.choices:
                 raise ValueError(f"must be one of {', '.join(self.choices)}")
-        elif type(value) is not int or not self.low <= value <= self.high:
-            raise ValueError(f"must be a whole number from {self.low} to {self.high}")
+        elif type(value) is not type(self.default) or not self.low <= value <= self.high:
+            raise ValueError(self._range)
         return value
+
+    @property
+    def _range(self) -> str:
+        kind = "a whole number" if isinstance(self.default, int) else "a number"
+        return f"must be {kind} from {self.low} to {self.high}"
 
 
 def _policy(name: str, default: int, about: str, low: int = 1, high: int = WEEK_MS) -> Setting:
@@ -97,6 +101,14 @@ SETTINGS = (
     _bus("max_publish_batch", 50, "how many messages or answers one call may carry", 1_000),
     _bus("poll_initial_ms", 250, "how soon whoever waits for a message looks again where no bell can be heard", 60_000),
     _bus("poll_max_ms", 1_000, "how long those pauses grow, doubling", 60_000),
+    Setting(
+        "stale_minutes",
+        15.0,
+        "how long after its last call an agent counts as stale; after twice as long, as evicted",
+        0.01,
+        10_080,
+        aliases=("BB_AGENT_STALE_MINUTES",),
+    ),
     Setting("max_line_bytes", 4 * 1024 * 1024, "the longest line the MCP server reads", 1_000, 64 * 1024 * 1024),
     *POLICY_SETTINGS,
 )
@@ -155,6 +167,7 @@ class Settings(NamedTuple):
     max_publish_batch: int
     poll_initial_ms: int
     poll_max_ms: int
+    stale_minutes: float
     max_line_bytes: int
     policy: Policy
 

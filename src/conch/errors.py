@@ -23,6 +23,18 @@ ConchError
 +-- ForbiddenSelfAnswer ........ FORBIDDEN_SELF_ANSWER
 +-- ForbiddenAlreadyAnswered ... FORBIDDEN_ALREADY_ANSWERED
 +-- ForbiddenNotAsker .......... FORBIDDEN_NOT_ASKER      only the asker cancels or closes a question
++-- InvalidAgentName ........... INVALID_AGENT_ID         names are 3 to 48 of a-z, 0-9 and single hyphens
++-- DuplicateAgentName ......... DUPLICATE_AGENT_ID
++-- AgentNotFound .............. AGENT_NOT_FOUND
++-- AdoptionRejected ........... ADOPTION_REJECTED        the identity lives, or left no unfinished work
++-- DecisionNeeded ............. DECISION_NEEDED          `conch init` cannot decide this safely by itself
++-- ReservationConflict ........ RESERVATION_CONFLICT     an active agent has reserved it, or part of it
++-- ReservationStale ........... RESERVATION_STALE_FOUND  stale agents have, and takeover_stale was not given
++-- ReservationNotFound ........ RESERVATION_NOT_FOUND
++-- ReleaseForbidden ........... RELEASE_FORBIDDEN        only its owner releases a reservation
++-- UnknownRecipient ........... UNKNOWN_RECIPIENT        nobody of that name is in the room
++-- EventNotFound .............. EVENT_NOT_FOUND
++-- MarkForbidden .............. MARK_FORBIDDEN           only its recipient marks an event
 +-- Cancelled .................. cancelled                the caller went away; nothing was changed
 +-- StoreError
 |   +-- StoreBusy .............. DB_BUSY
@@ -142,6 +154,54 @@ class StaleLease(FencingError):
 
 class TakeoverNotAvailable(ConchError):
     code = "takeover_not_available"
+
+
+class InvalidAgentName(ConchError):
+    code = "INVALID_AGENT_ID"
+
+
+class DuplicateAgentName(ConchError):
+    code = "DUPLICATE_AGENT_ID"
+
+
+class AgentNotFound(ConchError):
+    code = "AGENT_NOT_FOUND"
+
+
+class AdoptionRejected(ConchError):
+    code = "ADOPTION_REJECTED"
+
+
+class DecisionNeeded(ConchError):
+    code = "DECISION_NEEDED"
+
+
+class ReservationConflict(ConchError):
+    code = "RESERVATION_CONFLICT"
+
+
+class ReservationStale(ConchError):
+    code = "RESERVATION_STALE_FOUND"
+
+
+class ReservationNotFound(ConchError):
+    code = "RESERVATION_NOT_FOUND"
+
+
+class ReleaseForbidden(ConchError):
+    code = "RELEASE_FORBIDDEN"
+
+
+class UnknownRecipient(ConchError):
+    code = "UNKNOWN_RECIPIENT"
+
+
+class EventNotFound(ConchError):
+    code = "EVENT_NOT_FOUND"
+
+
+class MarkForbidden(ConchError):
+    code = "MARK_FORBIDDEN"
 
 
 class Cancelled(ConchError):

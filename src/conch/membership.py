@@ -11,6 +11,7 @@ from conch.config import Settings, check_length, check_policy
 from conch.errors import InvalidArgument, RoomClosed, StickHeld
 from conch.ids import new_id
 from conch.peers import enter_as_itself
+from conch.reservations import release_all
 from conch.roomlog import Event, append_event
 from conch.rooms import Room, Snapshot, save_room, to_member
 from conch.storage.base import Store, Transaction
@@ -144,6 +145,7 @@ class Membership:
             if snapshot.room.owner == caller.agent_id:
                 message = "You hold the stick; release_stick or pass_stick first, so that your work is not lost."
                 raise StickHeld(message, room_id=room_id, turn_id=snapshot.room.turn_id)
+            release_all(tx, room_id, caller.agent_id)
             tx.run("delete_member", room_id=room_id, agent_id=caller.agent_id)
             return self._log(tx, snapshot, "leave", caller)[1]
 

@@ -170,8 +170,10 @@ def own_peer(tx: Transaction, topic_id: str, caller: Caller) -> Peer | None:
 def enter_as_itself(tx: Transaction, topic_id: str, caller: Caller) -> Peer:
     """Join under the agent's own name, or where somebody has taken that, under the next one like it."""
     peer, number = own_peer(tx, topic_id, caller), 1
+    agent = tx.one("find_agent", agent_id=caller.agent_id)
+    own = agent["name"] if agent else caller.name  # another door of this agent may have renamed it
     while peer is None:
-        name = caller.name if number == 1 else f"{caller.name}-{number}"
+        name = own if number == 1 else f"{own}-{number}"
         if _reserve(tx, topic_id, name, caller, None, is_own=True):
             peer = _enter(tx, topic_id, name, caller)
         number += 1

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from conch import processes
 from conch.agents import Caller, process_columns
-from conch.config import Policy
-from conch.errors import UnknownMember
+from conch.config import WEEK_MS, Policy
+from conch.errors import RoomClosed, UnknownMember
 from conch.rooms import Member, Snapshot
 from conch.storage.base import Row, Store, Transaction
 
@@ -44,11 +44,23 @@ def touch(tx: Transaction, snapshot: Snapshot, caller: Caller) -> Snapshot:
     return snapshot.with_member(member._replace(last_seen_at=tx.now, process=caller.process or member.process))
 
 
-def touch_if_due(store: Store, snapshot: Snapshot, caller: Caller) -> None:
+def touch_if_due(store: Store, snapshot: Snapshot, caller: Caller, stale_minutes: float = WEEK_MS) -> None:
+    """Where liveness is judged by the minute, the sign is renewed in good time before the agent would seem stale."""
     member = snapshot.find(caller.agent_id)
-    if member is not None and is_due(snapshot, member, caller):
+    if member is None:
+        return
+    if is_due(snapshot, member, caller) or not snapshot.seen_within(member, int(stale_minutes * 60_000 / 4)):
         with store.write(snapshot.room.room_id) as tx:
             touch(tx, snapshot, caller)
+
+
+def take_seat(tx: Transaction, caller: Caller, room_id: str, defaults: Policy) -> Snapshot:
+    """The room as it is open to a living member, who is here now."""
+    snapshot = Snapshot.load(tx, room_id, defaults)
+    if snapshot.room.state == "closed":
+        raise RoomClosed(f"Room {room_id} is closed; its log stays readable.", room_id=room_id)
+    require_living_member(snapshot, caller)
+    return touch(tx, snapshot, caller)
 
 
 def require_living_member(snapshot: Snapshot, caller: Caller) -> Member:

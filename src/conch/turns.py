@@ -28,6 +28,7 @@ from conch.errors import (
 )
 from conch.handoffs import Handoff, dump_handoff
 from conch.ids import new_lease
+from conch.protocol import accept_handoff, leave_handoff, reopen_handoff
 from conch.roomlog import append_event, find_event, latest_grant
 from conch.rooms import Member, Room, Snapshot, save_room
 from conch.storage.base import Store, Transaction
@@ -209,6 +210,7 @@ class Turns:
         )
         claimed = self._granted(found.snapshot, claimed)
         save_room(tx, claimed)
+        accept_handoff(tx, found.snapshot, room.pending_handoff_event_seq, caller.agent_id)
         return found._replace(snapshot=found.snapshot.with_room(claimed), claimed_from=room)
 
     def give_back(self, caller: Caller, wait: Wait) -> None:
@@ -217,7 +219,8 @@ class Turns:
         if before is None:
             return
         with self._store.write(claimed.room_id) as tx:
-            room = Snapshot.load(tx, claimed.room_id, self._settings.policy).room
+            snapshot = Snapshot.load(tx, claimed.room_id, self._settings.policy)
+            room = snapshot.room
             # A lease that was renewed since has reached its holder some other way.
             if (room.lease_id, room.lease_expires_at) != (claimed.lease_id, claimed.lease_expires_at):
                 return
@@ -231,6 +234,7 @@ class Turns:
                 details={"handoff_event_seq": before.pending_handoff_event_seq},
             )
             save_room(tx, room._replace(claim_expires_at=before.claim_expires_at))
+            reopen_handoff(tx, snapshot, before.pending_handoff_event_seq, before.reserved_for)
 
     # -- keeping it
 
@@ -324,6 +328,7 @@ class Turns:
         )
         room = room._replace(claim_expires_at=_later(snapshot, snapshot.policy.claim_ttl_ms) if to else None)
         save_room(tx, room)
+        leave_handoff(tx, snapshot, to, event)
         return Offer(room, self._recipient_status(snapshot, to), event.event_seq)
 
     def _recipient_status(self, snapshot: Snapshot, member: Member | None) -> str | None:
@@ -360,6 +365,7 @@ class Turns:
             )
             taken = self._granted(snapshot, taken)
             save_room(tx, taken)
+            accept_handoff(tx, snapshot, room.pending_handoff_event_seq, caller.agent_id)
             return Takeover(taken, snapshot.expected)
 
     def takeover_is_open(self, caller: Caller, snapshot: Snapshot) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import cache
 
 from conch.errors import InvalidArgument
 
@@ -112,6 +113,16 @@ def _ignores_case(parent: str, name: str) -> bool:
     return os.path.samestat(here, there)
 
 
+@cache
+def folds_case(directory: str) -> bool:
+    """Whether a name inside a directory means the same in every casing: on Windows, and usually on macOS."""
+    if os.name == "nt":
+        return True
+    # An entry tells of the directory's own filesystem; its own name only of the one that it may be mounted in.
+    cased = next((name for name in _entries(directory) if name.swapcase() != name), None)
+    return _ignores_case(directory, cased) if cased else _ignores_case(*os.path.split(directory))
+
+
 def _entries(directory: str) -> list[str]:
     try:
         return os.listdir(directory)
@@ -123,11 +134,12 @@ def true_spelling(name: str, entries: list[str]) -> str:
     """How a directory that ignores case spells `name` itself; unchanged when it lists no such entry."""
     if name in entries:
         return name
-    wanted = _folded(name)
-    return next((entry for entry in entries if _folded(entry) == wanted), name)
+    wanted = folded(name)
+    return next((entry for entry in entries if folded(entry) == wanted), name)
 
 
-def _folded(name: str) -> str:
+def folded(name: str) -> str:
+    """One spelling for all casings of a name, and for all encodings of its accents."""
     import unicodedata  # a shared library to load: only filesystems that ignore case pay for it
 
     return unicodedata.normalize("NFC", name).casefold()

@@ -119,16 +119,27 @@ def child() -> Iterator[Callable[[], Child]]:
         each.kill()
 
 
-class PeerClient:
-    """One connection that uses the bus, and tells the tools that their replies arrived, as a door does."""
+class Client:
+    """One connection under an id of its own, in the workspace's room."""
 
-    def __init__(self, app: App, agent_id: str, workspace: str) -> None:
+    def __init__(self, app: App, agent_id: str, workspace: str, process: Process | None = None) -> None:
+        self.app = app
+        self.agent_id = agent_id
         self.session = Session(app, "mcp")
-        self.joined = self.data("join_path", context_path=workspace, agent_id_override=agent_id)
+        here = Caller("test:0000", "nobody", process, "mcp_harness", None, overridden=True)
+        self.session.speak_as(adopt_override(app.store, here, agent_id))
+        self.joined = call_tool(TOOLS["join_path"], self.session, {"context_path": workspace}, Call()).data
+        self.room_id: str = self.joined["room_id"]
         self.home: str = self.joined["topic_id"]
-        self.name: str = self.joined["name"]
+
+    @property
+    def name(self) -> str:
+        return self.session.caller().name
 
     def call(self, tool: str, /, *, arrives: bool = True, call: Call | None = None, **arguments: Any) -> Outcome:
+        """Call a tool, in the room where it takes one, and tell it whether its reply arrived, as a door does."""
+        if "room_id" in TOOLS[tool].input_schema["properties"]:
+            arguments = {"room_id": self.room_id, **arguments}
         outcome = call_tool(TOOLS[tool], self.session, arguments, call or Call())
         after = outcome.delivered if arrives else outcome.undo
         if after is not None:
@@ -140,10 +151,12 @@ class PeerClient:
         assert not outcome.is_error, outcome.text
         return outcome.data
 
-    def error(self, tool: str, /, **arguments: Any) -> Object:
+    def refused(self, tool: str, /, **arguments: Any) -> Object:
         outcome = self.call(tool, **arguments)
-        assert outcome.is_error, outcome.data
+        assert outcome.is_error, outcome.text
         return outcome.data
+
+    # -- topics and messages
 
     def join(self, topic_id: str, agent_name: str, **arguments: Any) -> Object:
         return self.data("topic_join", topic_id=topic_id, agent_name=agent_name, **arguments)
@@ -157,25 +170,38 @@ class PeerClient:
         found = self.data("sync", topic_id=topic_id, wait_seconds=0, **arguments)
         return [message["content_markdown"] for message in found["received"]]
 
+    # -- reservations and notices
 
-@pytest.fixture
-def peer(app: App, workspace: str) -> Callable[[str], PeerClient]:
-    """Another connection, in the same room."""
-    return lambda agent_id: PeerClient(app, agent_id, workspace)
+    def reserve(self, scope: str, **options: Any) -> Object:
+        reservation: Object = self.data("scope_reserve", scope=scope, **options)["reservation"]
+        return reservation
+
+    def inbox(self, **options: Any) -> list[Object]:
+        events: list[Object] = self.data("event_inbox", **options)["events"]
+        return events
 
 
-@pytest.fixture
-def red(peer: Callable[[str], PeerClient]) -> PeerClient:
-    return peer("test:red")
-
-
-@pytest.fixture
-def blue(peer: Callable[[str], PeerClient]) -> PeerClient:
-    return peer("test:blue")
+Enter = Callable[..., Client]
 
 
 @pytest.fixture
-def topic_id(red: PeerClient) -> str:
+def enter(app: App, workspace: str) -> Enter:
+    """Connect as an agent, with no process unless one is given."""
+    return lambda agent_id, process=None: Client(app, agent_id, workspace, process)
+
+
+@pytest.fixture
+def red(enter: Enter) -> Client:
+    return enter("test:red")
+
+
+@pytest.fixture
+def blue(enter: Enter) -> Client:
+    return enter("test:blue")
+
+
+@pytest.fixture
+def topic_id(red: Client) -> str:
     """A free topic, on which nobody is yet."""
     topic: str = red.data("topic_create", name="pink")["topic_id"]
     return topic

@@ -133,9 +133,9 @@ def test_a_key_is_the_senders_own_and_counts_within_one_outbox_too(red: Any, blu
 
 @pytest.mark.parametrize("to", ["blue", ["blue"], ["green", "blue"]])
 def test_whoever_a_message_is_for_is_told_so_and_everybody_sees_it(
-    red: Any, blue: Any, peer: Any, pink: str, to: Any
+    red: Any, blue: Any, enter: Any, pink: str, to: Any
 ) -> None:
-    other = peer("test:other")
+    other = enter("test:other")
     other.join(pink, "other")
     red.send(pink, "for blue", metadata={"to": to})
 
@@ -158,7 +158,7 @@ def test_a_closed_topic_takes_nothing_new_and_can_be_read(red: Any, blue: Any, p
     red.send(pink, "last words")
     red.data("topic_close", topic_id=pink)
 
-    refused = red.error("sync", topic_id=pink, outbox=[{"content_markdown": "x"}], wait_seconds=0)
+    refused = red.refused("sync", topic_id=pink, outbox=[{"content_markdown": "x"}], wait_seconds=0)
 
     assert refused["error"] == "TOPIC_CLOSED"
     assert blue.read(pink) == ["last words"]
@@ -271,7 +271,7 @@ def test_an_acknowledgement_never_goes_back_and_is_ignored_with_auto_advance(red
 def test_nobody_acknowledges_what_is_not_there(red: Any, blue: Any, pink: str, arguments: Any) -> None:
     red.send(pink, "1", "2", "3")
 
-    refused = blue.error("sync", topic_id=pink, wait_seconds=0, **arguments)
+    refused = blue.refused("sync", topic_id=pink, wait_seconds=0, **arguments)
 
     assert (refused["error"], refused["field"]) == ("INVALID_ARGUMENT", "ack_through")
 
@@ -284,7 +284,7 @@ def test_the_cursor_can_be_set_back_to_read_again(red: Any, blue: Any, pink: str
     assert blue.read(pink) == ["1", "2", "3"]
     blue.data("cursor_reset", topic_id=pink, last_seq=2)
     assert blue.read(pink) == ["3"]
-    assert blue.error("cursor_reset", topic_id=pink, last_seq=4)["field"] == "last_seq"
+    assert blue.refused("cursor_reset", topic_id=pink, last_seq=4)["field"] == "last_seq"
 
 
 # -- at least once
@@ -300,13 +300,13 @@ def test_a_reply_that_did_not_arrive_comes_again(red: Any, blue: Any, pink: str)
 
 
 def test_what_a_killed_server_has_read_comes_again(
-    red: Any, blue: Any, pink: str, peer: Any, app: App, workspace: str
+    red: Any, blue: Any, pink: str, enter: Any, app: App, workspace: str
 ) -> None:
     token = blue.join(blue.home, blue.name)["reclaim_token"]
     red.send(red.home, "precious")
     blue.call("sync", arrives=False, topic_id=blue.home, wait_seconds=0)  # and nothing ever follows
 
-    successor = peer("test:successor")
+    successor = enter("test:successor")
     successor.join(blue.home, blue.name, reclaim_token=token)
 
     assert successor.read(blue.home) == ["precious"]
@@ -324,7 +324,7 @@ def test_a_cursor_that_was_set_meanwhile_is_not_moved_by_a_late_reply(red: Any, 
 
 
 def test_a_late_reply_does_not_move_the_cursor_of_whoever_has_the_name_now(
-    red: Any, blue: Any, peer: Callable[[str], Any], pink: str, app: App, clock: Any
+    red: Any, blue: Any, enter: Callable[[str], Any], pink: str, app: App, clock: Any
 ) -> None:
     red.send(pink, "1", "2")
     before = blue.session.peer(pink)
@@ -332,7 +332,7 @@ def test_a_late_reply_does_not_move_the_cursor_of_whoever_has_the_name_now(
     with app.store.write(pink) as tx:
         app.peers.free_name(tx, pink, "blue")
     clock.advance(milliseconds=1)
-    green = peer("test:green")
+    green = enter("test:green")
     green.join(pink, "blue")
 
     app.messages.settle(before, late, advance=True)
@@ -475,7 +475,7 @@ def test_one_bad_message_keeps_its_whole_batch_from_being_sent(
 ) -> None:
     outbox = [{"content_markdown": "fine"}, item]
 
-    refused = red.error("sync", topic_id=pink, outbox=outbox, wait_seconds=0)
+    refused = red.refused("sync", topic_id=pink, outbox=outbox, wait_seconds=0)
 
     assert (refused["error"], refused["field"]) == ("INVALID_ARGUMENT", f"outbox[1].{field}")
     assert blue.read(pink) == []
@@ -483,7 +483,7 @@ def test_one_bad_message_keeps_its_whole_batch_from_being_sent(
 
 
 def test_a_wrong_field_name_says_which_is_meant(red: Any, pink: str) -> None:
-    refused = red.error("sync", topic_id=pink, outbox=[{"content": "x"}], wait_seconds=0)
+    refused = red.refused("sync", topic_id=pink, outbox=[{"content": "x"}], wait_seconds=0)
 
     assert "content_markdown" in refused["message"]
 
@@ -491,7 +491,7 @@ def test_a_wrong_field_name_says_which_is_meant(red: Any, pink: str) -> None:
 def test_a_reply_across_topics_is_refused(red: Any, pink: str) -> None:
     elsewhere = red.send(red.home, "at home")[0]["message_id"]
 
-    refused = red.error(
+    refused = red.refused(
         "sync", topic_id=pink, outbox=[{"content_markdown": "x", "reply_to": elsewhere}], wait_seconds=0
     )
 
@@ -523,7 +523,7 @@ def deep(levels: int) -> Any:
     ],
 )
 def test_bad_arguments_are_refused_by_their_field(red: Any, pink: str, arguments: Any, field: str) -> None:
-    refused = red.error("sync", **{"topic_id": pink, "wait_seconds": 0, **arguments})
+    refused = red.refused("sync", **{"topic_id": pink, "wait_seconds": 0, **arguments})
 
     assert (refused["error"], refused["field"]) == ("INVALID_ARGUMENT", field)
 

@@ -116,8 +116,8 @@ def test_a_wait_in_vain_says_timeout_and_the_question_stays(red: Any, blue: Any,
     assert red.data("pending_list", topic_id=pink, wait_seconds=1)["status"] == "timeout"
 
 
-def test_the_answers_are_rendered_with_their_follow_ups(red: Any, blue: Any, peer: Any, pink: str) -> None:
-    green = peer("test:green")
+def test_the_answers_are_rendered_with_their_follow_ups(red: Any, blue: Any, enter: Any, pink: str) -> None:
+    green = enter("test:green")
     green.join(pink, "green")
     asked = red.data("ask", topic_id=pink, question="Why?", wait_seconds=0)["question_id"]
     for one, followups in ((blue, ["Since when?", "Who?"]), (green, ["Who?", "Where?"])):
@@ -179,7 +179,7 @@ def test_a_reply_to_oneself_or_a_second_reply_is_a_message_but_no_answer(red: An
 def test_nobody_answers_their_own_question(red: Any, blue: Any, pink: str, question_id: str) -> None:
     other = blue.data("ask", topic_id=pink, question="And?", wait_seconds=0)["question_id"]
 
-    refused = red.error("answer", topic_id=pink, responses=[response(other), response(question_id)])
+    refused = red.refused("answer", topic_id=pink, responses=[response(other), response(question_id)])
 
     assert refused["error"] == "FORBIDDEN_SELF_ANSWER"
     assert blue.data("ask_poll", topic_id=pink, question_id=other)["answers_count"] == 0
@@ -188,15 +188,15 @@ def test_nobody_answers_their_own_question(red: Any, blue: Any, pink: str, quest
 def test_nobody_answers_twice(red: Any, blue: Any, pink: str, question_id: str) -> None:
     blue.data("answer", topic_id=pink, responses=[response(question_id)])
 
-    again = blue.error("answer", topic_id=pink, responses=[response(question_id)])
-    twice = blue.error("answer", topic_id=pink, responses=[response(question_id), response(question_id)])
+    again = blue.refused("answer", topic_id=pink, responses=[response(question_id)])
+    twice = blue.refused("answer", topic_id=pink, responses=[response(question_id), response(question_id)])
 
     assert again["error"] == twice["error"] == "FORBIDDEN_ALREADY_ANSWERED"
     assert red.data("ask_poll", topic_id=pink, question_id=question_id)["answers_count"] == 1
 
 
 def test_one_batch_does_not_answer_a_question_twice(blue: Any, pink: str, question_id: str) -> None:
-    refused = blue.error("answer", topic_id=pink, responses=[response(question_id), response(question_id)])
+    refused = blue.refused("answer", topic_id=pink, responses=[response(question_id), response(question_id)])
 
     assert refused["error"] == "FORBIDDEN_ALREADY_ANSWERED"
     assert blue.data("ask_poll", topic_id=pink, question_id=question_id)["answers_count"] == 0
@@ -216,7 +216,7 @@ def test_what_cannot_be_answered_is_skipped_and_counted(red: Any, blue: Any, pin
 
 def test_only_the_asker_ends_a_question(blue: Any, pink: str, question_id: str) -> None:
     for name in ("ask_cancel", "question_mark_answered"):
-        assert blue.error(name, topic_id=pink, question_id=question_id)["error"] == "FORBIDDEN_NOT_ASKER"
+        assert blue.refused(name, topic_id=pink, question_id=question_id)["error"] == "FORBIDDEN_NOT_ASKER"
 
 
 def test_the_pending_list_leaves_out_ones_own_and_what_one_has_answered(
@@ -252,7 +252,7 @@ def test_a_cancelled_question_stays_cancelled_with_its_first_reason(red: Any, pi
     first = red.data("ask_cancel", topic_id=pink, question_id=question_id, reason="found it")
     second = red.data("ask_cancel", topic_id=pink, question_id=question_id, reason="again")
     polled = red.data("ask_poll", topic_id=pink, question_id=question_id)
-    marked = red.error("question_mark_answered", topic_id=pink, question_id=question_id)
+    marked = red.refused("question_mark_answered", topic_id=pink, question_id=question_id)
 
     assert (first["status"], first["cancel_reason"], codes(first)) == ("cancelled", "found it", [])
     assert (second["cancel_reason"], codes(second)) == ("found it", ["ALREADY_CANCELLED"])
@@ -267,7 +267,7 @@ def test_a_closed_question_keeps_its_answers_but_takes_no_more(
     first = red.data("question_mark_answered", topic_id=pink, question_id=question_id)
     second = red.data("question_mark_answered", topic_id=pink, question_id=question_id)
     polled = red.data("ask_poll", topic_id=pink, question_id=question_id)
-    cancelled = red.error("ask_cancel", topic_id=pink, question_id=question_id)
+    cancelled = red.refused("ask_cancel", topic_id=pink, question_id=question_id)
 
     assert (first["status"], codes(first), codes(second)) == ("answered", [], ["ALREADY_ANSWERED"])
     assert (polled["status"], polled["question_status"], polled["answers_count"]) == ("answered", "answered", 1)
@@ -288,7 +288,7 @@ def test_after_a_topic_has_ended_its_questions_can_still_be_settled(
 ) -> None:
     red.data("topic_close", topic_id=pink)
 
-    assert red.error("ask", topic_id=pink, question="One more?")["error"] == "TOPIC_CLOSED"
+    assert red.refused("ask", topic_id=pink, question="One more?")["error"] == "TOPIC_CLOSED"
     assert blue.data("pending_list", topic_id=pink, wait_seconds=0)["status"] == "ready"
     assert blue.data("answer", topic_id=pink, responses=[response(question_id)])["saved"] == 1
     assert red.data("ask_poll", topic_id=pink, question_id=question_id)["answers_count"] == 1
@@ -324,7 +324,7 @@ def test_long_lists_are_cut_with_a_warning(red: Any, blue: Any, pink: str, quest
 def test_one_bad_response_keeps_all_from_being_saved(
     red: Any, blue: Any, pink: str, question_id: str, fields: Any, field: str
 ) -> None:
-    refused = blue.error("answer", topic_id=pink, responses=[response(question_id), response("other", **fields)])
+    refused = blue.refused("answer", topic_id=pink, responses=[response(question_id), response("other", **fields)])
 
     assert (refused["error"], refused["field"]) == ("INVALID_ARGUMENT", f"responses[1].{field}")
     assert red.data("ask_poll", topic_id=pink, question_id=question_id)["answers_count"] == 0
@@ -345,15 +345,15 @@ def test_one_bad_response_keeps_all_from_being_saved(
     ],
 )
 def test_bad_arguments_are_refused_by_their_field(red: Any, pink: str, name: str, arguments: Any, field: str) -> None:
-    refused = red.error(name, topic_id=pink, **arguments)
+    refused = red.refused(name, topic_id=pink, **arguments)
 
     assert (refused["error"], refused["field"]) == ("INVALID_ARGUMENT", field)
 
 
 @pytest.mark.parametrize("name", ["ask_poll", "ask_cancel", "question_mark_answered"])
 def test_a_question_must_exist_and_be_of_the_topic(red: Any, pink: str, question_id: str, name: str) -> None:
-    missing = red.error(name, topic_id=pink, question_id="msg_nowhere")
-    elsewhere = red.error(name, topic_id=red.home, question_id=question_id)
+    missing = red.refused(name, topic_id=pink, question_id="msg_nowhere")
+    elsewhere = red.refused(name, topic_id=red.home, question_id=question_id)
 
     assert missing["error"] == "QUESTION_NOT_FOUND"
     assert elsewhere["error"] == "TOPIC_MISMATCH"
@@ -370,8 +370,8 @@ def test_a_question_must_exist_and_be_of_the_topic(red: Any, pink: str, question
     ],
 )
 def test_whoever_has_not_joined_can_do_none_of_it(red: Any, topic_id: str, name: str, arguments: Any) -> None:
-    assert red.error(name, topic_id=topic_id, **arguments)["error"] == "AGENT_NOT_JOINED"
-    assert red.error(name, topic_id="topic_nowhere", **arguments)["error"] == "TOPIC_NOT_FOUND"
+    assert red.refused(name, topic_id=topic_id, **arguments)["error"] == "AGENT_NOT_JOINED"
+    assert red.refused(name, topic_id="topic_nowhere", **arguments)["error"] == "TOPIC_NOT_FOUND"
 
 
 def test_the_limits_are_settings(environ: dict[str, str], workspace: str) -> None:

@@ -49,13 +49,14 @@ def test_a_read_does_not_change_while_it_is_open(store: Store) -> None:
         assert before.all("all_rooms") == []
 
 
-def test_two_writers_of_one_lock_are_never_inside_together(store: Store) -> None:
+@pytest.mark.parametrize("others", [("shared",), ("own", "shared")], ids=["one lock", "one of two locks"])
+def test_two_writers_of_one_lock_are_never_inside_together(store: Store, others: tuple[str, ...]) -> None:
     inside, most, lock = 0, 0, threading.Lock()
 
     def write(number: int) -> None:
         nonlocal inside, most
         for turn in range(20):
-            with store.write("shared") as tx:
+            with store.write(*(others if number else ("shared",))) as tx:
                 with lock:
                     inside += 1
                     most = max(most, inside)

@@ -15,6 +15,7 @@ from conch.tools.registry import Outcome, call_tool
 from conch.tools.session import Session
 
 HANDOFF = {"status": "wrote it", "next_action": "review it"}
+NOTICE = {"subject": "Parser", "summary": "it parses", "next_action": "review it"}
 
 
 class Client:
@@ -91,6 +92,19 @@ def test_the_tools_are_exactly_the_seeds() -> None:
         "pending_list",
         "answer",
     }
+    assert [name for name, tool in TOOLS.items() if tool.group == "scopes"] == [
+        "agent_register",
+        "agent_adopt",
+        "agent_heartbeat",
+        "agent_list",
+        "scope_reserve",
+        "scope_release",
+        "scope_list",
+        "scope_check",
+        "event_send",
+        "event_inbox",
+        "event_mark",
+    ]
 
 
 def test_the_lists_fit_into_a_context_window() -> None:
@@ -98,6 +112,7 @@ def test_the_lists_fit_into_a_context_window() -> None:
         return len(json.dumps({"tools": [tool.listed() for tool in select_tools(groups).values()]}))
 
     assert size("turns") <= 8 * 1024
+    assert size("scopes") <= 6 * 1024
     assert size(*GROUPS) <= 24 * 1024
 
 
@@ -289,7 +304,19 @@ VALID: dict[str, dict[str, Any]] = {
     "question_mark_answered": {"topic_id": "topic_x", "question_id": "q"},
     "pending_list": {"topic_id": "topic_x"},
     "answer": {"topic_id": "topic_x", "responses": [{}]},
+    "agent_register": {"room_id": "room_x"},
+    "agent_adopt": {"room_id": "room_x", "name": "amber-otter", "scope": "src"},
+    "agent_heartbeat": {"room_id": "room_x"},
+    "agent_list": {"room_id": "room_x"},
+    "scope_reserve": {"room_id": "room_x", "scope": "src"},
+    "scope_release": {"room_id": "room_x", "scope": "src"},
+    "scope_list": {"room_id": "room_x"},
+    "scope_check": {"room_id": "room_x", "path": "src"},
+    "event_send": {"room_id": "room_x", "event_type": "HANDOFF", "to_agent": "amber-otter", "payload": NOTICE},
+    "event_inbox": {"room_id": "room_x"},
+    "event_mark": {"event_id": "proto_x", "mark": "seen"},
 }
+CODES = ("invalid_argument", "invalid_handoff", "limit_exceeded")
 WRONG = {
     "string": [7, True, [], {}],
     "integer": ["1", 1.5, True, -1, 2**70],
@@ -320,7 +347,8 @@ def test_every_bad_argument_is_refused_by_its_field(codex: Client, name: str, ar
     outcome = codex.call(name, **arguments)
 
     assert outcome.is_error
-    assert outcome.data["error"] in ("invalid_argument", "invalid_handoff", "limit_exceeded", "INVALID_ARGUMENT")
+    codes = {"scopes": ("INVALID_ARGS", "INVALID_AGENT_ID"), "turns": CODES, "admin": CODES}
+    assert outcome.data["error"] in codes.get(TOOLS[name].group, ("INVALID_ARGUMENT",))
     assert outcome.data["field"] == field
     assert field in outcome.text
 

@@ -53,8 +53,8 @@ def test_a_topic_without_a_name_gets_one(red: Any) -> None:
     assert red.data("topic_create")["name"].startswith("topic-")
 
 
-def test_many_who_make_one_topic_at_once_make_one(peer: Callable[[str], Any]) -> None:
-    clients = [peer(f"test:{number}") for number in range(8)]
+def test_many_who_make_one_topic_at_once_make_one(enter: Callable[[str], Any]) -> None:
+    clients = [enter(f"test:{number}") for number in range(8)]
     found: list[str] = []
     start = threading.Barrier(len(clients))
 
@@ -95,7 +95,7 @@ def test_topics_are_listed_newest_first_by_status(red: Any, topic_id: str, clock
 def test_a_closed_topic_is_found_only_if_asked_for(red: Any, topic_id: str) -> None:
     red.data("topic_close", topic_id=topic_id)
 
-    assert red.error("topic_resolve", name="pink")["error"] == "TOPIC_NOT_FOUND"
+    assert red.refused("topic_resolve", name="pink")["error"] == "TOPIC_NOT_FOUND"
     assert red.data("topic_resolve", name="pink", allow_closed=True)["topic_id"] == topic_id
 
 
@@ -135,21 +135,21 @@ def test_the_members_of_a_room_are_on_its_home_topic_under_their_names(red: Any,
 
 
 def test_the_home_topic_lives_as_long_as_its_room(red: Any) -> None:
-    assert red.error("topic_close", topic_id=red.home)["field"] == "topic_id"
+    assert red.refused("topic_close", topic_id=red.home)["field"] == "topic_id"
     room_id = red.joined["room_id"]
     turn = red.data("wait_for_turn", room_id=room_id, max_wait_ms=0)
 
     red.data("close_room", room_id=room_id, lease_id=turn["lease_id"], expected_turn_id=turn["turn_id"])
 
     outbox = [{"content_markdown": "too late"}]
-    assert red.error("sync", topic_id=red.home, outbox=outbox, wait_seconds=0)["error"] == "TOPIC_CLOSED"
+    assert red.refused("sync", topic_id=red.home, outbox=outbox, wait_seconds=0)["error"] == "TOPIC_CLOSED"
 
 
 def test_nobody_takes_another_agents_name_in_a_room(red: Any, blue: Any, app: App) -> None:
     with app.store.write("x") as tx:
         tx.run("free_name", topic_id=red.home, agent_name=blue.name)
 
-    refused = red.error("topic_join", topic_id=red.home, agent_name=blue.name)
+    refused = red.refused("topic_join", topic_id=red.home, agent_name=blue.name)
 
     assert refused["error"] == "AGENT_NAME_IN_USE"
 
@@ -168,8 +168,8 @@ def test_an_agent_whose_name_is_taken_joins_under_the_next_one(app: App, red: An
 
 def test_a_name_is_reserved_once_and_reclaimed_with_its_token(red: Any, blue: Any, topic_id: str) -> None:
     joined = red.join(topic_id, "red-squirrel")
-    refused = blue.error("topic_join", topic_id=topic_id, agent_name="red-squirrel")
-    wrong = blue.error("topic_join", topic_id=topic_id, agent_name="red-squirrel", reclaim_token="wrong")
+    refused = blue.refused("topic_join", topic_id=topic_id, agent_name="red-squirrel")
+    wrong = blue.refused("topic_join", topic_id=topic_id, agent_name="red-squirrel", reclaim_token="wrong")
     again = blue.data("topic_join", name="pink", agent_name="red-squirrel", reclaim_token=joined["reclaim_token"])
 
     assert (joined["topic_id"], joined["name"], joined["status"]) == (topic_id, "pink", "open")
@@ -191,7 +191,7 @@ def test_a_name_stays_reserved_however_long_its_peer_is_away(red: Any, blue: Any
     red.join(topic_id, "red-squirrel")
     clock.advance(minutes=60 * 24 * 365)
 
-    assert blue.error("topic_join", topic_id=topic_id, agent_name="red-squirrel")["error"] == "AGENT_NAME_IN_USE"
+    assert blue.refused("topic_join", topic_id=topic_id, agent_name="red-squirrel")["error"] == "AGENT_NAME_IN_USE"
 
 
 def test_the_same_name_is_free_on_another_topic(red: Any, blue: Any, topic_id: str) -> None:
@@ -205,14 +205,14 @@ def test_a_connection_that_has_not_joined_cannot_speak(red: Any, blue: Any, topi
     red.join(topic_id, "red-squirrel")
 
     for name in ("sync", "cursor_reset", "pending_list"):
-        assert blue.error(name, topic_id=topic_id)["error"] == "AGENT_NOT_JOINED"
+        assert blue.refused(name, topic_id=topic_id)["error"] == "AGENT_NOT_JOINED"
 
 
 def test_a_closed_topic_is_joined_only_if_asked_for(red: Any, topic_id: str) -> None:
     red.data("topic_close", topic_id=topic_id)
 
-    assert red.error("topic_join", topic_id=topic_id, agent_name="red")["error"] == "TOPIC_CLOSED"
-    assert red.error("topic_join", name="pink", agent_name="red")["error"] == "TOPIC_NOT_FOUND"
+    assert red.refused("topic_join", topic_id=topic_id, agent_name="red")["error"] == "TOPIC_CLOSED"
+    assert red.refused("topic_join", name="pink", agent_name="red")["error"] == "TOPIC_NOT_FOUND"
     assert red.join(topic_id, "red", allow_closed=True)["status"] == "closed"
 
 
@@ -225,14 +225,14 @@ def test_a_name_that_was_freed_is_somebody_elses(app: App, red: Any, blue: Any, 
     notice = blue.data("sync", topic_id=topic_id, wait_seconds=0)["received"][0]
     assert (notice["sender"], notice["message_type"]) == ("conch", "notice")
     assert "an operator freed the name red-squirrel" in notice["content_markdown"]
-    assert red.error("sync", topic_id=topic_id, wait_seconds=0)["error"] == "AGENT_NOT_JOINED"
+    assert red.refused("sync", topic_id=topic_id, wait_seconds=0)["error"] == "AGENT_NOT_JOINED"
     assert blue.send(topic_id, "mine now")[0]["sender"] == "red-squirrel"
 
 
 def test_an_agent_may_take_a_token_for_its_own_name(red: Any, blue: Any) -> None:
     token = red.join(red.home, red.name)["reclaim_token"]
 
-    assert blue.error("topic_join", topic_id=red.home, agent_name=red.name)["error"] == "AGENT_NAME_IN_USE"
+    assert blue.refused("topic_join", topic_id=red.home, agent_name=red.name)["error"] == "AGENT_NAME_IN_USE"
     assert blue.join(red.home, red.name, reclaim_token=token)["agent_name"] == red.name
     assert blue.send(red.home, "as red")[0]["sender"] == red.name
 
@@ -318,20 +318,20 @@ def test_whoever_is_proven_gone_is_not_present(
     ],
 )
 def test_bad_arguments_are_refused_by_their_field(red: Any, name: str, arguments: Any, field: str) -> None:
-    refused = red.error(name, **arguments)
+    refused = red.refused(name, **arguments)
 
     assert (refused["error"], refused["field"]) == ("INVALID_ARGUMENT", field)
 
 
 @pytest.mark.parametrize("name", ["topic_close", "topic_presence", "sync", "cursor_reset"])
 def test_an_unknown_topic_is_refused_by_every_tool(red: Any, name: str) -> None:
-    assert red.error(name, topic_id="topic_nowhere")["error"] == "TOPIC_NOT_FOUND"
+    assert red.refused(name, topic_id="topic_nowhere")["error"] == "TOPIC_NOT_FOUND"
 
 
 def test_joining_an_unknown_topic_is_refused(red: Any) -> None:
-    assert red.error("topic_join", topic_id="topic_nowhere", agent_name="red")["error"] == "TOPIC_NOT_FOUND"
-    assert red.error("topic_join", name="nowhere", agent_name="red")["error"] == "TOPIC_NOT_FOUND"
+    assert red.refused("topic_join", topic_id="topic_nowhere", agent_name="red")["error"] == "TOPIC_NOT_FOUND"
+    assert red.refused("topic_join", name="nowhere", agent_name="red")["error"] == "TOPIC_NOT_FOUND"
 
 
 def test_nobody_can_speak_as_the_system(red: Any, topic_id: str) -> None:
-    assert red.error("topic_join", topic_id=topic_id, agent_name="conch")["error"] == "AGENT_NAME_IN_USE"
+    assert red.refused("topic_join", topic_id=topic_id, agent_name="conch")["error"] == "AGENT_NAME_IN_USE"

@@ -200,6 +200,43 @@ def take_notes(agent_id: str, workspace: str, notes: int, gate: str) -> None:
     say("done", longest)
 
 
+# -- roles: reservations and notices
+
+
+def reserve_at_random(agent_id: str, workspace: str, tries: int, gate: str, locks: str, seed: int) -> None:
+    """Reserve files and directories of a small tree; whatever is granted must be nobody else's, to the last file."""
+    seat, chance = Seat(agent_id, workspace), random.Random(seed)
+    files = [f"{a}/{b}/{c}.py" for a in "ab" for b in "ab" for c in "ab"]
+    scopes = [".", *"ab", *(f"{a}/{b}/*" for a in "ab" for b in "ab"), *files, *files]
+    ready(gate)
+    for _ in range(tries):
+        scope = chance.choice(scopes)
+        try:
+            seat.app.reservations.reserve(seat.me, seat.room_id, scope, takeover_stale=chance.random() < 0.5)
+        except ConchError as refusal:
+            say("refused", refusal.code)
+            continue
+        inside = [f for f in files if scope == "." or f.startswith(scope.rstrip("*"))]
+        marks = [os.path.join(locks, f.replace("/", "-")) for f in inside]
+        for mark in marks:
+            os.close(os.open(mark, os.O_CREAT | os.O_EXCL))  # fails if somebody else has it now
+        os.sched_yield()
+        for mark in marks:
+            os.unlink(mark)
+        seat.app.reservations.release(seat.me, seat.room_id, scope)
+        say("granted", scope)
+    say("done")
+
+
+def mark_events(agent_id: str, workspace: str, event_ids: list[str], mark: str, gate: str) -> None:
+    """Mark one notice after the other."""
+    seat = Seat(agent_id, workspace)
+    ready(gate)
+    for event_id in event_ids:
+        say("marked", seat.app.protocol.mark(seat.me, event_id, mark).state)
+    say("done")
+
+
 # -- roles: who is killed or stopped
 
 
@@ -312,6 +349,8 @@ ROLES = (
     take_turns,
     grab,
     take_notes,
+    reserve_at_random,
+    mark_events,
     hold,
     sit,
     wait_once,

@@ -60,3 +60,20 @@ def test_the_quick_benchmark_runs_to_its_end_and_prints_every_row(script: str, r
     assert [row for row in rows if not any(line.startswith(f"| {row}") for line in lines)] == []
     assert lines[0].startswith("Machine: ")
     assert lines[-1].startswith("Measured in ")
+
+
+SCOPE_ROWS = [
+    *(f"{verb} with {size} active" for verb in ("reserve", "check", "release") for size in ("10", "100", "1,000")),
+    "`conch agent reserve`, start to exit",
+]
+
+
+def test_the_quick_benchmark_of_reservations_runs_to_its_end_and_prints_every_row() -> None:
+    bench = BENCH.with_name("scopes.py")
+
+    run = subprocess.run([sys.executable, str(bench), "--quick"], capture_output=True, text=True, timeout=SECONDS)
+
+    assert run.returncode == 0, run.stderr
+    lines = run.stdout.splitlines()
+    assert [row for row in SCOPE_ROWS if not any(line.startswith(f"| {row}") for line in lines)] == []
+    assert lines[-1].startswith("Measured in ")

@@ -24,6 +24,11 @@ def room_channel(room_id: str) -> str:
     return f"room-{room_id}"
 
 
+def activity_channel(room_id: str) -> str:
+    """Whoever watches a room hears this one; nobody who waits for the stick wakes for it."""
+    return f"activity-{room_id}"
+
+
 def seat_channel(room_id: str, agent_id: str) -> str:
     """One member's own channel in one room: rung first for a recipient, and its sign of waiting right now."""
     return f"seat-{room_id}-{agent_id}"

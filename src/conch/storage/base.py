@@ -63,8 +63,8 @@ class Store(Protocol):
     def read(self) -> AbstractContextManager[Transaction]:
         """A read-only view that does not change while it is open."""
 
-    def write(self, lock: str) -> AbstractContextManager[Transaction]:
-        """All or nothing. No other writer that names the same lock is inside at the same time."""
+    def write(self, *locks: str) -> AbstractContextManager[Transaction]:
+        """All or nothing. No other writer that names one of the same locks is inside at the same time."""
 
     def migrate(self) -> tuple[int, int]:
         """Bring the schema to this version of conch; from which schema, to which one."""

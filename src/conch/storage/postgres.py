@@ -63,11 +63,11 @@ class PostgresStore:
             self._give_back(transaction.connection, "COMMIT")  # all was read: nothing is lost if this fails
 
     @contextmanager
-    def write(self, lock: str) -> Iterator[PostgresTransaction]:
-        # The lock first, then the moment, so that a queue of writers is in order.
-        begin = f"BEGIN; SELECT pg_advisory_xact_lock({advisory_key('write', lock)})"
+    def write(self, *locks: str) -> Iterator[PostgresTransaction]:
+        # The locks first, then the moment, so that a queue of writers is in order.
+        taking = "; ".join(f"SELECT pg_advisory_xact_lock({advisory_key('write', lock)})" for lock in locks)
         with self._slot():
-            with self._transaction(begin) as transaction:
+            with self._transaction(f"BEGIN; {taking}") as transaction:
                 yield transaction
                 transaction.send_rings()
             self._commit(transaction.connection)

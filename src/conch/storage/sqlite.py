@@ -97,8 +97,8 @@ class SqliteStore:
             yield SqliteTransaction(connection, self._statements, self._clock())
 
     @contextmanager
-    def write(self, lock: str) -> Iterator[SqliteTransaction]:
-        """SQLite has one writer at a time, so whatever `lock` names is held."""
+    def write(self, *locks: str) -> Iterator[SqliteTransaction]:
+        """SQLite has one writer at a time, so whatever `locks` name is held."""
         with (
             translated(self.path),
             self._borrowed() as connection,

@@ -55,7 +55,8 @@ def _scripts(folder: str, engine: str) -> dict[str, str]:
     directory = os.path.join(HERE, folder)
     names = [name.split(".") for name in os.listdir(directory) if name.endswith(".sql")]
     scripts = {}
-    for name in sorted(parts for parts in names if len(parts) == 2 or parts[1] == engine):
+    fitting = [parts for parts in names if len(parts) == 2 or parts[1] == engine]
+    for name in sorted(fitting, key=lambda parts: (parts[0], len(parts))):
         path = ".".join(name)
         with open(os.path.join(directory, path), encoding="utf-8") as file:
             scripts[path] = file.read()

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from conch.errors import InvalidArgument
-from conch.tools import admin, bus, questions, search, turns
+from conch.tools import admin, bus, questions, scopes, search, turns
 from conch.tools.registry import Tool
 
-_ALL = (*turns.TOOLS, *bus.TOOLS, *search.TOOLS, *questions.TOOLS, *admin.TOOLS)
+_ALL = (*turns.TOOLS, *bus.TOOLS, *search.TOOLS, *questions.TOOLS, *scopes.TOOLS, *admin.TOOLS)
 TOOLS: dict[str, Tool] = {tool.name: tool for tool in _ALL}
 GROUPS = tuple(dict.fromkeys(tool.group for tool in TOOLS.values()))
 

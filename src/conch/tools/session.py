@@ -55,6 +55,15 @@ class Session:
         """The name taken on a topic, else the caller's own; AgentNotJoined if it has neither."""
         return self._peers.get(topic_id) or self.app.peers.find_own(self.caller(), topic_id)
 
+    def speak_as(self, caller: Caller) -> None:
+        """Be this agent from now on, whatever the signals say."""
+        self._caller = caller
+
+    def rename(self, name: str) -> None:
+        """The caller has another name now."""
+        former, self._caller = self.caller().name, self.caller()._replace(name=name)
+        self._peers = {topic_id: peer for topic_id, peer in self._peers.items() if peer.agent_name != former}
+
     def path(self, given: str | None) -> str:
         """A path that was given, else the client's first root, else the working directory."""
         return given or self._default_path() or os.getcwd()

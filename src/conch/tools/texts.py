@@ -41,7 +41,7 @@ def handoff_text(handoff: Handoff | None, author: str | None) -> str:
     lines += [f"artifact: {artifact_text(artifact)}" for artifact in handoff.get("artifacts", ())]
     lines += [f"open question: {question}" for question in handoff.get("open_questions", ())]
     lines += [f"do not: {rule}" for rule in handoff.get("do_not", ())]
-    return "\n".join(map(_behind_margin, lines))
+    return "\n".join(map(behind_margin, lines))
 
 
 def artifact_text(artifact: dict[str, Any]) -> str:
@@ -53,11 +53,11 @@ def artifact_text(artifact: dict[str, Any]) -> str:
 
 def event_line(event: Event) -> str:
     """One event on one line, its handoff below it."""
-    line = f"#{event.event_seq} {to_iso(event.created_at)} {_behind_margin(event_sentence(event))}"
+    line = f"#{event.event_seq} {to_iso(event.created_at)} {behind_margin(event_sentence(event))}"
     if event.handoff is None:
         return line
     below = handoff_text(event.handoff, event.from_agent_id).partition("\n")[2]
-    return f"{line}\n  {_behind_margin(below)}"
+    return f"{line}\n  {behind_margin(below)}"
 
 
 def event_sentence(event: Event) -> str:
@@ -78,6 +78,6 @@ def event_sentence(event: Event) -> str:
     }.get(event.event_type, f"{event.event_type} by {who}")
 
 
-def _behind_margin(text: str) -> str:
+def behind_margin(text: str) -> str:
     """The words of one agent must not pass for a line of ours."""
     return text.replace("\n", "\n  ")

@@ -158,7 +158,7 @@ def test_a_damaged_store_that_cannot_be_moved_aside_stays_where_it_is(
 
 @pytest.fixture
 def small_disk(shell: Shell, conch: Any, tmp_path: Path) -> Any:
-    """A shell that sees the data directory on a disk of 512 kB, with a room in it."""
+    """A shell that sees the data directory on a disk of 1 MB, with a room in it."""
     if subprocess.run(["unshare", "-rm", "true"], capture_output=True).returncode != 0:
         pytest.skip("no disk can be mounted here")
     harness = shell("claude")

@@ -2,35 +2,8 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser
-from collections.abc import Callable
-from typing import NamedTuple
-
-from conch.doors.cli import options
-
-Options = Callable[[ArgumentParser], object]
-
-TURNS, ROOMS, TALK, OTHERS = "taking turns", "the room", "talking", "everything else"
-
-
-# Commands of two words: their first word, under which heading it stands, and what it is for.
-DB, TOPICS, NAMES = "db", "topics", "names"
-FAMILIES = {
-    TOPICS: (TALK, "the topics: create, list, show, close, rename, export"),
-    NAMES: (TALK, "the names on a topic: free"),
-    DB: (OTHERS, "the store: path, verify, backup, migrate, copy, wipe"),
-}
-
-
-class Command(NamedTuple):
-    name: str
-    group: str
-    summary: str
-    """One line for the overview."""
-    about: str
-    options: tuple[Options, ...] = ()
-    examples: str = ""
-
+from conch.doors.cli import agent_catalogue, options
+from conch.doors.cli.command import AGENT, DB, NAMES, OTHERS, ROOMS, TALK, TOPICS, TURNS, Command
 
 RELEASE_EXAMPLE = """\
   conch release --status "Parser done; 2 tests fail" --next "Fix test_cli" \\
@@ -102,9 +75,11 @@ _ALL = (
     Command(
         "events",
         ROOMS,
-        "read the log, oldest first",
-        "The room's log: claims, handoffs, takeovers and notes. The latest ones, oldest\n"
-        "first, unless --after is given.",
+        "what happened, oldest first",
+        "The room's timeline: claims, handoffs, takeovers and notes, the messages of its\n"
+        "home topic, reservations, and notices with what became of them. The latest\n"
+        "ones, oldest first, unless --after is given. With --follow it goes on until you\n"
+        "interrupt it; then --json prints one object per line.",
         (options.events, options.room),
     ),
     Command("note", ROOMS, "write a note into the log", "Write a note into the log. The stick is not touched.",
@@ -279,4 +254,12 @@ _ALL = (
     ),
 )  # fmt: skip
 
-COMMANDS = {command.name: command for command in _ALL}
+COMMANDS = {command.name: command for command in (*_ALL, *agent_catalogue.COMMANDS)}
+
+# Commands of two words: under which heading the first of them stands, and what they are about.
+FAMILIES = {
+    AGENT: (ROOMS, "who is here, what they reserve, and notices between them"),
+    TOPICS: (TALK, "the topics: create, list, show, close, rename, export"),
+    NAMES: (TALK, "the names on a topic: free"),
+    DB: (OTHERS, "the store: path, verify, backup, migrate, copy, wipe"),
+}

@@ -113,7 +113,7 @@ def print_report(command: str, report: Report, as_json: bool) -> None:
         envelope = {"ok": ok, "command": command, "data": report.data, "error": report.error}
         write(sys.stdout, json.dumps(_presentable(envelope)) + "\n")
     elif report.error is None:
-        write(sys.stdout, clean(report.text) + "\n")
+        write(sys.stdout, clean(report.text) + "\n" if report.text else "")
     else:
         write(sys.stderr, f"conch {command}".rstrip() + f": {clean(report.text)}\n")
 

@@ -7,10 +7,12 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple, NoReturn
 
-from conch.doors.cli.catalogue import COMMANDS, FAMILIES, OTHERS, ROOMS, TALK, TURNS, Command
+from conch.doors.cli.catalogue import COMMANDS, FAMILIES
+from conch.doors.cli.command import OTHERS, ROOMS, TALK, TURNS, Command
 from conch.errors import InvalidArgument
 
 LONGEST_ECHO = 200
+WITH_VALUE = ("--store", "--path", "--room", "--agent")  # options that may stand before the command
 
 
 class Words(NamedTuple):
@@ -58,7 +60,7 @@ def split_words(words: Sequence[str]) -> Words:
 def _take_name(words: list[str]) -> tuple[str, list[str]]:
     place = 0
     while place < len(words) and words[place].startswith("-"):
-        place += 2 if words[place] == "--store" else 1
+        place += 2 if words[place] in WITH_VALUE else 1
     return "".join(words[place : place + 1]), words[:place] + words[place + 1 :]
 
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 
-from conch import roomlog
 from conch.agents import explain
 from conch.clock import SECOND
 from conch.doors.cli.context import Context, find_member
 from conch.doors.cli.output import Report, one_line, table
-from conch.doors.cli.wording import duration, event_page, room_text, who
+from conch.doors.cli.wording import duration, room_text, who
 from conch.errors import InvalidArgument
 from conch.rooms import Snapshot
 from conch.signals import gather_signals
-from conch.tools import TOOLS, fields, shapes
-from conch.tools.schema import check_arguments
+from conch.tools import shapes
 
 LONGEST_NUMBER = 18
 
@@ -73,16 +71,6 @@ def _members(snapshot: Snapshot) -> str:
         for m in snapshot.members
     ]
     return table(("", "AGENT", "NAME", "PRESENCE", "PROCESS", "SEEN"), rows)
-
-
-def events(context: Context) -> Report:
-    options = context.options
-    given = {"room_id": context.room_id(), "after": options.after, "limit": options.limit}
-    check_arguments("conch events", TOOLS["get_room_events"].input_schema, given)
-    after = fields.parse_cursor("after", options.after)
-    context.snapshot(given["room_id"])  # a sign of life, and whether there is such a room
-    page = roomlog.list_events(context.app.store, given["room_id"], after, options.limit)
-    return Report(shapes.event_page(page), event_page(page, options))
 
 
 def note(context: Context) -> Report:
@@ -151,7 +139,6 @@ COMMANDS = {
     "rooms": rooms,
     "join": join,
     "state": state,
-    "events": events,
     "note": note,
     "leave": leave,
     "reorder": reorder,

@@ -4,31 +4,41 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any
 
 import conch
 from conch import __version__
 from conch.app import open_app
-from conch.doors.cli import rooms, stick, store, talk, topics, waiting
-from conch.doors.cli.catalogue import COMMANDS, FAMILIES, NAMES, TALK, TOPICS
+from conch.doors.cli.catalogue import COMMANDS, FAMILIES
+from conch.doors.cli.command import AGENT, DB, NAMES, TALK, TOPICS
 from conch.doors.cli.context import Context
 from conch.doors.cli.interruptions import Interrupted, exit_status
 from conch.doors.cli.output import Report, abandon_stream, failure, give_up, prepare_streams, print_report, warn
 from conch.doors.cli.parser import Words, help_text, parse_options, split_words
 from conch.doors.cli.spoken import spoken, spoken_field
 from conch.errors import ConchError, InternalError, InvalidArgument
+from conch.tools.registry import INVALID_ARGUMENT as INVALID
 
-HANDLERS = {
-    "wait": waiting.wait,
-    **stick.COMMANDS,
-    **rooms.COMMANDS,
-    **talk.COMMANDS,
-    **topics.COMMANDS,
-    **store.COMMANDS,
+# Which part of the command line has a command; it is imported only for those who use it.
+HOMES = {
+    "waiting": ("wait",),
+    "stick": ("release", "pass", "take", "close"),
+    "rooms": ("rooms", "join", "state", "note", "leave", "reorder", "policy", "whoami"),
+    "watching": ("events",),
+    "talk": ("send", "read", "ask", "answer", "questions", "search"),
+    "topics": (TOPICS, NAMES),
+    "agents": (AGENT,),
+    "init": ("init",),
+    "store": (DB,),
 }
 USAGE_ERROR = 2
-INVALID_ARGUMENT = dict.fromkeys((TALK, TOPICS, NAMES), "INVALID_ARGUMENT")  # each seed has its own word for it
+# Each seed has its own word for an argument that cannot be used.
+INVALID_ARGUMENT = {
+    **dict.fromkeys((TALK, TOPICS, NAMES), INVALID["bus"]),
+    **dict.fromkeys((AGENT, "init"), INVALID["scopes"]),
+}
 
 
 def run(words: Sequence[str]) -> int:
@@ -79,12 +89,19 @@ def _environment(options: Any) -> dict[str, str]:
 
 def _report(command: str, context: Context) -> Report:
     try:
-        return HANDLERS[command](context)
+        return _find_handler(command)(context)
     except ConchError as refusal:
         return _refused(refusal, command)
     except Exception as defect:  # ours; even then people and programs get a sentence, not a trace
         what = f"{type(defect).__name__}: {defect}"
         return _refused(InternalError(f"conch failed: {what} at {_place(defect)}. Please report it."), command)
+
+
+def _find_handler(command: str) -> Callable[[Context], Report]:
+    first = command.partition(" ")[0]
+    home = next(home for home, commands in HOMES.items() if first in commands)
+    handler: Callable[[Context], Report] = import_module(f"conch.doors.cli.{home}").COMMANDS[command]
+    return handler
 
 
 def _place(defect: Exception) -> str:
@@ -102,8 +119,9 @@ def _refused(refusal: ConchError, command: str, status: int = 1) -> Report:
     details = dict(refusal.details)
     if "field" in details:
         details["field"] = spoken_field(str(details["field"]))
-    group = COMMANDS[command].group if command in COMMANDS else ""
-    code = INVALID_ARGUMENT.get(group, refusal.code) if isinstance(refusal, InvalidArgument) else refusal.code
+    code = refusal.code
+    if isinstance(refusal, InvalidArgument) and command in COMMANDS:
+        code = INVALID_ARGUMENT.get(command) or INVALID_ARGUMENT.get(COMMANDS[command].group, code)
     return failure(code, spoken(refusal.message), details, status=status)
 
 

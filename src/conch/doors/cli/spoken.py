@@ -15,6 +15,9 @@ WORDS = {
     "close_room": "`conch close`",
     "topic_create": "`conch topics create`",
     "topic_list": "`conch topics list`",
+    "agent_adopt": "`conch agent adopt`",
+    "event_inbox": "`conch agent inbox`",
+    "takeover_stale": "--takeover-stale",
     "context_path": "path",
     "content_markdown": "text",
     "message_type": "type",
@@ -28,7 +31,13 @@ WORDS = {
     "suggested_followups": "followup",
     "responses[0]": "pointer",
 }
-FIELDS = {"room_id": "room", "topic_id": "topic", "agent_name": "name"}
+FIELDS = {
+    "room_id": "room",
+    "topic_id": "topic",
+    "agent_name": "name",
+    "ttl_minutes": "ttl",
+    "bead_id": "bead",
+}
 # A command sends one message or one answer; and what somebody typed comes back in quotes, as it was.
 TOLD = re.compile(rf"(?<![\w'\"])(?:(?:outbox|responses)\[0\]\.)?({'|'.join(map(re.escape, WORDS))})(?![\w'\"])")
 

@@ -146,3 +146,6 @@ def _not_ours(result: Result) -> Report:
 def _your_turn_text(context: Context, data: dict[str, Any]) -> str:
     head = f"Your turn (turn {data['turn_id']}, {data['reason']}). {lease_text(context, data)}"
     return f"{head}\n{handoff_text(data['handoff'], data['from_agent_id'])}"
+
+
+COMMANDS = {"wait": wait}

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 from conch.clock import SECOND
 from conch.doors.cli.output import clean, indented, one_line
 from conch.handoffs import Handoff
-from conch.roomlog import Event, EventPage
 from conch.rooms import Snapshot
-from conch.tools.texts import artifact_text, event_sentence
+from conch.tools.texts import artifact_text
 
 MARGIN = " " * 8
 LABEL = 10
@@ -38,10 +36,10 @@ def handoff_lines(handoff: Handoff) -> str:
     parts += [("artifact", artifact_text(artifact)) for artifact in handoff.get("artifacts", ())]
     parts += [("question", question) for question in handoff.get("open_questions", ())]
     parts += [("do not", rule) for rule in handoff.get("do_not", ())]
-    return "\n".join(_labelled(label, text) for label, text in parts)
+    return "\n".join(labelled(label, text) for label, text in parts)
 
 
-def _labelled(label: str, text: str) -> str:
+def labelled(label: str, text: str) -> str:
     first, newline, rest = clean(text.strip()).partition("\n")
     below = MARGIN + " " * LABEL
     return f"{MARGIN}{label:<{LABEL}}{first}" + (f"\n{indented(rest, below)}" if newline else "")
@@ -51,15 +49,6 @@ def handoff_text(handoff: Handoff | None, author: str | None) -> str:
     if handoff is None:
         return "There is no handoff for you."
     return f"Handoff from {author}:\n{handoff_lines(handoff)}"
-
-
-def event_text(event: Event) -> str:
-    """One event on one line, what it carries below it."""
-    first, newline, rest = event_sentence(event).partition("\n")
-    head = f"{event.event_seq:>4}  {local_time(event.created_at)}  {one_line(first)}"
-    below = [indented(rest, MARGIN)] if newline else []
-    below += [handoff_lines(event.handoff)] if event.handoff else []
-    return "\n".join([head, *below])
 
 
 def room_text(snapshot: Snapshot, caller_id: str) -> str:
@@ -85,15 +74,3 @@ def _stick_text(snapshot: Snapshot, caller_id: str) -> str:
 def _lapse(snapshot: Snapshot, moment: int | None) -> str:
     left = ((moment or snapshot.now) - snapshot.now) / SECOND
     return f"lapses in {duration(left)}" if left > 0 else f"lapsed {duration(-left)} ago"
-
-
-def event_page(page: EventPage, options: Any) -> str:
-    """Some events, and how to see the others."""
-    if not page.events:
-        return "Nothing has happened yet." if options.after is None else "Nothing has happened since."
-    lines = [event_text(event) for event in page.events]
-    if page.has_more:
-        lines.append(f"More: `conch events --after {page.cursor}`.")
-    elif options.after is None and len(page.events) == options.limit:
-        lines.append(f"These are the latest {options.limit}; `conch events --after 0` begins at the oldest.")
-    return "\n".join(lines)

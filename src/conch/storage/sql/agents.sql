@@ -25,3 +25,24 @@ WHERE agent_id = :agent_id;
 -- name: link_signal
 INSERT INTO agent_signals (signal, agent_id, linked_at) VALUES (:signal, :agent_id, :now)
 ON CONFLICT (signal) DO UPDATE SET agent_id = excluded.agent_id, linked_at = excluded.linked_at;
+
+-- name: rename_agent
+UPDATE agents SET name = :name WHERE agent_id = :agent_id;
+
+-- name: rename_own_cursors
+UPDATE cursors SET agent_name = :name
+WHERE agent_name = :former AND topic_id IN (
+  SELECT own.topic_id FROM agent_name_reservations own
+  WHERE own.agent_id = :agent_id AND own.is_own = 1 AND own.agent_name = :former AND NOT EXISTS (
+    SELECT 1 FROM agent_name_reservations taken WHERE taken.topic_id = own.topic_id AND taken.agent_name = :name
+  )
+) AND NOT EXISTS (
+  SELECT 1 FROM cursors other WHERE other.topic_id = cursors.topic_id AND other.agent_name = :name
+);
+
+-- name: rename_own_reservations
+UPDATE agent_name_reservations SET agent_name = :name
+WHERE agent_id = :agent_id AND is_own = 1 AND agent_name = :former AND NOT EXISTS (
+  SELECT 1 FROM agent_name_reservations taken
+  WHERE taken.topic_id = agent_name_reservations.topic_id AND taken.agent_name = :name
+);

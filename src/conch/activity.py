@@ -1,0 +1,44 @@
+"""What happens to names, reservations and protocol events, kept for the room's timeline.
+
+It is not part of the room's log: nobody who waits for the stick needs to wake for it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Protocol
+
+from conch.bells.base import activity_channel
+from conch.storage.base import Transaction
+
+
+class Named(Protocol):
+    """A member, a caller, the owner of a reservation."""
+
+    @property
+    def agent_id(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
+
+
+def record(
+    tx: Transaction,
+    room_id: str,
+    kind: str,
+    by: Named,
+    subject_id: str | None = None,
+    details: dict[str, Any] | None = None,
+) -> None:
+    """Everybody who watches the room hears of it."""
+    tx.run(
+        "append_activity",
+        room_id=room_id,
+        kind=kind,
+        agent_id=by.agent_id,
+        agent_name=by.name,
+        subject_id=subject_id,
+        details_json=json.dumps(details) if details else None,
+        now=tx.now,
+    )
+    tx.ring(activity_channel(room_id))

@@ -1,0 +1,187 @@
+"""Resuming the identity of an agent that is gone: only with proof that it left unfinished work.
+
+The name, what it had reserved and what it had not accepted yet move to the new process. The one that had them keeps
+its agent_id, under a generated name, and its history.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, NamedTuple
+
+from conch import activity, presence
+from conch.agents import LOCK, Caller, free_name, rename
+from conch.beads import WorkItem, in_progress_items
+from conch.config import Settings
+from conch.errors import AdoptionRejected
+from conch.liveness import may_be_running
+from conch.protocol import ProtocolEvent, insert_event, load_event
+from conch.registration import Agent, find_agent, to_agent
+from conch.rooms import Snapshot
+from conch.scopes import Scope, make_scope, parse_scope
+from conch.storage.base import Row, Store, Transaction
+from conch.workspaces import folds_case, workspace_root
+from conch.worktree import changed_files
+
+MOST_NAMED = 3
+
+
+class Evidence(NamedTuple):
+    """Why an identity may be resumed."""
+
+    reason: str
+    """`uncommitted_scope` or `in_progress_ownership`."""
+    summary: str
+    bead_id: str | None
+
+
+class Candidate(NamedTuple):
+    agent: Agent
+    evidence: Evidence
+
+
+class Adopted(NamedTuple):
+    agent: Agent
+    event: ProtocolEvent
+    evidence: Evidence
+
+
+class Traces(NamedTuple):
+    """What can be found of unfinished work in a workspace, by whomever."""
+
+    changed: list[Scope]
+    is_git: bool
+    items: list[WorkItem]
+
+
+class Adoption:
+    def __init__(self, store: Store, settings: Settings) -> None:
+        self._store = store
+        self._settings = settings
+
+    def adopt(self, caller: Caller, room_id: str, name: str, scope: str) -> Adopted:
+        """Become the agent of this name (or agent_id); ADOPTION_REJECTED says why not."""
+        with self._store.read() as tx:
+            snapshot = Snapshot.load(tx, room_id, self._settings.policy)
+            self._require_gone(tx, caller, self._find(tx, room_id, name))
+        within = parse_scope(scope, snapshot.room.canonical_path)
+        traces = find_traces(snapshot.room.canonical_path)  # asks other programs, so outside of any transaction
+        with self._store.write(room_id, LOCK) as tx:
+            snapshot = presence.take_seat(tx, caller, room_id, self._settings.policy)
+            prior = self._find(tx, room_id, name)
+            self._require_gone(tx, caller, prior)
+            evidence = find_evidence(traces, prior, self._reserved(tx, room_id, prior), within)
+            if evidence is None:
+                raise _no_evidence(prior["name"], within, traces)
+            event = self._move(tx, snapshot, caller, prior, within, evidence)
+            agent = find_agent(self._agents(tx, room_id), caller.agent_id)
+            return Adopted(agent, event, evidence)
+
+    def candidates(self, caller: Caller, room_id: str) -> list[Candidate]:
+        """Who could be resumed here, and why; in the room's sequence."""
+        with self._store.read() as tx:
+            root = Snapshot.load(tx, room_id, self._settings.policy).room.canonical_path
+            gone = [
+                (row, self._reserved(tx, room_id, row))
+                for row in tx.all("room_agents", room_id=room_id)
+                if row["agent_id"] != caller.agent_id and not self._may_be_running(tx, row)
+            ]
+            now = tx.now
+        if not gone:
+            return []
+        traces, everything = find_traces(root), Scope(".", "/")
+        found = [(row, find_evidence(traces, row, reserved, everything)) for row, reserved in gone]
+        return [
+            Candidate(to_agent(row, now, self._settings.stale_minutes), evidence)
+            for row, evidence in found
+            if evidence is not None
+        ]
+
+    def _find(self, tx: Transaction, room_id: str, name: str) -> Row:
+        agent = find_agent(self._agents(tx, room_id), name)
+        return next(row for row in tx.all("room_agents", room_id=room_id) if row["agent_id"] == agent.agent_id)
+
+    def _agents(self, tx: Transaction, room_id: str) -> list[Agent]:
+        rows = tx.all("room_agents", room_id=room_id)
+        return [to_agent(row, tx.now, self._settings.stale_minutes) for row in rows]
+
+    def _reserved(self, tx: Transaction, room_id: str, agent: Row) -> list[Row]:
+        """What the agent had reserved and has not released, also where its time is over."""
+        return tx.all("reservations_of", agent_id=agent["agent_id"], room_id=room_id)
+
+    def _may_be_running(self, tx: Transaction, agent: Row) -> bool:
+        return may_be_running(agent, tx.now, self._settings.stale_minutes)
+
+    def _require_gone(self, tx: Transaction, caller: Caller, agent: Row) -> None:
+        name = agent["name"]
+        if agent["agent_id"] == caller.agent_id:
+            raise _rejected("already_yours", f"{name} is you already.", name)
+        if self._may_be_running(tx, agent):
+            raise _rejected("still_running", f"{name} is still at work, or may be: a living identity is its own.", name)
+
+    def _move(
+        self, tx: Transaction, snapshot: Snapshot, caller: Caller, prior: Row, within: Scope, evidence: Evidence
+    ) -> ProtocolEvent:
+        room_id, name, member = snapshot.room.room_id, prior["name"], snapshot.member(caller.agent_id)
+        rename(tx, prior["agent_id"], name, free_name(tx, prior["agent_id"]))
+        rename(tx, caller.agent_id, member.name, name)
+        tx.run("register_agent", room_id=room_id, agent_id=caller.agent_id, role=prior["role"], now=tx.now)
+        move = {"room_id": room_id, "from_agent_id": prior["agent_id"], "to_agent_id": caller.agent_id}
+        tx.run("move_reservations", **move)
+        tx.run("move_protocol_events", **move)
+        payload = {
+            "resume_reason": evidence.reason,
+            "prior_session_agent": prior["agent_id"],
+            "adopted_agent": name,
+            "evidence": evidence.summary,
+        }
+        event_id = insert_event(tx, snapshot.room, "RESUME", payload, None, None, evidence.bead_id, within.path)
+        activity.record(tx, room_id, "RESUME", member._replace(name=name), event_id)
+        return load_event(tx, event_id)
+
+
+# -- evidence
+
+
+def find_traces(root: str) -> Traces:
+    """What git and Beads know of the workspace."""
+    files, folds = changed_files(workspace_root(root)), folds_case(root)
+    changed = [scope for path in files or () if (scope := make_scope(path, root, folds)) is not None]
+    return Traces(changed, files is not None, in_progress_items(root))
+
+
+def find_evidence(traces: Traces, agent: Row, reserved: list[Row], within: Scope) -> Evidence | None:
+    """Uncommitted files in what the agent had reserved come before its work items."""
+    files = [
+        scope.path
+        for scope in traces.changed
+        if within.contains(scope.key) and any(scope.key.startswith(row["scope_key"]) for row in reserved)
+    ]
+    if files:
+        bead_id = next((row["bead_id"] for row in reserved if row["bead_id"]), None)
+        return Evidence("uncommitted_scope", f"Not committed: {_enumerate(files)}.", bead_id)
+    items = [item.bead_id for item in traces.items if item.assignee in (agent["name"], agent["agent_id"])]
+    if items:
+        return Evidence("in_progress_ownership", f"In progress: {_enumerate(items)}.", items[0])
+    return None
+
+
+def _enumerate(things: list[str]) -> str:
+    shown = [os.fsencode(thing).decode(errors="backslashreplace") for thing in things[:MOST_NAMED]]
+    rest = len(things) - len(shown)
+    return ", ".join(shown) + (f" and {rest} more" if rest else "")
+
+
+def _no_evidence(name: str, within: Scope, traces: Traces) -> AdoptionRejected:
+    where = f"in {within.path}" if within.path != "." else "here"
+    git = "" if traces.is_git else " (git could not tell)"
+    message = (
+        f"{name} left no unfinished work {where}: no uncommitted file that it had reserved{git}, and no work item in "
+        "progress. Register a name of your own."
+    )
+    return _rejected("no_unfinished_work", message, name)
+
+
+def _rejected(reason: str, message: str, name: str) -> AdoptionRejected:
+    details: dict[str, Any] = {"reason": reason, "name": name}
+    return AdoptionRejected(message, **details)

@@ -1,0 +1,69 @@
+"""Work items stay in Beads: conch asks `bd` for them, and never writes to `.beads`."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any, NamedTuple
+
+from conch import outside
+from conch.errors import InvalidArgument
+
+
+class WorkItem(NamedTuple):
+    bead_id: str
+    assignee: str
+
+
+def check_bead(root: str, bead_id: str | None) -> None:
+    """InvalidArgument for an item that the workspace's Beads does not know; without Beads it is free text."""
+    if bead_id is None or not _is_used_in(root):
+        return
+    if bead_id.startswith("-"):  # an option, not an item
+        raise _unknown(bead_id, "")
+    answer = _ask(root, "show", bead_id, "--json")
+    if answer is not None and (answer.status or not _items(answer.output)):
+        raise _unknown(bead_id, answer.complaint)
+
+
+def in_progress_items(root: str) -> list[WorkItem]:
+    """Every item that somebody works on; none without Beads."""
+    if not _is_used_in(root):
+        return []
+    answer = _ask(root, "list", "--status", "in_progress", "--limit", "0", "--json")
+    found = _items(answer.output) if answer is not None and not answer.status else []
+    return [WorkItem(str(item.get("id")), str(item["assignee"])) for item in found if item.get("assignee")]
+
+
+def _unknown(bead_id: str, complaint: str) -> InvalidArgument:
+    why = f": {complaint}" if complaint else ""
+    return InvalidArgument(f"Beads knows no item {bead_id[:80]!r} here{why}.", field="bead_id")
+
+
+def _is_used_in(root: str) -> bool:
+    """Other programs are called `bd` as well; the real one says which version of Beads it is."""
+    if not os.path.isdir(os.path.join(root, ".beads")):
+        return False
+    answer = _ask(root, "version", "--json")
+    if answer is None or answer.status:
+        return False
+    version = _unwrapped(answer.output)
+    return isinstance(version, dict) and str(version.get("version", ""))[:1].isdecimal()
+
+
+def _ask(root: str, *words: str) -> outside.Answer | None:
+    return outside.ask(("bd", *words), root, {**outside.environment("BD_JSON"), "BD_JSON_ENVELOPE": "0"})
+
+
+def _items(output: bytes) -> list[dict[str, Any]]:
+    found = _unwrapped(output)
+    return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
+
+
+def _unwrapped(output: bytes) -> Any:
+    """Newer versions put what they say into an envelope, whatever they are told."""
+    try:
+        said = json.loads(output)
+    except ValueError:
+        return None
+    return said["data"] if isinstance(said, dict) and "data" in said else said

@@ -1,0 +1,170 @@
+"""The commands around agents, reservations and notices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from conch.agents import load_caller
+from conch.doors.cli.context import Context
+from conch.doors.cli.output import Report, indented, one_line, table
+from conch.registration import find_agent
+from conch.tools import notices
+from conch.tools.registry import Result
+
+Object = dict[str, Any]
+Handler = Callable[[Context], Report]
+
+MARGIN = " " * 4
+
+
+def register(context: Context) -> Report:
+    result = _tool(context, "agent_register", name=context.options.name, role=context.options.role)
+    return Report(result.data, result.text)
+
+
+def adopt(context: Context) -> Report:
+    result = _tool(context, "agent_adopt", name=context.options.name, scope=context.options.scope)
+    return Report(result.data, result.text)
+
+
+def heartbeat(context: Context) -> Report:
+    result = _tool(context, "agent_heartbeat")
+    return Report(result.data, result.text)
+
+
+def list_agents(context: Context) -> Report:
+    data = _tool(context, "agent_list").data
+    rows = [(a["name"], a["agent_id"], a["role"] or "-", a["liveness"], a["last_seen_at"]) for a in data["agents"]]
+    return Report(data, table(("NAME", "AGENT", "ROLE", "LIVENESS", "LAST SEEN"), rows))
+
+
+def show(context: Context) -> Report:
+    room_id, caller = context.room_id(), context.session.caller()
+    agents = context.app.registration.list_agents(caller, room_id)
+    agent = find_agent(agents, context.options.name or caller.agent_id)
+    found = context.app.reservations.list_reservations(caller, room_id)
+    own = [notices.reservation(each) for each in found if each.agent_id == agent.agent_id]
+    data = {**notices.agent(agent), "reservations": own}
+    return Report(data, f"{notices.agent_line(agent)}\n{_reservations(own)}")
+
+
+# -- reservations
+
+
+def reserve(context: Context) -> Report:
+    options = context.options
+    result = _tool(
+        context,
+        "scope_reserve",
+        scope=options.scope,
+        ttl_minutes=options.ttl,
+        takeover_stale=options.takeover_stale,
+        bead_id=options.bead,
+    )
+    return Report(result.data, result.text)
+
+
+def release(context: Context) -> Report:
+    result = _tool(context, "scope_release", scope=context.options.scope)
+    return Report(result.data, result.text)
+
+
+def status(context: Context) -> Report:
+    options = context.options
+    if options.scope is not None:
+        result = _tool(context, "scope_check", path=options.scope)
+        return Report(result.data, result.text)
+    data = _tool(context, "scope_list", include_ended=options.all).data
+    return Report(data, _reservations(data["reservations"]))
+
+
+def _reservations(found: list[Object]) -> str:
+    if not found:
+        return "Nothing is reserved."
+    rows = [(r["scope"], r["name"], r["liveness"], r["state"], r["expires_at"], r["bead_id"] or "-") for r in found]
+    return table(("SCOPE", "BY", "LIVENESS", "STATE", "UNTIL", "BEAD"), rows)
+
+
+# -- notices
+
+
+def send(context: Context) -> Report:
+    options = context.options
+    result = _tool(
+        context,
+        "event_send",
+        event_type=options.type,
+        to_agent=options.to,
+        payload=_payload(options),
+        bead_id=options.bead,
+        scope=options.scope,
+    )
+    return Report(result.data, result.text)
+
+
+def _payload(options: Any) -> Object:
+    """Everything that was given, so that what does not belong to this type is refused and not lost."""
+    names = ("subject", "summary", "next_action", "blocker", "requested_action", "urgency")
+    given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+    if options.type == "BLOCKED":
+        given.setdefault("urgency", "medium")
+    return given | ({"requires_ack": False} if options.no_ack else {})
+
+
+def inbox(context: Context) -> Report:
+    data = _tool(context, "event_inbox", state=context.options.state, limit=context.options.limit).data
+    lines = [_notice(event) for event in data["events"]]
+    return Report(data, "\n".join(lines) or "Nothing waits for you.")
+
+
+def _notice(event: Object) -> str:
+    label = notices.LABELS.get(event["event_type"], event["event_type"])
+    state = notices.LABELS.get(event["state"], event["state"])
+    head = f"{event['id']} {label}, from {event['from_agent'] or 'conch'}, {event['created_at']}: {state}"
+    about = {"scope": event["scope"], "bead": event["bead_id"], **event["payload"]}
+    lines = [indented(f"{name}: {value}", MARGIN) for name, value in about.items() if value is not None]
+    return "\n".join([one_line(head), *lines])
+
+
+def _mark(mark: str) -> Handler:
+    def handler(context: Context) -> Report:
+        result = context.tool("event_mark", event_id=context.options.event, mark=mark)
+        return Report(result.data, result.text)
+
+    return handler
+
+
+# -- who speaks
+
+
+def _tool(context: Context, name: str, /, **arguments: Any) -> Result:
+    return context.tool(name, room_id=context.room_id(), **arguments)
+
+
+def _speaking(handler: Handler) -> Handler:
+    """The same command as the agent that `--agent` names."""
+
+    def speaking(context: Context) -> Report:
+        if context.options.agent is not None:
+            context.session.speak_as(load_caller(context.app.store, context.options.agent))
+        return handler(context)
+
+    return speaking
+
+
+_HANDLERS: dict[str, Handler] = {
+    "register": register,
+    "adopt": adopt,
+    "heartbeat": heartbeat,
+    "list": list_agents,
+    "show": show,
+    "send": send,
+    "inbox": inbox,
+    "seen": _mark("seen"),
+    "accept": _mark("accepted"),
+    "reserve": reserve,
+    "release": release,
+    "status": status,
+}
+COMMANDS = {f"agent {name}": _speaking(handler) for name, handler in _HANDLERS.items()}

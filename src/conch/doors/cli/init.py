@@ -1,0 +1,79 @@
+"""`conch init`: who a session is in its room, decided by a person, by an option, or not at all."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from conch.adoption import Candidate
+from conch.doors.cli.context import Context
+from conch.doors.cli.output import Report, one_line, write
+from conch.errors import DecisionNeeded
+from conch.registration import find_agent
+
+
+def init(context: Context) -> Report:
+    options = context.options
+    room_id = options.room or context.tool("join_path", context_path=context.path()).data["room_id"]
+    if options.adopt is not None:
+        return _adopt(context, room_id, options.adopt)
+    if options.register is not None:
+        return _register(context, room_id, options.register, "The name was chosen.")
+    caller = context.session.caller()
+    agent = find_agent(context.app.registration.list_agents(caller, room_id), caller.agent_id)
+    if agent.is_registered:
+        return _report(agent.agent_id, agent.name, "continued", "You are registered here already.")
+    candidates = context.app.adoption.candidates(caller, room_id)
+    if not candidates:
+        return _register(context, room_id, None, "Nobody who is gone has left unfinished work here.")
+    if options.non_interactive or sys.stdin is None or not sys.stdin.isatty():
+        raise _undecided(candidates)
+    return _ask(context, room_id, candidates)
+
+
+def _adopt(context: Context, room_id: str, name: str) -> Report:
+    data = context.tool("agent_adopt", room_id=room_id, name=name, scope="*").data
+    payload = data["event"]["payload"]
+    return _report(data["agent_id"], data["name"], "adopted", f"{payload['resume_reason']}: {payload['evidence']}")
+
+
+def _register(context: Context, room_id: str, name: str | None, reason: str) -> Report:
+    data = context.tool("agent_register", room_id=room_id, name=name).data
+    return _report(data["agent_id"], data["name"], "registered", reason)
+
+
+def _report(agent_id: str, name: str, action: str, reason: str) -> Report:
+    data = {"agent_id": agent_id, "name": name, "action": action, "reason": reason}
+    return Report(data, f"You are {name} ({agent_id}), {action}. {one_line(reason)}")
+
+
+def _undecided(candidates: list[Candidate]) -> DecisionNeeded:
+    """The first in the room's sequence is recommended: whoever asks again gets the same answer."""
+    first = candidates[0]
+    recommendation = f"conch init --adopt {first.agent.name}"
+    reason = f"{first.evidence.reason}: {first.evidence.summary}"
+    message = (
+        f"{first.agent.name} is gone and left unfinished work. {first.evidence.summary} Resume it with "
+        f"`{recommendation}`, or begin afresh with `conch init --register NAME`."
+    )
+    details: dict[str, Any] = {
+        "recommendation": recommendation,
+        "reason": reason,
+        "candidates": [
+            {"agent_id": c.agent.agent_id, "name": c.agent.name, "reason": c.evidence.reason,
+             "evidence": c.evidence.summary} for c in candidates
+        ],
+    }  # fmt: skip
+    return DecisionNeeded(message, **details)
+
+
+def _ask(context: Context, room_id: str, candidates: list[Candidate]) -> Report:
+    for candidate in candidates:
+        question = f"{candidate.agent.name} is gone and left unfinished work. {candidate.evidence.summary} Resume it?"
+        write(sys.stderr, f"{one_line(question)} [y/N] ")
+        if sys.stdin.readline().strip().lower() in ("y", "yes"):
+            return _adopt(context, room_id, candidate.agent.agent_id)
+    return _register(context, room_id, None, "You chose to begin afresh.")
+
+
+COMMANDS = {"init": init}

@@ -1,0 +1,95 @@
+"""`conch events`: the room's timeline, and whatever is added to it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+
+from conch.bells.base import activity_channel, room_channel, topic_channel
+from conch.doors.cli.context import Context
+from conch.doors.cli.output import Report, abandon_stream, clean, indented, one_line, write
+from conch.doors.cli.wording import MARGIN, handoff_lines, labelled, local_time
+from conch.timeline import Entry, Page, Place, parse_place, read_timeline
+from conch.tools import fields, stories
+from conch.tools.notices import LABELS
+from conch.tools.schema import check_arguments
+from conch.tools.turns import MOST_EVENTS
+
+LIMITS = fields.takes(
+    after={"type": "string"},
+    limit={"type": "integer", "minimum": 1, "maximum": MOST_EVENTS},
+)
+UNSAID = ("subject", "requires_ack")
+
+
+def events(context: Context) -> Report:
+    options = context.options
+    room_id = context.room_id()
+    check_arguments("conch events", LIMITS, {"after": options.after, "limit": options.limit})
+    place = parse_place("after", options.after)
+    topic_id = context.snapshot(room_id).room.topic_id  # also a sign of life, and whether there is such a room
+
+    def look(after: Place | None) -> Page:
+        return read_timeline(context.app.store, room_id, after, options.limit)
+
+    page = look(place)
+    if options.follow:
+        return _follow(context, page, look, (room_channel(room_id), activity_channel(room_id), topic_channel(topic_id)))
+    return Report(stories.page(page), page_text(page, options.after, options.limit))
+
+
+def _follow(context: Context, page: Page, look: Callable[[Place | None], Page], channels: tuple[str, ...]) -> Report:
+    """Print until the room is closed, nobody reads any more, or somebody interrupts."""
+    as_json = context.options.json
+    with context.app.bell.listen(*channels) as ear:
+        while True:
+            try:
+                for entry in page.entries:
+                    write(sys.stdout, (json.dumps(stories.entry(entry)) if as_json else entry_text(entry)) + "\n")
+            except BrokenPipeError:
+                abandon_stream(sys.stdout)
+                return Report({"cursor": str(page.place)}, "")
+            page = look(page.place)
+            if not page.entries:
+                if page.is_closed:
+                    return Report({"cursor": str(page.place)}, "")
+                ear.wait(context.app.bell.recheck_seconds(1.0))
+                page = look(page.place)
+
+
+def page_text(page: Page, after: str | None, limit: int) -> str:
+    """Some entries, and how to see the others."""
+    if not page.entries:
+        return "Nothing has happened yet." if after is None else "Nothing has happened since."
+    lines = [entry_text(entry) for entry in page.entries]
+    if page.has_more:
+        lines.append(f"More: `conch events --after {page.place}`.")
+    elif after is None and len(page.entries) == limit:
+        lines.append(f"These are the latest {limit}; `conch events --after 0` begins at the oldest.")
+    return "\n".join(lines)
+
+
+def entry_text(entry: Entry) -> str:
+    """One entry on one line, what it carries below it."""
+    first, newline, rest = stories.sentence(entry).partition("\n")
+    number = str(entry.event.event_seq) if entry.event else ""
+    head = f"{number:>4}  {local_time(entry.created_at)}  {one_line(first)}"
+    below = [indented(rest, MARGIN)] if newline else []
+    if entry.event and entry.event.handoff:
+        below += [_whereabouts(entry), handoff_lines(entry.event.handoff)]
+    elif entry.kind == "protocol" and entry.protocol and entry.row["kind"] in LABELS:
+        payload = entry.protocol.payload
+        below += [labelled(name, str(value)) for name, value in payload.items() if name not in UNSAID]
+    return clean("\n".join(line for line in [head, *below] if line))
+
+
+def _whereabouts(entry: Entry) -> str:
+    """To whom a handoff went, and whether they have it."""
+    if entry.protocol is None:
+        return ""
+    state = LABELS.get(entry.protocol.state, "not seen yet")
+    return labelled(LABELS["HANDOFF"], f"{entry.protocol.to_agent or 'whoever comes first'} ({state})")
+
+
+COMMANDS = {"events": events}

@@ -1,0 +1,107 @@
+"""Agents of a room: the names they register, their roles, and whether they are still at work."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from conch import activity, presence
+from conch.agents import LOCK, Caller, rename
+from conch.config import Settings
+from conch.errors import AgentNotFound, DuplicateAgentName, InvalidAgentName
+from conch.liveness import Liveness, liveness
+from conch.rooms import Snapshot
+from conch.storage.base import Row, Store, Transaction
+
+NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+SHORTEST_NAME, LONGEST_NAME = 3, 48
+
+
+class Agent(NamedTuple):
+    agent_id: str
+    name: str
+    role: str | None
+    liveness: Liveness
+    last_seen_at: int
+    is_registered: bool
+
+
+class Registration:
+    def __init__(self, store: Store, settings: Settings) -> None:
+        self._store = store
+        self._settings = settings
+
+    def register(self, caller: Caller, room_id: str, name: str | None = None, role: str | None = None) -> Agent:
+        """Take a name of one's choice, or keep the generated one. The same again changes nothing."""
+        if name is not None:
+            check_name(name)
+        with self._store.write(room_id, LOCK) as tx:
+            snapshot = presence.take_seat(tx, caller, room_id, self._settings.policy)
+            before = find_agent(self._agents(tx, room_id), caller.agent_id)
+            if name is not None and name != before.name:
+                self._require_free(tx, snapshot, name)
+                rename(tx, caller.agent_id, before.name, name)
+            tx.run("register_agent", room_id=room_id, agent_id=caller.agent_id, role=role, now=tx.now)
+            after = find_agent(self._agents(tx, room_id), caller.agent_id)
+            if after._replace(last_seen_at=0) != before._replace(last_seen_at=0):
+                details = {"role": after.role, "former_name": before.name}
+                activity.record(tx, room_id, "registered", after, details=details)
+        return after
+
+    def heartbeat(self, caller: Caller, room_id: str) -> Agent:
+        """Say that the caller is still at work; as often as it likes."""
+        with self._store.write(room_id) as tx:
+            presence.take_seat(tx, caller, room_id, self._settings.policy)
+            return find_agent(self._agents(tx, room_id), caller.agent_id)
+
+    def list_agents(self, caller: Caller | None, room_id: str) -> list[Agent]:
+        """Everybody in the room, in its sequence."""
+        with self._store.read() as tx:
+            snapshot = Snapshot.load(tx, room_id, self._settings.policy)
+            found = self._agents(tx, room_id)
+        if caller is not None:
+            presence.touch_if_due(self._store, snapshot, caller, self._settings.stale_minutes)
+        return found
+
+    def _agents(self, tx: Transaction, room_id: str) -> list[Agent]:
+        rows = tx.all("room_agents", room_id=room_id)
+        return [to_agent(row, tx.now, self._settings.stale_minutes) for row in rows]
+
+    def _require_free(self, tx: Transaction, snapshot: Snapshot, name: str) -> None:
+        holder = tx.one("agent_named", name=name)
+        if holder is None:
+            return
+        advice = "agent_adopt takes it over if its process is gone and left unfinished work; else choose another name."
+        if snapshot.find(holder["agent_id"]) is None:
+            advice = "It works in another room; choose another name."
+        message = f"{name} is the name of {holder['agent_id']}. {advice}"
+        raise DuplicateAgentName(message, field="name", name=name, agent_id=holder["agent_id"])
+
+
+def check_name(name: str) -> None:
+    if not NAME.fullmatch(name) or not SHORTEST_NAME <= len(name) <= LONGEST_NAME:
+        message = (
+            f"{name[:80]!r} cannot be a name: names are {SHORTEST_NAME} to {LONGEST_NAME} lower-case letters and "
+            "digits, in words joined by single hyphens, such as amber-otter."
+        )
+        raise InvalidAgentName(message, field="name")
+
+
+def find_agent(agents: list[Agent], text: str) -> Agent:
+    """By agent_id or name."""
+    found = next((agent for agent in agents if text in (agent.agent_id, agent.name)), None)
+    if found is None:
+        names = ", ".join(agent.name for agent in agents) or "none"
+        raise AgentNotFound(f"There is no agent {text[:80]!r} in this room; there are {names}.", name=text[:80])
+    return found
+
+
+def to_agent(row: Row, now: int, stale_minutes: float) -> Agent:
+    return Agent(
+        agent_id=row["agent_id"],
+        name=row["name"],
+        role=row["role"],
+        liveness=liveness(row, now, stale_minutes),
+        last_seen_at=row["last_seen_at"],
+        is_registered=row["registered_at"] is not None,
+    )

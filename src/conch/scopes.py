@@ -1,0 +1,106 @@
+"""Path scopes: one spelling for every way to name a part of a workspace, and how two of them overlap.
+
+A scope is a file or a directory with everything inside. Its key is the path relative to the workspace's root, with a
+slash at both ends and in one casing where the filesystem ignores case: `/` is the whole workspace, `/src/lib/` is
+inside `/src/`. So one key is inside another exactly if it begins with it.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Literal, NamedTuple
+
+from conch.errors import InvalidArgument
+from conch.workspaces import folded, folds_case
+
+Overlap = Literal["exact", "partial", "disjoint"]
+
+EVERYTHING_INSIDE = ("*", "**")
+LONGEST_ECHO = 200
+
+
+class Scope(NamedTuple):
+    path: str
+    """For people, relative to the workspace; `.` is all of it."""
+    key: str
+
+    @property
+    def ancestors(self) -> list[str]:
+        """The keys of the directories above, the workspace first."""
+        parts = self.key.split("/")[1:-1]
+        return ["/", *("/" + "/".join(parts[:depth]) + "/" for depth in range(1, len(parts)))] if parts else []
+
+    @property
+    def end(self) -> str:
+        """The first key, in the order of bytes, after everything inside."""
+        return self.key[:-1] + chr(ord("/") + 1)
+
+    def contains(self, key: str) -> bool:
+        return key.startswith(self.key)
+
+
+def parse_scope(text: str, root: str, field: str = "scope") -> Scope:
+    """What a scope means in the workspace at `root`; links are followed. InvalidArgument says what cannot be used."""
+    plain = strip_wildcard(text, field)
+    try:
+        path = os.path.realpath(os.path.join(root, os.path.expanduser(plain)))
+        path.encode()
+    except (OSError, ValueError):
+        raise InvalidArgument(f"{field} {text[:LONGEST_ECHO]!r} is not a path.", field=field) from None
+    scope = make_scope(path, root, folds_case(root))
+    if scope is None:
+        message = f"{field} {text[:LONGEST_ECHO]!r} is outside the workspace {root}; only what is inside can be used."
+        raise InvalidArgument(message, field=field)
+    return scope
+
+
+def strip_wildcard(text: str, field: str = "scope") -> str:
+    """The path without a `/*` or `/**` at its end, which mean everything inside; other wildcards are refused."""
+    path = text.replace("\\", "/")
+    folder, _, last = path.rpartition("/")
+    if last in EVERYTHING_INSIDE:
+        path = folder or path[: -len(last)] or "."
+    wild = _find_wildcard(path)
+    if wild is not None:
+        above = path[:wild].rpartition("/")[0]
+        message = (
+            f"{field} {text[:LONGEST_ECHO]!r} has a wildcard that cannot be used: only `dir/*` and `dir/**` can, for "
+            f"everything in a directory. Use {(above + '/*').lstrip('/')!r}, or name each file."
+        )
+        raise InvalidArgument(message, field=field)
+    return path
+
+
+def _find_wildcard(path: str) -> int | None:
+    """Where a wildcard begins. `[` and `{` alone occur in the names of real files, such as `[id].tsx`."""
+    places = [place for place in map(path.find, "*?") if place >= 0]
+    opening, comma, closing = (path.find(letter) for letter in "{,}")
+    if 0 <= opening < comma < closing:
+        places.append(opening)
+    return min(places, default=None)
+
+
+def make_scope(path: str, root: str, folds: bool) -> Scope | None:
+    """The scope of an absolute path, free of links; None outside the root. Pure: it asks no filesystem."""
+    parts, above = _parts(path), _parts(root)
+    head = parts[: len(above)]
+    if _spelled(head, folds) != _spelled(above, folds):
+        return None
+    inside = parts[len(above) :]
+    key = "/" + "".join(part + "/" for part in _spelled(inside, folds))
+    return Scope("/".join(inside) or ".", key)
+
+
+def classify(one: str, other: str) -> Overlap:
+    """How two keys overlap."""
+    if one == other:
+        return "exact"
+    return "partial" if one.startswith(other) or other.startswith(one) else "disjoint"
+
+
+def _parts(path: str) -> list[str]:
+    return [part for part in path.replace("\\", "/").split("/") if part]
+
+
+def _spelled(parts: list[str], folds: bool) -> list[str]:
+    return [folded(part) for part in parts] if folds else parts

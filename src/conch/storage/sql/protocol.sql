@@ -1,0 +1,37 @@
+-- name: insert_protocol_event
+INSERT INTO protocol_events
+  (event_id, room_id, event_type, bead_id, from_agent_id, from_agent, to_agent_id, to_agent, scope, payload_json,
+   handoff_event_seq, created_at)
+VALUES
+  (:event_id, :room_id, :event_type, :bead_id, :from_agent_id, :from_agent, :to_agent_id, :to_agent, :scope,
+   :payload_json, :handoff_event_seq, :created_at);
+
+-- name: find_protocol_event
+SELECT e.*, r.canonical_path FROM protocol_events e JOIN path_rooms r ON r.room_id = e.room_id
+WHERE e.event_id = :event_id;
+
+-- name: inbox
+SELECT e.*, r.canonical_path FROM protocol_events e JOIN path_rooms r ON r.room_id = e.room_id
+WHERE e.to_agent_id = :agent_id AND e.room_id = :room_id AND e.state IN :states
+ORDER BY e.number LIMIT :limit;
+
+-- name: mark_seen
+UPDATE protocol_events SET state = 'seen', seen_at = :now WHERE event_id = :event_id AND state = 'unread';
+
+-- name: mark_accepted
+UPDATE protocol_events SET state = 'accepted', accepted_at = :now, seen_at = COALESCE(seen_at, :now)
+WHERE event_id = :event_id AND state <> 'accepted';
+
+-- name: accept_handoff
+UPDATE protocol_events
+SET state = 'accepted', accepted_at = :now, seen_at = COALESCE(seen_at, :now), to_agent_id = :agent_id, to_agent = :name
+WHERE handoff_event_seq = :event_seq;
+
+-- name: reopen_handoff
+UPDATE protocol_events
+SET state = 'unread', accepted_at = NULL, seen_at = NULL, to_agent_id = :agent_id, to_agent = :name
+WHERE handoff_event_seq = :event_seq;
+
+-- name: move_protocol_events
+UPDATE protocol_events SET to_agent_id = :to_agent_id
+WHERE to_agent_id = :from_agent_id AND room_id = :room_id AND state <> 'accepted';

@@ -1,0 +1,58 @@
+-- name: overlapping_reservations
+SELECT r.*, a.name, a.last_seen_at, a.host_id, a.boot_id, a.pid, a.process_started_at
+FROM reservations r JOIN agents a ON a.agent_id = r.agent_id
+WHERE r.room_id = :room_id AND r.state = 'active' AND r.scope_key IN :keys
+UNION ALL
+SELECT r.*, a.name, a.last_seen_at, a.host_id, a.boot_id, a.pid, a.process_started_at
+FROM reservations r JOIN agents a ON a.agent_id = r.agent_id
+WHERE r.room_id = :room_id AND r.state = 'active' AND r.scope_key > :key AND r.scope_key < :end;
+
+-- name: active_reservations
+SELECT r.*, a.name, a.last_seen_at, a.host_id, a.boot_id, a.pid, a.process_started_at
+FROM reservations r JOIN agents a ON a.agent_id = r.agent_id
+WHERE r.room_id = :room_id AND r.state = 'active'
+ORDER BY r.scope_key;
+
+-- name: ended_reservations
+SELECT r.*, a.name, a.last_seen_at, a.host_id, a.boot_id, a.pid, a.process_started_at
+FROM reservations r JOIN agents a ON a.agent_id = r.agent_id
+WHERE r.room_id = :room_id AND r.state <> 'active'
+ORDER BY r.number DESC LIMIT :limit;
+
+-- name: reservations_of
+SELECT r.*, a.name, a.last_seen_at, a.host_id, a.boot_id, a.pid, a.process_started_at
+FROM reservations r JOIN agents a ON a.agent_id = r.agent_id
+WHERE r.agent_id = :agent_id AND r.room_id = :room_id AND r.state = 'active'
+ORDER BY r.scope_key;
+
+-- name: insert_reservation
+INSERT INTO reservations
+  (reservation_id, room_id, agent_id, scope, scope_key, bead_id, created_at, expires_at)
+VALUES
+  (:reservation_id, :room_id, :agent_id, :scope, :scope_key, :bead_id, :created_at, :expires_at);
+
+-- name: extend_reservation
+UPDATE reservations SET expires_at = :expires_at, bead_id = :bead_id
+WHERE reservation_id = :reservation_id AND state = 'active';
+
+-- name: end_reservation
+UPDATE reservations SET state = :state, ended_at = :now WHERE reservation_id = :reservation_id AND state = 'active';
+
+-- name: move_reservations
+UPDATE reservations SET agent_id = :to_agent_id
+WHERE agent_id = :from_agent_id AND room_id = :room_id AND state = 'active';
+
+-- name: room_agents
+SELECT a.*, g.role, g.registered_at
+FROM room_members m JOIN agents a ON a.agent_id = m.agent_id
+LEFT JOIN registrations g ON g.room_id = m.room_id AND g.agent_id = m.agent_id
+WHERE m.room_id = :room_id
+ORDER BY m.ordinal;
+
+-- name: register_agent
+INSERT INTO registrations (room_id, agent_id, role, registered_at) VALUES (:room_id, :agent_id, :role, :now)
+ON CONFLICT (room_id, agent_id) DO UPDATE SET role = COALESCE(excluded.role, registrations.role);
+
+-- name: append_activity
+INSERT INTO room_activity (room_id, kind, agent_id, agent_name, subject_id, details_json, created_at)
+VALUES (:room_id, :kind, :agent_id, :agent_name, :subject_id, :details_json, :now);

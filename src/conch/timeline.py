@@ -1,0 +1,141 @@
+"""A room's story in one order: turns and notes, the messages of its home topic, reservations and protocol events.
+
+Each of the three sources numbers its own rows in the order in which they were committed. A place in the timeline is
+a place in each of them, so that going on from it neither misses nor repeats anything.
+"""
+
+from __future__ import annotations
+
+import json
+from heapq import merge
+from typing import Any, NamedTuple
+
+from conch.errors import InvalidArgument, LimitExceeded
+from conch.protocol import ProtocolEvent, to_protocol_event
+from conch.roomlog import Event, to_event
+from conch.rooms import Room, load_room
+from conch.storage.base import Row, Store, Transaction
+
+LONGEST_NUMBER = 16
+TURNS = ("claim", "release", "pass", "return", "takeover")
+RESERVATIONS = ("reserved", "renewed", "released", "expired")
+MARKS = ("seen", "accepted")
+
+
+class Place(NamedTuple):
+    """How far each source was read."""
+
+    log: int = 0
+    messages: int = 0
+    activity: int = 0
+
+    def __str__(self) -> str:
+        return ".".join(map(str, self)) if self.messages or self.activity else str(self.log)
+
+
+class Entry(NamedTuple):
+    """One thing that happened. What it is about depends on its kind."""
+
+    kind: str
+    """`turn`, `note`, `room`, `message`, `reservation`, `protocol`, `mark` or `agent`."""
+    created_at: int
+    event: Event | None = None
+    row: Row = {}
+    details: dict[str, Any] = {}
+    protocol: ProtocolEvent | None = None
+    """The notice itself, that was marked, or that went with a stick."""
+
+
+class Page(NamedTuple):
+    entries: list[Entry]
+    place: Place
+    has_more: bool
+    is_closed: bool
+
+
+def parse_place(field: str, text: str | None) -> Place | None:
+    """A place as another look returned it; a number alone is a place in the room's log."""
+    if text is None:
+        return None
+    numbers = text.split(".")
+    if any(len(number) > LONGEST_NUMBER for number in numbers):
+        raise LimitExceeded(f"{field} has more than {LONGEST_NUMBER} digits.", field=field, limit=LONGEST_NUMBER)
+    if len(numbers) not in (1, 3) or not all(number.isascii() and number.isdecimal() for number in numbers):
+        raise InvalidArgument(f"{field} must be a cursor that was returned before, or 0.", field=field)
+    return Place(*map(int, numbers))
+
+
+def read_timeline(store: Store, room_id: str, after: Place | None, limit: int) -> Page:
+    """Oldest first: what came after a place, or without one the latest."""
+    with store.read() as tx:
+        room = load_room(tx, room_id)
+        page = _latest(tx, room, limit) if after is None else _after(tx, room, after, limit)
+        return page._replace(entries=_with_protocol(tx, page.entries), is_closed=room.state == "closed")
+
+
+def _after(tx: Transaction, room: Room, after: Place, limit: int) -> Page:
+    sources = (
+        tx.all("events_after", room_id=room.room_id, after=after.log, limit=limit + 1),
+        tx.all("home_messages_after", topic_id=room.topic_id, after=after.messages, limit=limit + 1),
+        tx.all("activity_after", room_id=room.room_id, after=after.activity, limit=limit + 1),
+    )
+    merged = _merge(sources)
+    return Page([_entry(row) for row in merged[:limit]], _reached(after, merged[:limit]), len(merged) > limit, False)
+
+
+def _latest(tx: Transaction, room: Room, limit: int) -> Page:
+    sources = (
+        tx.all("latest_events", room_id=room.room_id, limit=limit)[::-1],
+        tx.all("latest_home_messages", topic_id=room.topic_id, limit=limit)[::-1],
+        tx.all("latest_activity", room_id=room.room_id, limit=limit)[::-1],
+    )
+    merged = _merge(sources)
+    return Page([_entry(row) for row in merged[-limit:]], _reached(Place(), merged), False, False)
+
+
+def _merge(sources: tuple[list[Row], list[Row], list[Row]]) -> list[Row]:
+    """By time; a source keeps its own order also where clocks disagree."""
+    return list(merge(*sources, key=lambda row: row["created_at"]))
+
+
+def _reached(place: Place, rows: list[Row]) -> Place:
+    for row in rows:
+        if "event_seq" in row:
+            place = place._replace(log=row["event_seq"])
+        elif "seq" in row:
+            place = place._replace(messages=row["seq"])
+        else:
+            place = place._replace(activity=row["number"])
+    return place
+
+
+def _entry(row: Row) -> Entry:
+    if "event_seq" in row:
+        event = to_event(row)
+        kind = "turn" if event.event_type in TURNS else "note" if event.event_type == "note" else "room"
+        return Entry(kind, event.created_at, event)
+    if "seq" in row:
+        return Entry("message", row["created_at"], row=row)
+    details = json.loads(row["details_json"]) if row["details_json"] else {}
+    return Entry(_activity_kind(row["kind"]), row["created_at"], row=row, details=details)
+
+
+def _activity_kind(kind: str) -> str:
+    if kind in RESERVATIONS:
+        return "reservation"
+    return "mark" if kind in MARKS else "agent" if kind == "registered" else "protocol"
+
+
+def _with_protocol(tx: Transaction, entries: list[Entry]) -> list[Entry]:
+    """Every entry that is about a protocol event, with that event."""
+    seqs = [entry.event.event_seq for entry in entries if entry.event and entry.event.handoff]
+    ids = [entry.row["subject_id"] for entry in entries if entry.kind in ("protocol", "mark")]
+    rows = tx.all("protocol_events_of_handoffs", event_seqs=seqs) if seqs else []
+    rows += tx.all("protocol_events_by_id", event_ids=ids) if ids else []
+    found = {row[key]: to_protocol_event(row) for row in rows for key in ("event_id", "handoff_event_seq")}
+    return [entry._replace(protocol=found.get(_subject(entry))) for entry in entries]
+
+
+def _subject(entry: Entry) -> Any:
+    """What names the protocol event that an entry is about; 0 names none."""
+    return entry.event.event_seq if entry.event else entry.row.get("subject_id") or 0

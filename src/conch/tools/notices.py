@@ -1,0 +1,89 @@
+"""Agents, reservations and protocol events: what goes over the wire, and what a model reads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from conch.clock import to_iso
+from conch.holdings import Held, Reservation
+from conch.incursions import holder
+from conch.protocol import VERSION, ProtocolEvent
+from conch.registration import Agent
+from conch.reservations import Grant
+from conch.tools.texts import behind_margin
+
+Object = dict[str, Any]
+
+LABELS = {"HANDOFF": "Passed to", "BLOCKED": "Needs input", "seen": "Seen", "accepted": "Accepted"}
+
+
+def agent(agent: Agent) -> Object:
+    return {
+        "agent_id": agent.agent_id,
+        "name": agent.name,
+        "role": agent.role,
+        "liveness": agent.liveness,
+        "last_seen_at": to_iso(agent.last_seen_at),
+    }
+
+
+def agent_line(agent: Agent) -> str:
+    role = f", {agent.role}" if agent.role else ""
+    return f"{agent.name} ({agent.agent_id}){role}: {agent.liveness}, last seen {to_iso(agent.last_seen_at)}"
+
+
+def reservation(reservation: Reservation) -> Object:
+    return {
+        "reservation_id": reservation.reservation_id,
+        "scope": reservation.scope,
+        "agent_id": reservation.agent_id,
+        "name": reservation.name,
+        "liveness": reservation.liveness,
+        "bead_id": reservation.bead_id,
+        "state": reservation.state,
+        "created_at": to_iso(reservation.created_at),
+        "expires_at": to_iso(reservation.expires_at),
+    }
+
+
+def reservation_line(reservation: Reservation) -> str:
+    state = f"until {to_iso(reservation.expires_at)}" if reservation.is_active else reservation.state
+    return f"{reservation.scope} by {reservation.name} ({reservation.liveness}), {state}"
+
+
+def overlap(held: Held, caller_id: str) -> Object:
+    return {**holder(held), "yours": held.reservation.agent_id == caller_id}
+
+
+def grant_text(grant: Grant) -> str:
+    verb = "Renewed" if grant.renewed else "Reserved"
+    lines = [f"{verb} {grant.reservation.scope} until {to_iso(grant.reservation.expires_at)}."]
+    lines += [f"Taken over from {taken.name}: {taken.scope}." for taken in grant.taken_over]
+    return "\n".join(lines)
+
+
+def envelope(event: ProtocolEvent) -> Object:
+    """The seed's stable envelope, and what has become of the event."""
+    return {
+        "id": event.event_id,
+        "version": VERSION,
+        "event_type": event.event_type,
+        "project_root": event.project_root,
+        "bead_id": event.bead_id,
+        "from_agent": event.from_agent,
+        "to_agent": event.to_agent,
+        "scope": event.scope,
+        "created_at": to_iso(event.created_at),
+        "payload": event.payload,
+        "state": event.state,
+        "seen_at": to_iso(event.seen_at),
+        "accepted_at": to_iso(event.accepted_at),
+    }
+
+
+def event_text(event: ProtocolEvent) -> str:
+    """Everything in it: a model that reads only text must be able to act on it."""
+    head = f"{event.event_id} {event.event_type} from {event.from_agent or 'conch'}, {event.state}"
+    about = {"scope": event.scope, "bead_id": event.bead_id, **event.payload}
+    lines = [f"{name}: {value}" for name, value in about.items() if value is not None]
+    return behind_margin("\n".join([head, *lines]))

@@ -1,0 +1,243 @@
+"""The group `scopes`: agents and their liveness, reservations of paths, and protocol events."""
+
+from __future__ import annotations
+
+from conch.calls import Call
+from conch.payloads import SENDABLE, SYSTEM_ONLY
+from conch.protocol import MARKS, STATES
+from conch.reservations import LONGEST_TTL, SHORTEST_TTL, TTL_MINUTES
+from conch.tools import fields, notices
+from conch.tools.registry import Object, Result, Tool
+from conch.tools.session import Session
+
+MOST_EVENTS = 500
+
+
+def agent_register(session: Session, given: Object, call: Call) -> Result:
+    agent = session.app.registration.register(session.caller(), given["room_id"], given.get("name"), given.get("role"))
+    session.rename(agent.name)
+    return Result(notices.agent(agent), f"You are {notices.agent_line(agent)}.")
+
+
+def agent_adopt(session: Session, given: Object, call: Call) -> Result:
+    call.check()
+    adopted = session.app.adoption.adopt(session.caller(), given["room_id"], given["name"], given["scope"])
+    session.rename(adopted.agent.name)
+    data = {**notices.agent(adopted.agent), "event": notices.envelope(adopted.event)}
+    text = (
+        f"You are {adopted.agent.name} now, with what it had reserved and what it was sent. "
+        f"{adopted.evidence.summary} Read event_inbox next."
+    )
+    return Result(data, text)
+
+
+def agent_heartbeat(session: Session, given: Object, call: Call) -> Result:
+    agent = session.app.registration.heartbeat(session.caller(), given["room_id"])
+    return Result(notices.agent(agent), f"{agent.name} is {agent.liveness}.")
+
+
+def agent_list(session: Session, given: Object, call: Call) -> Result:
+    agents = session.app.registration.list_agents(session.caller(), given["room_id"])
+    text = "\n".join(f"- {notices.agent_line(agent)}" for agent in agents) or "Nobody is here."
+    return Result({"agents": [notices.agent(agent) for agent in agents]}, text)
+
+
+def scope_reserve(session: Session, given: Object, call: Call) -> Result:
+    call.check()
+    grant = session.app.reservations.reserve(
+        session.caller(),
+        given["room_id"],
+        given["scope"],
+        given.get("ttl_minutes", TTL_MINUTES),
+        given.get("takeover_stale", False),
+        given.get("bead_id"),
+    )
+    data = {
+        "reservation": notices.reservation(grant.reservation),
+        "renewed": grant.renewed,
+        "taken_over": [notices.reservation(taken) for taken in grant.taken_over],
+    }
+    return Result(data, notices.grant_text(grant))
+
+
+def scope_release(session: Session, given: Object, call: Call) -> Result:
+    reservation = session.app.reservations.release(session.caller(), given["room_id"], given["scope"])
+    return Result({"reservation": notices.reservation(reservation)}, f"Released {reservation.scope}.")
+
+
+def scope_list(session: Session, given: Object, call: Call) -> Result:
+    found = session.app.reservations.list_reservations(
+        session.caller(), given["room_id"], given.get("include_ended", False)
+    )
+    text = "\n".join(f"- {notices.reservation_line(each)}" for each in found) or "Nothing is reserved."
+    return Result({"reservations": [notices.reservation(each) for each in found]}, text)
+
+
+def scope_check(session: Session, given: Object, call: Call) -> Result:
+    caller = session.caller()
+    found = session.app.reservations.check(caller, given["room_id"], given["path"])
+    lines = [f"- {held.kind}: {notices.reservation_line(held.reservation)}" for held in found]
+    overlaps = [notices.overlap(held, caller.agent_id) for held in found]
+    return Result({"overlaps": overlaps}, "\n".join(lines) or "Nobody has reserved it.")
+
+
+def event_send(session: Session, given: Object, call: Call) -> Result:
+    call.check()
+    event = session.app.protocol.send(
+        session.caller(),
+        given["room_id"],
+        given["event_type"],
+        given["to_agent"],
+        given["payload"],
+        given.get("bead_id"),
+        given.get("scope"),
+    )
+    return Result({"event": notices.envelope(event)}, f"{event.event_type} {event.event_id} sent to {event.to_agent}.")
+
+
+def event_inbox(session: Session, given: Object, call: Call) -> Result:
+    state = given.get("state")
+    states = [state] if state in STATES else list(STATES) if state == "all" else [s for s in STATES if s != "accepted"]
+    events, has_more = session.app.protocol.inbox(session.caller(), given["room_id"], states, given.get("limit", 50))
+    text = "\n".join(notices.event_text(event) for event in events) or "Nothing waits for you."
+    return Result({"events": [notices.envelope(event) for event in events], "has_more": has_more}, text)
+
+
+def event_mark(session: Session, given: Object, call: Call) -> Result:
+    event = session.app.protocol.mark(session.caller(), given["event_id"], given["mark"])
+    return Result({"event": notices.envelope(event)}, f"{event.event_id} is {event.state}.")
+
+
+ROOM = {"room_id": fields.ROOM_ID}
+NAME: Object = {"type": "string", "maxLength": fields.LONGEST_ID}
+ROLE: Object = {"type": "string", "minLength": 1, "maxLength": 64}
+BEAD_ID: Object = {"type": "string", "minLength": 1, "maxLength": fields.LONGEST_ID}
+SCOPE: Object = {**fields.PATH, "description": "A path in the workspace, or dir/*."}
+
+TOOLS = (
+    Tool(
+        "agent_register",
+        "scopes",
+        "Register a name",
+        "Take a name (a-z, 0-9, hyphens) and a role in a room you joined; without a name keep your generated one.",
+        fields.takes("room_id", **ROOM, name=NAME, role=ROLE),
+        agent_register,
+        fields.REPEATABLE,
+    ),
+    Tool(
+        "agent_adopt",
+        "scopes",
+        "Resume an identity",
+        "Become an agent whose process is gone, if it left uncommitted files in what it reserved, or work in progress.",
+        fields.takes("room_id", "name", "scope", **ROOM, name=fields.AGENT_ID, scope=SCOPE),
+        agent_adopt,
+        fields.WRITES,
+    ),
+    Tool(
+        "agent_heartbeat",
+        "scopes",
+        "Say that you are at work",
+        "Stay active, so that nobody takes over what you reserved.",
+        fields.takes("room_id", **ROOM),
+        agent_heartbeat,
+        fields.REPEATABLE,
+    ),
+    Tool(
+        "agent_list",
+        "scopes",
+        "List agents",
+        "Everybody in the room: name, role, liveness.",
+        fields.takes("room_id", **ROOM),
+        agent_list,
+        fields.READS,
+    ),
+    Tool(
+        "scope_reserve",
+        "scopes",
+        "Reserve files",
+        "Reserve a file or directory before you change it; again to renew. Refused while others hold any part of it; "
+        "takeover_stale takes it from stale or evicted owners.",
+        fields.takes(
+            "room_id",
+            "scope",
+            **ROOM,
+            scope=SCOPE,
+            ttl_minutes={"type": "integer", "minimum": SHORTEST_TTL, "maximum": LONGEST_TTL},
+            takeover_stale={"type": "boolean"},
+            bead_id=BEAD_ID,
+        ),
+        scope_reserve,
+        fields.REPEATABLE,
+    ),
+    Tool(
+        "scope_release",
+        "scopes",
+        "Release files",
+        "Give back what you reserved.",
+        fields.takes("room_id", "scope", **ROOM, scope=SCOPE),
+        scope_release,
+        fields.WRITES,
+    ),
+    Tool(
+        "scope_list",
+        "scopes",
+        "List reservations",
+        "Who has reserved what.",
+        fields.takes("room_id", **ROOM, include_ended={"type": "boolean"}),
+        scope_list,
+        fields.READS,
+    ),
+    Tool(
+        "scope_check",
+        "scopes",
+        "Check a path",
+        "Which reservations a path overlaps. Changes nothing.",
+        fields.takes("room_id", "path", **ROOM, path=fields.PATH),
+        scope_check,
+        fields.READS,
+    ),
+    Tool(
+        "event_send",
+        "scopes",
+        "Send a notice",
+        "Send HANDOFF (payload: subject, summary, next_action) or BLOCKED (subject, blocker, requested_action, "
+        "urgency low|medium|high) to a member, who must accept it.",
+        fields.takes(
+            "room_id",
+            "event_type",
+            "to_agent",
+            "payload",
+            **ROOM,
+            event_type={"type": "string", "enum": [*SENDABLE, *SYSTEM_ONLY]},
+            to_agent={**fields.AGENT_ID, "description": "A name or agent_id."},
+            payload={"type": "object"},
+            bead_id=BEAD_ID,
+            scope=SCOPE,
+        ),
+        event_send,
+        fields.WRITES,
+    ),
+    Tool(
+        "event_inbox",
+        "scopes",
+        "Read your notices",
+        "Notices for you; without a state all that you have not accepted.",
+        fields.takes(
+            "room_id",
+            **ROOM,
+            state={"type": "string", "enum": [*STATES, "all"]},
+            limit={"type": "integer", "minimum": 1, "maximum": MOST_EVENTS},
+        ),
+        event_inbox,
+        fields.READS,
+    ),
+    Tool(
+        "event_mark",
+        "scopes",
+        "Mark a notice",
+        "Mark a notice to you as seen or accepted.",
+        fields.takes("event_id", "mark", event_id=fields.ROOM_ID, mark={"type": "string", "enum": list(MARKS)}),
+        event_mark,
+        fields.REPEATABLE,
+    ),
+)

@@ -1,0 +1,88 @@
+"""The timeline: what goes over the wire, and how its entries read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from conch.clock import to_iso
+from conch.timeline import Entry, Page
+from conch.tools.notices import LABELS, envelope
+from conch.tools.shapes import room_event
+from conch.tools.texts import event_sentence
+
+Object = dict[str, Any]
+
+
+def page(page: Page) -> Object:
+    return {
+        "events": [entry(each) for each in page.entries],
+        "cursor": str(page.place),
+        "has_more": page.has_more,
+    }
+
+
+def entry(entry: Entry) -> Object:
+    """An event of the log as it always was, and what it has in common with everything else."""
+    common: Object = {"kind": entry.kind, "label": label(entry)}
+    if entry.protocol is not None:
+        common["protocol_event"] = envelope(entry.protocol)
+    if entry.event is not None:
+        return {**room_event(entry.event), **common}
+    common["created_at"] = to_iso(entry.created_at)
+    row = entry.row
+    if entry.kind == "message":
+        names = ("message_id", "seq", "sender", "message_type", "reply_to", "content_markdown")
+        return {"event_type": "message", **{name: row[name] for name in names}, **common}
+    details = dict(entry.details)
+    if "expires_at" in details:
+        details["expires_at"] = to_iso(details["expires_at"])
+    about = {"event_type": row["kind"], "agent_id": row["agent_id"], "name": row["agent_name"]}
+    return {**about, "subject_id": row["subject_id"], "details": details, **common}
+
+
+def label(entry: Entry) -> str | None:
+    """The seed's words for what people see."""
+    if entry.kind == "turn" and entry.event is not None:
+        if entry.event.handoff:
+            return LABELS["HANDOFF"]
+        return LABELS["accepted"] if entry.event.details.get("handoff_event_seq") else None
+    return LABELS.get(str(entry.row.get("kind"))) if entry.kind in ("protocol", "mark") else None
+
+
+def sentence(entry: Entry) -> str:
+    """Who did what; of more than one line only where somebody wrote so."""
+    if entry.event is not None:
+        return event_sentence(entry.event)
+    row, details = entry.row, entry.details
+    if entry.kind == "message":
+        return f"{row['sender']} said ({row['message_type']}): {row['content_markdown']}"
+    who = row["agent_name"]
+    if entry.kind == "reservation":
+        if row["kind"] == "expired":
+            return f"{details['scope']}, reserved by {details['owner']}, expired when {who} reserved"
+        return f"{who} {row['kind']} {details['scope']}"
+    if entry.kind == "agent":
+        role = f", {details['role']}" if details.get("role") else ""
+        return f"{row['agent_id']} registered as {who}{role}"
+    return _notice(entry)
+
+
+def _notice(entry: Entry) -> str:
+    event = entry.protocol
+    if event is None:
+        return f"{entry.row['kind']} {entry.row['subject_id']}"
+    payload, about = event.payload, f"{event.event_type} {event.event_id}"
+    if entry.kind == "mark":
+        return f"{entry.row['agent_name']} {label(entry)}: {payload.get('subject', about)} ({event.event_id})"
+    if event.event_type == "INCURSION":
+        return (
+            f"INCURSION ({payload['incursion_kind']}): {payload['incoming_agent']} into {event.scope} of "
+            f"{payload['owner_agent']} ({payload['owner_liveness']}). {payload['resolution_hint']}"
+        )
+    if event.event_type == "RESUME":
+        return (
+            f"RESUME ({payload['resume_reason']}): {payload['adopted_agent']} goes on, after "
+            f"{payload['prior_session_agent']}. {payload['evidence']}"
+        )
+    to = event.to_agent if event.event_type == "HANDOFF" else f"from {event.to_agent}"
+    return f"{event.from_agent} {label(entry)} {to}: {payload['subject']} ({event.event_id})"

@@ -1,0 +1,34 @@
+"""What git says of a workspace's files. It is only asked, and takes no lock that somebody's own git could meet."""
+
+from __future__ import annotations
+
+import os
+
+from conch import outside
+
+STATUS = ("git", "--no-optional-locks", "-c", "core.fsmonitor=false", "status", "--porcelain", "-z",
+          "--untracked-files=all")  # fmt: skip
+TWO_PATHS = ("R", "C")
+
+
+def changed_files(top: str) -> list[str] | None:
+    """The absolute paths of all files below a git top level that are not as committed; None if git does not tell.
+
+    A renamed file is two: what it was called, and what it is called now.
+    """
+    answer = outside.ask(STATUS, top, outside.environment("GIT_"))
+    if answer is None or answer.status:
+        return None
+    return [os.path.join(top, path) for path in _paths(os.fsdecode(answer.output))]
+
+
+def _paths(listing: str) -> list[str]:
+    """The paths of `XY path` entries, each ended by a NUL; the former path of a rename is an entry without XY."""
+    entries = iter(listing.split("\0"))
+    found = []
+    for entry in entries:
+        if entry:
+            found.append(entry[3:])
+            if entry[0] in TWO_PATHS or entry[1] in TWO_PATHS:
+                found.append(next(entries))
+    return found

@@ -1,0 +1,361 @@
+"""Protocol events: a stable envelope, checked payloads, and marks that only their recipient sets."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from conch.app import App, open_app
+from conch.timeline import Place, read_timeline
+from conch.tools import stories
+
+HANDOFF = {"subject": "Parser", "summary": "It parses.", "next_action": "Review it."}
+BLOCKED = {"subject": "CI", "blocker": "no token", "requested_action": "add one", "urgency": "high"}
+WRITTEN = {"status": "Parser done\nTwo tests fail.", "next_action": "Fix test_cli"}
+
+
+@pytest.fixture
+def ada(enter: Any) -> Any:
+    return enter("ada:1")
+
+
+@pytest.fixture
+def bob(enter: Any) -> Any:
+    return enter("bob:2")
+
+
+def send(sender: Any, recipient: Any, event_type: str = "HANDOFF", **more: Any) -> dict[str, Any]:
+    payload = HANDOFF if event_type == "HANDOFF" else BLOCKED
+    given = {"event_type": event_type, "to_agent": recipient.name, "payload": payload, **more}
+    event: dict[str, Any] = sender.data("event_send", **given)["event"]
+    return event
+
+
+def claim(client: Any) -> dict[str, Any]:
+    turn = client.data("wait_for_turn", max_wait_ms=0)
+    assert turn["status"] == "your_turn"
+    return {"lease_id": turn["lease_id"], "expected_turn_id": turn["turn_id"]}
+
+
+# -- the envelope
+
+
+def test_a_sent_event_has_the_whole_envelope(ada: Any, bob: Any, workspace: str) -> None:
+    event = send(ada, bob, bead_id="bd-3", scope="src/*")
+
+    assert event == {
+        "id": event["id"],
+        "version": "v1",
+        "event_type": "HANDOFF",
+        "project_root": workspace,
+        "bead_id": "bd-3",
+        "from_agent": ada.name,
+        "to_agent": bob.name,
+        "scope": "src",
+        "created_at": "2027-01-15T08:00:00.000Z",
+        "payload": {**HANDOFF, "requires_ack": True},
+        "state": "unread",
+        "seen_at": None,
+        "accepted_at": None,
+    }
+    assert bob.inbox() == [event]
+    assert ada.inbox() == []
+
+
+def test_a_recipient_is_known_by_its_agent_id_too(ada: Any, bob: Any) -> None:
+    assert send(ada, bob, "BLOCKED", to_agent="bob:2")["to_agent"] == bob.name
+
+
+def test_a_handoff_need_not_be_accepted_if_its_sender_says_so(ada: Any, bob: Any) -> None:
+    event = send(ada, bob, payload={**HANDOFF, "requires_ack": False})
+
+    assert event["payload"]["requires_ack"] is False
+
+
+@pytest.mark.parametrize("event_type", ["INCURSION", "RESUME"])
+def test_only_the_system_tells_of_incursions_and_resumptions(ada: Any, bob: Any, event_type: str) -> None:
+    refusal = ada.refused("event_send", event_type=event_type, to_agent=bob.name, payload=HANDOFF)
+
+    assert (refusal["error"], refusal["field"], refusal["reason"]) == ("INVALID_ARGS", "event_type", "system_only")
+    assert "recorded when" in refusal["message"]
+
+
+@pytest.mark.parametrize(
+    ("event_type", "payload", "field"),
+    [
+        *[("HANDOFF", {k: v for k, v in HANDOFF.items() if k != name}, f"payload.{name}") for name in HANDOFF],
+        *[("BLOCKED", {k: v for k, v in BLOCKED.items() if k != name}, f"payload.{name}") for name in BLOCKED],
+        ("HANDOFF", {**HANDOFF, "subject": " "}, "payload.subject"),
+        ("HANDOFF", {**HANDOFF, "summary": 7}, "payload.summary"),
+        ("HANDOFF", {**HANDOFF, "urgency": "high"}, "payload.urgency"),
+        ("HANDOFF", {**HANDOFF, "requires_ack": "yes"}, "payload.requires_ack"),
+        ("BLOCKED", {**BLOCKED, "urgency": "soon"}, "payload.urgency"),
+        ("BLOCKED", {**BLOCKED, "requires_ack": False}, "payload.requires_ack"),
+        ("BLOCKED", {}, "payload.subject"),
+        ("NOTE", HANDOFF, "event_type"),
+        ("HANDOFF", {**HANDOFF, "summary": "x" * 300_000}, "payload"),
+    ],
+)
+def test_a_payload_that_does_not_fit_its_type_is_refused(
+    ada: Any, bob: Any, event_type: str, payload: Any, field: str
+) -> None:
+    refusal = ada.refused("event_send", event_type=event_type, to_agent=bob.name, payload=payload)
+
+    assert (refusal["error"], refusal["field"]) == ("INVALID_ARGS", field)
+    assert bob.inbox() == []
+
+
+def test_somebody_who_is_not_in_the_room_is_no_recipient(ada: Any, bob: Any) -> None:
+    bob.data("leave_path")
+
+    for stranger in ("bob:2", bob.name, "nobody"):
+        refusal = ada.refused("event_send", event_type="HANDOFF", to_agent=stranger, payload=HANDOFF)
+        assert refusal["error"] == "UNKNOWN_RECIPIENT"
+
+
+# -- the inbox and the marks
+
+
+def test_seen_and_accepted_are_told_with_their_time(ada: Any, bob: Any, clock: Any) -> None:
+    event_id = send(ada, bob)["id"]
+    clock.advance(minutes=1)
+    seen = bob.data("event_mark", event_id=event_id, mark="seen")["event"]
+    clock.advance(minutes=1)
+    accepted = bob.data("event_mark", event_id=event_id, mark="accepted")["event"]
+
+    assert (seen["state"], seen["seen_at"], seen["accepted_at"]) == ("seen", "2027-01-15T08:01:00.000Z", None)
+    assert (accepted["state"], accepted["seen_at"]) == ("accepted", seen["seen_at"])
+    assert accepted["accepted_at"] == "2027-01-15T08:02:00.000Z"
+
+
+def test_accepted_stays_accepted_whatever_comes_later(ada: Any, bob: Any, clock: Any) -> None:
+    event_id = send(ada, bob)["id"]
+    accepted = bob.data("event_mark", event_id=event_id, mark="accepted")
+    clock.advance(minutes=1)
+
+    assert bob.data("event_mark", event_id=event_id, mark="seen") == accepted
+    assert bob.data("event_mark", event_id=event_id, mark="accepted") == accepted
+
+
+def test_only_its_recipient_marks_an_event(ada: Any, bob: Any) -> None:
+    event_id = send(ada, bob)["id"]
+
+    assert ada.refused("event_mark", event_id=event_id, mark="accepted")["error"] == "MARK_FORBIDDEN"
+    assert ada.refused("event_mark", event_id="proto_0", mark="seen")["error"] == "EVENT_NOT_FOUND"
+    assert bob.inbox()[0]["state"] == "unread"
+
+
+def test_the_inbox_shows_what_is_asked_for(ada: Any, bob: Any) -> None:
+    ids = [send(ada, bob)["id"] for _ in range(3)]
+    bob.data("event_mark", event_id=ids[0], mark="seen")
+    bob.data("event_mark", event_id=ids[1], mark="accepted")
+
+    def shown(**options: Any) -> list[str]:
+        return [event["id"] for event in bob.inbox(**options)]
+
+    assert shown() == [ids[0], ids[2]]
+    assert shown(state="unread") == [ids[2]]
+    assert shown(state="seen") == [ids[0]]
+    assert shown(state="accepted") == [ids[1]]
+    assert shown(state="all") == ids
+    assert shown(state="all", limit=2) == ids[:2]
+    assert bob.data("event_inbox", state="all", limit=2)["has_more"]
+
+
+def test_a_concurrent_seen_never_undoes_an_accepted(environ: dict[str, str], ada: Any, bob: Any) -> None:
+    ids = [send(ada, bob)["id"] for _ in range(20)]
+    start = threading.Barrier(2)
+
+    def mark_all(mark: str) -> None:
+        app = open_app(environ)
+        caller = bob.session.caller()
+        for event_id in ids:
+            start.wait()
+            app.protocol.mark(caller, event_id, mark)
+        app.close()
+
+    threads = [threading.Thread(target=mark_all, args=(mark,)) for mark in ("seen", "accepted")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert [event["state"] for event in bob.inbox(state="all")] == ["accepted"] * 20
+
+
+# -- the stick
+
+
+def test_a_released_stick_leaves_a_handoff_and_claiming_it_accepts_it(ada: Any, bob: Any) -> None:
+    ada.data("release_stick", **claim(ada), handoff=WRITTEN)
+
+    (event,) = bob.inbox()
+    claim(bob)
+
+    assert (event["event_type"], event["from_agent"], event["to_agent"]) == ("HANDOFF", ada.name, bob.name)
+    assert event["payload"] == {
+        "subject": "Parser done",
+        "summary": WRITTEN["status"],
+        "next_action": "Fix test_cli",
+        "requires_ack": True,
+    }
+    assert event["state"] == "unread"
+    assert bob.inbox() == []
+    assert bob.inbox(state="accepted")[0]["id"] == event["id"]
+
+
+def test_a_passed_stick_does_so_for_whom_it_is_passed_to(ada: Any, bob: Any, enter: Any) -> None:
+    cleo = enter("cleo:3")
+
+    ada.data("pass_stick", **claim(ada), to_agent_id="cleo:3", handoff=WRITTEN)
+
+    assert bob.inbox() == []
+    assert [event["event_type"] for event in cleo.inbox()] == ["HANDOFF"]
+
+
+def test_a_stick_left_to_nobody_is_accepted_by_whoever_comes(ada: Any, enter: Any) -> None:
+    ada.data("release_stick", **claim(ada), handoff=WRITTEN)
+    bob = enter("bob:2")
+
+    claim(bob)
+
+    (event,) = bob.inbox(state="accepted")
+    assert (event["from_agent"], event["to_agent"]) == (ada.name, bob.name)
+
+
+def test_a_handoff_that_was_taken_over_is_accepted_by_who_took_it(ada: Any, bob: Any, enter: Any, clock: Any) -> None:
+    cleo = enter("cleo:3")
+    ada.data("release_stick", **claim(ada), handoff=WRITTEN)
+    clock.advance(minutes=21)
+
+    cleo.data("takeover_stick", expected_turn_id=1, reason="bob does not answer")
+
+    assert bob.inbox(state="all") == []
+    assert [event["event_type"] for event in cleo.inbox(state="accepted")] == ["HANDOFF"]
+
+
+def test_a_claim_that_reached_nobody_has_accepted_nothing(ada: Any, bob: Any) -> None:
+    ada.data("release_stick", **claim(ada), handoff=WRITTEN)
+    outcome = bob.call("wait_for_turn", max_wait_ms=0)
+
+    outcome.undo()
+
+    (event,) = bob.inbox()
+    assert (event["state"], event["accepted_at"], event["to_agent"]) == ("unread", None, bob.name)
+    claim(bob)
+    assert bob.inbox() == []
+
+
+# -- the timeline
+
+
+def say(app: App, room_id: str, seq: int, text: str) -> None:
+    """A message on the room's home topic."""
+    with app.store.write(room_id) as tx:
+        room = tx.one("find_room", room_id=room_id)
+        assert room is not None
+        if not any(row["topic_id"] == room["topic_id"] for row in tx.dump("topics")):
+            topic = {"topic_id": room["topic_id"], "name": "home", "created_at": tx.now, "mode": "home"}
+            tx.load("topics", [topic])
+        message = {
+            "message_id": f"m{seq}", "topic_id": room["topic_id"], "seq": seq, "sender": "ada",
+            "message_type": "message", "content_markdown": text, "created_at": tx.now,
+        }  # fmt: skip
+        tx.load("messages", [message])
+
+
+def story(app: App, ada: Any, bob: Any, clock: Any) -> None:
+    """Something of every kind, a minute apart."""
+    steps = [
+        lambda: ada.data("agent_register", name="amber-otter", role="parser"),
+        lambda: ada.data("release_stick", **claim(ada), handoff=WRITTEN),
+        lambda: say(app, ada.room_id, 1, "hello\nworld"),
+        lambda: claim(bob),
+        lambda: ada.reserve("src"),
+        lambda: bob.refused("scope_reserve", scope="src/lib"),
+        lambda: bob.data("append_note", note="wait for ada"),
+        lambda: send(ada, bob, "BLOCKED"),
+        lambda: bob.data("event_mark", event_id=bob.inbox()[0]["id"], mark="seen"),
+        lambda: bob.data("event_mark", event_id=bob.inbox()[0]["id"], mark="accepted"),
+        lambda: ada.data("scope_release", scope="src"),
+    ]
+    for step in steps:
+        clock.advance(minutes=1)
+        step()
+
+
+EXPECTED = [
+    ("room", "join", None),
+    ("room", "join", None),
+    ("agent", "registered", None),
+    ("turn", "claim", None),
+    ("turn", "release", "Passed to"),
+    ("message", "message", None),
+    ("turn", "claim", "Accepted"),
+    ("reservation", "reserved", None),
+    ("protocol", "INCURSION", None),
+    ("note", "note", None),
+    ("protocol", "BLOCKED", "Needs input"),
+    ("mark", "seen", "Seen"),
+    ("mark", "accepted", "Accepted"),
+    ("reservation", "released", None),
+]
+
+
+def test_the_timeline_merges_everything_in_one_order(app: App, ada: Any, bob: Any, clock: Any) -> None:
+    story(app, ada, bob, clock)
+
+    page = stories.page(read_timeline(app.store, ada.room_id, None, 50))
+
+    assert [(each["kind"], each["event_type"], each["label"]) for each in page["events"]] == EXPECTED
+    released = page["events"][4]
+    assert released["protocol_event"]["state"] == "accepted"
+    assert released["protocol_event"]["to_agent"] == bob.name
+    assert [number for number, each in enumerate(page["events"]) if "protocol_event" in each] == [4, 8, 10, 11, 12]
+    times = [each["created_at"] for each in page["events"]]
+    assert times == sorted(times)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 5, 50])
+def test_paging_through_the_timeline_misses_and_repeats_nothing(
+    app: App, ada: Any, bob: Any, clock: Any, limit: int
+) -> None:
+    story(app, ada, bob, clock)
+    whole = read_timeline(app.store, ada.room_id, None, 50)
+    found, place = [], Place()
+
+    for _ in range(len(whole.entries)):
+        page = read_timeline(app.store, ada.room_id, place, limit)
+        found += page.entries
+        place = page.place
+        assert page.has_more == (len(found) < len(whole.entries))
+
+    assert [(each.created_at, each.kind) for each in found] == [(each.created_at, each.kind) for each in whole.entries]
+    assert place == whole.place
+    assert read_timeline(app.store, ada.room_id, place, limit).entries == []
+
+
+def test_the_latest_of_the_timeline_go_on_where_they_end(app: App, ada: Any, bob: Any, clock: Any) -> None:
+    story(app, ada, bob, clock)
+
+    latest = read_timeline(app.store, ada.room_id, None, 2)
+    bob.data("append_note", note="more")
+
+    assert [each.kind for each in latest.entries] == ["mark", "reservation"]
+    assert [each.kind for each in read_timeline(app.store, ada.room_id, latest.place, 9).entries] == ["note"]
+
+
+def test_every_entry_reads_as_a_sentence(app: App, ada: Any, bob: Any, clock: Any) -> None:
+    story(app, ada, bob, clock)
+
+    lines = [stories.sentence(entry) for entry in read_timeline(app.store, ada.room_id, None, 50).entries]
+
+    assert lines[2] == "ada:1 registered as amber-otter, parser"
+    assert lines[5] == "ada said (message): hello\nworld"
+    assert lines[7] == "amber-otter reserved src"
+    assert lines[8].startswith(f"INCURSION (partial): {bob.name} into src/lib of amber-otter (active).")
+    assert lines[10].startswith(f"amber-otter Needs input from {bob.name}: CI (proto_")
+    assert lines[11].startswith(f"{bob.name} Seen: CI (proto_")
+    assert lines[12].startswith(f"{bob.name} Accepted: CI (proto_")

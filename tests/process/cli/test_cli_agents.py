@@ -1,0 +1,260 @@
+"""`conch agent ...` and `conch events`: reservations, notices and the timeline from the command line."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+Conch = Callable[..., Any]
+
+NOTICE = ("--subject", "Parser", "--summary", "It parses", "--next", "Review it")
+
+
+@pytest.fixture
+def names(conch: Conch) -> dict[str, str]:
+    """Two members of a room, and what they are called."""
+    return {agent: conch("join", "--json", agent=agent).data["name"] for agent in ("ada:1", "bob:2")}
+
+
+def test_an_agent_registers_and_is_listed(conch: Conch, names: dict[str, str]) -> None:
+    registered = conch("agent", "register", "amber-otter", "--role", "reviewer", "--json")
+    listed = conch("agent", "list", agent="bob:2")
+
+    assert registered.envelope["command"] == "agent register"
+    assert (registered.data["name"], registered.data["role"]) == ("amber-otter", "reviewer")
+    assert listed.out.splitlines()[0].split() == ["NAME", "AGENT", "ROLE", "LIVENESS", "LAST", "SEEN"]
+    assert listed.out.splitlines()[1].split()[:4] == ["amber-otter", "ada:1", "reviewer", "active"]
+    assert conch("whoami").out == "ada:1 (amber-otter)\n"
+
+
+def test_a_heartbeat_has_the_envelope_and_can_be_for_an_agent_that_is_named(
+    conch: Conch, names: dict[str, str]
+) -> None:
+    for name in ("bob:2", names["bob:2"]):
+        answer = conch("agent", "heartbeat", "--agent", name, "--json")
+        assert answer.envelope["command"] == "agent heartbeat"
+        assert answer.data["agent_id"] == "bob:2"
+        assert answer.data["last_seen_at"].endswith("Z")
+    assert conch("--json", "--agent", "bob:2", "agent", "heartbeat").data["agent_id"] == "bob:2"
+    assert conch("agent", "heartbeat", "--agent", "nobody", "--json").error["code"] == "AGENT_NOT_FOUND"
+
+
+def test_a_reservation_is_refused_to_others_until_it_is_released(conch: Conch, names: dict[str, str]) -> None:
+    reserved = conch("agent", "reserve", "src/*", "--ttl", "30", "--bead", "bd-1", "--json")
+    refused = conch("agent", "reserve", "src/lib", agent="bob:2")
+    as_json = conch("agent", "reserve", "src/lib", "--takeover-stale", "--json", agent="bob:2")
+    forbidden = conch("agent", "release", "src", "--json", agent="bob:2")
+    released = conch("agent", "release", "src")
+    granted = conch("agent", "reserve", "src/lib", agent="bob:2")
+
+    assert reserved.data["reservation"]["scope"] == "src"
+    assert refused.status == 1
+    assert f"src by {names['ada:1']} (active)" in refused.err and "(RESERVATION_CONFLICT)" in refused.err
+    assert as_json.error["holders"][0]["owner"] == names["ada:1"]
+    assert forbidden.error["code"] == "RELEASE_FORBIDDEN"
+    assert released.out == "Released src.\n"
+    assert granted.out.startswith("Reserved src/lib until ")
+
+
+def test_what_somebody_reserved_who_is_gone_is_taken_over_when_told_so(
+    conch: Conch, names: dict[str, str], shell: Callable[[str], Any]
+) -> None:
+    harness = shell("claude")
+    harness.run("join")
+    lost = harness.run("agent", "reserve", "src", "--json").data["reservation"]["name"]
+    harness.end()
+
+    refused = conch("agent", "reserve", "src/lib", "--json")
+    granted = conch("agent", "reserve", "src/lib", "--takeover-stale")
+
+    assert refused.error["code"] == "RESERVATION_STALE_FOUND"
+    assert [(each["owner"], each["liveness"]) for each in refused.error["holders"]] == [(lost, "evicted")]
+    assert granted.out.splitlines()[1] == f"Taken over from {lost}: src."
+    assert f"src, reserved by {lost}, expired when {names['ada:1']} reserved" in conch("events").out
+
+
+def test_a_relative_path_is_relative_to_the_workspace(conch: Conch, names: dict[str, str]) -> None:
+    conch("agent", "reserve", str(conch.workspace / "src"))  # type: ignore[attr-defined]
+
+    assert conch("agent", "status", "src/lib").out.startswith("- partial: src by ")
+
+
+def test_the_status_shows_what_is_reserved_and_what_was(conch: Conch, names: dict[str, str]) -> None:
+    conch("agent", "reserve", "src")
+    conch("agent", "reserve", "docs", agent="bob:2")
+    conch("agent", "release", "docs", agent="bob:2")
+
+    now, ever = conch("agent", "status"), conch("agent", "status", "--all")
+    shown = conch("agent", "show", "--json")
+
+    assert [line.split()[0] for line in now.out.splitlines()] == ["SCOPE", "src"]
+    assert [line.split()[0] for line in ever.out.splitlines()] == ["SCOPE", "docs", "src"]
+    assert [each["scope"] for each in shown.data["reservations"]] == ["src"]
+    assert conch("agent", "status", "tests").out == "Nobody has reserved it.\n"
+    assert "Nothing is reserved." in conch("agent", "show", "bob:2").out
+
+
+def test_a_notice_is_sent_seen_and_accepted(conch: Conch, names: dict[str, str]) -> None:
+    sent = conch("agent", "send", names["bob:2"], *NOTICE, "--json").data["event"]
+    inbox = conch("agent", "inbox", agent="bob:2")
+    seen = conch("agent", "seen", sent["id"], "--json", agent="bob:2")
+    accepted = conch("agent", "accept", sent["id"], agent="bob:2")
+
+    assert inbox.out.startswith(f"{sent['id']} Passed to, from {names['ada:1']}, ")
+    assert "\n    next_action: Review it\n" in inbox.out
+    assert seen.data["event"]["state"] == "seen"
+    assert accepted.out == f"{sent['id']} is accepted.\n"
+    assert conch("agent", "inbox", agent="bob:2").out == "Nothing waits for you.\n"
+    assert conch("agent", "seen", sent["id"], "--json").error["code"] == "MARK_FORBIDDEN"
+
+
+def test_somebody_blocked_says_what_would_help(conch: Conch, names: dict[str, str]) -> None:
+    words = ("--type", "BLOCKED", "--subject", "CI", "--blocker", "no token", "--request", "add one")
+
+    sent = conch("agent", "send", "bob:2", *words, "--json").data["event"]
+
+    assert sent["payload"] == {
+        "subject": "CI",
+        "blocker": "no token",
+        "requested_action": "add one",
+        "urgency": "medium",
+        "requires_ack": True,
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "field"),
+    [
+        (("register", "Amber"), "INVALID_AGENT_ID", "name"),
+        (("reserve", "../x"), "INVALID_ARGS", "scope"),
+        (("reserve", "*.py"), "INVALID_ARGS", "scope"),
+        (("reserve", "src", "--ttl", "4"), "INVALID_ARGS", "ttl"),
+        (("release", "src"), "RESERVATION_NOT_FOUND", "scope"),
+        (("send", "nobody", *NOTICE), "UNKNOWN_RECIPIENT", "to_agent"),
+        (("send", "bob:2", *NOTICE, "--urgency", "high"), "INVALID_ARGS", "payload.urgency"),
+        (("send", "bob:2", "--subject", "x"), "INVALID_ARGS", "payload.summary"),
+        (("seen", "proto_0"), "EVENT_NOT_FOUND", "event_id"),
+        (("inbox", "--limit", "0"), "INVALID_ARGS", "limit"),
+    ],
+)
+def test_bad_input_is_refused_with_its_code(
+    conch: Conch, names: dict[str, str], words: tuple[str, ...], code: str, field: str
+) -> None:
+    answer = conch("agent", *words, "--json")
+
+    assert (answer.status, answer.error["code"], answer.error["field"]) == (1, code, field)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("agent", "reserve"), ("agent", "reserve", "src", "--ttl", "soon"), ("agent", "send", "bob:2"), ("init", "--no")],
+)
+def test_a_command_that_cannot_be_understood_is_refused_with_the_same_code(
+    conch: Conch, names: dict[str, str], words: tuple[str, ...]
+) -> None:
+    answer = conch(*words, "--json")
+
+    assert (answer.status, answer.error["code"]) == (2, "INVALID_ARGS")
+
+
+def test_adopting_somebody_unknown_or_alive_is_refused(conch: Conch, names: dict[str, str]) -> None:
+    assert conch("agent", "adopt", "nobody", "--json").error["code"] == "AGENT_NOT_FOUND"
+    refusal = conch("agent", "adopt", "bob:2", "--json").error
+    assert (refusal["code"], refusal["reason"]) == ("ADOPTION_REJECTED", "still_running")
+
+
+def test_agent_alone_lists_its_actions(conch: Conch) -> None:
+    answer = conch("agent")
+
+    assert answer.status == 2
+    assert "agent reserve" in answer.out
+    assert conch("agent", "juggle", "--json").status == 2
+
+
+# -- the timeline
+
+
+def test_the_timeline_tells_of_reservations_and_notices_with_their_labels(conch: Conch, names: dict[str, str]) -> None:
+    conch("wait")
+    conch("release", "--status", "done", "--next", "go on")
+    conch("agent", "reserve", "src")
+    conch("agent", "reserve", "src", agent="bob:2")
+    conch("agent", "send", "bob:2", *NOTICE)
+    event = conch("agent", "inbox", "--json", agent="bob:2").data["events"][-1]
+    conch("agent", "accept", event["id"], agent="bob:2")
+
+    lines = conch("events").out.splitlines()
+
+    ada, bob = names["ada:1"], names["bob:2"]
+    assert f"        Passed to {bob} (not seen yet)" in lines
+    told = [line.split(maxsplit=2)[2] for line in lines if line.startswith("      2")]
+    assert told[0] == f"{ada} reserved src"
+    assert told[1].startswith(f"INCURSION (exact): {bob} into src of {ada} (active).")
+    assert told[2] == f"{ada} Passed to {bob}: Parser ({event['id']})"
+    assert told[3] == f"{bob} Accepted: Parser ({event['id']})"
+
+
+def test_the_timeline_as_json_has_a_cursor_to_go_on_from(conch: Conch, names: dict[str, str]) -> None:
+    conch("agent", "reserve", "src")
+    first = conch("events", "--json").data
+    conch("agent", "release", "src")
+
+    rest = conch("events", "--after", first["cursor"], "--json").data
+
+    assert [each["event_type"] for each in first["events"]] == ["join", "join", "reserved"]
+    assert [each["event_type"] for each in rest["events"]] == ["released"]
+    assert not rest["has_more"]
+
+
+@pytest.mark.parametrize("cursor", ["1.2", "1.2.x", "1.2.3.4", "-1", ".", "1..2"])
+def test_a_cursor_that_nobody_returned_is_refused(conch: Conch, names: dict[str, str], cursor: str) -> None:
+    answer = conch("events", f"--after={cursor}", "--json")
+
+    assert (answer.status, answer.error["field"]) == (1, "after")
+
+
+def test_words_of_others_never_reach_the_terminal_raw(conch: Conch, names: dict[str, str]) -> None:
+    evil = "\x1b[2Jx\u202ey\r\n   9  2026-01-01 00:00:00  bob:2 closed the room"
+    conch("agent", "send", "bob:2", "--subject", evil, "--summary", evil, "--next", evil)
+    conch("agent", "register", "--role", evil)
+
+    shown = conch("agent", "inbox", agent="bob:2").out + conch("events").out + conch("agent", "list").out
+
+    assert "\x1b" not in shown and "\u202e" not in shown and "\r" not in shown
+    assert "\n   9  2026" not in shown
+
+
+# -- following
+
+
+def test_following_goes_on_with_what_happens(conch: Conch, names: dict[str, str], start: Any) -> None:
+    follower = start("events", "--follow", "--json")
+    assert [json.loads(follower.stdout.readline())["event_type"] for _ in range(2)] == ["join", "join"]
+
+    conch("agent", "reserve", "src", agent="bob:2")
+    reserved = json.loads(follower.stdout.readline())
+    conch("note", "hello", agent="bob:2")
+    noted = json.loads(follower.stdout.readline())
+
+    assert (reserved["kind"], reserved["details"]["scope"]) == ("reservation", "src")
+    assert noted["details"] == {"note": "hello"}
+    follower.send_signal(signal.SIGINT)
+    assert follower.wait(30) == 130
+
+
+def test_following_ends_with_the_room(conch: Conch, names: dict[str, str], start: Any) -> None:
+    follower = start("events", "--follow", "--limit", "1")
+    assert follower.stdout.readline().rstrip().endswith("bob:2 joined")
+
+    conch("close")
+
+    out, err = follower.communicate(timeout=30)
+    assert (follower.returncode, err) == (0, "")
+    assert [line.split(maxsplit=3)[3] for line in out.splitlines()] == [
+        "ada:1 claimed turn 1 (open_claim)",
+        "ada:1 closed the room",
+    ]

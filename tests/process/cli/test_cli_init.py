@@ -1,0 +1,116 @@
+"""`conch init`: who a session is, decided by an option, by a person, or refused with a recommendation."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Conch = Callable[..., Any]
+
+
+@pytest.fixture
+def repository(conch: Conch) -> Path:
+    workspace: Path = conch.workspace  # type: ignore[attr-defined]
+    subprocess.run(["git", "init"], cwd=workspace, check=True, capture_output=True)
+    return workspace
+
+
+@pytest.fixture
+def lost(conch: Conch, repository: Path, shell: Callable[[str], Any]) -> str:
+    """The name of an agent whose harness ended in the middle of its work."""
+    harness = shell("claude")
+    harness.run("join")
+    name: str = harness.run("agent", "register", "amber-otter", "--json").data["name"]
+    assert harness.run("agent", "reserve", "src").status == 0
+    (repository / "src").mkdir()
+    (repository / "src" / "parser.py").write_text("half")
+    harness.end()
+    return name
+
+
+def test_the_first_one_is_registered_under_a_generated_name(conch: Conch) -> None:
+    answer = conch("init", "--non-interactive", "--json")
+
+    assert set(answer.data) == {"agent_id", "name", "action", "reason"}
+    assert (answer.data["agent_id"], answer.data["action"]) == ("ada:1", "registered")
+    assert len(answer.data["name"].split("-")) == 2
+
+
+def test_whoever_is_registered_goes_on(conch: Conch) -> None:
+    first = conch("init", "--register", "amber-otter", "--json").data
+
+    again = conch("init", "--non-interactive", "--json").data
+
+    assert (first["name"], first["action"]) == ("amber-otter", "registered")
+    assert (again["name"], again["action"]) == ("amber-otter", "continued")
+
+
+def test_a_name_that_is_taken_or_no_name_is_refused(conch: Conch) -> None:
+    conch("init", "--register", "amber-otter")
+
+    assert conch("init", "--register", "amber-otter", "--json", agent="b:1").error["code"] == "DUPLICATE_AGENT_ID"
+    assert conch("init", "--register", "A", "--json", agent="b:1").error["code"] == "INVALID_AGENT_ID"
+    both = conch("init", "--register", "a-b", "--adopt", "amber-otter", "--json", agent="b:1")
+    assert both.status == 2
+
+
+@pytest.mark.parametrize("words", [("--non-interactive",), ()], ids=["told not to ask", "no terminal"])
+def test_where_somebody_could_be_resumed_nothing_is_decided_but_recommended(
+    conch: Conch, lost: str, words: tuple[str, ...]
+) -> None:
+    answers = [conch("init", *words, "--json") for _ in range(2)]
+
+    error = answers[0].error
+    assert error["code"] == "DECISION_NEEDED"
+    assert error["recommendation"] == "conch init --adopt amber-otter"
+    assert error["reason"] == "uncommitted_scope: Not committed: src/parser.py."
+    assert answers[1].error == error
+    assert "--adopt amber-otter" in conch("init", *words).err
+
+
+def test_the_recommendation_works(conch: Conch, lost: str) -> None:
+    answer = conch("init", "--adopt", "amber-otter", "--json")
+
+    assert answer.data == {
+        "agent_id": "ada:1",
+        "name": "amber-otter",
+        "action": "adopted",
+        "reason": "uncommitted_scope: Not committed: src/parser.py.",
+    }
+    assert "RESUME (uncommitted_scope): amber-otter goes on" in conch("events").out
+    assert [r["name"] for r in conch("agent", "status", "--json").data["reservations"]] == ["amber-otter"]
+
+
+def test_so_does_beginning_afresh(conch: Conch, lost: str) -> None:
+    assert conch("init", "--register", "cobalt-harbor", "--json").data["action"] == "registered"
+
+
+def test_nothing_is_resumed_without_evidence(conch: Conch, lost: str, repository: Path) -> None:
+    (repository / "src" / "parser.py").unlink()
+
+    assert conch("init", "--adopt", "amber-otter", "--json").error["code"] == "ADOPTION_REJECTED"
+    assert conch("init", "--non-interactive", "--json").data["action"] == "registered"
+
+
+def test_on_a_terminal_a_person_is_asked(conch: Conch, lost: str, terminal: Callable[[], Any]) -> None:
+    screen = terminal()
+    screen.start("init")
+    screen.read_until(b"Resume it? [y/N] ")
+
+    screen.type("y\n")
+
+    assert b"You are amber-otter" in screen.read_until(b"ended: 0.")
+
+
+def test_a_person_may_begin_afresh(conch: Conch, lost: str, terminal: Callable[[], Any]) -> None:
+    screen = terminal()
+    screen.start("init")
+    screen.read_until(b"Resume it? [y/N] ")
+
+    screen.type("\n")
+
+    assert b"registered" in screen.read_until(b"ended: 0.")

@@ -1,0 +1,101 @@
+"""Many real processes reserve and mark at once: the store decides, and nobody ever shares what is reserved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conch.app import App, open_app
+from conch.scopes import classify
+
+PROCESSES = 8
+TRIES = 40
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def environ(environ: dict[str, str], request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
+    """The store of each engine in turn."""
+    if request.param == "postgres":
+        environ["CONCH_STORE"] = request.getfixturevalue("postgres_url")
+    yield environ
+    if request.param == "postgres":
+        app = open_app(environ)
+        app.store.wipe()
+        app.close()
+
+
+def start_together(players: list[Any], gate: Any) -> None:
+    for each in players:
+        assert each.heard() == ["ready"]
+    gate.open()
+
+
+def replay(app: App) -> int:
+    """Follow the record of reservations; how many there were. No two owners may have what overlaps."""
+    with app.store.read() as tx:
+        keys = {row["reservation_id"]: row["scope_key"] for row in tx.dump("reservations")}
+        record = sorted(tx.dump("room_activity"), key=lambda row: row["number"])
+    held: dict[str, str] = {}
+    for row in record:
+        if row["kind"] == "reserved":
+            key = keys[row["subject_id"]]
+            others = [keys[other] for other, owner in held.items() if owner != row["agent_id"]]
+            assert all(classify(key, other) == "disjoint" for other in others), row
+            held[row["subject_id"]] = row["agent_id"]
+        elif row["kind"] in ("released", "expired"):
+            del held[row["subject_id"]]
+    assert held == {}
+    return len(keys)
+
+
+def test_eight_processes_never_own_overlapping_paths_at_once(
+    player: Callable[..., Any], gates: Callable[[int], list[Any]], workspace: str, tmp_path: Path, app: App
+) -> None:
+    locks = tmp_path / "locks"
+    locks.mkdir()
+    [gate] = gates(1)
+    arguments = {"workspace": workspace, "tries": TRIES, "gate": gate.path, "locks": str(locks)}
+    players = [
+        player("reserve_at_random", agent_id=f"codex:{number}", seed=number, **arguments) for number in range(PROCESSES)
+    ]
+
+    start_together(players, gate)
+    story = [line for each in players for line in each.heard_until("done")]
+
+    granted = [line for line in story if line[0] == "granted"]
+    refused = [line for line in story if line[0] == "refused"]
+    assert len(granted) + len(refused) == PROCESSES * TRIES
+    assert {code for _, code in refused} <= {"RESERVATION_CONFLICT"}
+    assert refused, "they never met"
+    assert replay(app) == len(granted)
+    with app.store.read() as tx:
+        incursions = [row for row in tx.dump("protocol_events") if row["event_type"] == "INCURSION"]
+    assert len(incursions) >= len(refused)
+
+
+def test_processes_that_mark_at_once_never_undo_an_accepted(
+    player: Callable[..., Any],
+    gates: Callable[[int], list[Any]],
+    workspace: str,
+    app: App,
+    agent: Callable[..., Any],
+) -> None:
+    ada, bob = agent("ada:1"), agent("bob:2")
+    app.membership.join_path(bob, workspace)
+    room_id = app.membership.join_path(ada, workspace).snapshot.room.room_id
+    notice = {"subject": "s", "summary": "s", "next_action": "n"}
+    ids = [app.protocol.send(ada, room_id, "HANDOFF", "bob:2", notice).event_id for _ in range(20)]
+    [gate] = gates(1)
+    marks = ("seen", "accepted", "seen")
+    arguments = {"agent_id": "bob:2", "workspace": workspace, "event_ids": ids, "gate": gate.path}
+    players = [player("mark_events", mark=mark, **arguments) for mark in marks]
+
+    start_together(players, gate)
+    told = [each.heard_until("done")[:-1] for each in players]
+
+    assert {line[1] for line in told[1]} == {"accepted"}
+    events, _ = app.protocol.inbox(bob, room_id, ["unread", "seen", "accepted"], 50)
+    assert [event.state for event in events] == ["accepted"] * 20
