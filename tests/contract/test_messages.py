@@ -329,15 +329,14 @@ def test_a_late_reply_does_not_move_the_cursor_of_whoever_has_the_name_now(
     red.send(pink, "1", "2")
     before = blue.session.peer(pink)
     late = app.messages.sync(before, [])
-    with app.store.write(pink) as tx:
-        app.peers.free_name(tx, pink, "blue")
+    app.messages.free_name(pink, "blue", "an operator")
     clock.advance(milliseconds=1)
     green = enter("test:green")
     green.join(pink, "blue")
 
     app.messages.settle(before, late, advance=True)
 
-    assert green.read(pink) == ["1", "2"]
+    assert green.read(pink)[:2] == ["1", "2"]
 
 
 def test_whoever_asks_before_a_reply_has_left_waits_for_its_fate(red: Any, blue: Any, pink: str) -> None:

@@ -337,7 +337,7 @@ def cases() -> list[Any]:
         for field, schema in tool.input_schema["properties"].items():
             kind = schema.get("type")
             bad = WRONG[kind] if kind else [1.5, -1, {}, "not-a-cursor", "1" * 17]
-            texts = ["a\0b", "\ud800", "", "x" * 5_000] if kind == "string" and "maxLength" in schema else []
+            texts = ["a\0b", "\ud800", "", "x" * 20_000] if kind == "string" and "maxLength" in schema else []
             found += [(name, {**VALID[name], field: value}, field) for value in [*bad, *texts]]
     return found
 

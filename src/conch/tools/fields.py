@@ -46,20 +46,16 @@ HANDOFF: Object = {
     "required": ["status", "next_action"],
 }
 
+# Hints for clients; what the protocol takes for granted is left out: a tool writes, destroys and cannot be repeated.
 READS: Object = {"readOnlyHint": True, "openWorldHint": False}
-WRITES: Object = {
-    "readOnlyHint": False,
-    "destructiveHint": False,
-    "idempotentHint": False,
-    "openWorldHint": False,
-}
+WRITES: Object = {"destructiveHint": False, "openWorldHint": False}
 REPEATABLE: Object = {**WRITES, "idempotentHint": True}
-DESTROYS: Object = {**WRITES, "destructiveHint": True}
+DESTROYS: Object = {"openWorldHint": False}
 
 
 def takes(*required: str, **properties: Object) -> Object:
-    """An input schema: these properties, of which some are required, and no others."""
-    schema: Object = {"type": "object", "properties": properties, "additionalProperties": False}
+    """An input schema: these properties, of which some are required. Others are refused, and need not be listed."""
+    schema: Object = {"type": "object", "properties": properties}
     return {**schema, "required": list(required)} if required else schema
 
 
