@@ -50,6 +50,43 @@ def test_it_lists_the_tools_and_finds_no_fault_in_their_schemas(inspect, era):
     assert {"list_rooms", "join_path", "wait_for_turn", "set_room_policy"} <= names
 
 
+def others(room_id, home, me):
+    """The tools beside those for turns: what each is called with, and something that it says."""
+    room, topic, question = {"room_id": room_id}, {"topic_id": home}, {"topic_id": home, "question_id": "msg_0"}
+    payload = {"subject": "s", "summary": "s", "next_action": "n"}
+    notice = {**room, "event_type": "HANDOFF", "to_agent": me, "payload": payload}
+    response = {"question_id": "msg_0", "answer_markdown": "a", "suggested_followups": ["f"]}
+    return [
+        ("ping", {}, "spec_version"),
+        ("topic_create", {"name": "pink"}, "topic_id"),
+        ("topic_list", {}, "topics"),
+        ("topic_resolve", {"name": "pink"}, "topic_id"),
+        ("topic_close", {"topic_id": "topic_0"}, "error"),
+        ("topic_join", {"name": "pink", "agent_name": "red"}, "reclaim_token"),
+        ("topic_presence", topic, "peers"),
+        ("sync", {**topic, "outbox": [{"content_markdown": "hello"}], "wait_seconds": 0}, "sent"),
+        ("cursor_reset", topic, "cursor"),
+        ("messages_search", {"query": "hello"}, "results"),
+        ("ask", {**topic, "question": "why?", "wait_seconds": 0}, "question_id"),
+        ("ask_poll", question, "error"),
+        ("ask_cancel", question, "error"),
+        ("question_mark_answered", question, "error"),
+        ("pending_list", {**topic, "wait_seconds": 0}, "questions"),
+        ("answer", {**topic, "responses": [response]}, "skipped"),
+        ("agent_register", {**room, "name": "ada-fox"}, "liveness"),
+        ("agent_adopt", {**room, "name": "nobody", "scope": "src"}, "error"),
+        ("agent_heartbeat", room, "liveness"),
+        ("agent_list", room, "agents"),
+        ("scope_reserve", {**room, "scope": "src"}, "reservation"),
+        ("scope_check", {**room, "path": "src"}, "overlaps"),
+        ("scope_list", room, "reservations"),
+        ("scope_release", {**room, "scope": "src"}, "reservation"),
+        ("event_send", notice, "event"),
+        ("event_inbox", room, "events"),
+        ("event_mark", {"event_id": "proto_0", "mark": "seen"}, "error"),
+    ]
+
+
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 def test_it_calls_every_tool(inspect, era, workspace):
     listed = json.loads(inspect(era, "--method", "tools/list").stdout)["result"]["tools"]
@@ -69,6 +106,8 @@ def test_it_calls_every_tool(inspect, era, workspace):
     assert call("list_rooms")["rooms"] == []
     joined = call("join_path", context_path=str(workspace))
     room_id, me = joined["room_id"], joined["agent_id"]
+    for tool, arguments, key in others(room_id, joined["topic_id"], me):
+        assert key in call(tool, **arguments), tool
     turn = call("wait_for_turn", room_id=room_id)
     assert turn["status"] == "your_turn"
     assert call("heartbeat", **owned(turn))["lease_id"] == turn["lease_id"]

@@ -69,7 +69,7 @@ SCOPE_ROWS = [
 
 
 def test_the_quick_benchmark_of_reservations_runs_to_its_end_and_prints_every_row() -> None:
-    bench = BENCH.with_name("scopes.py")
+    bench = BENCH / "scopes.py"
 
     run = subprocess.run([sys.executable, str(bench), "--quick"], capture_output=True, text=True, timeout=SECONDS)
 

@@ -25,6 +25,7 @@ async def tell(ada: Seat, bob: Seat, workspace: str, bob_id: str) -> None:
     """Call every tool, once or more so that it succeeds and once so that it is refused."""
     room_id = await arrive(ada, bob, workspace, bob_id)
     await talk(ada, bob)
+    await reserve(ada, bob, room_id)
     await work_in_turns(ada, bob, room_id, bob_id)
     await look_around(ada, room_id)
     await take_over(ada, bob, room_id)
@@ -82,6 +83,8 @@ async def exchange_messages(ada: Seat, bob: Seat, topic_id: str) -> None:
     await bob.refused("cursor_reset", "INVALID_ARGUMENT", topic_id=topic_id, last_seq=99)
     assert (await bob.ok("cursor_reset", topic_id=topic_id))["cursor"] == 0
     assert len((await bob.ok("sync", topic_id=topic_id, wait_seconds=0))["received"]) == 1
+    await bob.refused("messages_search", "INVALID_ARGUMENT", query=" ")
+    assert (await bob.ok("messages_search", query="hello", mode="fts"))["results"][0]["seq"] == 1
     await bob.refused("topic_presence", "TOPIC_NOT_FOUND", topic_id=NO_TOPIC)
     peers = (await bob.ok("topic_presence", topic_id=topic_id))["peers"]
     assert {peer["agent_name"] for peer in peers} == {"ada", "bob"}
@@ -107,6 +110,37 @@ async def ask_and_answer(ada: Seat, bob: Seat, topic_id: str) -> None:
     await ada.refused("ask_cancel", "INVALID_ARGUMENT", **mine)
     other = (await ada.ok("ask", topic_id=topic_id, question="and how?", wait_seconds=0))["question_id"]
     assert (await ada.ok("ask_cancel", topic_id=topic_id, question_id=other))["status"] == "cancelled"
+
+
+async def reserve(ada: Seat, bob: Seat, room_id: str) -> None:
+    room = {"room_id": room_id}
+    await ada.refused("agent_register", "INVALID_AGENT_ID", **room, name="A")
+    assert (await ada.ok("agent_register", **room, name="ada-fox", role="parser"))["name"] == "ada-fox"
+    await ada.refused("agent_heartbeat", "unknown_room", room_id=NOWHERE)
+    assert (await ada.ok("agent_heartbeat", **room))["liveness"] == "active"
+    await bob.refused("agent_list", "unknown_room", room_id=NOWHERE)
+    assert len((await bob.ok("agent_list", **room))["agents"]) == 2
+    await bob.refused("agent_adopt", "ADOPTION_REJECTED", **room, name="ada-fox", scope="src")
+    assert (await ada.ok("scope_reserve", **room, scope="src/*"))["reservation"]["scope"] == "src"
+    await bob.refused("scope_reserve", "RESERVATION_CONFLICT", **room, scope="src/parser.py")
+    await bob.refused("scope_check", "INVALID_ARGS", **room, path="/")
+    assert (await bob.ok("scope_check", **room, path="src/parser.py"))["overlaps"][0]["owner"] == "ada-fox"
+    await bob.refused("scope_list", "unknown_room", room_id=NOWHERE)
+    assert len((await bob.ok("scope_list", **room))["reservations"]) == 1
+    await bob.refused("scope_release", "RELEASE_FORBIDDEN", **room, scope="src")
+    assert (await ada.ok("scope_release", **room, scope="src"))["reservation"]["state"] == "released"
+    await notify(ada, bob, room)
+
+
+async def notify(ada: Seat, bob: Seat, room: Object) -> None:
+    notice = {"event_type": "BLOCKED", "to_agent": "ada-fox"}
+    payload = {"subject": "CI", "blocker": "no token", "requested_action": "add one", "urgency": "high"}
+    await bob.refused("event_send", "INVALID_ARGS", **room, **notice, payload={**payload, "urgency": "very"})
+    sent = (await bob.ok("event_send", **room, **notice, payload=payload))["event"]
+    await ada.refused("event_inbox", "INVALID_ARGS", **room, state="lost")
+    assert sent["id"] in [event["id"] for event in (await ada.ok("event_inbox", **room))["events"]]
+    await bob.refused("event_mark", "MARK_FORBIDDEN", event_id=sent["id"], mark="seen")
+    assert (await ada.ok("event_mark", event_id=sent["id"], mark="accepted"))["event"]["state"] == "accepted"
 
 
 async def work_in_turns(ada: Seat, bob: Seat, room_id: str, bob_id: str) -> None:
