@@ -12,8 +12,8 @@ from typing import Any
 from conch.agents import Caller
 from conch.app import App
 from conch.calls import Call
+from conch.claims import Wait
 from conch.errors import Cancelled, ConchError
-from conch.turns import Wait
 
 LONGEST_WAIT_MS = 50_000
 PATIENCE_SECONDS = 50.0

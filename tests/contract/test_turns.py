@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from conch import turns
+from conch import claims
 from conch.agents import Caller
 from conch.app import App
 from conch.calls import Call
+from conch.claims import Wait
 from conch.errors import (
     Cancelled,
     ConchError,
@@ -26,7 +27,6 @@ from conch.errors import (
     UnknownRoom,
 )
 from conch.roomlog import list_events
-from conch.turns import Wait
 from conch.verify import verify_rooms
 
 HANDOFF = {"status": "wrote the plan", "next_action": "review it", "artifacts": [{"path": "plan.md", "role": "review"}]}
@@ -382,7 +382,7 @@ def test_a_cursor_ends_the_wait_at_the_next_event(table: Table) -> None:
 @pytest.fixture
 def crowded(table: Table, monkeypatch: pytest.MonkeyPatch) -> Table:
     """As in a room with so many members that what all of them hear is looked at very much later."""
-    monkeypatch.setattr(turns, "LOOKS_PER_SECOND", 1e-9)
+    monkeypatch.setattr(claims, "LOOKS_PER_SECOND", 1e-9)
     return table
 
 

@@ -14,8 +14,8 @@ from conch.agents import Caller
 from conch.app import App, open_app
 from conch.bells.base import seat_channel
 from conch.calls import Call
+from conch.claims import Wait
 from conch.errors import Cancelled, TakeoverNotAvailable, TurnMismatch
-from conch.turns import Wait
 
 HANDOFF = {"status": "done", "next_action": "go on"}
 HOUR = 3_600

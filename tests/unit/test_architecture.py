@@ -29,7 +29,7 @@ LAYERS = [
         "reservations",
         "registration",
     ],
-    ["adoption", "timeline", "turns", "membership"],
+    ["adoption", "timeline", "leases", "claims", "turns", "membership"],
     ["app"],
     ["tools"],
     ["doors"],

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from conch import roomlog
 from conch.calls import Call
+from conch.claims import Wait, describe
 from conch.clock import to_iso
 from conch.handoffs import TEMPLATE
 from conch.tools import fields, shapes, texts
 from conch.tools.registry import Object, Result, Tool
 from conch.tools.session import Session
-from conch.turns import Offer, Wait, describe
+from conch.turns import Offer
 
 MOST_EVENTS = 500
 
