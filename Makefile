@@ -20,6 +20,8 @@ oracle: .venv-mcp1/installed .venv-mcp2/installed tests/oracle/inspector/node_mo
 bench: .venv/developing .venv-mcp2/installed
 	$(BIN)/python bench/turns.py
 	$(BIN)/python bench/bus.py
+	$(BIN)/python bench/scopes.py
+	$(BIN)/python bench/search.py
 
 scale: .venv/developing
 	$(BIN)/python bench/scale.py

@@ -131,11 +131,11 @@ class Messages:
     def _send(self, peer: Peer, outbox: list[Draft], ack_through: int | None) -> tuple[list[Sent], Standing]:
         with self._store.write(peer.topic_id) as tx:
             standing = load_standing(tx, peer)
-            if outbox:
-                require_open(peer.topic_id, standing.status)
             if ack_through is not None:
                 check_seq("ack_through", ack_through, standing)
             sent = append_messages(tx, peer.topic_id, peer.agent_name, outbox)
+            if not all(each.is_repeated for each in sent):  # what is there already was said in time
+                require_open(peer.topic_id, standing.status)
             last_seq = max(standing.last_seq, ack_through or 0)
             if last_seq != standing.last_seq or not standing.is_fresh:
                 self._touch(tx, peer, standing.last_seq, last_seq)

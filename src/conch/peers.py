@@ -29,6 +29,9 @@ class Peer(NamedTuple):
     reserved_at: int
     agent_id: str
 
+    def is_meant(self, addressees: list[str]) -> bool:
+        return self.agent_name in addressees or self.agent_id in addressees
+
 
 class Joined(NamedTuple):
     topic: Topic
@@ -132,9 +135,10 @@ class Peers:
         return None if row is None else str(row["agent_name"])
 
     def known_names(self, topic_id: str, names: set[str]) -> set[str]:
-        """Those of the names that somebody has on a topic."""
+        """Those that mean somebody on a topic, by name or by agent_id."""
         with self._store.read() as tx:
-            return {row["agent_name"] for row in tx.all("names_on_topic", topic_id=topic_id, names=sorted(names))}
+            rows = tx.all("names_on_topic", topic_id=topic_id, names=sorted(names))
+        return names & {name for row in rows for name in (row["agent_name"], row["agent_id"])}
 
 
 def free_name(tx: Transaction, topic_id: str, agent_name: str) -> None:

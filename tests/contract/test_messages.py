@@ -144,6 +144,15 @@ def test_whoever_a_message_is_for_is_told_so_and_everybody_sees_it(
     assert [message["addressed"] for message in found] == [True, False]
 
 
+def test_a_message_can_be_addressed_by_agent_id(red: Any, blue: Any, pink: str) -> None:
+    outbox = [{"content_markdown": "for blue", "metadata": {"to": "test:blue"}}]
+
+    sent = red.data("sync", topic_id=pink, outbox=outbox, wait_seconds=0)
+
+    assert sent["warnings"] == []
+    assert blue.data("sync", topic_id=pink, wait_seconds=0)["received"][0]["addressed"] is True
+
+
 def test_an_addressee_that_nobody_is_called_is_warned_of(red: Any, pink: str) -> None:
     outbox = [{"content_markdown": "hi", "metadata": {"to": ["blue", "nobody"]}}]
 
@@ -164,6 +173,13 @@ def test_a_closed_topic_takes_nothing_new_and_can_be_read(red: Any, blue: Any, p
     assert blue.read(pink) == ["last words"]
     ended = blue.data("sync", topic_id=pink)
     assert (ended["status"], ended["warnings"][0]["code"]) == ("empty", "TOPIC_CLOSED")
+
+
+def test_a_retry_is_harmless_also_after_the_topic_has_ended(red: Any, pink: str) -> None:
+    first = red.send(pink, "in time", client_message_id="key")
+    red.data("topic_close", topic_id=pink)
+
+    assert red.send(pink, "in time", client_message_id="key") == first
 
 
 # -- receiving

@@ -127,13 +127,13 @@ def sync(session: Session, given: Object, call: Call) -> Result:
     data = {
         "topic_id": topic_id,
         "status": synced.status,
-        "received": [shapes.received(each, peer.agent_name) for each in synced.page.received],
+        "received": [shapes.received(each, peer) for each in synced.page.received],
         "sent": [{"message": shapes.message(sent.message)} for sent in synced.sent],
         "cursor": cursor,
         "has_more": synced.page.has_more,
         "warnings": _sync_warnings(session, peer, synced, ignored_ack=auto_advance and ack_through is not None),
     }
-    text = shapes.synced_text(synced, peer.agent_name, cursor)
+    text = shapes.synced_text(synced, peer, cursor)
     settled = session.deliveries.begin(topic_id)
 
     def delivered() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from conch.clock import to_seconds
 from conch.messages import Message, Synced
+from conch.peers import Peer
 from conch.questions import Asked, extras
 from conch.topics import Topic
 
@@ -46,8 +47,8 @@ def message(message: Message) -> Object:
     }
 
 
-def received(each: Message, agent_name: str) -> Object:
-    return {**message(each), "addressed": agent_name in each.addressees}
+def received(each: Message, peer: Peer) -> Object:
+    return {**message(each), "addressed": peer.is_meant(each.addressees)}
 
 
 def answer(each: Message) -> Object:
@@ -80,9 +81,9 @@ def asked(status: str, found: Asked) -> Object:
 # -- the same for models that read text
 
 
-def message_text(each: Message, agent_name: str | None = None) -> str:
+def message_text(each: Message, peer: Peer) -> str:
     to = f" to {', '.join(each.addressees)}" if each.addressees else ""
-    mark = " (to you)" if agent_name in each.addressees else ""
+    mark = " (to you)" if peer.is_meant(each.addressees) else ""
     reply = f" in reply to {each.reply_to}" if each.reply_to else ""
     head = f"#{each.seq} {each.sender}{to}{mark} [{each.message_type}] {each.message_id}{reply}:"
     body = each.content_markdown
@@ -91,8 +92,8 @@ def message_text(each: Message, agent_name: str | None = None) -> str:
     return head + "\n" + indented(body)
 
 
-def synced_text(synced: Synced, agent_name: str, cursor: int) -> str:
-    lines = [message_text(each, agent_name) for each in synced.page.received]
+def synced_text(synced: Synced, peer: Peer, cursor: int) -> str:
+    lines = [message_text(each, peer) for each in synced.page.received]
     lines += [
         f"Sent #{sent.message.seq} {sent.message.message_id}" + (" (it was there already)" if sent.is_repeated else "")
         for sent in synced.sent

@@ -491,6 +491,20 @@ def test_questions_lists_the_open_ones_newest_first_and_with_all_the_ended_ones_
     assert len(conch("questions", "--limit", "1", "--json").data["questions"]) == 1
 
 
+def test_the_asker_closes_or_takes_back_a_question(conch: Conch, ada: str) -> None:
+    for text in ("first", "second"):
+        conch("ask", text, "--wait", "0")
+
+    closed = conch("questions", "--done", "1", "--json").data
+    cancelled = conch("questions", "--cancel", "#2", "--json").data
+    forbidden = conch("questions", "--done", "2", "--json", agent="bob:2")
+
+    assert (closed["status"], cancelled["status"]) == ("answered", "cancelled")
+    assert forbidden.error["code"] == "FORBIDDEN_NOT_ASKER"
+    assert conch("questions").out == "No open question.\n"
+    assert conch("questions", "--done", "9", "--json").error["code"] == "QUESTION_NOT_FOUND"
+
+
 # -- what others write, and what one types wrongly
 
 

@@ -149,8 +149,9 @@ _ALL = (
         "questions",
         TALK,
         "the questions that are open",
-        "The open questions on the room's topic, newest first.",
+        "The open questions on the room's topic, newest first; or end one of yours.",
         (options.questions, options.topic),
+        "  conch questions --done 12",
     ),
     Command(
         "search",

@@ -149,6 +149,9 @@ def answer(parser: ArgumentParser) -> None:
 
 
 def questions(parser: ArgumentParser) -> None:
+    ending = parser.add_mutually_exclusive_group()
+    ending.add_argument("--done", metavar="QUESTION", help="close one of yours: it is answered well enough")
+    ending.add_argument("--cancel", metavar="QUESTION", help="take back one of yours")
     parser.add_argument("--all", action="store_true", help="also those that are answered or cancelled")
     parser.add_argument("--limit", type=int, default=50, metavar="N", help="at most this many (default: 50)")
 

@@ -92,7 +92,7 @@ def read(context: Context) -> Report:
 def _history(context: Context, peer: Peer, place: Place) -> Report:
     limit = context.options.limit
     history = context.app.messages.history(peer.topic_id, place.after, place.moment)
-    found = [shapes.received(message, peer.agent_name) for message in islice(history, limit + 1)]
+    found = [shapes.received(message, peer) for message in islice(history, limit + 1)]
     data = {"topic_id": peer.topic_id, "received": found[:limit], "has_more": len(found) > limit}
     lines = message_texts(context, found[:limit]) or ["Nothing was said since."]
     if data["has_more"]:
@@ -109,7 +109,7 @@ def _follow(context: Context, peer: Peer, place: Place | None) -> Report:
     start = place or Place(messages.standing(peer).last_seq, 0)
     try:
         for batch in messages.follow(peer.topic_id, start.after, call):
-            shown = [shapes.received(each, peer.agent_name) for each in batch if each.created_at >= start.moment]
+            shown = [shapes.received(each, peer) for each in batch if each.created_at >= start.moment]
             lines = [whole_json(each) for each in shown] if as_json else message_texts(context, shown)
             write(sys.stdout, "".join(f"{line}\n" for line in lines))
             if moves:
@@ -177,7 +177,10 @@ def answer(context: Context) -> Report:
 
 
 def questions(context: Context) -> Report:
-    topic_id, limit = context.topic_id(), context.options.limit
+    options, topic_id = context.options, context.topic_id()
+    if options.done is not None or options.cancel is not None:
+        return _end_question(context, topic_id)
+    limit = options.limit
     if not 1 <= limit <= MOST_MESSAGES:
         raise InvalidArgument(f"--limit must be from 1 to {MOST_MESSAGES}.", field="limit")
     statuses = ["pending", "answered", "cancelled"] if context.options.all else ["pending"]
@@ -188,6 +191,15 @@ def questions(context: Context) -> Report:
     rows = [(str(row["seq"]), row["status"], str(row["answers_count"]), row["asked_by"]) for row in found]
     headings = ("NUMBER", "STATUS", "ANSWERS", "ASKED BY")
     return Report(data, table(headings, rows, below=[row["question_text"] for row in found]))
+
+
+def _end_question(context: Context, topic_id: str) -> Report:
+    done = context.options.done
+    tool = "ask_cancel" if done is None else "question_mark_answered"
+    question_id = find_question(context, topic_id, context.options.cancel if done is None else done)
+    context.join_topic(topic_id)
+    result = context.tool(tool, topic_id=topic_id, question_id=question_id)
+    return Report(result.data, result.text)
 
 
 # -- searching

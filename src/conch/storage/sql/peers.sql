@@ -19,7 +19,8 @@ WHERE topic_id = :topic_id AND agent_name = :agent_name;
 DELETE FROM agent_name_reservations WHERE topic_id = :topic_id AND agent_name = :agent_name;
 
 -- name: names_on_topic
-SELECT agent_name FROM agent_name_reservations WHERE topic_id = :topic_id AND agent_name IN :names;
+SELECT agent_name, agent_id FROM agent_name_reservations
+WHERE topic_id = :topic_id AND (agent_name IN :names OR agent_id IN :names);
 
 -- name: add_cursor
 INSERT INTO cursors (topic_id, agent_name, updated_at) VALUES (:topic_id, :agent_name, :now)
