@@ -152,13 +152,11 @@ def find_traces(root: str) -> Traces:
 
 def find_evidence(traces: Traces, agent: Row, reserved: list[Row], within: Scope) -> Evidence | None:
     """Uncommitted files in what the agent had reserved come before its work items."""
-    files = [
-        scope.path
-        for scope in traces.changed
-        if within.contains(scope.key) and any(scope.key.startswith(row["scope_key"]) for row in reserved)
-    ]
+    changed = [scope for scope in traces.changed if within.contains(scope.key)]
+    touched = [row for row in reserved if any(scope.key.startswith(row["scope_key"]) for scope in changed)]
+    files = [scope.path for scope in changed if any(scope.key.startswith(row["scope_key"]) for row in touched)]
     if files:
-        bead_id = next((row["bead_id"] for row in reserved if row["bead_id"]), None)
+        bead_id = next((row["bead_id"] for row in touched if row["bead_id"]), None)
         return Evidence("uncommitted_scope", f"Not committed: {_enumerate(files)}.", bead_id)
     items = [item.bead_id for item in traces.items if item.assignee in (agent["name"], agent["agent_id"])]
     if items:

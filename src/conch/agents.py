@@ -87,8 +87,9 @@ def adopt_override(store: Store, caller: Caller, override: str) -> Caller:
 def load_caller(store: Store, text: str) -> Caller:
     """An agent by its agent_id or name, as the store knows it; nothing is recorded of who asks."""
     with store.read() as tx:
-        named = tx.one("agent_named", name=text)
-        agent = tx.one("find_agent", agent_id=named["agent_id"] if named else text)
+        agent = tx.one("find_agent", agent_id=text)
+        if agent is None and (named := tx.one("agent_named", name=text)):
+            agent = tx.one("find_agent", agent_id=named["agent_id"])
     if agent is None:
         raise AgentNotFound(f"There is no agent {text[:80]!r}; `conch whoami` says who you are.", field="agent")
     return Caller(agent["agent_id"], agent["name"], recorded_process(agent), agent["session_kind"], None)
@@ -99,8 +100,11 @@ def rename(tx: Transaction, agent_id: str, former: str, name: str) -> None:
     tx.run("rename_agent", agent_id=agent_id, name=name)
     # A topic on which somebody else has the name already keeps the former one.
     names = {"agent_id": agent_id, "former": former, "name": name}
+    tx.run("drop_leftover_cursors", name=name)
     tx.run("rename_own_cursors", **names)
     tx.run("rename_own_reservations", **names)
+    tx.run("rename_own_questions", **names)
+    tx.run("rename_own_answers", **names)
 
 
 def free_name(tx: Transaction, agent_id: str) -> str:

@@ -17,20 +17,22 @@ class WorkItem(NamedTuple):
 
 def check_bead(root: str, bead_id: str | None) -> None:
     """InvalidArgument for an item that the workspace's Beads does not know; without Beads it is free text."""
-    if bead_id is None or not _is_used_in(root):
+    home = None if bead_id is None else _find_home(root)
+    if bead_id is None or home is None:
         return
     if bead_id.startswith("-"):  # an option, not an item
         raise _unknown(bead_id, "")
-    answer = _ask(root, "show", bead_id, "--json")
+    answer = _ask(home, "show", bead_id, "--json")
     if answer is not None and (answer.status or not _items(answer.output)):
         raise _unknown(bead_id, answer.complaint)
 
 
 def in_progress_items(root: str) -> list[WorkItem]:
     """Every item that somebody works on; none without Beads."""
-    if not _is_used_in(root):
+    home = _find_home(root)
+    if home is None:
         return []
-    answer = _ask(root, "list", "--status", "in_progress", "--limit", "0", "--json")
+    answer = _ask(home, "list", "--status", "in_progress", "--limit", "0", "--json")
     found = _items(answer.output) if answer is not None and not answer.status else []
     return [WorkItem(str(item.get("id")), str(item["assignee"])) for item in found if item.get("assignee")]
 
@@ -40,15 +42,22 @@ def _unknown(bead_id: str, complaint: str) -> InvalidArgument:
     return InvalidArgument(f"Beads knows no item {bead_id[:80]!r} here{why}.", field="bead_id")
 
 
-def _is_used_in(root: str) -> bool:
-    """Other programs are called `bd` as well; the real one says which version of Beads it is."""
-    if not os.path.isdir(os.path.join(root, ".beads")):
-        return False
-    answer = _ask(root, "version", "--json")
+def _find_home(root: str) -> str | None:
+    """The folder with `.beads`, this one or one above it in the same repository, if a real `bd` answers there.
+
+    Other programs are called `bd` as well; the real one says which version of Beads it is.
+    """
+    folder = root
+    while not os.path.isdir(os.path.join(folder, ".beads")):
+        if os.path.exists(os.path.join(folder, ".git")) or folder == os.path.dirname(folder):
+            return None
+        folder = os.path.dirname(folder)
+    answer = _ask(folder, "version", "--json")
     if answer is None or answer.status:
-        return False
+        return None
     version = _unwrapped(answer.output)
-    return isinstance(version, dict) and str(version.get("version", ""))[:1].isdecimal()
+    is_real = isinstance(version, dict) and str(version.get("version", ""))[:1].isdecimal()
+    return folder if is_real else None
 
 
 def _ask(root: str, *words: str) -> outside.Answer | None:

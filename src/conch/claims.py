@@ -208,7 +208,7 @@ class Claims:
                 details={"handoff_event_seq": before.pending_handoff_event_seq},
             )
             save_room(tx, room._replace(claim_expires_at=before.claim_expires_at))
-            reopen_handoff(tx, snapshot, before.pending_handoff_event_seq, before.reserved_for)
+            reopen_handoff(tx, snapshot, before.pending_handoff_event_seq, before.reserved_for, wait.snapshot.now)
 
 
 def describe(snapshot: Snapshot) -> str:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from conch.bells.base import Bell, topic_channel
 from conch.calls import Call
 from conch.config import LONGEST_WAIT_MS, Settings
-from conch.errors import InvalidArgument, StoreError
+from conch.errors import AgentNotJoined, InvalidArgument, StoreError, TopicNotFound
 from conch.ids import new_id
 from conch.outbox import Draft
 from conch.peers import SYSTEM, Peer, Standing, check_seq, free_name, load_standing
@@ -130,7 +130,7 @@ class Messages:
 
     def _send(self, peer: Peer, outbox: list[Draft], ack_through: int | None) -> tuple[list[Sent], Standing]:
         with self._store.write(peer.topic_id) as tx:
-            standing = load_standing(tx, peer)
+            peer, standing = load_standing(tx, peer)
             if ack_through is not None:
                 check_seq("ack_through", ack_through, standing)
             sent = append_messages(tx, peer.topic_id, peer.agent_name, outbox)
@@ -143,7 +143,7 @@ class Messages:
 
     def _unread(self, peer: Peer, max_items: int, include_self: bool) -> Page:
         with self._store.read() as tx:
-            standing = load_standing(tx, peer)
+            peer, standing = load_standing(tx, peer)
             given: Row = {"topic_id": peer.topic_id}
             if include_self:
                 rows = _next_rows(tx, "messages_after", standing.last_seq, max_items + 1, given)
@@ -172,6 +172,10 @@ class Messages:
         moves = advance and page.last_seq != found
         if moves or not (synced.is_touched or page.standing.is_fresh):
             with self._store.write(peer.topic_id) as tx:
+                try:
+                    peer, _ = load_standing(tx, peer)
+                except (AgentNotJoined, TopicNotFound):  # meanwhile the name was freed, or all is forgotten
+                    return
                 self._touch(tx, peer, found, page.last_seq if moves else found)
 
     def _touch(self, tx: Transaction, peer: Peer, found: int, last_seq: int) -> None:
@@ -188,13 +192,13 @@ class Messages:
 
     def standing(self, peer: Peer) -> Standing:
         with self._store.read() as tx:
-            return load_standing(tx, peer)
+            return load_standing(tx, peer)[1]
 
     def mark_read(self, peer: Peer, last_seq: int) -> None:
         """Move the cursor forward to here."""
         with self._store.write(peer.topic_id) as tx:
-            found = load_standing(tx, peer).last_seq
-            self._touch(tx, peer, found, max(found, last_seq))
+            peer, standing = load_standing(tx, peer)
+            self._touch(tx, peer, standing.last_seq, max(standing.last_seq, last_seq))
 
     def free_name(self, topic_id: str, agent_name: str, operator: str) -> None:
         """Let anybody have a name again whose token is lost, and tell the topic who did it."""

@@ -10,6 +10,7 @@ from conch.topics import check_name, dump_metadata
 
 LONGEST_TYPE = 64
 LONGEST_KEY = 200
+LIMITS = {"question": "max_question_chars", "answer": "max_answer_chars"}
 FIELDS = ("content_markdown", "message_type", "reply_to", "metadata", "client_message_id")
 MISTAKEN = {"content": "content_markdown", "text": "content_markdown", "body": "content_markdown",
             "type": "message_type", "in_reply_to": "reply_to"}  # fmt: skip
@@ -41,9 +42,10 @@ def check_outbox(outbox: list[Any], settings: Settings) -> list[Draft]:
 def check_message(item: dict[str, Any], field: str, settings: Settings) -> Draft:
     check_fields(item, field, FIELDS, MISTAKEN)
     content = required_text(item, field, "content_markdown")
-    check_length(f"{field}.content_markdown", content, settings.max_message_chars, "max_message_chars")
     kind = optional_text(item, field, "message_type", LONGEST_TYPE) or "message"
     check_name(f"{field}.message_type", kind, LONGEST_TYPE)
+    setting = LIMITS.get(kind, "max_message_chars")
+    check_length(f"{field}.content_markdown", content, getattr(settings, setting), setting)
     metadata = item.get("metadata")
     _check_addressees(metadata, f"{field}.metadata.to")
     return Draft(

@@ -104,7 +104,7 @@ class Peers:
 
     def reset_cursor(self, peer: Peer, last_seq: int) -> int:
         with self._store.write(peer.topic_id) as tx:
-            standing = load_standing(tx, peer)
+            peer, standing = load_standing(tx, peer)
             check_seq("last_seq", last_seq, standing)
             tx.run("touch_agent", agent_id=peer.agent_id, now=tx.now)
             tx.run("set_cursor", topic_id=peer.topic_id, agent_name=peer.agent_name, last_seq=last_seq, now=tx.now)
@@ -146,18 +146,31 @@ def free_name(tx: Transaction, topic_id: str, agent_name: str) -> None:
     if not tx.run("free_name", topic_id=topic_id, agent_name=agent_name):
         message = f"Nobody has the name {agent_name[:80]!r} on topic {topic_id}."
         raise InvalidArgument(message, field="agent_name")
+    tx.run("drop_cursor", topic_id=topic_id, agent_name=agent_name)  # whoever has it next has read nothing yet
 
 
-def load_standing(tx: Transaction, peer: Peer) -> Standing:
-    """TopicNotFound, or AgentNotJoined when the peer's name has been freed meanwhile."""
+def load_standing(tx: Transaction, peer: Peer) -> tuple[Peer, Standing]:
+    """The peer, under the name that it has by now, and how it stands to the topic.
+
+    TopicNotFound, or AgentNotJoined when the peer's name has been freed meanwhile.
+    """
     row = tx.one("peer_state", topic_id=peer.topic_id, agent_name=peer.agent_name)
     if row is None:
         message = f"There is no topic {peer.topic_id!r} any more."
         raise TopicNotFound(message, field="topic_id", topic_id=peer.topic_id)
     if row["reserved_at"] != peer.reserved_at:
-        raise _not_joined(peer.topic_id)
+        return load_standing(tx, _renamed(tx, peer))
     is_fresh = 0 <= tx.now - (row["updated_at"] or 0) < SIGN_OF_LIFE_EVERY
-    return Standing(row["status"], row["next_seq"] - 1, row["last_seq"] or 0, is_fresh)
+    return peer, Standing(row["status"], row["next_seq"] - 1, row["last_seq"] or 0, is_fresh)
+
+
+def _renamed(tx: Transaction, peer: Peer) -> Peer:
+    """The same agent's name on the topic after it was given another one."""
+    given = {"topic_id": peer.topic_id, "agent_id": peer.agent_id, "reserved_at": peer.reserved_at}
+    row = tx.one("renamed_reservation", **given)
+    if row is None or row["agent_name"] == peer.agent_name:
+        raise _not_joined(peer.topic_id)
+    return peer._replace(agent_name=row["agent_name"])
 
 
 def check_seq(field: str, seq: int, standing: Standing) -> None:
@@ -188,7 +201,7 @@ def _claim(tx: Transaction, topic: Topic, caller: Caller, agent_name: str, token
     """The token of a name that is the caller's from now on."""
     row = tx.one("find_reservation", topic_id=topic.topic_id, agent_name=agent_name)
     if row is None:
-        if agent_name == SYSTEM or _is_somebody_else(tx, topic, caller, agent_name):
+        if agent_name.casefold() == SYSTEM or _is_somebody_else(tx, topic, caller, agent_name):
             raise _in_use(topic, agent_name)
         issued = os.urandom(16).hex()
         _reserve(tx, topic.topic_id, agent_name, caller, issued)

@@ -160,11 +160,17 @@ def accept_handoff(tx: Transaction, snapshot: Snapshot, event_seq: int | None, a
         tx.run("accept_handoff", event_seq=event_seq, agent_id=agent_id, name=name, now=tx.now)
 
 
-def reopen_handoff(tx: Transaction, snapshot: Snapshot, event_seq: int | None, agent_id: str | None) -> None:
-    """A claim that reached nobody accepted nothing: the notice waits for its recipient again."""
+def reopen_handoff(
+    tx: Transaction, snapshot: Snapshot, event_seq: int | None, agent_id: str | None, claimed_at: int
+) -> None:
+    """A claim that reached nobody accepted nothing: the notice waits for its recipient again.
+
+    What was accepted before the claim stays so.
+    """
     if event_seq is not None:
         member = snapshot.find(agent_id)
-        tx.run("reopen_handoff", event_seq=event_seq, agent_id=agent_id, name=member.name if member else None)
+        name = member.name if member else None
+        tx.run("reopen_handoff", event_seq=event_seq, agent_id=agent_id, name=name, claimed_at=claimed_at)
 
 
 # -- reading

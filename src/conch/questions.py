@@ -88,7 +88,8 @@ class Questions:
         call = call or Call()
         call.check()
         with self._store.write(peer.topic_id) as tx:
-            require_open(peer.topic_id, load_standing(tx, peer).status)
+            peer, standing = load_standing(tx, peer)
+            require_open(peer.topic_id, standing.status)
             draft = Draft(text, "question", field="question")
             question_id = append_messages(tx, peer.topic_id, peer.agent_name, [draft])[0].message.message_id
             _touch(tx, peer)
@@ -129,7 +130,7 @@ class Questions:
         self, peer: Peer, question_id: str, status: str, reason: str | None, forbidden: str
     ) -> tuple[Question, bool]:
         with self._store.write(peer.topic_id) as tx:
-            load_standing(tx, peer)
+            peer, _ = load_standing(tx, peer)
             question = _load(tx, peer.topic_id, question_id).question
             if question.asked_by != peer.agent_name:
                 message = f"Only {question.asked_by}, who asked, can do that."
@@ -149,8 +150,8 @@ class Questions:
 
         def look() -> list[Pending] | None:
             with self._store.read() as tx:
-                load_standing(tx, peer)
-                rows = tx.all("answerable_questions", topic_id=peer.topic_id, agent_name=peer.agent_name, limit=limit)
+                name = load_standing(tx, peer)[0].agent_name
+                rows = tx.all("answerable_questions", topic_id=peer.topic_id, agent_name=name, limit=limit)
             return [Pending(**row) for row in rows] or None
 
         found = look()
@@ -179,7 +180,7 @@ class Questions:
         warnings = [warning for response in checked for warning in response.warnings]
         saved = 0
         with self._store.write(peer.topic_id) as tx:
-            load_standing(tx, peer)
+            peer, _ = load_standing(tx, peer)
             for response in checked:
                 obstacle = _obstacle(tx, peer, response)
                 if obstacle is None:

@@ -10,6 +10,7 @@ from conch.agents import LOCK, Caller, rename
 from conch.config import Settings
 from conch.errors import AgentNotFound, DuplicateAgentName, InvalidAgentName
 from conch.liveness import Liveness, liveness
+from conch.peers import SYSTEM
 from conch.rooms import Snapshot
 from conch.storage.base import Row, Store, Transaction
 
@@ -55,30 +56,32 @@ class Registration:
             return find_agent(self._agents(tx, room_id), caller.agent_id)
 
     def list_agents(self, caller: Caller | None, room_id: str) -> list[Agent]:
-        """Everybody in the room, in its sequence."""
+        """Everybody in the room, in its sequence; whoever asks is there."""
         with self._store.read() as tx:
             snapshot = Snapshot.load(tx, room_id, self._settings.policy)
-            found = self._agents(tx, room_id)
         if caller is not None:
             presence.touch_if_due(self._store, snapshot, caller, self._settings.stale_minutes)
-        return found
+        with self._store.read() as tx:
+            return self._agents(tx, room_id)
 
     def _agents(self, tx: Transaction, room_id: str) -> list[Agent]:
         rows = tx.all("room_agents", room_id=room_id)
         return [to_agent(row, tx.now, self._settings.stale_minutes) for row in rows]
 
     def _require_free(self, tx: Transaction, snapshot: Snapshot, name: str) -> None:
-        holder = tx.one("agent_named", name=name)
+        holder = tx.one("agent_named", name=name) or tx.one("find_agent", agent_id=name)
         if holder is None:
             return
         advice = "agent_adopt takes it over if its process is gone and left unfinished work; else choose another name."
         if snapshot.find(holder["agent_id"]) is None:
-            advice = "It works in another room; choose another name."
-        message = f"{name} is the name of {holder['agent_id']}. {advice}"
+            advice = "That agent is not in this room, but a name means one agent in the whole store; choose another."
+        message = f"{name} means {holder['agent_id']} already. {advice}"
         raise DuplicateAgentName(message, field="name", name=name, agent_id=holder["agent_id"])
 
 
 def check_name(name: str) -> None:
+    if name == SYSTEM:
+        raise InvalidAgentName(f"{name} is who tells of what happened; choose another name.", field="name")
     if not NAME.fullmatch(name) or not SHORTEST_NAME <= len(name) <= LONGEST_NAME:
         message = (
             f"{name[:80]!r} cannot be a name: names are {SHORTEST_NAME} to {LONGEST_NAME} lower-case letters and "
@@ -88,8 +91,9 @@ def check_name(name: str) -> None:
 
 
 def find_agent(agents: list[Agent], text: str) -> Agent:
-    """By agent_id or name."""
-    found = next((agent for agent in agents if text in (agent.agent_id, agent.name)), None)
+    """By agent_id, which nobody chooses for another, or else by name."""
+    found = next((agent for agent in agents if agent.agent_id == text), None)
+    found = found or next((agent for agent in agents if agent.name == text), None)
     if found is None:
         names = ", ".join(agent.name for agent in agents) or "none"
         raise AgentNotFound(f"There is no agent {text[:80]!r} in this room; there are {names}.", name=text[:80])

@@ -17,6 +17,7 @@ Overlap = Literal["exact", "partial", "disjoint"]
 
 EVERYTHING_INSIDE = ("*", "**")
 LONGEST_ECHO = 200
+LONGEST_KEY = 2_000  # bytes; what every engine can index
 
 
 class Scope(NamedTuple):
@@ -51,6 +52,9 @@ def parse_scope(text: str, root: str, field: str = "scope") -> Scope:
     if scope is None:
         message = f"{field} {text[:LONGEST_ECHO]!r} is outside the workspace {root}; only what is inside can be used."
         raise InvalidArgument(message, field=field)
+    if len(scope.key.encode()) > LONGEST_KEY:
+        message = f"{field} is {len(scope.key.encode())} bytes long; at most {LONGEST_KEY} are allowed."
+        raise InvalidArgument(message, field=field, limit=LONGEST_KEY)
     return scope
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any, Literal, NamedTuple
 
 from conch.bells.base import topic_channel
@@ -45,7 +46,7 @@ class Topics:
     def create(self, name: str | None, metadata: dict[str, Any] | None, mode: Mode) -> tuple[Topic, bool]:
         """A topic of this name, and whether it was made now: `reuse` prefers the newest open one there is."""
         topic_id = new_id("topic")
-        name = f"topic-{topic_id.partition('_')[2]}" if name is None else check_name("name", name, LONGEST_NAME)
+        name = f"topic-{topic_id.partition('_')[2]}" if name is None else _check_free_name(name)
         text = dump_metadata("metadata", metadata, self._settings)
         if mode == "reuse" and (found := self._find_open(name)):
             return found, False
@@ -87,7 +88,7 @@ class Topics:
             return find_topic(tx, topic_id), was_open
 
     def rename(self, topic_id: str, name: str) -> Topic:
-        name = check_name("name", name, LONGEST_NAME)
+        name = _check_free_name(name)
         with self._store.write(LOCK) as tx:
             topic = find_topic(tx, topic_id)
             if topic.is_home:
@@ -161,6 +162,14 @@ def check_name(field: str, name: str, longest: int) -> str:
         message = f"{field} is {len(name)} characters long; at most {longest} are allowed."
         raise LimitExceeded(message, field=field, limit=longest, actual=len(name))
     return name
+
+
+def _check_free_name(name: str) -> str:
+    """The name of a topic beside the rooms': those are named after their paths."""
+    if os.path.isabs(name):
+        message = "name must not be an absolute path: topics of such names belong to rooms; join_path gives theirs."
+        raise InvalidArgument(message, field="name")
+    return check_name("name", name, LONGEST_NAME)
 
 
 def dump_metadata(field: str, metadata: Any, settings: Settings) -> str | None:

@@ -14,12 +14,14 @@ TWO_PATHS = ("R", "C")
 def changed_files(top: str) -> list[str] | None:
     """The absolute paths of all files below a git top level that are not as committed; None if git does not tell.
 
-    A renamed file is two: what it was called, and what it is called now.
+    A renamed file is two: what it was called, and what it is called now. A repository inside is asked itself.
     """
     answer = outside.ask(STATUS, top, outside.environment("GIT_"))
     if answer is None or answer.status:
         return None
-    return [os.path.join(top, path) for path in _paths(os.fsdecode(answer.output))]
+    found = [os.path.join(top, path) for path in _paths(os.fsdecode(answer.output))]
+    inner = [path for path in found if os.path.isdir(path) and os.path.exists(os.path.join(path, ".git"))]
+    return found + [file for path in inner for file in changed_files(path) or ()]
 
 
 def _paths(listing: str) -> list[str]:

@@ -468,6 +468,7 @@ def test_the_end_of_a_topic_ends_the_waits_on_it(red: Any, blue: Any, pink: str)
         ({"content_markdown": "  "}, "content_markdown"),
         ({"content_markdown": "x" * 65_537}, "content_markdown"),
         ({"content_markdown": "x" * 1_048_576}, "content_markdown"),
+        ({"content_markdown": "x" * 8_001, "message_type": "question"}, "content_markdown"),
         ({"content": "x"}, "content"),
         ({"content_markdown": "x", "message_type": ""}, "message_type"),
         ({"content_markdown": "x", "message_type": "a\nb"}, "message_type"),

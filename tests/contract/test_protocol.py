@@ -359,3 +359,18 @@ def test_every_entry_reads_as_a_sentence(app: App, ada: Any, bob: Any, clock: An
     assert lines[10].startswith(f"amber-otter Needs input from {bob.name}: CI (proto_")
     assert lines[11].startswith(f"{bob.name} Seen: CI (proto_")
     assert lines[12].startswith(f"{bob.name} Accepted: CI (proto_")
+
+
+def test_what_was_accepted_stays_so_when_a_claim_is_taken_back(enter: Any, clock: Any) -> None:
+    ada, bob = enter("ada:1"), enter("bob:2")
+    turn = ada.data("wait_for_turn", max_wait_ms=0)
+    handoff = {"status": "done", "next_action": "go on"}
+    held = {"lease_id": turn["lease_id"], "expected_turn_id": turn["turn_id"]}
+    ada.data("pass_stick", **held, to_agent_id="bob:2", handoff=handoff)
+    notice = bob.inbox()[0]
+    bob.data("event_mark", event_id=notice["id"], mark="accepted")
+    clock.advance(milliseconds=1)
+
+    bob.call("wait_for_turn", arrives=False, max_wait_ms=0)
+
+    assert bob.inbox(state="accepted")[0]["id"] == notice["id"]

@@ -479,3 +479,28 @@ def test_beads_is_asked_only_what_does_not_change_it(bob: Any, lost: Any, beads:
         "list --status in_progress --limit 0 --json",
     ]
     assert os.listdir(Path(workspace, ".beads")) == ["issues.jsonl"]
+
+
+def test_a_name_never_stands_for_two(enter: Any) -> None:
+    alice, mallory = enter("alice"), enter("mallory:1")
+
+    assert mallory.refused("agent_register", name="alice")["error"] == "DUPLICATE_AGENT_ID"
+    assert alice.data("agent_heartbeat")["agent_id"] == "alice"
+
+
+def test_an_agent_is_found_by_its_id_before_anybodys_name(enter: Any) -> None:
+    mallory = enter("mallory:1")
+    mallory.data("agent_register", name="alice")
+
+    assert enter("alice").data("agent_heartbeat")["agent_id"] == "alice"
+
+
+def test_nobody_can_be_called_like_the_system(enter: Any) -> None:
+    assert enter("codex:1").refused("agent_register", name="conch")["error"] == "INVALID_AGENT_ID"
+
+
+def test_whoever_lists_the_agents_is_there(enter: Any, clock: Any) -> None:
+    codex = enter("codex:1")
+    clock.advance(minutes=60)
+
+    assert [agent["liveness"] for agent in codex.data("agent_list")["agents"]] == ["active"]

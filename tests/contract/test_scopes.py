@@ -374,3 +374,9 @@ def test_looking_often_keeps_an_agent_active_however_short_the_threshold(
     (agent,) = app.registration.list_agents(None, room_id)
     app.close()
     assert agent.liveness == "active"
+
+
+def test_a_scope_is_no_longer_than_every_engine_can_index(enter: Any) -> None:
+    refused = enter("codex:1").refused("scope_reserve", scope="/".join(["x" * 200] * 15))
+
+    assert (refused["error"], refused["field"]) == ("INVALID_ARGS", "scope")

@@ -473,3 +473,11 @@ def test_a_search_makes_nobody_an_agent(app: App, write: Write) -> None:
 
     with app.store.read() as tx:
         assert list(tx.dump("agents")) == []
+
+
+def test_a_phrase_is_found_behind_any_number_of_repeats(app: App, write: Write) -> None:
+    write("py alpha " * 300 + "zebra.py tail", "zebra and py apart")
+
+    found = app.search.search("zebra.py", mode="fts")
+
+    assert [text[-13:] for text in texts(found)] == ["zebra.py tail"]

@@ -335,3 +335,66 @@ def test_joining_an_unknown_topic_is_refused(red: Any) -> None:
 
 def test_nobody_can_speak_as_the_system(red: Any, topic_id: str) -> None:
     assert red.refused("topic_join", topic_id=topic_id, agent_name="conch")["error"] == "AGENT_NAME_IN_USE"
+
+
+def test_a_topic_cannot_be_called_like_a_room(red: Any) -> None:
+    assert red.refused("topic_create", name="/home/somebody/project")["field"] == "name"
+
+
+def test_whoever_gets_a_freed_name_has_read_nothing_yet(
+    app: App, red: Any, blue: Any, topic_id: str, clock: Any
+) -> None:
+    red.join(topic_id, "red")
+    blue.join(topic_id, "blue")
+    red.send(topic_id, "1", "2")
+    blue.read(topic_id)
+    app.messages.free_name(topic_id, "blue", "an operator")
+    clock.advance(milliseconds=1)
+    blue.join(topic_id, "blue")
+
+    assert blue.read(topic_id)[:2] == ["1", "2"]
+
+
+# -- another name
+
+
+def test_a_renamed_agent_goes_on_where_it_was(red: Any, blue: Any, clock: Any) -> None:
+    clock.advance(milliseconds=5)
+    red.send(red.home, "before")
+    session_before = blue.session.peer(blue.home)
+
+    blue.data("agent_register", name="blue-whale")
+    found = blue.app.messages.sync(session_before, [])
+    blue.app.messages.settle(session_before, found, advance=True)
+
+    assert [message.content_markdown for message in found.page.received] == ["before"]
+    assert blue.send(blue.home, "after")[0]["sender"] == "blue-whale"
+    assert blue.read(blue.home) == []
+
+
+def test_a_question_stays_its_askers_under_another_name(red: Any, blue: Any) -> None:
+    question_id = red.data("ask", topic_id=red.home, question="Why?", wait_seconds=0)["question_id"]
+    response = {"question_id": question_id, "answer_markdown": "So.", "suggested_followups": ["And?"]}
+    blue.data("answer", topic_id=red.home, responses=[response])
+    red.data("agent_register", name="red-fox")
+    blue.data("agent_register", name="blue-whale")
+
+    own = red.refused("answer", topic_id=red.home, responses=[response])
+    twice = blue.refused("answer", topic_id=red.home, responses=[response])
+
+    assert own["error"] == "FORBIDDEN_SELF_ANSWER"
+    assert twice["error"] == "FORBIDDEN_ALREADY_ANSWERED"
+    assert red.data("pending_list", topic_id=red.home, wait_seconds=0)["questions"] == []
+    assert red.data("question_mark_answered", topic_id=red.home, question_id=question_id)["status"] == "answered"
+
+
+def test_an_agent_that_takes_a_freed_name_misses_nothing(app: App, red: Any, blue: Any, enter: Any) -> None:
+    green = enter("test:green")
+    red.join(red.home, "zed")
+    green.send(green.home, "1", "2")
+    red.read(red.home)
+    app.messages.free_name(red.home, "zed", "an operator")
+
+    blue.data("agent_register", name="zed")
+
+    assert blue.read(blue.home)[:2] == ["1", "2"]

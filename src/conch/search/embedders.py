@@ -95,7 +95,7 @@ def load_embedder(model: Model) -> Embedder:
     """SemanticUnavailable if its packages are there but cannot be used."""
     try:
         return model.load()
-    except (ImportError, OSError, AttributeError, TypeError) as error:
+    except Exception as error:  # whatever is wrong with somebody else's package, words can still be searched
         message = f"The model {model.name} cannot be loaded ({error}); install it again: {INSTALL}"
         raise SemanticUnavailable(message, model=model.name) from error
 

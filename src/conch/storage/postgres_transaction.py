@@ -53,8 +53,7 @@ class PostgresTransaction:
         return self._execute(statement, parameters).rowcount
 
     def match(self, phrases: Sequence[Phrase]) -> str:
-        quoted = [(" <-> ".join(f"'{word}'" for word in words), is_prefix) for words, is_prefix in phrases]
-        return " & ".join(f"({words}{':*' if is_prefix else ''})" for words, is_prefix in quoted)
+        return " & ".join(map(_spell_phrase, phrases))
 
     def ring(self, *channels: str) -> None:
         self._rings.extend(channels)
@@ -102,3 +101,12 @@ class PostgresTransaction:
     def _execute(self, statement: str, parameters: dict[str, Any]) -> psycopg.Cursor[Row]:
         expanded, flat = expand_lists(self._statements[statement], parameters)
         return self.connection.execute(spell(expanded), flat)
+
+
+def _spell_phrase(phrase: Phrase) -> str:
+    """One word after the other, or just all of them where the index has lost count of a word's places."""
+    words = [f"'{word}'" for word in phrase.words]
+    words[-1] += ":*" if phrase.is_prefix else ""
+    if len(words) == 1:
+        return words[0]
+    return f"(({' <-> '.join(words)}) | ({' & '.join(words)} & 'has-repeats'))"

@@ -68,11 +68,13 @@ class Conch:
             place.mkdir()
         (self.workspace / "AGENTS.md").write_text("")
 
-    def __call__(self, *words: str | bytes, agent: str = "ada:1", stdin: str = "", **more: str) -> Answer:
+    def __call__(
+        self, *words: str | bytes, agent: str = "ada:1", stdin: str = "", folder: str = "", **more: str
+    ) -> Answer:
         done = subprocess.run(
             [*CONCH, *words],
             env={**self.env, "CONCH_AGENT_ID": agent, **more},
-            cwd=self.workspace,
+            cwd=self.workspace / folder,
             input=stdin.encode("utf-8", "surrogateescape"),
             capture_output=True,
             timeout=SOON,

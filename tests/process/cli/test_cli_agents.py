@@ -175,6 +175,17 @@ def test_agent_alone_lists_its_actions(conch: Conch) -> None:
     assert conch("agent", "juggle", "--json").status == 2
 
 
+def test_a_scope_is_meant_from_where_it_is_typed(conch: Conch) -> None:
+    (conch.workspace / "docs").mkdir()
+    conch("join")
+
+    reserved = conch("agent", "reserve", "guide.md", "--json", folder="docs").data["reservation"]
+    everywhere = conch("agent", "status", "../docs/*", "--json", folder="docs").data["overlaps"]
+
+    assert reserved["scope"] == "docs/guide.md"
+    assert [each["scope"] for each in everywhere] == ["docs/guide.md"]
+
+
 # -- the timeline
 
 

@@ -30,7 +30,7 @@ def shown(parser: ArgumentParser) -> None:
 
 
 def scope(parser: ArgumentParser) -> None:
-    parser.add_argument("scope", metavar="SCOPE", help="a file or directory in the workspace, or 'dir/*'")
+    parser.add_argument("scope", metavar="SCOPE", help="a file or directory, from here, or 'dir/*'")
 
 
 def reserve(parser: ArgumentParser) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -52,12 +53,20 @@ def show(context: Context) -> Report:
 # -- reservations
 
 
+def _from_here(context: Context, scope: str | None) -> str | None:
+    """What is typed in a folder of the workspace is meant from there, as in every other command of a shell."""
+    if not scope or os.path.isabs(scope) or scope.startswith("~"):
+        return scope
+    root, here = context.snapshot(context.room_id()).room.canonical_path, os.path.realpath(os.getcwd())
+    return os.path.join(here, scope) if os.path.join(here, "").startswith(os.path.join(root, "")) else scope
+
+
 def reserve(context: Context) -> Report:
     options = context.options
     result = _tool(
         context,
         "scope_reserve",
-        scope=options.scope,
+        scope=_from_here(context, options.scope),
         ttl_minutes=options.ttl,
         takeover_stale=options.takeover_stale,
         bead_id=options.bead,
@@ -66,14 +75,14 @@ def reserve(context: Context) -> Report:
 
 
 def release(context: Context) -> Report:
-    result = _tool(context, "scope_release", scope=context.options.scope)
+    result = _tool(context, "scope_release", scope=_from_here(context, context.options.scope))
     return Report(result.data, result.text)
 
 
 def status(context: Context) -> Report:
     options = context.options
     if options.scope is not None:
-        result = _tool(context, "scope_check", path=options.scope)
+        result = _tool(context, "scope_check", path=_from_here(context, options.scope))
         return Report(result.data, result.text)
     data = _tool(context, "scope_list", include_ended=options.all).data
     return Report(data, _reservations(data["reservations"]))
@@ -98,7 +107,7 @@ def send(context: Context) -> Report:
         to_agent=options.to,
         payload=_payload(options),
         bead_id=options.bead,
-        scope=options.scope,
+        scope=_from_here(context, options.scope),
     )
     return Report(result.data, result.text)
 

@@ -41,8 +41,9 @@ def handoff_lines(handoff: Handoff) -> str:
 
 def labelled(label: str, text: str) -> str:
     first, newline, rest = clean(text.strip()).partition("\n")
-    below = MARGIN + " " * LABEL
-    return f"{MARGIN}{label:<{LABEL}}{first}" + (f"\n{indented(rest, below)}" if newline else "")
+    width = max(LABEL, len(label) + 1)
+    below = MARGIN + " " * width
+    return f"{MARGIN}{label:<{width}}{first}" + (f"\n{indented(rest, below)}" if newline else "")
 
 
 def handoff_text(handoff: Handoff | None, author: str | None) -> str:

@@ -29,6 +29,11 @@ ON CONFLICT (signal) DO UPDATE SET agent_id = excluded.agent_id, linked_at = exc
 -- name: rename_agent
 UPDATE agents SET name = :name WHERE agent_id = :agent_id;
 
+-- name: drop_leftover_cursors
+DELETE FROM cursors WHERE agent_name = :name AND NOT EXISTS (
+  SELECT 1 FROM agent_name_reservations r WHERE r.topic_id = cursors.topic_id AND r.agent_name = cursors.agent_name
+);
+
 -- name: rename_own_cursors
 UPDATE cursors SET agent_name = :name
 WHERE agent_name = :former AND topic_id IN (
@@ -45,4 +50,19 @@ UPDATE agent_name_reservations SET agent_name = :name
 WHERE agent_id = :agent_id AND is_own = 1 AND agent_name = :former AND NOT EXISTS (
   SELECT 1 FROM agent_name_reservations taken
   WHERE taken.topic_id = agent_name_reservations.topic_id AND taken.agent_name = :name
+);
+
+-- name: rename_own_questions
+UPDATE questions SET asked_by = :name
+WHERE asked_by = :former AND topic_id IN (
+  SELECT topic_id FROM agent_name_reservations WHERE agent_id = :agent_id AND is_own = 1 AND agent_name = :name
+);
+
+-- name: rename_own_answers
+UPDATE answers SET answered_by = :name
+WHERE answered_by = :former AND question_id IN (
+  SELECT q.question_id FROM questions q JOIN agent_name_reservations own ON own.topic_id = q.topic_id
+  WHERE own.agent_id = :agent_id AND own.is_own = 1 AND own.agent_name = :name
+) AND NOT EXISTS (
+  SELECT 1 FROM answers other WHERE other.question_id = answers.question_id AND other.answered_by = :name
 );

@@ -4,6 +4,10 @@ SELECT * FROM agent_name_reservations WHERE topic_id = :topic_id AND agent_name 
 -- name: own_reservation
 SELECT * FROM agent_name_reservations WHERE agent_id = :agent_id AND topic_id = :topic_id AND is_own = 1;
 
+-- name: renamed_reservation
+SELECT agent_name FROM agent_name_reservations
+WHERE topic_id = :topic_id AND agent_id = :agent_id AND created_at = :reserved_at AND is_own = 1;
+
 -- name: reserve_name
 INSERT INTO agent_name_reservations
   (topic_id, agent_name, agent_id, is_own, reclaim_token_hash, created_at, last_claimed_at)
@@ -17,6 +21,9 @@ WHERE topic_id = :topic_id AND agent_name = :agent_name;
 
 -- name: free_name
 DELETE FROM agent_name_reservations WHERE topic_id = :topic_id AND agent_name = :agent_name;
+
+-- name: drop_cursor
+DELETE FROM cursors WHERE topic_id = :topic_id AND agent_name = :agent_name;
 
 -- name: names_on_topic
 SELECT agent_name, agent_id FROM agent_name_reservations

@@ -25,12 +25,12 @@ WHERE event_id = :event_id AND state <> 'accepted';
 -- name: accept_handoff
 UPDATE protocol_events
 SET state = 'accepted', accepted_at = :now, seen_at = COALESCE(seen_at, :now), to_agent_id = :agent_id, to_agent = :name
-WHERE handoff_event_seq = :event_seq;
+WHERE handoff_event_seq = :event_seq AND state <> 'accepted';
 
 -- name: reopen_handoff
 UPDATE protocol_events
 SET state = 'unread', accepted_at = NULL, seen_at = NULL, to_agent_id = :agent_id, to_agent = :name
-WHERE handoff_event_seq = :event_seq;
+WHERE handoff_event_seq = :event_seq AND accepted_at = :claimed_at;
 
 -- name: move_protocol_events
 UPDATE protocol_events SET to_agent_id = :to_agent_id

@@ -1,7 +1,15 @@
+-- A tsvector forgets where a word stands after its 255th time. A text with such a word says so, and need not have the
+-- words of a phrase one after the other to be found.
+
 -- name: insert_words
+WITH listed AS (
+  SELECT word, position FROM unnest(string_to_array(:words, ' ')) WITH ORDINALITY AS listed (word, position)
+)
 INSERT INTO index_words (number, words)
-SELECT :number, string_agg('''' || word || ''':' || position, ' ')::tsvector
-FROM unnest(string_to_array(:words, ' ')) WITH ORDINALITY AS listed (word, position);
+SELECT :number, (string_agg('''' || word || ''':' || position, ' ')
+  || CASE WHEN EXISTS (SELECT FROM listed GROUP BY word HAVING count(*) > 255) THEN ' ''has-repeats''' ELSE '' END
+)::tsvector
+FROM listed;
 
 -- The planner cannot know how often a word occurs, and guesses badly. These two leave it no choice: LIMIT and OFFSET 0
 -- keep it from moving a condition inwards. The first reads the newest rows one by one, which is best for common words.
