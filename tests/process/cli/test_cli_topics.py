@@ -157,7 +157,7 @@ def test_a_freed_name_can_be_taken_by_somebody_else_and_the_topic_is_told_who_fr
     assert f"ada:1 ({ada}) freed the name scout" in told[0]["content_markdown"]
 
 
-def test_a_member_whose_name_was_freed_goes_on_where_it_was(conch: Conch, ada: str) -> None:
+def test_a_member_whose_name_was_freed_comes_back_and_reads_from_the_beginning(conch: Conch, ada: str) -> None:
     bob = conch("join", "--json", agent="bob:2").data["name"]
     conch("send", "before")
     conch("read", agent="bob:2")
@@ -165,7 +165,7 @@ def test_a_member_whose_name_was_freed_goes_on_where_it_was(conch: Conch, ada: s
     assert conch("names", "free", bob, "--json").data["agent_name"] == bob
 
     read = conch("read", "--json", agent="bob:2").data
-    assert [each["message_type"] for each in read["received"]] == ["notice"]
+    assert [each["message_type"] for each in read["received"]] == ["message", "notice"]
     assert conch("send", "still here", "--json", agent="bob:2").data["message"]["sender"] == bob
 
 
