@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -38,13 +37,6 @@ def in_background(act: Callable[[], Any]) -> Callable[[], Any]:
         return found[0]
 
     return result
-
-
-def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
 
 
 # -- sending
