@@ -10,7 +10,7 @@ import os
 from typing import Any, NamedTuple
 
 from conch import activity, presence
-from conch.agents import LOCK, Caller, free_name, rename
+from conch.agents import LOCK, Caller, drop_name, free_name, rename
 from conch.beads import WorkItem, in_progress_items
 from conch.config import Settings
 from conch.errors import AdoptionRejected
@@ -123,10 +123,11 @@ class Adoption:
         self, tx: Transaction, snapshot: Snapshot, caller: Caller, prior: Row, within: Scope, evidence: Evidence
     ) -> ProtocolEvent:
         room_id, name, member = snapshot.room.room_id, prior["name"], snapshot.member(caller.agent_id)
-        rename(tx, prior["agent_id"], name, free_name(tx, prior["agent_id"]))
+        drop_name(tx, prior["agent_id"], name, free_name(tx, prior["agent_id"]))
         rename(tx, caller.agent_id, member.name, name)
         tx.run("register_agent", room_id=room_id, agent_id=caller.agent_id, role=prior["role"], now=tx.now)
         move = {"room_id": room_id, "from_agent_id": prior["agent_id"], "to_agent_id": caller.agent_id}
+        tx.run("move_former_names", from_agent_id=prior["agent_id"], to_agent_id=caller.agent_id)
         tx.run("move_reservations", **move)
         tx.run("move_protocol_events", **move)
         payload = {

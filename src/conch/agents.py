@@ -97,14 +97,19 @@ def load_caller(store: Store, text: str) -> Caller:
 
 def rename(tx: Transaction, agent_id: str, former: str, name: str) -> None:
     """Give an agent another name, also on the topics where it goes by its own. Under `LOCK`, and the name is free."""
+    drop_name(tx, agent_id, former, name)
+    tx.run("keep_former_name", agent_id=agent_id, former=former, name=name)
+
+
+def drop_name(tx: Transaction, agent_id: str, former: str, name: str) -> None:
+    """Like `rename`, but the former name is for somebody else from now on, with what was said under it."""
     tx.run("rename_agent", agent_id=agent_id, name=name)
+    tx.run("forget_former_name", agent_id=agent_id, name=name)
     # A topic on which somebody else has the name already keeps the former one.
     names = {"agent_id": agent_id, "former": former, "name": name}
     tx.run("drop_leftover_cursors", name=name)
     tx.run("rename_own_cursors", **names)
     tx.run("rename_own_reservations", **names)
-    tx.run("rename_own_questions", **names)
-    tx.run("rename_own_answers", **names)
 
 
 def free_name(tx: Transaction, agent_id: str) -> str:

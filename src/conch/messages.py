@@ -16,7 +16,7 @@ from conch.config import LONGEST_WAIT_MS, Settings
 from conch.errors import AgentNotJoined, InvalidArgument, StoreError, TopicNotFound
 from conch.ids import new_id
 from conch.outbox import Draft
-from conch.peers import SYSTEM, Peer, Standing, check_seq, free_name, load_standing
+from conch.peers import Peer, Standing, check_seq, free_name, load_standing, system_peer
 from conch.storage.base import Row, Store, Transaction
 from conch.topics import find_topic, require_open
 from conch.waits import wait_for
@@ -59,6 +59,7 @@ class Sent(NamedTuple):
 class Page(NamedTuple):
     """What a peer has not read yet, as far as it fits into one reply."""
 
+    peer: Peer
     standing: Standing
     received: list[Message]
     has_more: bool
@@ -108,7 +109,7 @@ class Messages:
             if not sent:
                 raise
             # The store went away since. A refusal would have them sent again: say that they were, and to come back.
-            return Synced("empty", Page(standing, [], has_more=True), sent, True)
+            return Synced("empty", Page(peer, standing, [], has_more=True), sent, True)
 
     def _receive(
         self, peer: Peer, max_items: int, include_self: bool, wait_seconds: float, call: Call
@@ -133,7 +134,7 @@ class Messages:
             peer, standing = load_standing(tx, peer)
             if ack_through is not None:
                 check_seq("ack_through", ack_through, standing)
-            sent = append_messages(tx, peer.topic_id, peer.agent_name, outbox)
+            sent = append_messages(tx, peer, outbox)
             if not all(each.is_repeated for each in sent):  # what is there already was said in time
                 require_open(peer.topic_id, standing.status)
             last_seq = max(standing.last_seq, ack_through or 0)
@@ -148,14 +149,14 @@ class Messages:
             if include_self:
                 rows = _next_rows(tx, "messages_after", standing.last_seq, max_items + 1, given)
             else:
-                given["sender"] = peer.agent_name
+                given["names"] = peer.names
                 after = self._silent_through(peer, standing)
                 rows = _next_rows(tx, "messages_of_others_after", after, max_items + 1, given)
         if not rows and not include_self:
             self._note_silence(peer, standing)
         messages = [to_message(row) for row in rows]
         fitting = _fitting(messages[:max_items])
-        return Page(standing, fitting, len(fitting) < len(messages))
+        return Page(peer, standing, fitting, len(fitting) < len(messages))
 
     def _silent_through(self, peer: Peer, standing: Standing) -> int:
         cursor, through = self._silences.get(peer, (0, 0))
@@ -205,7 +206,7 @@ class Messages:
         with self._store.write(topic_id) as tx:
             free_name(tx, topic_id, agent_name)
             notice = Draft(f"{operator} freed the name {agent_name}: whoever joins next can have it.", "notice")
-            append_messages(tx, topic_id, SYSTEM, [notice])
+            append_messages(tx, system_peer(topic_id), [notice])
 
     def numbers(self, message_ids: set[str]) -> dict[str, int]:
         """The numbers on their topics of those messages that there are."""
@@ -244,15 +245,15 @@ class Messages:
             after = found[-1].seq
 
 
-def append_messages(tx: Transaction, topic_id: str, sender: str, outbox: list[Draft]) -> list[Sent]:
+def append_messages(tx: Transaction, peer: Peer, outbox: list[Draft]) -> list[Sent]:
     """Store messages in order. One that was stored before under its client_message_id is not stored again."""
-    repeated = _find_repeated(tx, topic_id, sender, outbox)
+    topic_id, repeated = peer.topic_id, _find_repeated(tx, peer, outbox)
     fresh = [draft for place, draft in enumerate(outbox) if place not in repeated]
     made: list[Message] = []
     if fresh:
         row = tx.one("take_seqs", topic_id=topic_id, count=len(fresh), now=tx.now)
         assert row is not None
-        made = [_insert(tx, topic_id, sender, draft, row["next_seq"] - len(fresh) + n) for n, draft in enumerate(fresh)]
+        made = [_insert(tx, peer, draft, row["next_seq"] - len(fresh) + n) for n, draft in enumerate(fresh)]
         if any(message.message_type != "ack" for message in made):  # those who are only thanked sleep on
             tx.ring(topic_channel(topic_id))
     new = iter(made)
@@ -266,7 +267,7 @@ def append_messages(tx: Transaction, topic_id: str, sender: str, outbox: list[Dr
     return sent
 
 
-def _find_repeated(tx: Transaction, topic_id: str, sender: str, outbox: list[Draft]) -> dict[int, Message | int]:
+def _find_repeated(tx: Transaction, peer: Peer, outbox: list[Draft]) -> dict[int, Message | int]:
     """By place in the outbox: the stored message, or the earlier place, that has the same client_message_id."""
     repeated: dict[int, Message | int] = {}
     places: dict[str, int] = {}
@@ -278,20 +279,21 @@ def _find_repeated(tx: Transaction, topic_id: str, sender: str, outbox: list[Dra
             repeated[place] = places[key]
             continue
         places[key] = place
-        row = tx.one("message_sent_as", topic_id=topic_id, sender=sender, client_message_id=key)
+        row = tx.one("message_sent_as", topic_id=peer.topic_id, names=peer.names, client_message_id=key)
         if row is not None:
             repeated[place] = to_message(row)
     return repeated
 
 
-def _insert(tx: Transaction, topic_id: str, sender: str, draft: Draft, seq: int) -> Message:
+def _insert(tx: Transaction, peer: Peer, draft: Draft, seq: int) -> Message:
+    topic_id = peer.topic_id
     if draft.reply_to is not None:
         _check_reply(tx, topic_id, draft)
     message = Message(
         message_id=new_id("msg"),
         topic_id=topic_id,
         seq=seq,
-        sender=sender,
+        sender=peer.agent_name,
         message_type=draft.message_type,
         reply_to=draft.reply_to,
         content_markdown=draft.content_markdown,
@@ -301,9 +303,11 @@ def _insert(tx: Transaction, topic_id: str, sender: str, draft: Draft, seq: int)
     )
     tx.run("insert_message", **message._asdict())
     if draft.message_type == "question":
-        tx.run("insert_question", question_id=message.message_id, topic_id=topic_id, asked_by=sender, now=tx.now)
+        tx.run(
+            "insert_question", question_id=message.message_id, topic_id=topic_id, asked_by=message.sender, now=tx.now
+        )
     elif draft.message_type == "answer" and draft.reply_to is not None:
-        _count_answer(tx, message)
+        _count_answer(tx, peer, message)
     return message
 
 
@@ -315,10 +319,12 @@ def _check_reply(tx: Transaction, topic_id: str, draft: Draft) -> None:
         raise InvalidArgument(message, field=f"{draft.field}.reply_to")
 
 
-def _count_answer(tx: Transaction, message: Message) -> None:
+def _count_answer(tx: Transaction, peer: Peer, message: Message) -> None:
     """A reply to somebody else's pending question is an answer; of several by one agent the first counts."""
     question = tx.one("find_question", question_id=message.reply_to)
-    if question is not None and question["status"] == "pending" and question["asked_by"] != message.sender:
+    if question is None or question["status"] != "pending" or question["asked_by"] in peer.names:
+        return
+    if not tx.one("find_answer", question_id=message.reply_to, names=peer.names):
         tx.run(
             "insert_answer",
             question_id=message.reply_to,

@@ -28,9 +28,15 @@ class Peer(NamedTuple):
     agent_name: str
     reserved_at: int
     agent_id: str
+    former_names: tuple[str, ...] = ()
+    """What it was called here before: what was said under these names is its own too."""
+
+    @property
+    def names(self) -> list[str]:
+        return [self.agent_name, *self.former_names]
 
     def is_meant(self, addressees: list[str]) -> bool:
-        return self.agent_name in addressees or self.agent_id in addressees
+        return any(name in addressees for name in (self.agent_id, *self.names))
 
 
 class Joined(NamedTuple):
@@ -87,7 +93,7 @@ class Peers:
         """The caller under its own name, joined now if it was not."""
         with self._store.read() as tx:
             find_topic(tx, topic_id)
-            peer = own_peer(tx, topic_id, caller)
+            peer = own_peer(tx, topic_id, caller.agent_id)
         if peer is None:
             with self._store.write(topic_id) as tx:
                 peer = enter_as_itself(tx, topic_id, caller)
@@ -96,7 +102,7 @@ class Peers:
     def find_own(self, caller: Caller, topic_id: str) -> Peer:
         """The caller under its own name; AgentNotJoined if it has none here, TopicNotFound where no topic is."""
         with self._store.read() as tx:
-            peer = own_peer(tx, topic_id, caller)
+            peer = own_peer(tx, topic_id, caller.agent_id)
             if peer is None:
                 find_topic(tx, topic_id)
                 raise _not_joined(topic_id)
@@ -141,6 +147,10 @@ class Peers:
         return names & {name for row in rows for name in (row["agent_name"], row["agent_id"])}
 
 
+def system_peer(topic_id: str) -> Peer:
+    return Peer(topic_id, SYSTEM, reserved_at=0, agent_id="")
+
+
 def free_name(tx: Transaction, topic_id: str, agent_name: str) -> None:
     find_topic(tx, topic_id)
     if not tx.run("free_name", topic_id=topic_id, agent_name=agent_name):
@@ -158,7 +168,7 @@ def load_standing(tx: Transaction, peer: Peer) -> tuple[Peer, Standing]:
     if row is None:
         message = f"There is no topic {peer.topic_id!r} any more."
         raise TopicNotFound(message, field="topic_id", topic_id=peer.topic_id)
-    if row["reserved_at"] != peer.reserved_at:
+    if row["reserved_at"] != peer.reserved_at or row["is_former"]:
         return load_standing(tx, _renamed(tx, peer))
     is_fresh = 0 <= tx.now - (row["updated_at"] or 0) < SIGN_OF_LIFE_EVERY
     return peer, Standing(row["status"], row["next_seq"] - 1, row["last_seq"] or 0, is_fresh)
@@ -166,11 +176,10 @@ def load_standing(tx: Transaction, peer: Peer) -> tuple[Peer, Standing]:
 
 def _renamed(tx: Transaction, peer: Peer) -> Peer:
     """The same agent's name on the topic after it was given another one."""
-    given = {"topic_id": peer.topic_id, "agent_id": peer.agent_id, "reserved_at": peer.reserved_at}
-    row = tx.one("renamed_reservation", **given)
-    if row is None or row["agent_name"] == peer.agent_name:
+    now = own_peer(tx, peer.topic_id, peer.agent_id)
+    if now is None or now.reserved_at != peer.reserved_at or now.agent_name == peer.agent_name:
         raise _not_joined(peer.topic_id)
-    return peer._replace(agent_name=row["agent_name"])
+    return now
 
 
 def check_seq(field: str, seq: int, standing: Standing) -> None:
@@ -179,14 +188,18 @@ def check_seq(field: str, seq: int, standing: Standing) -> None:
         raise InvalidArgument(message, field=field, highest_seq=standing.highest_seq)
 
 
-def own_peer(tx: Transaction, topic_id: str, caller: Caller) -> Peer | None:
-    row = tx.one("own_reservation", topic_id=topic_id, agent_id=caller.agent_id)
-    return None if row is None else Peer(topic_id, row["agent_name"], row["created_at"], caller.agent_id)
+def own_peer(tx: Transaction, topic_id: str, agent_id: str) -> Peer | None:
+    """The agent under its own name, if it has one here."""
+    rows = tx.all("own_reservations", topic_id=topic_id, agent_id=agent_id)
+    if not rows or rows[0]["is_former"]:
+        return None
+    former_names = tuple(row["agent_name"] for row in rows[1:])
+    return Peer(topic_id, rows[0]["agent_name"], rows[0]["created_at"], agent_id, former_names)
 
 
 def enter_as_itself(tx: Transaction, topic_id: str, caller: Caller) -> Peer:
     """Join under the agent's own name, or where somebody has taken that, under the next one like it."""
-    peer, number = own_peer(tx, topic_id, caller), 1
+    peer, number = own_peer(tx, topic_id, caller.agent_id), 1
     agent = tx.one("find_agent", agent_id=caller.agent_id)
     own = agent["name"] if agent else caller.name  # another door of this agent may have renamed it
     while peer is None:
@@ -243,6 +256,9 @@ def _reserve(
 def _enter(tx: Transaction, topic_id: str, agent_name: str, caller: Caller) -> Peer:
     tx.run("add_cursor", topic_id=topic_id, agent_name=agent_name, now=tx.now)
     tx.run("touch_agent", agent_id=caller.agent_id, now=tx.now)
+    own = own_peer(tx, topic_id, caller.agent_id)
+    if own is not None and own.agent_name == agent_name:
+        return own
     row = tx.one("find_reservation", topic_id=topic_id, agent_name=agent_name)
     assert row is not None
     return Peer(topic_id, agent_name, row["created_at"], caller.agent_id)

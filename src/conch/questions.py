@@ -91,7 +91,7 @@ class Questions:
             peer, standing = load_standing(tx, peer)
             require_open(peer.topic_id, standing.status)
             draft = Draft(text, "question", field="question")
-            question_id = append_messages(tx, peer.topic_id, peer.agent_name, [draft])[0].message.message_id
+            question_id = append_messages(tx, peer, [draft])[0].message.message_id
             _touch(tx, peer)
             asked = _load(tx, peer.topic_id, question_id)
         if wait_seconds <= 0:
@@ -132,7 +132,7 @@ class Questions:
         with self._store.write(peer.topic_id) as tx:
             peer, _ = load_standing(tx, peer)
             question = _load(tx, peer.topic_id, question_id).question
-            if question.asked_by != peer.agent_name:
+            if question.asked_by not in peer.names:
                 message = f"Only {question.asked_by}, who asked, can do that."
                 raise ForbiddenNotAsker(message, question_id=question_id, asked_by=question.asked_by)
             if question.status == forbidden:
@@ -150,8 +150,8 @@ class Questions:
 
         def look() -> list[Pending] | None:
             with self._store.read() as tx:
-                name = load_standing(tx, peer)[0].agent_name
-                rows = tx.all("answerable_questions", topic_id=peer.topic_id, agent_name=name, limit=limit)
+                names = load_standing(tx, peer)[0].names
+                rows = tx.all("answerable_questions", topic_id=peer.topic_id, names=names, limit=limit)
             return [Pending(**row) for row in rows] or None
 
         found = look()
@@ -184,7 +184,7 @@ class Questions:
             for response in checked:
                 obstacle = _obstacle(tx, peer, response)
                 if obstacle is None:
-                    append_messages(tx, peer.topic_id, peer.agent_name, [response.draft])
+                    append_messages(tx, peer, [response.draft])
                     saved += 1
                 else:
                     warnings.append(obstacle)
@@ -237,10 +237,10 @@ def _obstacle(tx: Transaction, peer: Peer, response: Response) -> dict[str, Any]
         return _skipped("TOPIC_MISMATCH", question_id, f"it belongs to topic {row['topic_id']}")
     if row["status"] != "pending":
         return _skipped("QUESTION_NOT_PENDING", question_id, f"it is {row['status']}")
-    if row["asked_by"] == peer.agent_name:
+    if row["asked_by"] in peer.names:
         message = f"{field}: you asked {question_id} yourself; wait for somebody else to answer. Nothing was saved."
         raise ForbiddenSelfAnswer(message, field=field, question_id=question_id)
-    if tx.one("find_answer", question_id=question_id, answered_by=peer.agent_name):
+    if tx.one("find_answer", question_id=question_id, names=peer.names):
         message = f"{field}: you have answered {question_id} already. Nothing was saved."
         raise ForbiddenAlreadyAnswered(message, field=field, question_id=question_id)
     return None

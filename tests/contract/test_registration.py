@@ -93,20 +93,13 @@ def test_a_name_belongs_to_one_agent(ada: Any, bob: Any) -> None:
 
 
 def test_a_new_name_is_the_agents_own_on_its_topics_too(app: App, ada: Any) -> None:
-    former, room = ada.name, ada.data("get_room_state")["room"]
-    with app.store.write(ada.room_id) as tx:
-        topics = {row["topic_id"] for row in tx.dump("topics")}
-        if room["topic_id"] not in topics:
-            tx.load("topics", [{"topic_id": room["topic_id"], "name": "home", "created_at": 1, "mode": "home"}])
-            own = {"topic_id": room["topic_id"], "agent_name": former, "agent_id": "ada:1", "is_own": 1,
-                   "created_at": 1, "last_claimed_at": 1}  # fmt: skip
-            tx.load("agent_name_reservations", [own])
-            tx.load("cursors", [{"topic_id": room["topic_id"], "agent_name": former, "last_seq": 7, "updated_at": 1}])
+    former = ada.name
 
     ada.data("agent_register", name="amber-otter")
 
     with app.store.read() as tx:
-        assert [row["agent_name"] for row in tx.dump("agent_name_reservations")] == ["amber-otter"]
+        names = {row["agent_name"]: (row["is_own"], row["is_former"]) for row in tx.dump("agent_name_reservations")}
+        assert names == {"amber-otter": (1, 0), former: (0, 1)}
         assert [row["agent_name"] for row in tx.dump("cursors")] == ["amber-otter"]
 
 
@@ -233,6 +226,21 @@ def test_an_identity_with_uncommitted_work_is_resumed(ada: Any, bob: Any, lost: 
     assert [event["id"] for event in bob.inbox()] == [sent["id"]]
     names = {agent["agent_id"]: agent["name"] for agent in ada.data("agent_list")["agents"]}
     assert names["bob:2"] == "amber-otter" and names["lost:9"] not in ("amber-otter", "")
+
+
+def test_whoever_resumes_an_identity_goes_on_with_its_questions(bob: Any, lost: Any, workspace: str) -> None:
+    topic_id = bob.data("get_room_state")["room"]["topic_id"]
+    asked = [
+        each.data("ask", topic_id=topic_id, question="Why?", wait_seconds=0)["question_id"] for each in (lost, bob)
+    ]
+    write(workspace, "src/parser.py")
+    die(lost)
+
+    bob.data("agent_adopt", name="amber-otter", scope="src")
+
+    for question_id in asked:
+        ended = bob.data("question_mark_answered", topic_id=topic_id, question_id=question_id)
+        assert ended["status"] == "answered"
 
 
 def test_an_identity_is_resumed_by_one_agent_only(ada: Any, bob: Any, lost: Any, workspace: str) -> None:

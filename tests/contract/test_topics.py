@@ -388,6 +388,43 @@ def test_a_question_stays_its_askers_under_another_name(red: Any, blue: Any) -> 
     assert red.data("question_mark_answered", topic_id=red.home, question_id=question_id)["status"] == "answered"
 
 
+def test_what_an_agent_said_under_its_former_name_stays_its_own(red: Any, blue: Any) -> None:
+    key = {"content_markdown": "once", "client_message_id": "k-1"}
+    first = red.data("sync", topic_id=red.home, outbox=[key], wait_seconds=0)["sent"][0]["message"]
+    blue.send(blue.home, "between")
+    red.data("agent_register", name="red-fox")
+    red.data("agent_register", name="red-wolf")
+
+    again = red.data("sync", topic_id=red.home, outbox=[key], wait_seconds=0)
+
+    assert again["sent"][0]["message"]["message_id"] == first["message_id"]
+    assert [each["content_markdown"] for each in again["received"]] == ["between"]
+    assert blue.read(blue.home) == ["once"]
+
+
+def test_a_message_to_a_former_name_is_for_whoever_had_it(red: Any, blue: Any) -> None:
+    former = blue.session.peer(blue.home).agent_name
+    red.data("sync", topic_id=red.home, outbox=[{"content_markdown": "1", "metadata": {"to": former}}], wait_seconds=0)
+    blue.data("agent_register", name="blue-whale")
+
+    late = {"content_markdown": "2", "metadata": {"to": former}}
+    sent = red.data("sync", topic_id=red.home, outbox=[late], wait_seconds=0)
+    received = blue.data("sync", topic_id=blue.home, wait_seconds=0)["received"]
+
+    assert sent["warnings"] == []
+    assert [(each["content_markdown"], each["addressed"]) for each in received] == [("1", True), ("2", True)]
+
+
+def test_nobody_else_can_have_a_former_name(red: Any, blue: Any) -> None:
+    former = blue.session.peer(blue.home).agent_name
+    blue.data("agent_register", name="blue-whale")
+
+    assert red.refused("topic_join", topic_id=red.home, agent_name=former)["error"] == "AGENT_NAME_IN_USE"
+    assert red.refused("agent_register", name=former)["error"] == "DUPLICATE_AGENT_ID"
+    assert blue.data("agent_register", name=former)["name"] == former
+    assert blue.send(blue.home, "as before")[0]["sender"] == former
+
+
 def test_an_agent_that_takes_a_freed_name_misses_nothing(app: App, red: Any, blue: Any, enter: Any) -> None:
     green = enter("test:green")
     red.join(red.home, "zed")

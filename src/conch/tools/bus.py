@@ -8,7 +8,6 @@ from conch.clock import to_seconds
 from conch.errors import StoreError
 from conch.messages import Synced
 from conch.outbox import FIELDS, check_outbox
-from conch.peers import Peer
 from conch.tools import bus_shapes as shapes
 from conch.tools import fields
 from conch.tools.registry import Object, Result, Tool
@@ -113,9 +112,8 @@ def sync(session: Session, given: Object, call: Call) -> Result:
     auto_advance, ack_through = given.get("auto_advance", True), given.get("ack_through")
     outbox = check_outbox(given.get("outbox", []), app.settings)
     session.deliveries.wait(topic_id)
-    peer = session.peer(topic_id)
     synced = app.messages.sync(
-        peer,
+        session.peer(topic_id),
         outbox,
         max_items=given.get("max_items", 20),
         include_self=given.get("include_self", False),
@@ -123,6 +121,7 @@ def sync(session: Session, given: Object, call: Call) -> Result:
         ack_through=None if auto_advance else ack_through,
         call=call,
     )
+    peer = synced.page.peer
     cursor = synced.page.last_seq if auto_advance else synced.page.standing.last_seq
     data = {
         "topic_id": topic_id,
@@ -131,9 +130,9 @@ def sync(session: Session, given: Object, call: Call) -> Result:
         "sent": [{"message": shapes.message(sent.message)} for sent in synced.sent],
         "cursor": cursor,
         "has_more": synced.page.has_more,
-        "warnings": _sync_warnings(session, peer, synced, ignored_ack=auto_advance and ack_through is not None),
+        "warnings": _sync_warnings(session, synced, ignored_ack=auto_advance and ack_through is not None),
     }
-    text = shapes.synced_text(synced, peer, cursor)
+    text = shapes.synced_text(synced, cursor)
     settled = session.deliveries.begin(topic_id)
 
     def delivered() -> None:
@@ -145,7 +144,7 @@ def sync(session: Session, given: Object, call: Call) -> Result:
     return Result(data, text, undo=settled, delivered=delivered)
 
 
-def _sync_warnings(session: Session, peer: Peer, synced: Synced, ignored_ack: bool) -> list[Object]:
+def _sync_warnings(session: Session, synced: Synced, ignored_ack: bool) -> list[Object]:
     warnings = []
     if ignored_ack:
         warnings.append(shapes.warning("ACK_IGNORED", "ack_through counts only with auto_advance=false."))
@@ -153,7 +152,7 @@ def _sync_warnings(session: Session, peer: Peer, synced: Synced, ignored_ack: bo
         if sent.is_repeated:
             message = f"#{sent.message.seq} was sent before under this client_message_id; it was not sent again."
             warnings.append(shapes.warning("ALREADY_SENT", message, seq=sent.message.seq))
-    for name in _unknown_addressees(session, peer, synced):
+    for name in _unknown_addressees(session, synced):
         message = f"Nobody is called {name[:80]!r} on this topic."
         warnings.append(shapes.warning("UNKNOWN_ADDRESSEE", message, name=name))
     if synced.page.standing.status == "closed":
@@ -161,10 +160,10 @@ def _sync_warnings(session: Session, peer: Peer, synced: Synced, ignored_ack: bo
     return warnings
 
 
-def _unknown_addressees(session: Session, peer: Peer, synced: Synced) -> list[str]:
+def _unknown_addressees(session: Session, synced: Synced) -> list[str]:
     meant = {name for sent in synced.sent for name in sent.message.addressees}
     try:
-        return sorted(meant and meant - session.app.peers.known_names(peer.topic_id, meant))
+        return sorted(meant and meant - session.app.peers.known_names(synced.page.peer.topic_id, meant))
     except StoreError:  # the messages are sent; for want of a warning that must not become a refusal
         return []
 

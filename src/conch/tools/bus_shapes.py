@@ -92,8 +92,8 @@ def message_text(each: Message, peer: Peer) -> str:
     return head + "\n" + indented(body)
 
 
-def synced_text(synced: Synced, peer: Peer, cursor: int) -> str:
-    lines = [message_text(each, peer) for each in synced.page.received]
+def synced_text(synced: Synced, cursor: int) -> str:
+    lines = [message_text(each, synced.page.peer) for each in synced.page.received]
     lines += [
         f"Sent #{sent.message.seq} {sent.message.message_id}" + (" (it was there already)" if sent.is_repeated else "")
         for sent in synced.sent

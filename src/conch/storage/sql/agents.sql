@@ -52,17 +52,15 @@ WHERE agent_id = :agent_id AND is_own = 1 AND agent_name = :former AND NOT EXIST
   WHERE taken.topic_id = agent_name_reservations.topic_id AND taken.agent_name = :name
 );
 
--- name: rename_own_questions
-UPDATE questions SET asked_by = :name
-WHERE asked_by = :former AND topic_id IN (
-  SELECT topic_id FROM agent_name_reservations WHERE agent_id = :agent_id AND is_own = 1 AND agent_name = :name
-);
+-- name: forget_former_name
+DELETE FROM agent_name_reservations WHERE agent_id = :agent_id AND is_former = 1 AND agent_name = :name;
 
--- name: rename_own_answers
-UPDATE answers SET answered_by = :name
-WHERE answered_by = :former AND question_id IN (
-  SELECT q.question_id FROM questions q JOIN agent_name_reservations own ON own.topic_id = q.topic_id
-  WHERE own.agent_id = :agent_id AND own.is_own = 1 AND own.agent_name = :name
-) AND NOT EXISTS (
-  SELECT 1 FROM answers other WHERE other.question_id = answers.question_id AND other.answered_by = :name
-);
+-- name: keep_former_name
+INSERT INTO agent_name_reservations
+  (topic_id, agent_name, agent_id, is_own, is_former, created_at, last_claimed_at)
+SELECT topic_id, :former, agent_id, 0, 1, created_at, last_claimed_at FROM agent_name_reservations
+WHERE agent_id = :agent_id AND is_own = 1 AND agent_name = :name
+ON CONFLICT (topic_id, agent_name) DO NOTHING;
+
+-- name: move_former_names
+UPDATE agent_name_reservations SET agent_id = :to_agent_id WHERE agent_id = :from_agent_id AND is_former = 1;

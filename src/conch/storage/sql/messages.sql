@@ -18,13 +18,13 @@ SELECT message_id, seq FROM messages WHERE message_id IN :message_ids;
 
 -- name: message_sent_as
 SELECT * FROM messages
-WHERE topic_id = :topic_id AND sender = :sender AND client_message_id = :client_message_id;
+WHERE topic_id = :topic_id AND sender IN :names AND client_message_id = :client_message_id;
 
 -- name: messages_after
 SELECT * FROM messages WHERE topic_id = :topic_id AND seq > :after ORDER BY seq LIMIT :limit;
 
 -- name: messages_of_others_after
-SELECT * FROM messages WHERE topic_id = :topic_id AND seq > :after AND sender <> :sender ORDER BY seq LIMIT :limit;
+SELECT * FROM messages WHERE topic_id = :topic_id AND seq > :after AND sender NOT IN :names ORDER BY seq LIMIT :limit;
 
 -- name: messages_since
 SELECT * FROM messages WHERE topic_id = :topic_id AND seq > :after AND created_at >= :since ORDER BY seq LIMIT :limit;

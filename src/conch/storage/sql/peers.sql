@@ -4,9 +4,10 @@ SELECT * FROM agent_name_reservations WHERE topic_id = :topic_id AND agent_name 
 -- name: own_reservation
 SELECT * FROM agent_name_reservations WHERE agent_id = :agent_id AND topic_id = :topic_id AND is_own = 1;
 
--- name: renamed_reservation
-SELECT agent_name FROM agent_name_reservations
-WHERE topic_id = :topic_id AND agent_id = :agent_id AND created_at = :reserved_at AND is_own = 1;
+-- name: own_reservations
+SELECT * FROM agent_name_reservations
+WHERE agent_id = :agent_id AND topic_id = :topic_id AND (is_own = 1 OR is_former = 1)
+ORDER BY is_former, agent_name;
 
 -- name: reserve_name
 INSERT INTO agent_name_reservations
@@ -16,7 +17,8 @@ ON CONFLICT (topic_id, agent_name) DO NOTHING;
 
 -- name: claim_name
 UPDATE agent_name_reservations
-SET is_own = CASE agent_id WHEN :agent_id THEN is_own ELSE 0 END, agent_id = :agent_id, reclaim_token_hash = :reclaim_token_hash, last_claimed_at = :now
+SET is_own = CASE agent_id WHEN :agent_id THEN is_own ELSE 0 END, is_former = 0, agent_id = :agent_id,
+  reclaim_token_hash = :reclaim_token_hash, last_claimed_at = :now
 WHERE topic_id = :topic_id AND agent_name = :agent_name;
 
 -- name: free_name
@@ -47,7 +49,7 @@ WHERE topic_id = :topic_id AND agent_name = :agent_name
 UPDATE cursors SET last_seq = :last_seq, updated_at = :now WHERE topic_id = :topic_id AND agent_name = :agent_name;
 
 -- name: peer_state
-SELECT t.status, s.next_seq, r.created_at AS reserved_at, c.last_seq, c.updated_at
+SELECT t.status, s.next_seq, r.created_at AS reserved_at, r.is_former, c.last_seq, c.updated_at
 FROM topics t JOIN topic_seq s ON s.topic_id = t.topic_id
 LEFT JOIN agent_name_reservations r ON r.topic_id = t.topic_id AND r.agent_name = :agent_name
 LEFT JOIN cursors c ON c.topic_id = t.topic_id AND c.agent_name = :agent_name

@@ -15,7 +15,7 @@ VALUES (:question_id, :answered_by, :answer_id, :now)
 ON CONFLICT (question_id, answered_by) DO NOTHING;
 
 -- name: find_answer
-SELECT answer_id FROM answers WHERE question_id = :question_id AND answered_by = :answered_by;
+SELECT answer_id FROM answers WHERE question_id = :question_id AND answered_by IN :names LIMIT 1;
 
 -- name: answers_to
 SELECT m.* FROM answers a JOIN messages m ON m.message_id = a.answer_id
@@ -24,8 +24,8 @@ WHERE a.question_id = :question_id ORDER BY m.seq;
 -- name: answerable_questions
 SELECT q.question_id, q.asked_by, q.asked_at, m.content_markdown AS question_text
 FROM questions q JOIN messages m ON m.message_id = q.question_id
-WHERE q.topic_id = :topic_id AND q.status = 'pending' AND q.asked_by <> :agent_name
-  AND NOT EXISTS (SELECT 1 FROM answers a WHERE a.question_id = q.question_id AND a.answered_by = :agent_name)
+WHERE q.topic_id = :topic_id AND q.status = 'pending' AND q.asked_by NOT IN :names
+  AND NOT EXISTS (SELECT 1 FROM answers a WHERE a.question_id = q.question_id AND a.answered_by IN :names)
 ORDER BY q.asked_at, m.seq LIMIT :limit;
 
 -- name: questions_on_topic
