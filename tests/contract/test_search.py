@@ -237,6 +237,16 @@ def test_two_that_search_at_once_index_every_message_once(app: App, environ: dic
     assert search(app, '"word 0"') == ["word 0"]
 
 
+@pytest.mark.parametrize("endings", [1, 200, 201, 400])
+def test_the_beginning_of_a_word_finds_it_however_many_begin_so(app: App, write: Write, endings: int) -> None:
+    many = "edit " + " ".join(f"app.conf{number:03}" for number in range(endings))
+    write(many, "a confession", "con fusion", "app conduct")
+
+    assert set(search(app, "conf")) == {many, "a confession"}
+    assert search(app, "app.conf") == [many]
+    assert search(app, "edit conf") == [many]
+
+
 @pytest.mark.parametrize(
     "unit",
     ["日本語", "word", "x", "x++ ", "\ufdfa", "ä\u0301\u0302", "𠮷", "0 ", "\U0001f600", "' : * \\ "],

@@ -40,13 +40,15 @@ def _candidates(tx: Transaction, phrases: Sequence[Phrase], filters: Filters) ->
     Common words are found among the most recent messages, others with the whole index.
     """
     asked = {"longest": RANKED_TEXT, "most": MOST_CANDIDATES, **filters._asdict()}
-    exact = tx.match([phrase._replace(is_prefix=False) for phrase in phrases])
-    rows = tx.all("recent_with_words", match=exact, recent=RECENT, **asked)
-    if len(rows) < MOST_CANDIDATES:
-        rows = tx.all("all_with_words", match=exact, **asked)
-    if len(rows) < MOST_CANDIDATES and any(phrase.is_prefix for phrase in phrases):
-        rows += tx.all("all_with_words", match=tx.match(phrases), **asked)
-    return {row["number"]: row["text"] for row in rows}
+    found: dict[int, str] = {}
+    for wanted in dict.fromkeys((tuple(phrase._replace(is_prefix=False) for phrase in phrases), tuple(phrases))):
+        if len(found) < MOST_CANDIDATES:
+            match = tx.match(wanted)
+            rows = tx.all("recent_with_words", match=match, recent=RECENT, **asked)
+            if len(rows) < MOST_CANDIDATES:
+                rows = tx.all("all_with_words", match=match, **asked)
+            found |= {row["number"]: row["text"] for row in rows}
+    return found
 
 
 def _prepare(topic_id: str, rows: list[Row]) -> Sequence[str]:

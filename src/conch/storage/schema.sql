@@ -200,6 +200,9 @@ CREATE VIRTUAL TABLE index_words USING fts5 (
   words, content='', tokenize="unicode61 remove_diacritics 0 categories 'L* M* N* Co'"
 );
 
+-- The words of the index in their order: those that begin alike are found one by one, without reading where they stand.
+CREATE VIRTUAL TABLE index_vocabulary USING fts5vocab (index_words, instance);
+
 -- What agents reserve, the notices that they must see and accept, and what has become of both.
 
 CREATE TABLE registrations (

@@ -21,3 +21,12 @@ WHERE index_words MATCH :match
   AND (:message_type IS NULL OR m.message_type = :message_type)
   AND m.created_at BETWEEN :since AND :until
 ORDER BY index_words.rowid DESC LIMIT :most;
+
+-- name: words_that_begin
+WITH RECURSIVE found (term) AS (
+  SELECT (SELECT v.term FROM index_vocabulary v WHERE v.term >= :start LIMIT 1)
+  UNION ALL
+  SELECT (SELECT v.term FROM index_vocabulary v WHERE v.term >= found.term || char(1) LIMIT 1)
+  FROM found WHERE found.term < :end LIMIT :most
+)
+SELECT term FROM found WHERE term < :end;
