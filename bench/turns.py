@@ -6,56 +6,15 @@ to look at. Prints Markdown. Linux only: memory and processor time come from /pr
 
 from __future__ import annotations
 
-import argparse
-import signal
 import sys
-import time
-from pathlib import Path
 
 import calls
 import handoffs
 import passing
 import starts
 import waiting
-from harness import FULL, QUICK, SDK_PYTHON, Plan, Row, Scratch, open_scratch
-from report import give_up, load, machine, rows_table, table
-
-
-def main() -> int:
-    options = _parse()
-    if not sys.platform.startswith("linux"):
-        print("bench/turns.py needs Linux: it reads memory and processor time from /proc.", file=sys.stderr)
-        return 2
-    plan = QUICK if options.quick else FULL
-    signal.signal(signal.SIGALRM, give_up)
-    signal.alarm(plan.limit_seconds)
-    print(f"Machine: {machine()}\n", flush=True)
-    sdk_python = options.sdk_python if Path(options.sdk_python).exists() else None
-    with open_scratch(sdk_python) as scratch:
-        _measure(scratch, plan)
-    return 0
-
-
-def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Measure the turns, side by side with what they are compared with.")
-    parser.add_argument("--quick", action="store_true", help="every row, from too few measurements to mean much")
-    parser.add_argument(
-        "--sdk-python", default=str(SDK_PYTHON), metavar="PATH", help="a Python that has the official SDK"
-    )
-    return parser.parse_args()
-
-
-def _measure(scratch: Scratch, plan: Plan) -> None:
-    started = time.monotonic()
-    rows: list[Row] = []
-    for part in (handoffs, starts, calls, waiting):
-        print(f"measuring {part.__name__} ...", file=sys.stderr, flush=True)
-        rows += part.measure(scratch, plan)
-    print(rows_table(rows))
-    print("measuring passing ...", file=sys.stderr, flush=True)
-    print("\n" + table(passing.HEADINGS, passing.measure(scratch, plan)))
-    print(f"\nMeasured in {time.monotonic() - started:.0f} s; load average at the end: {load()}.")
-
+from comparing import compare
+from harness import FULL, QUICK
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(compare("taking turns", FULL, QUICK, (handoffs, starts, calls, waiting), passing))
