@@ -114,6 +114,14 @@ def test_what_may_be_meant_as_an_address_is_never_taken_for_a_file_nor_repeated(
     assert "secret" not in str(refusal.value.to_dict())
 
 
+def test_an_address_is_never_taken_for_a_folder_nor_repeated() -> None:
+    with pytest.raises(InvalidSetting, match="CONCH_STORE takes the address") as refusal:
+        open_store(Settings.load({**HOME, "CONCH_DATA_DIR": "postgresql://me:secret@host/db"}))
+
+    assert refusal.value.details == {"setting": "CONCH_DATA_DIR"}
+    assert "secret" not in refusal.value.message
+
+
 @pytest.mark.parametrize(
     ("given", "file"),
     [

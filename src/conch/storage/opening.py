@@ -28,6 +28,9 @@ def open_store(settings: Settings, clock: Clock | None = None, named: str = "CON
             "name has a : or = in it is written with all its folders."
         )
         raise InvalidSetting(message, setting=named)
+    if not settings.store and _begins_as_address(settings.data_dir):
+        message = "CONCH_DATA_DIR must be a folder; CONCH_STORE takes the address of a server."
+        raise InvalidSetting(message, setting="CONCH_DATA_DIR")
     return _open_sqlite(settings, clock, named if settings.store else "CONCH_DATA_DIR")
 
 
@@ -36,9 +39,13 @@ def _is_file(store: str) -> bool:
     if not store or store.startswith(SQLITE_SCHEME + "/"):
         return True
     file = store.removeprefix(SQLITE_SCHEME)
-    beginning = os.path.splitdrive(file)[1].partition("/")[0]
     has_login = ":" in file.rpartition("@")[0]
-    return file != "" and not has_login and not set(":=") & set(beginning)
+    return file != "" and not has_login and not _begins_as_address(file)
+
+
+def _begins_as_address(place: str) -> bool:
+    beginning = os.path.splitdrive(place)[1].partition("/")[0]
+    return ":" in beginning or "=" in beginning
 
 
 def _open_sqlite(settings: Settings, clock: Clock | None, named: str) -> tuple[Store, Bell]:

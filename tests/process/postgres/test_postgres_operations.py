@@ -169,6 +169,31 @@ def test_a_mistyped_address_becomes_no_file_and_is_not_shown(
     assert sorted(tmp_path.rglob("*")) == before
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("rooms", "{}"),
+        ("{}",),
+        ("db", "{}"),
+        ("db", "path", "--sotre={}"),
+        ("db", "path", "--sotre", "{}"),
+        ("db", "copy", "{}"),
+        ("db", "backup", "{}", "--store", "here.sqlite"),
+        ("join", "{}"),
+        ("state", "--path", "{}"),
+        ("mcp", "--store", "{}"),
+    ],
+)
+@pytest.mark.parametrize("flag", [(), ("--json",)])
+def test_an_address_in_the_wrong_place_is_repeated_without_its_password(
+    conch: Conch, server: Any, database: str, words: tuple[str, ...], flag: tuple[str, ...]
+) -> None:
+    done = conch(*(word.format(server.tcp_url(database)) for word in words), *flag)
+
+    assert done.returncode in (1, 2)
+    assert "pe%40rl" not in done.stdout + done.stderr
+
+
 def test_a_database_that_is_called_as_a_tool_is_keeps_its_name(conch: Conch, server: Any) -> None:
     refused = error(conch("rooms", "--json", "--store", server.url("metadata", user="conch")))
 

@@ -17,7 +17,7 @@ from conch.doors.cli.context import Context, open_named
 from conch.doors.cli.interruptions import Interrupted, exit_status
 from conch.doors.cli.output import Report, abandon_stream, failure, give_up, prepare_streams, print_report, warn
 from conch.doors.cli.parser import Words, help_text, parse_options, split_words
-from conch.doors.cli.spoken import spoken, spoken_field
+from conch.doors.cli.spoken import spoken, spoken_field, without_passwords
 from conch.errors import ConchError, InternalError, InvalidArgument, StoreError
 from conch.tools.registry import INVALID_ARGUMENT as INVALID
 
@@ -60,7 +60,8 @@ def _run(words: Words) -> int:
     try:
         options = parse_options(words)
     except ConchError as refusal:
-        return _print(words.command, _refused(refusal, words.command, USAGE_ERROR), words.wants_json)
+        report = _refused(refusal, words.command, USAGE_ERROR)
+        return _print(without_passwords(words.command), report, words.wants_json)
     if words.command == "demo":
         from conch.doors.cli.demo import run_demo
 
@@ -116,7 +117,8 @@ def _refused(refusal: ConchError, command: str, status: int = 1) -> Report:
         code = INVALID_ARGUMENT.get(command) or INVALID_ARGUMENT.get(COMMANDS[command].group, code)
     # A store's errors name no tool, but a place; a folder or a database may be called as a tool is.
     message = refusal.message if isinstance(refusal, StoreError) else spoken(refusal.message)
-    return failure(code, message, details, status=status)
+    details = {name: without_passwords(told) if isinstance(told, str) else told for name, told in details.items()}
+    return failure(code, without_passwords(message), details, status=status)
 
 
 def _print(command: str, report: Report, as_json: bool) -> int:
