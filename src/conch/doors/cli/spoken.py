@@ -40,7 +40,7 @@ FIELDS = {
 }
 # A command sends one message or one answer; and what somebody typed comes back in quotes, as it was.
 TOLD = re.compile(rf"(?<![\w'\"])(?:(?:outbox|responses)\[0\]\.)?({'|'.join(map(re.escape, WORDS))})(?![\w'\"])")
-# A login of an address, up to the last @ of the word, and what PostgreSQL's other form of an address calls a password.
+# A login of an address, up to the last @ of the word, and a password that is called one.
 LOGIN = re.compile(r"(\b[a-z][\w+.-]*:/*[^\s:@/]*:)[^\s'\"]*@", re.IGNORECASE)
 PASSWORD = re.compile(r"(password\s*=\s*)('[^']*'|[^\s&'\"]+)", re.IGNORECASE)
 
