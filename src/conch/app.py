@@ -52,8 +52,8 @@ class App:
         self.store.close()
 
 
-def open_app(environ: Mapping[str, str], clock: Clock | None = None) -> App:
-    """`clock` stands in for the store's own, in tests."""
+def open_app(environ: Mapping[str, str], clock: Clock | None = None, named: str = "CONCH_STORE") -> App:
+    """`clock` stands in for the store's own, in tests; `named` is what errors say when the store's name is wrong."""
     settings = Settings.load(environ)
-    store, bell = open_store(settings, clock)
+    store, bell = open_store(settings, clock, named)
     return App(store, bell, settings)

@@ -86,9 +86,52 @@ def test_every_setting_says_what_it_is_for() -> None:
     assert len({setting.variable for setting in SETTINGS}) == len(SETTINGS)
 
 
-@pytest.mark.parametrize("address", ["POSTGRESQL://me:secret@host/db", "mysql://me:secret@host/db"])
-def test_an_address_of_no_known_engine_is_refused_and_not_repeated(address: str) -> None:
-    with pytest.raises(InvalidSetting) as refusal:
-        open_store(Settings.load({**HOME, "CONCH_STORE": address}))
+@pytest.mark.parametrize(
+    "address",
+    [
+        "POSTGRESQL://me:secret@host/db",
+        "mysql://me:secret@host/db",
+        "postgresql:/me:secret@host/db",
+        "postgresql:me:secret@host/db",
+        "postgres//me:secret@host/db",
+        " postgresql://me:secret@host/db",
+        "//me:secret@host/db",
+        "me:secret@host/db",
+        "host=/run/pg user=me password=secret",
+        "dbname = db password = secret",
+        "password='secret'",
+        "sqlite:secret",
+        "sqlite://me:secret@host/db",
+        "sqlite://",
+    ],
+)
+@pytest.mark.parametrize("named", ["CONCH_STORE", "--to"])
+def test_what_may_be_meant_as_an_address_is_never_taken_for_a_file_nor_repeated(address: str, named: str) -> None:
+    with pytest.raises(InvalidSetting, match=f"^{named} must be a file, or postgresql://USER@") as refusal:
+        open_store(Settings.load({**HOME, "CONCH_STORE": address}), named=named)
 
+    assert refusal.value.details == {"setting": named}
     assert "secret" not in str(refusal.value.to_dict())
+
+
+def test_an_address_is_never_taken_for_a_folder_nor_repeated() -> None:
+    with pytest.raises(InvalidSetting, match="CONCH_STORE takes the address") as refusal:
+        open_store(Settings.load({**HOME, "CONCH_DATA_DIR": "postgresql://me:secret@host/db"}))
+
+    assert refusal.value.details == {"setting": "CONCH_DATA_DIR"}
+    assert "secret" not in refusal.value.message
+
+
+@pytest.mark.parametrize(
+    ("given", "file"),
+    [
+        ("/srv/a=b", "/srv/a=b"),
+        ("/srv/10:30", "/srv/10:30"),
+        ("/srv/me@host", "/srv/me@host"),
+        ("sqlite:///srv/a:b@c", "/srv/a:b@c"),
+    ],
+)
+def test_a_file_may_have_any_name(given: str, file: str) -> None:
+    store, _ = open_store(Settings.load({**HOME, "CONCH_STORE": given}))
+
+    assert store.describe() == file

@@ -114,14 +114,112 @@ def test_a_commit_in_a_session_that_had_been_closed_before_was_not_made() -> Non
 def test_who_is_not_let_in_is_told_why(said: str, words: str) -> None:
     error = psycopg.OperationalError(f'connection failed: connection to server at "10.0.0.9", port 5432 failed: {said}')
 
-    refusal = translate_refusal(error, PLACE)
+    refusal = translate_refusal(error, PLACE, "--to")
 
     assert refusal.code == "DB_UNAVAILABLE"
     assert not isinstance(refusal, StoreInterrupted)
     assert words in refusal.message
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        'FATAL:  database "rooms" does not exist',
+        'FATAL:  password authentication failed for user "conch"',
+        "server does not support SSL, but SSL was required",
+        "Connection refused",
+    ],
+)
+def test_who_is_not_let_in_is_told_where_the_address_stands(said: str) -> None:
+    refusal = translate_refusal(psycopg.OperationalError(f"connection failed: {said}"), PLACE, "--to")
+
+    assert "--to" in refusal.message
+    assert "CONCH_STORE" not in refusal.message
+
+
+# -- options
+
+
+@pytest.mark.parametrize(
+    ("option", "allowed"),
+    [
+        ("sslmode", "verify-full"),
+        ("sslnegotiation", "direct"),
+        ("sslcertmode", "require"),
+        ("gssencmode", "disable"),
+        ("channel_binding", "require"),
+        ("require_auth", "scram-sha-256"),
+        ("target_session_attrs", "read-write"),
+        ("load_balance_hosts", "random"),
+        ("ssl_min_protocol_version", "TLSv1.2"),
+        ("ssl_max_protocol_version", "TLSv1.2"),
+        ("min_protocol_version", "3.0"),
+        ("max_protocol_version", "3.2"),
+        ("connect_timeout", "seconds"),
+        ("keepalives", "0 or 1"),
+        ("keepalives_idle", "seconds"),
+        ("keepalives_interval", "seconds"),
+        ("keepalives_count", "a whole number"),
+        ("tcp_user_timeout", "milliseconds"),
+        ("hostaddr", "a numeric address"),
+        ("service", "pg_service.conf"),
+    ],
+)
+def test_a_value_that_the_client_library_refuses_is_an_invalid_setting(option: str, allowed: str) -> None:
+    address = Address(f"postgresql://conch:pearl@127.0.0.1:1/rooms?{option}=banana", "--to")
+    with pytest.raises(psycopg.Error) as complaint:
+        address.connect(1)
+
+    refusal = translate_refusal(complaint.value, address.place, "--to")
+
+    assert isinstance(refusal, InvalidSetting)
+    assert refusal.details == {"setting": "--to", "option": option}
+    assert f"for {option} " in refusal.message
+    assert allowed in refusal.message
+    assert "pearl" not in refusal.message and "banana" not in refusal.message
+
+
+@pytest.mark.parametrize("port", ["99999", "1,2"])
+def test_a_port_that_cannot_be_is_an_invalid_setting(port: str) -> None:
+    address = Address(f"postgresql://127.0.0.1/rooms?port={port}", "--to")
+    with pytest.raises(psycopg.Error) as complaint:
+        address.connect(1)
+
+    assert translate_refusal(complaint.value, PLACE, "--to").details == {"setting": "--to", "option": "port"}
+
+
+def test_an_option_that_nobody_knows_is_named_with_those_there_are() -> None:
+    with pytest.raises(InvalidSetting, match=r"does not know, foo\. It knows .*sslmode") as refusal:
+        Address("postgresql://conch:pearl@h/rooms?sslmode=require&foo=bar", "--store")
+
+    assert refusal.value.details == {"setting": "--store", "option": "foo"}
+    assert "pearl" not in refusal.value.message and "bar" not in refusal.value.message
+
+
 # -- addresses
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "sslmode=verify-full&sslrootcert=/etc/our%20own/ca.pem",
+        "sslcert=/c&sslkey=/k&sslpassword=pearl",
+        "connect_timeout=7&application_name=it%27s%20%26%20us&options=-c%20lock_timeout%3D1",
+        "service=rooms&passfile=/p&oauth_client_secret=pearl&scram_client_key=pearl",
+        "host=/run/a,/run/b&port=1,2&target_session_attrs=any",
+        "hostaddr=10.0.0.1&password=pearl",
+        "host=db,/run/b",
+    ],
+)
+@pytest.mark.parametrize("base", ["postgresql://conch:pearl@h:5/rooms", "postgresql:///", "postgresql://a:1,[::1]:2/"])
+def test_an_address_for_programs_has_every_setting_but_the_secrets(base: str, query: str) -> None:
+    given = conninfo_to_dict(f"{base}?{query}")
+    secrets = ("password", "sslpassword", "oauth_client_secret", "scram_client_key")
+
+    address = Address(f"{base}?{query}", "CONCH_STORE").for_programs
+
+    assert conninfo_to_dict(address) == {name: value for name, value in given.items() if name not in secrets}
+    assert "pearl" not in address
 
 
 @pytest.mark.parametrize(
@@ -140,7 +238,7 @@ def test_who_is_not_let_in_is_told_why(said: str, words: str) -> None:
     ],
 )
 def test_a_place_is_the_address_without_its_secrets(url: str, place: str) -> None:
-    shown = Address(url).place
+    shown = Address(url, "CONCH_STORE").place
 
     assert shown == place
     assert "pearl" not in shown and "p%40arl" not in shown
@@ -154,7 +252,7 @@ def test_a_place_is_an_address_again(url: str) -> None:
     given = conninfo_to_dict(url)
     given.pop("password", None)
 
-    assert conninfo_to_dict(Address(url).place) == given
+    assert conninfo_to_dict(Address(url, "CONCH_STORE").place) == given
 
 
 @pytest.mark.parametrize(
@@ -167,13 +265,14 @@ def test_a_place_is_an_address_again(url: str) -> None:
         "postgresql://conch:pe rl@h/rooms",
         "postgresql://conch:pearl@h:port/rooms",
         "postgresql://conch:pearl@h/rooms?pearl",
+        "postgresql://conch:5/a?pearl=b@h/rooms",
         "postgresql://conch:pearl@[::1/rooms",
     ],
 )
 def test_an_address_that_hides_a_password_in_the_wrong_place_is_refused_unseen(url: str) -> None:
     with pytest.raises(InvalidSetting) as refusal:
-        Address(url)
+        Address(url, "--to")
 
-    assert refusal.value.details == {"setting": "CONCH_STORE"}
+    assert refusal.value.details == {"setting": "--to"}
     assert not any(part in str(refusal.value) for part in ("pearl", "pe@", "rl@", "pe/", "pe%", "pe rl"))
     assert refusal.value.__context__ is None or refusal.value.__suppress_context__

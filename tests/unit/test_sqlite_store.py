@@ -16,7 +16,6 @@ from conch.errors import (
     SchemaMismatch,
     StoreBusy,
     StoreCorrupt,
-    StoreError,
     StoreUnavailable,
 )
 from conch.storage.filesystems import NETWORK_FILESYSTEMS, filesystem_type
@@ -220,6 +219,39 @@ def test_a_backup_is_a_whole_and_private_store_of_its_own(open_store: Open, tmp_
     other.close()
 
 
+def test_a_backup_of_a_store_of_another_schema_is_made_of_it_as_it_is(open_store: Open, tmp_path: Path) -> None:
+    known = load_migrations(DIALECT)
+    use(open_store())
+    older = open_store(migrations=[*known, Migration(9, "CREATE TABLE extra (x TEXT);")])
+    newer = open_store(migrations=known[:-1])
+
+    copies = [store.backup(str(tmp_path / name)) for store, name in ((older, "older"), (newer, "newer"))]
+
+    for copy in copies:
+        connection = sqlite3.connect(copy)
+        assert connection.execute("SELECT value FROM meta").fetchall() == [(str(len(known)),)]
+        assert connection.execute("SELECT count(*) FROM path_rooms").fetchone() == (1,)
+        connection.close()
+
+
+@pytest.mark.parametrize(
+    ("statement", "advice"),
+    [
+        ("UPDATE meta SET value = '99'", "Upgrade conch"),
+        ("DELETE FROM meta", "Restore a copy"),
+        ("ALTER TABLE meta RENAME TO facts", "Leave it to whoever made it"),
+    ],
+)
+def test_each_mismatch_has_its_own_advice(open_store: Open, path: str, statement: str, advice: str) -> None:
+    use(open_store())
+    with sqlite3.connect(path) as connection:
+        connection.execute(statement)
+    connection.close()
+
+    with pytest.raises(SchemaMismatch, match=f"Nothing was touched. {advice}"):
+        use(open_store())
+
+
 def test_a_backup_never_overwrites(open_store: Open, tmp_path: Path) -> None:
     (tmp_path / "copy.sqlite").write_text("precious")
 
@@ -337,13 +369,19 @@ print(use(place + "/new/rooms.sqlite"))
     assert done.stdout.split() == ["written", "DB_READ_ONLY", "DB_READ_ONLY"], done.stderr
 
 
-def test_a_store_path_that_is_a_folder_is_refused(tmp_path: Path) -> None:
-    store = SqliteStore(str(tmp_path), ring=lambda _channels: None)
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
+def test_what_is_not_a_file_is_refused_and_left_as_it_is(tmp_path: Path, make: Callable[[str], None]) -> None:
+    path = str(tmp_path / "strange")
+    make(path)
+    os.chmod(path, 0o755)
+    store = SqliteStore(path, ring=lambda _channels: None, named="--store")
 
-    with pytest.raises(StoreError) as refusal:
+    with pytest.raises(StoreUnavailable, match="--store") as refusal:
         use(store)
 
-    assert str(tmp_path) in refusal.value.message
+    assert path in refusal.value.message
+    assert mode(path) == 0o755
+    assert os.listdir(tmp_path) == ["strange"]
 
 
 # -- waiting for each other
@@ -393,4 +431,4 @@ def test_every_driver_error_is_translated_once(name: str, kind: str) -> None:
     error = sqlite3.OperationalError("as the driver says it")
     error.sqlite_errorcode = getattr(sqlite3, name)
 
-    assert translate(error, "/tmp/store").code == kind
+    assert translate(error, "/tmp/store", "--store").code == kind

@@ -36,12 +36,14 @@ class PostgresStore:
         self,
         url: str,
         *,
+        named: str = "CONCH_STORE",
         clock: Clock | None = None,
         busy_timeout_ms: int = 5_000,
         migrations: Sequence[Migration] | None = None,
     ) -> None:
-        """InvalidSetting if the address makes no sense."""
-        self._address = Address(url)
+        """InvalidSetting if the address makes no sense; `named` is the setting or the option that it comes from."""
+        self._named = named
+        self._address = Address(url, named)
         self._statements = load_statements(DIALECT)
         self._schema = Schema(
             self.describe(), self._statements, load_migrations(DIALECT) if migrations is None else migrations
@@ -185,7 +187,7 @@ class PostgresStore:
         try:
             return self.connect()
         except psycopg.Error as error:
-            raise translate_refusal(error, self.describe()) from error
+            raise translate_refusal(error, self.describe(), self._named) from error
 
     def connect(self) -> Connection:
         """A connection of the caller's own; raises what the driver raises."""
@@ -210,11 +212,19 @@ class PostgresStore:
         return []  # the server checks its own pages and foreign keys
 
     def backup(self, target: str | None) -> str:
+        """Only says how: PostgreSQL has a tool of its own. Of a store of any schema, if its server lets us in."""
+        import shlex
+
+        with self._connected():
+            pass
+        to = f"--file={target or 'conch.dump'}"
+        command = shlex.join(["pg_dump", f"--schema={SCHEMA}", "--format=custom", to, self._address.for_programs])
         message = (
-            "A PostgreSQL store is backed up with PostgreSQL's own tool, while everybody goes on working: "
-            f"pg_dump --schema={SCHEMA} --format=custom --file={target or 'conch.dump'} '{self.describe()}'"
+            "No copy was made. A PostgreSQL store is backed up with PostgreSQL's own tool, as the owner of its tables "
+            f"and while everybody goes on working:\n\n    {command}\n\n"
+            "It asks for a password unless PGPASSFILE has it; `pg_restore` brings the dump back."
         )
-        raise StoreError(message, store=self.describe())
+        raise StoreError(message, store=self.describe(), command=command)
 
     def wipe(self) -> None:
         with self.write("schema") as transaction:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 from urllib.parse import quote
 
 import psycopg
+from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import dict_row
 
@@ -32,16 +34,25 @@ SERVER_PATIENCE = {
     "tcp_user_timeout": "10s",
 }
 
+PLACE = ("user", "host", "hostaddr", "port", "dbname")
+# The client library knows itself which of its options are not for showing: passwords, keys, traces.
+HIDDEN = frozenset(option.keyword.decode() for option in pq.Conninfo.get_defaults() if option.dispchar)
+UNKNOWN_OPTION = re.compile(r'invalid URI query parameter: "(\w+)"$')
+
 Connection = psycopg.Connection[Row]
 
 
 class Address:
     """InvalidSetting unless the driver understands it and no part of a password can be mistaken for something else."""
 
-    def __init__(self, url: str) -> None:
-        self._given = _parse(url)
-        self.place = _place(self._given)
+    def __init__(self, url: str, named: str) -> None:
+        """`named` is the setting or the option that it comes from."""
+        self._given = _parse(url, named)
+        shown = {name: str(value) for name, value in self._given.items() if value is not None and name not in HIDDEN}
+        self.place = _spell({name: value for name, value in shown.items() if name in PLACE})
         """The address for people and logs: who, where, which database, and no secret."""
+        self.for_programs = _spell(shown)
+        """The address with all its settings, and no secret."""
 
     def connect(self, lock_timeout_ms: int) -> Connection:
         given = {name: value for name, value in self._given.items() if value is not None}
@@ -57,38 +68,49 @@ def _options(settings: dict[str, str]) -> str:
     return " ".join(f"-c {name}={value}" for name, value in settings.items())
 
 
-def _parse(url: str) -> dict[str, Any]:
+def _parse(url: str, named: str) -> dict[str, Any]:
     """The driver's own complaint would quote the address, with the password in it."""
     try:
         given = conninfo_to_dict(url)
-    except psycopg.Error:
-        raise _refusal() from None
+    except psycopg.Error as error:
+        raise _unknown_option(url, str(error), named) or _refusal(named) from None
     host, database = str(given.get("host") or ""), str(given.get("dbname") or "")
     ports = str(given.get("port") or "").split(",")
     # A bare @ or / ends a password early, and the rest of it is taken for a host, a port or a database.
     if "@" in host[1:] or "@" in database or not all(port.isdecimal() for port in ports if port):
-        raise _refusal()
+        raise _refusal(named)
     return given
 
 
-def _refusal() -> InvalidSetting:
+def _unknown_option(url: str, complaint: str, named: str) -> InvalidSetting | None:
+    """What is wrong with the option complained of, unless a bare @ says that it may be a piece of a password."""
+    option = UNKNOWN_OPTION.match(complaint)
+    if option is None or "@" in url.partition("?")[2]:
+        return None
+    known = ", ".join(sorted(each.keyword.decode() for each in pq.Conninfo.get_defaults()))
+    message = f"The address in {named} has an option that PostgreSQL does not know, {option[1]}. It knows {known}."
+    return InvalidSetting(message, setting=named, option=option[1])
+
+
+def _refusal(named: str) -> InvalidSetting:
     message = (
-        "CONCH_STORE is not a valid PostgreSQL address. It looks like postgresql://USER:PASSWORD@HOST:PORT/DATABASE"
+        f"{named} is not a valid PostgreSQL address. It looks like postgresql://USER:PASSWORD@HOST:PORT/DATABASE"
         "?sslmode=verify-full; special characters are written as %XX, for example %40 for @ and %2F for /."
     )
-    return InvalidSetting(message, setting="CONCH_STORE")
+    return InvalidSetting(message, setting=named)
 
 
-def _place(given: dict[str, Any]) -> str:
-    user, database = (quote(str(given.get(name) or ""), safe="") for name in ("user", "dbname"))
-    host, port = str(given.get("host") or given.get("hostaddr") or ""), str(given.get("port") or "")
-    who = f"{user}@" if user else ""
-    if host.startswith(("/", "@")):  # the folder of a socket
-        also = f"&port={port}" if port else ""
-        return f"postgresql://{who}/{database}?host={quote(host)}{also}"
-    hosts, ports = host.split(","), port.split(",")
-    ports = ports * len(hosts) if len(ports) == 1 else ports  # one for all, or one for each
-    return f"postgresql://{who}{','.join(map(_endpoint, hosts, ports))}/{database}"
+def _spell(given: dict[str, str]) -> str:
+    """An address that means these settings."""
+    rest = {name: value for name, value in given.items() if value}
+    user, database = (quote(rest.pop(name, ""), safe="") for name in ("user", "dbname"))
+    where = ""
+    if "/" not in rest.get("host", "/") and not rest["host"].startswith("@"):  # the folder of a socket stays behind
+        hosts, ports = rest.pop("host").split(","), rest.pop("port", "").split(",")
+        ports = ports * len(hosts) if len(ports) == 1 else ports  # one for all, or one for each
+        where = ",".join(map(_endpoint, hosts, ports))
+    also = "&".join(f"{name}={quote(value)}" for name, value in rest.items())
+    return f"postgresql://{user}{'@' if user else ''}{where}/{database}{'?' if also else ''}{also}"
 
 
 def _endpoint(host: str, port: str) -> str:

@@ -19,6 +19,16 @@ FACTS = """SELECT
   to_regclass(%(meta)s) IS NOT NULL AS ours,
   EXISTS (SELECT FROM information_schema.tables WHERE table_schema = %(schema)s) AS others
 """
+NEWER = "Upgrade conch and restart its servers, or name another store."
+OLDER = (
+    "Stop everybody who uses it, take a dump (`conch db backup` says how), and run `conch db migrate` as the owner "
+    "of its tables."
+)
+NAMELESS = (
+    "it does not say which schema it has",
+    "Restore a dump, name another store, or start afresh: `conch db wipe` moves it aside.",
+)
+FOREIGN = ("its tables are not conch's", f"Name another database, or rename its schema `{SCHEMA}`.")
 
 
 class Schema:
@@ -31,11 +41,11 @@ class Schema:
     def check(self, stored: str | None) -> None:
         """SchemaMismatch unless this conch can work with the version that the store says it has."""
         if stored is None or not stored.isdecimal():
-            raise self._mismatch("it does not say which schema it has")
+            raise self._mismatch(*NAMELESS)
         if int(stored) > self.version:
-            raise self._mismatch(f"it has schema {stored}, made by a newer conch")
+            raise self._mismatch(f"it has schema {stored}, made by a newer conch", NEWER)
         if int(stored) < self.version:
-            raise self._mismatch(f"it has schema {stored}; take a pg_dump, then run `conch db migrate`")
+            raise self._mismatch(f"it has schema {stored}, made by an older conch", OLDER)
 
     def prepare(self, connection: Connection) -> None:
         """Make the schema where there is none at all."""
@@ -73,21 +83,21 @@ class Schema:
         assert found is not None
         if not found["ours"]:
             if found["others"]:
-                raise self._mismatch("its tables are not conch's")
+                raise self._mismatch(*FOREIGN)
             if not found["made"]:  # an owner may have made it for a role that is not allowed to
                 connection.execute(f"CREATE SCHEMA {SCHEMA}")
             return 0
         try:
             row = connection.execute(spell(self._statements["schema_version"])).fetchone()
         except UndefinedColumn:
-            raise self._mismatch("its tables are not conch's") from None
+            raise self._mismatch(*FOREIGN) from None
         if row is None or not row["value"].isdecimal():
-            raise self._mismatch("it does not say which schema it has")
+            raise self._mismatch(*NAMELESS)
         return int(row["value"])
 
-    def _mismatch(self, why: str) -> SchemaMismatch:
+    def _mismatch(self, why: str, advice: str) -> SchemaMismatch:
         message = (
             f"The store at {self._place} cannot be used by this conch (schema {self.version}): {why}. "
-            "Nothing was touched. Upgrade conch and restart its servers, or name another store."
+            f"Nothing was touched. {advice}"
         )
         return SchemaMismatch(message, store=self._place, expected=self.version)

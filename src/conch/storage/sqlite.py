@@ -4,82 +4,29 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from conch.clock import Clock, system_clock
-from conch.errors import SchemaMismatch, StoreNotLocal, StoreUnavailable
-from conch.storage.base import DERIVED, Phrase, Row
+from conch.errors import SchemaMismatch, StoreError, StoreNotLocal, StoreUnavailable
+from conch.storage.base import Row
 from conch.storage.filesystems import network_filesystem
 from conch.storage.queue import Queue
 from conch.storage.sqlite_errors import translate, translated
-from conch.storage.statements import Dialect, Migration, expand_lists, load_migrations, load_statements, referred_first
+from conch.storage.sqlite_transaction import SqliteTransaction
+from conch.storage.statements import Dialect, Migration, load_migrations, load_statements
 
 OLDEST_SQLITE = (3, 35, 0)  # RETURNING
 DIALECT = Dialect("sqlite", serial_key="INTEGER PRIMARY KEY AUTOINCREMENT", bytes="BLOB")
 IDLE_CONNECTIONS = 4
-MOST_ENDINGS = 200  # of the beginning of a word, that a search names one by one
-LAST_CHARACTER = "\U0010ffff"
+NEWER = "Upgrade conch and restart its servers"
+NAMELESS = "Restore a copy made by `conch db backup`"
+FOREIGN = "Leave it to whoever made it"
 
 Ring = Callable[[Iterable[str]], None]
-
-
-class SqliteTransaction:
-    def __init__(self, connection: sqlite3.Connection, statements: dict[str, str], now: int) -> None:
-        self._connection = connection
-        self._statements = statements
-        self.now = now
-        self.rings: list[str] = []
-
-    def one(self, statement: str, **parameters: Any) -> Row | None:
-        row: Row | None = self._execute(statement, parameters).fetchone()
-        return row
-
-    def all(self, statement: str, **parameters: Any) -> list[Row]:
-        return self._execute(statement, parameters).fetchall()
-
-    def run(self, statement: str, **parameters: Any) -> int:
-        return self._execute(statement, parameters).rowcount
-
-    def match(self, phrases: Sequence[Phrase]) -> str:
-        return " AND ".join(map(self._spell, phrases))
-
-    def _spell(self, phrase: Phrase) -> str:
-        """A phrase for the index. It would join the lists of all words that begin alike: few are quicker named."""
-        *before, last = phrase.words
-        if not phrase.is_prefix:
-            return _quoted(phrase.words)
-        rows = self.all("words_that_begin", start=last, end=last + LAST_CHARACTER, most=MOST_ENDINGS + 1)
-        if not rows or len(rows) > MOST_ENDINGS:
-            return _quoted(phrase.words) + " *"
-        return f"({' OR '.join(_quoted([*before, row['term']]) for row in rows)})"
-
-    def ring(self, *channels: str) -> None:
-        self.rings.extend(channels)
-
-    def tables(self) -> list[str]:
-        names = self._connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")
-        tables = [row["name"] for row in names if not row["name"].startswith(("sqlite_", DERIVED))]
-        foreign_keys = {name: self._connection.execute(f"PRAGMA foreign_key_list('{name}')") for name in tables}
-        return referred_first({name: {row["table"] for row in keys} for name, keys in foreign_keys.items()})
-
-    def dump(self, table: str) -> Iterator[Row]:
-        yield from self._connection.execute(f'SELECT * FROM "{table}"')
-
-    def load(self, table: str, rows: Iterable[Row]) -> None:
-        for row in rows:
-            columns, places = ", ".join(f'"{name}"' for name in row), ", ".join(f":{name}" for name in row)
-            self._connection.execute(f'INSERT INTO "{table}" ({columns}) VALUES ({places})', row)
-
-    def _execute(self, statement: str, parameters: dict[str, Any]) -> sqlite3.Cursor:
-        sql, flat = expand_lists(self._statements[statement], parameters)
-        return self._connection.execute(sql, flat)
-
-
-def _quoted(words: Sequence[str]) -> str:
-    return f'"{" ".join(words)}"'
 
 
 class SqliteStore:
@@ -90,12 +37,15 @@ class SqliteStore:
         path: str,
         *,
         ring: Ring,
+        named: str = "CONCH_DATA_DIR",
         clock: Clock = system_clock,
         busy_timeout_ms: int = 5_000,
         synchronous: str = "normal",
         migrations: Sequence[Migration] | None = None,
     ) -> None:
+        """`named` is the setting or the option that says where the file is."""
         self.path = path
+        self._named = named
         self._ring = ring
         self._clock = clock
         self._busy_timeout_ms = busy_timeout_ms
@@ -109,14 +59,14 @@ class SqliteStore:
 
     @contextmanager
     def read(self) -> Iterator[SqliteTransaction]:
-        with translated(self.path), self._borrowed() as connection, _transaction(connection, "BEGIN"):
+        with self._translated(), self._borrowed() as connection, _transaction(connection, "BEGIN"):
             yield SqliteTransaction(connection, self._statements, self._clock())
 
     @contextmanager
     def write(self, *locks: str) -> Iterator[SqliteTransaction]:
         """SQLite has one writer at a time, so whatever `locks` name is held."""
         with (
-            translated(self.path),
+            self._translated(),
             self._borrowed() as connection,
             self._queued(connection),
             _transaction(connection, "BEGIN IMMEDIATE"),
@@ -128,23 +78,20 @@ class SqliteStore:
 
     def migrate(self) -> tuple[int, int]:
         """The first use does it, after a backup."""
-        with translated(self.path):
-            self._prepare_folder()
-            connection = self._connect()
+        with self._untouched() as connection:
             before = self._stored_version(connection)
-            connection.close()
         with self.read():
             return before, len(self._migrations)
 
     def change_counter(self) -> int:
-        with translated(self.path):
+        with self._translated():
             if self._counter is None:
                 self._counter = self._open()
             row: Row = self._counter.execute("PRAGMA data_version").fetchone()
             return int(row["data_version"])
 
     def integrity_problems(self) -> list[str]:
-        with translated(self.path), self._borrowed() as connection:
+        with self._translated(), self._borrowed() as connection:
             found = [row["integrity_check"] for row in connection.execute("PRAGMA integrity_check")]
             orphans = [f"{row['table']}: a row without its {row['parent']}" for row in
                        connection.execute("PRAGMA foreign_key_check")]  # fmt: skip
@@ -152,12 +99,13 @@ class SqliteStore:
 
     def backup(self, target: str | None) -> str:
         target = os.path.abspath(target or f"{self.path}.{_stamp()}.backup")
-        with translated(self.path), self._borrowed() as connection:
+        with self._untouched() as connection:
+            self._stored_version(connection)  # a file that is no store is refused before there is half a copy of it
             _copy(connection, target)
         return target
 
     def wipe(self) -> None:
-        with translated(self.path), self._borrowed() as connection, self._queued(connection):
+        with self._translated(), self._borrowed() as connection, self._queued(connection):
             with _transaction(connection, "BEGIN IMMEDIATE"):
                 connection.execute("PRAGMA defer_foreign_keys = ON")
                 for statement in list(_emptying(connection)):
@@ -171,7 +119,7 @@ class SqliteStore:
                 if os.path.exists(self.path + suffix):
                     os.rename(self.path + suffix, aside + suffix)
         except OSError as error:
-            raise translate(error, self.path) from error
+            raise translate(error, self.path, self._named) from error
         return aside
 
     def describe(self) -> str:
@@ -187,6 +135,20 @@ class SqliteStore:
         self._idle, self._queues, self._counter = [], [], None
 
     # -- connections
+
+    def _translated(self) -> AbstractContextManager[None]:
+        return translated(self.path, self._named)
+
+    @contextmanager
+    def _untouched(self) -> Iterator[sqlite3.Connection]:
+        """A connection to the store as it is, of whatever schema."""
+        with self._translated():
+            self._prepare_folder()
+            connection = self._connect()
+            try:
+                yield connection
+            finally:
+                connection.close()
 
     @contextmanager
     def _borrowed(self) -> Iterator[sqlite3.Connection]:
@@ -227,10 +189,7 @@ class SqliteStore:
 
     def _open(self) -> sqlite3.Connection:
         if not self._ready:
-            try:
-                self._prepare_folder()
-            except OSError as error:
-                raise translate(error, self.path) from error
+            self._prepare_folder()
         connection = self._connect()
         try:
             if not self._ready:
@@ -257,6 +216,12 @@ class SqliteStore:
     # -- first use
 
     def _prepare_folder(self) -> None:
+        try:
+            self._make_file()
+        except OSError as error:
+            raise translate(error, self.path, self._named) from error
+
+    def _make_file(self) -> None:
         if sqlite3.sqlite_version_info < OLDEST_SQLITE:
             raise StoreUnavailable(f"This Python carries SQLite {sqlite3.sqlite_version}; conch needs 3.35 or newer.")
         folder = os.path.dirname(self.path)
@@ -265,15 +230,24 @@ class SqliteStore:
         if kind is not None:
             message = (
                 f"{folder} is on a network filesystem ({kind}), where SQLite's locks cannot be trusted. "
-                "Set CONCH_DATA_DIR (or TALKING_STICK_DATA_DIR) to a folder on a local disk."
+                f"Name a place on a local disk with {self._named}."
             )
             raise StoreNotLocal(message, path=self.path, filesystem=kind)
-        # Made here so that it is private from its first moment; SQLite gives its -wal and -shm the same mode. Where
-        # the file exists it is not opened: closing a second descriptor would drop SQLite's locks on it.
+        self._make_private()
+
+    def _make_private(self) -> None:
+        """From its first moment; SQLite gives its -wal and -shm the same mode.
+
+        A file that exists is not opened: closing a second descriptor would drop SQLite's locks on it.
+        """
         try:
             os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         except FileExistsError:
-            if os.stat(self.path).st_mode & 0o077:
+            mode = os.stat(self.path).st_mode
+            if not stat.S_ISREG(mode):  # a folder, a device: not ours to change
+                message = f"{self.path} is not a file. Name one with {self._named}."
+                raise StoreUnavailable(message, path=self.path) from None
+            if mode & 0o077:
                 os.chmod(self.path, 0o600)
 
     def _prepare_schema(self, connection: sqlite3.Connection) -> None:
@@ -314,21 +288,21 @@ class SqliteStore:
             if "meta" in tables:  # made by somebody else a moment ago
                 return self._stored_version(connection)
             if tables:
-                raise self._mismatch("it is not a conch store") from None
+                raise self._mismatch("it is not a conch store", FOREIGN) from None
             return 0
         if row is None or not str(row["value"]).isdecimal():
-            raise self._mismatch("it does not say which schema it has")
+            raise self._mismatch("it does not say which schema it has", NAMELESS)
         return int(row["value"])
 
     def _check_version(self, version: int) -> None:
         if version > len(self._migrations):
-            raise self._mismatch(f"it has schema {version}, made by a newer conch")
+            raise self._mismatch(f"it has schema {version}, made by a newer conch", NEWER)
 
-    def _mismatch(self, why: str) -> SchemaMismatch:
+    def _mismatch(self, why: str, advice: str) -> SchemaMismatch:
         message = (
             f"The store at {self.path} cannot be used by this conch (schema {len(self._migrations)}): {why}. "
-            "Nothing was touched. Upgrade conch and restart its servers, set CONCH_DATA_DIR to another folder, "
-            "or start afresh with `conch db wipe`."
+            f"Nothing was touched. {advice}, name another place with {self._named}, or start afresh: `conch db wipe` "
+            "moves it aside."
         )
         return SchemaMismatch(message, path=self.path, expected=len(self._migrations))
 
@@ -379,15 +353,21 @@ def _copy(connection: sqlite3.Connection, target: str) -> None:
     try:
         os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     except OSError as error:
-        raise translate(error, target) from error
+        raise _no_copy(error, target) from error
     copy = sqlite3.connect(target)
     try:
         connection.backup(copy)
     except sqlite3.Error as error:
         os.unlink(target)  # half a copy is worse than none
-        raise translate(error, target) from error
+        raise _no_copy(error, target) from error
     finally:
         copy.close()
+
+
+def _no_copy(error: sqlite3.Error | OSError, target: str) -> StoreError:
+    """What is said of the copy must not be mistaken for something wrong with the store."""
+    refusal = translate(error, target, "FILE")
+    return type(refusal)(f"No copy was made. {refusal.message}", **refusal.details, field="file")
 
 
 def _stamp() -> str:

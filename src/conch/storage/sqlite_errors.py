@@ -23,11 +23,11 @@ BUSY = (
 )
 FULL = (StoreFull, "The disk that holds {path} is full; nothing was changed. Free some space and try again.")
 READ_ONLY = (StoreReadOnly, "The store at {path} cannot be written; nothing was changed. Make the file and its folder "
-             "writable for this user, or set CONCH_DATA_DIR to a folder that is.")  # fmt: skip
+             "writable for this user, or name another place with {named}.")  # fmt: skip
 CORRUPT = (StoreCorrupt, "The file {path} is damaged or is not a conch store; it was left as it is. Restore a copy "
            "made by `conch db backup`, or move it aside with `conch db wipe`.")  # fmt: skip
-UNAVAILABLE = (StoreUnavailable, "The store at {path} cannot be used: {reason}. Check the path and its folder, or set "
-               "CONCH_DATA_DIR.")  # fmt: skip
+UNAVAILABLE = (StoreUnavailable, "The store at {path} cannot be used: {reason}. Check the path and its folder, or name "
+               "another place with {named}.")  # fmt: skip
 
 SHARED_MEMORY_BYTES = 32_768  # the smallest file that WAL mode needs
 
@@ -49,13 +49,14 @@ BY_ERRNO = {
 }
 
 
-def translate(error: sqlite3.Error | OSError, path: str) -> StoreError:
+def translate(error: sqlite3.Error | OSError, path: str, named: str) -> StoreError:
+    """`named` is the setting or the option that says where the file is."""
     if isinstance(error, sqlite3.Error):
         primary_code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
         kind, text = BY_SQLITE_CODE.get(primary_code) or _look_around(path, primary_code)
     else:
         kind, text = BY_ERRNO.get(error.errno or 0, UNAVAILABLE)
-    return kind(text.format(path=path, reason=error), path=path)
+    return kind(text.format(path=path, reason=error, named=named), path=path)
 
 
 def _look_around(path: str, code: int) -> tuple[type[StoreError], str]:
@@ -70,9 +71,9 @@ def _look_around(path: str, code: int) -> tuple[type[StoreError], str]:
 
 
 @contextmanager
-def translated(path: str) -> Iterator[None]:
+def translated(path: str, named: str) -> Iterator[None]:
     """Raise our own errors instead of the driver's."""
     try:
         yield
     except sqlite3.Error as error:
-        raise translate(error, path) from error
+        raise translate(error, path, named) from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from conch.app import App
+from conch.app import App, open_app
 from conch.calls import Call
 from conch.errors import InvalidArgument, TopicNotFound, UnknownMember, UnknownRoom
 from conch.peers import Peer
@@ -17,6 +17,13 @@ from conch.tools.session import Session
 
 PLACE = fields.takes(path=fields.PATH, room=fields.ROOM_ID)
 LONGEST_ECHO = 80
+
+
+def open_named(option: str, store: str) -> App:
+    """The store that an option names; whatever is wrong with it, errors speak of that option."""
+    if not store.strip():
+        raise InvalidArgument(f"{option} must be non-empty.", field=option)
+    return open_app({**os.environ, "CONCH_STORE": store}, named=f"--{option}")
 
 
 class Context:

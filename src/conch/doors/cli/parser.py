@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from conch.doors.cli.catalogue import COMMANDS, FAMILIES
 from conch.doors.cli.command import OTHERS, ROOMS, TALK, TURNS, Command
+from conch.doors.cli.spoken import without_passwords
 from conch.errors import InvalidArgument
 
 LONGEST_ECHO = 200
@@ -35,6 +36,7 @@ class Parser(argparse.ArgumentParser):
     """Raises its complaints, so that they come out like every other error."""
 
     def error(self, message: str) -> NoReturn:
+        message = without_passwords(message)  # before it is cut, or half a password would not look like one
         text = message if len(message) <= LONGEST_ECHO else f"{message[:LONGEST_ECHO]}..."
         if re.match("unrecognized arguments: [^-]", message):
             text += " (words that belong together need quotes)"
@@ -67,7 +69,7 @@ def _take_name(words: list[str]) -> tuple[str, list[str]]:
 def parse_options(words: Words) -> Any:
     """The options of a command; InvalidArgument names the one that is wrong."""
     if words.command not in COMMANDS:
-        raise InvalidArgument(_unknown(words.command), field="command")
+        raise InvalidArgument(_unknown(without_passwords(words.command)), field="command")
     return make_parser(COMMANDS[words.command]).parse_args(words.rest)
 
 

@@ -13,12 +13,12 @@ from conch import __version__
 from conch.app import open_app
 from conch.doors.cli.catalogue import COMMANDS, FAMILIES
 from conch.doors.cli.command import AGENT, DB, NAMES, TALK, TOPICS
-from conch.doors.cli.context import Context
+from conch.doors.cli.context import Context, open_named
 from conch.doors.cli.interruptions import Interrupted, exit_status
 from conch.doors.cli.output import Report, abandon_stream, failure, give_up, prepare_streams, print_report, warn
 from conch.doors.cli.parser import Words, help_text, parse_options, split_words
-from conch.doors.cli.spoken import spoken, spoken_field
-from conch.errors import ConchError, InternalError, InvalidArgument
+from conch.doors.cli.spoken import spoken, spoken_field, without_passwords
+from conch.errors import ConchError, InternalError, InvalidArgument, StoreError
 from conch.tools.registry import INVALID_ARGUMENT as INVALID
 
 # Which part of the command line has a command; it is imported only for those who use it.
@@ -60,7 +60,8 @@ def _run(words: Words) -> int:
     try:
         options = parse_options(words)
     except ConchError as refusal:
-        return _print(words.command, _refused(refusal, words.command, USAGE_ERROR), words.wants_json)
+        report = _refused(refusal, words.command, USAGE_ERROR)
+        return _print(without_passwords(words.command), report, words.wants_json)
     if words.command == "demo":
         from conch.doors.cli.demo import run_demo
 
@@ -70,21 +71,13 @@ def _run(words: Words) -> int:
 
 def _run_command(command: str, options: Any) -> int:
     try:
-        app = open_app(_environment(options))
+        app = open_app(os.environ) if options.store is None else open_named("store", options.store)
     except ConchError as refusal:
         return _print(command, _refused(refusal, command), options.json)
     try:
         return _print(command, _report(command, Context(app, options)), options.json)
     finally:
         app.close()
-
-
-def _environment(options: Any) -> dict[str, str]:
-    if options.store is None:
-        return dict(os.environ)
-    if not options.store.strip():
-        raise InvalidArgument("store must be non-empty.", field="store")
-    return {**os.environ, "CONCH_STORE": options.store}
 
 
 def _report(command: str, context: Context) -> Report:
@@ -122,7 +115,10 @@ def _refused(refusal: ConchError, command: str, status: int = 1) -> Report:
     code = refusal.code
     if isinstance(refusal, InvalidArgument) and command in COMMANDS:
         code = INVALID_ARGUMENT.get(command) or INVALID_ARGUMENT.get(COMMANDS[command].group, code)
-    return failure(code, spoken(refusal.message), details, status=status)
+    # A store's errors name no tool, but a place; a folder or a database may be called as a tool is.
+    message = refusal.message if isinstance(refusal, StoreError) else spoken(refusal.message)
+    details = {name: without_passwords(told) if isinstance(told, str) else told for name, told in details.items()}
+    return failure(code, without_passwords(message), details, status=status)
 
 
 def _print(command: str, report: Report, as_json: bool) -> int:

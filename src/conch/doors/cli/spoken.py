@@ -40,6 +40,14 @@ FIELDS = {
 }
 # A command sends one message or one answer; and what somebody typed comes back in quotes, as it was.
 TOLD = re.compile(rf"(?<![\w'\"])(?:(?:outbox|responses)\[0\]\.)?({'|'.join(map(re.escape, WORDS))})(?![\w'\"])")
+# A login of an address, up to the last @ of the word, and a password that is called one.
+LOGIN = re.compile(r"(\b[a-z][\w+.-]*:/*[^\s:@/]*:)[^\s'\"]*@", re.IGNORECASE)
+PASSWORD = re.compile(r"(password\s*=\s*)('[^']*'|[^\s&'\"]+)", re.IGNORECASE)
+
+
+def without_passwords(text: str) -> str:
+    """What an error may repeat of the words that somebody typed: an address in the wrong place keeps its secret."""
+    return PASSWORD.sub(r"\1***", LOGIN.sub(r"\1***@", text))
 
 
 def spoken(text: str) -> str:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 
-from conch.app import open_app
-from conch.doors.cli.context import Context
+from conch.doors.cli.context import Context, open_named
 from conch.doors.cli.output import Report, failure, table
-from conch.errors import InvalidArgument, SchemaMismatch, StoreCorrupt, StoreError
+from conch.errors import InvalidArgument, SchemaMismatch, StoreCorrupt
 from conch.storage.copying import copy_store
 from conch.verify import verify_rooms
 
@@ -35,18 +34,12 @@ def verify(context: Context) -> Report:
 
 
 def backup(context: Context) -> Report:
-    store, file = context.app.store, context.options.file
+    file = context.options.file
     if file is not None and not file.strip():
         raise InvalidArgument("file must be non-empty.", field="file")
     if file is not None and os.path.lexists(file):
         raise InvalidArgument(f"{file} exists already; name a new file.", field="file")
-    with store.read():
-        pass  # what is wrong with the store itself is said here; what follows is about the copy
-    try:
-        made = store.backup(file)
-    except StoreError as problem:
-        message = f"No copy was made. {problem.message}"
-        raise type(problem)(message, **{**problem.details, "field": "file"}) from problem
+    made = context.app.store.backup(file)
     return Report({"path": made}, f"Copied to {made}.")
 
 
@@ -59,7 +52,7 @@ def migrate(context: Context) -> Report:
 def copy(context: Context) -> Report:
     """Move everything into another, empty store; this one stays as it is."""
     source = context.app
-    target = open_app({**os.environ, "CONCH_STORE": context.options.to})
+    target = open_named("to", context.options.to)
     try:
         if source.store.describe() == target.store.describe():
             raise InvalidArgument("--to names the store itself; name another one.", field="to")

@@ -37,4 +37,6 @@ def _groups(words: Sequence[str]) -> Sequence[str]:
             return groups.split(",")
         case [word] if word.startswith("--tools="):
             return word.removeprefix("--tools=").split(",")
-    raise InvalidArgument(f"conch mcp takes only --tools GROUPS, not {' '.join(words)!r}.", field="arguments")
+    # Not shown: harnesses keep what a server says, and one who tries `--store ADDRESS` may have typed a password.
+    message = "conch mcp takes only --tools GROUPS; the variable CONCH_STORE names a store."
+    raise InvalidArgument(message, field="arguments")

@@ -1,0 +1,69 @@
+"""What runs inside one transaction on SQLite."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from conch.storage.base import DERIVED, Phrase, Row
+from conch.storage.statements import expand_lists, referred_first
+
+MOST_ENDINGS = 200  # of the beginning of a word, that a search names one by one
+LAST_CHARACTER = "\U0010ffff"
+
+
+class SqliteTransaction:
+    def __init__(self, connection: sqlite3.Connection, statements: dict[str, str], now: int) -> None:
+        self._connection = connection
+        self._statements = statements
+        self.now = now
+        self.rings: list[str] = []
+
+    def one(self, statement: str, **parameters: Any) -> Row | None:
+        row: Row | None = self._execute(statement, parameters).fetchone()
+        return row
+
+    def all(self, statement: str, **parameters: Any) -> list[Row]:
+        return self._execute(statement, parameters).fetchall()
+
+    def run(self, statement: str, **parameters: Any) -> int:
+        return self._execute(statement, parameters).rowcount
+
+    def match(self, phrases: Sequence[Phrase]) -> str:
+        return " AND ".join(map(self._spell, phrases))
+
+    def _spell(self, phrase: Phrase) -> str:
+        """A phrase for the index. It would join the lists of all words that begin alike: few are quicker named."""
+        *before, last = phrase.words
+        if not phrase.is_prefix:
+            return _quoted(phrase.words)
+        rows = self.all("words_that_begin", start=last, end=last + LAST_CHARACTER, most=MOST_ENDINGS + 1)
+        if not rows or len(rows) > MOST_ENDINGS:
+            return _quoted(phrase.words) + " *"
+        return f"({' OR '.join(_quoted([*before, row['term']]) for row in rows)})"
+
+    def ring(self, *channels: str) -> None:
+        self.rings.extend(channels)
+
+    def tables(self) -> list[str]:
+        names = self._connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")
+        tables = [row["name"] for row in names if not row["name"].startswith(("sqlite_", DERIVED))]
+        foreign_keys = {name: self._connection.execute(f"PRAGMA foreign_key_list('{name}')") for name in tables}
+        return referred_first({name: {row["table"] for row in keys} for name, keys in foreign_keys.items()})
+
+    def dump(self, table: str) -> Iterator[Row]:
+        yield from self._connection.execute(f'SELECT * FROM "{table}"')
+
+    def load(self, table: str, rows: Iterable[Row]) -> None:
+        for row in rows:
+            columns, places = ", ".join(f'"{name}"' for name in row), ", ".join(f":{name}" for name in row)
+            self._connection.execute(f'INSERT INTO "{table}" ({columns}) VALUES ({places})', row)
+
+    def _execute(self, statement: str, parameters: dict[str, Any]) -> sqlite3.Cursor:
+        sql, flat = expand_lists(self._statements[statement], parameters)
+        return self._connection.execute(sql, flat)
+
+
+def _quoted(words: Sequence[str]) -> str:
+    return f'"{" ".join(words)}"'

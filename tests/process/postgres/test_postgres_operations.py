@@ -1,0 +1,201 @@
+"""`conch db` with a server: the line it prints backs the store up, and its errors name what the operator typed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from conch.app import App
+
+SECRET = "mother of/pe@rl?"
+
+Conch = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def conch(environ: dict[str, str], tmp_path: Path) -> Conch:
+    """Run a command, and see to it that no stream has a password in it."""
+
+    def run(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "conch", *words]
+        env = {**os.environ, **environ, **variables}
+        done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True)
+        for spelling in (SECRET, quote(SECRET, safe=""), json.dumps(SECRET)[1:-1]):
+            assert spelling not in done.stdout + done.stderr
+        return done
+
+    return run
+
+
+def error(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    assert done.returncode == 1
+    refused: dict[str, Any] = json.loads(done.stdout)["error"]
+    return refused
+
+
+@pytest.fixture
+def room_id(app: App) -> str:
+    """A room in the store."""
+    with app.store.write("a") as tx:
+        tx.run("insert_room", room_id="a", canonical_path="/a", topic_id="t", now=tx.now)
+    return "a"
+
+
+@pytest.fixture
+def restored(server: Any) -> Iterator[str]:
+    server.ask("CREATE DATABASE restored OWNER conch")
+    yield "restored"
+    server.ask("DROP DATABASE restored WITH (FORCE)")
+
+
+# -- backup
+
+
+@pytest.mark.usefixtures("room_id")
+def test_the_line_that_backup_prints_makes_a_dump_that_can_be_restored(
+    conch: Conch, server: Any, database: str, restored: str, binaries: Any, tmp_path: Path
+) -> None:
+    query = "sslmode=disable&connect_timeout=7&application_name=it%27s%20%26%20us&options=-c%20lock_timeout%3D1s"
+    told = conch("db", "backup", "the dump's file", CONCH_STORE=f"{server.tcp_url(database)}?{query}")
+    line = next(line for line in told.stderr.splitlines() if "pg_dump " in line).strip()
+
+    tools = {"PATH": f"{binaries[0]}:{os.environ['PATH']}", "PGPASSWORD": SECRET}
+    subprocess.run(line, shell=True, check=True, env=tools, cwd=tmp_path, capture_output=True)
+    target = server.url(restored, user="conch")
+    subprocess.run(["pg_restore", "-e", "-d", target, "the dump's file"], check=True, env=tools, cwd=tmp_path)
+
+    assert told.returncode == 1
+    assert all(setting in line for setting in ("sslmode=disable", "connect_timeout=7", "application_name=", "options="))
+    assert server.ask("SELECT room_id FROM conch.path_rooms", restored) == [("a",)]
+
+
+def test_the_line_that_backup_prints_keeps_the_tls_settings_and_no_password(
+    conch: Conch, server: Any, database: str
+) -> None:
+    settings = "&sslmode=prefer&sslrootcert=/etc/ca.pem&sslcert=/c.pem&sslkey=/k.pem"
+    address = server.url(database, user="conch", password=SECRET, sslpassword=SECRET) + settings
+
+    refused = error(conch("db", "backup", "--json", CONCH_STORE=address))
+
+    command = refused["command"]
+    assert command.startswith("pg_dump --schema=conch --format=custom --file=conch.dump 'postgresql://conch@/")
+    assert command in refused["message"]
+    assert all(setting in command for setting in settings.split("&"))
+    assert "password" not in command
+
+
+@pytest.mark.usefixtures("room_id")
+@pytest.mark.parametrize("version", ["1", "99"])
+def test_a_store_of_another_schema_can_be_backed_up(conch: Conch, server: Any, database: str, version: str) -> None:
+    server.ask(f"UPDATE conch.meta SET value = '{version}'", database)
+
+    assert "command" in error(conch("db", "backup", "--json"))
+
+
+def test_a_server_that_is_down_is_not_backed_up(conch: Conch, server: Any) -> None:
+    server.stop()
+
+    assert error(conch("db", "backup", "--json"))["code"] == "DB_UNAVAILABLE"
+
+
+# -- another schema
+
+
+@pytest.mark.usefixtures("room_id")
+@pytest.mark.parametrize(
+    ("change", "advice"),
+    [
+        ("UPDATE conch.meta SET value = '1'", "Stop everybody who uses it, take a dump"),
+        ("UPDATE conch.meta SET value = '99'", "Upgrade conch and restart its servers"),
+        ("DELETE FROM conch.meta", "Restore a dump"),
+        ("ALTER TABLE conch.meta RENAME TO facts", "Name another database"),
+    ],
+)
+def test_each_mismatch_has_its_own_advice(conch: Conch, server: Any, database: str, change: str, advice: str) -> None:
+    server.ask(change, database)
+
+    refused = error(conch("rooms", "--all", "--json"))
+
+    assert refused["code"] == "DB_SCHEMA_MISMATCH"
+    assert f"Nothing was touched. {advice}" in refused["message"]
+
+
+# -- who is told what
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [(("rooms", "--store"), "--store"), (("db", "copy", "--to"), "--to"), (("db", "migrate", "--store"), "--store")],
+)
+@pytest.mark.parametrize("query", ["", "?sslmode=banana", "?foo=bar", "?options=-c%20pearls%3D1"])
+def test_an_error_names_the_option_that_the_address_was_given_with(
+    conch: Conch, server: Any, database: str, words: tuple[str, ...], named: str, query: str
+) -> None:
+    password = SECRET if "options" in query else f"not {SECRET}"
+    refused = error(conch(*words, server.tcp_url(database, password=password) + query, "--json"))
+
+    assert refused["code"] == ("invalid_setting" if query else "DB_UNAVAILABLE")
+    assert named in refused["message"]
+    assert "CONCH_STORE" not in refused["message"]
+
+
+def test_an_error_names_the_variable_when_no_option_was_given(conch: Conch, server: Any, database: str) -> None:
+    refused = error(conch("rooms", "--json", CONCH_STORE=server.tcp_url(database, password=f"not {SECRET}")))
+
+    assert "CONCH_STORE" in refused["message"]
+
+
+@pytest.mark.parametrize("words", [("db", "path"), ("rooms",), ("db", "copy", "--to", "copy.sqlite"), ("db", "wipe")])
+def test_a_mistyped_address_becomes_no_file_and_is_not_shown(
+    conch: Conch, server: Any, database: str, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    before = sorted(tmp_path.rglob("*"))
+    mistyped = server.tcp_url(database).replace("://", ":/")
+
+    refused = [
+        error(conch(*words, "--json", CONCH_STORE=mistyped)),
+        error(conch(*words, "--json", "--store", f"host=127.0.0.1 password='{SECRET}'")),
+    ]
+
+    assert [each["setting"] for each in refused] == ["CONCH_STORE", "--store"]
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("rooms", "{}"),
+        ("{}",),
+        ("db", "{}"),
+        ("db", "path", "--sotre={}"),
+        ("db", "path", "--sotre", "{}"),
+        ("db", "copy", "{}"),
+        ("db", "backup", "{}", "--store", "here.sqlite"),
+        ("join", "{}"),
+        ("state", "--path", "{}"),
+        ("mcp", "--store", "{}"),
+    ],
+)
+@pytest.mark.parametrize("flag", [(), ("--json",)])
+def test_an_address_in_the_wrong_place_is_repeated_without_its_password(
+    conch: Conch, server: Any, database: str, words: tuple[str, ...], flag: tuple[str, ...]
+) -> None:
+    done = conch(*(word.format(server.tcp_url(database)) for word in words), *flag)
+
+    assert done.returncode in (1, 2)
+    assert "pe%40rl" not in done.stdout + done.stderr
+
+
+def test_a_database_that_is_called_as_a_tool_is_keeps_its_name(conch: Conch, server: Any) -> None:
+    refused = error(conch("rooms", "--json", "--store", server.url("metadata", user="conch")))
+
+    assert 'database "metadata" does not exist' in refused["message"]
+    assert "/metadata?" in refused["message"]
