@@ -58,7 +58,7 @@ class Conch:
         self.workspace = (folder / "workspace").resolve()
         self.database = folder / "data" / "rooms.sqlite"
         self.env = {
-            "PATH": os.environ["PATH"],
+            **{name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ},
             "HOME": str(folder / "home"),
             "USER": "ada",
             "LANG": "C.UTF-8",
