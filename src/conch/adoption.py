@@ -10,11 +10,12 @@ import os
 from typing import Any, NamedTuple
 
 from conch import activity, presence
-from conch.agents import LOCK, Caller, free_name, rename
+from conch.agents import LOCK, Caller
 from conch.beads import WorkItem, in_progress_items
 from conch.config import Settings
 from conch.errors import AdoptionRejected
 from conch.liveness import may_be_running
+from conch.names import generate_name, rename
 from conch.protocol import ProtocolEvent, insert_event, load_event
 from conch.registration import Agent, find_agent, to_agent
 from conch.rooms import Snapshot
@@ -123,8 +124,8 @@ class Adoption:
         self, tx: Transaction, snapshot: Snapshot, caller: Caller, prior: Row, within: Scope, evidence: Evidence
     ) -> ProtocolEvent:
         room_id, name, member = snapshot.room.room_id, prior["name"], snapshot.member(caller.agent_id)
-        rename(tx, prior["agent_id"], name, free_name(tx, prior["agent_id"]))
-        rename(tx, caller.agent_id, member.name, name)
+        rename(tx, snapshot.room, prior["agent_id"], generate_name(tx, snapshot.room, prior["agent_id"]))
+        rename(tx, snapshot.room, caller.agent_id, name)
         tx.run("register_agent", room_id=room_id, agent_id=caller.agent_id, role=prior["role"], now=tx.now)
         move = {"room_id": room_id, "from_agent_id": prior["agent_id"], "to_agent_id": caller.agent_id}
         tx.run("move_reservations", **move)

@@ -61,10 +61,13 @@ CREATE TABLE room_members (
   process_started_at BIGINT,
   session_kind TEXT NOT NULL,
   display_name TEXT,
+  name TEXT NOT NULL DEFAULT '',
   PRIMARY KEY (room_id, agent_id)
 );
 
 CREATE INDEX room_members_agent_idx ON room_members (agent_id);
+-- A name means one agent in a room; another room may have another agent of that name.
+CREATE UNIQUE INDEX room_members_name_idx ON room_members (name, room_id);
 
 CREATE TABLE room_events (
   event_seq $serial_key,
