@@ -12,14 +12,17 @@ from typing import Any, NamedTuple
 from conch import activity, presence
 from conch.agents import LOCK, Caller
 from conch.beads import WorkItem, in_progress_items
+from conch.bells.base import seat_channel
 from conch.config import Settings
 from conch.errors import AdoptionRejected
+from conch.leases import later
 from conch.liveness import may_be_running
 from conch.names import generate_name, rename
 from conch.protocol import ProtocolEvent, insert_event, load_event
 from conch.registration import Agent, find_agent, to_agent
-from conch.rooms import Snapshot
-from conch.scopes import Scope, make_scope, parse_scope
+from conch.roomlog import append_event
+from conch.rooms import Snapshot, save_room
+from conch.scopes import Scope, classify, make_scope, parse_scope
 from conch.storage.base import Row, Store, Transaction
 from conch.workspaces import folds_case, workspace_root
 from conch.worktree import changed_files
@@ -130,6 +133,7 @@ class Adoption:
         move = {"room_id": room_id, "from_agent_id": prior["agent_id"], "to_agent_id": caller.agent_id}
         tx.run("move_reservations", **move)
         tx.run("move_protocol_events", **move)
+        self._move_stick(tx, snapshot, prior["agent_id"], caller.agent_id)
         payload = {
             "resume_reason": evidence.reason,
             "prior_session_agent": prior["agent_id"],
@@ -139,6 +143,13 @@ class Adoption:
         event_id = insert_event(tx, snapshot.room, "RESUME", payload, None, None, evidence.bead_id, within.path)
         activity.record(tx, room_id, "RESUME", member._replace(name=name), event_id)
         return load_event(tx, event_id)
+
+    def _move_stick(self, tx: Transaction, snapshot: Snapshot, prior_id: str, agent_id: str) -> None:
+        """A stick that waits for the identity waits for the new process, and as long as for anybody."""
+        if snapshot.room.reserved_for == prior_id:
+            tx.ring(seat_channel(snapshot.room.room_id, agent_id))
+            _, room = append_event(tx, snapshot.room, "resume", by=prior_id, to=agent_id)
+            save_room(tx, room._replace(claim_expires_at=later(snapshot, snapshot.policy.claim_ttl_ms)))
 
 
 # -- evidence
@@ -159,10 +170,17 @@ def find_evidence(traces: Traces, agent: Row, reserved: list[Row], within: Scope
     if files:
         bead_id = next((row["bead_id"] for row in touched if row["bead_id"]), None)
         return Evidence("uncommitted_scope", f"Not committed: {_enumerate(files)}.", bead_id)
-    items = [item.bead_id for item in traces.items if item.assignee in (agent["name"], agent["agent_id"])]
+    own = [item.bead_id for item in traces.items if item.assignee in (agent["name"], agent["agent_id"])]
+    items = [bead_id for bead_id in own if _is_relevant(bead_id, reserved, within)]
     if items:
         return Evidence("in_progress_ownership", f"In progress: {_enumerate(items)}.", items[0])
     return None
+
+
+def _is_relevant(bead_id: str, reserved: list[Row], within: Scope) -> bool:
+    """Whether a work item belongs to a scope: it does unless the agent reserved for it, and only elsewhere."""
+    places = [row["scope_key"] for row in reserved if row["bead_id"] == bead_id]
+    return not places or any(classify(within.key, place) != "disjoint" for place in places)
 
 
 def _enumerate(things: list[str]) -> str:

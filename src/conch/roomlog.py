@@ -76,6 +76,8 @@ def project(room: Room, event: Event) -> Room:
         return _offered(room, event, event.event_seq)._replace(sequence_index=index)
     if event.event_type == "return":
         return _offered(room, event, event.details.get("handoff_event_seq"))
+    if event.event_type == "resume":
+        return room._replace(reserved_for=event.to_agent_id) if room.reserved_for == event.from_agent_id else room
     if event.event_type == "leave":
         return _nobody(room) if room.reserved_for == event.from_agent_id else room
     if event.event_type == "reorder":

@@ -17,7 +17,7 @@ from conch.rooms import Room, load_room
 from conch.storage.base import Row, Store, Transaction
 
 LONGEST_NUMBER = 16
-TURNS = ("claim", "release", "pass", "return", "takeover")
+TURNS = ("claim", "release", "pass", "return", "resume", "takeover")
 RESERVATIONS = ("reserved", "renewed", "released", "expired")
 MARKS = ("seen", "accepted")
 

@@ -70,6 +70,7 @@ def event_sentence(event: Event) -> str:
         "release": f"{who} released to {event.to_agent_id or 'whoever comes first'}",
         "pass": f"{who} passed to {event.to_agent_id}",
         "return": f"{who} gave the stick back: {event.reason}",
+        "resume": f"{event.to_agent_id} resumed {who}: the stick that waits for it can be claimed",
         "takeover": f"{event.to_agent_id} took over turn {event.turn_id} from {who}: {event.reason}",
         "note": f"{who} noted: {event.details.get('note')}",
         "reorder": f"{who} reordered the members: {', '.join(event.details.get('order', ()))}",
