@@ -127,7 +127,8 @@ class Adoption:
         self, tx: Transaction, snapshot: Snapshot, caller: Caller, prior: Row, within: Scope, evidence: Evidence
     ) -> ProtocolEvent:
         room_id, name, member = snapshot.room.room_id, prior["name"], snapshot.member(caller.agent_id)
-        rename(tx, snapshot.room, prior["agent_id"], generate_name(tx, snapshot.room, prior["agent_id"]))
+        prior_name = generate_name(tx, snapshot.room, prior["agent_id"])
+        rename(tx, snapshot.room, prior["agent_id"], prior_name)
         rename(tx, snapshot.room, caller.agent_id, name)
         tx.run("register_agent", room_id=room_id, agent_id=caller.agent_id, role=prior["role"], now=tx.now)
         move = {"room_id": room_id, "from_agent_id": prior["agent_id"], "to_agent_id": caller.agent_id}
@@ -141,7 +142,7 @@ class Adoption:
             "evidence": evidence.summary,
         }
         event_id = insert_event(tx, snapshot.room, "RESUME", payload, None, None, evidence.bead_id, within.path)
-        activity.record(tx, room_id, "RESUME", member._replace(name=name), event_id)
+        activity.record(tx, room_id, "RESUME", member._replace(name=name), event_id, {"prior_name": prior_name})
         return load_event(tx, event_id)
 
     def _move_stick(self, tx: Transaction, snapshot: Snapshot, prior_id: str, agent_id: str) -> None:

@@ -105,6 +105,12 @@ def _offered(room: Room, event: Event, handoff_event_seq: int | None) -> Room:
     return room._replace(state="reserved", reserved_for=event.to_agent_id) if event.to_agent_id else room
 
 
+def agents_in(event: Event) -> set[str]:
+    """The agent_ids of all whom an event is about."""
+    ids = (event.from_agent_id, event.to_agent_id, *event.details.get("order", ()))
+    return {agent_id for agent_id in ids if agent_id is not None}
+
+
 def find_event(tx: Transaction, event_seq: int | None) -> Event | None:
     row = None if event_seq is None else tx.one("find_event", event_seq=event_seq)
     return None if row is None else to_event(row)
