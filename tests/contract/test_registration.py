@@ -315,6 +315,29 @@ def test_nobody_takes_a_members_name_on_the_home_topic(app: App, ada: Any, bob: 
     assert refusal["error"] == "AGENT_NAME_IN_USE"
 
 
+def test_a_member_whose_name_was_freed_on_the_home_topic_comes_back_to_it(app: App, ada: Any, elsewhere: Any) -> None:
+    bob = elsewhere("bob:2")
+    ada.data("agent_register", name="blue-fox")
+    bob.data("agent_register", name="blue-fox")
+    app.messages.free_name(bob.home, "blue-fox", "an operator")
+
+    newcomer, back = elsewhere("ada:1"), elsewhere("bob:2")
+
+    assert names(back) == {"bob:2": "blue-fox", "ada:1": "blue-fox-2"}
+    assert newcomer.send(newcomer.home, "hi")[0]["sender"] == "blue-fox-2"
+    assert back.send(back.home, "hi")[0]["sender"] == "blue-fox"
+
+
+def test_a_name_that_was_chosen_on_a_topic_stays_when_another_is_registered(ada: Any) -> None:
+    topic_id = ada.data("topic_create", name="pink")["topic_id"]
+    chosen = ada.name
+    ada.join(topic_id, chosen)
+
+    ada.data("agent_register", name="blue-fox")
+
+    assert ada.send(topic_id, "hi")[0]["sender"] == chosen
+
+
 def test_a_name_on_the_command_line_means_the_agent_of_the_room(app: App, ada: Any, elsewhere: Any) -> None:
     bob = elsewhere("bob:2")
     ada.data("agent_register", name="blue-fox")
