@@ -10,15 +10,19 @@ import os
 from typing import Any, NamedTuple
 
 from conch import activity, presence
-from conch.agents import LOCK, Caller, drop_name, free_name, rename
+from conch.agents import LOCK, Caller
 from conch.beads import WorkItem, in_progress_items
+from conch.bells.base import seat_channel
 from conch.config import Settings
 from conch.errors import AdoptionRejected
+from conch.leases import later
 from conch.liveness import may_be_running
+from conch.names import take_over_name
 from conch.protocol import ProtocolEvent, insert_event, load_event
 from conch.registration import Agent, find_agent, to_agent
-from conch.rooms import Snapshot
-from conch.scopes import Scope, make_scope, parse_scope
+from conch.roomlog import append_event
+from conch.rooms import Snapshot, save_room
+from conch.scopes import Scope, classify, make_scope, parse_scope
 from conch.storage.base import Row, Store, Transaction
 from conch.workspaces import folds_case, workspace_root
 from conch.worktree import changed_files
@@ -123,13 +127,12 @@ class Adoption:
         self, tx: Transaction, snapshot: Snapshot, caller: Caller, prior: Row, within: Scope, evidence: Evidence
     ) -> ProtocolEvent:
         room_id, name, member = snapshot.room.room_id, prior["name"], snapshot.member(caller.agent_id)
-        drop_name(tx, prior["agent_id"], name, free_name(tx, prior["agent_id"]))
-        rename(tx, caller.agent_id, member.name, name)
+        prior_name = take_over_name(tx, snapshot.room, prior["agent_id"], name, caller.agent_id)
         tx.run("register_agent", room_id=room_id, agent_id=caller.agent_id, role=prior["role"], now=tx.now)
         move = {"room_id": room_id, "from_agent_id": prior["agent_id"], "to_agent_id": caller.agent_id}
-        tx.run("move_former_names", from_agent_id=prior["agent_id"], to_agent_id=caller.agent_id)
         tx.run("move_reservations", **move)
         tx.run("move_protocol_events", **move)
+        self._move_stick(tx, snapshot, prior["agent_id"], caller.agent_id)
         payload = {
             "resume_reason": evidence.reason,
             "prior_session_agent": prior["agent_id"],
@@ -137,8 +140,15 @@ class Adoption:
             "evidence": evidence.summary,
         }
         event_id = insert_event(tx, snapshot.room, "RESUME", payload, None, None, evidence.bead_id, within.path)
-        activity.record(tx, room_id, "RESUME", member._replace(name=name), event_id)
+        activity.record(tx, room_id, "RESUME", member._replace(name=name), event_id, {"prior_name": prior_name})
         return load_event(tx, event_id)
+
+    def _move_stick(self, tx: Transaction, snapshot: Snapshot, prior_id: str, agent_id: str) -> None:
+        """A stick that waits for the identity waits for the new process, and as long as for anybody."""
+        if snapshot.room.reserved_for == prior_id:
+            tx.ring(seat_channel(snapshot.room.room_id, agent_id))
+            _, room = append_event(tx, snapshot.room, "resume", by=prior_id, to=agent_id)
+            save_room(tx, room._replace(claim_expires_at=later(snapshot, snapshot.policy.claim_ttl_ms)))
 
 
 # -- evidence
@@ -159,10 +169,17 @@ def find_evidence(traces: Traces, agent: Row, reserved: list[Row], within: Scope
     if files:
         bead_id = next((row["bead_id"] for row in touched if row["bead_id"]), None)
         return Evidence("uncommitted_scope", f"Not committed: {_enumerate(files)}.", bead_id)
-    items = [item.bead_id for item in traces.items if item.assignee in (agent["name"], agent["agent_id"])]
+    own = [item.bead_id for item in traces.items if item.assignee in (agent["name"], agent["agent_id"])]
+    items = [bead_id for bead_id in own if _is_relevant(bead_id, reserved, within)]
     if items:
         return Evidence("in_progress_ownership", f"In progress: {_enumerate(items)}.", items[0])
     return None
+
+
+def _is_relevant(bead_id: str, reserved: list[Row], within: Scope) -> bool:
+    """Whether a work item belongs to a scope: it does unless the agent reserved for it, and only elsewhere."""
+    places = [row["scope_key"] for row in reserved if row["bead_id"] == bead_id]
+    return not places or any(classify(within.key, place) != "disjoint" for place in places)
 
 
 def _enumerate(things: list[str]) -> str:

@@ -84,38 +84,19 @@ def adopt_override(store: Store, caller: Caller, override: str) -> Caller:
     return caller._replace(agent_id=override, name=agent["name"], overridden=True)
 
 
-def load_caller(store: Store, text: str) -> Caller:
-    """An agent by its agent_id or name, as the store knows it; nothing is recorded of who asks."""
+def load_caller(store: Store, text: str, topic_id: str | None = None) -> Caller:
+    """An agent by its agent_id, its name in the room of a home topic, or its own name elsewhere.
+
+    It is as the store knows it; nothing is recorded of who asks.
+    """
     with store.read() as tx:
         agent = tx.one("find_agent", agent_id=text)
-        if agent is None and (named := tx.one("agent_named", name=text)):
-            agent = tx.one("find_agent", agent_id=named["agent_id"])
+        if agent is None:
+            named = tx.one("member_named", topic_id=topic_id, name=text) or tx.one("agent_named", name=text)
+            agent = tx.one("find_agent", agent_id=named["agent_id"]) if named else None
     if agent is None:
         raise AgentNotFound(f"There is no agent {text[:80]!r}; `conch whoami` says who you are.", field="agent")
     return Caller(agent["agent_id"], agent["name"], recorded_process(agent), agent["session_kind"], None)
-
-
-def rename(tx: Transaction, agent_id: str, former: str, name: str) -> None:
-    """Give an agent another name, also on the topics where it goes by its own. Under `LOCK`, and the name is free."""
-    drop_name(tx, agent_id, former, name)
-    tx.run("keep_former_name", agent_id=agent_id, former=former, name=name)
-
-
-def drop_name(tx: Transaction, agent_id: str, former: str, name: str) -> None:
-    """Like `rename`, but the former name is for somebody else from now on, with what was said under it."""
-    tx.run("rename_agent", agent_id=agent_id, name=name)
-    tx.run("forget_former_name", agent_id=agent_id, name=name)
-    # A topic on which somebody else has the name already keeps the former one.
-    names = {"agent_id": agent_id, "former": former, "name": name}
-    tx.run("drop_leftover_cursors", name=name)
-    tx.run("rename_own_cursors", **names)
-    tx.run("rename_own_reservations", **names)
-
-
-def free_name(tx: Transaction, agent_id: str) -> str:
-    """A generated name that nobody has."""
-    names = propose_names(digest(agent_id))
-    return next(name for name in names if tx.one("agent_named", name=name) is None)
 
 
 def explain(store: Store, signals: Signals) -> dict[str, Any]:
@@ -251,7 +232,9 @@ def _new_agent_id(tx: Transaction, verdict: Verdict, signals: Signals) -> str:
 
 
 def _insert_agent(tx: Transaction, agent_id: str, harness: str, session_kind: str, process: Process | None) -> Row:
-    agent = {"agent_id": agent_id, "name": free_name(tx, agent_id), "harness": harness, "session_kind": session_kind}
+    names = propose_names(digest(agent_id))
+    name = next(name for name in names if tx.one("anybody_named", name=name) is None)
+    agent = {"agent_id": agent_id, "name": name, "harness": harness, "session_kind": session_kind}
     agent |= process_columns(process)
     tx.run("insert_agent", now=tx.now, **agent)
     return agent

@@ -11,7 +11,7 @@ from conch.errors import ConchError, ReleaseForbidden, ReservationConflict, Rese
 from conch.holdings import Held, Reservation
 from conch.protocol import insert_event
 from conch.rooms import Snapshot
-from conch.scopes import Scope
+from conch.scopes import Scope, spell
 from conch.storage.base import Transaction
 
 MOST_IN_MESSAGE = 5
@@ -37,10 +37,11 @@ def record_incursions(
 
 
 def _hint(owner: Reservation, incoming: str, granted: bool) -> str:
+    scope = spell(owner.scope)
     if granted:
-        return f"{incoming} has taken over; {owner.name} stops changing {owner.scope} and asks {incoming} before more."
+        return f"{incoming} has taken over; {owner.name} stops changing {scope} and asks {incoming} before more."
     if owner.liveness == "active":
-        return f"{owner.name} releases {owner.scope} when it is done, or {incoming} works elsewhere meanwhile."
+        return f"{owner.name} releases {scope} when it is done, or {incoming} works elsewhere meanwhile."
     return f"{owner.name} comes back, or {incoming} reserves again with takeover_stale."
 
 
@@ -55,7 +56,8 @@ def refuse_reservation(wanted: Scope, met: list[Held]) -> ConchError:
         if active
         else "They seem to be gone: reserve with takeover_stale to take over."
     )
-    message = f"{wanted.path} is reserved: {_names(met)}. {advice}"
+    what = "The whole workspace cannot be reserved" if wanted.path == "." else f"{wanted.path} is reserved"
+    message = f"{what}: {_names(met)}. {advice}"
     kind = ReservationConflict if active else ReservationStale
     return kind(message, scope=wanted.path, holders=[holder(held) for held in met])
 
@@ -63,11 +65,11 @@ def refuse_reservation(wanted: Scope, met: list[Held]) -> ConchError:
 def refuse_release(wanted: Scope, found: list[Held], caller: Caller) -> ConchError:
     exact = next((held for held in found if held.kind == "exact" and held.reservation.is_active), None)
     if exact is not None:
-        message = f"Only {exact.reservation.name} can release {wanted.path}."
+        message = f"Only {exact.reservation.name} can release {spell(wanted.path)}."
         return ReleaseForbidden(message, scope=wanted.path, holders=[holder(exact)])
     own = [held for held in found if held.reservation.agent_id == caller.agent_id]
-    advice = f" You have reserved {', '.join(held.reservation.scope for held in own)}." if own else ""
-    message = f"Nobody has reserved exactly {wanted.path}.{advice}"
+    advice = f" You have reserved {', '.join(spell(held.reservation.scope) for held in own)}." if own else ""
+    message = f"Nobody has reserved exactly {spell(wanted.path)}.{advice}"
     return ReservationNotFound(message, field="scope", scope=wanted.path)
 
 
@@ -88,7 +90,7 @@ def holder(held: Held) -> dict[str, Any]:
 
 def _names(met: list[Held]) -> str:
     shown = [
-        f"{held.reservation.scope} by {held.reservation.name} ({held.reservation.liveness}) until "
+        f"{spell(held.reservation.scope)} by {held.reservation.name} ({held.reservation.liveness}) until "
         f"{to_iso(held.reservation.expires_at)}"
         for held in met[:MOST_IN_MESSAGE]
     ]

@@ -120,13 +120,14 @@ class Membership:
         room, member = snapshot.room, snapshot.find(caller.agent_id)
         columns = presence.member_columns(caller)
         tx.run("touch_agent", agent_id=caller.agent_id, now=tx.now)
-        enter_as_itself(tx, room.topic_id, caller)
+        peer = enter_as_itself(tx, room.topic_id, caller)
         ordinal = max((m.ordinal for m in snapshot.members), default=-1) + 1 if member is None else member.ordinal
         if member is None:
             tx.run(
                 "insert_member",
                 room_id=room.room_id,
                 agent_id=caller.agent_id,
+                name=peer.agent_name,
                 ordinal=ordinal,
                 now=tx.now,
                 **columns,

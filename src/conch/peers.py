@@ -1,7 +1,7 @@
 """Who speaks on a topic: reserved names, the tokens that reclaim them, cursors and presence.
 
-An agent has one name of its own wherever it goes by itself: on the home topics of its rooms, and where it speaks
-from the command line. Names that are chosen with `topic_join` belong to whoever has their token.
+An agent goes by its name in the room on a home topic, and by its own one on the others, where it speaks from the
+command line. Names that are chosen with `topic_join` belong to whoever has their token.
 """
 
 from __future__ import annotations
@@ -200,11 +200,13 @@ def own_peer(tx: Transaction, topic_id: str, agent_id: str) -> Peer | None:
 def enter_as_itself(tx: Transaction, topic_id: str, caller: Caller) -> Peer:
     """Join under the agent's own name, or where somebody has taken that, under the next one like it."""
     peer, number = own_peer(tx, topic_id, caller.agent_id), 1
-    agent = tx.one("find_agent", agent_id=caller.agent_id)
+    known = {"agent_id": caller.agent_id}
+    agent = tx.one("member_on_topic", topic_id=topic_id, **known) or tx.one("find_agent", **known)
     own = agent["name"] if agent else caller.name  # another door of this agent may have renamed it
     while peer is None:
         name = own if number == 1 else f"{own}-{number}"
-        if _reserve(tx, topic_id, name, caller, None, is_own=True):
+        is_free = not _is_somebody_else(tx, topic_id, caller, name)
+        if is_free and _reserve(tx, topic_id, name, caller, None, is_own=True):
             peer = _enter(tx, topic_id, name, caller)
         number += 1
     return peer
@@ -214,7 +216,7 @@ def _claim(tx: Transaction, topic: Topic, caller: Caller, agent_name: str, token
     """The token of a name that is the caller's from now on."""
     row = tx.one("find_reservation", topic_id=topic.topic_id, agent_name=agent_name)
     if row is None:
-        if agent_name.casefold() == SYSTEM or _is_somebody_else(tx, topic, caller, agent_name):
+        if agent_name.casefold() == SYSTEM or _is_somebody_else(tx, topic.topic_id, caller, agent_name):
             raise _in_use(topic, agent_name)
         issued = os.urandom(16).hex()
         _reserve(tx, topic.topic_id, agent_name, caller, issued)
@@ -234,9 +236,9 @@ def _claim(tx: Transaction, topic: Topic, caller: Caller, agent_name: str, token
     return token
 
 
-def _is_somebody_else(tx: Transaction, topic: Topic, caller: Caller, agent_name: str) -> bool:
-    """In a room everybody goes by the agents' names, so there nobody can take another agent's."""
-    row = tx.one("agent_named", name=agent_name) if topic.is_home else None
+def _is_somebody_else(tx: Transaction, topic_id: str, caller: Caller, agent_name: str) -> bool:
+    """On a home topic the members go by their names in the room, so nobody else can take one of those."""
+    row = tx.one("member_named", topic_id=topic_id, name=agent_name)
     return row is not None and row["agent_id"] != caller.agent_id
 
 

@@ -6,10 +6,11 @@ import re
 from typing import NamedTuple
 
 from conch import activity, presence
-from conch.agents import LOCK, Caller, rename
+from conch.agents import LOCK, Caller
 from conch.config import Settings
 from conch.errors import AgentNotFound, DuplicateAgentName, InvalidAgentName
 from conch.liveness import Liveness, liveness
+from conch.names import find_holder, rename
 from conch.peers import SYSTEM
 from conch.rooms import Snapshot
 from conch.storage.base import Row, Store, Transaction
@@ -40,8 +41,8 @@ class Registration:
             snapshot = presence.take_seat(tx, caller, room_id, self._settings.policy)
             before = find_agent(self._agents(tx, room_id), caller.agent_id)
             if name is not None and name != before.name:
-                self._require_free(tx, snapshot, caller, name)
-                rename(tx, caller.agent_id, before.name, name)
+                _require_free(tx, snapshot, caller, name)
+                rename(tx, snapshot.room, caller.agent_id, name)
             tx.run("register_agent", room_id=room_id, agent_id=caller.agent_id, role=role, now=tx.now)
             after = find_agent(self._agents(tx, room_id), caller.agent_id)
             if after._replace(last_seen_at=0) != before._replace(last_seen_at=0):
@@ -68,23 +69,17 @@ class Registration:
         rows = tx.all("room_agents", room_id=room_id)
         return [to_agent(row, tx.now, self._settings.stale_minutes) for row in rows]
 
-    def _require_free(self, tx: Transaction, snapshot: Snapshot, caller: Caller, name: str) -> None:
-        holder = tx.one("agent_named", name=name) or tx.one("find_agent", agent_id=name)
-        if holder is None:
-            self._require_unspoken(tx, snapshot, caller, name)
-            return
-        advice = "agent_adopt takes it over if its process is gone and left unfinished work; else choose another name."
-        if snapshot.find(holder["agent_id"]) is None:
-            advice = "That agent is not in this room, but a name means one agent in the whole store; choose another."
-        message = f"{name} means {holder['agent_id']} already. {advice}"
-        raise DuplicateAgentName(message, field="name", name=name, agent_id=holder["agent_id"])
 
-    def _require_unspoken(self, tx: Transaction, snapshot: Snapshot, caller: Caller, name: str) -> None:
-        """Nobody else speaks in the room under this name, or did before it was renamed."""
-        speaker = tx.one("find_reservation", topic_id=snapshot.room.topic_id, agent_name=name)
-        if speaker is not None and speaker["agent_id"] != caller.agent_id:
-            message = f"{speaker['agent_id']} has spoken as {name} in this room; choose another name."
-            raise DuplicateAgentName(message, field="name", name=name, agent_id=speaker["agent_id"])
+def _require_free(tx: Transaction, snapshot: Snapshot, caller: Caller, name: str) -> None:
+    """A name of somebody who is gone but has not left is resumed with proof, or not at all."""
+    holder = find_holder(tx, snapshot.room, name)
+    if holder is None or holder["agent_id"] == caller.agent_id:
+        return
+    advice = "agent_adopt takes it over if its process is gone and left unfinished work; else choose another name."
+    if snapshot.find(holder["agent_id"]) is None:
+        advice = "Choose another name."
+    message = f"{name} means {holder['agent_id']} in this room already. {advice}"
+    raise DuplicateAgentName(message, field="name", name=name, agent_id=holder["agent_id"])
 
 
 def check_name(name: str) -> None:

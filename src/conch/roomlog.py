@@ -76,6 +76,8 @@ def project(room: Room, event: Event) -> Room:
         return _offered(room, event, event.event_seq)._replace(sequence_index=index)
     if event.event_type == "return":
         return _offered(room, event, event.details.get("handoff_event_seq"))
+    if event.event_type == "resume":
+        return room._replace(reserved_for=event.to_agent_id) if room.reserved_for == event.from_agent_id else room
     if event.event_type == "leave":
         return _nobody(room) if room.reserved_for == event.from_agent_id else room
     if event.event_type == "reorder":
@@ -101,6 +103,12 @@ def _nobody(room: Room) -> Room:
 def _offered(room: Room, event: Event, handoff_event_seq: int | None) -> Room:
     room = _nobody(room)._replace(pending_handoff_event_seq=handoff_event_seq)
     return room._replace(state="reserved", reserved_for=event.to_agent_id) if event.to_agent_id else room
+
+
+def agents_in(event: Event) -> set[str]:
+    """The agent_ids of all whom an event is about."""
+    ids = (event.from_agent_id, event.to_agent_id, *event.details.get("order", ()))
+    return {agent_id for agent_id in ids if agent_id is not None}
 
 
 def find_event(tx: Transaction, event_seq: int | None) -> Event | None:

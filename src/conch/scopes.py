@@ -95,6 +95,11 @@ def make_scope(path: str, root: str, folds: bool) -> Scope | None:
     return Scope("/".join(inside) or ".", key)
 
 
+def spell(path: str) -> str:
+    """A scope's path in a sentence."""
+    return "the whole workspace" if path == "." else path
+
+
 def classify(one: str, other: str) -> Overlap:
     """How two keys overlap."""
     if one == other:

@@ -7,17 +7,18 @@ a place in each of them, so that going on from it neither misses nor repeats any
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from heapq import merge
 from typing import Any, NamedTuple
 
 from conch.errors import InvalidArgument, LimitExceeded
 from conch.protocol import ProtocolEvent, to_protocol_event
-from conch.roomlog import Event, to_event
+from conch.roomlog import Event, agents_in, to_event
 from conch.rooms import Room, load_room
 from conch.storage.base import Row, Store, Transaction
 
 LONGEST_NUMBER = 16
-TURNS = ("claim", "release", "pass", "return", "takeover")
+TURNS = ("claim", "release", "pass", "return", "resume", "takeover")
 RESERVATIONS = ("reserved", "renewed", "released", "expired")
 MARKS = ("seen", "accepted")
 
@@ -30,7 +31,7 @@ class Place(NamedTuple):
     activity: int = 0
 
     def __str__(self) -> str:
-        return ".".join(map(str, self)) if self.messages or self.activity else str(self.log)
+        return ".".join(map(str, self))
 
 
 class Entry(NamedTuple):
@@ -44,6 +45,8 @@ class Entry(NamedTuple):
     details: dict[str, Any] = {}
     protocol: ProtocolEvent | None = None
     """The notice itself, that was marked, or that went with a stick."""
+    names: Mapping[str, str] = {}
+    """What those are called whom the event names by their agent_id."""
 
 
 class Page(NamedTuple):
@@ -53,8 +56,8 @@ class Page(NamedTuple):
     is_closed: bool
 
 
-def parse_place(field: str, text: str | None) -> Place | None:
-    """A place as another look returned it; a number alone is a place in the room's log."""
+def parse_place(field: str, text: str | None) -> Place | int | None:
+    """A place as another look returned it, or the number of an event in the room's log."""
     if text is None:
         return None
     numbers = text.split(".")
@@ -62,15 +65,29 @@ def parse_place(field: str, text: str | None) -> Place | None:
         raise LimitExceeded(f"{field} has more than {LONGEST_NUMBER} digits.", field=field, limit=LONGEST_NUMBER)
     if len(numbers) not in (1, 3) or not all(number.isascii() and number.isdecimal() for number in numbers):
         raise InvalidArgument(f"{field} must be a cursor that was returned before, or 0.", field=field)
-    return Place(*map(int, numbers))
+    return Place(*map(int, numbers)) if len(numbers) == 3 else int(text)
 
 
-def read_timeline(store: Store, room_id: str, after: Place | None, limit: int) -> Page:
-    """Oldest first: what came after a place, or without one the latest."""
+def read_timeline(store: Store, room_id: str, after: Place | int | None, limit: int) -> Page:
+    """Oldest first: what came after a place, or after an event of the room's log, or without one the latest."""
     with store.read() as tx:
         room = load_room(tx, room_id)
-        page = _latest(tx, room, limit) if after is None else _after(tx, room, after, limit)
-        return page._replace(entries=_with_protocol(tx, page.entries), is_closed=room.state == "closed")
+        place = _place_of(tx, room, after) if isinstance(after, int) else after
+        page = _latest(tx, room, limit) if place is None else _after(tx, room, place, limit)
+        entries = _with_names(tx, room, _with_protocol(tx, page.entries))
+        return page._replace(entries=entries, is_closed=room.state == "closed")
+
+
+def _place_of(tx: Transaction, room: Room, event_seq: int) -> Place:
+    """How far the other sources had come when an event of the log happened."""
+    row = tx.one("moment_in_log", room_id=room.room_id, event_seq=event_seq)
+    moment = row["moment"] if row else None
+    if moment is None:
+        return Place(event_seq)
+    messages = tx.one("home_messages_before", topic_id=room.topic_id, moment=moment)
+    activity = tx.one("activity_before", room_id=room.room_id, moment=moment)
+    assert messages is not None and activity is not None
+    return Place(event_seq, messages["reached"], activity["reached"])
 
 
 def _after(tx: Transaction, room: Room, after: Place, limit: int) -> Page:
@@ -134,6 +151,14 @@ def _with_protocol(tx: Transaction, entries: list[Entry]) -> list[Entry]:
     rows += tx.all("protocol_events_by_id", event_ids=ids) if ids else []
     found = {row[key]: to_protocol_event(row) for row in rows for key in ("event_id", "handoff_event_seq")}
     return [entry._replace(protocol=found.get(_subject(entry))) for entry in entries]
+
+
+def _with_names(tx: Transaction, room: Room, entries: list[Entry]) -> list[Entry]:
+    """Every event of the log with the names of those who are in it."""
+    found = {agent_id for entry in entries if entry.event for agent_id in agents_in(entry.event)}
+    given = {"room_id": room.room_id, "topic_id": room.topic_id, "agent_ids": sorted(found)}
+    names = {row["agent_id"]: row["name"] for row in tx.all("names_in_room", **given)} if found else {}
+    return [entry._replace(names=names) if entry.event else entry for entry in entries]
 
 
 def _subject(entry: Entry) -> Any:

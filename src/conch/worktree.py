@@ -20,7 +20,7 @@ def changed_files(top: str) -> list[str] | None:
     if answer is None or answer.status:
         return None
     found = [os.path.join(top, path) for path in _paths(os.fsdecode(answer.output))]
-    inner = [path for path in found if os.path.isdir(path) and os.path.exists(os.path.join(path, ".git"))]
+    inner = [path for path in found if not os.path.islink(path) and os.path.exists(os.path.join(path, ".git"))]
     return found + [file for path in inner for file in changed_files(path) or ()]
 
 

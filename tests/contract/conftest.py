@@ -186,8 +186,8 @@ Enter = Callable[..., Client]
 
 @pytest.fixture
 def enter(app: App, workspace: str) -> Enter:
-    """Connect as an agent, with no process unless one is given."""
-    return lambda agent_id, process=None: Client(app, agent_id, workspace, process)
+    """Connect as an agent, with no process unless one is given, in the workspace unless another is."""
+    return lambda agent_id, process=None, folder=workspace: Client(app, agent_id, folder, process)
 
 
 @pytest.fixture

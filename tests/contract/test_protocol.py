@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from conch.app import App, open_app
-from conch.timeline import Place, read_timeline
+from conch.timeline import Entry, Place, read_timeline
 from conch.tools import stories
 
 HANDOFF = {"subject": "Parser", "summary": "It parses.", "next_action": "Review it."}
@@ -348,17 +348,56 @@ def test_the_latest_of_the_timeline_go_on_where_they_end(app: App, ada: Any, bob
 
 
 def test_every_entry_reads_as_a_sentence(app: App, ada: Any, bob: Any, clock: Any) -> None:
+    generated = ada.name
     story(app, ada, bob, clock)
 
     lines = [stories.sentence(entry) for entry in read_timeline(app.store, ada.room_id, None, 50).entries]
 
-    assert lines[2] == "ada:1 registered as amber-otter, parser"
+    assert lines[0] == "amber-otter (ada:1) joined (agent_id_override)"
+    assert lines[1] == f"{bob.name} (bob:2) joined (agent_id_override)"
+    assert lines[2] == f"{generated} registered as amber-otter, parser"
+    assert lines[3] == "amber-otter claimed turn 1 (open_claim)"
+    assert lines[4] == f"amber-otter released to {bob.name}"
     assert lines[5] == "ada said (message): hello\nworld"
     assert lines[7] == "amber-otter reserved src"
     assert lines[8].startswith(f"INCURSION (partial): {bob.name} into src/lib of amber-otter (active).")
+    assert lines[9] == f"{bob.name} noted: wait for ada"
     assert lines[10].startswith(f"amber-otter Needs input from {bob.name}: CI (proto_")
     assert lines[11].startswith(f"{bob.name} Seen: CI (proto_")
     assert lines[12].startswith(f"{bob.name} Accepted: CI (proto_")
+
+
+def told(entry: Entry) -> tuple[str, int]:
+    return entry.kind, entry.created_at
+
+
+def test_after_an_event_of_the_log_comes_only_what_happened_after_it(app: App, ada: Any, bob: Any, clock: Any) -> None:
+    story(app, ada, bob, clock)
+    whole = read_timeline(app.store, ada.room_id, None, 50).entries
+
+    for number, entry in enumerate(whole):
+        if entry.event is not None:
+            rest = read_timeline(app.store, ada.room_id, entry.event.event_seq, 50)
+            assert [told(each) for each in rest.entries] == [told(each) for each in whole[number + 1 :]]
+
+
+def test_an_event_that_is_older_than_the_room_leaves_nothing_out(app: App, ada: Any, bob: Any, clock: Any) -> None:
+    story(app, ada, bob, clock)
+
+    assert len(read_timeline(app.store, ada.room_id, 0, 50).entries) == len(EXPECTED)
+
+
+def test_the_timeline_calls_everybody_by_their_name_in_the_room(app: App, ada: Any, bob: Any, enter: Any) -> None:
+    ada.data("agent_register", name="blue-fox")
+    ada.data("append_note", note="hi")
+    ada.data("leave_path")
+    bob.data("agent_register", name="blue-fox")
+    bob.data("reorder_members", order=["bob:2"])
+
+    lines = [stories.sentence(entry) for entry in read_timeline(app.store, bob.room_id, None, 50).entries]
+
+    assert "blue-fox-2 noted: hi" in lines and "blue-fox-2 left" in lines
+    assert "blue-fox reordered the members: blue-fox" in lines
 
 
 def test_what_was_accepted_stays_so_when_a_claim_is_taken_back(enter: Any, clock: Any) -> None:

@@ -1,22 +1,18 @@
-"""Names, roles and liveness; and identities that are resumed only with proof of unfinished work."""
+"""Names, roles and liveness: a name means one agent in a room, and another room may have another of that name."""
 
 from __future__ import annotations
 
-import os
-import shutil
-import stat
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from conch.agents import load_caller
 from conch.app import App, open_app
 from conch.errors import InvalidSetting
-from conch.tools.registry import Outcome
-
-BD = Path(__file__).with_name("bd.py")
+from conch.ids import digest
+from conch.petnames import propose_names
 
 
 @pytest.fixture
@@ -158,335 +154,7 @@ def test_a_process_that_is_gone_is_evicted_at_once(enter: Any, bob: Any, child: 
     }
 
 
-# -- adoption
-
-
-@pytest.fixture
-def git(workspace: str) -> Callable[..., None]:
-    """The workspace as a real repository with one commit."""
-
-    def run(*words: str) -> None:
-        who = ("-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "commit.gpgsign=false")
-        subprocess.run(["git", *who, *words], cwd=workspace, check=True, capture_output=True)
-
-    run("init")
-    write(workspace, "src/parser.py", "one\n" * 20)
-    write(workspace, "src/lexer.py", "two\n" * 20)
-    write(workspace, "docs/plan.md", "three\n")
-    run("add", ".")
-    run("commit", "-m", "begin")
-    return run
-
-
-def write(workspace: str, path: str, text: str = "changed\n") -> None:
-    file = Path(workspace, path)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text)
-
-
-@pytest.fixture
-def lost(enter: Any, child: Callable[[], Any], git: Any) -> Any:
-    """An agent that had reserved src, was sent a notice, and whose process is gone."""
-    process = child()
-    lost = enter("lost:9", process.process)
-    lost.data("agent_register", name="amber-otter", role="parser")
-    lost.reserve("src", ttl_minutes=30)
-    lost.process = process
-    return lost
-
-
-def die(lost: Any) -> None:
-    lost.process.kill()
-
-
-def adopt(bob: Any, scope: str = "*", name: str = "amber-otter") -> Outcome:
-    outcome: Outcome = bob.call("agent_adopt", name=name, scope=scope)
-    return outcome
-
-
-def test_an_identity_with_uncommitted_work_is_resumed(ada: Any, bob: Any, lost: Any, workspace: str) -> None:
-    notice = {"subject": "s", "summary": "s", "next_action": "n"}
-    sent = ada.data("event_send", event_type="HANDOFF", to_agent="amber-otter", payload=notice)["event"]
-    write(workspace, "src/parser.py")
-    die(lost)
-
-    adopted = bob.data("agent_adopt", name="amber-otter", scope="src")
-
-    assert (adopted["agent_id"], adopted["name"], adopted["role"]) == ("bob:2", "amber-otter", "parser")
-    assert bob.name == "amber-otter"
-    resume = adopted["event"]
-    assert (resume["event_type"], resume["from_agent"], resume["scope"]) == ("RESUME", None, "src")
-    assert resume["payload"] == {
-        "resume_reason": "uncommitted_scope",
-        "prior_session_agent": "lost:9",
-        "adopted_agent": "amber-otter",
-        "evidence": "Not committed: src/parser.py.",
-    }
-    assert [r["agent_id"] for r in bob.data("scope_list")["reservations"]] == ["bob:2"]
-    assert [event["id"] for event in bob.inbox()] == [sent["id"]]
-    names = {agent["agent_id"]: agent["name"] for agent in ada.data("agent_list")["agents"]}
-    assert names["bob:2"] == "amber-otter" and names["lost:9"] not in ("amber-otter", "")
-
-
-def test_whoever_resumes_an_identity_goes_on_with_its_questions(bob: Any, lost: Any, workspace: str) -> None:
-    topic_id = bob.data("get_room_state")["room"]["topic_id"]
-    asked = [
-        each.data("ask", topic_id=topic_id, question="Why?", wait_seconds=0)["question_id"] for each in (lost, bob)
-    ]
-    write(workspace, "src/parser.py")
-    die(lost)
-
-    bob.data("agent_adopt", name="amber-otter", scope="src")
-
-    for question_id in asked:
-        ended = bob.data("question_mark_answered", topic_id=topic_id, question_id=question_id)
-        assert ended["status"] == "answered"
-
-
-def test_an_identity_is_resumed_by_one_agent_only(ada: Any, bob: Any, lost: Any, workspace: str) -> None:
-    write(workspace, "src/parser.py")
-    die(lost)
-    bob.data("agent_adopt", name="amber-otter", scope="src")
-
-    by_name, by_id = adopt(ada), adopt(ada, name="lost:9")
-
-    assert (by_name.data["error"], by_name.data["reason"]) == ("ADOPTION_REJECTED", "still_running")
-    assert (by_id.data["error"], by_id.data["reason"]) == ("ADOPTION_REJECTED", "no_unfinished_work")
-
-
-def rename_out(workspace: str, git: Any) -> None:
-    git("mv", "src/parser.py", "docs/parser.py")
-
-
-def rename_in(workspace: str, git: Any) -> None:
-    git("mv", "docs/plan.md", "src/plan.md")
-
-
-def delete(workspace: str, git: Any) -> None:
-    os.unlink(f"{workspace}/src/lexer.py")
-
-
-def stage(workspace: str, git: Any) -> None:
-    write(workspace, "src/lexer.py")
-    git("add", ".")
-
-
-UNFINISHED = {
-    "changed": lambda workspace, git: write(workspace, "src/parser.py"),
-    "staged": stage,
-    "deleted": delete,
-    "untracked": lambda workspace, git: write(workspace, "src/new.py"),
-    "untracked in an untracked directory": lambda workspace, git: write(workspace, "src/new/deep/er.py"),
-    "with a space, a quote and an arrow": lambda workspace, git: write(workspace, 'src/a "b" -> c.py'),
-    "with letters that are not ASCII": lambda workspace, git: write(workspace, "src/ünï\n.py"),
-    "renamed out of the scope": rename_out,
-    "renamed into the scope": rename_in,
-}
-
-
-@pytest.mark.parametrize("case", UNFINISHED)
-def test_what_is_not_committed_is_unfinished_work(bob: Any, lost: Any, workspace: str, git: Any, case: str) -> None:
-    UNFINISHED[case](workspace, git)
-    die(lost)
-
-    outcome = adopt(bob, "src/*")
-
-    assert not outcome.is_error, outcome.text
-    assert outcome.data["event"]["payload"]["resume_reason"] == "uncommitted_scope"
-
-
-def commit_it(workspace: str, git: Any) -> None:
-    write(workspace, "src/parser.py")
-    git("commit", "-am", "done")
-
-
-def ignore_it(workspace: str, git: Any) -> None:
-    write(workspace, ".git/info/exclude", "src/build\n")
-    write(workspace, "src/build/out.o")
-
-
-FINISHED = {
-    "nothing changed": lambda workspace, git: None,
-    "changed elsewhere": lambda workspace, git: write(workspace, "docs/plan.md"),
-    "changed where the name only begins alike": lambda workspace, git: write(workspace, "src2/a.py"),
-    "committed": commit_it,
-    "ignored": ignore_it,
-}
-
-
-@pytest.mark.parametrize("case", FINISHED)
-def test_anything_else_is_not_unfinished_work(bob: Any, lost: Any, workspace: str, git: Any, case: str) -> None:
-    FINISHED[case](workspace, git)
-    die(lost)
-
-    outcome = adopt(bob)
-
-    assert (outcome.data["error"], outcome.data["reason"]) == ("ADOPTION_REJECTED", "no_unfinished_work")
-    assert bob.data("agent_list")["agents"][1]["name"] == "amber-otter"
-    assert bob.inbox(state="all") == []
-
-
-def test_work_counts_only_inside_the_scope_that_is_named(bob: Any, lost: Any, workspace: str) -> None:
-    write(workspace, "src/parser.py")
-    die(lost)
-
-    assert adopt(bob, "src/lexer.py").data["reason"] == "no_unfinished_work"
-    assert adopt(bob, "docs").data["reason"] == "no_unfinished_work"
-    assert not adopt(bob, "src/parser.py").is_error
-
-
-def test_work_in_what_was_released_is_not_its_own(bob: Any, lost: Any, workspace: str) -> None:
-    write(workspace, "src/parser.py")
-    lost.data("scope_release", scope="src")
-    die(lost)
-
-    assert adopt(bob).data["error"] == "ADOPTION_REJECTED"
-
-
-def test_a_reservation_that_is_over_still_says_whose_work_it_was(
-    bob: Any, lost: Any, workspace: str, clock: Any
-) -> None:
-    write(workspace, "src/parser.py")
-    die(lost)
-    clock.advance(minutes=31)
-    bob.data("agent_heartbeat")
-
-    assert not adopt(bob).is_error
-    assert bob.data("scope_list")["reservations"] == []
-
-
-def test_a_living_process_is_never_adopted_however_silent(bob: Any, lost: Any, workspace: str, clock: Any) -> None:
-    write(workspace, "src/parser.py")
-    clock.advance(minutes=1_000)
-
-    refusal = adopt(bob).data
-
-    assert (refusal["error"], refusal["reason"]) == ("ADOPTION_REJECTED", "still_running")
-
-
-def test_an_agent_without_a_process_is_not_adopted_while_it_is_active(
-    ada: Any, bob: Any, workspace: str, git: Any, clock: Any
-) -> None:
-    ada.reserve("src", ttl_minutes=1_440)
-    write(workspace, "src/parser.py")
-    assert adopt(bob, name=ada.name).data["reason"] == "still_running"
-
-    clock.advance(minutes=16)
-
-    assert not adopt(bob, name=ada.name).is_error
-
-
-def test_nobody_adopts_itself_or_somebody_who_is_not_there(ada: Any) -> None:
-    assert adopt(ada, name=ada.name).data["reason"] == "already_yours"
-    assert adopt(ada, name="amber-otter").data["error"] == "AGENT_NOT_FOUND"
-
-
-def test_a_workspace_without_git_has_no_evidence_of_it(ada: Any, bob: Any, clock: Any) -> None:
-    ada.reserve("src")
-    clock.advance(minutes=16)
-
-    assert "git could not tell" in adopt(bob, name=ada.name).data["message"]
-
-
-def test_asking_git_neither_locks_nor_changes_the_index(bob: Any, lost: Any, workspace: str) -> None:
-    write(workspace, "src/parser.py")
-    die(lost)
-    index = Path(workspace, ".git/index")
-    before = index.read_bytes()
-    Path(workspace, ".git/index.lock").touch()  # somebody's own git is at work
-
-    assert not adopt(bob).is_error
-    assert index.read_bytes() == before
-
-
-def test_a_hooks_git_variables_do_not_lead_elsewhere(
-    bob: Any, lost: Any, workspace: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("GIT_DIR", "/nowhere")
-    write(workspace, "src/parser.py")
-    die(lost)
-
-    assert not adopt(bob).is_error
-
-
-# -- Beads
-
-
-@pytest.fixture
-def beads(workspace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A stand-in `bd` on PATH; what it says is in a folder, and so is what it was asked."""
-    folder = tmp_path / "bd"
-    folder.mkdir()
-    program = folder / "bd"
-    shutil.copy(BD, program)
-    program.chmod(program.stat().st_mode | stat.S_IXUSR)
-    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
-    Path(workspace, ".beads").mkdir()
-    Path(workspace, ".beads", "issues.jsonl").write_text("{}\n")
-    (folder / "items.json").write_text('[{"id": "bd-1", "status": "in_progress", "assignee": "amber-otter"}]')
-    return folder
-
-
-def test_an_identity_with_work_in_progress_is_resumed(bob: Any, lost: Any, beads: Path) -> None:
-    die(lost)
-
-    event = adopt(bob).data["event"]
-
-    assert event["payload"]["resume_reason"] == "in_progress_ownership"
-    assert event["payload"]["evidence"] == "In progress: bd-1."
-    assert event["bead_id"] == "bd-1"
-
-
-def test_work_that_somebody_else_does_is_no_evidence(bob: Any, lost: Any, beads: Path) -> None:
-    (beads / "items.json").write_text('[{"id": "bd-1", "status": "in_progress", "assignee": "somebody"}, {"id": "x"}]')
-    die(lost)
-
-    assert adopt(bob).data["reason"] == "no_unfinished_work"
-
-
-@pytest.mark.parametrize("mode", ["plain", "enveloped"])
-def test_a_bead_is_checked_where_there_is_beads(ada: Any, bob: Any, beads: Path, mode: str) -> None:
-    (beads / "mode").write_text(mode)
-
-    assert ada.reserve("src", bead_id="bd-1")["bead_id"] == "bd-1"
-    refusal = ada.refused("scope_reserve", scope="docs", bead_id="bd-2")
-    option = ada.refused("scope_reserve", scope="docs", bead_id="--help")
-
-    assert refusal["error"] == option["error"] == "INVALID_ARGS"
-    assert refusal["field"] == option["field"] == "bead_id"
-    notice = {"subject": "s", "summary": "s", "next_action": "n"}
-    given = {"event_type": "HANDOFF", "to_agent": bob.name, "payload": notice}
-    assert ada.refused("event_send", **given, bead_id="bd-2")["field"] == "bead_id"
-
-
-@pytest.mark.parametrize("mode", ["another program", "broken", "not json"])
-def test_another_program_called_bd_is_not_asked(ada: Any, beads: Path, mode: str) -> None:
-    (beads / "mode").write_text(mode)
-
-    assert ada.reserve("src", bead_id="anything goes")["bead_id"] == "anything goes"
-    assert (beads / "asked").read_text().splitlines() == ["version --json"]
-
-
-def test_without_beads_in_the_workspace_nothing_is_asked(ada: Any, beads: Path, workspace: str) -> None:
-    shutil.rmtree(Path(workspace, ".beads"))
-
-    ada.reserve("src", bead_id="anything goes")
-
-    assert not (beads / "asked").exists()
-
-
-def test_beads_is_asked_only_what_does_not_change_it(bob: Any, lost: Any, beads: Path, workspace: str) -> None:
-    bob.reserve("docs", bead_id="bd-1")
-    die(lost)
-    adopt(bob)
-
-    assert (beads / "asked").read_text().splitlines() == [
-        "version --json",
-        "show bd-1 --json",
-        "version --json",
-        "list --status in_progress --limit 0 --json",
-    ]
-    assert os.listdir(Path(workspace, ".beads")) == ["issues.jsonl"]
+# -- whose a name is
 
 
 def test_a_name_never_stands_for_two(enter: Any) -> None:
@@ -512,3 +180,171 @@ def test_whoever_lists_the_agents_is_there(enter: Any, clock: Any) -> None:
     clock.advance(minutes=60)
 
     assert [agent["liveness"] for agent in codex.data("agent_list")["agents"]] == ["active"]
+
+
+# -- one name in two rooms
+
+
+@pytest.fixture
+def elsewhere(enter: Any, tmp_path: Path) -> Any:
+    """Connect as an agent in the room of another workspace."""
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    (folder / "AGENTS.md").write_text("")
+    return lambda agent_id: enter(agent_id, folder=str(folder))
+
+
+def names(client: Any) -> dict[str, str]:
+    return {agent["agent_id"]: agent["name"] for agent in client.data("agent_list")["agents"]}
+
+
+def test_two_rooms_can_each_have_an_agent_of_one_name(ada: Any, elsewhere: Any) -> None:
+    bob = elsewhere("bob:2")
+    ada.data("agent_register", name="blue-fox")
+
+    assert bob.data("agent_register", name="blue-fox")["name"] == "blue-fox"
+
+    assert names(ada) == {"ada:1": "blue-fox"}
+    assert names(bob) == {"bob:2": "blue-fox"}
+
+
+def test_a_name_means_the_agent_of_its_own_room(ada: Any, enter: Any, elsewhere: Any) -> None:
+    bob, cleo = elsewhere("bob:2"), elsewhere("cleo:3")
+    ada.data("agent_register", name="blue-fox")
+    bob.data("agent_register", name="blue-fox")
+    notice = {"subject": "s", "summary": "s", "next_action": "n"}
+
+    cleo.data("event_send", event_type="HANDOFF", to_agent="blue-fox", payload=notice)
+    cleo.send(cleo.home, "hello", metadata={"to": "blue-fox"})
+    reserved = bob.reserve("src")
+    refusal = cleo.refused("scope_reserve", scope="src")
+
+    assert [event["to_agent"] for event in bob.inbox()][:1] == ["blue-fox"] and ada.inbox() == []
+    assert bob.data("sync", topic_id=bob.home, wait_seconds=0)["received"][0]["addressed"]
+    assert reserved["name"] == refusal["holders"][0]["owner"] == "blue-fox"
+    assert bob.send(bob.home, "hi")[0]["sender"] == "blue-fox"
+
+
+def test_an_agent_that_joins_where_its_name_is_taken_gets_the_next_one_like_it(ada: Any, elsewhere: Any) -> None:
+    bob = elsewhere("bob:2")
+    ada.data("agent_register", name="blue-fox")
+    bob.data("agent_register", name="blue-fox")
+
+    joined = elsewhere("ada:1")
+
+    assert joined.joined["name"] == "blue-fox-2"
+    assert names(bob) == {"bob:2": "blue-fox", "ada:1": "blue-fox-2"}
+    assert joined.send(joined.home, "hi")[0]["sender"] == "blue-fox-2"
+    assert names(ada) == {"ada:1": "blue-fox"}
+
+
+def test_a_name_that_is_registered_in_one_room_changes_none_in_another(ada: Any, elsewhere: Any) -> None:
+    there = elsewhere("ada:1")
+    before = names(there)["ada:1"]
+
+    ada.data("agent_register", name="blue-fox")
+
+    assert names(there) == {"ada:1": before}
+    assert there.send(there.home, "hi")[0]["sender"] == before
+
+
+def test_a_name_that_nobody_else_has_is_the_agents_own_on_free_topics(app: App, ada: Any, elsewhere: Any) -> None:
+    bob = elsewhere("bob:2")
+    own = bob.name
+    topic_id = ada.data("topic_create", name="pink")["topic_id"]
+    for client in (ada, bob):
+        client.session.take_name(app.peers.join_as_itself(client.session.caller(), topic_id))
+
+    ada.data("agent_register", name="blue-fox")
+    bob.data("agent_register", name="blue-fox")
+
+    assert ada.send(topic_id, "hi")[0]["sender"] == "blue-fox"
+    assert bob.send(topic_id, "hi")[0]["sender"] == own
+
+
+def test_the_name_of_one_who_left_can_be_taken(ada: Any, bob: Any, enter: Any) -> None:
+    ada.data("agent_register", name="blue-fox")
+    bob.send(bob.home, "read this")
+    ada.read(ada.home)
+    ada.data("leave_path")
+
+    bob.data("agent_register", name="blue-fox")
+    back = enter("ada:1")
+
+    assert names(bob) == {"bob:2": "blue-fox", "ada:1": "blue-fox-2"}
+    assert bob.send(bob.home, "mine now")[0]["sender"] == "blue-fox"
+    assert back.read(back.home) == ["mine now"]
+
+
+def test_one_who_left_comes_back_to_its_name(ada: Any, bob: Any, enter: Any) -> None:
+    ada.data("agent_register", name="blue-fox")
+    ada.data("leave_path")
+
+    assert enter("ada:1").joined["name"] == "blue-fox"
+
+
+def test_the_name_of_one_who_is_gone_but_has_not_left_cannot_be_taken(ada: Any, bob: Any, clock: Any) -> None:
+    ada.data("agent_register", name="blue-fox")
+    clock.advance(minutes=31)
+
+    refusal = bob.refused("agent_register", name="blue-fox")
+
+    assert (refusal["error"], refusal["agent_id"]) == ("DUPLICATE_AGENT_ID", "ada:1")
+    assert "agent_adopt" in refusal["message"]
+
+
+def test_a_name_that_somebody_chose_on_the_home_topic_is_taken(ada: Any, bob: Any) -> None:
+    ada.join(ada.home, "blue-fox")
+
+    assert bob.refused("agent_register", name="blue-fox")["error"] == "DUPLICATE_AGENT_ID"
+
+
+def test_nobody_takes_a_members_name_on_the_home_topic(app: App, ada: Any, bob: Any) -> None:
+    ada.data("agent_register", name="blue-fox")
+    app.messages.free_name(ada.home, "blue-fox", "an operator")
+
+    refusal = bob.refused("topic_join", topic_id=bob.home, agent_name="blue-fox")
+
+    assert refusal["error"] == "AGENT_NAME_IN_USE"
+
+
+def test_a_member_whose_name_was_freed_on_the_home_topic_comes_back_to_it(app: App, ada: Any, elsewhere: Any) -> None:
+    bob = elsewhere("bob:2")
+    ada.data("agent_register", name="blue-fox")
+    bob.data("agent_register", name="blue-fox")
+    app.messages.free_name(bob.home, "blue-fox", "an operator")
+
+    newcomer, back = elsewhere("ada:1"), elsewhere("bob:2")
+
+    assert names(back) == {"bob:2": "blue-fox", "ada:1": "blue-fox-2"}
+    assert newcomer.send(newcomer.home, "hi")[0]["sender"] == "blue-fox-2"
+    assert back.send(back.home, "hi")[0]["sender"] == "blue-fox"
+
+
+def test_a_name_that_was_chosen_on_a_topic_stays_when_another_is_registered(ada: Any) -> None:
+    topic_id = ada.data("topic_create", name="pink")["topic_id"]
+    chosen = ada.name
+    ada.join(topic_id, chosen)
+
+    ada.data("agent_register", name="blue-fox")
+
+    assert ada.send(topic_id, "hi")[0]["sender"] == chosen
+
+
+def test_a_name_on_the_command_line_means_the_agent_of_the_room(app: App, ada: Any, elsewhere: Any) -> None:
+    bob = elsewhere("bob:2")
+    ada.data("agent_register", name="blue-fox")
+    bob.data("agent_register", name="blue-fox")
+
+    found = [load_caller(app.store, "blue-fox", topic_id).agent_id for topic_id in (ada.home, bob.home, None)]
+
+    assert found == ["ada:1", "bob:2", "ada:1"]
+
+
+def test_a_generated_name_is_one_that_no_room_has(app: App, ada: Any, elsewhere: Any) -> None:
+    bob, generated = elsewhere("bob:2"), next(propose_names(digest("cleo:3")))
+    ada.data("agent_register", name=generated)
+    bob.data("agent_register", name=generated)
+    ada.data("agent_register", name="blue-fox")
+
+    assert elsewhere("cleo:3").name != generated

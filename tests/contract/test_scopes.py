@@ -255,6 +255,24 @@ def test_whoever_asks_only_disturbs_nobody(ada: Any, bob: Any) -> None:
     assert ada.inbox() == []
 
 
+def test_the_whole_workspace_is_not_called_a_dot(ada: Any, bob: Any, clock: Any) -> None:
+    reserved = ada.call("scope_reserve", scope=".")
+    refused = bob.refused("scope_reserve", scope="src")
+    forbidden = bob.refused("scope_release", scope=".")
+    (notice,) = ada.inbox()
+    released = ada.call("scope_release", scope=".")
+    ada.reserve("src")
+    whole = bob.refused("scope_reserve", scope="*")
+
+    assert reserved.text.startswith("Reserved the whole workspace until ")
+    assert refused["message"].startswith(f"src is reserved: the whole workspace by {ada.name} (active) until ")
+    assert forbidden["message"] == f"Only {ada.name} can release the whole workspace."
+    assert f"{ada.name} releases the whole workspace when it is done" in notice["payload"]["resolution_hint"]
+    assert released.text == "Released the whole workspace."
+    assert whole["message"].startswith(f"The whole workspace cannot be reserved: src by {ada.name} (active) until ")
+    assert whole["scope"] == "."
+
+
 # -- releasing and looking
 
 

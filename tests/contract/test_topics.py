@@ -425,6 +425,28 @@ def test_nobody_else_can_have_a_former_name(red: Any, blue: Any) -> None:
     assert blue.send(blue.home, "as before")[0]["sender"] == former
 
 
+def test_what_was_said_under_a_name_before_is_somebody_elses(app: App, red: Any, blue: Any) -> None:
+    red.join(red.home, "zed")
+    red.send(red.home, "by the first")
+    app.messages.free_name(red.home, "zed", "an operator")
+
+    blue.data("agent_register", name="zed")
+
+    blue.send(blue.home, "by the second")
+    assert blue.read(blue.home)[0] == "by the first"
+    assert "by the second" not in blue.read(blue.home)
+
+
+def test_a_name_that_an_agent_comes_back_to_was_its_own_all_along(red: Any) -> None:
+    first = red.session.peer(red.home).agent_name
+    for name in ("red-fox", first):
+        red.send(red.home, f"before {name}")
+        red.data("agent_register", name=name)
+    red.send(red.home, "after")
+
+    assert red.read(red.home) == []
+
+
 def test_an_agent_that_takes_a_freed_name_misses_nothing(app: App, red: Any, blue: Any, enter: Any) -> None:
     green = enter("test:green")
     red.join(red.home, "zed")

@@ -27,6 +27,7 @@ LAYERS = [
         "protocol",
         "incursions",
         "reservations",
+        "names",
         "registration",
     ],
     ["adoption", "timeline", "leases", "claims", "turns", "membership"],

@@ -144,6 +144,32 @@ def test_an_older_store_is_migrated_after_a_backup(open_store: Open, path: str) 
     copy.close()
 
 
+def test_the_members_of_an_older_store_keep_their_names(open_store: Open) -> None:
+    before = open_store(migrations=load_migrations(DIALECT)[:3])
+    with before.write("room") as tx:
+        room = {
+            "room_id": "r1",
+            "canonical_path": "/w",
+            "topic_id": "t1",
+            "state": "idle",
+            "created_at": 1,
+            "updated_at": 1,
+        }
+        agent = {"harness": "codex", "session_kind": "cli", "created_at": 1, "last_seen_at": 1}
+        member = {"room_id": "r1", "joined_at": 1, "session_kind": "cli"}
+        tx.load("path_rooms", [room])
+        tx.load(
+            "agents", [{"agent_id": "a:1", "name": "amber-otter", **agent}, {"agent_id": "b:2", "name": "b", **agent}]
+        )
+        tx.load(
+            "room_members", [{"agent_id": "a:1", "ordinal": 0, **member}, {"agent_id": "b:2", "ordinal": 1, **member}]
+        )
+    before.close()
+
+    with open_store().read() as tx:
+        assert [row["name"] for row in tx.all("room_members", room_id="r1")] == ["amber-otter", "b"]
+
+
 def test_a_migration_that_fails_changes_nothing(open_store: Open) -> None:
     use(open_store())
     broken = [*load_migrations(DIALECT), Migration(9, "CREATE TABLE extra (x TEXT);\nINSERT INTO nowhere VALUES (1);")]

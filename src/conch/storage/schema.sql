@@ -61,10 +61,13 @@ CREATE TABLE room_members (
   process_started_at BIGINT,
   session_kind TEXT NOT NULL,
   display_name TEXT,
+  name TEXT NOT NULL DEFAULT '',
   PRIMARY KEY (room_id, agent_id)
 );
 
 CREATE INDEX room_members_agent_idx ON room_members (agent_id);
+-- A name means one agent in a room; another room may have another agent of that name.
+CREATE UNIQUE INDEX room_members_name_idx ON room_members (name, room_id);
 
 CREATE TABLE room_events (
   event_seq $serial_key,
@@ -118,6 +121,7 @@ CREATE TABLE agent_name_reservations (
   created_at BIGINT NOT NULL,
   last_claimed_at BIGINT NOT NULL,
   is_former BIGINT NOT NULL DEFAULT 0,
+  after_seq BIGINT NOT NULL DEFAULT 0,
   PRIMARY KEY (topic_id, agent_name)
 );
 

@@ -10,6 +10,7 @@ from conch.incursions import holder
 from conch.protocol import VERSION, ProtocolEvent
 from conch.registration import Agent
 from conch.reservations import Grant
+from conch.scopes import spell
 from conch.tools.texts import behind_margin
 
 Object = dict[str, Any]
@@ -48,7 +49,7 @@ def reservation(reservation: Reservation) -> Object:
 
 def reservation_line(reservation: Reservation) -> str:
     state = f"until {to_iso(reservation.expires_at)}" if reservation.is_active else reservation.state
-    return f"{reservation.scope} by {reservation.name} ({reservation.liveness}), {state}"
+    return f"{spell(reservation.scope)} by {reservation.name} ({reservation.liveness}), {state}"
 
 
 def overlap(held: Held, caller_id: str) -> Object:
@@ -57,8 +58,8 @@ def overlap(held: Held, caller_id: str) -> Object:
 
 def grant_text(grant: Grant) -> str:
     verb = "Renewed" if grant.renewed else "Reserved"
-    lines = [f"{verb} {grant.reservation.scope} until {to_iso(grant.reservation.expires_at)}."]
-    lines += [f"Taken over from {taken.name}: {taken.scope}." for taken in grant.taken_over]
+    lines = [f"{verb} {spell(grant.reservation.scope)} until {to_iso(grant.reservation.expires_at)}."]
+    lines += [f"Taken over from {taken.name}: {spell(taken.scope)}." for taken in grant.taken_over]
     return "\n".join(lines)
 
 

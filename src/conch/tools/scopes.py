@@ -6,6 +6,7 @@ from conch.calls import Call
 from conch.payloads import SENDABLE, SYSTEM_ONLY
 from conch.protocol import MARKS, STATES
 from conch.reservations import LONGEST_TTL, SHORTEST_TTL, TTL_MINUTES
+from conch.scopes import spell
 from conch.tools import fields, notices
 from conch.tools.registry import Object, Result, Tool
 from conch.tools.session import Session
@@ -62,7 +63,7 @@ def scope_reserve(session: Session, given: Object, call: Call) -> Result:
 
 def scope_release(session: Session, given: Object, call: Call) -> Result:
     reservation = session.app.reservations.release(session.caller(), given["room_id"], given["scope"])
-    return Result({"reservation": notices.reservation(reservation)}, f"Released {reservation.scope}.")
+    return Result({"reservation": notices.reservation(reservation)}, f"Released {spell(reservation.scope)}.")
 
 
 def scope_list(session: Session, given: Object, call: Call) -> Result:

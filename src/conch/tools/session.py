@@ -61,8 +61,7 @@ class Session:
 
     def rename(self, name: str) -> None:
         """The caller has another name now."""
-        former, self._caller = self.caller().name, self.caller()._replace(name=name)
-        self._peers = {topic_id: peer for topic_id, peer in self._peers.items() if peer.agent_name != former}
+        self._caller = self.caller()._replace(name=name)
 
     def path(self, given: str | None) -> str:
         """A path that was given, else the client's first root, else the working directory."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from conch.clock import to_iso
+from conch.scopes import spell
 from conch.timeline import Entry, Page
 from conch.tools.notices import LABELS, envelope
 from conch.tools.shapes import room_event
@@ -52,18 +53,19 @@ def label(entry: Entry) -> str | None:
 def sentence(entry: Entry) -> str:
     """Who did what; of more than one line only where somebody wrote so."""
     if entry.event is not None:
-        return event_sentence(entry.event)
+        return event_sentence(entry.event, entry.names)
     row, details = entry.row, entry.details
     if entry.kind == "message":
         return f"{row['sender']} said ({row['message_type']}): {row['content_markdown']}"
     who = row["agent_name"]
     if entry.kind == "reservation":
+        scope = spell(details["scope"])
         if row["kind"] == "expired":
-            return f"{details['scope']}, reserved by {details['owner']}, expired when {who} reserved"
-        return f"{who} {row['kind']} {details['scope']}"
+            return f"{scope}, reserved by {details['owner']}, expired when {who} reserved"
+        return f"{who} {row['kind']} {scope}"
     if entry.kind == "agent":
         role = f", {details['role']}" if details.get("role") else ""
-        return f"{row['agent_id']} registered as {who}{role}"
+        return f"{details['former_name']} registered as {who}{role}"
     return _notice(entry)
 
 
@@ -76,13 +78,15 @@ def _notice(entry: Entry) -> str:
         return f"{entry.row['agent_name']} {label(entry)}: {payload.get('subject', about)} ({event.event_id})"
     if event.event_type == "INCURSION":
         return (
-            f"INCURSION ({payload['incursion_kind']}): {payload['incoming_agent']} into {event.scope} of "
+            f"INCURSION ({payload['incursion_kind']}): {payload['incoming_agent']} into {spell(event.scope or '.')} of "
             f"{payload['owner_agent']} ({payload['owner_liveness']}). {payload['resolution_hint']}"
         )
     if event.event_type == "RESUME":
+        former = entry.details.get("prior_name")
+        renamed = f", now called {former}" if former else ""
         return (
             f"RESUME ({payload['resume_reason']}): {payload['adopted_agent']} goes on, after "
-            f"{payload['prior_session_agent']}. {payload['evidence']}"
+            f"{payload['prior_session_agent']}{renamed}. {payload['evidence']}"
         )
     to = event.to_agent if event.event_type == "HANDOFF" else f"from {event.to_agent}"
     return f"{event.from_agent} {label(entry)} {to}: {payload['subject']} ({event.event_id})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from conch.clock import to_iso
@@ -60,19 +61,24 @@ def event_line(event: Event) -> str:
     return f"{line}\n  {behind_margin(below)}"
 
 
-def event_sentence(event: Event) -> str:
-    """Who did what; of more than one line only where somebody wrote so."""
-    who = event.from_agent_id or "nobody"
+def event_sentence(event: Event, names: Mapping[str, str] | None = None) -> str:
+    """Who did what, by agent_id or by the names given; of more than one line only where somebody wrote so."""
+    names = names or {}
+    by, to = event.from_agent_id or "nobody", event.to_agent_id
+    who, whom = names.get(by, by), names.get(to, to) if to else None
+    newcomer = who if who == by else f"{who} ({by})"
+    order = (names.get(agent_id, agent_id) for agent_id in event.details.get("order", ()))
     return {
-        "join": f"{who} joined" + (" (agent_id_override)" if event.details.get("agent_id_override") else ""),
+        "join": f"{newcomer} joined" + (" (agent_id_override)" if event.details.get("agent_id_override") else ""),
         "leave": f"{who} left",
-        "claim": f"{event.to_agent_id} claimed turn {event.turn_id} ({event.reason})",
-        "release": f"{who} released to {event.to_agent_id or 'whoever comes first'}",
-        "pass": f"{who} passed to {event.to_agent_id}",
+        "claim": f"{whom} claimed turn {event.turn_id} ({event.reason})",
+        "release": f"{who} released to {whom or 'whoever comes first'}",
+        "pass": f"{who} passed to {whom}",
         "return": f"{who} gave the stick back: {event.reason}",
-        "takeover": f"{event.to_agent_id} took over turn {event.turn_id} from {who}: {event.reason}",
+        "resume": f"{whom} resumed {who}: the stick that waited for it can be claimed",
+        "takeover": f"{whom} took over turn {event.turn_id} from {who}: {event.reason}",
         "note": f"{who} noted: {event.details.get('note')}",
-        "reorder": f"{who} reordered the members: {', '.join(event.details.get('order', ()))}",
+        "reorder": f"{who} reordered the members: {', '.join(order)}",
         "policy": f"{who} set the policy to {event.details.get('policy')}",
         "close": f"{who} closed the room" + (f": {event.reason}" if event.reason else ""),
     }.get(event.event_type, f"{event.event_type} by {who}")

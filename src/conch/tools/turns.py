@@ -27,9 +27,10 @@ def join_path(session: Session, given: Object, call: Call) -> Result:
     caller = session.rejoin(given.get("agent_id_override"))
     joined = session.app.membership.join_path(caller, path, given.get("force_new", False))
     snapshot = joined.snapshot
+    name = snapshot.member(caller.agent_id).name
     data = {
         "agent_id": caller.agent_id,
-        "name": caller.name,
+        "name": name,
         "room_id": snapshot.room.room_id,
         "canonical_path": snapshot.room.canonical_path,
         "topic_id": snapshot.room.topic_id,
@@ -42,7 +43,7 @@ def join_path(session: Session, given: Object, call: Call) -> Result:
     }
     heartbeat_seconds = snapshot.policy.heartbeat_interval_ms // 1_000
     lines = [
-        f"You are {caller.agent_id} ({caller.name}). {'Made' if joined.created else 'Joined'} room "
+        f"You are {caller.agent_id} ({name}). {'Made' if joined.created else 'Joined'} room "
         + texts.room_line(snapshot),
         texts.member_lines(snapshot),
         f"Next: wait_for_turn; work only after your_turn, and heartbeat every {heartbeat_seconds} s.",

@@ -43,6 +43,20 @@ def test_a_heartbeat_has_the_envelope_and_can_be_for_an_agent_that_is_named(
     assert conch("agent", "heartbeat", "--agent", "nobody", "--json").error["code"] == "AGENT_NOT_FOUND"
 
 
+def test_a_name_means_the_agent_of_the_room_one_stands_in(conch: Conch, names: dict[str, str]) -> None:
+    conch.workspace.joinpath("inner").mkdir()  # type: ignore[attr-defined]
+    conch("join", "--force-new", agent="cleo:3", folder="inner")
+    conch("agent", "register", "blue-fox")
+    conch("agent", "register", "blue-fox", agent="cleo:3", folder="inner")
+
+    outer = conch("agent", "heartbeat", "--agent", "blue-fox", "--json", agent="dora:4")
+    inner = conch("agent", "heartbeat", "--agent", "blue-fox", "--json", agent="dora:4", folder="inner")
+
+    assert (outer.data["agent_id"], inner.data["agent_id"]) == ("ada:1", "cleo:3")
+    assert conch("agent", "show", "blue-fox", "--json", folder="inner").data["agent_id"] == "cleo:3"
+    assert conch("whoami", agent="cleo:3", folder="inner").out == "cleo:3 (blue-fox)\n"
+
+
 def test_a_reservation_is_refused_to_others_until_it_is_released(conch: Conch, names: dict[str, str]) -> None:
     reserved = conch("agent", "reserve", "src/*", "--ttl", "30", "--bead", "bd-1", "--json")
     refused = conch("agent", "reserve", "src/lib", agent="bob:2")
@@ -221,6 +235,17 @@ def test_the_timeline_as_json_has_a_cursor_to_go_on_from(conch: Conch, names: di
     assert not rest["has_more"]
 
 
+def test_after_the_number_of_an_event_comes_what_happened_since(conch: Conch, names: dict[str, str]) -> None:
+    conch("agent", "reserve", "src")
+    conch("send", "hello")
+    noted = conch("note", "now", "--json").data["event_seq"]
+    conch("agent", "release", "src")
+
+    lines = conch("events", "--after", str(noted)).out.splitlines()
+
+    assert [line.split(maxsplit=2)[2] for line in lines] == [f"{names['ada:1']} released src"]
+
+
 @pytest.mark.parametrize("cursor", ["1.2", "1.2.x", "1.2.3.4", "-1", ".", "1..2"])
 def test_a_cursor_that_nobody_returned_is_refused(conch: Conch, names: dict[str, str], cursor: str) -> None:
     answer = conch("events", f"--after={cursor}", "--json")
@@ -259,13 +284,13 @@ def test_following_goes_on_with_what_happens(conch: Conch, names: dict[str, str]
 
 def test_following_ends_with_the_room(conch: Conch, names: dict[str, str], start: Any) -> None:
     follower = start("events", "--follow", "--limit", "1")
-    assert follower.stdout.readline().rstrip().endswith("bob:2 joined")
+    assert follower.stdout.readline().rstrip().endswith(f"{names['bob:2']} (bob:2) joined")
 
     conch("close")
 
     out, err = follower.communicate(timeout=30)
     assert (follower.returncode, err) == (0, "")
     assert [line.split(maxsplit=3)[3] for line in out.splitlines()] == [
-        "ada:1 claimed turn 1 (open_claim)",
-        "ada:1 closed the room",
+        f"{names['ada:1']} claimed turn 1 (open_claim)",
+        f"{names['ada:1']} closed the room",
     ]

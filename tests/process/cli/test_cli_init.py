@@ -49,6 +49,26 @@ def test_whoever_is_registered_goes_on(conch: Conch) -> None:
     assert (again["name"], again["action"]) == ("amber-otter", "continued")
 
 
+def test_a_room_that_is_named_is_joined(conch: Conch) -> None:
+    room_id = conch("join", "--json").data["room_id"]
+
+    answer = conch("init", "--room", room_id, "--register", "amber-otter", "--json", agent="b:1")
+    again = conch("init", "--room", room_id, "--json", agent="c:1")
+
+    assert (answer.data["name"], answer.data["action"]) == ("amber-otter", "registered")
+    assert again.data["action"] == "registered"
+    assert [a["agent_id"] for a in conch("agent", "list", "--json").data["agents"]] == ["ada:1", "b:1", "c:1"]
+
+
+def test_a_room_that_is_closed_or_unknown_is_not_joined(conch: Conch) -> None:
+    room_id = conch("join", "--json").data["room_id"]
+    conch("wait")
+    conch("close")
+
+    assert conch("init", "--room", room_id, "--json", agent="b:1").error["code"] == "room_closed"
+    assert conch("init", "--room", "room_0", "--json", agent="b:1").error["code"] == "unknown_room"
+
+
 def test_a_name_that_is_taken_or_no_name_is_refused(conch: Conch) -> None:
     conch("init", "--register", "amber-otter")
 

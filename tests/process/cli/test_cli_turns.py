@@ -22,6 +22,11 @@ def room(conch: Conch) -> str:
     return room_id
 
 
+def names(conch: Conch) -> list[str]:
+    """What the members of the room are called, in its sequence."""
+    return [member["name"] for member in conch("state", "--json").data["members"]]
+
+
 def test_join_says_who_you_are_and_what_comes_next(conch: Conch, workspace: Path) -> None:
     answer = conch("join")
 
@@ -152,7 +157,8 @@ def test_a_lapsed_lease_can_be_taken_over_and_the_reason_is_in_the_log(conch: Co
     assert waited.error["code"] == "takeover_available"
     assert "conch take" in waited.error["message"]
     assert taken.data["revoked"] == "ada:1"
-    assert "bob:2 took over turn 2 from ada:1: ada fell silent" in conch("events").out
+    ada, bob = names(conch)
+    assert f"{bob} took over turn 2 from {ada}: ada fell silent" in conch("events").out
 
 
 def test_nobody_can_take_over_from_a_holder_that_has_time_left(conch: Conch, room: str) -> None:
@@ -220,12 +226,13 @@ def test_events_tell_the_story_with_handoffs_and_notes_behind_a_margin(conch: Co
     lines = conch("events").out.splitlines()
 
     heads = [line.split(maxsplit=3)[3] for line in lines if not line.startswith(" " * 8)]
+    ada, bob = names(conch)
     assert heads == [
-        "ada:1 joined",
-        "bob:2 joined",
-        "ada:1 claimed turn 1 (open_claim)",
-        "ada:1 noted: careful:",
-        "ada:1 released to bob:2",
+        f"{ada} (ada:1) joined",
+        f"{bob} (bob:2) joined",
+        f"{ada} claimed turn 1 (open_claim)",
+        f"{ada} noted: careful:",
+        f"{ada} released to {bob}",
     ]
     assert " ".join(lines[-1].split()) == "next write its tests"
 
@@ -234,8 +241,8 @@ def test_events_can_be_paged_from_the_oldest(conch: Conch, room: str) -> None:
     first = conch("events", "--after", "0", "--limit", "1")
     rest = conch("events", "--after", "1")
 
-    assert first.out.splitlines()[-1] == "More: `conch events --after 1`."
-    assert [line.split(maxsplit=3)[3] for line in rest.out.splitlines()] == ["bob:2 joined"]
+    assert first.out.splitlines()[-1] == "More: `conch events --after 1.0.0`."
+    assert [line.split(maxsplit=3)[3] for line in rest.out.splitlines()] == [f"{names(conch)[1]} (bob:2) joined"]
 
 
 def test_the_members_can_be_put_in_another_order(conch: Conch, room: str) -> None:

@@ -242,6 +242,36 @@ def test_an_older_store_is_brought_forward_when_it_is_asked_for(
     assert "pearls" in tables
 
 
+def test_the_members_of_an_older_store_keep_their_names(environ: dict[str, str]) -> None:
+    from conch.storage.postgres import PostgresStore
+    from conch.storage.postgres_schema import DIALECT
+    from conch.storage.statements import load_migrations
+
+    url = environ["CONCH_STORE"]
+    before, after = PostgresStore(url, migrations=load_migrations(DIALECT)[:3]), PostgresStore(url)
+    room = {
+        "room_id": "r1",
+        "canonical_path": "/w",
+        "topic_id": "t1",
+        "state": "idle",
+        "created_at": 1,
+        "updated_at": 1,
+    }
+    agent = {"agent_id": "a:1", "name": "amber-otter", "harness": "codex", "session_kind": "cli", "created_at": 1}
+    member = {"room_id": "r1", "agent_id": "a:1", "ordinal": 0, "joined_at": 1, "session_kind": "cli"}
+    with before.write("room") as tx:
+        tx.load("path_rooms", [room])
+        tx.load("agents", [{**agent, "last_seen_at": 1}])
+        tx.load("room_members", [member])
+
+    after.migrate()
+
+    with after.read() as tx:
+        assert [row["name"] for row in tx.all("room_members", room_id="r1")] == ["amber-otter"]
+    before.close()
+    after.close()
+
+
 def test_a_store_set_aside_under_a_process_is_made_anew_for_it(
     agents: Callable[..., Any], app: Any, server: Any, database: str, workspace: str
 ) -> None:

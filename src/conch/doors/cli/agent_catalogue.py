@@ -23,7 +23,7 @@ COMMANDS = (
         AGENT,
         "take a name and a role in the room",
         "Take a name in the room, 3 to 48 of a-z, 0-9 and single hyphens, or keep your\n"
-        "generated one. Nobody else can have it.",
+        "generated one. Nobody else in the room can have it.",
         (options.register, options.speaker),
     ),
     Command(

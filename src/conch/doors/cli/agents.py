@@ -9,6 +9,7 @@ from typing import Any
 from conch.agents import load_caller
 from conch.doors.cli.context import Context
 from conch.doors.cli.output import Report, indented, one_line, table
+from conch.errors import UnknownRoom
 from conch.registration import find_agent
 from conch.tools import notices
 from conch.tools.registry import Result
@@ -151,12 +152,20 @@ def _tool(context: Context, name: str, /, **arguments: Any) -> Result:
     return context.tool(name, room_id=context.room_id(), **arguments)
 
 
+def _home_topic(context: Context) -> str | None:
+    """Where the room here is, whose names are meant; None where no room is."""
+    try:
+        return context.app.membership.get_state(None, context.room_id()).room.topic_id
+    except UnknownRoom:
+        return None
+
+
 def _speaking(handler: Handler) -> Handler:
     """The same command as the agent that `--agent` names."""
 
     def speaking(context: Context) -> Report:
         if context.options.agent is not None:
-            context.session.speak_as(load_caller(context.app.store, context.options.agent))
+            context.session.speak_as(load_caller(context.app.store, context.options.agent, _home_topic(context)))
         return handler(context)
 
     return speaking

@@ -8,13 +8,13 @@ from typing import Any
 from conch.adoption import Candidate
 from conch.doors.cli.context import Context
 from conch.doors.cli.output import Report, one_line, write
-from conch.errors import DecisionNeeded
+from conch.errors import DecisionNeeded, RoomClosed
 from conch.registration import find_agent
 
 
 def init(context: Context) -> Report:
     options = context.options
-    room_id = options.room or context.tool("join_path", context_path=context.path()).data["room_id"]
+    room_id = context.tool("join_path", context_path=_place(context)).data["room_id"]
     if options.adopt is not None:
         return _adopt(context, room_id, options.adopt)
     if options.register is not None:
@@ -29,6 +29,16 @@ def init(context: Context) -> Report:
     if options.non_interactive or sys.stdin is None or not sys.stdin.isatty():
         raise _undecided(candidates)
     return _ask(context, room_id, candidates)
+
+
+def _place(context: Context) -> str:
+    """Where the room to join is: that of `--room`, which must be open, or the one here."""
+    if context.options.room is None:
+        return context.path()
+    room = context.snapshot(context.room_id()).room
+    if room.state == "closed":
+        raise RoomClosed(f"Room {room.room_id} is closed; its log stays readable.", room_id=room.room_id)
+    return room.canonical_path
 
 
 def _adopt(context: Context, room_id: str, name: str) -> Report:

@@ -62,7 +62,7 @@ def note(parser: ArgumentParser) -> None:
 
 
 def events(parser: ArgumentParser) -> None:
-    parser.add_argument("--after", metavar="CURSOR", help="only what came after this; 0: from the beginning")
+    parser.add_argument("--after", metavar="CURSOR", help="only what came after a cursor or an event's number; 0: all")
     parser.add_argument("--limit", type=int, default=50, metavar="N", help="at most this many (default: 50)")
     parser.add_argument("--follow", action="store_true", help="go on with what happens from now on")
 

@@ -9,7 +9,7 @@ from conch.clock import SECOND
 from conch.doors.cli.context import Context, find_member
 from conch.doors.cli.output import Report, one_line, table
 from conch.doors.cli.wording import duration, room_text, who
-from conch.errors import InvalidArgument
+from conch.errors import ConchError, InvalidArgument
 from conch.rooms import Snapshot
 from conch.signals import gather_signals
 from conch.tools import shapes
@@ -115,15 +115,26 @@ def whoami(context: Context) -> Report:
     if context.options.explain:
         return _explanation(context)
     caller = context.session.caller()
-    process = caller.process
+    process, name = caller.process, _name_here(context)
     data = {
         "agent_id": caller.agent_id,
-        "name": caller.name,
+        "name": name,
         "session_kind": caller.session_kind,
         "display_name": caller.display_name,
         "process": process._asdict() if process else None,
     }
-    return Report(data, f"{caller.agent_id} ({caller.name})")
+    return Report(data, f"{caller.agent_id} ({name})")
+
+
+def _name_here(context: Context) -> str:
+    """What the caller is called in the room of the working directory, or elsewhere."""
+    caller = context.session.caller()
+    try:
+        rooms = context.app.membership.list_rooms(os.getcwd())
+    except (OSError, ConchError):  # who somebody is does not depend on a folder
+        rooms = []
+    member = rooms[0].find(caller.agent_id) if rooms else None
+    return member.name if member else caller.name
 
 
 def _explanation(context: Context) -> Report:

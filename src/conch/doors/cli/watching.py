@@ -30,7 +30,7 @@ def events(context: Context) -> Report:
     place = parse_place("after", options.after)
     topic_id = context.snapshot(room_id).room.topic_id  # also a sign of life, and whether there is such a room
 
-    def look(after: Place | None) -> Page:
+    def look(after: Place | int | None) -> Page:
         return read_timeline(context.app.store, room_id, after, options.limit)
 
     page = look(place)
@@ -39,7 +39,7 @@ def events(context: Context) -> Report:
     return Report(stories.page(page), page_text(page, options.after, options.limit))
 
 
-def _follow(context: Context, page: Page, look: Callable[[Place | None], Page], channels: tuple[str, ...]) -> Report:
+def _follow(context: Context, page: Page, look: Callable[[Place], Page], channels: tuple[str, ...]) -> Report:
     """Print until the room is closed, nobody reads any more, or somebody interrupts."""
     as_json = context.options.json
     with context.app.bell.listen(*channels) as ear:

@@ -12,6 +12,11 @@ WHERE s.signal IN :signals;
 -- name: agent_named
 SELECT agent_id FROM agents WHERE name = :name;
 
+-- name: anybody_named
+SELECT agent_id FROM agents WHERE name = :name
+UNION ALL
+SELECT agent_id FROM room_members WHERE name = :name;
+
 -- name: insert_agent
 INSERT INTO agents
   (agent_id, name, harness, session_kind, host_id, boot_id, pid, process_started_at, created_at, last_seen_at)
@@ -29,38 +34,44 @@ ON CONFLICT (signal) DO UPDATE SET agent_id = excluded.agent_id, linked_at = exc
 -- name: rename_agent
 UPDATE agents SET name = :name WHERE agent_id = :agent_id;
 
--- name: drop_leftover_cursors
-DELETE FROM cursors WHERE agent_name = :name AND NOT EXISTS (
-  SELECT 1 FROM agent_name_reservations r WHERE r.topic_id = cursors.topic_id AND r.agent_name = cursors.agent_name
-);
+-- name: rename_member
+UPDATE room_members SET name = :name WHERE room_id = :room_id AND agent_id = :agent_id;
 
--- name: rename_own_cursors
-UPDATE cursors SET agent_name = :name
-WHERE agent_name = :former AND topic_id IN (
-  SELECT own.topic_id FROM agent_name_reservations own
-  WHERE own.agent_id = :agent_id AND own.is_own = 1 AND own.agent_name = :former AND NOT EXISTS (
-    SELECT 1 FROM agent_name_reservations taken WHERE taken.topic_id = own.topic_id AND taken.agent_name = :name
-  )
-) AND NOT EXISTS (
-  SELECT 1 FROM cursors other WHERE other.topic_id = cursors.topic_id AND other.agent_name = :name
-);
+-- name: member_named
+SELECT m.agent_id, m.name FROM room_members m JOIN path_rooms r ON r.room_id = m.room_id
+WHERE r.topic_id = :topic_id AND m.name = :name;
 
--- name: rename_own_reservations
-UPDATE agent_name_reservations SET agent_name = :name
-WHERE agent_id = :agent_id AND is_own = 1 AND agent_name = :former AND NOT EXISTS (
-  SELECT 1 FROM agent_name_reservations taken
-  WHERE taken.topic_id = agent_name_reservations.topic_id AND taken.agent_name = :name
-);
+-- name: member_on_topic
+SELECT m.agent_id, m.name FROM room_members m JOIN path_rooms r ON r.room_id = m.room_id
+WHERE r.topic_id = :topic_id AND m.agent_id = :agent_id;
 
--- name: forget_former_name
-DELETE FROM agent_name_reservations WHERE agent_id = :agent_id AND is_former = 1 AND agent_name = :name;
+-- name: free_topics_as
+SELECT own.topic_id FROM agent_name_reservations own JOIN topics t ON t.topic_id = own.topic_id
+WHERE own.agent_id = :agent_id AND own.is_own = 1 AND own.agent_name = :name AND t.mode <> 'home';
+
+-- name: rename_cursor
+UPDATE cursors SET agent_name = :name WHERE topic_id = :topic_id AND agent_name = :former;
+
+-- name: rename_reservation
+UPDATE agent_name_reservations SET agent_name = :name, after_seq = :after_seq
+WHERE topic_id = :topic_id AND agent_name = :former;
 
 -- name: keep_former_name
 INSERT INTO agent_name_reservations
-  (topic_id, agent_name, agent_id, is_own, is_former, created_at, last_claimed_at)
-SELECT topic_id, :former, agent_id, 0, 1, created_at, last_claimed_at FROM agent_name_reservations
-WHERE agent_id = :agent_id AND is_own = 1 AND agent_name = :name
-ON CONFLICT (topic_id, agent_name) DO NOTHING;
+  (topic_id, agent_name, agent_id, is_own, is_former, after_seq, created_at, last_claimed_at)
+SELECT topic_id, :former, agent_id, 0, 1, :after_seq, created_at, last_claimed_at FROM agent_name_reservations
+WHERE topic_id = :topic_id AND agent_name = :name;
 
 -- name: move_former_names
-UPDATE agent_name_reservations SET agent_id = :to_agent_id WHERE agent_id = :from_agent_id AND is_former = 1;
+UPDATE agent_name_reservations SET agent_id = :to_agent_id
+WHERE topic_id = :topic_id AND agent_id = :from_agent_id AND is_former = 1;
+
+-- name: rename_questions
+UPDATE questions SET asked_by = :name WHERE topic_id = :topic_id AND asked_by = :former;
+
+-- name: rename_answers
+UPDATE answers SET answered_by = :name
+WHERE answered_by = :former AND question_id IN (SELECT question_id FROM questions WHERE topic_id = :topic_id)
+  AND NOT EXISTS (
+    SELECT 1 FROM answers other WHERE other.question_id = answers.question_id AND other.answered_by = :name
+  );

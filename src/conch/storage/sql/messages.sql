@@ -24,7 +24,16 @@ WHERE topic_id = :topic_id AND sender IN :names AND client_message_id = :client_
 SELECT * FROM messages WHERE topic_id = :topic_id AND seq > :after ORDER BY seq LIMIT :limit;
 
 -- name: messages_of_others_after
-SELECT * FROM messages WHERE topic_id = :topic_id AND seq > :after AND sender NOT IN :names ORDER BY seq LIMIT :limit;
+SELECT * FROM messages WHERE topic_id = :topic_id AND seq > :after AND (
+  sender NOT IN :names OR seq <= (
+    SELECT r.after_seq FROM agent_name_reservations r
+    WHERE r.topic_id = messages.topic_id AND r.agent_name = messages.sender
+  )
+)
+ORDER BY seq LIMIT :limit;
+
+-- name: highest_seq
+SELECT next_seq - 1 AS highest_seq FROM topic_seq WHERE topic_id = :topic_id;
 
 -- name: messages_since
 SELECT * FROM messages WHERE topic_id = :topic_id AND seq > :after AND created_at >= :since ORDER BY seq LIMIT :limit;

@@ -11,8 +11,9 @@ ORDER BY is_former, agent_name;
 
 -- name: reserve_name
 INSERT INTO agent_name_reservations
-  (topic_id, agent_name, agent_id, is_own, reclaim_token_hash, created_at, last_claimed_at)
-VALUES (:topic_id, :agent_name, :agent_id, :is_own, :reclaim_token_hash, :now, :now)
+  (topic_id, agent_name, agent_id, is_own, reclaim_token_hash, after_seq, created_at, last_claimed_at)
+SELECT s.topic_id, :agent_name, :agent_id, :is_own, :reclaim_token_hash, s.next_seq - 1, :now, :now
+FROM topic_seq s WHERE s.topic_id = :topic_id
 ON CONFLICT (topic_id, agent_name) DO NOTHING;
 
 -- name: claim_name

@@ -33,28 +33,29 @@ UPDATE path_rooms SET lease_expires_at = :lease_expires_at, updated_at = :now
 WHERE room_id = :room_id AND lease_id = :lease_id;
 
 -- name: room_members
-SELECT m.*, a.name, a.last_seen_at
+SELECT m.*, a.last_seen_at
 FROM room_members m JOIN agents a ON a.agent_id = m.agent_id
 WHERE m.room_id = :room_id
 ORDER BY m.ordinal;
 
 -- name: some_members
-SELECT m.*, a.name, a.last_seen_at
+SELECT m.*, a.last_seen_at
 FROM room_members m JOIN agents a ON a.agent_id = m.agent_id
 WHERE m.room_id = :room_id AND m.agent_id IN :agent_ids
 ORDER BY m.ordinal;
 
 -- name: members_of_rooms
-SELECT m.*, a.name, a.last_seen_at
+SELECT m.*, a.last_seen_at
 FROM room_members m JOIN agents a ON a.agent_id = m.agent_id
 WHERE m.room_id IN :room_ids
 ORDER BY m.room_id, m.ordinal;
 
 -- name: insert_member
 INSERT INTO room_members
-  (room_id, agent_id, ordinal, joined_at, host_id, boot_id, pid, process_started_at, session_kind, display_name)
+  (room_id, agent_id, name, ordinal, joined_at, host_id, boot_id, pid, process_started_at, session_kind, display_name)
 VALUES
-  (:room_id, :agent_id, :ordinal, :now, :host_id, :boot_id, :pid, :process_started_at, :session_kind, :display_name);
+  (:room_id, :agent_id, :name, :ordinal, :now, :host_id, :boot_id, :pid, :process_started_at, :session_kind,
+   :display_name);
 
 -- name: update_member_process
 UPDATE room_members SET

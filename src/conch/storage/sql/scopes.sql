@@ -1,27 +1,35 @@
 -- name: overlapping_reservations
-SELECT r.*, a.name, a.last_seen_at, a.host_id, a.boot_id, a.pid, a.process_started_at
+SELECT r.*, COALESCE(m.name, a.name) AS name, a.last_seen_at, a.host_id, a.boot_id, a.pid, a.process_started_at
 FROM reservations r JOIN agents a ON a.agent_id = r.agent_id
+LEFT JOIN room_members m ON m.room_id = r.room_id AND m.agent_id = r.agent_id
 WHERE r.room_id = :room_id AND r.state = 'active' AND r.scope_key IN :keys
 UNION ALL
-SELECT r.*, a.name, a.last_seen_at, a.host_id, a.boot_id, a.pid, a.process_started_at
+SELECT r.*, COALESCE(m.name, a.name) AS name, a.last_seen_at, a.host_id, a.boot_id, a.pid, a.process_started_at
 FROM reservations r JOIN agents a ON a.agent_id = r.agent_id
+LEFT JOIN room_members m ON m.room_id = r.room_id AND m.agent_id = r.agent_id
 WHERE r.room_id = :room_id AND r.state = 'active' AND r.scope_key > :key AND r.scope_key < :end;
 
 -- name: active_reservations
-SELECT r.*, a.name, a.last_seen_at, a.host_id, a.boot_id, a.pid, a.process_started_at
+SELECT r.*, COALESCE(m.name, a.name) AS name, a.last_seen_at, a.host_id, a.boot_id, a.pid, a.process_started_at
 FROM reservations r JOIN agents a ON a.agent_id = r.agent_id
+LEFT JOIN room_members m ON m.room_id = r.room_id AND m.agent_id = r.agent_id
 WHERE r.room_id = :room_id AND r.state = 'active'
 ORDER BY r.scope_key;
 
 -- name: ended_reservations
-SELECT r.*, a.name, a.last_seen_at, a.host_id, a.boot_id, a.pid, a.process_started_at
-FROM reservations r JOIN agents a ON a.agent_id = r.agent_id
+SELECT
+  r.*, COALESCE(m.name, own.agent_name, a.agent_id) AS name, a.last_seen_at, a.host_id, a.boot_id, a.pid,
+  a.process_started_at
+FROM reservations r JOIN agents a ON a.agent_id = r.agent_id JOIN path_rooms p ON p.room_id = r.room_id
+LEFT JOIN room_members m ON m.room_id = r.room_id AND m.agent_id = r.agent_id
+LEFT JOIN agent_name_reservations own ON own.topic_id = p.topic_id AND own.agent_id = r.agent_id AND own.is_own = 1
 WHERE r.room_id = :room_id AND r.state <> 'active'
 ORDER BY r.number DESC LIMIT :limit;
 
 -- name: reservations_of
-SELECT r.*, a.name, a.last_seen_at, a.host_id, a.boot_id, a.pid, a.process_started_at
+SELECT r.*, COALESCE(m.name, a.name) AS name, a.last_seen_at, a.host_id, a.boot_id, a.pid, a.process_started_at
 FROM reservations r JOIN agents a ON a.agent_id = r.agent_id
+LEFT JOIN room_members m ON m.room_id = r.room_id AND m.agent_id = r.agent_id
 WHERE r.agent_id = :agent_id AND r.room_id = :room_id AND r.state = 'active'
 ORDER BY r.scope_key;
 
@@ -43,7 +51,8 @@ UPDATE reservations SET agent_id = :to_agent_id
 WHERE agent_id = :from_agent_id AND room_id = :room_id AND state = 'active';
 
 -- name: room_agents
-SELECT a.*, g.role, g.registered_at
+SELECT
+  m.name, a.agent_id, a.last_seen_at, a.host_id, a.boot_id, a.pid, a.process_started_at, g.role, g.registered_at
 FROM room_members m JOIN agents a ON a.agent_id = m.agent_id
 LEFT JOIN registrations g ON g.room_id = m.room_id AND g.agent_id = m.agent_id
 WHERE m.room_id = :room_id

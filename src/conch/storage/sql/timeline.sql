@@ -10,6 +10,30 @@ SELECT * FROM messages WHERE topic_id = :topic_id AND seq > :after ORDER BY seq 
 -- name: latest_home_messages
 SELECT * FROM messages WHERE topic_id = :topic_id ORDER BY seq DESC LIMIT :limit;
 
+-- name: moment_in_log
+SELECT max(created_at) AS moment FROM room_events WHERE room_id = :room_id AND event_seq <= :event_seq;
+
+-- name: home_messages_before
+SELECT COALESCE(
+  (SELECT seq - 1 FROM messages WHERE topic_id = :topic_id AND created_at >= :moment ORDER BY seq LIMIT 1),
+  (SELECT max(seq) FROM messages WHERE topic_id = :topic_id),
+  0
+) AS reached;
+
+-- name: activity_before
+SELECT COALESCE(
+  (SELECT number - 1 FROM room_activity WHERE room_id = :room_id AND created_at >= :moment ORDER BY number LIMIT 1),
+  (SELECT max(number) FROM room_activity WHERE room_id = :room_id),
+  0
+) AS reached;
+
+-- name: names_in_room
+SELECT a.agent_id, COALESCE(m.name, own.agent_name, a.agent_id) AS name
+FROM agents a
+LEFT JOIN room_members m ON m.room_id = :room_id AND m.agent_id = a.agent_id
+LEFT JOIN agent_name_reservations own ON own.topic_id = :topic_id AND own.agent_id = a.agent_id AND own.is_own = 1
+WHERE a.agent_id IN :agent_ids;
+
 -- name: protocol_events_by_id
 SELECT e.*, r.canonical_path FROM protocol_events e JOIN path_rooms r ON r.room_id = e.room_id
 WHERE e.event_id IN :event_ids;

@@ -1,0 +1,7 @@
+-- A name means one agent in a room; another room may have another agent of that name.
+
+ALTER TABLE room_members ADD COLUMN name TEXT NOT NULL DEFAULT '';
+
+UPDATE room_members SET name = (SELECT a.name FROM agents a WHERE a.agent_id = room_members.agent_id);
+
+CREATE UNIQUE INDEX room_members_name_idx ON room_members (name, room_id);

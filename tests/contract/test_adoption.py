@@ -1,0 +1,603 @@
+"""Identities that are resumed only with proof of unfinished work, in real git repositories and a stand-in Beads."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conch.app import App
+from conch.tools.registry import Outcome
+from conch.verify import verify_rooms
+
+BD = Path(__file__).with_name("bd.py")
+
+
+@pytest.fixture
+def ada(enter: Any) -> Any:
+    return enter("ada:1")
+
+
+@pytest.fixture
+def bob(enter: Any) -> Any:
+    return enter("bob:2")
+
+
+@pytest.fixture
+def git(workspace: str) -> Callable[..., None]:
+    """The workspace as a real repository with one commit."""
+
+    def run(*words: str) -> None:
+        who = ("-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "commit.gpgsign=false")
+        subprocess.run(["git", *who, *words], cwd=workspace, check=True, capture_output=True)
+
+    run("init")
+    write(workspace, "src/parser.py", "one\n" * 20)
+    write(workspace, "src/lexer.py", "two\n" * 20)
+    write(workspace, "docs/plan.md", "three\n")
+    run("add", ".")
+    run("commit", "-m", "begin")
+    return run
+
+
+def write(workspace: str, path: str, text: str = "changed\n") -> None:
+    file = Path(workspace, path)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+
+
+@pytest.fixture
+def lost(enter: Any, child: Callable[[], Any], git: Any) -> Any:
+    """An agent that had reserved src, was sent a notice, and whose process is gone."""
+    process = child()
+    lost = enter("lost:9", process.process)
+    lost.data("agent_register", name="amber-otter", role="parser")
+    lost.reserve("src", ttl_minutes=30)
+    lost.process = process
+    return lost
+
+
+def die(lost: Any) -> None:
+    lost.process.kill()
+
+
+def adopt(bob: Any, scope: str = "*", name: str = "amber-otter") -> Outcome:
+    outcome: Outcome = bob.call("agent_adopt", name=name, scope=scope)
+    return outcome
+
+
+def test_an_identity_with_uncommitted_work_is_resumed(ada: Any, bob: Any, lost: Any, workspace: str) -> None:
+    notice = {"subject": "s", "summary": "s", "next_action": "n"}
+    sent = ada.data("event_send", event_type="HANDOFF", to_agent="amber-otter", payload=notice)["event"]
+    write(workspace, "src/parser.py")
+    die(lost)
+
+    adopted = bob.data("agent_adopt", name="amber-otter", scope="src")
+
+    assert (adopted["agent_id"], adopted["name"], adopted["role"]) == ("bob:2", "amber-otter", "parser")
+    assert bob.name == "amber-otter"
+    resume = adopted["event"]
+    assert (resume["event_type"], resume["from_agent"], resume["scope"]) == ("RESUME", None, "src")
+    assert resume["payload"] == {
+        "resume_reason": "uncommitted_scope",
+        "prior_session_agent": "lost:9",
+        "adopted_agent": "amber-otter",
+        "evidence": "Not committed: src/parser.py.",
+    }
+    assert [r["agent_id"] for r in bob.data("scope_list")["reservations"]] == ["bob:2"]
+    assert [event["id"] for event in bob.inbox()] == [sent["id"]]
+    names = {agent["agent_id"]: agent["name"] for agent in ada.data("agent_list")["agents"]}
+    assert names["bob:2"] == "amber-otter" and names["lost:9"] not in ("amber-otter", "")
+
+
+def test_whoever_resumes_an_identity_goes_on_with_its_questions(bob: Any, lost: Any, workspace: str) -> None:
+    topic_id = bob.data("get_room_state")["room"]["topic_id"]
+    asked = [
+        each.data("ask", topic_id=topic_id, question="Why?", wait_seconds=0)["question_id"] for each in (lost, bob)
+    ]
+    write(workspace, "src/parser.py")
+    die(lost)
+
+    bob.data("agent_adopt", name="amber-otter", scope="src")
+
+    for question_id in asked:
+        ended = bob.data("question_mark_answered", topic_id=topic_id, question_id=question_id)
+        assert ended["status"] == "answered"
+
+
+def test_an_identity_is_resumed_by_one_agent_only(ada: Any, bob: Any, lost: Any, workspace: str) -> None:
+    write(workspace, "src/parser.py")
+    die(lost)
+    bob.data("agent_adopt", name="amber-otter", scope="src")
+
+    by_name, by_id = adopt(ada), adopt(ada, name="lost:9")
+
+    assert (by_name.data["error"], by_name.data["reason"]) == ("ADOPTION_REJECTED", "still_running")
+    assert (by_id.data["error"], by_id.data["reason"]) == ("ADOPTION_REJECTED", "no_unfinished_work")
+
+
+def rename_out(workspace: str, git: Any) -> None:
+    git("mv", "src/parser.py", "docs/parser.py")
+
+
+def rename_in(workspace: str, git: Any) -> None:
+    git("mv", "docs/plan.md", "src/plan.md")
+
+
+def delete(workspace: str, git: Any) -> None:
+    os.unlink(f"{workspace}/src/lexer.py")
+
+
+def stage(workspace: str, git: Any) -> None:
+    write(workspace, "src/lexer.py")
+    git("add", ".")
+
+
+def retarget(workspace: str, git: Any) -> None:
+    os.symlink("parser.py", f"{workspace}/src/current")
+    git("add", ".")
+    git("commit", "-m", "link")
+    os.unlink(f"{workspace}/src/current")
+    os.symlink("../docs", f"{workspace}/src/current")
+
+
+UNFINISHED = {
+    "changed": lambda workspace, git: write(workspace, "src/parser.py"),
+    "staged": stage,
+    "deleted": delete,
+    "untracked": lambda workspace, git: write(workspace, "src/new.py"),
+    "untracked in an untracked directory": lambda workspace, git: write(workspace, "src/new/deep/er.py"),
+    "with a space, a quote and an arrow": lambda workspace, git: write(workspace, 'src/a "b" -> c.py'),
+    "with letters that are not ASCII": lambda workspace, git: write(workspace, "src/ünï\n.py"),
+    "renamed out of the scope": rename_out,
+    "renamed into the scope": rename_in,
+    "a link that points elsewhere now": retarget,
+}
+
+
+@pytest.mark.parametrize("case", UNFINISHED)
+def test_what_is_not_committed_is_unfinished_work(bob: Any, lost: Any, workspace: str, git: Any, case: str) -> None:
+    UNFINISHED[case](workspace, git)
+    die(lost)
+
+    outcome = adopt(bob, "src/*")
+
+    assert not outcome.is_error, outcome.text
+    assert outcome.data["event"]["payload"]["resume_reason"] == "uncommitted_scope"
+
+
+def commit_it(workspace: str, git: Any) -> None:
+    write(workspace, "src/parser.py")
+    git("commit", "-am", "done")
+
+
+def ignore_it(workspace: str, git: Any) -> None:
+    write(workspace, ".git/info/exclude", "src/build\n")
+    write(workspace, "src/build/out.o")
+
+
+FINISHED = {
+    "nothing changed": lambda workspace, git: None,
+    "changed elsewhere": lambda workspace, git: write(workspace, "docs/plan.md"),
+    "changed where the name only begins alike": lambda workspace, git: write(workspace, "src2/a.py"),
+    "committed": commit_it,
+    "ignored": ignore_it,
+}
+
+
+@pytest.mark.parametrize("case", FINISHED)
+def test_anything_else_is_not_unfinished_work(bob: Any, lost: Any, workspace: str, git: Any, case: str) -> None:
+    FINISHED[case](workspace, git)
+    die(lost)
+
+    outcome = adopt(bob)
+
+    assert (outcome.data["error"], outcome.data["reason"]) == ("ADOPTION_REJECTED", "no_unfinished_work")
+    assert bob.data("agent_list")["agents"][1]["name"] == "amber-otter"
+    assert bob.inbox(state="all") == []
+
+
+def test_work_counts_only_inside_the_scope_that_is_named(bob: Any, lost: Any, workspace: str) -> None:
+    write(workspace, "src/parser.py")
+    die(lost)
+
+    assert adopt(bob, "src/lexer.py").data["reason"] == "no_unfinished_work"
+    assert adopt(bob, "docs").data["reason"] == "no_unfinished_work"
+    assert not adopt(bob, "src/parser.py").is_error
+
+
+def test_work_in_what_was_released_is_not_its_own(bob: Any, lost: Any, workspace: str) -> None:
+    write(workspace, "src/parser.py")
+    lost.data("scope_release", scope="src")
+    die(lost)
+
+    assert adopt(bob).data["error"] == "ADOPTION_REJECTED"
+
+
+def test_a_reservation_that_is_over_still_says_whose_work_it_was(
+    bob: Any, lost: Any, workspace: str, clock: Any
+) -> None:
+    write(workspace, "src/parser.py")
+    die(lost)
+    clock.advance(minutes=31)
+    bob.data("agent_heartbeat")
+
+    assert not adopt(bob).is_error
+    assert bob.data("scope_list")["reservations"] == []
+
+
+def test_a_living_process_is_never_adopted_however_silent(bob: Any, lost: Any, workspace: str, clock: Any) -> None:
+    write(workspace, "src/parser.py")
+    clock.advance(minutes=1_000)
+
+    refusal = adopt(bob).data
+
+    assert (refusal["error"], refusal["reason"]) == ("ADOPTION_REJECTED", "still_running")
+
+
+def test_an_agent_without_a_process_is_not_adopted_while_it_is_active(
+    ada: Any, bob: Any, workspace: str, git: Any, clock: Any
+) -> None:
+    ada.reserve("src", ttl_minutes=1_440)
+    write(workspace, "src/parser.py")
+    assert adopt(bob, name=ada.name).data["reason"] == "still_running"
+
+    clock.advance(minutes=16)
+
+    assert not adopt(bob, name=ada.name).is_error
+
+
+def test_nobody_adopts_itself_or_somebody_who_is_not_there(ada: Any) -> None:
+    assert adopt(ada, name=ada.name).data["reason"] == "already_yours"
+    assert adopt(ada, name="amber-otter").data["error"] == "AGENT_NOT_FOUND"
+
+
+def test_a_workspace_without_git_has_no_evidence_of_it(ada: Any, bob: Any, clock: Any) -> None:
+    ada.reserve("src")
+    clock.advance(minutes=16)
+
+    assert "git could not tell" in adopt(bob, name=ada.name).data["message"]
+
+
+def test_asking_git_neither_locks_nor_changes_the_index(bob: Any, lost: Any, workspace: str) -> None:
+    write(workspace, "src/parser.py")
+    die(lost)
+    index = Path(workspace, ".git/index")
+    before = index.read_bytes()
+    Path(workspace, ".git/index.lock").touch()  # somebody's own git is at work
+
+    assert not adopt(bob).is_error
+    assert index.read_bytes() == before
+
+
+def test_a_hooks_git_variables_do_not_lead_elsewhere(
+    bob: Any, lost: Any, workspace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIT_DIR", "/nowhere")
+    write(workspace, "src/parser.py")
+    die(lost)
+
+    assert not adopt(bob).is_error
+
+
+def test_a_stick_that_waits_for_the_identity_can_be_claimed_at_once(
+    app: App, ada: Any, bob: Any, enter: Any, git: Any, workspace: str, clock: Any
+) -> None:
+    lost, handoff = enter("lost:9"), {"status": "half done", "next_action": "the other half"}
+    lost.reserve("src", ttl_minutes=1_440)
+    turn = ada.data("wait_for_turn", max_wait_ms=0)
+    held = {"lease_id": turn["lease_id"], "expected_turn_id": turn["turn_id"]}
+    ada.data("pass_stick", **held, to_agent_id="lost:9", handoff=handoff)
+    write(workspace, "src/parser.py")
+    clock.advance(minutes=16)
+
+    bob.data("agent_adopt", name=lost.name, scope="src")
+
+    state = ada.data("get_room_state")
+    assert (state["room"]["reserved_for"], state["takeover"]["available"]) == ("bob:2", False)
+    assert state["room"]["claim_expires_at"] == "2027-01-15T08:36:00.000Z"
+    claimed = bob.data("wait_for_turn", max_wait_ms=0)
+    assert (claimed["status"], claimed["reason"], claimed["from_agent_id"]) == ("your_turn", "direct_pass", "ada:1")
+    assert claimed["handoff"] == handoff
+    assert [event["payload"]["summary"] for event in bob.inbox(state="accepted")] == ["half done"]
+    assert verify_rooms(app.store)[1] == []
+
+
+def test_a_stick_that_waits_for_somebody_else_stays_theirs(ada: Any, bob: Any, lost: Any, workspace: str) -> None:
+    turn = bob.data("wait_for_turn", max_wait_ms=0)
+    held = {"lease_id": turn["lease_id"], "expected_turn_id": turn["turn_id"]}
+    bob.data("pass_stick", **held, to_agent_id="ada:1", handoff={"status": "s", "next_action": "n"})
+    write(workspace, "src/parser.py")
+    die(lost)
+
+    adopt(bob)
+
+    assert ada.data("wait_for_turn", max_wait_ms=0)["status"] == "your_turn"
+
+
+def test_a_name_that_another_room_has_too_is_resumed_in_this_one_only(
+    bob: Any, lost: Any, enter: Any, workspace: str, tmp_path: Path
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "AGENTS.md").write_text("")
+    other = enter("cleo:3", folder=str(tmp_path / "elsewhere"))
+    other.data("agent_register", name="amber-otter")
+    write(workspace, "src/parser.py")
+    die(lost)
+
+    bob.data("agent_adopt", name="amber-otter", scope="src")
+
+    assert [agent["name"] for agent in other.data("agent_list")["agents"]] == ["amber-otter"]
+    assert bob.send(bob.home, "hi")[0]["sender"] == "amber-otter"
+
+
+# -- repositories in the repository
+
+
+def commit(folder: str, *words: str) -> None:
+    who = ("-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "commit.gpgsign=false")
+    subprocess.run(["git", *who, *words], cwd=folder, check=True, capture_output=True)
+
+
+def make_repository(folder: Path, path: str) -> None:
+    folder.mkdir(parents=True)
+    commit(str(folder), "init")
+    write(str(folder), path, "one\n")
+    commit(str(folder), "add", ".")
+    commit(str(folder), "commit", "-m", "begin")
+
+
+@pytest.fixture
+def submodule(git: Any, workspace: str, tmp_path: Path) -> None:
+    """The workspace with a submodule at src/lib, all of it committed."""
+    make_repository(tmp_path / "library", "core/tree.py")
+    git("-c", "protocol.file.allow=always", "submodule", "add", str(tmp_path / "library"), "src/lib")
+    git("commit", "-m", "with a library")
+
+
+@pytest.fixture
+def nested(git: Any, workspace: str) -> None:
+    """The workspace with a repository of its own at src/lib, which git sees only as something untracked."""
+    make_repository(Path(workspace, "src/lib"), "core/tree.py")
+
+
+INNER = ["changed", "untracked", "staged", "deleted"]
+
+
+def change_inside(workspace: str, how: str) -> None:
+    if how == "deleted":
+        os.unlink(f"{workspace}/src/lib/core/tree.py")
+        return
+    write(workspace, "src/lib/core/new.py" if how == "untracked" else "src/lib/core/tree.py")
+    if how == "staged":
+        commit(f"{workspace}/src/lib", "add", ".")
+
+
+@pytest.mark.parametrize("how", INNER)
+@pytest.mark.parametrize("kind", ["submodule", "nested"])
+def test_what_is_not_committed_in_an_inner_repository_is_unfinished_work(
+    request: pytest.FixtureRequest, workspace: str, bob: Any, kind: str, how: str
+) -> None:
+    request.getfixturevalue(kind)
+    lost = request.getfixturevalue("lost")
+    lost.data("scope_release", scope="src")
+    lost.reserve("src/lib/core")
+    change_inside(workspace, how)
+    die(lost)
+
+    adopted = adopt(bob, "src/lib/core")
+
+    assert not adopted.is_error, adopted.text
+    file = "new" if how == "untracked" else "tree"
+    assert adopted.data["event"]["payload"]["evidence"] == f"Not committed: src/lib/core/{file}.py."
+
+
+@pytest.mark.parametrize("kind", ["submodule", "nested"])
+def test_what_is_committed_in_an_inner_repository_is_finished_inside_of_it(
+    request: pytest.FixtureRequest, workspace: str, bob: Any, kind: str
+) -> None:
+    request.getfixturevalue(kind)
+    lost = request.getfixturevalue("lost")
+    lost.data("scope_release", scope="src")
+    lost.reserve("src/lib/core")
+    write(workspace, "src/lib/core/tree.py")
+    commit(f"{workspace}/src/lib", "commit", "-am", "done")
+    die(lost)
+
+    assert adopt(bob).data["reason"] == "no_unfinished_work"
+
+
+def test_a_room_inside_of_a_repository_goes_by_that_repository(
+    app: App, enter: Any, git: Any, workspace: str, child: Callable[[], Any]
+) -> None:
+    process, folder = child(), f"{workspace}/src"
+    app.membership.join_path(enter("first:1").session.caller(), folder, force_new=True)
+    lost, bob = enter("lost:9", process.process, folder), enter("bob:2", None, folder)
+    lost.reserve("parser.py")
+    write(workspace, "src/parser.py")
+    process.kill()
+
+    adopted = adopt(bob, name=lost.name)
+
+    assert bob.joined["canonical_path"] == folder
+    assert adopted.data["event"]["payload"]["evidence"] == "Not committed: parser.py."
+
+
+def test_a_link_to_another_repository_is_one_change(bob: Any, lost: Any, workspace: str, tmp_path: Path) -> None:
+    make_repository(tmp_path / "library", "core/tree.py")
+    write(str(tmp_path / "library"), "core/tree.py")
+    os.symlink(tmp_path / "library", f"{workspace}/src/lib")
+    die(lost)
+
+    assert adopt(bob).data["event"]["payload"]["evidence"] == "Not committed: src/lib."
+
+
+# -- Beads
+
+
+@pytest.fixture
+def beads(workspace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A stand-in `bd` on PATH; what it says is in a folder, and so is what it was asked."""
+    folder = tmp_path / "bd"
+    folder.mkdir()
+    program = folder / "bd"
+    shutil.copy(BD, program)
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    Path(workspace, ".beads").mkdir()
+    Path(workspace, ".beads", "issues.jsonl").write_text("{}\n")
+    (folder / "items.json").write_text('[{"id": "bd-1", "status": "in_progress", "assignee": "amber-otter"}]')
+    return folder
+
+
+def test_an_identity_with_work_in_progress_is_resumed(bob: Any, lost: Any, beads: Path) -> None:
+    die(lost)
+
+    event = adopt(bob).data["event"]
+
+    assert event["payload"]["resume_reason"] == "in_progress_ownership"
+    assert event["payload"]["evidence"] == "In progress: bd-1."
+    assert event["bead_id"] == "bd-1"
+
+
+@pytest.mark.parametrize(
+    ("scope", "is_resumed"), [("src", True), ("src/parser.py", True), ("*", True), ("docs", False)]
+)
+def test_work_that_files_were_reserved_for_counts_where_they_are(
+    bob: Any, lost: Any, beads: Path, scope: str, is_resumed: bool
+) -> None:
+    lost.reserve("src", bead_id="bd-1")
+    die(lost)
+
+    assert adopt(bob, scope).is_error is not is_resumed
+
+
+def test_work_that_no_file_was_reserved_for_counts_everywhere(bob: Any, lost: Any, beads: Path) -> None:
+    die(lost)
+
+    assert not adopt(bob, "docs").is_error
+
+
+@pytest.mark.parametrize("assignee", ["lost:9", "amber-otter"])
+def test_work_is_the_identitys_by_its_name_or_its_id(bob: Any, lost: Any, beads: Path, assignee: str) -> None:
+    item = {"id": "bd-1", "status": "in_progress", "assignee": assignee}
+    (beads / "items.json").write_text(json.dumps([item]))
+    die(lost)
+
+    assert adopt(bob).data["event"]["bead_id"] == "bd-1"
+
+
+@pytest.mark.parametrize("assignee", ["amber", "amber-otter-2", "Amber-Otter", "amber-otter,bob", "bob:2", "lost", ""])
+def test_work_of_somebody_whose_name_is_only_like_it_is_no_evidence(
+    bob: Any, lost: Any, beads: Path, assignee: str
+) -> None:
+    item = {"id": "bd-1", "status": "in_progress", "assignee": assignee, "owner": "amber-otter"}
+    (beads / "items.json").write_text(json.dumps([item]))
+    die(lost)
+
+    assert adopt(bob).data["reason"] == "no_unfinished_work"
+
+
+def test_the_bead_of_a_resumption_is_that_of_the_files_that_were_touched(
+    bob: Any, lost: Any, beads: Path, workspace: str
+) -> None:
+    items = [{"id": f"bd-{number}", "status": "open"} for number in (1, 2, 3)]
+    (beads / "items.json").write_text(json.dumps(items))
+    lost.data("scope_release", scope="src")
+    for path, bead_id in (("docs", "bd-1"), ("src/lexer.py", "bd-2"), ("src/parser.py", "bd-3")):
+        lost.reserve(path, bead_id=bead_id)
+    write(workspace, "src/parser.py")
+    die(lost)
+
+    event = adopt(bob).data["event"]
+
+    assert (event["bead_id"], event["payload"]["resume_reason"]) == ("bd-3", "uncommitted_scope")
+
+
+def test_files_that_were_reserved_for_no_bead_resume_with_none(
+    bob: Any, lost: Any, beads: Path, workspace: str
+) -> None:
+    lost.reserve("docs", bead_id="bd-1")
+    write(workspace, "src/parser.py")
+    die(lost)
+
+    assert adopt(bob).data["event"]["bead_id"] is None
+
+
+def test_beads_above_a_room_in_the_same_repository_are_asked(
+    app: App, enter: Any, git: Any, beads: Path, workspace: str
+) -> None:
+    app.membership.join_path(enter("first:1").session.caller(), f"{workspace}/src", force_new=True)
+    inside = enter("ada:1", folder=f"{workspace}/src")
+
+    assert inside.joined["canonical_path"] == f"{workspace}/src"
+    assert inside.reserve("parser.py", bead_id="bd-1")["bead_id"] == "bd-1"
+    assert inside.refused("scope_reserve", scope="lexer.py", bead_id="bd-2")["field"] == "bead_id"
+
+
+def test_beads_above_another_repository_are_not_its_own(enter: Any, git: Any, beads: Path, workspace: str) -> None:
+    make_repository(Path(workspace, "vendor"), "a.py")
+    inside = enter("ada:1", folder=f"{workspace}/vendor")
+
+    assert inside.joined["canonical_path"] == f"{workspace}/vendor"
+    assert inside.reserve("a.py", bead_id="anything goes")["bead_id"] == "anything goes"
+    assert not (beads / "asked").exists()
+
+
+def test_work_that_somebody_else_does_is_no_evidence(bob: Any, lost: Any, beads: Path) -> None:
+    (beads / "items.json").write_text('[{"id": "bd-1", "status": "in_progress", "assignee": "somebody"}, {"id": "x"}]')
+    die(lost)
+
+    assert adopt(bob).data["reason"] == "no_unfinished_work"
+
+
+@pytest.mark.parametrize("mode", ["plain", "enveloped"])
+def test_a_bead_is_checked_where_there_is_beads(ada: Any, bob: Any, beads: Path, mode: str) -> None:
+    (beads / "mode").write_text(mode)
+
+    assert ada.reserve("src", bead_id="bd-1")["bead_id"] == "bd-1"
+    refusal = ada.refused("scope_reserve", scope="docs", bead_id="bd-2")
+    option = ada.refused("scope_reserve", scope="docs", bead_id="--help")
+
+    assert refusal["error"] == option["error"] == "INVALID_ARGS"
+    assert refusal["field"] == option["field"] == "bead_id"
+    notice = {"subject": "s", "summary": "s", "next_action": "n"}
+    given = {"event_type": "HANDOFF", "to_agent": bob.name, "payload": notice}
+    assert ada.refused("event_send", **given, bead_id="bd-2")["field"] == "bead_id"
+
+
+@pytest.mark.parametrize("mode", ["another program", "broken", "not json"])
+def test_another_program_called_bd_is_not_asked(ada: Any, beads: Path, mode: str) -> None:
+    (beads / "mode").write_text(mode)
+
+    assert ada.reserve("src", bead_id="anything goes")["bead_id"] == "anything goes"
+    assert (beads / "asked").read_text().splitlines() == ["version --json"]
+
+
+def test_without_beads_in_the_workspace_nothing_is_asked(ada: Any, beads: Path, workspace: str) -> None:
+    shutil.rmtree(Path(workspace, ".beads"))
+
+    ada.reserve("src", bead_id="anything goes")
+
+    assert not (beads / "asked").exists()
+
+
+def test_beads_is_asked_only_what_does_not_change_it(bob: Any, lost: Any, beads: Path, workspace: str) -> None:
+    bob.reserve("docs", bead_id="bd-1")
+    die(lost)
+    adopt(bob)
+
+    assert (beads / "asked").read_text().splitlines() == [
+        "version --json",
+        "show bd-1 --json",
+        "version --json",
+        "list --status in_progress --limit 0 --json",
+    ]
+    assert os.listdir(Path(workspace, ".beads")) == ["issues.jsonl"]
