@@ -62,6 +62,13 @@ class Pending(NamedTuple):
     question_text: str
 
 
+class Offer(NamedTuple):
+    """What a peer could answer. On a closed topic nothing will ever be added to it."""
+
+    questions: list[Pending]
+    is_closed: bool
+
+
 class Response(NamedTuple):
     question_id: str
     draft: Draft
@@ -145,20 +152,21 @@ class Questions:
 
     # -- answering
 
-    def list_pending(self, peer: Peer, limit: int, wait_seconds: float, call: Call | None = None) -> list[Pending]:
-        """What this peer could answer, oldest first, waiting for something if asked to."""
+    def list_pending(self, peer: Peer, limit: int, wait_seconds: float, call: Call | None = None) -> Offer:
+        """What this peer could answer, oldest first, waiting for something if asked to, and if anything can come."""
 
-        def look() -> list[Pending] | None:
+        def look() -> Offer | None:
             with self._store.read() as tx:
-                name = load_standing(tx, peer)[0].agent_name
-                rows = tx.all("answerable_questions", topic_id=peer.topic_id, agent_name=name, limit=limit)
-            return [Pending(**row) for row in rows] or None
+                now, standing = load_standing(tx, peer)
+                rows = tx.all("answerable_questions", topic_id=peer.topic_id, agent_name=now.agent_name, limit=limit)
+            offer = Offer([Pending(**row) for row in rows], standing.status == "closed")
+            return offer if offer.questions or offer.is_closed else None
 
         found = look()
         if found is None and wait_seconds > 0:
-            call = call or Call()
-            found = wait_for(self._bell, topic_channel(peer.topic_id), look, wait_seconds, call, self._settings)
-        return found or []
+            call, channel = call or Call(), topic_channel(peer.topic_id)
+            found = wait_for(self._bell, channel, look, wait_seconds, call, self._settings)
+        return found or Offer([], is_closed=False)
 
     def list_all(self, topic_id: str, statuses: list[str], limit: int) -> list[Row]:
         """The questions of a topic, newest first, with how many answers each has."""

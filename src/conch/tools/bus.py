@@ -153,11 +153,15 @@ def _sync_warnings(session: Session, peer: Peer, synced: Synced, ignored_ack: bo
         if sent.is_repeated:
             message = f"#{sent.message.seq} was sent before under this client_message_id; it was not sent again."
             warnings.append(shapes.warning("ALREADY_SENT", message, seq=sent.message.seq))
+        elif sent.obstacle is not None:
+            message = f"#{sent.message.seq} was sent, but does not count as an answer: {sent.obstacle.reason}."
+            context = {"seq": sent.message.seq, "question_id": sent.message.reply_to}
+            warnings.append(shapes.warning(sent.obstacle.code, message, **context))
     for name in _unknown_addressees(session, peer, synced):
         message = f"Nobody is called {name[:80]!r} on this topic."
         warnings.append(shapes.warning("UNKNOWN_ADDRESSEE", message, name=name))
     if synced.page.standing.status == "closed":
-        warnings.append(shapes.warning("TOPIC_CLOSED", "The topic is closed; do not wait for more."))
+        warnings.append(shapes.topic_closed())
     return warnings
 
 
@@ -182,10 +186,10 @@ OUTGOING: Object = {
     "type": "object",
     "properties": {
         "content_markdown": {"type": "string"},
-        "message_type": {"type": "string", "description": "message, question, answer, ack, ..."},
-        "reply_to": {"type": "string"},
-        "metadata": {"type": "object", "description": "`to`: a name or names this is for."},
-        "client_message_id": {"type": "string", "description": "Makes a retry harmless."},
+        "message_type": {"type": ["string", "null"], "description": "message, question, answer, ack, ..."},
+        "reply_to": {"type": ["string", "null"]},
+        "metadata": {"type": ["object", "null"], "description": "`to`: a name or names this is for."},
+        "client_message_id": {"type": ["string", "null"], "description": "Makes a retry harmless."},
     },
     "required": ["content_markdown"],
 }
