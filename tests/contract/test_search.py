@@ -96,6 +96,13 @@ def search(app: App, query: str, **options: Any) -> list[str]:
         ("to be or not to be", "to be or not to be, that is the question"),
         ("𠮷野家", "牛丼の𠮷野家"),
         ("e\u0301te\u0301", "l'été"),
+        ("🚀", "Released🚀🚀"),
+        ("released 🚀", "🚀 Released"),
+        ("👩\u200d💻", "from 👩\u200d💻 with love"),
+        ("👍", "👍🏽 fine"),
+        ("✔", "✔\ufe0f done"),
+        ("✔\ufe0f", "✔ done"),
+        ("€", "5€"),
     ],
 )
 def test_whatever_a_person_types_is_found(app: App, write: Write, query: str, text: str) -> None:
