@@ -174,6 +174,14 @@ class Questions:
             find_topic(tx, topic_id)
             return tx.all("questions_on_topic", topic_id=topic_id, statuses=statuses, limit=limit)
 
+    def find(self, question_ids: list[str]) -> dict[str, Question]:
+        """Those of these messages that are questions."""
+        if not question_ids:
+            return {}
+        with self._store.read() as tx:
+            rows = tx.all("questions_by_id", question_ids=question_ids)
+        return {row["question_id"]: Question(**row) for row in rows}
+
     def answer(self, peer: Peer, responses: list[Any], needs_followups: bool = True) -> Answered:
         """Save all answers, or none where one is not allowed; what cannot be answered any more is skipped.
 
