@@ -74,10 +74,11 @@ def topic_join(session: Session, given: Object, call: Call) -> Result:
         given["agent_name"],
         given.get("topic_id"),
         given.get("name"),
-        given.get("reclaim_token"),
+        given.get("reclaim_token") or _kept_token(session, given),
         given.get("allow_closed", False),
     )
     session.take_name(joined.peer)
+    session.keep_token(joined.topic.topic_id, joined.peer.agent_name, joined.reclaim_token)
     topic, name = joined.topic, joined.peer.agent_name
     data = {
         "topic_id": topic.topic_id,
@@ -89,6 +90,14 @@ def topic_join(session: Session, given: Object, call: Call) -> Result:
     }
     text = f"You are {name} on topic {topic.topic_id} ({topic.name}). Keep this to be {name} again after a restart:"
     return Result(data, f"{text} reclaim_token={joined.reclaim_token}")
+
+
+def _kept_token(session: Session, given: Object) -> str | None:
+    """Of the name that this very connection has taken before: it may never have got the reply."""
+    topic_id = given.get("topic_id")
+    if topic_id is None and "name" in given:
+        topic_id = session.app.topics.resolve(given["name"], given.get("allow_closed", False)).topic_id
+    return session.kept_token(topic_id or "", given["agent_name"])
 
 
 def topic_presence(session: Session, given: Object, call: Call) -> Result:

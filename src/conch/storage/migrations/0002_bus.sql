@@ -109,10 +109,11 @@ CREATE TABLE index_vectors (
 );
 
 -- The home topics of the rooms that are there already, and their members' names on them.
-INSERT INTO topics (topic_id, name, created_at, status, closed_at, mode)
+INSERT INTO topics (topic_id, name, created_at, status, closed_at, close_reason, mode)
 SELECT topic_id, canonical_path, created_at,
   CASE state WHEN 'closed' THEN 'closed' ELSE 'open' END,
   CASE state WHEN 'closed' THEN updated_at END,
+  (SELECT e.reason FROM room_events e WHERE e.room_id = path_rooms.room_id AND e.event_type = 'close'),
   'home'
 FROM path_rooms;
 
