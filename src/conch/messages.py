@@ -50,10 +50,17 @@ class Message(NamedTuple):
         return [to] if isinstance(to, str) else to if isinstance(to, list) else []
 
 
+class Obstacle(NamedTuple):
+    code: str
+    reason: str
+
+
 class Sent(NamedTuple):
     message: Message
     is_repeated: bool
     """It was there already, sent under the same client_message_id."""
+    obstacle: Obstacle | None = None
+    """Why it does not count as the answer that it was meant to be."""
 
 
 class Page(NamedTuple):
@@ -249,21 +256,21 @@ def append_messages(tx: Transaction, peer: Peer, outbox: list[Draft]) -> list[Se
     """Store messages in order. One that was stored before under its client_message_id is not stored again."""
     topic_id, repeated = peer.topic_id, _find_repeated(tx, peer, outbox)
     fresh = [draft for place, draft in enumerate(outbox) if place not in repeated]
-    made: list[Message] = []
+    made: list[Sent] = []
     if fresh:
         row = tx.one("take_seqs", topic_id=topic_id, count=len(fresh), now=tx.now)
         assert row is not None
         made = [_insert(tx, peer, draft, row["next_seq"] - len(fresh) + n) for n, draft in enumerate(fresh)]
-        if any(message.message_type != "ack" for message in made):  # those who are only thanked sleep on
+        if any(each.message.message_type != "ack" for each in made):  # those who are only thanked sleep on
             tx.ring(topic_channel(topic_id))
     new = iter(made)
     sent: list[Sent] = []
     for place in range(len(outbox)):
         earlier = repeated.get(place)
-        if isinstance(earlier, int):
-            sent.append(Sent(sent[earlier].message, True))
+        if earlier is None:
+            sent.append(next(new))
         else:
-            sent.append(Sent(earlier or next(new), earlier is not None))
+            sent.append(Sent(sent[earlier].message if isinstance(earlier, int) else earlier, True))
     return sent
 
 
@@ -285,7 +292,7 @@ def _find_repeated(tx: Transaction, peer: Peer, outbox: list[Draft]) -> dict[int
     return repeated
 
 
-def _insert(tx: Transaction, peer: Peer, draft: Draft, seq: int) -> Message:
+def _insert(tx: Transaction, peer: Peer, draft: Draft, seq: int) -> Sent:
     topic_id = peer.topic_id
     if draft.reply_to is not None:
         _check_reply(tx, topic_id, draft)
@@ -307,8 +314,8 @@ def _insert(tx: Transaction, peer: Peer, draft: Draft, seq: int) -> Message:
             "insert_question", question_id=message.message_id, topic_id=topic_id, asked_by=message.sender, now=tx.now
         )
     elif draft.message_type == "answer" and draft.reply_to is not None:
-        _count_answer(tx, peer, message)
-    return message
+        return Sent(message, False, _count_answer(tx, peer, message))
+    return Sent(message, False)
 
 
 def _check_reply(tx: Transaction, topic_id: str, draft: Draft) -> None:
@@ -319,19 +326,25 @@ def _check_reply(tx: Transaction, topic_id: str, draft: Draft) -> None:
         raise InvalidArgument(message, field=f"{draft.field}.reply_to")
 
 
-def _count_answer(tx: Transaction, peer: Peer, message: Message) -> None:
+def _count_answer(tx: Transaction, peer: Peer, message: Message) -> Obstacle | None:
     """A reply to somebody else's pending question is an answer; of several by one agent the first counts."""
     question = tx.one("find_question", question_id=message.reply_to)
-    if question is None or question["status"] != "pending" or question["asked_by"] in peer.names:
-        return
-    if not tx.one("find_answer", question_id=message.reply_to, names=peer.names):
-        tx.run(
-            "insert_answer",
-            question_id=message.reply_to,
-            answered_by=message.sender,
-            answer_id=message.message_id,
-            now=tx.now,
-        )
+    if question is None:
+        return None
+    if question["status"] != "pending":
+        return Obstacle("QUESTION_NOT_PENDING", f"the question is {question['status']}")
+    if question["asked_by"] in peer.names:
+        return Obstacle("FORBIDDEN_SELF_ANSWER", "you asked the question yourself")
+    if tx.one("find_answer", question_id=message.reply_to, names=peer.names):
+        return Obstacle("FORBIDDEN_ALREADY_ANSWERED", "you have answered the question before")
+    tx.run(
+        "insert_answer",
+        question_id=message.reply_to,
+        answered_by=message.sender,
+        answer_id=message.message_id,
+        now=tx.now,
+    )
+    return None
 
 
 def to_message(row: Row) -> Message:

@@ -62,6 +62,13 @@ class Pending(NamedTuple):
     question_text: str
 
 
+class Offer(NamedTuple):
+    """What a peer could answer. On a closed topic nothing will ever be added to it."""
+
+    questions: list[Pending]
+    is_closed: bool
+
+
 class Response(NamedTuple):
     question_id: str
     draft: Draft
@@ -145,26 +152,35 @@ class Questions:
 
     # -- answering
 
-    def list_pending(self, peer: Peer, limit: int, wait_seconds: float, call: Call | None = None) -> list[Pending]:
-        """What this peer could answer, oldest first, waiting for something if asked to."""
+    def list_pending(self, peer: Peer, limit: int, wait_seconds: float, call: Call | None = None) -> Offer:
+        """What this peer could answer, oldest first, waiting for something if asked to, and if anything can come."""
 
-        def look() -> list[Pending] | None:
+        def look() -> Offer | None:
             with self._store.read() as tx:
-                names = load_standing(tx, peer)[0].names
-                rows = tx.all("answerable_questions", topic_id=peer.topic_id, names=names, limit=limit)
-            return [Pending(**row) for row in rows] or None
+                now, standing = load_standing(tx, peer)
+                rows = tx.all("answerable_questions", topic_id=peer.topic_id, names=now.names, limit=limit)
+            offer = Offer([Pending(**row) for row in rows], standing.status == "closed")
+            return offer if offer.questions or offer.is_closed else None
 
         found = look()
         if found is None and wait_seconds > 0:
-            call = call or Call()
-            found = wait_for(self._bell, topic_channel(peer.topic_id), look, wait_seconds, call, self._settings)
-        return found or []
+            call, channel = call or Call(), topic_channel(peer.topic_id)
+            found = wait_for(self._bell, channel, look, wait_seconds, call, self._settings)
+        return found or Offer([], is_closed=False)
 
     def list_all(self, topic_id: str, statuses: list[str], limit: int) -> list[Row]:
         """The questions of a topic, newest first, with how many answers each has."""
         with self._store.read() as tx:
             find_topic(tx, topic_id)
             return tx.all("questions_on_topic", topic_id=topic_id, statuses=statuses, limit=limit)
+
+    def find(self, question_ids: list[str]) -> dict[str, Question]:
+        """Those of these messages that are questions."""
+        if not question_ids:
+            return {}
+        with self._store.read() as tx:
+            rows = tx.all("questions_by_id", question_ids=question_ids)
+        return {row["question_id"]: Question(**row) for row in rows}
 
     def answer(self, peer: Peer, responses: list[Any], needs_followups: bool = True) -> Answered:
         """Save all answers, or none where one is not allowed; what cannot be answered any more is skipped.

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from conch.app import App
 from conch.calls import Call
 from conch.config import LONGEST_WAIT_MS
+from conch.tools import TOOLS
 
 DEADLINE = 20
 
@@ -72,6 +73,19 @@ def test_a_message_arrives_whole(red: Any, blue: Any, pink: str, clock: Any) -> 
         "created_at": clock.now / 1_000_000,
         "addressed": False,
     }
+
+
+def test_null_is_as_good_as_nothing_in_every_optional_field(red: Any, blue: Any, pink: str) -> None:
+    item = TOOLS["sync"].input_schema["properties"]["outbox"]["items"]
+    optional = [name for name in item["properties"] if name not in item["required"]]
+
+    red.send(pink, "hello", **dict.fromkeys(optional))
+    red.send(pink, "hello", **dict.fromkeys(optional))
+
+    first, second = blue.data("sync", topic_id=pink, wait_seconds=0)["received"]
+    assert {first[name] for name in optional} == {None, "message"}
+    assert first["message_id"] != second["message_id"]
+    assert all("null" in item["properties"][name]["type"] for name in optional)
 
 
 def test_seqs_are_contiguous_and_in_the_order_of_the_outbox(red: Any, blue: Any, pink: str) -> None:
@@ -516,9 +530,12 @@ def deep(levels: int) -> Any:
         ({"outbox": "x"}, "outbox"),
         ({"outbox": ["x"]}, "outbox"),
         ({"outbox": [{"content_markdown": "x"}] * 51}, "outbox"),
-        ({"outbox": [{"content_markdown": "a\0b"}]}, "outbox"),
-        ({"outbox": [{"content_markdown": "\udfff"}]}, "outbox"),
-        ({"outbox": [{"content_markdown": "x", "metadata": deep(40)}]}, "outbox"),
+        ({"outbox": [{"content_markdown": "x"}, {"content_markdown": "a\0b"}]}, "outbox[1].content_markdown"),
+        ({"outbox": [{"content_markdown": "\udfff"}]}, "outbox[0].content_markdown"),
+        ({"outbox": [{"content_markdown": "x", "reply_to": "\0"}]}, "outbox[0].reply_to"),
+        ({"outbox": [{"content_markdown": "x", "metadata": {"to": ["a", "\0"]}}]}, "outbox[0].metadata.to"),
+        ({"outbox": [{"content_markdown": "x", "metadata": {"\ud800": 1}}]}, "outbox[0].metadata"),
+        ({"outbox": [{"content_markdown": "x", "metadata": deep(40)}]}, "outbox[0].metadata.a"),
         ({"max_items": 0}, "max_items"),
         ({"max_items": 1_001}, "max_items"),
         ({"max_items": "20"}, "max_items"),

@@ -173,6 +173,36 @@ def test_a_reply_to_oneself_or_a_second_reply_is_a_message_but_no_answer(red: An
     assert [answer["answer_markdown"] for answer in answers] == ["Because."]
 
 
+def test_a_reply_that_does_not_count_as_an_answer_is_sent_with_a_warning(red: Any, blue: Any, pink: str) -> None:
+    question_id = red.send(pink, "Why?", message_type="question")[0]["message_id"]
+
+    def reply(client: Any, *texts: str, **fields: Any) -> tuple[int, list[str]]:
+        item = {"message_type": "answer", "reply_to": question_id, **fields}
+        outbox = [{"content_markdown": text, **item} for text in texts]
+        outcome = client.call("sync", topic_id=pink, outbox=outbox, wait_seconds=0)
+        done = outcome.data
+        assert outcome.text.count("does not count as an answer") == len(done["warnings"])
+        assert [each["context"]["question_id"] for each in done["warnings"]] == [question_id] * len(done["warnings"])
+        return len(done["sent"]), codes(done)
+
+    assert reply(red, "I wonder.") == (1, ["FORBIDDEN_SELF_ANSWER"])
+    assert reply(blue, "Because.", "Really.") == (2, ["FORBIDDEN_ALREADY_ANSWERED"])
+    assert reply(blue, "By the way.", message_type="message") == (1, [])
+    red.data("question_mark_answered", topic_id=pink, question_id=question_id)
+    assert reply(blue, "Oh, and") == (1, ["QUESTION_NOT_PENDING"])
+    polled = red.data("ask_poll", topic_id=pink, question_id=question_id)
+    assert [answer["answer_markdown"] for answer in polled["answers"]] == ["Because."]
+
+
+def test_a_retry_of_an_answer_that_counts_is_not_taken_for_a_second_one(red: Any, blue: Any, pink: str) -> None:
+    question_id = red.send(pink, "Why?", message_type="question")[0]["message_id"]
+    item = {"content_markdown": "Because.", "message_type": "answer", "reply_to": question_id, "client_message_id": "k"}
+
+    done = [blue.data("sync", topic_id=pink, outbox=[item, item], wait_seconds=0) for _ in range(2)]
+
+    assert [codes(each) for each in done] == [["ALREADY_SENT"], ["ALREADY_SENT", "ALREADY_SENT"]]
+
+
 # -- who may do what
 
 
@@ -292,6 +322,16 @@ def test_after_a_topic_has_ended_its_questions_can_still_be_settled(
     assert blue.data("pending_list", topic_id=pink, wait_seconds=0)["status"] == "ready"
     assert blue.data("answer", topic_id=pink, responses=[response(question_id)])["saved"] == 1
     assert red.data("ask_poll", topic_id=pink, question_id=question_id)["answers_count"] == 1
+
+
+def test_on_a_topic_that_has_ended_nobody_waits_for_questions(red: Any, blue: Any, pink: str) -> None:
+    waiting = in_background(lambda: blue.data("pending_list", topic_id=pink, wait_seconds=40))
+
+    red.data("topic_close", topic_id=pink)
+    later = in_background(lambda: blue.data("pending_list", topic_id=pink, wait_seconds=40))
+
+    for answer in (waiting(), later()):
+        assert (answer["status"], answer["questions"], codes(answer)) == ("empty", [], ["TOPIC_CLOSED"])
 
 
 # -- limits and bad input

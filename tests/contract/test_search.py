@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,9 @@ import pytest
 from conch.app import App, open_app
 from conch.calls import Call
 from conch.errors import InvalidArgument, SemanticUnavailable, TopicNotFound
+from conch.search.embedders import Embedder
+from conch.search.indexing import catch_up
+from conch.search.meaning import Meaning
 from conch.search.search import Found
 from conch.storage.base import Store
 from conch.tools.registry import Outcome, call_tool
@@ -92,6 +96,13 @@ def search(app: App, query: str, **options: Any) -> list[str]:
         ("to be or not to be", "to be or not to be, that is the question"),
         ("𠮷野家", "牛丼の𠮷野家"),
         ("e\u0301te\u0301", "l'été"),
+        ("🚀", "Released🚀🚀"),
+        ("released 🚀", "🚀 Released"),
+        ("👩\u200d💻", "from 👩\u200d💻 with love"),
+        ("👍", "👍🏽 fine"),
+        ("✔", "✔\ufe0f done"),
+        ("✔\ufe0f", "✔ done"),
+        ("€", "5€"),
     ],
 )
 def test_whatever_a_person_types_is_found(app: App, write: Write, query: str, text: str) -> None:
@@ -304,6 +315,22 @@ def test_an_index_that_takes_too_long_is_gone_on_with_by_the_next_search(
 
     assert (hurried.hits, [warning["context"] for warning in hurried.warnings]) == ([], [{"messages": 2}])
     assert (len(patient.hits), patient.warnings) == (2, [])
+
+
+def test_a_slow_model_keeps_nobody_longer_than_the_batch_it_is_at(app: App, write: Write) -> None:
+    write(*(f"a long message {number} ".ljust(2_000, "x") for number in range(100)))
+    deadline = time.monotonic() + 0.2
+
+    def encode(texts: list[str]) -> list[list[float]]:
+        while time.monotonic() < deadline:
+            pass
+        return [[1.0, 0.0] for _ in texts]
+
+    index = Meaning(Embedder("slow", 0.0, encode)).index(app.store)
+    behind = catch_up(app.store, index, None, deadline)
+
+    assert 0 < behind < 100
+    assert catch_up(app.store, index, None, time.monotonic() + 60) == 0
 
 
 def test_after_a_wipe_nothing_old_is_found(app: App, write: Write) -> None:

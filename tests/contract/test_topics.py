@@ -178,6 +178,22 @@ def test_a_name_is_reserved_once_and_reclaimed_with_its_token(red: Any, blue: An
     assert blue.send(topic_id, "hi")[0]["sender"] == "red-squirrel"
 
 
+def test_a_connection_that_never_got_the_token_joins_again_without_it(
+    red: Any, blue: Any, enter: Callable[[str], Any], topic_id: str
+) -> None:
+    lost = red.call("topic_join", topic_id=topic_id, agent_name="red-squirrel", arrives=False).data["reclaim_token"]
+
+    again = red.join(topic_id, "red-squirrel")
+    by_name = red.data("topic_join", name="pink", agent_name="red-squirrel")
+    wrong = red.refused("topic_join", topic_id=topic_id, agent_name="red-squirrel", reclaim_token="wrong")
+
+    assert again["reclaim_token"] == by_name["reclaim_token"] == lost
+    assert wrong["error"] == "AGENT_NAME_IN_USE"
+    for other in (blue, enter("test:red")):  # another agent, and the same one through another connection
+        refused = other.refused("topic_join", topic_id=topic_id, agent_name="red-squirrel")
+        assert refused["error"] == "AGENT_NAME_IN_USE"
+
+
 def test_the_token_is_in_the_text_and_not_in_the_store(red: Any, topic_id: str, store: Store) -> None:
     outcome = red.call("topic_join", topic_id=topic_id, agent_name="red-squirrel")
     token = outcome.data["reclaim_token"]

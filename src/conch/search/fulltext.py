@@ -15,13 +15,14 @@ from conch.storage.base import Phrase, Row, Store, Transaction
 MOST_CANDIDATES = 500  # ranking all matches would take the longer the more there are
 RECENT = 4_000  # the newest messages, of which many enough have a common word
 RANKED_TEXT = 4_000  # characters of a match that its rank depends on
+BATCH_CHARACTERS = 500_000  # indexed in one transaction
 
 
 class FullText:
     """The first way: every engine's full-text index, filled with our words."""
 
     def index(self, store: Store) -> Index:
-        return Index("words", LONGEST_TEXT, 0, _prepare, _store)
+        return Index("words", LONGEST_TEXT, 0, BATCH_CHARACTERS, _prepare, _store)
 
     def find(self, tx: Transaction, query: Query, filters: Filters) -> list[int]:
         """Numbers of messages, best first."""

@@ -14,7 +14,7 @@ from conch.storage.base import Row, Store, Transaction
 
 LOCK = "search"
 READ_MESSAGES = 1_000
-BATCH_CHARACTERS = 500_000  # how much text is stored in one transaction, roughly
+MESSAGE_CHARACTERS = 200  # what a message costs however short it is, in characters of text
 
 
 class Index(NamedTuple):
@@ -23,6 +23,7 @@ class Index(NamedTuple):
     kind: str
     longest_text: int
     oldest: int  # messages with this number or a lower one are not indexed
+    batch_characters: int  # how much text is prepared, and stored in one transaction, before the clock is looked at
     prepare: Callable[[str, list[Row]], Sequence[Any]]
     store: Callable[[Transaction, int, Any], None]
 
@@ -34,7 +35,7 @@ class Part(NamedTuple):
     after: int
     through: int
     rows: list[Row]
-    length: int = 0  # of all their texts
+    length: int = 0  # of all their texts, and what each costs besides
 
 
 def catch_up(store: Store, index: Index, topic_id: str | None, deadline: float) -> int:
@@ -46,11 +47,13 @@ def catch_up(store: Store, index: Index, topic_id: str | None, deadline: float) 
             if not remaining or time.monotonic() >= deadline:
                 return remaining
             parts = _next_parts(tx, index, behind)
-        for batch in _batches(parts):
+        for batch in _batches(parts, index.batch_characters):
             prepared = [(part, index.prepare(part.topic_id, part.rows)) for part in batch]
             with store.write(LOCK) as tx:
                 for part, values in prepared:
                     _store_part(tx, index, part, values)
+            if time.monotonic() >= deadline:
+                break
 
 
 def _next_parts(tx: Transaction, index: Index, behind: Sequence[Row]) -> list[Part]:
@@ -80,8 +83,8 @@ def _take(tx: Transaction, index: Index, topic: Row, most: int) -> list[Part]:
     )
     parts = [Part(topic_id, after, after, [])]
     for row in rows:
-        part, length = parts[-1], len(row["text"])
-        if part.rows and part.length + length > BATCH_CHARACTERS:
+        part, length = parts[-1], len(row["text"]) + MESSAGE_CHARACTERS
+        if part.rows and part.length + length > index.batch_characters:
             part = Part(topic_id, part.through, part.through, [])
             parts.append(part)
         part.rows.append(row)
@@ -91,11 +94,11 @@ def _take(tx: Transaction, index: Index, topic: Row, most: int) -> list[Part]:
     return parts
 
 
-def _batches(parts: Sequence[Part]) -> Iterator[list[Part]]:
+def _batches(parts: Sequence[Part], most_characters: int) -> Iterator[list[Part]]:
     """What is stored in one transaction each, so that no other writer waits long."""
     batch: list[Part] = []
     for part in parts:
-        if batch and sum(each.length for each in batch) + part.length > BATCH_CHARACTERS:
+        if batch and sum(each.length for each in batch) + part.length > most_characters:
             yield batch
             batch = []
         batch.append(part)

@@ -11,6 +11,7 @@ from conch.search.vectors import MOST_VECTORS, Matrix, oldest_number
 from conch.storage.base import Row, Store, Transaction
 
 MOST_NEAREST = 200
+BATCH_CHARACTERS = 60_000  # embedded at once: two or three seconds for the slowest model
 
 
 class Meaning:
@@ -25,7 +26,7 @@ class Meaning:
         """Messages that are too old to be searched are not embedded either."""
         with store.read() as tx:
             oldest = oldest_number(tx)
-        return Index(self._kind, LONGEST_TEXT, oldest, self._prepare, self._store)
+        return Index(self._kind, LONGEST_TEXT, oldest, BATCH_CHARACTERS, self._prepare, self._store)
 
     def find(self, tx: Transaction, query: Query, filters: Filters) -> list[int]:
         """Numbers of messages, the most similar first."""

@@ -6,14 +6,15 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from conch.search.words import SPELLED, UNSPACED, Token, fold, tokens
+from conch.search.words import SIGN_TRAILERS, SIGNS, SPELLED, UNSPACED, Token, fold, tokens
 from conch.storage.base import Phrase
 
 MOST_WORDS = 64
 SHORTEST_PREFIX_BYTES = 3  # shorter beginnings fit too many words
 
 QUOTES = str.maketrans("\u201c\u201d\u201e\u00ab\u00bb", '"""""')
-UNSPACED_LETTER = re.compile(f"[{UNSPACED}]")
+SIGN = re.compile(f"[{SIGNS}]")
+ALONE = re.compile(f"[{UNSPACED}{SIGNS}]")  # what is a word by itself, whatever stands around it
 EMPTY_WORDS = """
 a about after all also am an and any are as at be been before being but by can could did do does doing down for from
 had has have having he her here hers him his how i if in into is it its just me more most my no nor not now of off on
@@ -80,11 +81,14 @@ def _pieces(text: str) -> Iterator[tuple[str, bool, bool]]:
 
 def _term(folded: str, found: list[Token], may_be_prefix: bool) -> Term:
     words = tuple(token.word for token in found)
-    ends_itself = UNSPACED_LETTER.match(words[-1]) or folded[found[-1].end - 1] in SPELLED
+    first, last = found[0], found[-1]
+    ends_itself = ALONE.match(folded, last.start) or folded[last.end - 1] in SPELLED
     is_prefix = may_be_prefix and not ends_itself and len(words[-1].encode()) >= SHORTEST_PREFIX_BYTES
     # A word with a suffix stands for the same place in the text as the word before it, and for more of it.
     shown = list({token.start: re.escape(folded[token.start : token.end]) for token in found}.values())
-    if not UNSPACED_LETTER.match(words[0]):
+    if not ALONE.match(folded, first.start):
         shown[0] += rf"(?<![^\W_]{shown[0]})"  # after the word, because a pattern that begins with letters is faster
     after = r"\w*" if is_prefix else "" if ends_itself else r"(?![^\W_])"
+    if SIGN.match(folded, last.start):
+        after = f"[{SIGN_TRAILERS}]?"
     return Term(Phrase(words, is_prefix), re.compile(r"[\W_]*".join(shown) + after))

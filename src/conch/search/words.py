@@ -2,6 +2,7 @@
 
 Case, width and accents do not matter. A run of letters, digits and marks is a word; where a script puts no blanks
 between words, every character is one. `C++` is the words `c` and `cplusplus`, so that it is found and told from C.
+An emoji or another sign of its own is a word too, spelled by its number, because no engine takes it for one.
 """
 
 from __future__ import annotations
@@ -33,6 +34,10 @@ UNSPACED = (
     "\u3005-\u3007\u3021-\u3029\u3041-\u3096\u309d-\u312f\u31a0-\u31bf\u31f0-\u31ff"
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 )
+# Signs: copyright, registered; currencies; arrows, operators and technical signs; stars to dingbats; arrows; emoji.
+# Not those that lines and boxes are drawn with.
+SIGNS = "\u00a9\u00ae\u20a0-\u20cf\u2190-\u23ff\u25a0-\u27bf\u2900-\u297f\u2b00-\u2bff\U0001f000-\U0001faff"
+SIGN_TRAILERS = "\ufe0e\ufe0f"  # whether to show a sign as text or as a picture
 
 
 class Token(NamedTuple):
@@ -59,6 +64,9 @@ def tokens(folded: str) -> Iterator[Token]:
         pattern, parts = _patterns()
         folded = folded.replace("_", " ")  # the pattern's one character that is no part of a word
     for match in pattern.finditer(folded):
+        if match[1] is None:
+            yield Token(f"u{ord(match[0]):x}", *match.span())
+            continue
         start, end = match.span(1)
         pieces = [Token(match[1], start, end)]
         if parts is not None:
@@ -114,6 +122,6 @@ def marks() -> str:
 
 @cache
 def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """A word with its suffix; and what the word falls into where scripts put no blanks."""
-    word = re.compile(rf"(\w[\w{marks()}]*)([+#]*)")
+    """A word with its suffix, or a sign; and what the word falls into where scripts put no blanks."""
+    word = re.compile(rf"(\w[\w{marks()}]*)([+#]*)|[{SIGNS}]")
     return word, re.compile(rf"[{UNSPACED}][{marks()}]*|[^{UNSPACED}]+")

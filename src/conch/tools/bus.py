@@ -73,10 +73,11 @@ def topic_join(session: Session, given: Object, call: Call) -> Result:
         given["agent_name"],
         given.get("topic_id"),
         given.get("name"),
-        given.get("reclaim_token"),
+        given.get("reclaim_token") or _kept_token(session, given),
         given.get("allow_closed", False),
     )
     session.take_name(joined.peer)
+    session.keep_token(joined.topic.topic_id, joined.peer.agent_name, joined.reclaim_token)
     topic, name = joined.topic, joined.peer.agent_name
     data = {
         "topic_id": topic.topic_id,
@@ -88,6 +89,14 @@ def topic_join(session: Session, given: Object, call: Call) -> Result:
     }
     text = f"You are {name} on topic {topic.topic_id} ({topic.name}). Keep this to be {name} again after a restart:"
     return Result(data, f"{text} reclaim_token={joined.reclaim_token}")
+
+
+def _kept_token(session: Session, given: Object) -> str | None:
+    """Of the name that this very connection has taken before: it may never have got the reply."""
+    topic_id = given.get("topic_id")
+    if topic_id is None and "name" in given:
+        topic_id = session.app.topics.resolve(given["name"], given.get("allow_closed", False)).topic_id
+    return session.kept_token(topic_id or "", given["agent_name"])
 
 
 def topic_presence(session: Session, given: Object, call: Call) -> Result:
@@ -152,11 +161,15 @@ def _sync_warnings(session: Session, synced: Synced, ignored_ack: bool) -> list[
         if sent.is_repeated:
             message = f"#{sent.message.seq} was sent before under this client_message_id; it was not sent again."
             warnings.append(shapes.warning("ALREADY_SENT", message, seq=sent.message.seq))
+        elif sent.obstacle is not None:
+            message = f"#{sent.message.seq} was sent, but does not count as an answer: {sent.obstacle.reason}."
+            context = {"seq": sent.message.seq, "question_id": sent.message.reply_to}
+            warnings.append(shapes.warning(sent.obstacle.code, message, **context))
     for name in _unknown_addressees(session, synced):
         message = f"Nobody is called {name[:80]!r} on this topic."
         warnings.append(shapes.warning("UNKNOWN_ADDRESSEE", message, name=name))
     if synced.page.standing.status == "closed":
-        warnings.append(shapes.warning("TOPIC_CLOSED", "The topic is closed; do not wait for more."))
+        warnings.append(shapes.topic_closed())
     return warnings
 
 
@@ -181,10 +194,10 @@ OUTGOING: Object = {
     "type": "object",
     "properties": {
         "content_markdown": {"type": "string"},
-        "message_type": {"type": "string", "description": "message, question, answer, ack, ..."},
-        "reply_to": {"type": "string"},
-        "metadata": {"type": "object", "description": "`to`: a name or names this is for."},
-        "client_message_id": {"type": "string", "description": "Makes a retry harmless."},
+        "message_type": {"type": ["string", "null"], "description": "message, question, answer, ack, ..."},
+        "reply_to": {"type": ["string", "null"]},
+        "metadata": {"type": ["object", "null"], "description": "`to`: a name or names this is for."},
+        "client_message_id": {"type": ["string", "null"], "description": "Makes a retry harmless."},
     },
     "required": ["content_markdown"],
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from conch.clock import to_seconds
-from conch.messages import Message, Synced
+from conch.messages import Message, Sent, Synced
 from conch.peers import Peer
 from conch.questions import Asked, extras
 from conch.topics import Topic
@@ -18,6 +18,10 @@ LONGEST_BODY = 4_000
 
 def warning(code: str, message: str, **context: Any) -> Object:
     return {"code": code, "message": message, **({"context": context} if context else {})}
+
+
+def topic_closed() -> Object:
+    return warning("TOPIC_CLOSED", "The topic is closed; do not wait for more.")
 
 
 def topic(topic: Topic) -> Object:
@@ -94,12 +98,15 @@ def message_text(each: Message, peer: Peer) -> str:
 
 def synced_text(synced: Synced, cursor: int) -> str:
     lines = [message_text(each, synced.page.peer) for each in synced.page.received]
-    lines += [
-        f"Sent #{sent.message.seq} {sent.message.message_id}" + (" (it was there already)" if sent.is_repeated else "")
-        for sent in synced.sent
-    ]
+    lines += [f"Sent #{sent.message.seq} {sent.message.message_id}{_remark(sent)}" for sent in synced.sent]
     more = "; there is more, call sync again" if synced.page.has_more else ""
     return "\n".join([*lines, f"status={synced.status} cursor={cursor}{more}"])
+
+
+def _remark(sent: Sent) -> str:
+    if sent.obstacle is not None:
+        return f" (it does not count as an answer: {sent.obstacle.reason})"
+    return " (it was there already)" if sent.is_repeated else ""
 
 
 def answers_text(found: Asked) -> str:

@@ -65,11 +65,13 @@ def question_mark_answered(session: Session, given: Object, call: Call) -> Resul
 
 def pending_list(session: Session, given: Object, call: Call) -> Result:
     peer, wait_seconds = session.peer(given["topic_id"]), given.get("wait_seconds", 60)
-    found = session.app.questions.list_pending(peer, given.get("limit", 20), wait_seconds, call)
-    status = "ready" if found else "timeout" if wait_seconds else "empty"
+    offer = session.app.questions.list_pending(peer, given.get("limit", 20), wait_seconds, call)
+    found, waited = offer.questions, wait_seconds and not offer.is_closed
+    status = "ready" if found else "timeout" if waited else "empty"
     questions = [{**each._asdict(), "asked_at": to_seconds(each.asked_at)} for each in found]
     lines = [f"{each.question_id} from {each.asked_by}:\n{shapes.indented(each.question_text)}" for each in found]
-    data = {"topic_id": peer.topic_id, "status": status, "questions": questions, "warnings": []}
+    warnings = [shapes.topic_closed()] if offer.is_closed else []
+    data = {"topic_id": peer.topic_id, "status": status, "questions": questions, "warnings": warnings}
     return Result(data, "\n\n".join(lines) or "No question waits for you.")
 
 

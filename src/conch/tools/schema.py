@@ -20,6 +20,7 @@ TYPES: dict[str, tuple[type | tuple[type, ...], str]] = {
     "array": (list, "a list"),
 }
 DEEPEST = 32
+DEEPEST_NAMED = 3  # as in `outbox[0].metadata.to`; what is below is named by that
 
 
 def check_arguments(tool: str, schema: Object, arguments: Object) -> Object:
@@ -36,7 +37,7 @@ def check_arguments(tool: str, schema: Object, arguments: Object) -> Object:
             raise _refusal(field, f"{field} is required.")
     for field, value in given.items():
         _check_value(field, properties[field], value)
-        _check_texts(field, value, DEEPEST)
+        _check_texts(field, value)
     return given
 
 
@@ -73,7 +74,7 @@ def _is_type(value: Any, name: str) -> bool:
     return isinstance(value, TYPES[name][0]) and (name == "boolean" or not isinstance(value, bool))
 
 
-def _check_texts(field: str, value: Any, depth: int) -> None:
+def _check_texts(field: str, value: Any, depth: int = 0) -> None:
     """No store can keep NUL or half a surrogate pair, and nobody needs bottomless nesting."""
     if isinstance(value, str):
         if "\0" in value:
@@ -81,10 +82,16 @@ def _check_texts(field: str, value: Any, depth: int) -> None:
         if not value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in value):
             raise _refusal(field, f"{field} contains half of a surrogate pair, which is not valid Unicode.")
     elif isinstance(value, (dict, list)):
-        if depth == 0:
+        if depth == DEEPEST:
             raise _refusal(field, f"{field} is nested more than {DEEPEST} levels deep.")
-        for item in [*value, *value.values()] if isinstance(value, dict) else value:
-            _check_texts(field, item, depth - 1)
+        is_named = depth < DEEPEST_NAMED and field != "handoff"  # of which the parts have names of their own
+        if isinstance(value, list):
+            for place, item in enumerate(value):
+                _check_texts(f"{field}[{place}]" if is_named else field, item, depth + 1)
+            return
+        for name, item in value.items():
+            _check_texts(field, name, depth + 1)
+            _check_texts(f"{field}.{name[:80]}" if is_named else field, item, depth + 1)
 
 
 def _refusal(field: str, message: str) -> InvalidArgument:

@@ -48,7 +48,8 @@ TOOLS = (
         "bus",
         "Search messages",
         "Find messages in one topic or in all, best first. All words must be there, quotes make a phrase, the last "
-        "word may be a beginning; hybrid also finds the same said in other words. Needs no topic_join.",
+        "word may be a beginning of 3 letters or more; hybrid also finds the same said in other words. Needs no "
+        "topic_join.",
         fields.takes(
             "query",
             query={"type": "string", "minLength": 1, "maxLength": LONGEST_QUERY},

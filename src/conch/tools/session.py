@@ -32,6 +32,7 @@ class Session:
         self._default_path = default_path
         self._caller: Caller | None = None
         self._peers: dict[str, Peer] = {}
+        self._tokens: dict[tuple[str, str], str] = {}
         self.deliveries = Deliveries()
 
     def caller(self) -> Caller:
@@ -50,6 +51,13 @@ class Session:
     def take_name(self, peer: Peer) -> None:
         """Speak under this name on its topic, as long as the connection lasts."""
         self._peers[peer.topic_id] = peer
+
+    def keep_token(self, topic_id: str, agent_name: str, token: str) -> None:
+        """Remember the token of a name that this connection took: the reply that carries it may get lost."""
+        self._tokens[topic_id, agent_name] = token
+
+    def kept_token(self, topic_id: str, agent_name: str) -> str | None:
+        return self._tokens.get((topic_id, agent_name))
 
     def peer(self, topic_id: str) -> Peer:
         """The name taken on a topic, else the caller's own; AgentNotJoined if it has neither."""

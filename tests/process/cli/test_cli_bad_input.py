@@ -80,7 +80,7 @@ AS_HOLDER: list[tuple[Words, str, str]] = [
     (("policy", "claim_ttl_ms=" + "9" * 5_000), "invalid_argument", "policy.claim_ttl_ms"),
     (("policy", "no_such_thing=1"), "invalid_argument", "policy.no_such_thing"),
     (("policy", "=1"), "invalid_argument", "policy."),
-    (("policy", b"claim_ttl_ms=\xff"), "invalid_argument", "policy"),
+    (("policy", b"claim_ttl_ms=\xff"), "invalid_argument", "policy.claim_ttl_ms"),
     (("db", "backup", ""), "invalid_argument", "file"),
     (("db", "wipe"), "invalid_argument", "yes"),
     (("state", "--store", ""), "invalid_argument", "store"),

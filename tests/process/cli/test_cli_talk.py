@@ -299,6 +299,20 @@ def test_follow_shows_messages_as_they_come_and_ctrl_c_ends_it(conch: Conch, ada
     assert conch("read", agent="bob:2").out == "Nothing new.\n"
 
 
+def test_follow_ends_after_as_many_as_are_wanted_and_the_rest_stays_unread(
+    conch: Conch, ada: str, start: Start
+) -> None:
+    for number in range(3):
+        conch("send", f"message {number}")
+    follower = start("read", "--follow", "--limit", "2", agent="bob:2")
+
+    out, _ = follower.communicate(timeout=SOON)
+
+    assert (follower.returncode, out.count("message"), "message 1" in out) == (0, 2, True)
+    received = conch("read", "--json", agent="bob:2").data["received"]
+    assert [message["content_markdown"] for message in received] == ["message 2"]
+
+
 def test_follow_gives_programs_one_object_per_line(conch: Conch, ada: str, start: Start) -> None:
     follower = start("read", "--follow", "--json", agent="bob:2")
 

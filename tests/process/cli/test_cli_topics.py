@@ -76,9 +76,23 @@ def test_open_topics_are_listed_newest_first_and_others_on_request(conch: Conch,
     assert [topic["name"] for topic in everything] == ["second", "first", str(workspace)]
 
 
+def test_a_list_that_is_cut_says_that_there_is_more(conch: Conch, ada: str) -> None:
+    for name in ("one", "two"):
+        conch("topics", "create", name)
+        conch("ask", f"{name}?", "--wait", "0")
+
+    cut, whole = conch("topics", "list", "--limit", "2"), conch("topics", "list", "--limit", "3")
+
+    assert ("There are more, older ones" in cut.out, "There are more" in whole.out) == (True, False)
+    for words, name in ((("topics", "list"), "topics"), (("questions",), "questions")):
+        data = conch(*words, "--limit", "1", "--json").data
+        assert (len(data[name]), data["has_more"]) == (1, True)
+        assert conch(*words, "--json").data["has_more"] is False
+
+
 def test_where_there_are_no_topics_the_list_says_so(conch: Conch) -> None:
     assert conch("topics", "list").out == "No topics.\n"
-    assert conch("topics", "list", "--json").data == {"topics": []}
+    assert conch("topics", "list", "--json").data == {"topics": [], "has_more": False}
 
 
 def test_a_topic_is_shown_with_who_is_on_it_and_how_far_they_have_read(conch: Conch, ada: str, workspace: Path) -> None:
@@ -264,6 +278,41 @@ def test_an_export_shows_who_answered_what_in_words_that_no_terminal_obeys(conch
     assert "\n# main\n\n- *now*\n" in markdown and f"*in reply to `{question}`, 20" in markdown
     assert not set(markdown) & set("\x1b\x07\x9b\u202e")
     assert [exact[1]["content_markdown"], exact[2]["reply_to"]] == [EVIL, question]
+
+
+def test_an_export_has_where_to_look_what_to_ask_next_and_what_became_of_a_question(conch: Conch, ada: str) -> None:
+    for text in ("Where?", "When?", "Who?"):
+        conch("ask", text, "--wait", "0")
+    answer = ("answer", "1", "Here.", "--pointer", "src/a.py:3", "--followup", "Why?")
+    conch("join", agent="bob:2")
+    assert conch(*answer, agent="bob:2").status == 0
+    conch("questions", "--done", "1")
+    conch("questions", "--cancel", "2")
+
+    markdown = conch("topics", "export").out
+    exact = [json.loads(line) for line in conch("topics", "export", "--format", "jsonl").out.splitlines()][1:]
+
+    assert "Here.\n\nSee:\n\n- src/a.py:3\n\nAsk next:\n\n- Why?\n" in markdown
+    assert re.findall(r"`, (\w+)\*$", markdown, re.MULTILINE) == ["answered", "cancelled", "pending"]
+    assert [each.get("question_status") for each in exact] == ["answered", "cancelled", "pending", None]
+    assert exact[3]["metadata"] == {"repo_pointers": ["src/a.py:3"], "suggested_followups": ["Why?"]}
+
+
+def test_a_markdown_export_leaves_out_no_metadata_and_no_reason(env: dict[str, str], conch: Conch, plan: str) -> None:
+    app = open_app(env)
+    peer = app.peers.join(adopt(app, "bob:2"), "scout", plan, None, None).peer
+    asked = app.questions.ask(peer, "Why?", 0)[1].question
+    app.questions.cancel(peer, asked.question_id, f"found {EVIL}")
+    app.messages.send(peer, [Draft("hello", metadata_json='{"to": "ada", "ticket": 7}')])
+    app.topics.close(plan, "all done")
+    app.close()
+
+    markdown = conch("topics", "export", "plan").out
+
+    assert "\nClosed: all done\n" in markdown
+    assert ", cancelled: found " in markdown
+    assert "\n## 2. scout to ada\n" in markdown and 'hello\n\nMetadata: `{"ticket": 7}`\n' in markdown
+    assert not set(markdown) & set("\x1b\x07\x9b\u202e")
 
 
 def test_an_export_never_overwrites_a_file(conch: Conch, ada: str, tmp_path: Path) -> None:

@@ -31,11 +31,52 @@ def expect_refusal(client, message, code, request_id=None):
         b"\xff\xfe{\x00}\x00\n",
         b"\x00\n",
         b"[" * 200_000 + b"\n",
-        b'{"id": ' + b"9" * 10_000 + b"}\n",
+        b'{"id": ' + b"[" * 200_000 + b"}\n",
     ],
 )
 def test_a_line_that_is_not_json_is_a_parse_error(client, line):
     expect_refusal(client, line, -32700)
+
+
+DIGITS, DEPTH = b"9" * 10_000, 100_000
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        DIGITS,
+        b"-" + DIGITS,
+        b'"\\"]}[" , "x": ' + DIGITS,
+        b"[" * DEPTH + b"]" * DEPTH,
+        b'{"a":' * DEPTH + b"1" + b"}" * DEPTH,
+    ],
+    ids=["digits", "negative", "behind a text", "lists", "objects"],
+)
+@pytest.mark.parametrize("where", ["before the id", "after the id"])
+def test_a_request_that_cannot_be_taken_in_is_refused_under_its_id(client, value, where):
+    params = b'"params": {"name": "echo", "arguments": {"n": ' + value + b"}}"
+    members = [b'"id": "seven"', params] if where == "after the id" else [params, b'"id": "seven"']
+
+    expect_refusal(
+        client, b'{"jsonrpc": "2.0", "method": "tools/call", ' + b", ".join(members) + b"}\n", -32602, "seven"
+    )
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"jsonrpc": "2.0", "id": ' + DIGITS + b', "method": "ping"}\n',
+        b'{"jsonrpc": "2.0", "method": "notifications/progress", "params": {"n": ' + DIGITS + b"}}\n",
+        b'{"jsonrpc": "2.0", "id": 7, "result": {"n": ' + DIGITS + b"}}\n",
+        b"[" * DEPTH + b"]" * DEPTH + b"\n",
+    ],
+    ids=["the id itself", "a notification", "a response", "a batch"],
+)
+def test_what_cannot_be_taken_in_and_has_no_id_to_answer_to_is_refused_without_one(client, line):
+    client.send(line)
+
+    assert client.receive()["id"] is None
+    assert client.ask("ping")["result"] == {}
 
 
 @pytest.mark.parametrize("message", [None, 1, "ping", True, {}, {"id": None}, {"jsonrpc": "2.0"}])

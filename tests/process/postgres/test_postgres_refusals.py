@@ -242,6 +242,30 @@ def test_an_older_store_is_brought_forward_when_it_is_asked_for(
     assert "pearls" in tables
 
 
+def test_a_room_that_was_closed_before_there_were_topics_keeps_its_reason(
+    server: Any, database: str, environ: dict[str, str]
+) -> None:
+    from conch.storage.postgres import PostgresStore
+    from conch.storage.postgres_schema import DIALECT
+    from conch.storage.statements import load_migrations
+
+    room = {"room_id": "a", "canonical_path": "a", "topic_id": "a", "created_at": 1, "updated_at": 2}
+    event = {"event_id": "e", "room_id": "a", "turn_id": 0, "event_type": "close", "reason": "done", "created_at": 2}
+    old = PostgresStore(environ["CONCH_STORE"], migrations=load_migrations(DIALECT)[:1])
+    with old.write("room") as tx:
+        tx.load("path_rooms", [{**room, "state": "closed"}])
+        tx.load("room_events", [event])
+    old.close()
+
+    new = PostgresStore(environ["CONCH_STORE"])
+    new.migrate()
+    with new.read() as tx:
+        topic = tx.one("find_topic", topic_id="a")
+    new.close()
+
+    assert topic is not None and (topic["status"], topic["close_reason"]) == ("closed", "done")
+
+
 def test_the_members_of_an_older_store_keep_their_names(environ: dict[str, str]) -> None:
     from conch.storage.postgres import PostgresStore
     from conch.storage.postgres_schema import DIALECT

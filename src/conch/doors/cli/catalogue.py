@@ -158,8 +158,8 @@ _ALL = (
         TALK,
         "search what was said, by words and by meaning",
         "Search the messages of all topics, or of one. All words must be there, the\n"
-        "last one may be a beginning, quotes make a phrase. With the extra `semantic`\n"
-        "installed, the same said in other words is found too.",
+        "last one may be a beginning (3 letters or more), quotes make a phrase. With the\n"
+        "extra `semantic` installed, the same said in other words is found too.",
         (options.search,),
         "  conch search db.py migration\n  conch search '\"exactly this\"' --sender amber-otter --since 2d",
     ),

@@ -36,6 +36,13 @@ class Context:
         """The same tool that MCP offers, with the same checks."""
         return run_tool(TOOLS[tool], self.session, arguments, call or Call())
 
+    def limit(self, most: int) -> int:
+        """How many are wanted, by `--limit`."""
+        given: int = self.options.limit
+        if not 1 <= given <= most:
+            raise InvalidArgument(f"--limit must be from 1 to {most}.", field="limit")
+        return given
+
     def path(self) -> str:
         """The path that was given, else the working directory."""
         given: str | None = self.options.path

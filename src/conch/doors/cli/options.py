@@ -95,6 +95,7 @@ def new_topic(parser: ArgumentParser) -> None:
 
 def topic_status(parser: ArgumentParser) -> None:
     parser.add_argument("--status", choices=("open", "closed", "all"), default="open", help="which (default: open)")
+    parser.add_argument("--limit", type=int, default=1_000, metavar="N", help="at most this many (default: 1000)")
 
 
 def rename(parser: ArgumentParser) -> None:
@@ -132,7 +133,8 @@ def reading(parser: ArgumentParser) -> None:
     parser.add_argument("--follow", action="store_true", help="go on, as messages come, until you interrupt it or the "
                         "topic is closed; your own are shown too; with --json one object per line")  # fmt: skip
     parser.add_argument("--peek", action="store_true", help="do not count it as read")
-    parser.add_argument("--limit", type=int, default=100, metavar="N", help="at most this many (default: 100)")
+    parser.add_argument("--limit", type=int, metavar="N", help="at most this many (default: 100); with --follow, end "
+                        "after this many (default: never)")  # fmt: skip
 
 
 def question(parser: ArgumentParser) -> None:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TextIO
 
 Object = dict[str, Any]
 
+MORE = "There are more, older ones; --limit shows them."  # below a list, newest first, that was cut
 CONTROL = {*range(0x20), *range(0x7F, 0xA0)} - {0x0A}
 # They are not seen, or make a line read as something else than it is: line separators, direction marks and
 # overrides, zero-width spaces, tags.

@@ -11,7 +11,7 @@ from conch.calls import Call
 from conch.clock import to_seconds
 from conch.doors.cli.context import Context
 from conch.doors.cli.interruptions import Interruptions, exit_status
-from conch.doors.cli.output import Report, failure, give_up, indented, one_line, table, write
+from conch.doors.cli.output import MORE, Report, failure, give_up, indented, one_line, table, write
 from conch.doors.cli.speech import (
     MARGIN,
     Place,
@@ -32,6 +32,7 @@ from conch.tools import bus_shapes as shapes
 Object = dict[str, Any]
 
 MOST_MESSAGES = 1_000
+DEFAULT_MESSAGES = 100
 
 
 def send(context: Context) -> Report:
@@ -70,18 +71,16 @@ def _warning(warning: Object) -> Object:
 
 def read(context: Context) -> Report:
     options = context.options
-    if not 1 <= options.limit <= MOST_MESSAGES:
-        raise InvalidArgument(f"--limit must be from 1 to {MOST_MESSAGES}.", field="limit")
+    limit = None if options.limit is None else context.limit(MOST_MESSAGES)
     place = None if options.since is None else since(options.since)
     topic_id = context.topic_id()
     peer = context.join_topic(topic_id)
     if options.follow:
-        return _follow(context, peer, place)
+        return _follow(context, peer, place, limit)
+    limit = limit or DEFAULT_MESSAGES
     if place is not None:
-        return _history(context, peer, place)
-    result = context.tool(
-        "sync", topic_id=topic_id, wait_seconds=0, max_items=options.limit, auto_advance=not options.peek
-    )
+        return _history(context, peer, place, limit)
+    result = context.tool("sync", topic_id=topic_id, wait_seconds=0, max_items=limit, auto_advance=not options.peek)
     data = {name: result.data[name] for name in ("topic_id", "received", "cursor", "has_more")}
     lines = message_texts(context, data["received"]) or ["Nothing new."]
     if data["has_more"]:
@@ -89,8 +88,7 @@ def read(context: Context) -> Report:
     return Report(data, "\n".join(lines), told=result.delivered, untold=result.undo)
 
 
-def _history(context: Context, peer: Peer, place: Place) -> Report:
-    limit = context.options.limit
+def _history(context: Context, peer: Peer, place: Place, limit: int) -> Report:
     history = context.app.messages.history(peer.topic_id, place.after, place.moment)
     found = [shapes.received(message, peer) for message in islice(history, limit + 1)]
     data = {"topic_id": peer.topic_id, "received": found[:limit], "has_more": len(found) > limit}
@@ -100,20 +98,24 @@ def _history(context: Context, peer: Peer, place: Place) -> Report:
     return Report(data, "\n".join(lines))
 
 
-def _follow(context: Context, peer: Peer, place: Place | None) -> Report:
-    """Print messages as they come; each counts as read once it is printed."""
+def _follow(context: Context, peer: Peer, place: Place | None, limit: int | None) -> Report:
+    """Print messages as they come, up to so many; each counts as read once it is printed."""
     call = Call()
     interruptions = Interruptions(call)
     messages, as_json = context.app.messages, context.options.json
     moves = place is None and not context.options.peek
-    start = place or Place(messages.standing(peer).last_seq, 0)
+    start, left = place or Place(messages.standing(peer).last_seq, 0), limit
     try:
-        for batch in messages.follow(peer.topic_id, start.after, call):
-            shown = [shapes.received(each, peer) for each in batch if each.created_at >= start.moment]
+        for come in messages.follow(peer.topic_id, start.after, call):
+            batch = [each for each in come if each.created_at >= start.moment][:left]
+            shown = [shapes.received(each, peer) for each in batch]
             lines = [whole_json(each) for each in shown] if as_json else message_texts(context, shown)
             write(sys.stdout, "".join(f"{line}\n" for line in lines))
             if moves:
                 messages.mark_read(peer, batch[-1].seq)
+            left = None if left is None else left - len(batch)
+            if left == 0:
+                break
     except Cancelled:
         return Report(None, "", status=exit_status(interruptions.number or 0), is_printed=True)
     except OSError as problem:
@@ -180,17 +182,18 @@ def questions(context: Context) -> Report:
     options, topic_id = context.options, context.topic_id()
     if options.done is not None or options.cancel is not None:
         return _end_question(context, topic_id)
-    limit = options.limit
-    if not 1 <= limit <= MOST_MESSAGES:
-        raise InvalidArgument(f"--limit must be from 1 to {MOST_MESSAGES}.", field="limit")
+    limit = context.limit(MOST_MESSAGES)
     statuses = ["pending", "answered", "cancelled"] if context.options.all else ["pending"]
-    found = context.app.questions.list_all(topic_id, statuses, limit)
-    data = {"topic_id": topic_id, "questions": [{**row, "asked_at": to_seconds(row["asked_at"])} for row in found]}
+    listed = context.app.questions.list_all(topic_id, statuses, limit + 1)
+    has_more, found = len(listed) > limit, listed[:limit]
+    shown = [{**row, "asked_at": to_seconds(row["asked_at"])} for row in found]
+    data = {"topic_id": topic_id, "questions": shown, "has_more": has_more}
     if not found:
         return Report(data, "No open question." if not context.options.all else "No question yet.")
     rows = [(str(row["seq"]), row["status"], str(row["answers_count"]), row["asked_by"]) for row in found]
     headings = ("NUMBER", "STATUS", "ANSWERS", "ASKED BY")
-    return Report(data, table(headings, rows, below=[row["question_text"] for row in found]))
+    text = table(headings, rows, below=[row["question_text"] for row in found])
+    return Report(data, f"{text}\n{MORE}" if has_more else text)
 
 
 def _end_question(context: Context, topic_id: str) -> Report:

@@ -55,7 +55,7 @@ class Response(NamedTuple):
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
+    raise _not_json()
 
 
 _read = json.JSONDecoder(parse_constant=_refuse_constant).decode
@@ -63,11 +63,48 @@ _spell = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", 
 
 
 def decode(line: bytes) -> Any:
-    """The JSON value of a line; a line without one is refused."""
+    """The JSON value of a line; a line without one, or with one that cannot be taken in, is refused."""
     try:
-        return _read(line.decode())
+        text = line.decode()
+        return _read(text)
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        raise _not_json() from None
+    except RecursionError:
+        raise _indigestible(text, "it is nested too deeply") from None
+    except ValueError:  # what Python says to a number of many thousand digits
+        raise _indigestible(text, "a number in it has too many digits") from None
+
+
+def _not_json() -> Refusal:
+    return Refusal(PARSE_ERROR, "Parse error: a line must hold one JSON message in UTF-8.")
+
+
+def _indigestible(text: str, why: str) -> Refusal:
+    """Whoever waits for the reply to such a request is told under its id, if that much of it can be read."""
+    try:
+        request = _read(_outline(text))
     except (ValueError, RecursionError):
-        raise Refusal(PARSE_ERROR, "Parse error: a line must hold one JSON message in UTF-8.") from None
+        return _not_json()
+    if not isinstance(request, dict) or "method" not in request or not is_id(request.get("id")):
+        return Refusal(INVALID_REQUEST, f"Invalid request: {why}.")
+    return Refusal(INVALID_PARAMS, f"Invalid params: {why}.", request_id=request["id"])
+
+
+def _outline(text: str) -> str:
+    """The outermost value with nothing inside its members that are objects or lists."""
+    import re  # hardly ever needed
+
+    kept, place, depth = [], 0, 0
+    for match in re.finditer(r'"[^"\\]*(?:\\.[^"\\]*)*"|[][{}]', text):
+        if match[0] in "[{":
+            depth += 1
+            if depth == 2:
+                kept.append(text[place : match.end()])
+        elif match[0] in "]}":
+            depth -= 1
+            if depth == 1:
+                place = match.start()
+    return "".join(kept) + text[place:]
 
 
 def encode(message: Object) -> bytes:

@@ -5,3 +5,13 @@ ALTER TABLE agent_name_reservations ADD COLUMN is_former BIGINT NOT NULL DEFAULT
 ALTER TABLE agent_name_reservations ADD COLUMN after_seq BIGINT NOT NULL DEFAULT 0;
 
 CREATE INDEX agent_name_reservations_agent_idx ON agent_name_reservations (agent_id, topic_id);
+
+-- The home topics of rooms that were closed before there were topics have no reason yet.
+UPDATE topics SET close_reason = (
+  SELECT max(e.reason) FROM room_events e JOIN path_rooms r ON r.room_id = e.room_id
+  WHERE r.topic_id = topics.topic_id AND e.event_type = 'close'
+)
+WHERE mode = 'home' AND status = 'closed' AND close_reason IS NULL;
+
+-- Signs are words too by now: the indexes are made again.
+DELETE FROM index_progress WHERE kind = 'words';

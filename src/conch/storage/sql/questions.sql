@@ -5,6 +5,9 @@ VALUES (:question_id, :topic_id, :asked_by, :now);
 -- name: find_question
 SELECT * FROM questions WHERE question_id = :question_id;
 
+-- name: questions_by_id
+SELECT * FROM questions WHERE question_id IN :question_ids;
+
 -- name: end_question
 UPDATE questions SET status = :status, cancel_reason = :cancel_reason
 WHERE question_id = :question_id AND status = 'pending';

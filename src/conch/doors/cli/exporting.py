@@ -1,0 +1,124 @@
+"""A whole topic, however long, as a file: every message, and what became of the questions."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any, TextIO
+
+from conch.doors.cli.context import Context
+from conch.doors.cli.output import Report, clean, give_up, one_line
+from conch.doors.cli.speech import whole_json
+from conch.doors.cli.wording import local_time
+from conch.errors import InvalidArgument
+from conch.messages import PAGE, Message
+from conch.questions import Question
+from conch.tools import bus_shapes as shapes
+
+LONGEST_ECHO = 200
+LISTS = {"repo_pointers": "See", "suggested_followups": "Ask next"}
+
+
+def export(context: Context) -> Report:
+    """Page by page, so that a topic of any size fits."""
+    options, topic_id = context.options, context.topic_id()
+    if options.output is None and options.json:
+        raise InvalidArgument("--json tells about the export; name a file for it with --output.", field="output")
+    lines = _jsonl(context, topic_id) if options.format == "jsonl" else _markdown(context, topic_id)
+    if options.output is not None:
+        return _export_to_file(topic_id, lines, options.output)
+    try:
+        _write(sys.stdout, lines)
+    except OSError as problem:
+        return Report(None, "", status=give_up(problem), is_printed=True)
+    return Report(None, "", is_printed=True)
+
+
+def _export_to_file(topic_id: str, lines: Iterator[str], path: str) -> Report:
+    shown = repr(path[:LONGEST_ECHO])
+    try:
+        with open(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="utf-8") as file:
+            count = _write_whole(file, lines, path)
+    except FileExistsError:
+        raise InvalidArgument(f"{shown} exists already; name a new file.", field="output") from None
+    except OSError as problem:
+        raise InvalidArgument(f"{shown} cannot be written: {problem.strerror}.", field="output") from None
+    data = {"topic_id": topic_id, "messages": count, "path": os.path.abspath(path)}
+    return Report(data, f"Wrote {count} message{'s' * (count != 1)} to {path}.")
+
+
+def _write_whole(file: TextIO, lines: Iterator[str], path: str) -> int:
+    try:
+        return _write(file, lines)
+    except BaseException:
+        os.unlink(path)  # half an export could pass for a whole one
+        raise
+
+
+def _write(file: TextIO, lines: Iterator[str]) -> int:
+    """How many messages were written."""
+    count = -1  # the first line is the topic itself
+    for line in lines:
+        file.write(line)
+        count += 1
+    file.flush()
+    return count
+
+
+def _jsonl(context: Context, topic_id: str) -> Iterator[str]:
+    topic = context.app.topics.find(topic_id)
+    yield whole_json({"kind": "topic", **shapes.topic(topic)}) + "\n"
+    for message, question in _history(context, topic_id):
+        facts = {"question_status": question.status, "cancel_reason": question.cancel_reason} if question else {}
+        yield whole_json({"kind": "message", **shapes.message(message), **facts}) + "\n"
+
+
+def _markdown(context: Context, topic_id: str) -> Iterator[str]:
+    topic = context.app.topics.find(topic_id)
+    facts = f"`{topic.topic_id}`, {topic.status}, since {local_time(topic.created_at)}"
+    if topic.closed_at is not None:
+        facts += f", closed {local_time(topic.closed_at)}"
+    lines = [f"# {one_line(topic.name)}", facts]
+    lines += [f"Closed: {one_line(topic.close_reason)}"] if topic.close_reason else []
+    lines += _metadata_lines(topic.metadata)
+    yield "\n\n".join(lines) + "\n"
+    for message, question in _history(context, topic_id):
+        yield _section(message, question)
+
+
+def _history(context: Context, topic_id: str) -> Iterator[tuple[Message, Question | None]]:
+    """Every message, and what became of it if it is a question."""
+    history = context.app.messages.history(topic_id)
+    while page := list(islice(history, PAGE)):
+        asked = [message.message_id for message in page if message.message_type == "question"]
+        questions = context.app.questions.find(asked)
+        yield from ((message, questions.get(message.message_id)) for message in page)
+
+
+def _section(message: Message, question: Question | None) -> str:
+    """The words stay as they are, but whatever a terminal would obey."""
+    to = f" to {', '.join(message.addressees)}" if message.addressees else ""
+    kind = "" if message.message_type == "message" else f" ({message.message_type})"
+    head = one_line(f"{message.seq}. {message.sender}{to}{kind}")
+    reply = f"in reply to `{message.reply_to}`, " if message.reply_to else ""
+    status = f", {_status(question)}" if question else ""
+    facts = f"*{reply}{local_time(message.created_at)}, `{message.message_id}`{status}*"
+    lines = [f"\n## {head}", facts, clean(message.content_markdown), *_metadata_lines(message.metadata)]
+    return "\n\n".join(lines) + "\n"
+
+
+def _status(question: Question) -> str:
+    return question.status + (f": {one_line(question.cancel_reason)}" if question.cancel_reason else "")
+
+
+def _metadata_lines(metadata: dict[str, Any] | None) -> list[str]:
+    """Where to look and what to ask next as lists, whatever else there is as JSON; `to` is in the heading."""
+    rest = {name: value for name, value in (metadata or {}).items() if name != "to" and value != []}
+    lines = []
+    for name, title in LISTS.items():
+        if isinstance(rest.get(name), list):
+            lines.append("\n".join([f"{title}:", "", *(f"- {one_line(str(item))}" for item in rest.pop(name))]))
+    return lines + ([f"Metadata: `{clean(json.dumps(rest, ensure_ascii=False))}`"] if rest else [])
