@@ -20,10 +20,10 @@ from conch.errors import (
     StoreError,
     TopicMismatch,
 )
-from conch.messages import Message, append_messages, to_message
 from conch.outbox import Draft, check_batch, check_fields, required_text
 from conch.peers import Peer, load_standing
 from conch.storage.base import Row, Store, Transaction
+from conch.stream import Message, append_messages, find_obstacle, to_message
 from conch.topics import dump_metadata, find_topic, require_open
 from conch.waits import wait_for
 
@@ -32,6 +32,7 @@ Warnings = list[dict[str, Any]]
 MOST_POINTERS = 10
 MOST_FOLLOWUPS = 5
 RESPONSE_FIELDS = ("question_id", "answer_markdown", "repo_pointers", "suggested_followups")
+FORBIDDEN = {error.code: error for error in (ForbiddenSelfAnswer, ForbiddenAlreadyAnswered)}
 MISTAKEN = {"answer": "answer_markdown", "content_markdown": "answer_markdown", "content": "answer_markdown"}
 
 
@@ -251,15 +252,13 @@ def _obstacle(tx: Transaction, peer: Peer, response: Response) -> dict[str, Any]
         return _skipped("QUESTION_NOT_FOUND", question_id, "there is no such question")
     if row["topic_id"] != peer.topic_id:
         return _skipped("TOPIC_MISMATCH", question_id, f"it belongs to topic {row['topic_id']}")
-    if row["status"] != "pending":
-        return _skipped("QUESTION_NOT_PENDING", question_id, f"it is {row['status']}")
-    if row["asked_by"] in peer.names:
-        message = f"{field}: you asked {question_id} yourself; wait for somebody else to answer. Nothing was saved."
-        raise ForbiddenSelfAnswer(message, field=field, question_id=question_id)
-    if tx.one("find_answer", question_id=question_id, names=peer.names):
-        message = f"{field}: you have answered {question_id} already. Nothing was saved."
-        raise ForbiddenAlreadyAnswered(message, field=field, question_id=question_id)
-    return None
+    obstacle = find_obstacle(tx, peer, row)
+    if obstacle is None:
+        return None
+    if obstacle.code not in FORBIDDEN:
+        return _skipped(obstacle.code, question_id, obstacle.reason)
+    message = f"{field}: {obstacle.reason} ({question_id}). Nothing was saved."
+    raise FORBIDDEN[obstacle.code](message, field=field, question_id=question_id)
 
 
 def _skipped(code: str, question_id: str, why: str) -> dict[str, Any]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from conch.clock import to_seconds
-from conch.messages import Message, Sent, Synced
+from conch.messages import Synced
 from conch.peers import Peer
 from conch.questions import Asked, extras
+from conch.stream import Message, Sent
 from conch.topics import Topic
 
 Object = dict[str, Any]
