@@ -34,6 +34,7 @@ UNSPACED = (
     "\u3005-\u3007\u3021-\u3029\u3041-\u3096\u309d-\u312f\u31a0-\u31bf\u31f0-\u31ff"
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 )
+UNSPACED_LETTER = re.compile(f"[{UNSPACED}]")
 # Signs: copyright, registered; currencies; arrows, operators and technical signs; stars to dingbats; arrows; emoji.
 # Not those that lines and boxes are drawn with.
 SIGNS = "\u00a9\u00ae\u20a0-\u20cf\u2190-\u23ff\u25a0-\u27bf\u2900-\u297f\u2b00-\u2bff\U0001f000-\U0001faff"
@@ -75,7 +76,8 @@ def tokens(folded: str) -> Iterator[Token]:
             yield Token(word[:LONGEST_WORD], first, last)
         suffix = match[2]
         # Two of them always belong to the word (C++17); a single one could be an operator (a+b).
-        if len(suffix) > 1 or (suffix and not folded[match.end() : match.end() + 1].isalnum()):
+        belongs = len(suffix) > 1 or (suffix and not folded[match.end() : match.end() + 1].isalnum())
+        if belongs and not UNSPACED_LETTER.match(pieces[-1].word):
             spelled = "".join(SPELLED[sign] for sign in suffix[:LONGEST_SUFFIX])
             yield Token(pieces[-1].word[: LONGEST_WORD - len(spelled)] + spelled, pieces[-1].start, match.end())
 
