@@ -33,15 +33,15 @@ def take_over_name(tx: Transaction, room: Room, prior_id: str, name: str, agent_
 
 
 def find_holder(tx: Transaction, room: Room, name: str) -> Row | None:
-    """Who is meant by a name in a room: a member, an agent of that very id, or who chose it on the home topic.
+    """Who is meant by a name in a room: a member, an agent of that very id, or who has spoken as that.
 
-    Whoever has left the room has its name on the home topic only until somebody else takes it.
+    Nobody takes the name of one who has left, unless an operator frees it: what was said under it would change hands.
     """
-    holder = tx.one("member_named", topic_id=room.topic_id, name=name) or tx.one("find_agent", agent_id=name)
-    if holder is None:
-        row = tx.one("find_reservation", topic_id=room.topic_id, agent_name=name)
-        holder = row if row is not None and not row["is_own"] else None
-    return holder
+    return (
+        tx.one("member_named", topic_id=room.topic_id, name=name)
+        or tx.one("find_agent", agent_id=name)
+        or tx.one("find_reservation", topic_id=room.topic_id, agent_name=name)
+    )
 
 
 def generate_name(tx: Transaction, room: Room, agent_id: str) -> str:
@@ -56,31 +56,16 @@ def _is_free(tx: Transaction, room: Room, agent_id: str, name: str) -> bool:
     elsewhere = tx.one("agent_named", name=name)
     if elsewhere is not None and elsewhere["agent_id"] != agent_id:
         return False
-    taken = tx.one("find_reservation", topic_id=room.topic_id, agent_name=name)
-    return taken is None and find_holder(tx, room, name) is None
+    return find_holder(tx, room, name) is None
 
 
 def _rename(tx: Transaction, room: Room, agent_id: str, name: str, keeps_former: bool) -> None:
     tx.run("rename_member", room_id=room.room_id, agent_id=agent_id, name=name)
-    _make_way(tx, room.topic_id, agent_id, name)
     own = tx.one("own_reservation", topic_id=room.topic_id, agent_id=agent_id)
     if own is not None:
         _rename_on_topic(tx, room.topic_id, own["agent_name"], name, keeps_former)
     if tx.one("agent_named", name=name) is None:
         _rename_elsewhere(tx, agent_id, name, keeps_former)
-
-
-def _make_way(tx: Transaction, topic_id: str, agent_id: str, name: str) -> None:
-    """Whoever still goes by the name on the home topic, without being in the room, goes by the next one like it."""
-    row = tx.one("find_reservation", topic_id=topic_id, agent_name=name)
-    if row is None or not row["is_own"] or row["agent_id"] == agent_id:
-        return
-    number = 2
-    while tx.one("find_reservation", topic_id=topic_id, agent_name=f"{name}-{number}"):
-        number += 1
-    _rename_on_topic(tx, topic_id, name, f"{name}-{number}", keeps_former=False)
-    for statement in ("rename_questions", "rename_answers"):
-        tx.run(statement, topic_id=topic_id, former=name, name=f"{name}-{number}")
 
 
 def _rename_elsewhere(tx: Transaction, agent_id: str, name: str, keeps_former: bool) -> None:

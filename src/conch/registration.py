@@ -71,13 +71,13 @@ class Registration:
 
 
 def _require_free(tx: Transaction, snapshot: Snapshot, caller: Caller, name: str) -> None:
-    """A name of somebody who is gone but has not left is resumed with proof, or not at all."""
+    """Another agent's name is resumed with proof, or not at all, as long as it stands for what that agent did."""
     holder = find_holder(tx, snapshot.room, name)
     if holder is None or holder["agent_id"] == caller.agent_id:
         return
     advice = "agent_adopt takes it over if its process is gone and left unfinished work; else choose another name."
     if snapshot.find(holder["agent_id"]) is None:
-        advice = "Choose another name."
+        advice = f"Choose another name; if that agent has left for good, `conch names free {name}` frees this one."
     message = f"{name} means {holder['agent_id']} in this room already. {advice}"
     raise DuplicateAgentName(message, field="name", name=name, agent_id=holder["agent_id"])
 

@@ -262,18 +262,24 @@ def test_a_name_that_nobody_else_has_is_the_agents_own_on_free_topics(app: App, 
     assert bob.send(topic_id, "hi")[0]["sender"] == own
 
 
-def test_the_name_of_one_who_left_can_be_taken(ada: Any, bob: Any, enter: Any) -> None:
+def test_the_name_of_one_who_left_can_be_taken_once_an_operator_frees_it(
+    app: App, ada: Any, bob: Any, enter: Any
+) -> None:
     ada.data("agent_register", name="blue-fox")
-    bob.send(bob.home, "read this")
-    ada.read(ada.home)
+    ada.send(ada.home, "by the first")
     ada.data("leave_path")
+    refusal = bob.refused("agent_register", name="blue-fox")
+    app.messages.free_name(bob.home, "blue-fox", "an operator")
 
     bob.data("agent_register", name="blue-fox")
     back = enter("ada:1")
 
+    assert (refusal["error"], refusal["agent_id"]) == ("DUPLICATE_AGENT_ID", "ada:1")
+    assert "conch names free" in refusal["message"]
     assert names(bob) == {"bob:2": "blue-fox", "ada:1": "blue-fox-2"}
-    assert bob.send(bob.home, "mine now")[0]["sender"] == "blue-fox"
-    assert back.read(back.home) == ["mine now"]
+    assert bob.read(bob.home)[0] == "by the first"
+    bob.send(bob.home, "mine now")
+    assert back.read(back.home)[-1] == "mine now"
 
 
 def test_one_who_left_comes_back_to_its_name(ada: Any, bob: Any, enter: Any) -> None:

@@ -65,13 +65,3 @@ WHERE topic_id = :topic_id AND agent_name = :name;
 -- name: move_former_names
 UPDATE agent_name_reservations SET agent_id = :to_agent_id
 WHERE topic_id = :topic_id AND agent_id = :from_agent_id AND is_former = 1;
-
--- name: rename_questions
-UPDATE questions SET asked_by = :name WHERE topic_id = :topic_id AND asked_by = :former;
-
--- name: rename_answers
-UPDATE answers SET answered_by = :name
-WHERE answered_by = :former AND question_id IN (SELECT question_id FROM questions WHERE topic_id = :topic_id)
-  AND NOT EXISTS (
-    SELECT 1 FROM answers other WHERE other.question_id = answers.question_id AND other.answered_by = :name
-  );
