@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,23 @@ from conch.tools.registry import Outcome, call_tool
 from conch.tools.session import Session
 
 Object = dict[str, Any]
+
+
+DEADLINE = 20
+
+
+def in_background(act: Callable[[], Any]) -> Callable[[], Any]:
+    """Start something that waits; the result is asked for with what is returned."""
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.append(act()))
+    thread.start()
+
+    def result() -> Any:
+        thread.join(DEADLINE)
+        assert found, "it still waits"
+        return found[0]
+
+    return result
 
 
 class MovableClock:

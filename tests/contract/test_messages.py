@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.contract.conftest import in_background
 
 from conch.app import App
 from conch.calls import Call
 from conch.config import LONGEST_WAIT_MS
 from conch.tools import TOOLS
-
-DEADLINE = 20
 
 
 @pytest.fixture
@@ -24,20 +22,6 @@ def pink(red: Any, blue: Any, topic_id: str) -> str:
     red.join(topic_id, "red")
     blue.join(topic_id, "blue")
     return topic_id
-
-
-def in_background(act: Callable[[], Any]) -> Callable[[], Any]:
-    """Start something that waits; the result is asked for with what is returned."""
-    found: list[Any] = []
-    thread = threading.Thread(target=lambda: found.append(act()))
-    thread.start()
-
-    def result() -> Any:
-        thread.join(DEADLINE)
-        assert found, "it still waits"
-        return found[0]
-
-    return result
 
 
 # -- sending

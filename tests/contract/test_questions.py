@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-
-DEADLINE = 20
+from tests.contract.conftest import in_background
 
 
 @pytest.fixture
@@ -36,19 +33,6 @@ def response(question_id: str, /, **fields: Any) -> dict[str, Any]:
 
 def codes(data: dict[str, Any]) -> list[str]:
     return [warning["code"] for warning in data["warnings"]]
-
-
-def in_background(act: Callable[[], Any]) -> Callable[[], Any]:
-    found: list[Any] = []
-    thread = threading.Thread(target=lambda: found.append(act()))
-    thread.start()
-
-    def result() -> Any:
-        thread.join(DEADLINE)
-        assert found, "it still waits"
-        return found[0]
-
-    return result
 
 
 # -- asking and answering
