@@ -18,10 +18,11 @@ from conch.errors import AdoptionRejected
 from conch.leases import later
 from conch.liveness import may_be_running
 from conch.names import take_over_name
+from conch.peers import present_name
 from conch.protocol import ProtocolEvent, insert_event, load_event
-from conch.registration import Agent, find_agent, to_agent
+from conch.registration import Agent, find_agent, itself, to_agent
 from conch.roomlog import append_event
-from conch.rooms import Snapshot, save_room
+from conch.rooms import Snapshot, load_room, save_room
 from conch.scopes import Scope, classify, make_scope, parse_scope
 from conch.storage.base import Row, Store, Transaction
 from conch.workspaces import folds_case, workspace_root
@@ -78,7 +79,7 @@ class Adoption:
             if evidence is None:
                 raise _no_evidence(prior["name"], within, traces)
             event = self._move(tx, snapshot, caller, prior, within, evidence)
-            agent = find_agent(self._agents(tx, room_id), caller.agent_id)
+            agent = itself(self._agents(tx, room_id), caller)
             return Adopted(agent, event, evidence)
 
     def candidates(self, caller: Caller, room_id: str) -> list[Candidate]:
@@ -102,7 +103,8 @@ class Adoption:
         ]
 
     def _find(self, tx: Transaction, room_id: str, name: str) -> Row:
-        agent = find_agent(self._agents(tx, room_id), name)
+        topic_id = load_room(tx, room_id).topic_id
+        agent = find_agent(self._agents(tx, room_id), present_name(tx, topic_id, name))
         return next(row for row in tx.all("room_agents", room_id=room_id) if row["agent_id"] == agent.agent_id)
 
     def _agents(self, tx: Transaction, room_id: str) -> list[Agent]:

@@ -85,15 +85,13 @@ def adopt_override(store: Store, caller: Caller, override: str) -> Caller:
 
 
 def load_caller(store: Store, text: str, topic_id: str | None = None) -> Caller:
-    """An agent by its agent_id, its name in the room of a home topic, or its own name elsewhere.
+    """An agent by its name in the room of a home topic, by its own name elsewhere, or by its agent_id.
 
     It is as the store knows it; nothing is recorded of who asks.
     """
     with store.read() as tx:
-        agent = tx.one("find_agent", agent_id=text)
-        if agent is None:
-            named = tx.one("member_named", topic_id=topic_id, name=text) or tx.one("agent_named", name=text)
-            agent = tx.one("find_agent", agent_id=named["agent_id"]) if named else None
+        named = tx.one("member_named", topic_id=topic_id, name=text) or tx.one("agent_named", name=text)
+        agent = tx.one("find_agent", agent_id=named["agent_id"] if named else text)
     if agent is None:
         raise AgentNotFound(f"There is no agent {text[:80]!r}; `conch whoami` says who you are.", field="agent")
     return Caller(agent["agent_id"], agent["name"], recorded_process(agent), agent["session_kind"], None)

@@ -149,6 +149,15 @@ class Messages:
                     return
                 self._touch(tx, peer, found, page.last_seq if moves else found)
 
+    def retract(self, peer: Peer, synced: Synced) -> None:
+        """After a reply that nobody read all the same: what it carried comes again, unless the cursor has moved on."""
+        with self._store.write(peer.topic_id) as tx:
+            try:
+                peer, _ = load_standing(tx, peer)
+            except (AgentNotJoined, TopicNotFound):
+                return
+            self._touch(tx, peer, synced.page.last_seq, synced.page.standing.last_seq)
+
     def _touch(self, tx: Transaction, peer: Peer, found: int, last_seq: int) -> None:
         tx.run("touch_agent", agent_id=peer.agent_id, now=tx.now)
         tx.run(
@@ -161,9 +170,10 @@ class Messages:
             now=tx.now,
         )
 
-    def standing(self, peer: Peer) -> Standing:
+    def standing(self, peer: Peer) -> tuple[Peer, Standing]:
+        """The peer under the name that it has by now, and how it stands to the topic."""
         with self._store.read() as tx:
-            return load_standing(tx, peer)[1]
+            return load_standing(tx, peer)
 
     def mark_read(self, peer: Peer, last_seq: int) -> None:
         """Move the cursor forward to here."""
@@ -218,7 +228,7 @@ class Messages:
 def _next_rows(tx: Transaction, statement: str, after: int, most: int, given: Row) -> list[Row]:
     """Some at a time until a reply is full: whoever asks for a thousand long messages does not get them at once."""
     rows: list[Row] = []
-    while len(rows) < most and sum(len(row["content_markdown"]) for row in rows) <= MOST_CHARS:
+    while len(rows) < most and sum(map(_chars, rows)) <= MOST_CHARS:
         limit = min(STEP, most - len(rows))
         found = tx.all(statement, after=after, limit=limit, **given)
         rows += found
@@ -228,11 +238,15 @@ def _next_rows(tx: Transaction, statement: str, after: int, most: int, given: Ro
     return rows
 
 
+def _chars(row: Row) -> int:
+    return len(row["content_markdown"]) + len(row["metadata_json"] or "")
+
+
 def _fitting(messages: list[Message]) -> list[Message]:
     """As many as one reply can carry, at least one."""
     total = 0
     for place, message in enumerate(messages):
-        total += len(message.content_markdown)
+        total += len(message.content_markdown) + len(message.metadata_json or "")
         if total > MOST_CHARS and place:
             return messages[:place]
     return messages

@@ -9,6 +9,7 @@ from __future__ import annotations
 from itertools import chain
 
 from conch.ids import digest
+from conch.peers import forget_others
 from conch.petnames import propose_names
 from conch.rooms import Room
 from conch.storage.base import Row, Transaction
@@ -27,7 +28,6 @@ def take_over_name(tx: Transaction, room: Room, prior_id: str, name: str, agent_
     """Give a member's name to another one, with what was asked under it. Returns what the first is called now."""
     prior_name = generate_name(tx, room, prior_id)
     _rename(tx, room, prior_id, prior_name, keeps_former=False)
-    tx.run("move_former_names", topic_id=room.topic_id, from_agent_id=prior_id, to_agent_id=agent_id)
     _rename(tx, room, agent_id, name, keeps_former=True)
     return prior_name
 
@@ -84,12 +84,14 @@ def _rename_on_topic(tx: Transaction, topic_id: str, former: str, name: str, kee
     assert own is not None and topic is not None
     after_seq = topic["highest_seq"]
     if taken is not None:
-        if not taken["is_former"] or taken["agent_id"] != own["agent_id"]:
+        if taken["renamed_to"] != former:
             return
         tx.run("free_name", topic_id=topic_id, agent_name=name)  # it is called so again
         after_seq = taken["after_seq"]
-    tx.run("drop_cursor", topic_id=topic_id, agent_name=name)  # left behind by a name that was freed
+    else:
+        forget_others(tx, topic_id, name)
     tx.run("rename_cursor", topic_id=topic_id, former=former, name=name)
     tx.run("rename_reservation", topic_id=topic_id, former=former, name=name, after_seq=after_seq)
     if keeps_former:
+        tx.run("rename_again", topic_id=topic_id, former=former, name=name)
         tx.run("keep_former_name", topic_id=topic_id, former=former, name=name, after_seq=own["after_seq"])

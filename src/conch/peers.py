@@ -7,6 +7,7 @@ command line. Names that are chosen with `topic_join` belong to whoever has thei
 from __future__ import annotations
 
 import os
+from itertools import islice
 from typing import NamedTuple
 
 from conch import processes
@@ -17,6 +18,7 @@ from conch.storage.base import Row, Store, Transaction
 from conch.topics import Topic, check_name, find_topic, require_open, resolve
 
 LONGEST_NAME = 64
+LONGEST_OWN_NAME = 48
 SIGN_OF_LIFE_EVERY = SECOND  # of one who calls more often than that, each one would cost a write
 SYSTEM = "conch"  # who tells a topic what an operator did; nobody else can have this name
 
@@ -86,6 +88,7 @@ class Peers:
             topic = find_topic(tx, topic_id)
             if not allow_closed:
                 require_open(topic_id, topic.status)
+            agent_name = present_name(tx, topic_id, agent_name)
             token = _claim(tx, topic, caller, agent_name, reclaim_token)
             return Joined(topic, _enter(tx, topic_id, agent_name, caller), token)
 
@@ -121,8 +124,9 @@ class Peers:
         with self._store.read() as tx:
             find_topic(tx, topic_id)
             since = tx.now - window_seconds * SECOND
-            rows = tx.all("recent_peers", topic_id=topic_id, since=since, limit=limit)
+            rows = tx.all("recent_peers", topic_id=topic_id, since=since)
             now = tx.now
+        here = (row for row in rows if processes.check(recorded_process(row)) != "gone")
         return [
             Presence(
                 row["agent_name"],
@@ -130,8 +134,7 @@ class Peers:
                 row["updated_at"],
                 round(max(0, now - row["updated_at"]) / SECOND, 3),
             )
-            for row in rows
-            if processes.check(recorded_process(row)) != "gone"
+            for row in islice(here, limit)
         ]
 
     def name_of(self, topic_id: str, agent_id: str) -> str | None:
@@ -153,10 +156,14 @@ def system_peer(topic_id: str) -> Peer:
 
 def free_name(tx: Transaction, topic_id: str, agent_name: str) -> None:
     find_topic(tx, topic_id)
+    present = present_name(tx, topic_id, agent_name)
+    if present != agent_name:
+        message = f"{agent_name} is what {present} was called before; only {present} can be freed."
+        raise InvalidArgument(message, field="agent_name")
     if not tx.run("free_name", topic_id=topic_id, agent_name=agent_name):
         message = f"Nobody has the name {agent_name[:80]!r} on topic {topic_id}."
         raise InvalidArgument(message, field="agent_name")
-    tx.run("drop_cursor", topic_id=topic_id, agent_name=agent_name)  # whoever has it next has read nothing yet
+    tx.run("drop_cursor", topic_id=topic_id, agent_name=agent_name)
 
 
 def load_standing(tx: Transaction, peer: Peer) -> tuple[Peer, Standing]:
@@ -168,18 +175,26 @@ def load_standing(tx: Transaction, peer: Peer) -> tuple[Peer, Standing]:
     if row is None:
         message = f"There is no topic {peer.topic_id!r} any more."
         raise TopicNotFound(message, field="topic_id", topic_id=peer.topic_id)
-    if row["reserved_at"] != peer.reserved_at or row["is_former"]:
+    if (row["reserved_at"], row["renamed_to"], row["former_names"]) != (peer.reserved_at, None, len(peer.former_names)):
         return load_standing(tx, _renamed(tx, peer))
     is_fresh = 0 <= tx.now - (row["updated_at"] or 0) < SIGN_OF_LIFE_EVERY
     return peer, Standing(row["status"], row["next_seq"] - 1, row["last_seq"] or 0, is_fresh)
 
 
 def _renamed(tx: Transaction, peer: Peer) -> Peer:
-    """The same agent's name on the topic after it was given another one."""
-    now = own_peer(tx, peer.topic_id, peer.agent_id)
-    if now is None or now.reserved_at != peer.reserved_at or now.agent_name == peer.agent_name:
-        raise _not_joined(peer.topic_id)
-    return now
+    """The same peer as it is called on the topic by now."""
+    name = present_name(tx, peer.topic_id, peer.agent_name)
+    rows = tx.all("names_of_peer", topic_id=peer.topic_id, agent_name=name)
+    for now in (_to_peer(peer.topic_id, peer.agent_id, rows), own_peer(tx, peer.topic_id, peer.agent_id)):
+        if now is not None and now.reserved_at == peer.reserved_at and now != peer:
+            return now
+    raise _not_joined(peer.topic_id)
+
+
+def present_name(tx: Transaction, topic_id: str, agent_name: str) -> str:
+    """What whoever had this name is called now."""
+    row = tx.one("find_reservation", topic_id=topic_id, agent_name=agent_name)
+    return str(row["renamed_to"]) if row is not None and row["renamed_to"] is not None else agent_name
 
 
 def check_seq(field: str, seq: int, standing: Standing) -> None:
@@ -190,10 +205,13 @@ def check_seq(field: str, seq: int, standing: Standing) -> None:
 
 def own_peer(tx: Transaction, topic_id: str, agent_id: str) -> Peer | None:
     """The agent under its own name, if it has one here."""
-    rows = tx.all("own_reservations", topic_id=topic_id, agent_id=agent_id)
-    if not rows or rows[0]["is_former"]:
+    return _to_peer(topic_id, agent_id, tx.all("names_of_itself", topic_id=topic_id, agent_id=agent_id))
+
+
+def _to_peer(topic_id: str, agent_id: str, rows: list[Row]) -> Peer | None:
+    if not rows:
         return None
-    former_names = tuple(row["agent_name"] for row in rows[1:])
+    former_names = tuple(row["former_name"] for row in rows if row["former_name"] is not None)
     return Peer(topic_id, rows[0]["agent_name"], rows[0]["created_at"], agent_id, former_names)
 
 
@@ -204,7 +222,7 @@ def enter_as_itself(tx: Transaction, topic_id: str, caller: Caller) -> Peer:
     agent = tx.one("member_on_topic", topic_id=topic_id, **known) or tx.one("find_agent", **known)
     own = agent["name"] if agent else caller.name  # another door of this agent may have renamed it
     while peer is None:
-        name = own if number == 1 else f"{own}-{number}"
+        name = own if number == 1 else f"{own[: LONGEST_OWN_NAME - len(str(number)) - 1].rstrip('-')}-{number}"
         is_free = not _is_somebody_else(tx, topic_id, caller, name)
         if is_free and _reserve(tx, topic_id, name, caller, None, is_own=True):
             peer = _enter(tx, topic_id, name, caller)
@@ -216,7 +234,7 @@ def _claim(tx: Transaction, topic: Topic, caller: Caller, agent_name: str, token
     """The token of a name that is the caller's from now on."""
     row = tx.one("find_reservation", topic_id=topic.topic_id, agent_name=agent_name)
     if row is None:
-        if agent_name.casefold() == SYSTEM or _is_somebody_else(tx, topic.topic_id, caller, agent_name):
+        if _is_system(agent_name) or _is_somebody_else(tx, topic.topic_id, caller, agent_name):
             raise _in_use(topic, agent_name)
         issued = os.urandom(16).hex()
         _reserve(tx, topic.topic_id, agent_name, caller, issued)
@@ -237,9 +255,15 @@ def _claim(tx: Transaction, topic: Topic, caller: Caller, agent_name: str, token
 
 
 def _is_somebody_else(tx: Transaction, topic_id: str, caller: Caller, agent_name: str) -> bool:
-    """On a home topic the members go by their names in the room, so nobody else can take one of those."""
-    row = tx.one("member_named", topic_id=topic_id, name=agent_name)
+    """An agent is meant by its id everywhere, and on a home topic by its name in the room: nobody else takes those."""
+    row = tx.one("member_named", topic_id=topic_id, name=agent_name) or tx.one("find_agent", agent_id=agent_name)
     return row is not None and row["agent_id"] != caller.agent_id
+
+
+def _is_system(agent_name: str) -> bool:
+    from unicodedata import normalize
+
+    return normalize("NFKC", agent_name).casefold() == SYSTEM
 
 
 def _reserve(
@@ -252,18 +276,25 @@ def _reserve(
         "is_own": int(is_own),
         "reclaim_token_hash": None if token is None else _hashed(token),
     }
-    return tx.run("reserve_name", now=tx.now, **columns) > 0
+    is_reserved = tx.run("reserve_name", now=tx.now, **columns) > 0
+    if is_reserved:
+        forget_others(tx, topic_id, agent_name)
+    return is_reserved
+
+
+def forget_others(tx: Transaction, topic_id: str, agent_name: str) -> None:
+    """Whoever takes a name that somebody had before has read nothing, and sent nothing that could be sent again."""
+    tx.run("drop_cursor", topic_id=topic_id, agent_name=agent_name)
+    tx.run("forget_keys", topic_id=topic_id, sender=agent_name)
 
 
 def _enter(tx: Transaction, topic_id: str, agent_name: str, caller: Caller) -> Peer:
     tx.run("add_cursor", topic_id=topic_id, agent_name=agent_name, now=tx.now)
     tx.run("touch_agent", agent_id=caller.agent_id, now=tx.now)
-    own = own_peer(tx, topic_id, caller.agent_id)
-    if own is not None and own.agent_name == agent_name:
-        return own
-    row = tx.one("find_reservation", topic_id=topic_id, agent_name=agent_name)
-    assert row is not None
-    return Peer(topic_id, agent_name, row["created_at"], caller.agent_id)
+    rows = tx.all("names_of_peer", topic_id=topic_id, agent_name=agent_name)
+    peer = _to_peer(topic_id, caller.agent_id, rows)
+    assert peer is not None
+    return peer
 
 
 def _hashed(token: str) -> str:

@@ -16,6 +16,7 @@ from conch.config import Settings
 from conch.errors import EventNotFound, MarkForbidden, UnknownRecipient
 from conch.ids import new_id
 from conch.payloads import Payload, check_payload
+from conch.peers import present_name
 from conch.roomlog import Event
 from conch.rooms import Member, Room, Snapshot, load_room
 from conch.scopes import parse_scope
@@ -67,7 +68,8 @@ class Protocol:
         check_bead(root, bead_id)
         with self._store.write(room_id) as tx:
             snapshot = presence.take_seat(tx, caller, room_id, self._settings.policy)
-            sender, recipient = snapshot.member(caller.agent_id), find_recipient(snapshot, to_agent)
+            sender = snapshot.member(caller.agent_id)
+            recipient = find_recipient(snapshot, present_name(tx, snapshot.room.topic_id, to_agent))
             event_id = insert_event(tx, snapshot.room, event_type, checked, sender, recipient, bead_id, within)
             activity.record(tx, room_id, event_type, sender, event_id)
             return load_event(tx, event_id)
@@ -96,7 +98,8 @@ class Protocol:
 
 
 def find_recipient(snapshot: Snapshot, text: str) -> Member:
-    found = snapshot.find(text) or next((member for member in snapshot.members if member.name == text), None)
+    """By name, which in a room means one agent, whatever id somebody else may choose; or else by agent_id."""
+    found = next((member for member in snapshot.members if member.name == text), None) or snapshot.find(text)
     if found is None:
         names = ", ".join(member.name for member in snapshot.members)
         message = f"{text[:80]!r} is not in room {snapshot.room.room_id}; there are {names}."

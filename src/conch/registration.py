@@ -11,12 +11,12 @@ from conch.config import Settings
 from conch.errors import AgentNotFound, DuplicateAgentName, InvalidAgentName
 from conch.liveness import Liveness, liveness
 from conch.names import find_holder, rename
-from conch.peers import SYSTEM
+from conch.peers import LONGEST_OWN_NAME, SYSTEM
 from conch.rooms import Snapshot
 from conch.storage.base import Row, Store, Transaction
 
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
-SHORTEST_NAME, LONGEST_NAME = 3, 48
+SHORTEST_NAME, LONGEST_NAME = 3, LONGEST_OWN_NAME
 
 
 class Agent(NamedTuple):
@@ -39,12 +39,12 @@ class Registration:
             check_name(name)
         with self._store.write(room_id, LOCK) as tx:
             snapshot = presence.take_seat(tx, caller, room_id, self._settings.policy)
-            before = find_agent(self._agents(tx, room_id), caller.agent_id)
+            before = itself(self._agents(tx, room_id), caller)
             if name is not None and name != before.name:
                 _require_free(tx, snapshot, caller, name)
                 rename(tx, snapshot.room, caller.agent_id, name)
             tx.run("register_agent", room_id=room_id, agent_id=caller.agent_id, role=role, now=tx.now)
-            after = find_agent(self._agents(tx, room_id), caller.agent_id)
+            after = itself(self._agents(tx, room_id), caller)
             if after._replace(last_seen_at=0) != before._replace(last_seen_at=0):
                 details = {"role": after.role, "former_name": before.name}
                 activity.record(tx, room_id, "registered", after, details=details)
@@ -54,7 +54,7 @@ class Registration:
         """Say that the caller is still at work; as often as it likes."""
         with self._store.write(room_id) as tx:
             presence.take_seat(tx, caller, room_id, self._settings.policy)
-            return find_agent(self._agents(tx, room_id), caller.agent_id)
+            return itself(self._agents(tx, room_id), caller)
 
     def list_agents(self, caller: Caller | None, room_id: str) -> list[Agent]:
         """Everybody in the room, in its sequence; whoever asks is there."""
@@ -75,6 +75,9 @@ def _require_free(tx: Transaction, snapshot: Snapshot, caller: Caller, name: str
     holder = find_holder(tx, snapshot.room, name)
     if holder is None or holder["agent_id"] == caller.agent_id:
         return
+    if renamed_to := holder.get("renamed_to"):
+        message = f"{name} is what {renamed_to} was called in this room before; choose another name."
+        raise DuplicateAgentName(message, field="name", name=name, agent_id=holder["agent_id"])
     advice = "agent_adopt takes it over if its process is gone and left unfinished work; else choose another name."
     if snapshot.find(holder["agent_id"]) is None:
         advice = f"Choose another name; if that agent has left for good, `conch names free {name}` frees this one."
@@ -93,10 +96,17 @@ def check_name(name: str) -> None:
         raise InvalidAgentName(message, field="name")
 
 
+def itself(agents: list[Agent], caller: Caller) -> Agent:
+    found = next((agent for agent in agents if agent.agent_id == caller.agent_id), None)
+    if found is None:
+        raise AgentNotFound("You are not in this room; join it first.", name=caller.name)
+    return found
+
+
 def find_agent(agents: list[Agent], text: str) -> Agent:
-    """By agent_id, which nobody chooses for another, or else by name."""
-    found = next((agent for agent in agents if agent.agent_id == text), None)
-    found = found or next((agent for agent in agents if agent.name == text), None)
+    """By name, which in a room means one agent, whatever id somebody else may choose; or else by agent_id."""
+    found = next((agent for agent in agents if agent.name == text), None)
+    found = found or next((agent for agent in agents if agent.agent_id == text), None)
     if found is None:
         names = ", ".join(agent.name for agent in agents) or "none"
         raise AgentNotFound(f"There is no agent {text[:80]!r} in this room; there are {names}.", name=text[:80])

@@ -112,6 +112,27 @@ def test_whoever_resumes_an_identity_goes_on_with_its_questions(bob: Any, lost: 
         assert ended["status"] == "answered"
 
 
+def test_whoever_resumes_an_identity_has_sent_nothing_yet(bob: Any, lost: Any, workspace: str) -> None:
+    key = {"content_markdown": "by the lost one", "client_message_id": "1"}
+    lost.data("sync", topic_id=lost.home, outbox=[key], wait_seconds=0)
+    write(workspace, "src/parser.py")
+    die(lost)
+    bob.data("agent_adopt", name="amber-otter", scope="src")
+
+    synced = bob.data("sync", topic_id=bob.home, outbox=[{**key, "content_markdown": "new"}], wait_seconds=0)
+
+    assert synced["sent"][0]["message"]["content_markdown"] == "new"
+    assert [each["content_markdown"] for each in synced["received"]] == ["by the lost one"]
+
+
+def test_an_identity_is_resumed_by_a_name_that_it_had_before(bob: Any, lost: Any, workspace: str) -> None:
+    lost.data("agent_register", name="red-fox")
+    write(workspace, "src/parser.py")
+    die(lost)
+
+    assert bob.data("agent_adopt", name="amber-otter", scope="src")["name"] == "red-fox"
+
+
 def test_an_identity_is_resumed_by_one_agent_only(ada: Any, bob: Any, lost: Any, workspace: str) -> None:
     write(workspace, "src/parser.py")
     die(lost)

@@ -94,8 +94,8 @@ def test_a_new_name_is_the_agents_own_on_its_topics_too(app: App, ada: Any) -> N
     ada.data("agent_register", name="amber-otter")
 
     with app.store.read() as tx:
-        names = {row["agent_name"]: (row["is_own"], row["is_former"]) for row in tx.dump("agent_name_reservations")}
-        assert names == {"amber-otter": (1, 0), former: (0, 1)}
+        names = {row["agent_name"]: (row["is_own"], row["renamed_to"]) for row in tx.dump("agent_name_reservations")}
+        assert names == {"amber-otter": (1, None), former: (0, "amber-otter")}
         assert [row["agent_name"] for row in tx.dump("cursors")] == ["amber-otter"]
 
 
@@ -164,11 +164,41 @@ def test_a_name_never_stands_for_two(enter: Any) -> None:
     assert alice.data("agent_heartbeat")["agent_id"] == "alice"
 
 
-def test_an_agent_is_found_by_its_id_before_anybodys_name(enter: Any) -> None:
-    mallory = enter("mallory:1")
-    mallory.data("agent_register", name="alice")
+def test_a_name_cannot_be_hijacked_by_an_id_of_that_spelling(enter: Any) -> None:
+    alpha, ada = enter("codex:1"), enter("ada:1")
+    alpha.data("agent_register", name="alpha")
+    hijacker = enter("alpha")
 
-    assert enter("alice").data("agent_heartbeat")["agent_id"] == "alice"
+    notice = {"subject": "s", "summary": "s", "next_action": "n"}
+    sent = ada.data("event_send", event_type="HANDOFF", to_agent="alpha", payload=notice)["event"]
+
+    assert [event["id"] for event in alpha.inbox()] == [sent["id"]]
+    assert hijacker.inbox() == []
+    assert hijacker.data("agent_heartbeat")["agent_id"] == "alpha"
+    assert hijacker.data("agent_register", role="spy")["agent_id"] == "alpha"
+
+
+def test_a_notice_to_a_former_name_reaches_whoever_had_it(ada: Any, bob: Any) -> None:
+    former = bob.name
+    bob.data("agent_register", name="blue-fox")
+
+    notice = {"subject": "s", "summary": "s", "next_action": "n"}
+    sent = ada.data("event_send", event_type="HANDOFF", to_agent=former, payload=notice)["event"]
+
+    assert sent["to_agent"] == "blue-fox"
+    assert former in ada.refused("agent_register", name=former)["message"]
+
+
+def test_a_name_that_conch_gives_out_can_be_registered(ada: Any, bob: Any, enter: Any) -> None:
+    longest = "a" * 46 + "-b"
+    ada.data("agent_register", name=longest)
+    ada.data("leave_path")
+    bob.app.messages.free_name(bob.home, longest, "an operator")
+    bob.data("agent_register", name=longest)
+
+    given = enter("ada:1").joined["name"]
+
+    assert (len(given) <= 48, given) == (True, "a" * 46 + "-2")
 
 
 def test_nobody_can_be_called_like_the_system(enter: Any) -> None:

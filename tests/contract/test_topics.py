@@ -10,6 +10,7 @@ import pytest
 
 from conch import __version__
 from conch.app import App
+from conch.errors import InvalidArgument
 from conch.storage.base import Store
 
 
@@ -439,6 +440,71 @@ def test_nobody_else_can_have_a_former_name(red: Any, blue: Any) -> None:
     assert red.refused("agent_register", name=former)["error"] == "DUPLICATE_AGENT_ID"
     assert blue.data("agent_register", name=former)["name"] == former
     assert blue.send(blue.home, "as before")[0]["sender"] == former
+
+
+def test_a_name_taken_by_token_and_changed_there_and_back_stays_one_peer(red: Any, blue: Any) -> None:
+    own = red.session.peer(red.home).agent_name
+    red.join(red.home, own)
+    red.data("agent_register", name="beta-one")
+    key = {"content_markdown": "once", "client_message_id": "k-1"}
+    red.data("sync", topic_id=red.home, outbox=[key], wait_seconds=0)
+    question_id = red.data("ask", topic_id=red.home, question="Why?", wait_seconds=0)["question_id"]
+
+    red.data("agent_register", name=own)
+
+    to_former = {"content_markdown": "for you", "metadata": {"to": "beta-one"}}
+    blue.data("sync", topic_id=blue.home, outbox=[to_former], wait_seconds=0)
+    again = red.data("sync", topic_id=red.home, outbox=[key], wait_seconds=0)
+    assert [(each["content_markdown"], each["addressed"]) for each in again["received"]] == [("for you", True)]
+    assert [warning["code"] for warning in again["warnings"]] == ["ALREADY_SENT"]
+    assert red.data("pending_list", topic_id=red.home, wait_seconds=0)["questions"] == []
+    assert red.data("question_mark_answered", topic_id=red.home, question_id=question_id)["status"] == "answered"
+
+
+def test_a_token_is_good_for_a_former_name_too(red: Any, blue: Any) -> None:
+    own = red.session.peer(red.home).agent_name
+    token = red.join(red.home, own)["reclaim_token"]
+    red.send(red.home, "under the former name")
+    red.data("agent_register", name="beta-one")
+    question_id = red.data("ask", topic_id=red.home, question="Why?", wait_seconds=0)["question_id"]
+
+    restarted = blue.join(blue.home, own, reclaim_token=token)
+
+    assert restarted["agent_name"] == "beta-one"
+    assert blue.read(blue.home) == []
+    assert blue.data("pending_list", topic_id=blue.home, wait_seconds=0)["questions"] == []
+    assert blue.data("ask_cancel", topic_id=blue.home, question_id=question_id)["status"] == "cancelled"
+
+
+def test_a_former_name_cannot_be_freed_from_under_its_bearer(app: App, red: Any) -> None:
+    own = red.session.peer(red.home).agent_name
+    red.data("agent_register", name="beta-one")
+
+    with pytest.raises(InvalidArgument, match="beta-one"):
+        app.messages.free_name(red.home, own, "an operator")
+
+    app.messages.free_name(red.home, "beta-one", "an operator")
+    assert red.refused("sync", topic_id=red.home, wait_seconds=0)["error"] == "AGENT_NOT_JOINED"
+
+
+def test_whoever_takes_a_name_can_use_the_keys_of_the_one_before(app: App, red: Any, blue: Any, topic_id: str) -> None:
+    red.join(topic_id, "zed")
+    first = {"content_markdown": "first", "client_message_id": "1"}
+    red.data("sync", topic_id=topic_id, outbox=[first], wait_seconds=0)
+    app.messages.free_name(topic_id, "zed", "an operator")
+    blue.join(topic_id, "zed")
+
+    second = {"content_markdown": "second", "client_message_id": "1"}
+    synced = blue.data("sync", topic_id=topic_id, outbox=[second], wait_seconds=0)
+
+    assert (synced["sent"][0]["message"]["content_markdown"], synced["warnings"]) == ("second", [])
+    assert [each["content_markdown"] for each in synced["received"]][:1] == ["first"]
+
+
+def test_nobody_can_take_a_name_that_passes_for_another(red: Any, blue: Any, topic_id: str) -> None:
+    for name in ("test:blue", "Conch", "\uff43\uff4f\uff4e\uff43\uff48"):
+        assert red.refused("topic_join", topic_id=topic_id, agent_name=name)["error"] == "AGENT_NAME_IN_USE"
+    assert blue.join(topic_id, "test:blue")["agent_name"] == "test:blue"
 
 
 def test_what_was_said_under_a_name_before_is_somebody_elses(app: App, red: Any, blue: Any) -> None:

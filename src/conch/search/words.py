@@ -35,9 +35,11 @@ UNSPACED = (
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 )
 UNSPACED_LETTER = re.compile(f"[{UNSPACED}]")
-# Signs: copyright, registered; currencies; arrows, operators and technical signs; stars to dingbats; arrows; emoji.
-# Not those that lines and boxes are drawn with.
-SIGNS = "\u00a9\u00ae\u20a0-\u20cf\u2190-\u23ff\u25a0-\u27bf\u2900-\u297f\u2b00-\u2bff\U0001f000-\U0001faff"
+# Signs: cent to section, copyright, registered; currencies; arrows, operators and technical signs; stars to dingbats;
+# arrows; emoji. Not those that lines and boxes are drawn with.
+SIGNS = (
+    "\u00a2-\u00a7\u00a9\u00ae\u20a0-\u20cf\u2190-\u23ff\u25a0-\u27bf\u2900-\u297f\u2b00-\u2bff\U0001f000-\U0001faff"
+)
 SIGN_TRAILERS = "\ufe0e\ufe0f"  # whether to show a sign as text or as a picture
 
 

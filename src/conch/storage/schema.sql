@@ -120,12 +120,13 @@ CREATE TABLE agent_name_reservations (
   reclaim_token_hash TEXT,
   created_at BIGINT NOT NULL,
   last_claimed_at BIGINT NOT NULL,
-  is_former BIGINT NOT NULL DEFAULT 0,
+  renamed_to TEXT,
   after_seq BIGINT NOT NULL DEFAULT 0,
   PRIMARY KEY (topic_id, agent_name)
 );
 
-CREATE INDEX agent_name_reservations_agent_idx ON agent_name_reservations (agent_id, topic_id);
+CREATE INDEX agent_name_reservations_renamed_to_idx ON agent_name_reservations (topic_id, renamed_to)
+WHERE renamed_to IS NOT NULL;
 
 -- The name that an agent has on a topic by itself, without a token; at most one.
 CREATE UNIQUE INDEX agent_name_reservations_own_idx ON agent_name_reservations (agent_id, topic_id) WHERE is_own = 1;

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from conch import __version__
 from conch.calls import Call
 from conch.clock import to_seconds
@@ -150,7 +152,11 @@ def sync(session: Session, given: Object, call: Call) -> Result:
         finally:
             settled()
 
-    return Result(data, text, undo=settled, delivered=delivered)
+    def retract() -> Callable[[], None]:
+        return session.deliveries.then(topic_id, lambda: app.messages.retract(peer, synced))
+
+    moves = auto_advance and bool(synced.page.received)
+    return Result(data, text, undo=settled, delivered=delivered, retract=retract if moves else None)
 
 
 def _sync_warnings(session: Session, synced: Synced, ignored_ack: bool) -> list[Object]:

@@ -21,6 +21,22 @@ class Deliveries:
         if unsettled is not None:
             unsettled.wait(LONGEST_SECONDS)
 
+    def then(self, topic: str, task: Callable[[], None]) -> Callable[[], None]:
+        """The same task to be run once the last reply's fate is known; whoever asks next waits for it too."""
+        with self._lock:
+            earlier = self._unsettled.get(topic)
+        settled = self.begin(topic)
+
+        def run() -> None:
+            try:
+                if earlier is not None:
+                    earlier.wait(LONGEST_SECONDS)
+                task()
+            finally:
+                settled()
+
+        return run
+
     def begin(self, topic: str) -> Callable[[], None]:
         """Call the result when the reply's fate is known, and what follows from it is done."""
         event = threading.Event()

@@ -21,13 +21,16 @@ INVALID_ARGUMENT = {"bus": "INVALID_ARGUMENT", "questions": "INVALID_ARGUMENT", 
 class Result(NamedTuple):
     """What a handler returns: an object for programs, a short text for models.
 
-    The door that has written it calls `delivered`; the one that could not calls `undo`.
+    The door that has written it calls `delivered`; the one that could not calls `undo`. Where a reply crosses the
+    client's cancellation, which has it thrown away, `retract` begins to take back what was delivered, and returns what
+    is left to do of it.
     """
 
     data: Object
     text: str
     undo: Callable[[], None] | None = None
     delivered: Callable[[], None] | None = None
+    retract: Callable[[], Callable[[], None]] | None = None
 
 
 class Outcome(NamedTuple):
@@ -38,6 +41,7 @@ class Outcome(NamedTuple):
     is_error: bool = False
     undo: Callable[[], None] | None = None
     delivered: Callable[[], None] | None = None
+    retract: Callable[[], Callable[[], None]] | None = None
 
 
 class Tool(NamedTuple):
@@ -86,7 +90,7 @@ def call_tool(tool: Tool, session: Session, arguments: Object, call: Call) -> Ou
     """The same for doors that only speak in replies: a refusal becomes an error outcome, nothing is ever raised."""
     try:
         result = run_tool(tool, session, arguments, call)
-        return Outcome(result.data, result.text, undo=result.undo, delivered=result.delivered)
+        return Outcome(result.data, result.text, False, result.undo, result.delivered, result.retract)
     except ConchError as refusal:
         return _refused(refusal)
     except Exception:  # a defect of ours: the trace goes to our log, never to a client

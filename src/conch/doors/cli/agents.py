@@ -10,7 +10,7 @@ from conch.agents import load_caller
 from conch.doors.cli.context import Context
 from conch.doors.cli.output import Report, indented, one_line, table
 from conch.errors import UnknownRoom
-from conch.registration import find_agent
+from conch.registration import find_agent, itself
 from conch.tools import notices
 from conch.tools.registry import Result
 
@@ -44,7 +44,7 @@ def list_agents(context: Context) -> Report:
 def show(context: Context) -> Report:
     room_id, caller = context.room_id(), context.session.caller()
     agents = context.app.registration.list_agents(caller, room_id)
-    agent = find_agent(agents, context.options.name or caller.agent_id)
+    agent = find_agent(agents, context.options.name) if context.options.name else itself(agents, caller)
     found = context.app.reservations.list_reservations(caller, room_id)
     own = [notices.reservation(each) for each in found if each.agent_id == agent.agent_id]
     data = {**notices.agent(agent), "reservations": own}

@@ -93,10 +93,10 @@ class Context:
 
 
 def find_member(members: list[Member], text: str, field: str) -> str:
-    """An agent_id from what a person typed: the id, the name, or the beginning of either."""
+    """An agent_id from what a person typed: the name, the id, or the beginning of either."""
     if not text.strip():
         raise InvalidArgument(f"{field} must be non-empty.", field=field)
-    found = [m for m in members if m.agent_id == text] or [m for m in members if m.name == text]
+    found = [m for m in members if m.name == text] or [m for m in members if m.agent_id == text]
     found = found or [m for m in members if m.agent_id.startswith(text) or m.name.startswith(text)]
     if len(found) == 1:
         return found[0].agent_id

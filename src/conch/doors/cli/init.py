@@ -9,7 +9,7 @@ from conch.adoption import Candidate
 from conch.doors.cli.context import Context
 from conch.doors.cli.output import Report, one_line, write
 from conch.errors import DecisionNeeded, RoomClosed
-from conch.registration import find_agent
+from conch.registration import itself
 
 
 def init(context: Context) -> Report:
@@ -20,7 +20,7 @@ def init(context: Context) -> Report:
     if options.register is not None:
         return _register(context, room_id, options.register, "The name was chosen.")
     caller = context.session.caller()
-    agent = find_agent(context.app.registration.list_agents(caller, room_id), caller.agent_id)
+    agent = itself(context.app.registration.list_agents(caller, room_id), caller)
     if agent.is_registered:
         return _report(agent.agent_id, agent.name, "continued", "You are registered here already.")
     candidates = context.app.adoption.candidates(caller, room_id)

@@ -104,9 +104,10 @@ def _follow(context: Context, peer: Peer, place: Place | None, limit: int | None
     interruptions = Interruptions(call)
     messages, as_json = context.app.messages, context.options.json
     moves = place is None and not context.options.peek
-    start, left = place or Place(messages.standing(peer).last_seq, 0), limit
+    start, left = place or Place(messages.standing(peer)[1].last_seq, 0), limit
     try:
         for come in messages.follow(peer.topic_id, start.after, call):
+            peer, _ = messages.standing(peer)  # who may have been renamed meanwhile
             batch = [each for each in come if each.created_at >= start.moment][:left]
             shown = [shapes.received(each, peer) for each in batch]
             lines = [whole_json(each) for each in shown] if as_json else message_texts(context, shown)

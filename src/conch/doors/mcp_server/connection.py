@@ -182,4 +182,4 @@ class Connection:
             refusal = Refusal(INTERNAL_ERROR, f"Internal error: the result of {tool.name} cannot be sent: {error}")
             self._flights.finish(flight, error_reply(request_id, refusal))
         else:
-            self._flights.finish(flight, reply, outcome.undo, outcome.delivered)
+            self._flights.finish(flight, reply, outcome.undo, outcome.delivered, outcome.retract)

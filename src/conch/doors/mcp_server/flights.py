@@ -1,4 +1,4 @@
-"""Calls between their request and their reply: cancelled or delivered, never both."""
+"""Calls between their request and their reply: cancelled or delivered, and taken back where both cross."""
 
 from __future__ import annotations
 
@@ -11,9 +11,13 @@ from conch.calls import Call
 from conch.doors.mcp_server.protocol import INTERNAL_ERROR, INVALID_REQUEST, Id, Object, Refusal, encode
 
 Task = Callable[[], None]
+Retract = Callable[[], Task]
 
 MOST_AT_ONCE = 256
 """Each call in flight holds a thread; a client that forgets to read must not exhaust the machine."""
+
+MOST_RETRACTABLE = 64
+"""Replies that left lately: whoever cancelled one of them before it came throws it away."""
 
 
 class Batch:
@@ -35,6 +39,7 @@ class Flight:
         self.reply = b""
         self.undo: Task | None = None
         self.delivered: Task | None = None
+        self.retract: Retract | None = None
 
 
 class Flights:
@@ -45,6 +50,7 @@ class Flights:
         self._later = later
         self._lock = threading.Lock()
         self._flying: dict[Id, Flight] = {}
+        self._retractable: dict[Id, Retract] = {}
 
     def begin(self, request_id: Id, batch: Batch | None, token: Id | None) -> Flight:
         """Register a call, so that it can be cancelled; progress is reported when the client gave a token."""
@@ -67,12 +73,19 @@ class Flights:
             self._join(flight)
         return flight
 
-    def finish(self, flight: Flight, reply: bytes, undo: Task | None = None, delivered: Task | None = None) -> None:
+    def finish(
+        self,
+        flight: Flight,
+        reply: bytes,
+        undo: Task | None = None,
+        delivered: Task | None = None,
+        retract: Retract | None = None,
+    ) -> None:
         """Deliver the reply, alone or with its batch; then `delivered` is called, or `undo` when it did not leave."""
         with self._lock:
             cancelled = flight.cancelled
             if not cancelled:
-                flight.reply, flight.undo, flight.delivered = reply, undo, delivered
+                flight.reply, flight.undo, flight.delivered, flight.retract = reply, undo, delivered, retract
             leaving = self._leaving_with(flight)
         if cancelled:
             run_quietly(undo)
@@ -82,14 +95,14 @@ class Flights:
                 run_quietly(one.delivered if left else one.undo)
 
     def cancel(self, request_id: Id) -> None:
-        """The client wants no reply any more. Unknown, finished or being delivered: nothing happens."""
+        """The client wants no reply any more. One that has left is taken back; unknown: nothing happens."""
         with self._lock:
             flight = self._flying.pop(request_id, None)
-            if flight is None:
-                return
-            undo = self._cancel(flight)
-        flight.call.cancel()
-        self._undo_later(undo)
+            retract = self._retractable.pop(request_id, None) if flight is None else None
+            undo = self._cancel(flight) if flight is not None else None
+        if flight is not None:
+            flight.call.cancel()
+        self._undo_later(undo if retract is None else retract())
 
     def cancel_all(self) -> None:
         """The connection ends: nothing that is not being delivered by now will be."""
@@ -131,7 +144,15 @@ class Flights:
         for one in leaving:
             if one.request_id is not None:
                 self._flying.pop(one.request_id, None)
+                self._keep_retractable(one.request_id, one.retract)
         return leaving
+
+    def _keep_retractable(self, request_id: Id, retract: Retract | None) -> None:
+        self._retractable.pop(request_id, None)
+        if retract is not None:
+            self._retractable[request_id] = retract
+            if len(self._retractable) > MOST_RETRACTABLE:
+                del self._retractable[next(iter(self._retractable))]
 
 
 class Progress:

@@ -58,10 +58,9 @@ WHERE topic_id = :topic_id AND agent_name = :former;
 
 -- name: keep_former_name
 INSERT INTO agent_name_reservations
-  (topic_id, agent_name, agent_id, is_own, is_former, after_seq, created_at, last_claimed_at)
-SELECT topic_id, :former, agent_id, 0, 1, :after_seq, created_at, last_claimed_at FROM agent_name_reservations
+  (topic_id, agent_name, agent_id, is_own, renamed_to, after_seq, created_at, last_claimed_at)
+SELECT topic_id, :former, agent_id, 0, :name, :after_seq, created_at, last_claimed_at FROM agent_name_reservations
 WHERE topic_id = :topic_id AND agent_name = :name;
 
--- name: move_former_names
-UPDATE agent_name_reservations SET agent_id = :to_agent_id
-WHERE topic_id = :topic_id AND agent_id = :from_agent_id AND is_former = 1;
+-- name: rename_again
+UPDATE agent_name_reservations SET renamed_to = :name WHERE topic_id = :topic_id AND renamed_to = :former;

@@ -37,3 +37,7 @@ SELECT next_seq - 1 AS highest_seq FROM topic_seq WHERE topic_id = :topic_id;
 
 -- name: messages_since
 SELECT * FROM messages WHERE topic_id = :topic_id AND seq > :after AND created_at >= :since ORDER BY seq LIMIT :limit;
+
+-- name: forget_keys
+UPDATE messages SET client_message_id = NULL
+WHERE topic_id = :topic_id AND sender = :sender AND client_message_id IS NOT NULL;

@@ -4,10 +4,19 @@ SELECT * FROM agent_name_reservations WHERE topic_id = :topic_id AND agent_name 
 -- name: own_reservation
 SELECT * FROM agent_name_reservations WHERE agent_id = :agent_id AND topic_id = :topic_id AND is_own = 1;
 
--- name: own_reservations
-SELECT * FROM agent_name_reservations
-WHERE agent_id = :agent_id AND topic_id = :topic_id AND (is_own = 1 OR is_former = 1)
-ORDER BY is_former, agent_name;
+-- name: names_of_itself
+SELECT r.agent_name, r.created_at, former.agent_name AS former_name
+FROM agent_name_reservations r
+LEFT JOIN agent_name_reservations former ON former.topic_id = r.topic_id AND former.renamed_to = r.agent_name
+WHERE r.agent_id = :agent_id AND r.topic_id = :topic_id AND r.is_own = 1
+ORDER BY former.agent_name;
+
+-- name: names_of_peer
+SELECT r.agent_name, r.created_at, former.agent_name AS former_name
+FROM agent_name_reservations r
+LEFT JOIN agent_name_reservations former ON former.topic_id = r.topic_id AND former.renamed_to = r.agent_name
+WHERE r.topic_id = :topic_id AND r.agent_name = :agent_name
+ORDER BY former.agent_name;
 
 -- name: reserve_name
 INSERT INTO agent_name_reservations
@@ -18,12 +27,13 @@ ON CONFLICT (topic_id, agent_name) DO NOTHING;
 
 -- name: claim_name
 UPDATE agent_name_reservations
-SET is_own = CASE agent_id WHEN :agent_id THEN is_own ELSE 0 END, is_former = 0, agent_id = :agent_id,
+SET is_own = CASE agent_id WHEN :agent_id THEN is_own ELSE 0 END, agent_id = :agent_id,
   reclaim_token_hash = :reclaim_token_hash, last_claimed_at = :now
 WHERE topic_id = :topic_id AND agent_name = :agent_name;
 
 -- name: free_name
-DELETE FROM agent_name_reservations WHERE topic_id = :topic_id AND agent_name = :agent_name;
+DELETE FROM agent_name_reservations
+WHERE topic_id = :topic_id AND (agent_name = :agent_name OR renamed_to = :agent_name);
 
 -- name: drop_cursor
 DELETE FROM cursors WHERE topic_id = :topic_id AND agent_name = :agent_name;
@@ -50,7 +60,10 @@ WHERE topic_id = :topic_id AND agent_name = :agent_name
 UPDATE cursors SET last_seq = :last_seq, updated_at = :now WHERE topic_id = :topic_id AND agent_name = :agent_name;
 
 -- name: peer_state
-SELECT t.status, s.next_seq, r.created_at AS reserved_at, r.is_former, c.last_seq, c.updated_at
+SELECT t.status, s.next_seq, r.created_at AS reserved_at, r.renamed_to,
+  (SELECT count(*) FROM agent_name_reservations former
+   WHERE former.topic_id = t.topic_id AND former.renamed_to = :agent_name) AS former_names,
+  c.last_seq, c.updated_at
 FROM topics t JOIN topic_seq s ON s.topic_id = t.topic_id
 LEFT JOIN agent_name_reservations r ON r.topic_id = t.topic_id AND r.agent_name = :agent_name
 LEFT JOIN cursors c ON c.topic_id = t.topic_id AND c.agent_name = :agent_name
@@ -62,4 +75,4 @@ FROM cursors c
 LEFT JOIN agent_name_reservations r ON r.topic_id = c.topic_id AND r.agent_name = c.agent_name
 LEFT JOIN agents a ON a.agent_id = r.agent_id
 WHERE c.topic_id = :topic_id AND c.updated_at >= :since
-ORDER BY c.updated_at DESC, c.agent_name LIMIT :limit;
+ORDER BY c.updated_at DESC, c.agent_name;
