@@ -27,6 +27,16 @@ def pink(red: Any, blue: Any, topic_id: str) -> str:
 # -- sending
 
 
+def test_metadata_counts_towards_the_size_of_a_reply(red: Any, blue: Any, pink: str) -> None:
+    bulky = [{"content_markdown": str(n), "metadata": {"note": "x" * 15_000}} for n in range(60)]
+    for place in range(0, 60, 10):
+        red.data("sync", topic_id=pink, outbox=bulky[place : place + 10], wait_seconds=0)
+
+    synced = blue.data("sync", topic_id=pink, max_items=60, wait_seconds=0)
+
+    assert (len(synced["received"]) < 30, synced["has_more"]) == (True, True)
+
+
 def test_a_message_arrives_whole(red: Any, blue: Any, pink: str, clock: Any) -> None:
     content = "# Hello\n\nemoji 🦀, 日本語, and a tab\there"
     first = red.send(pink, "first")[0]

@@ -288,9 +288,10 @@ def test_whoever_calls_often_leaves_one_sign_of_life_a_second(red: Any, topic_id
 
 
 def test_whoever_is_proven_gone_is_not_present(
-    app: App, red: Any, agent: Callable[..., Any], child: Callable[[], Any]
+    app: App, red: Any, agent: Callable[..., Any], child: Callable[[], Any], clock: Any
 ) -> None:
     process = child()
+    clock.advance(milliseconds=1)
     gone = agent("test:gone", process.process)
     app.peers.join_as_itself(gone, red.home)
     before = [peer.agent_name for peer in app.peers.list_present(red.home, 300, 10)]
@@ -299,6 +300,7 @@ def test_whoever_is_proven_gone_is_not_present(
 
     assert gone.name in before
     assert gone.name not in [peer.agent_name for peer in app.peers.list_present(red.home, 300, 10)]
+    assert [peer.agent_name for peer in app.peers.list_present(red.home, 300, 1)] == [red.name]
 
 
 # -- bad input

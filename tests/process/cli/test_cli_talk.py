@@ -313,6 +313,20 @@ def test_follow_ends_after_as_many_as_are_wanted_and_the_rest_stays_unread(
     assert [message["content_markdown"] for message in received] == ["message 2"]
 
 
+def test_a_follower_that_is_renamed_meanwhile_knows_what_is_for_it(conch: Conch, ada: str, start: Start) -> None:
+    former = conch("join", "--json", agent="bob:2").data["name"]
+    follower = start("read", "--follow", "--json", agent="bob:2")
+    conch("send", "1", "--to", former)
+    first = json.loads(follower.stdout.readline())
+
+    conch("agent", "register", "foxtrot", agent="bob:2")
+    for name in (former, "foxtrot"):
+        conch("send", "2", "--to", name)
+
+    rest = [json.loads(follower.stdout.readline()) for _ in range(2)]
+    assert [each["addressed"] for each in (first, *rest)] == [True, True, True]
+
+
 def test_follow_gives_programs_one_object_per_line(conch: Conch, ada: str, start: Start) -> None:
     follower = start("read", "--follow", "--json", agent="bob:2")
 

@@ -112,6 +112,31 @@ def test_a_wait_that_is_cancelled_while_a_message_arrives_loses_nothing(red: Pee
     assert list(dict.fromkeys(heard)) == said
 
 
+def test_a_reply_that_crosses_its_cancellation_comes_again(red: Peer, blue: Peer) -> None:
+    for text in ("first", "second"):
+        red.say(text)
+        crossed = blue.begin("sync", wait_seconds=0)
+        assert _texts(_data(blue.client.receive())) == [text]  # which the client throws away: it has cancelled the call
+
+        blue.client.cancel(crossed)
+
+        assert blue.read() == [text]
+        blue.client.cancel(crossed)
+        assert blue.read() == []
+
+
+def test_a_late_cancellation_takes_nothing_back_that_was_read_since(red: Peer, blue: Peer) -> None:
+    red.say("first")
+    crossed = blue.begin("sync", wait_seconds=0)
+    blue.client.receive()
+    red.say("second")
+    assert blue.read() == ["second"]
+
+    blue.client.cancel(crossed)
+
+    assert blue.read() == []
+
+
 def test_what_was_received_is_not_repeated_however_soon_the_next_call_comes(red: Peer, blue: Peer) -> None:
     said = [f"message {number}" for number in range(60)]
     heard: list[str] = []
