@@ -391,13 +391,13 @@ def test_the_timeline_calls_everybody_by_their_name_in_the_room(app: App, ada: A
     ada.data("agent_register", name="blue-fox")
     ada.data("append_note", note="hi")
     ada.data("leave_path")
-    bob.data("agent_register", name="blue-fox")
+    bob.data("agent_register", name="red-fox")
     bob.data("reorder_members", order=["bob:2"])
 
     lines = [stories.sentence(entry) for entry in read_timeline(app.store, bob.room_id, None, 50).entries]
 
-    assert "blue-fox-2 noted: hi" in lines and "blue-fox-2 left" in lines
-    assert "blue-fox reordered the members: blue-fox" in lines
+    assert "blue-fox noted: hi" in lines and "blue-fox left" in lines
+    assert "red-fox reordered the members: red-fox" in lines
 
 
 def test_what_was_accepted_stays_so_when_a_claim_is_taken_back(enter: Any, clock: Any) -> None:

@@ -166,10 +166,10 @@ MEMBERS = [member("codex:1", "amber-otter"), member("codex:12", "amber-fox"), me
         ("codex:12", "codex:12"),
         ("amber-f", "codex:12"),
         ("calm", "amber-otter"),
-        ("amber-otter", "amber-otter"),
+        ("amber-otter", "codex:1"),
     ],
 )
-def test_an_exact_id_comes_before_a_name_and_both_before_a_beginning(text: str, meant: str) -> None:
+def test_an_exact_name_comes_before_an_id_and_both_before_a_beginning(text: str, meant: str) -> None:
     assert find_member(MEMBERS, text, "to_agent_id") == meant
 
 

@@ -10,6 +10,7 @@ from conch.clock import to_seconds
 from conch.errors import StoreError
 from conch.messages import Synced
 from conch.outbox import FIELDS, check_outbox
+from conch.peers import Peer
 from conch.tools import bus_shapes as shapes
 from conch.tools import fields
 from conch.tools.registry import Object, Result, Tool
@@ -152,11 +153,18 @@ def sync(session: Session, given: Object, call: Call) -> Result:
         finally:
             settled()
 
-    def retract() -> Callable[[], None]:
-        return session.deliveries.then(topic_id, lambda: app.messages.retract(peer, synced))
-
     moves = auto_advance and bool(synced.page.received)
-    return Result(data, text, undo=settled, delivered=delivered, retract=retract if moves else None)
+    retract = _retraction(session, peer, cursor, synced.page.standing.last_seq) if moves else None
+    return Result(data, text, undo=settled, delivered=delivered, retract=retract)
+
+
+def _retraction(session: Session, peer: Peer, moved_to: int, last_seq: int) -> Callable[[], Callable[[], None]]:
+    """Apart from `sync`, because it is kept for a while and must not keep all the messages with it."""
+
+    def set_back() -> None:
+        session.app.messages.retract(peer, moved_to, last_seq)
+
+    return lambda: session.deliveries.then(peer.topic_id, set_back)
 
 
 def _sync_warnings(session: Session, synced: Synced, ignored_ack: bool) -> list[Object]:
