@@ -710,3 +710,11 @@ def test_agents_talk_and_ask_on_postgresql(conch: Conch, postgres_url: str, env:
     assert conch("read").out.splitlines()[0].endswith(f" {bob} [answer] re #1")
     assert conch("send", "thanks", "--to", "bob:2", "--type", "ack").status == 0
     assert len(conch("topics", "export", "--format", "jsonl").out.splitlines()) == 4
+
+
+def test_people_who_look_for_an_option_are_told_how(conch: Conch, ada: str) -> None:
+    conch("send", "use -x there")
+    refused = conch("search", "-x")
+
+    assert "one that begins with a hyphen goes behind `--`" in refused.err
+    assert "use -x there" in conch("search", "--", "-x").out

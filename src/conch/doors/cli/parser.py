@@ -40,6 +40,8 @@ class Parser(argparse.ArgumentParser):
         text = message if len(message) <= LONGEST_ECHO else f"{message[:LONGEST_ECHO]}..."
         if re.match("unrecognized arguments: [^-]", message):
             text += " (words that belong together need quotes)"
+        if message.endswith(" TEXT"):
+            text += " (one that begins with a hyphen goes behind `--`)"
         raise InvalidArgument(f"{text}. See `{self.prog} --help`.", field=_field(message))
 
 
