@@ -38,7 +38,7 @@ class Peer(NamedTuple):
         return [self.agent_name, *self.former_names]
 
     def is_meant(self, addressees: list[str]) -> bool:
-        return any(name in addressees for name in (self.agent_id, *self.names))
+        return bool(addressees) and not {self.agent_id, *self.names}.isdisjoint(addressees)
 
 
 class Joined(NamedTuple):
