@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from conch.agents import Caller, adopt_override, identify
 from conch.app import App
+from conch.errors import InvalidArgument
 from conch.peers import Peer
 from conch.signals import gather_signals
 from conch.tools.deliveries import Deliveries
@@ -73,7 +74,11 @@ class Session:
 
     def path(self, given: str | None) -> str:
         """A path that was given, else the client's first root, else the working directory."""
-        return given or self._default_path() or os.getcwd()
+        try:
+            return given or self._default_path() or os.getcwd()
+        except OSError:
+            message = "The working directory is gone; name a context_path."
+            raise InvalidArgument(message, field="context_path") from None
 
     def _identify(self) -> Caller:
         return identify(self.app.store, gather_signals(self._door, os.environ, self._client_name()))
