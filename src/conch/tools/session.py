@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+from conch import presence
 from conch.agents import Caller, adopt_override, identify
 from conch.app import App
 from conch.errors import InvalidArgument
@@ -67,6 +68,10 @@ class Session:
     def speak_as(self, caller: Caller) -> None:
         """Be this agent from now on, whatever the signals say."""
         self._caller = caller
+
+    def stay_active(self) -> None:
+        """Show that the caller is still there, while one of its calls waits."""
+        presence.stay_active(self.app.store, self.caller(), self.app.settings)
 
     def rename(self, name: str) -> None:
         """The caller has another name now."""

@@ -16,10 +16,10 @@ MOST_EVENTS = 500
 
 
 def list_rooms(session: Session, given: Object, call: Call) -> Result:
-    caller_id = session.caller().agent_id
-    snapshots = session.app.membership.list_rooms(session.path(given.get("context_path")))
+    caller = session.caller()
+    snapshots = session.app.membership.list_rooms(session.path(given.get("context_path")), caller)
     text = "\n".join(texts.room_line(s) for s in snapshots) or "No room here yet; join_path makes one."
-    return Result({"rooms": [shapes.path_room(s, caller_id) for s in snapshots]}, text)
+    return Result({"rooms": [shapes.path_room(s, caller.agent_id) for s in snapshots]}, text)
 
 
 def join_path(session: Session, given: Object, call: Call) -> Result:
