@@ -15,7 +15,6 @@ from conch.errors import RoomClosed, UnknownMember
 from conch.rooms import Member, Snapshot
 from conch.storage.base import Row, Store, Transaction
 
-
 SHORTEST_RENEWAL_MS = 50
 MINUTE_MS = 60_000
 

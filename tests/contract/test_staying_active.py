@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from tests.contract.conftest import DEADLINE, in_background
 
 from conch.app import App, open_app
 from conch.calls import Call
-from tests.contract.conftest import DEADLINE, in_background
 
 SHORTEST_MINUTES = 0.01
 WITHIN_MS = 400  # later than the sign of life must be renewed, sooner than its agent would be stale

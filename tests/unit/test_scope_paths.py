@@ -123,7 +123,7 @@ def test_nothing_outside_the_workspace_can_be_reserved(root: str, text: str) -> 
 @pytest.mark.skipif(os.name == "nt", reason="there are drives")
 @pytest.mark.parametrize("text", ["C:\\x\\src", "c:/x", "C:", "c:\\*.py", "file:///x/src", "vscode://file/x"])
 def test_a_path_of_another_system_is_outside(root: str, text: str) -> None:
-    with pytest.raises(InvalidArgument, match="outside the workspace .* such as 'src/lib'"):
+    with pytest.raises(InvalidArgument, match=r"outside the workspace .* such as 'src/lib'"):
         parse_scope(text, root)
 
 
