@@ -29,6 +29,7 @@ from conch.workspaces import folds_case, workspace_root
 from conch.worktree import changed_files
 
 MOST_NAMED = 3
+MOST_BEADS = 20
 
 
 class Evidence(NamedTuple):
@@ -142,7 +143,8 @@ class Adoption:
             "evidence": evidence.summary,
         }
         event_id = insert_event(tx, snapshot.room, "RESUME", payload, None, None, evidence.bead_id, within.path)
-        activity.record(tx, room_id, "RESUME", member._replace(name=name), event_id, {"prior_name": prior_name})
+        names = {"prior_agent_id": prior["agent_id"], "prior_name": prior_name, "former_name": member.name}
+        activity.record(tx, room_id, "RESUME", member._replace(name=name), event_id, names)
         return load_event(tx, event_id)
 
     def _move_stick(self, tx: Transaction, snapshot: Snapshot, prior_id: str, agent_id: str) -> None:
@@ -169,12 +171,13 @@ def find_evidence(traces: Traces, agent: Row, reserved: list[Row], within: Scope
     touched = [row for row in reserved if any(scope.key.startswith(row["scope_key"]) for scope in changed)]
     files = [scope.path for scope in changed if any(scope.key.startswith(row["scope_key"]) for row in touched)]
     if files:
-        bead_id = next((row["bead_id"] for row in touched if row["bead_id"]), None)
-        return Evidence("uncommitted_scope", f"Not committed: {_enumerate(files)}.", bead_id)
+        beads = list(dict.fromkeys(row["bead_id"] for row in touched if row["bead_id"]))
+        linked = f" For {_enumerate(beads, MOST_BEADS)}." if beads else ""
+        return Evidence("uncommitted_scope", f"Not committed: {_enumerate(files)}.{linked}", next(iter(beads), None))
     own = [item.bead_id for item in traces.items if item.assignee in (agent["name"], agent["agent_id"])]
     items = [bead_id for bead_id in own if _is_relevant(bead_id, reserved, within)]
     if items:
-        return Evidence("in_progress_ownership", f"In progress: {_enumerate(items)}.", items[0])
+        return Evidence("in_progress_ownership", f"In progress: {_enumerate(items, MOST_BEADS)}.", items[0])
     return None
 
 
@@ -184,8 +187,8 @@ def _is_relevant(bead_id: str, reserved: list[Row], within: Scope) -> bool:
     return not places or any(classify(within.key, place) != "disjoint" for place in places)
 
 
-def _enumerate(things: list[str]) -> str:
-    shown = [os.fsencode(thing).decode(errors="backslashreplace") for thing in things[:MOST_NAMED]]
+def _enumerate(things: list[str], most: int = MOST_NAMED) -> str:
+    shown = [os.fsencode(thing).decode(errors="backslashreplace") for thing in things[:most]]
     rest = len(things) - len(shown)
     return ", ".join(shown) + (f" and {rest} more" if rest else "")
 

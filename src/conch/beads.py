@@ -9,17 +9,34 @@ from typing import Any, NamedTuple
 from conch import outside
 from conch.errors import InvalidArgument
 
+Warnings = list[dict[str, Any]]
+
+SECONDS = 5.0  # a reservation waits for it
+
 
 class WorkItem(NamedTuple):
     bead_id: str
     assignee: str
 
 
-def check_bead(root: str, bead_id: str | None) -> None:
-    """InvalidArgument for an item that the workspace's Beads does not know; without Beads it is free text."""
-    home = None if bead_id is None else _find_home(root)
-    if bead_id is None or home is None:
-        return
+def check_bead(root: str, bead_id: str | None) -> Warnings:
+    """InvalidArgument for an item that the workspace's Beads does not know; without Beads it is free text.
+
+    A Beads that does not answer keeps nobody from working: that is only a warning.
+    """
+    if bead_id is None:
+        return []
+    try:
+        home = _find_home(root)
+        if home is not None:
+            _require_item(home, bead_id)
+    except outside.TooSlow:
+        message = f"Beads did not answer within {SECONDS:.0f} s, so {bead_id[:80]!r} was not checked."
+        return [{"code": "BEAD_NOT_CHECKED", "message": message, "context": {"bead_id": bead_id}}]
+    return []
+
+
+def _require_item(home: str, bead_id: str) -> None:
     if bead_id.startswith("-"):  # an option, not an item
         raise _unknown(bead_id, "")
     answer = _ask(home, "show", bead_id, "--json")
@@ -28,11 +45,14 @@ def check_bead(root: str, bead_id: str | None) -> None:
 
 
 def in_progress_items(root: str) -> list[WorkItem]:
-    """Every item that somebody works on; none without Beads."""
-    home = _find_home(root)
-    if home is None:
+    """Every item that somebody works on; none without Beads, or from one that does not answer."""
+    try:
+        home = _find_home(root)
+        if home is None:
+            return []
+        answer = _ask(home, "list", "--status", "in_progress", "--limit", "0", "--json")
+    except outside.TooSlow:
         return []
-    answer = _ask(home, "list", "--status", "in_progress", "--limit", "0", "--json")
     found = _items(answer.output) if answer is not None and not answer.status else []
     return [WorkItem(str(item.get("id")), str(item["assignee"])) for item in found if item.get("assignee")]
 
@@ -61,7 +81,7 @@ def _find_home(root: str) -> str | None:
 
 
 def _ask(root: str, *words: str) -> outside.Answer | None:
-    return outside.ask(("bd", *words), root, {**outside.environment("BD_JSON"), "BD_JSON_ENVELOPE": "0"})
+    return outside.ask(("bd", *words), root, {**outside.environment("BD_JSON"), "BD_JSON_ENVELOPE": "0"}, SECONDS)
 
 
 def _items(output: bytes) -> list[dict[str, Any]]:

@@ -1,4 +1,7 @@
-"""One request in flight, as the domains see it: it can be cancelled, and it can say how it is getting on."""
+"""One request in flight, as the domains see it.
+
+It can be cancelled, it can say how it is getting on, and while it waits it can show that its caller is still there.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ class Call:
         self._wake: Callable[[], None] | None = None
         self._cancelled = False
         self._report = report
+        self._renew: Callable[[], None] | None = None
 
     @property
     def cancelled(self) -> bool:
@@ -39,6 +43,14 @@ class Call:
     def check(self) -> None:
         if self._cancelled:
             raise Cancelled("The call was cancelled; nothing was changed.")
+
+    def renew_with(self, renew: Callable[[], None]) -> None:
+        """Name what renews the caller's sign of life."""
+        self._renew = renew
+
+    def renew(self) -> None:
+        if self._renew is not None:
+            self._renew()
 
     def report(self, text: str) -> None:
         if self._report is not None:

@@ -111,7 +111,7 @@ class Claims:
     def _patience(self, snapshot: Snapshot) -> float:
         """How long to sleep at the most: until a lease or claim lapses, or until the bell is not to be trusted."""
         patience = self._bell.recheck_seconds(snapshot.policy.wait_for_turn_poll_ms / 1_000)
-        patience = min(patience, presence.renewal_ms(snapshot.policy) / 1_000)
+        patience = min(patience, presence.renewal_ms(snapshot.policy, self._settings.stale_minutes) / 1_000)
         lapse = snapshot.room.lease_expires_at or snapshot.room.claim_expires_at
         if lapse is not None and lapse > snapshot.now:
             patience = min(patience, (lapse - snapshot.now) / SECOND + 0.001)
@@ -124,7 +124,7 @@ class Claims:
             snapshot = Snapshot.glimpse(tx, room_id, caller.agent_id, self._settings.policy)
             found = self._judge(tx, snapshot, caller)
         member = presence.require_living_member(snapshot, caller)
-        if _is_settled(found, cursor) or presence.is_due(snapshot, member, caller):
+        if _is_settled(found, cursor) or presence.is_due(snapshot, member, caller, self._settings.stale_minutes):
             return self._look(caller, room_id, call)
         return found
 
@@ -135,7 +135,7 @@ class Claims:
             snapshot = Snapshot.load(tx, room_id, self._settings.policy)
             found = self._judge(tx, snapshot, caller)
         member = presence.require_living_member(snapshot, caller)
-        if found.status == "your_turn" or presence.is_due(snapshot, member, caller):
+        if found.status == "your_turn" or presence.is_due(snapshot, member, caller, self._settings.stale_minutes):
             return self._settle(caller, room_id, call)
         return found
 

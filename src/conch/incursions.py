@@ -20,10 +20,9 @@ MOST_IN_MESSAGE = 5
 def record_incursions(
     tx: Transaction, snapshot: Snapshot, caller: Caller, wanted: Scope, met: list[Held], granted: bool
 ) -> None:
-    """One INCURSION to each owner that was met, whether it was taken over or the newcomer was refused."""
+    """One INCURSION for each reservation that was met, to its owner: taken over, or in the way of the newcomer."""
     newcomer = snapshot.member(caller.agent_id)
-    owners = {held.reservation.agent_id: held for held in sorted(met, key=lambda held: held.kind == "exact")}
-    for held in owners.values():
+    for held in met:
         owner = held.reservation
         payload = {
             "incursion_kind": held.kind,
@@ -42,7 +41,7 @@ def _hint(owner: Reservation, incoming: str, granted: bool) -> str:
         return f"{incoming} has taken over; {owner.name} stops changing {scope} and asks {incoming} before more."
     if owner.liveness == "active":
         return f"{owner.name} releases {scope} when it is done, or {incoming} works elsewhere meanwhile."
-    return f"{owner.name} comes back, or {incoming} reserves again with takeover_stale."
+    return f"{owner.name} comes back to {scope}, or {incoming} reserves again with takeover_stale."
 
 
 # -- refusals
@@ -62,15 +61,26 @@ def refuse_reservation(wanted: Scope, met: list[Held]) -> ConchError:
     return kind(message, scope=wanted.path, holders=[holder(held) for held in met])
 
 
-def refuse_release(wanted: Scope, found: list[Held], caller: Caller) -> ConchError:
+def refuse_release(tx: Transaction, snapshot: Snapshot, wanted: Scope, found: list[Held], caller: Caller) -> ConchError:
+    loss = _tell_loss(tx, snapshot, wanted, caller)
     exact = next((held for held in found if held.kind == "exact" and held.reservation.is_active), None)
     if exact is not None:
-        message = f"Only {exact.reservation.name} can release {spell(wanted.path)}."
+        message = f"Only {exact.reservation.name} can release {spell(wanted.path)}.{loss}"
         return ReleaseForbidden(message, scope=wanted.path, holders=[holder(exact)])
     own = [held for held in found if held.reservation.agent_id == caller.agent_id]
     advice = f" You have reserved {', '.join(spell(held.reservation.scope) for held in own)}." if own else ""
-    message = f"Nobody has reserved exactly {spell(wanted.path)}.{advice}"
+    message = f"Nobody has reserved exactly {spell(wanted.path)}.{loss}{advice}"
     return ReservationNotFound(message, field="scope", scope=wanted.path)
+
+
+def _tell_loss(tx: Transaction, snapshot: Snapshot, wanted: Scope, caller: Caller) -> str:
+    """To whom the caller lost this very scope, if it had it and did not release it."""
+    given = {"room_id": snapshot.room.room_id, "agent_id": caller.agent_id, "scope_key": wanted.key}
+    lost = tx.one("latest_lost_reservation", **given)
+    if lost is None or lost["taken_by_id"] == caller.agent_id:
+        return ""
+    how = "took it over from you" if lost["ended_at"] < lost["expires_at"] else "reserved after your time was over"
+    return f" {lost['taken_by']} {how}."
 
 
 def holder(held: Held) -> dict[str, Any]:

@@ -36,14 +36,18 @@ class Membership:
 
     # -- finding
 
-    def list_rooms(self, context_path: str) -> list[Snapshot]:
-        """The open rooms from a path up to its workspace root, deepest first."""
+    def list_rooms(self, context_path: str, caller: Caller | None = None) -> list[Snapshot]:
+        """The open rooms from a path up to its workspace root, deepest first; that a member looked is noted."""
         directory = canonicalize(context_path)
         chain = ancestor_chain(directory, workspace_root(directory))
         with self._store.read() as tx:
             rooms = [Room(**row) for row in tx.all("rooms_at", paths=chain)]
             rooms.sort(key=lambda room: -len(room.canonical_path))
-            return self._with_members(tx, rooms)
+            found = self._with_members(tx, rooms)
+        if caller is not None:
+            for snapshot in found:
+                presence.touch_if_due(self._store, snapshot, caller, self._settings.stale_minutes)
+        return found
 
     def all_rooms(self) -> list[Snapshot]:
         """Every room of the store, closed ones too."""
@@ -69,7 +73,7 @@ class Membership:
         with self._store.read() as tx:
             snapshot = Snapshot.load(tx, room_id, self._settings.policy)
         if caller is not None:
-            presence.touch_if_due(self._store, snapshot, caller)
+            presence.touch_if_due(self._store, snapshot, caller, self._settings.stale_minutes)
         return snapshot
 
     # -- joining and leaving

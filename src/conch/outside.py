@@ -9,22 +9,28 @@ from typing import NamedTuple
 SECONDS = 10.0
 
 
+class TooSlow(Exception):
+    """The program did not answer in time."""
+
+
 class Answer(NamedTuple):
     status: int
     output: bytes
     complaint: str
 
 
-def ask(command: Sequence[str], folder: str, environ: Mapping[str, str]) -> Answer | None:
-    """What a program says; None when there is no such program, or it does not answer in time."""
+def ask(command: Sequence[str], folder: str, environ: Mapping[str, str], seconds: float = SECONDS) -> Answer | None:
+    """What a program says; None when there is no such program. TooSlow if it does not answer in time."""
     import subprocess  # slow to import, and seldom needed
 
     try:
         done = subprocess.run(
-            command, cwd=folder, env=environ, stdin=subprocess.DEVNULL, capture_output=True, timeout=SECONDS
+            command, cwd=folder, env=environ, stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds
         )
-    except (OSError, subprocess.TimeoutExpired):
+    except OSError:
         return None
+    except subprocess.TimeoutExpired:
+        raise TooSlow from None
     complaint = done.stderr.decode(errors="replace").strip()
     return Answer(done.returncode, done.stdout, complaint.splitlines()[0][:200] if complaint else "")
 

@@ -1,17 +1,22 @@
 """Signs of life: when a member was last seen, and from which process.
 
-Every call of a member counts, but not every call writes: a sign is renewed when it has aged by a heartbeat interval
-(or a quarter of the presence time where that is shorter), so waiting and watching cost the store nothing.
+Every call of a member counts, and so does waiting, but not every call writes: a sign is renewed when it has aged by a
+heartbeat interval, or by a quarter of the time after which its agent would seem inactive or stale where that is
+shorter. So waiting and watching cost the store next to nothing.
 """
 
 from __future__ import annotations
 
 from conch import processes
 from conch.agents import Caller, process_columns
-from conch.config import WEEK_MS, Policy
+from conch.clock import MILLISECOND
+from conch.config import Policy, Settings
 from conch.errors import RoomClosed, UnknownMember
 from conch.rooms import Member, Snapshot
 from conch.storage.base import Row, Store, Transaction
+
+SHORTEST_RENEWAL_MS = 50
+MINUTE_MS = 60_000
 
 
 def member_columns(caller: Caller) -> Row:
@@ -20,14 +25,15 @@ def member_columns(caller: Caller) -> Row:
     return process_columns(caller.process) | shown
 
 
-def is_due(snapshot: Snapshot, member: Member, caller: Caller) -> bool:
+def is_due(snapshot: Snapshot, member: Member, caller: Caller, stale_minutes: float) -> bool:
     """Whether the stored sign of life is too old, or of another process."""
-    return not snapshot.seen_within(member, renewal_ms(snapshot.policy)) or _moved(member, caller)
+    return not snapshot.seen_within(member, renewal_ms(snapshot.policy, stale_minutes)) or _moved(member, caller)
 
 
-def renewal_ms(policy: Policy) -> int:
+def renewal_ms(policy: Policy, stale_minutes: float) -> int:
     """How old a sign of life may grow before the next call, or a wait, renews it."""
-    return min(policy.heartbeat_interval_ms, max(1, policy.presence_ttl_ms // 4))
+    soonest = min(policy.presence_ttl_ms // 4, int(stale_minutes * MINUTE_MS / 4))
+    return max(SHORTEST_RENEWAL_MS, min(policy.heartbeat_interval_ms, soonest))
 
 
 def touch(tx: Transaction, snapshot: Snapshot, caller: Caller) -> Snapshot:
@@ -44,14 +50,22 @@ def touch(tx: Transaction, snapshot: Snapshot, caller: Caller) -> Snapshot:
     return snapshot.with_member(member._replace(last_seen_at=tx.now, process=caller.process or member.process))
 
 
-def touch_if_due(store: Store, snapshot: Snapshot, caller: Caller, stale_minutes: float = WEEK_MS) -> None:
-    """Where liveness is judged by the minute, the sign is renewed in good time before the agent would seem stale."""
+def touch_if_due(store: Store, snapshot: Snapshot, caller: Caller, stale_minutes: float) -> None:
+    """After a look at a room: renew the sign of life of a member in good time."""
     member = snapshot.find(caller.agent_id)
-    if member is None:
-        return
-    if is_due(snapshot, member, caller) or not snapshot.seen_within(member, int(stale_minutes * 60_000 / 4)):
+    if member is not None and is_due(snapshot, member, caller, stale_minutes):
         with store.write(snapshot.room.room_id) as tx:
             touch(tx, snapshot, caller)
+
+
+def stay_active(store: Store, caller: Caller, settings: Settings) -> None:
+    """The same for one who waits where no room is looked at."""
+    with store.read() as tx:
+        row = tx.one("agent_seen", agent_id=caller.agent_id)
+        age = 0 if row is None else tx.now - row["last_seen_at"]
+    if age >= renewal_ms(settings.policy, settings.stale_minutes) * MILLISECOND:
+        with store.write(caller.agent_id) as tx:
+            tx.run("touch_agent", agent_id=caller.agent_id, now=tx.now)
 
 
 def take_seat(tx: Transaction, caller: Caller, room_id: str, defaults: Policy) -> Snapshot:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from conch import activity, presence
 from conch.agents import Caller
-from conch.beads import check_bead
+from conch.beads import Warnings, check_bead
 from conch.config import Settings
 from conch.errors import EventNotFound, MarkForbidden, UnknownRecipient
 from conch.ids import new_id
@@ -45,6 +45,11 @@ class ProtocolEvent(NamedTuple):
     accepted_at: int | None
 
 
+class Sent(NamedTuple):
+    event: ProtocolEvent
+    warnings: Warnings
+
+
 class Protocol:
     def __init__(self, store: Store, settings: Settings) -> None:
         self._store = store
@@ -59,20 +64,20 @@ class Protocol:
         payload: Payload,
         bead_id: str | None = None,
         scope: str | None = None,
-    ) -> ProtocolEvent:
+    ) -> Sent:
         """Tell one member of the room, named by its agent_id or name."""
         checked = check_payload(event_type, payload, self._settings.max_handoff_bytes)
         with self._store.read() as tx:
             root = load_room(tx, room_id).canonical_path
         within = None if scope is None else parse_scope(scope, root).path
-        check_bead(root, bead_id)
+        warnings = check_bead(root, bead_id)
         with self._store.write(room_id) as tx:
             snapshot = presence.take_seat(tx, caller, room_id, self._settings.policy)
             sender = snapshot.member(caller.agent_id)
             recipient = find_recipient(snapshot, present_name(tx, snapshot.room.topic_id, to_agent))
             event_id = insert_event(tx, snapshot.room, event_type, checked, sender, recipient, bead_id, within)
             activity.record(tx, room_id, event_type, sender, event_id)
-            return load_event(tx, event_id)
+            return Sent(load_event(tx, event_id), warnings)
 
     def inbox(self, caller: Caller, room_id: str, states: list[str], limit: int) -> tuple[list[ProtocolEvent], bool]:
         """What the caller has been sent, oldest first, and whether there is more of it."""
@@ -158,9 +163,12 @@ def leave_handoff(tx: Transaction, snapshot: Snapshot, to: Member | None, releas
 
 def accept_handoff(tx: Transaction, snapshot: Snapshot, event_seq: int | None, agent_id: str) -> None:
     """Whoever gets the stick has accepted what came with it, also somebody else than it was meant for."""
-    if event_seq is not None:
-        name = snapshot.member(agent_id).name
-        tx.run("accept_handoff", event_seq=event_seq, agent_id=agent_id, name=name, now=tx.now)
+    if event_seq is None:
+        return
+    member = snapshot.member(agent_id)
+    accepted = tx.one("accept_handoff", event_seq=event_seq, agent_id=agent_id, name=member.name, now=tx.now)
+    if accepted is not None:
+        activity.record(tx, snapshot.room.room_id, "accepted", member, accepted["event_id"])
 
 
 def reopen_handoff(

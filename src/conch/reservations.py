@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from conch import activity, presence
 from conch.agents import Caller
-from conch.beads import check_bead
+from conch.beads import Warnings, check_bead
 from conch.clock import MINUTE
 from conch.config import Settings
 from conch.holdings import Held, Reservation, find_overlapping, to_reservation
@@ -29,6 +29,7 @@ class Grant(NamedTuple):
     reservation: Reservation
     renewed: bool
     taken_over: list[Reservation]
+    warnings: Warnings
 
 
 class Reservations:
@@ -47,7 +48,7 @@ class Reservations:
     ) -> Grant:
         """Granted whole, or refused naming everybody in the way. Reserving the same again extends it."""
         wanted, root = self._locate(room_id, scope)
-        check_bead(root, bead_id)
+        warnings = check_bead(root, bead_id)
         with self._store.write(room_id) as tx:
             snapshot = presence.take_seat(tx, caller, room_id, self._settings.policy)
             found = find_overlapping(tx, room_id, wanted, self._settings.stale_minutes)
@@ -60,19 +61,19 @@ class Reservations:
                 until = tx.now + ttl_minutes * MINUTE
                 taken = [held.reservation._replace(state="expired") for held in met]
                 if mine is not None:
-                    return Grant(_extend(tx, mine, until, bead_id), True, taken)
-                return Grant(_insert(tx, snapshot, caller, wanted, until, bead_id), False, taken)
+                    return Grant(_extend(tx, mine, until, bead_id), True, taken, warnings)
+                return Grant(_insert(tx, snapshot, caller, wanted, until, bead_id), False, taken, warnings)
         raise refuse_reservation(wanted, met)  # only now: raised inside, it would undo the record of the incursion
 
     def release(self, caller: Caller, room_id: str, scope: str) -> Reservation:
         """Give back what the caller has reserved, named exactly."""
         wanted, _ = self._locate(room_id, scope)
         with self._store.write(room_id) as tx:
-            presence.take_seat(tx, caller, room_id, self._settings.policy)
+            snapshot = presence.take_seat(tx, caller, room_id, self._settings.policy)
             found = find_overlapping(tx, room_id, wanted, self._settings.stale_minutes)
             mine = _own_exact(found, caller)
             if mine is None:
-                raise refuse_release(wanted, found, caller)
+                raise refuse_release(tx, snapshot, wanted, found, caller)
             return _end(tx, mine, "released", mine)
 
     def check(self, caller: Caller | None, room_id: str, path: str) -> list[Held]:

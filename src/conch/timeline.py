@@ -2,6 +2,9 @@
 
 Each of the three sources numbers its own rows in the order in which they were committed. A place in the timeline is
 a place in each of them, so that going on from it neither misses nor repeats anything.
+
+Everybody is called by the name of that day. What is stored with names keeps them; the room's log knows agents by their
+agent_id alone, and the names that they had then follow from who was renamed since.
 """
 
 from __future__ import annotations
@@ -46,7 +49,7 @@ class Entry(NamedTuple):
     protocol: ProtocolEvent | None = None
     """The notice itself, that was marked, or that went with a stick."""
     names: Mapping[str, str] = {}
-    """What those are called whom the event names by their agent_id."""
+    """What those were called then whom the event names by their agent_id."""
 
 
 class Page(NamedTuple):
@@ -154,11 +157,40 @@ def _with_protocol(tx: Transaction, entries: list[Entry]) -> list[Entry]:
 
 
 def _with_names(tx: Transaction, room: Room, entries: list[Entry]) -> list[Entry]:
-    """Every event of the log with the names of those who are in it."""
-    found = {agent_id for entry in entries if entry.event for agent_id in agents_in(entry.event)}
+    """Every event of the log with the names that those who are in it had then."""
+    events = [entry.event for entry in entries if entry.event]
+    if not events:
+        return entries
+    found = {agent_id for event in events for agent_id in agents_in(event)}
     given = {"room_id": room.room_id, "topic_id": room.topic_id, "agent_ids": sorted(found)}
-    names = {row["agent_id"]: row["name"] for row in tx.all("names_in_room", **given)} if found else {}
-    return [entry._replace(names=names) if entry.event else entry for entry in entries]
+    names = {row["agent_id"]: row["name"] for row in tx.all("names_in_room", **given)}
+    renamings = _renamings(tx, room, min(event.created_at for event in events))
+    return [entry._replace(names=_names_then(entry.event, names, renamings)) if entry.event else entry
+            for entry in entries]  # fmt: skip
+
+
+class Renaming(NamedTuple):
+    moment: int
+    agent_id: str
+    former_name: str
+
+
+def _renamings(tx: Transaction, room: Room, since: int) -> list[Renaming]:
+    """Who was renamed after a moment, the latest first."""
+    found = []
+    for row in tx.all("renamings_since", room_id=room.room_id, moment=since):
+        details, moment = json.loads(row["details_json"]), row["created_at"]
+        if "former_name" in details:
+            found.append(Renaming(moment, row["agent_id"], details["former_name"]))
+        if "prior_agent_id" in details:
+            found.append(Renaming(moment, details["prior_agent_id"], row["agent_name"]))
+    return found
+
+
+def _names_then(event: Event, names: dict[str, str], renamings: list[Renaming]) -> dict[str, str]:
+    """Today's names, with every renaming undone that came after the event."""
+    later = {each.agent_id: each.former_name for each in renamings if each.moment >= event.created_at}
+    return {agent_id: later.get(agent_id, names.get(agent_id, agent_id)) for agent_id in agents_in(event)}
 
 
 def _subject(entry: Entry) -> Any:

@@ -20,10 +20,11 @@ from conch.errors import (
     TakeoverNotAvailable,
     TurnMismatch,
     UnknownMember,
+    UnknownRecipient,
 )
 from conch.handoffs import dump_handoff
 from conch.leases import granted, later, prior_owner, renew
-from conch.protocol import accept_handoff, leave_handoff
+from conch.protocol import accept_handoff, find_recipient, leave_handoff
 from conch.roomlog import append_event
 from conch.rooms import Member, Room, Snapshot, save_room
 from conch.storage.base import Transaction
@@ -88,18 +89,11 @@ class Turns(Claims):
         to_agent_id: str,
         handoff: Any,
     ) -> Offer:
-        """Hand over to one chosen active member; the sequence goes on from there."""
+        """Hand over to one chosen active member, by agent_id or name; the sequence goes on from there."""
         text = dump_handoff(handoff, self._settings.max_handoff_bytes)
         with self._store.write(room_id) as tx:
             snapshot = self.fenced(tx, caller, room_id, lease_id, expected_turn_id)
-            if to_agent_id == caller.agent_id:
-                message = "to_agent_id is you; keep working, or name another member."
-                raise InvalidArgument(message, field="to_agent_id")
-            target = snapshot.find(to_agent_id)
-            if target is None or not snapshot.is_active(target):
-                message = "pass_stick target must be an active room member."
-                raise UnknownMember(message, field="to_agent_id", to_agent_id=to_agent_id)
-            return self._offer(tx, snapshot, "pass", target, text)
+            return self._offer(tx, snapshot, "pass", _find_target(snapshot, caller, to_agent_id), text)
 
     def _next_in_sequence(self, snapshot: Snapshot) -> Member | None:
         owner = snapshot.member(snapshot.room.owner or "")
@@ -180,6 +174,19 @@ class Turns(Claims):
         if not snapshot.may_take_over(caller.agent_id, prior_owner(tx, room)):
             why, message = _why_not(snapshot, caller)
             raise TakeoverNotAvailable(message, reason=why, reserved_for=room.reserved_for, **_facts(snapshot))
+
+
+def _find_target(snapshot: Snapshot, caller: Caller, text: str) -> Member:
+    try:
+        target = find_recipient(snapshot, text)
+    except UnknownRecipient:
+        target = None
+    if target is None or not snapshot.is_active(target):
+        message = "pass_stick target must be an active room member."
+        raise UnknownMember(message, field="to_agent_id", to_agent_id=text)
+    if target.agent_id == caller.agent_id:
+        raise InvalidArgument("to_agent_id is you; keep working, or name another member.", field="to_agent_id")
+    return target
 
 
 def _facts(snapshot: Snapshot) -> dict[str, Any]:

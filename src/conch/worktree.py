@@ -7,7 +7,7 @@ import os
 from conch import outside
 
 STATUS = ("git", "--no-optional-locks", "-c", "core.fsmonitor=false", "status", "--porcelain", "-z",
-          "--untracked-files=all")  # fmt: skip
+          "--untracked-files=all", "--ignore-submodules=none")  # fmt: skip
 TWO_PATHS = ("R", "C")
 
 
@@ -16,7 +16,10 @@ def changed_files(top: str) -> list[str] | None:
 
     A renamed file is two: what it was called, and what it is called now. A repository inside is asked itself.
     """
-    answer = outside.ask(STATUS, top, outside.environment("GIT_"))
+    try:
+        answer = outside.ask(STATUS, top, outside.environment("GIT_"))
+    except outside.TooSlow:
+        return None
     if answer is None or answer.status:
         return None
     found = [os.path.join(top, path) for path in _paths(os.fsdecode(answer.output))]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -18,7 +19,9 @@ def answer(value: object) -> None:
 with (HERE / "asked").open("a") as log:
     log.write(" ".join(sys.argv[1:]) + "\n")
 ITEMS = json.loads((HERE / "items.json").read_text())
-if MODE == "broken":
+if MODE == "hanging":
+    time.sleep(60)
+elif MODE == "broken":
     sys.exit("bd: unknown option --json")
 elif MODE == "not json":
     print("bd, the binary differ, version 3")

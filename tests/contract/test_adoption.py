@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 from conch.app import App
+from conch.timeline import read_timeline
+from conch.tools import stories
 from conch.tools.registry import Outcome
 from conch.verify import verify_rooms
 
@@ -420,6 +422,18 @@ def test_what_is_not_committed_in_an_inner_repository_is_unfinished_work(
     assert adopted.data["event"]["payload"]["evidence"] == f"Not committed: src/lib/core/{file}.py."
 
 
+def test_a_submodule_that_git_is_told_to_ignore_is_looked_at_all_the_same(
+    submodule: None, lost: Any, workspace: str, bob: Any, git: Any
+) -> None:
+    git("config", "submodule.src/lib.ignore", "all")
+    change_inside(workspace, "changed")
+    die(lost)
+
+    adopted = adopt(bob, "src/lib")
+
+    assert not adopted.is_error, adopted.text
+
+
 @pytest.mark.parametrize("kind", ["submodule", "nested"])
 def test_what_is_committed_in_an_inner_repository_is_finished_inside_of_it(
     request: pytest.FixtureRequest, workspace: str, bob: Any, kind: str
@@ -542,6 +556,40 @@ def test_the_bead_of_a_resumption_is_that_of_the_files_that_were_touched(
     assert (event["bead_id"], event["payload"]["resume_reason"]) == ("bd-3", "uncommitted_scope")
 
 
+def test_a_resumption_names_every_bead_of_the_files_that_were_touched(bob: Any, lost: Any, workspace: str) -> None:
+    lost.data("scope_release", scope="src")
+    for number in range(5):
+        lost.reserve(f"src/{number}.py", bead_id=f"bd-{number}")
+        write(workspace, f"src/{number}.py")
+    die(lost)
+
+    event = adopt(bob).data["event"]
+
+    assert event["bead_id"] == "bd-0"
+    assert event["payload"]["evidence"].endswith(" For bd-0, bd-1, bd-2, bd-3, bd-4.")
+
+
+def test_the_timeline_of_an_adoption_does_not_contradict_itself(
+    app: App, ada: Any, bob: Any, lost: Any, workspace: str, clock: Any
+) -> None:
+    name = bob.name
+    clock.advance(minutes=1)
+    turn = ada.data("wait_for_turn", max_wait_ms=0)
+    held = {"lease_id": turn["lease_id"], "expected_turn_id": turn["turn_id"]}
+    ada.data("pass_stick", **held, to_agent_id="lost:9", handoff={"status": "done", "next_action": "go on"})
+    write(workspace, "src/parser.py")
+    die(lost)
+    for act in (lambda: adopt(bob), lambda: bob.data("wait_for_turn", max_wait_ms=0)):
+        clock.advance(minutes=1)
+        act()
+
+    lines = [stories.sentence(entry) for entry in read_timeline(app.store, ada.room_id, None, 50).entries]
+
+    assert f"{ada.name} passed to amber-otter" in lines
+    assert f"{name} resumed amber-otter: the stick that waited for it can be claimed" in lines
+    assert "amber-otter claimed turn 2 (direct_pass)" in lines
+
+
 def test_files_that_were_reserved_for_no_bead_resume_with_none(
     bob: Any, lost: Any, beads: Path, workspace: str
 ) -> None:
@@ -600,6 +648,22 @@ def test_another_program_called_bd_is_not_asked(ada: Any, beads: Path, mode: str
 
     assert ada.reserve("src", bead_id="anything goes")["bead_id"] == "anything goes"
     assert (beads / "asked").read_text().splitlines() == ["version --json"]
+
+
+def test_beads_that_does_not_answer_is_a_warning(
+    ada: Any, bob: Any, beads: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (beads / "mode").write_text("hanging")
+    monkeypatch.setattr("conch.beads.SECONDS", 0.2)
+    notice = {"subject": "s", "summary": "s", "next_action": "n"}
+
+    reserved = ada.call("scope_reserve", scope="src", bead_id="bd-1")
+    sent = ada.call("event_send", event_type="HANDOFF", to_agent="bob:2", payload=notice, bead_id="bd-1")
+
+    for outcome in (reserved, sent):
+        assert [warning["code"] for warning in outcome.data["warnings"]] == ["BEAD_NOT_CHECKED"]
+        assert "'bd-1' was not checked" in outcome.text
+    assert ada.data("scope_reserve", scope="docs")["warnings"] == []
 
 
 def test_without_beads_in_the_workspace_nothing_is_asked(ada: Any, beads: Path, workspace: str) -> None:

@@ -74,6 +74,13 @@ def test_a_handoff_need_not_be_accepted_if_its_sender_says_so(ada: Any, bob: Any
     assert event["payload"]["requires_ack"] is False
 
 
+def test_an_unknown_type_is_answered_with_what_an_agent_can_send(ada: Any, bob: Any) -> None:
+    refused = ada.refused("event_send", event_type="FOO", to_agent="bob:2", payload=HANDOFF)
+
+    assert (refused["error"], refused["field"]) == ("INVALID_ARGS", "event_type")
+    assert refused["message"] == "event_type must be one of HANDOFF, BLOCKED."
+
+
 @pytest.mark.parametrize("event_type", ["INCURSION", "RESUME"])
 def test_only_the_system_tells_of_incursions_and_resumptions(ada: Any, bob: Any, event_type: str) -> None:
     refusal = ada.refused("event_send", event_type=event_type, to_agent=bob.name, payload=HANDOFF)
@@ -206,6 +213,33 @@ def test_a_released_stick_leaves_a_handoff_and_claiming_it_accepts_it(ada: Any, 
     assert bob.inbox(state="accepted")[0]["id"] == event["id"]
 
 
+def test_whoever_follows_the_room_sees_that_a_handoff_was_accepted(app: App, ada: Any, bob: Any) -> None:
+    ada.data("release_stick", **claim(ada), handoff=WRITTEN)
+    (event,) = bob.inbox()
+    before = read_timeline(app.store, ada.room_id, None, 50).place
+
+    claim(bob)
+
+    page = stories.page(read_timeline(app.store, ada.room_id, before, 50))
+    assert [(each["event_type"], each["label"]) for each in page["events"]] == [
+        ("claim", None),
+        ("accepted", "Accepted"),
+    ]
+    assert page["events"][1]["subject_id"] == event["id"]
+    assert page["events"][1]["name"] == bob.name
+
+
+def test_a_stick_is_passed_by_name_too(ada: Any, bob: Any) -> None:
+    held = claim(ada)
+
+    itself = ada.refused("pass_stick", **held, to_agent_id=ada.name, handoff=WRITTEN)
+    nobody = ada.refused("pass_stick", **held, to_agent_id="nobody-here", handoff=WRITTEN)
+    passed = ada.data("pass_stick", **held, to_agent_id=bob.name, handoff=WRITTEN)
+
+    assert (itself["error"], nobody["error"]) == ("invalid_argument", "unknown_member")
+    assert passed["reserved_for"] == "bob:2"
+
+
 def test_a_passed_stick_does_so_for_whom_it_is_passed_to(ada: Any, bob: Any, enter: Any) -> None:
     cleo = enter("cleo:3")
 
@@ -293,7 +327,8 @@ EXPECTED = [
     ("turn", "claim", None),
     ("turn", "release", "Passed to"),
     ("message", "message", None),
-    ("turn", "claim", "Accepted"),
+    ("turn", "claim", None),
+    ("mark", "accepted", "Accepted"),
     ("reservation", "reserved", None),
     ("protocol", "INCURSION", None),
     ("note", "note", None),
@@ -313,7 +348,7 @@ def test_the_timeline_merges_everything_in_one_order(app: App, ada: Any, bob: An
     released = page["events"][4]
     assert released["protocol_event"]["state"] == "accepted"
     assert released["protocol_event"]["to_agent"] == bob.name
-    assert [number for number, each in enumerate(page["events"]) if "protocol_event" in each] == [4, 8, 10, 11, 12]
+    assert [number for number, each in enumerate(page["events"]) if "protocol_event" in each] == [4, 7, 9, 11, 12, 13]
     times = [each["created_at"] for each in page["events"]]
     assert times == sorted(times)
 
@@ -353,18 +388,30 @@ def test_every_entry_reads_as_a_sentence(app: App, ada: Any, bob: Any, clock: An
 
     lines = [stories.sentence(entry) for entry in read_timeline(app.store, ada.room_id, None, 50).entries]
 
-    assert lines[0] == "amber-otter (ada:1) joined (agent_id_override)"
+    assert lines[0] == f"{generated} (ada:1) joined (agent_id_override)"
     assert lines[1] == f"{bob.name} (bob:2) joined (agent_id_override)"
     assert lines[2] == f"{generated} registered as amber-otter, parser"
     assert lines[3] == "amber-otter claimed turn 1 (open_claim)"
     assert lines[4] == f"amber-otter released to {bob.name}"
     assert lines[5] == "ada said (message): hello\nworld"
-    assert lines[7] == "amber-otter reserved src"
-    assert lines[8].startswith(f"INCURSION (partial): {bob.name} into src/lib of amber-otter (active).")
-    assert lines[9] == f"{bob.name} noted: wait for ada"
-    assert lines[10].startswith(f"amber-otter Needs input from {bob.name}: CI (proto_")
-    assert lines[11].startswith(f"{bob.name} Seen: CI (proto_")
-    assert lines[12].startswith(f"{bob.name} Accepted: CI (proto_")
+    assert lines[7].startswith(f"{bob.name} Accepted: Parser done (proto_")
+    assert lines[8] == "amber-otter reserved src"
+    assert lines[9].startswith(f"INCURSION (partial): {bob.name} into src/lib of amber-otter (active).")
+    assert lines[10] == f"{bob.name} noted: wait for ada"
+    assert lines[11].startswith(f"amber-otter Needs input from {bob.name}: CI (proto_")
+    assert lines[12].startswith(f"{bob.name} Seen: CI (proto_")
+    assert lines[13].startswith(f"{bob.name} Accepted: CI (proto_")
+
+
+def test_a_mark_of_a_notice_without_a_subject_names_it_once(app: App, ada: Any, bob: Any) -> None:
+    ada.reserve("src")
+    bob.refused("scope_reserve", scope="src")
+    (notice,) = ada.inbox()
+    ada.data("event_mark", event_id=notice["id"], mark="seen")
+
+    lines = [stories.sentence(entry) for entry in read_timeline(app.store, ada.room_id, None, 50).entries]
+
+    assert lines[-1] == f"{ada.name} Seen: INCURSION ({notice['id']})"
 
 
 def told(entry: Entry) -> tuple[str, int]:
@@ -387,17 +434,30 @@ def test_an_event_that_is_older_than_the_room_leaves_nothing_out(app: App, ada: 
     assert len(read_timeline(app.store, ada.room_id, 0, 50).entries) == len(EXPECTED)
 
 
-def test_the_timeline_calls_everybody_by_their_name_in_the_room(app: App, ada: Any, bob: Any, enter: Any) -> None:
-    ada.data("agent_register", name="blue-fox")
-    ada.data("append_note", note="hi")
-    ada.data("leave_path")
-    bob.data("agent_register", name="red-fox")
-    bob.data("reorder_members", order=["bob:2"])
+def test_the_timeline_calls_everybody_by_the_name_of_that_day(app: App, ada: Any, bob: Any, clock: Any) -> None:
+    first, name = ada.name, bob.name
+    steps = [
+        lambda: ada.data("append_note", note="one"),
+        lambda: ada.data("agent_register", name="blue-fox"),
+        lambda: ada.data("append_note", note="two"),
+        lambda: ada.data("agent_register", name="red-hen"),
+        lambda: ada.data("reorder_members", order=["ada:1", "bob:2"]),
+        lambda: ada.data("leave_path"),
+    ]
+    for step in steps:
+        clock.advance(minutes=1)
+        step()
 
     lines = [stories.sentence(entry) for entry in read_timeline(app.store, bob.room_id, None, 50).entries]
 
-    assert "blue-fox noted: hi" in lines and "blue-fox left" in lines
-    assert "red-fox reordered the members: red-fox" in lines
+    assert lines[2:] == [
+        f"{first} noted: one",
+        f"{first} registered as blue-fox",
+        "blue-fox noted: two",
+        "blue-fox registered as red-hen",
+        f"red-hen reordered the members: red-hen, {name}",
+        "red-hen left",
+    ]
 
 
 def test_what_was_accepted_stays_so_when_a_claim_is_taken_back(enter: Any, clock: Any) -> None:

@@ -230,20 +230,24 @@ def test_a_refusal_leaves_an_incursion_with_the_owner(ada: Any, bob: Any, worksp
     }
 
 
-def test_a_takeover_leaves_an_incursion_with_each_owner(ada: Any, bob: Any, enter: Any, clock: Any) -> None:
+def test_every_reservation_that_is_met_leaves_an_incursion(ada: Any, bob: Any, enter: Any, clock: Any) -> None:
     cleo = enter("cleo:3")
-    ada.reserve("src/a", ttl_minutes=1_440)
-    ada.reserve("src/b", ttl_minutes=1_440)
+    ada.reserve("src/a", ttl_minutes=1_440, bead_id="bd-1")
+    ada.reserve("src/b", ttl_minutes=1_440, bead_id="bd-2")
     bob.reserve("src/c", ttl_minutes=1_440)
-    clock.advance(minutes=20)
 
+    cleo.refused("scope_reserve", scope="src")
+    clock.advance(minutes=20)
     assert len(cleo.data("scope_reserve", scope="src", takeover_stale=True)["taken_over"]) == 3
 
-    for owner in (ada, bob):
-        (event,) = owner.inbox()
-        assert event["payload"]["owner_liveness"] == "stale"
-        assert event["payload"]["incoming_agent"] == cleo.name
-        assert "taken over" in event["payload"]["resolution_hint"]
+    for owner, beads, scopes in ((ada, ["bd-1", "bd-2"], ["src/a", "src/b"]), (bob, [None], ["src/c"])):
+        events = owner.inbox()
+        assert [event["bead_id"] for event in events] == beads * 2
+        told = [event["payload"] for event in events]
+        assert [payload["owner_liveness"] for payload in told] == ["active"] * len(beads) + ["stale"] * len(beads)
+        assert {payload["incoming_agent"] for payload in told} == {cleo.name}
+        assert all(scope in payload["resolution_hint"] for scope, payload in zip(scopes * 2, told, strict=True))
+        assert all("taken over" in payload["resolution_hint"] for payload in told[len(beads) :])
 
 
 def test_whoever_asks_only_disturbs_nobody(ada: Any, bob: Any) -> None:
@@ -291,6 +295,24 @@ def test_only_the_owner_releases(ada: Any, bob: Any) -> None:
 
     assert bob.refused("scope_release", scope="src")["error"] == "RELEASE_FORBIDDEN"
     assert states(bob) == [("src", "ada:1", "active")]
+
+
+@pytest.mark.parametrize(("taken", "error"), [("src", "RELEASE_FORBIDDEN"), ("src/lib", "RESERVATION_NOT_FOUND")])
+def test_whoever_lost_a_reservation_is_told_to_whom(
+    ada: Any, bob: Any, enter: Any, clock: Any, taken: str, error: str
+) -> None:
+    ada.reserve("src", ttl_minutes=1_440)
+    ada.reserve("docs", ttl_minutes=5)
+    clock.advance(minutes=20)
+    bob.data("scope_reserve", scope=taken, takeover_stale=True)
+    bob.reserve("docs")
+
+    lost, lapsed = ada.refused("scope_release", scope="src"), ada.refused("scope_release", scope="docs")
+    never = enter("cleo:3").refused("scope_release", scope="src")
+
+    assert lost["error"] == error and lost["message"].endswith(f" {bob.name} took it over from you.")
+    assert lapsed["message"].endswith(f" {bob.name} reserved after your time was over.")
+    assert bob.name not in never["message"].partition(". ")[2]
 
 
 def test_what_nobody_has_reserved_exactly_cannot_be_released(ada: Any, bob: Any, clock: Any) -> None:

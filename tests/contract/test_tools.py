@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -386,3 +387,15 @@ def test_nothing_was_changed_by_all_that_was_refused(codex: Client) -> None:
 
     assert codex.data("get_room_events", room_id=codex.room_id) == before
     assert codex.data("get_room_state", room_id=codex.room_id)["room"]["owner"] == "codex:1"
+
+
+def test_in_a_folder_that_is_gone_a_path_must_be_named(
+    codex: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+
+    for tool in ("join_path", "list_rooms"):
+        refused = codex.call(tool).data
+        assert (refused["error"], refused["field"]) == ("invalid_argument", "context_path")

@@ -49,6 +49,7 @@ def root(tmp_path: Path) -> str:
         ("src/", "./src//lib/..", "exact"),
         ("*", "src/lib", "partial"),
         ("**", ".", "exact"),
+        ("src/*/", "src", "exact"),
         ("src/lib", "src/library", "disjoint"),
         ("src/lib", "src/lib.py", "disjoint"),
         ("src\\lib\\parser.ts", "src/lib/parser.ts", "exact"),
@@ -67,8 +68,20 @@ def test_an_absolute_path_and_a_link_mean_what_they_lead_to(root: str) -> None:
     assert parse_scope("shortcut/new.ts", root).key == "/src/lib/new.ts/"
 
 
-def test_names_in_brackets_are_names(root: str) -> None:
+def test_names_in_brackets_are_names_where_something_is_called_so(root: str) -> None:
+    os.mkdir(f"{root}/src/[id]")
+
     assert parse_scope("src/[id]/{slug}.tsx", root).path == "src/[id]/{slug}.tsx"
+    assert parse_scope("[id]/page[].tsx", root, base=f"{root}/src").path == "src/[id]/page[].tsx"
+
+
+def test_a_path_starts_in_the_folder_where_it_is_typed(root: str) -> None:
+    scope = parse_scope("lib/*", root, base=f"{root}/src")
+    with pytest.raises(InvalidArgument) as refusal:
+        parse_scope("lib/*.ts", root, base=f"{root}/src")
+
+    assert scope.path == "src/lib"
+    assert "'lib/*.ts'" in refusal.value.message and "Use 'lib/*'" in refusal.value.message
 
 
 # -- refusals
@@ -83,7 +96,14 @@ def test_names_in_brackets_are_names(root: str) -> None:
         ("*.py", "*"),
         ("src/pars?r.ts", "src/*"),
         ("src/{a,b}.py", "src/*"),
+        ("src/*/*", "src/*"),
         ("src/**/*", "src/*"),
+        ("**/*", "*"),
+        ("src/[ab].py", "src/*"),
+        ("src/[slug]/page.tsx", "src/*"),
+        ("/opt/x/*.py", "/opt/x/*"),
+        ("/*.py", "/*"),
+        ("~/x?", "~/*"),
     ],
 )
 def test_other_wildcards_are_refused_with_what_to_use_instead(root: str, text: str, hint: str) -> None:
@@ -98,6 +118,19 @@ def test_other_wildcards_are_refused_with_what_to_use_instead(root: str, text: s
 def test_nothing_outside_the_workspace_can_be_reserved(root: str, text: str) -> None:
     with pytest.raises(InvalidArgument, match="outside the workspace"):
         parse_scope(text, root)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there are drives")
+@pytest.mark.parametrize("text", ["C:\\x\\src", "c:/x", "C:", "c:\\*.py", "file:///x/src", "vscode://file/x"])
+def test_a_path_of_another_system_is_outside(root: str, text: str) -> None:
+    with pytest.raises(InvalidArgument, match=r"outside the workspace .* such as 'src/lib'"):
+        parse_scope(text, root)
+
+
+def test_a_folder_that_is_called_like_a_drive_is_a_folder(root: str) -> None:
+    os.mkdir(f"{root}/c:")
+
+    assert parse_scope("c:/x", root).path == "c:/x"
 
 
 def test_a_link_that_leads_outside_is_outside(root: str, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -197,6 +230,7 @@ def test_what_is_inside_is_one_range_of_bytes(one: list[str], other: list[str]) 
 @given(st.text(max_size=20))
 def test_any_text_is_a_path_or_refused(text: str) -> None:
     try:
-        assert "*" not in strip_wildcard(text)
+        assert "*" not in strip_wildcard(text, ROOT)
+        parse_scope(text, ROOT)
     except InvalidArgument as refusal:
         assert refusal.details["field"] == "scope"

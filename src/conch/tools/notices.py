@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from conch.beads import Warnings
 from conch.clock import to_iso
 from conch.holdings import Held, Reservation
 from conch.incursions import holder
@@ -60,7 +61,11 @@ def grant_text(grant: Grant) -> str:
     verb = "Renewed" if grant.renewed else "Reserved"
     lines = [f"{verb} {spell(grant.reservation.scope)} until {to_iso(grant.reservation.expires_at)}."]
     lines += [f"Taken over from {taken.name}: {spell(taken.scope)}." for taken in grant.taken_over]
-    return "\n".join(lines)
+    return "\n".join(lines + warning_lines(grant.warnings))
+
+
+def warning_lines(warnings: Warnings) -> list[str]:
+    return [f"Warning: {warning['message']}" for warning in warnings]
 
 
 def envelope(event: ProtocolEvent) -> Object:

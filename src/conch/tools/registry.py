@@ -71,6 +71,7 @@ def run_tool(tool: Tool, session: Session, arguments: Object, call: Call) -> Res
     """
     try:
         given = check_arguments(tool.name, tool.input_schema, arguments)
+        call.renew_with(session.stay_active)
         return _run_again(tool, session, given, call)
     except InvalidArgument as refusal:
         refusal.code = INVALID_ARGUMENT.get(tool.group, refusal.code)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from conch.calls import Call
-from conch.payloads import SENDABLE, SYSTEM_ONLY
 from conch.protocol import MARKS, STATES
 from conch.reservations import LONGEST_TTL, SHORTEST_TTL, TTL_MINUTES
 from conch.scopes import spell
@@ -57,6 +56,7 @@ def scope_reserve(session: Session, given: Object, call: Call) -> Result:
         "reservation": notices.reservation(grant.reservation),
         "renewed": grant.renewed,
         "taken_over": [notices.reservation(taken) for taken in grant.taken_over],
+        "warnings": grant.warnings,
     }
     return Result(data, notices.grant_text(grant))
 
@@ -84,7 +84,7 @@ def scope_check(session: Session, given: Object, call: Call) -> Result:
 
 def event_send(session: Session, given: Object, call: Call) -> Result:
     call.check()
-    event = session.app.protocol.send(
+    event, warnings = session.app.protocol.send(
         session.caller(),
         given["room_id"],
         given["event_type"],
@@ -93,7 +93,8 @@ def event_send(session: Session, given: Object, call: Call) -> Result:
         given.get("bead_id"),
         given.get("scope"),
     )
-    return Result({"event": notices.envelope(event)}, f"{event.event_type} {event.event_id} sent to {event.to_agent}.")
+    lines = [f"{event.event_type} {event.event_id} sent to {event.to_agent}.", *notices.warning_lines(warnings)]
+    return Result({"event": notices.envelope(event), "warnings": warnings}, "\n".join(lines))
 
 
 def event_inbox(session: Session, given: Object, call: Call) -> Result:
@@ -209,7 +210,7 @@ TOOLS = (
             "to_agent",
             "payload",
             **ROOM,
-            event_type={"type": "string", "enum": [*SENDABLE, *SYSTEM_ONLY]},
+            event_type={"type": "string"},
             to_agent={**fields.AGENT_ID, "description": "A name or agent_id."},
             payload={"type": "object"},
             bead_id=BEAD_ID,

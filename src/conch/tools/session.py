@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+from conch import presence
 from conch.agents import Caller, adopt_override, identify
 from conch.app import App
+from conch.errors import InvalidArgument
 from conch.peers import Peer
 from conch.signals import gather_signals
 from conch.tools.deliveries import Deliveries
@@ -67,13 +69,21 @@ class Session:
         """Be this agent from now on, whatever the signals say."""
         self._caller = caller
 
+    def stay_active(self) -> None:
+        """Show that the caller is still there, while one of its calls waits."""
+        presence.stay_active(self.app.store, self.caller(), self.app.settings)
+
     def rename(self, name: str) -> None:
         """The caller has another name now."""
         self._caller = self.caller()._replace(name=name)
 
     def path(self, given: str | None) -> str:
         """A path that was given, else the client's first root, else the working directory."""
-        return given or self._default_path() or os.getcwd()
+        try:
+            return given or self._default_path() or os.getcwd()
+        except OSError:
+            message = "The working directory is gone; name a context_path."
+            raise InvalidArgument(message, field="context_path") from None
 
     def _identify(self) -> Caller:
         return identify(self.app.store, gather_signals(self._door, os.environ, self._client_name()))

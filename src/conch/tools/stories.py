@@ -43,10 +43,8 @@ def entry(entry: Entry) -> Object:
 
 def label(entry: Entry) -> str | None:
     """The seed's words for what people see."""
-    if entry.kind == "turn" and entry.event is not None:
-        if entry.event.handoff:
-            return LABELS["HANDOFF"]
-        return LABELS["accepted"] if entry.event.details.get("handoff_event_seq") else None
+    if entry.event is not None:
+        return LABELS["HANDOFF"] if entry.event.handoff else None
     return LABELS.get(str(entry.row.get("kind"))) if entry.kind in ("protocol", "mark") else None
 
 
@@ -73,9 +71,10 @@ def _notice(entry: Entry) -> str:
     event = entry.protocol
     if event is None:
         return f"{entry.row['kind']} {entry.row['subject_id']}"
-    payload, about = event.payload, f"{event.event_type} {event.event_id}"
+    payload = event.payload
     if entry.kind == "mark":
-        return f"{entry.row['agent_name']} {label(entry)}: {payload.get('subject', about)} ({event.event_id})"
+        about = payload.get("subject", event.event_type)
+        return f"{entry.row['agent_name']} {label(entry)}: {about} ({event.event_id})"
     if event.event_type == "INCURSION":
         return (
             f"INCURSION ({payload['incursion_kind']}): {payload['incoming_agent']} into {spell(event.scope or '.')} of "

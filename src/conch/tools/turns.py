@@ -16,10 +16,10 @@ MOST_EVENTS = 500
 
 
 def list_rooms(session: Session, given: Object, call: Call) -> Result:
-    caller_id = session.caller().agent_id
-    snapshots = session.app.membership.list_rooms(session.path(given.get("context_path")))
+    caller = session.caller()
+    snapshots = session.app.membership.list_rooms(session.path(given.get("context_path")), caller)
     text = "\n".join(texts.room_line(s) for s in snapshots) or "No room here yet; join_path makes one."
-    return Result({"rooms": [shapes.path_room(s, caller_id) for s in snapshots]}, text)
+    return Result({"rooms": [shapes.path_room(s, caller.agent_id) for s in snapshots]}, text)
 
 
 def join_path(session: Session, given: Object, call: Call) -> Result:
@@ -212,6 +212,7 @@ def get_room_events(session: Session, given: Object, call: Call) -> Result:
     return Result(shapes.event_page(page), f"{text}\ncursor={page.cursor}{more}")
 
 
+MEMBER: Object = {**fields.AGENT_ID, "description": "An agent_id or a name."}
 FENCED = {"room_id": fields.ROOM_ID, "lease_id": fields.LEASE_ID, "expected_turn_id": fields.TURN_ID}
 
 TOOLS = (
@@ -284,7 +285,7 @@ TOOLS = (
         "turns",
         "Pass the stick to somebody",
         "Hand over to one active member of your choice, with the same handoff as release_stick.",
-        fields.takes(*FENCED, "to_agent_id", "handoff", **FENCED, to_agent_id=fields.AGENT_ID, handoff=fields.HANDOFF),
+        fields.takes(*FENCED, "to_agent_id", "handoff", **FENCED, to_agent_id=MEMBER, handoff=fields.HANDOFF),
         pass_stick,
         fields.WRITES,
     ),

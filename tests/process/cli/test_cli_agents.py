@@ -97,6 +97,41 @@ def test_a_relative_path_is_relative_to_the_workspace(conch: Conch, names: dict[
     assert conch("agent", "status", "src/lib").out.startswith("- partial: src by ")
 
 
+def test_a_refused_wildcard_is_named_as_it_was_typed_and_the_advice_can_be_followed(
+    conch: Conch, names: dict[str, str]
+) -> None:
+    conch.workspace.joinpath("src").mkdir()  # type: ignore[attr-defined]
+
+    refused = conch("agent", "reserve", "lib/*.py", "--json", folder="src").error
+    followed = conch("agent", "reserve", "lib/*", "--json", folder="src").data["reservation"]
+    absolute = conch("agent", "status", f"{conch.workspace}/src/*.py", "--json").error  # type: ignore[attr-defined]
+
+    assert (refused["code"], refused["field"]) == ("INVALID_ARGS", "scope")
+    assert "scope 'lib/*.py' has a wildcard" in refused["message"] and "Use 'lib/*'" in refused["message"]
+    assert followed["scope"] == "src/lib"
+    assert f"Use '{conch.workspace}/src/*'" in absolute["message"]  # type: ignore[attr-defined]
+
+
+def test_in_a_folder_that_is_gone_a_scope_is_meant_from_the_workspace(
+    conch: Conch, names: dict[str, str], shell: Callable[[str], Any], tmp_path: Any
+) -> None:
+    room = conch("state", "--json").data["room"]["room_id"]
+    harness = shell("claude")
+    harness.run("join")
+    harness.bash(f"mkdir {tmp_path}/gone && cd {tmp_path}/gone && rmdir {tmp_path}/gone")
+
+    reserved = harness.run("agent", "reserve", "src/lib", "--room", room, "--json")
+    others = [harness.run(*words, "--json") for words in (["whoami"], ["rooms"], ["agent", "list", "--room", room])]
+
+    assert reserved.data["reservation"]["scope"] == "src/lib"
+    assert [(each.envelope["error"] or {}).get("code") for each in others] == [None, "invalid_argument", None]
+
+
+def test_an_action_that_there_is_not_has_the_code_of_the_others(conch: Conch) -> None:
+    assert conch("agent", "bogus", "--json").error["code"] == "INVALID_ARGS"
+    assert conch("bogus", "--json").error["code"] == "invalid_argument"
+
+
 def test_the_status_shows_what_is_reserved_and_what_was(conch: Conch, names: dict[str, str]) -> None:
     conch("agent", "reserve", "src")
     conch("agent", "reserve", "docs", agent="bob:2")

@@ -105,6 +105,17 @@ def test_the_recommendation_works(conch: Conch, lost: str) -> None:
     assert [r["name"] for r in conch("agent", "status", "--json").data["reservations"]] == ["amber-otter"]
 
 
+def test_where_the_work_lies_is_meant_from_the_folder_where_it_is_typed(conch: Conch, lost: str) -> None:
+    conch("join")
+    (conch.workspace / "docs").mkdir()  # type: ignore[attr-defined]
+
+    elsewhere = conch("agent", "adopt", lost, "--scope", ".", "--json", folder="docs")
+    here = conch("agent", "adopt", lost, "--scope", "parser.py", "--json", folder="src")
+
+    assert elsewhere.error["code"] == "ADOPTION_REJECTED"
+    assert here.data["event"]["scope"] == "src/parser.py"
+
+
 def test_so_does_beginning_afresh(conch: Conch, lost: str) -> None:
     assert conch("init", "--register", "cobalt-harbor", "--json").data["action"] == "registered"
 

@@ -22,7 +22,7 @@ def register(parser: ArgumentParser) -> None:
 
 def adopt(parser: ArgumentParser) -> None:
     parser.add_argument("name", metavar="AGENT", help="the name or agent_id to resume")
-    parser.add_argument("--scope", default="*", metavar="SCOPE", help="where its work lies (default: anywhere)")
+    parser.add_argument("--scope", metavar="SCOPE", help="where its work lies, from here (default: anywhere)")
 
 
 def shown(parser: ArgumentParser) -> None:
@@ -60,7 +60,7 @@ def send(parser: ArgumentParser) -> None:
     parser.add_argument("--blocker", metavar="TEXT", help="BLOCKED: what is in the way")
     parser.add_argument("--request", dest="requested_action", metavar="TEXT", help="BLOCKED: what would help")
     parser.add_argument("--urgency", choices=URGENCIES, help="BLOCKED (default: medium)")
-    parser.add_argument("--scope", metavar="SCOPE", help="the files that it is about")
+    parser.add_argument("--scope", metavar="SCOPE", help="the files that it is about, from here")
     bead(parser)
 
 

@@ -11,6 +11,7 @@ from conch.doors.cli.context import Context
 from conch.doors.cli.output import Report, indented, one_line, table
 from conch.errors import UnknownRoom
 from conch.registration import find_agent, itself
+from conch.scopes import parse_scope
 from conch.tools import notices
 from conch.tools.registry import Result
 
@@ -18,6 +19,7 @@ Object = dict[str, Any]
 Handler = Callable[[Context], Report]
 
 MARGIN = " " * 4
+ANYWHERE = "*"
 
 
 def register(context: Context) -> Report:
@@ -26,7 +28,8 @@ def register(context: Context) -> Report:
 
 
 def adopt(context: Context) -> Report:
-    result = _tool(context, "agent_adopt", name=context.options.name, scope=context.options.scope)
+    scope = _from_here(context, context.options.scope)
+    result = _tool(context, "agent_adopt", name=context.options.name, scope=ANYWHERE if scope is None else scope)
     return Report(result.data, result.text)
 
 
@@ -54,12 +57,24 @@ def show(context: Context) -> Report:
 # -- reservations
 
 
-def _from_here(context: Context, scope: str | None) -> str | None:
-    """What is typed in a folder of the workspace is meant from there, as in every other command of a shell."""
-    if not scope or os.path.isabs(scope) or scope.startswith("~"):
+def _from_here(context: Context, scope: str | None, field: str = "scope") -> str | None:
+    """What is typed in a folder of the workspace is meant from there, as in every other command of a shell.
+
+    It is checked here already, so that a refusal speaks of what was typed.
+    """
+    if scope is None or not scope.strip():
         return scope
-    root, here = context.snapshot(context.room_id()).room.canonical_path, os.path.realpath(os.getcwd())
-    return os.path.join(here, scope) if os.path.join(here, "").startswith(os.path.join(root, "")) else scope
+    root = context.snapshot(context.room_id()).room.canonical_path
+    return os.path.join(".", parse_scope(scope, root, field, _folder_within(root)).path)
+
+
+def _folder_within(root: str) -> str | None:
+    """The working directory, if it is in the workspace; None elsewhere, and where it has been deleted."""
+    try:
+        here = os.path.realpath(os.getcwd())
+    except OSError:
+        return None
+    return here if os.path.join(here, "").startswith(os.path.join(root, "")) else None
 
 
 def reserve(context: Context) -> Report:
@@ -83,7 +98,7 @@ def release(context: Context) -> Report:
 def status(context: Context) -> Report:
     options = context.options
     if options.scope is not None:
-        result = _tool(context, "scope_check", path=_from_here(context, options.scope))
+        result = _tool(context, "scope_check", path=_from_here(context, options.scope, "path"))
         return Report(result.data, result.text)
     data = _tool(context, "scope_list", include_ended=options.all).data
     return Report(data, _reservations(data["reservations"]))

@@ -13,10 +13,11 @@ import sys
 import time
 from typing import Any
 
-from conch import processes
+from conch import presence, processes
 from conch.agents import Caller
 from conch.app import App, open_app
 from conch.bells.base import room_channel
+from conch.config import Policy
 from conch.doors.cli.post import Post
 from conch.errors import ConchError, SchemaMismatch, StoreError
 from conch.processes import Process
@@ -60,7 +61,7 @@ class Guardian:
         self._caller = caller
         self._turn = turn
         self._store = _file_id(app.store.describe())
-        self._interval = app.settings.policy.heartbeat_interval_ms / 1_000
+        self._interval = self._renewal(app.settings.policy)
 
     def stand(self) -> None:
         """Renew until the lease is not ours any more or the holder is gone."""
@@ -82,8 +83,12 @@ class Guardian:
             snapshot = self._app.membership.get_state(None, self._turn["room_id"])
         except ConchError as problem:
             return _passes(problem)
-        self._interval = snapshot.policy.heartbeat_interval_ms / 1_000
+        self._interval = self._renewal(snapshot.policy)
         return bool(snapshot.room.lease_id == self._turn["lease_id"])
+
+    def _renewal(self, policy: Policy) -> float:
+        """How many seconds to let pass: the holder is to keep its lease, and never to seem stale."""
+        return presence.renewal_ms(policy, self._app.settings.stale_minutes) / 1_000
 
     def _renew(self) -> float | None:
         """When to do it again; None when the lease cannot be ours any more."""

@@ -18,10 +18,10 @@ LONGEST_NUMBER = 18
 
 
 def rooms(context: Context) -> Report:
-    caller_id = context.session.caller().agent_id
+    caller = context.session.caller()
     membership, options = context.app.membership, context.options
-    found = membership.all_rooms() if options.all else membership.list_rooms(context.path())
-    data = {"rooms": [shapes.path_room(snapshot, caller_id) for snapshot in found]}
+    found = membership.all_rooms() if options.all else membership.list_rooms(context.path(), caller)
+    data = {"rooms": [shapes.path_room(snapshot, caller.agent_id) for snapshot in found]}
     if not found:
         return Report(data, "No room here yet; `conch join` makes one.")
     rows = [

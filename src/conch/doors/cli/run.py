@@ -113,8 +113,9 @@ def _refused(refusal: ConchError, command: str, status: int = 1) -> Report:
     if "field" in details:
         details["field"] = spoken_field(str(details["field"]))
     code = refusal.code
-    if isinstance(refusal, InvalidArgument) and command in COMMANDS:
-        code = INVALID_ARGUMENT.get(command) or INVALID_ARGUMENT.get(COMMANDS[command].group, code)
+    if isinstance(refusal, InvalidArgument):
+        group = COMMANDS[command].group if command in COMMANDS else command.partition(" ")[0]
+        code = INVALID_ARGUMENT.get(command) or INVALID_ARGUMENT.get(group, code)
     # A store's errors name no tool, but a place; a folder or a database may be called as a tool is.
     message = refusal.message if isinstance(refusal, StoreError) else spoken(refusal.message)
     details = {name: without_passwords(told) if isinstance(told, str) else told for name, told in details.items()}

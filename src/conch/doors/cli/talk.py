@@ -101,6 +101,7 @@ def _history(context: Context, peer: Peer, place: Place, limit: int) -> Report:
 def _follow(context: Context, peer: Peer, place: Place | None, limit: int | None) -> Report:
     """Print messages as they come, up to so many; each counts as read once it is printed."""
     call = Call()
+    call.renew_with(context.session.stay_active)
     interruptions = Interruptions(call)
     messages, as_json = context.app.messages, context.options.json
     moves = place is None and not context.options.peek

@@ -2,6 +2,9 @@
 SELECT agent_id, name, harness, session_kind, host_id, boot_id, pid, process_started_at
 FROM agents WHERE agent_id = :agent_id;
 
+-- name: agent_seen
+SELECT last_seen_at FROM agents WHERE agent_id = :agent_id;
+
 -- name: agents_by_signals
 SELECT
   s.signal, a.agent_id, a.name, a.harness, a.session_kind, a.host_id, a.boot_id, a.pid, a.process_started_at,

@@ -26,6 +26,15 @@ LEFT JOIN agent_name_reservations own ON own.topic_id = p.topic_id AND own.agent
 WHERE r.room_id = :room_id AND r.state <> 'active'
 ORDER BY r.number DESC LIMIT :limit;
 
+-- name: latest_lost_reservation
+SELECT r.ended_at, r.expires_at, t.agent_id AS taken_by_id, t.agent_name AS taken_by
+FROM reservations r JOIN room_activity t
+  ON t.room_id = r.room_id AND t.subject_id = r.reservation_id AND t.kind = 'expired'
+WHERE r.number = (
+  SELECT max(number) FROM reservations
+  WHERE room_id = :room_id AND agent_id = :agent_id AND scope_key = :scope_key AND state <> 'active'
+);
+
 -- name: reservations_of
 SELECT r.*, COALESCE(m.name, a.name) AS name, a.last_seen_at, a.host_id, a.boot_id, a.pid, a.process_started_at
 FROM reservations r JOIN agents a ON a.agent_id = r.agent_id

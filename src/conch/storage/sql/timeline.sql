@@ -27,6 +27,11 @@ SELECT COALESCE(
   0
 ) AS reached;
 
+-- name: renamings_since
+SELECT agent_id, agent_name, details_json, created_at FROM room_activity
+WHERE room_id = :room_id AND kind IN ('registered', 'RESUME') AND created_at >= :moment
+ORDER BY number DESC;
+
 -- name: names_in_room
 SELECT a.agent_id, COALESCE(m.name, own.agent_name, a.agent_id) AS name
 FROM agents a
