@@ -207,6 +207,17 @@ def test_a_schema_of_somebody_else_is_not_touched(
     assert server.ask(count, database) == [(1,)]
 
 
+def test_tables_of_somebody_else_are_seen_without_any_right_on_them(
+    join: Join, server: Any, database: str, environ: dict[str, str]
+) -> None:
+    server.ask("CREATE SCHEMA conch AUTHORIZATION conch; CREATE TABLE conch.facts (pearls int)", database)
+
+    answer = join(environ["CONCH_STORE"])
+
+    check(answer, "DB_SCHEMA_MISMATCH", "not conch's")
+    assert server.ask("SELECT tablename FROM pg_tables WHERE schemaname = 'conch'", database) == [("facts",)]
+
+
 def test_a_store_that_lost_its_version_is_not_touched(
     join: Join, server: Any, database: str, environ: dict[str, str]
 ) -> None:
