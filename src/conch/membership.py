@@ -15,6 +15,7 @@ from conch.reservations import release_all
 from conch.roomlog import Event, append_event
 from conch.rooms import Room, Snapshot, save_room, to_member
 from conch.storage.base import Store, Transaction
+from conch.storage.trying import retried
 from conch.topics import close_topic, make_home
 from conch.turns import Turns
 from conch.workspaces import ancestor_chain, canonicalize, workspace_root
@@ -36,6 +37,7 @@ class Membership:
 
     # -- finding
 
+    @retried
     def list_rooms(self, context_path: str) -> list[Snapshot]:
         """The open rooms from a path up to its workspace root, deepest first."""
         directory = canonicalize(context_path)
@@ -45,6 +47,7 @@ class Membership:
             rooms.sort(key=lambda room: -len(room.canonical_path))
             return self._with_members(tx, rooms)
 
+    @retried
     def all_rooms(self) -> list[Snapshot]:
         """Every room of the store, closed ones too."""
         with self._store.read() as tx:
@@ -64,6 +67,7 @@ class Membership:
             for room in rooms
         ]
 
+    @retried
     def get_state(self, caller: Caller | None, room_id: str) -> Snapshot:
         """The room as it is found; that a member looked is noted afterwards."""
         with self._store.read() as tx:

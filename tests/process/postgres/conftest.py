@@ -264,6 +264,7 @@ class Proxy:
         self._links: list[Link] = []
         self.deed: Deed | None = None
         self.moment = b""
+        self.is_logged_only = True
         self._acceptor = threading.Thread(target=self._accept, daemon=True)
         self._acceptor.start()
 
@@ -274,6 +275,10 @@ class Proxy:
     def at_commit(self, deed: Deed) -> None:
         """The next time a transaction with an event in it is about to be committed."""
         self.moment, self.deed = b"COMMIT", deed
+
+    def at_words(self, words: bytes, deed: Deed) -> None:
+        """The next time that any request has these words in it."""
+        self.moment, self.deed, self.is_logged_only = words, deed, False
 
     def url(self, database: str, **parameters: str) -> str:
         more = "".join(f"&{name}={quote(value)}" for name, value in parameters.items())
@@ -311,7 +316,8 @@ class Link:
         try:
             while data := self._client.recv(65536):
                 self._logged = b"INSERT INTO room_events" in data or (self._logged and b"BEGIN" not in data)
-                if self._logged and self._proxy.deed and self._proxy.moment in data:
+                counts = self._logged or not self._proxy.is_logged_only
+                if counts and self._proxy.deed and self._proxy.moment in data:
                     deed, self._proxy.deed = self._proxy.deed, None
                     deed(self, data)
                 else:
