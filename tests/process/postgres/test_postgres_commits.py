@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -275,3 +276,24 @@ def test_an_answer_is_never_given_twice(
     assert ("DB_UNCERTAIN" in done.stderr) == (status == 1)
     count = "SELECT count(*) FROM conch.messages WHERE message_type = 'answer'"
     assert server.ask(count, database) == [(answers,)]
+
+
+@pytest.mark.usefixtures("asked")
+def test_messages_that_were_shown_while_nothing_could_be_written_come_again(
+    conch: Conch, server: Any, database: str
+) -> None:
+    conch("read", "--peek", agent="claude:1")
+    server.ask(f"ALTER DATABASE {database} SET default_transaction_read_only = on")
+
+    shown = conch("read", agent="claude:1")
+    told = conch("read", "--json", agent="claude:1")
+    server.ask(f"ALTER DATABASE {database} RESET default_transaction_read_only")
+    again = conch("read", agent="claude:1")
+
+    assert (shown.returncode, told.returncode, json.loads(told.stdout)["ok"]) == (0, 0, True)
+    assert shown.stdout == again.stdout != ""
+    for done in (shown, told):
+        assert done.stderr.startswith("conch: these messages count as unread and will come again")
+        assert "DB_READ_ONLY" in done.stderr and "Traceback" not in done.stderr
+    assert again.stderr == ""
+    assert conch("read", agent="claude:1").stdout == "Nothing new.\n"
