@@ -61,13 +61,13 @@ def restored(server: Any) -> Iterator[str]:
 
 @pytest.mark.usefixtures("room_id")
 def test_the_line_that_backup_prints_makes_a_dump_that_can_be_restored(
-    conch: Conch, server: Any, database: str, restored: str, binaries: Any, tmp_path: Path
+    conch: Conch, server: Any, database: str, restored: str, programs: Any, tmp_path: Path
 ) -> None:
     query = "sslmode=disable&connect_timeout=7&application_name=it%27s%20%26%20us&options=-c%20lock_timeout%3D1s"
     told = conch("db", "backup", "the dump's file", CONCH_STORE=f"{server.tcp_url(database)}?{query}")
     line = next(line for line in told.stderr.splitlines() if "pg_dump " in line).strip()
 
-    tools = {"PATH": f"{binaries[0]}:{os.environ['PATH']}", "PGPASSWORD": SECRET}
+    tools = {"PATH": f"{programs.folder}:{os.environ['PATH']}", "PGPASSWORD": SECRET}
     subprocess.run(line, shell=True, check=True, env=tools, cwd=tmp_path, capture_output=True)
     target = server.url(restored, user="conch")
     subprocess.run(["pg_restore", "-e", "-d", target, "the dump's file"], check=True, env=tools, cwd=tmp_path)

@@ -164,7 +164,7 @@ def test_wiping_and_migrating_are_the_owners_business(agent_app: Any) -> None:
 
 
 def test_what_pg_dump_wrote_pg_restore_brings_back(
-    owner_url: str, agent_app: Any, server: Any, binaries: Any, workspace: str, tmp_path: Path
+    owner_url: str, agent_app: Any, server: Any, programs: Any, workspace: str, tmp_path: Path
 ) -> None:
     room_id = Agent(agent_app, "codex:1", workspace).room_id
     restored = owner_url.replace("/conch?", "/restored?")
@@ -173,7 +173,7 @@ def test_what_pg_dump_wrote_pg_restore_brings_back(
     for program, arguments in re.findall(r"^(pg_dump|pg_restore) (.*)$", PAGE, re.MULTILINE):
         given = arguments.replace("postgresql://conch_owner@db.example/conch", owner_url)
         given = given.replace("postgresql://conch_owner@db.example/restored", restored)
-        subprocess.run([binaries[0] / program, *given.split()], cwd=tmp_path, check=True, capture_output=True)
+        subprocess.run([programs.folder / program, *given.split()], cwd=tmp_path, check=True, capture_output=True)
 
     app = open_app({**os.environ, "CONCH_STORE": restored.replace("conch_owner", "conch_agent")})
     snapshot = app.membership.get_state(None, room_id)
