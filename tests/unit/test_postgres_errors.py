@@ -107,6 +107,8 @@ def test_a_commit_in_a_session_that_had_been_closed_before_was_not_made() -> Non
         ('FATAL:  permission denied for database "conch"', "refused the login"),
         ("server does not support SSL, but SSL was required", "No TLS connection"),
         ("SSL error: certificate verify failed", "No TLS connection"),
+        ("received invalid response to SSL negotiation: H", "does not speak as PostgreSQL does"),
+        ("expected authentication request from server, but received H", "does not speak as PostgreSQL does"),
         ("Connection refused\n\tIs the server running on that host?", "cannot be reached: Connection refused. Is"),
         ("FATAL:  tut mir leid, schon zu viele Verbindungen", "cannot be reached: tut mir leid"),
     ],

@@ -209,16 +209,21 @@ class PostgresStore:
             return self._schema.migrate(connection), self._schema.version
 
     def integrity_problems(self) -> list[str]:
-        return []  # the server checks its own pages and foreign keys
+        """The server checks its own pages and foreign keys; what somebody has changed in the schema is found here."""
+        with self.read():  # there is a schema, and it is this conch's
+            pass
+        with self._connected() as connection:
+            return self._schema.problems(connection)
 
     def backup(self, target: str | None) -> str:
         """Only says how: PostgreSQL has a tool of its own. Of a store of any schema, if its server lets us in."""
         import shlex
 
-        with self._connected():
-            pass
+        with self._connected() as connection:
+            owner = self._schema.other_owner(connection)
         to = f"--file={target or 'conch.dump'}"
-        command = shlex.join(["pg_dump", f"--schema={SCHEMA}", "--format=custom", to, self._address.for_programs])
+        address = self._address.for_programs(owner)
+        command = shlex.join(["pg_dump", f"--schema={SCHEMA}", "--format=custom", to, address])
         message = (
             "No copy was made. A PostgreSQL store is backed up with PostgreSQL's own tool, as the owner of its tables "
             f"and while everybody goes on working:\n\n    {command}\n\n"

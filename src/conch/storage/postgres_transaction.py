@@ -35,11 +35,20 @@ WHERE attrelid = format('%%I.%%I', %s::text, %s::text)::regclass AND attidentity
 UNHURRIED = "SET LOCAL idle_in_transaction_session_timeout = 0"
 ROWS_AT_ONCE = 500
 
+PARAMETER = re.compile(r"(?<!:):(\w+)")
+
 
 @cache
 def spell(statement: str) -> str:
     """`:name` as the driver wants it."""
-    return re.sub(r"(?<!:):(\w+)", r"%(\1)s", statement.replace("%", "%%"))
+    return PARAMETER.sub(r"%(\1)s", statement.replace("%", "%%"))
+
+
+def number_parameters(statement: str) -> str:
+    """`:name` as the server itself wants it, and a list of one where a list is meant."""
+    names = list(dict.fromkeys(PARAMETER.findall(statement)))
+    listed = re.sub(r"\bIN (:\w+)", r"IN (\1)", statement)
+    return PARAMETER.sub(lambda found: f"${names.index(found[1]) + 1}", listed)
 
 
 class PostgresTransaction:

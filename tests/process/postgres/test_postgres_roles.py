@@ -13,7 +13,7 @@ import pytest
 
 from conch.app import open_app
 from conch.calls import Call
-from conch.errors import StoreReadOnly
+from conch.errors import StoreError, StoreReadOnly
 from conch.tools import TOOLS
 from conch.tools.registry import call_tool
 from conch.tools.session import Session
@@ -181,3 +181,11 @@ def test_what_pg_dump_wrote_pg_restore_brings_back(
     app.close()
     assert [member.agent_id for member in snapshot.members] == ["codex:1"]
     assert problems == (1, [])
+
+
+def test_the_line_that_backup_prints_is_for_the_owner_whoever_asks(owner_url: str, agent_app: Any) -> None:
+    with pytest.raises(StoreError) as told:
+        agent_app.store.backup(None)
+
+    assert owner_url.partition("?")[0] in told.value.details["command"]
+    assert "conch_agent" not in told.value.details["command"]

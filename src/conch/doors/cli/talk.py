@@ -73,7 +73,7 @@ def _warning(warning: Object) -> Object:
 def read(context: Context) -> Report:
     options = context.options
     limit = None if options.limit is None else context.limit(MOST_MESSAGES)
-    place = None if options.since is None else since(options.since)
+    place = None if options.since is None else since(context, options.since)
     topic_id = context.topic_id()
     peer = context.join_topic(topic_id)
     if options.follow:
@@ -229,8 +229,8 @@ def search(context: Context) -> Report:
         "topic_id": None if options.topic is None else context.topic_id(),
         "sender": options.sender,
         "message_type": options.type,
-        "since": moment("since", options.since),
-        "until": moment("until", options.until),
+        "since": moment(context, "since", options.since),
+        "until": moment(context, "until", options.until),
         "include_content": options.content,
     }
     data = context.tool("messages_search", None, **given).data
