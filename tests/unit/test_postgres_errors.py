@@ -218,7 +218,7 @@ def test_an_address_for_programs_has_every_setting_but_the_secrets(base: str, qu
     given = conninfo_to_dict(f"{base}?{query}")
     secrets = ("password", "sslpassword", "oauth_client_secret", "scram_client_key")
 
-    address = Address(f"{base}?{query}", "CONCH_STORE").for_programs
+    address = Address(f"{base}?{query}", "CONCH_STORE").for_programs()
 
     assert conninfo_to_dict(address) == {name: value for name, value in given.items() if name not in secrets}
     assert "pearl" not in address

@@ -53,7 +53,7 @@ class Address:
         """The address for people and logs: who, where, which database, and no secret."""
         self._shown = shown
 
-    def for_programs(self, user: str | None) -> str:
+    def for_programs(self, user: str | None = None) -> str:
         """The address with all its settings, and no secret; as another user, if one is given."""
         return _spell(self._shown | ({"user": user} if user else {}))
 
