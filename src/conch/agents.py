@@ -16,6 +16,7 @@ from conch.petnames import propose_names
 from conch.processes import Process
 from conch.signals import AGENT_ID, AGENT_ID_RULE, Signal, Signals
 from conch.storage.base import Row, Store, Transaction
+from conch.storage.trying import retried
 
 LOCK = "agents"  # whoever makes or renames an agent, or links a signal, writes under this name
 
@@ -56,6 +57,7 @@ class Verdict(NamedTuple):
         return self.winner.agent if self.winner else None
 
 
+@retried
 def identify(store: Store, signals: Signals) -> Caller:
     """The agent that these signals mean; made, and linked to them, as far as that is still to be done."""
     with store.read() as tx:
@@ -84,6 +86,7 @@ def adopt_override(store: Store, caller: Caller, override: str) -> Caller:
     return caller._replace(agent_id=override, name=agent["name"], overridden=True)
 
 
+@retried
 def load_caller(store: Store, text: str, topic_id: str | None = None) -> Caller:
     """An agent by its name in the room of a home topic, by its own name elsewhere, or by its agent_id.
 
@@ -97,6 +100,7 @@ def load_caller(store: Store, text: str, topic_id: str | None = None) -> Caller:
     return Caller(agent["agent_id"], agent["name"], recorded_process(agent), agent["session_kind"], None)
 
 
+@retried
 def explain(store: Store, signals: Signals) -> dict[str, Any]:
     """How `identify` would decide now, and why; nothing is changed."""
     with store.read() as tx:

@@ -19,6 +19,7 @@ from conch.protocol import accept_handoff, reopen_handoff
 from conch.roomlog import Event, append_event, find_event, latest_grant
 from conch.rooms import Room, Snapshot, save_room
 from conch.storage.base import Store, Transaction
+from conch.storage.trying import retried
 
 REPORT_EVERY_SECONDS = 4.0
 RETRY_SECONDS = 0.5
@@ -98,6 +99,7 @@ class Claims:
             ear.watch(expected.process if expected else None)
             ear.wait(min(deadline - now, self._patience(found.snapshot)), _linger(crowd))
 
+    @retried
     def current_holder(self, room_id: str) -> tuple[float, str]:
         """For how many seconds it has been somebody's move, and whose (both names)."""
         with self._store.read() as tx:

@@ -15,6 +15,7 @@ from conch.reservations import release_all
 from conch.roomlog import Event, append_event
 from conch.rooms import Room, Snapshot, save_room, to_member
 from conch.storage.base import Store, Transaction
+from conch.storage.trying import retried
 from conch.topics import close_topic, make_home
 from conch.turns import Turns
 from conch.workspaces import ancestor_chain, canonicalize, workspace_root
@@ -36,6 +37,7 @@ class Membership:
 
     # -- finding
 
+    @retried
     def list_rooms(self, context_path: str, caller: Caller | None = None) -> list[Snapshot]:
         """The open rooms from a path up to its workspace root, deepest first; that a member looked is noted."""
         directory = canonicalize(context_path)
@@ -49,6 +51,7 @@ class Membership:
                 presence.touch_if_due(self._store, snapshot, caller, self._settings.stale_minutes)
         return found
 
+    @retried
     def all_rooms(self) -> list[Snapshot]:
         """Every room of the store, closed ones too."""
         with self._store.read() as tx:
@@ -68,6 +71,7 @@ class Membership:
             for room in rooms
         ]
 
+    @retried
     def get_state(self, caller: Caller | None, room_id: str) -> Snapshot:
         """The room as it is found; that a member looked is noted afterwards."""
         with self._store.read() as tx:

@@ -16,6 +16,7 @@ from conch.errors import AgentNotJoined, StoreError, TopicNotFound
 from conch.outbox import Draft
 from conch.peers import Peer, Standing, check_seq, free_name, load_standing, system_peer
 from conch.storage.base import Row, Store, Transaction
+from conch.storage.trying import retried
 from conch.stream import Message, Sent, append_messages, to_message
 from conch.topics import find_topic, require_open
 from conch.waits import wait_for
@@ -137,6 +138,7 @@ class Messages:
             self._silences.clear()
         self._silences[peer] = (standing.last_seq, standing.highest_seq)
 
+    @retried
     def settle(self, peer: Peer, synced: Synced, advance: bool) -> None:
         """After the reply has gone out: move the cursor behind what it carried, unless it was moved meanwhile."""
         page, found = synced.page, synced.page.standing.last_seq
@@ -170,17 +172,20 @@ class Messages:
             now=tx.now,
         )
 
+    @retried
     def standing(self, peer: Peer) -> tuple[Peer, Standing]:
         """The peer under the name that it has by now, and how it stands to the topic."""
         with self._store.read() as tx:
             return load_standing(tx, peer)
 
+    @retried
     def mark_read(self, peer: Peer, last_seq: int) -> None:
         """Move the cursor forward to here."""
         with self._store.write(peer.topic_id) as tx:
             peer, standing = load_standing(tx, peer)
             self._touch(tx, peer, standing.last_seq, max(standing.last_seq, last_seq))
 
+    @retried
     def free_name(self, topic_id: str, agent_name: str, operator: str) -> None:
         """Let anybody have a name again whose token is lost, and tell the topic who did it."""
         with self._store.write(topic_id) as tx:
@@ -188,6 +193,7 @@ class Messages:
             notice = Draft(f"{operator} freed the name {agent_name}: whoever joins next can have it.", "notice")
             append_messages(tx, system_peer(topic_id), [notice])
 
+    @retried
     def numbers(self, message_ids: set[str]) -> dict[str, int]:
         """The numbers on their topics of those messages that there are."""
         if not message_ids:
@@ -198,13 +204,17 @@ class Messages:
 
     def history(self, topic_id: str, after: int = 0, since: int = 0) -> Iterator[Message]:
         """A whole topic, oldest first, however long: page by page, so that nothing is held and nobody waits."""
-        while True:
-            with self._store.read() as tx:
-                rows = tx.all("messages_since", topic_id=topic_id, after=after, since=since, limit=PAGE)
-            yield from map(to_message, rows)
-            if len(rows) < PAGE:
+        while page := self._history_page(topic_id, after, since):
+            yield from page
+            if len(page) < PAGE:
                 return
-            after = rows[-1]["seq"]
+            after = page[-1].seq
+
+    @retried
+    def _history_page(self, topic_id: str, after: int, since: int) -> list[Message]:
+        with self._store.read() as tx:
+            rows = tx.all("messages_since", topic_id=topic_id, after=after, since=since, limit=PAGE)
+        return [to_message(row) for row in rows]
 
     def follow(self, topic_id: str, after: int, call: Call) -> Iterator[list[Message]]:
         """What comes after a message, as it comes, until the topic ends or the call is cancelled."""

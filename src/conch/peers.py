@@ -15,6 +15,7 @@ from conch.agents import Caller, recorded_process
 from conch.clock import SECOND
 from conch.errors import AgentNameInUse, AgentNotJoined, InvalidArgument, TopicNotFound
 from conch.storage.base import Row, Store, Transaction
+from conch.storage.trying import retried
 from conch.topics import Topic, check_name, find_topic, require_open, resolve
 
 LONGEST_NAME = 64
@@ -92,6 +93,7 @@ class Peers:
             token = _claim(tx, topic, caller, agent_name, reclaim_token)
             return Joined(topic, _enter(tx, topic_id, agent_name, caller), token)
 
+    @retried
     def join_as_itself(self, caller: Caller, topic_id: str) -> Peer:
         """The caller under its own name, joined now if it was not."""
         with self._store.read() as tx:
@@ -119,6 +121,7 @@ class Peers:
             tx.run("set_cursor", topic_id=peer.topic_id, agent_name=peer.agent_name, last_seq=last_seq, now=tx.now)
         return last_seq
 
+    @retried
     def list_present(self, topic_id: str, window_seconds: int, limit: int) -> list[Presence]:
         """Who was here lately, the latest first. A process that is proven gone is not here, however lately."""
         with self._store.read() as tx:
@@ -137,6 +140,7 @@ class Peers:
             for row in islice(here, limit)
         ]
 
+    @retried
     def name_of(self, topic_id: str, agent_id: str) -> str | None:
         """What an agent is called on a topic when it speaks as itself."""
         with self._store.read() as tx:

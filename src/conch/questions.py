@@ -23,6 +23,7 @@ from conch.errors import (
 from conch.outbox import Draft, check_batch, check_fields, required_text
 from conch.peers import Peer, load_standing
 from conch.storage.base import Row, Store, Transaction
+from conch.storage.trying import retried
 from conch.stream import Message, append_messages, find_obstacle, to_message
 from conch.topics import dump_metadata, find_topic, require_open
 from conch.waits import wait_for
@@ -122,6 +123,7 @@ class Questions:
             return "timeout", asked
         return ("answered" if settled.answers or settled.question.status == "answered" else "cancelled"), settled
 
+    @retried
     def poll(self, topic_id: str, question_id: str) -> Asked:
         with self._store.read() as tx:
             return _load(tx, topic_id, question_id)
@@ -169,12 +171,14 @@ class Questions:
             found = wait_for(self._bell, channel, look, wait_seconds, call, self._settings)
         return found or Offer([], is_closed=False)
 
+    @retried
     def list_all(self, topic_id: str, statuses: list[str], limit: int) -> list[Row]:
         """The questions of a topic, newest first, with how many answers each has."""
         with self._store.read() as tx:
             find_topic(tx, topic_id)
             return tx.all("questions_on_topic", topic_id=topic_id, statuses=statuses, limit=limit)
 
+    @retried
     def find(self, question_ids: list[str]) -> dict[str, Question]:
         """Those of these messages that are questions."""
         if not question_ids:
@@ -183,6 +187,7 @@ class Questions:
             rows = tx.all("questions_by_id", question_ids=question_ids)
         return {row["question_id"]: Question(**row) for row in rows}
 
+    @retried
     def answer(self, peer: Peer, responses: list[Any], needs_followups: bool = True) -> Answered:
         """Save all answers, or none where one is not allowed; what cannot be answered any more is skipped.
 

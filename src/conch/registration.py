@@ -14,6 +14,7 @@ from conch.names import find_holder, rename
 from conch.peers import LONGEST_OWN_NAME, SYSTEM
 from conch.rooms import Snapshot
 from conch.storage.base import Row, Store, Transaction
+from conch.storage.trying import retried
 
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 SHORTEST_NAME, LONGEST_NAME = 3, LONGEST_OWN_NAME
@@ -56,6 +57,7 @@ class Registration:
             presence.take_seat(tx, caller, room_id, self._settings.policy)
             return itself(self._agents(tx, room_id), caller)
 
+    @retried
     def list_agents(self, caller: Caller | None, room_id: str) -> list[Agent]:
         """Everybody in the room, in its sequence; whoever asks is there."""
         with self._store.read() as tx:

@@ -19,6 +19,7 @@ from conch.incursions import record_incursions, refuse_release, refuse_reservati
 from conch.rooms import Snapshot, load_room
 from conch.scopes import Scope, parse_scope
 from conch.storage.base import Store, Transaction
+from conch.storage.trying import retried
 
 TTL_MINUTES = 120
 SHORTEST_TTL, LONGEST_TTL = 5, 1_440
@@ -86,6 +87,7 @@ class Reservations:
             presence.touch_if_due(self._store, snapshot, caller, self._settings.stale_minutes)
         return [held for held in found if held.reservation.is_active]
 
+    @retried
     def list_reservations(self, caller: Caller | None, room_id: str, include_ended: bool = False) -> list[Reservation]:
         """What is reserved now, by path; or everything, newest first, with the latest of those that are over."""
         with self._store.read() as tx:

@@ -19,6 +19,7 @@ from conch.protocol import ProtocolEvent, to_protocol_event
 from conch.roomlog import Event, agents_in, to_event
 from conch.rooms import Room, load_room
 from conch.storage.base import Row, Store, Transaction
+from conch.storage.trying import retried
 
 LONGEST_NUMBER = 16
 TURNS = ("claim", "release", "pass", "return", "resume", "takeover")
@@ -71,6 +72,7 @@ def parse_place(field: str, text: str | None) -> Place | int | None:
     return Place(*map(int, numbers)) if len(numbers) == 3 else int(text)
 
 
+@retried
 def read_timeline(store: Store, room_id: str, after: Place | int | None, limit: int) -> Page:
     """Oldest first: what came after a place, or after an event of the room's log, or without one the latest."""
     with store.read() as tx:

@@ -9,6 +9,7 @@ from conch.errors import StoreCorrupt
 from conch.roomlog import PAGE, Event, project, to_event
 from conch.rooms import Room
 from conch.storage.base import Store, Transaction
+from conch.storage.trying import retried
 
 REPLAYED = (
     "owner",
@@ -30,6 +31,7 @@ class Difference(NamedTuple):
     replayed: Any
 
 
+@retried
 def verify_rooms(store: Store) -> tuple[int, list[Difference]]:
     """How many rooms were replayed, and where a stored row is not what the log makes of it."""
     with store.read() as tx:

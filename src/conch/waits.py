@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from conch import presence
-from conch.bells.base import Bell
+from conch.bells.base import Bell, Ear
 from conch.calls import Call
 from conch.config import LONGEST_WAIT_MS, Settings
 from conch.errors import StoreUnavailable, StoreUncertain
@@ -15,6 +15,7 @@ from conch.errors import StoreUnavailable, StoreUncertain
 Found = TypeVar("Found")
 
 REPORT_EVERY_SECONDS = 4.0
+RETRY_SECONDS = 4.0  # until a store that did not answer is asked again, if nobody rings before
 
 
 def wait_for(
@@ -27,12 +28,13 @@ def wait_for(
 ) -> Found | None:
     """What `look` finds, as soon as it finds something; None when the time is over.
 
-    The wait is cut so that the reply comes before common clients give up. Whoever waits stays active.
+    It looks when the bell rings, and seldom otherwise. The wait is cut so that the reply comes before common clients
+    give up. Whoever waits stays active.
     """
     renewal = presence.renewal_ms(settings.policy, settings.stale_minutes) / 1_000
     deadline = time.monotonic() + min(wait_seconds, LONGEST_WAIT_MS / 1_000)
     pause, longest = settings.poll_initial_ms / 1_000, settings.poll_max_ms / 1_000
-    reported, renewed = time.monotonic(), -renewal
+    renewed = -renewal
 
     def look_alive() -> Found | None:
         nonlocal renewed
@@ -43,27 +45,44 @@ def wait_for(
 
     with bell.listen(channel) as ear:
         call.wake_with(ear.wake)
+        rest = Rest(ear, call)
         try:
-            while (found := _try_to(look_alive, call, deadline)) is None:
-                now = time.monotonic()
-                if now >= deadline:
-                    return None
-                if now - reported >= REPORT_EVERY_SECONDS:
-                    call.report("Still waiting.")
-                    reported = now
-                ear.wait(min(deadline - now, bell.recheck_seconds(pause), REPORT_EVERY_SECONDS, renewal), linger=0.0)
+            while True:
+                found, answered = _try_to(look_alive, call, deadline)
+                if found is not None or (left := deadline - time.monotonic()) <= 0:
+                    return found
+                rest.take(min(left, bell.recheck_seconds(pause) if answered else RETRY_SECONDS, renewal))
                 pause = min(2 * pause, longest)
-            return found
         finally:
             call.wake_with(None)
 
 
-def _try_to(look: Callable[[], Found | None], call: Call, deadline: float) -> Found | None:
-    """A store that restarts is waited for, like everything else."""
+class Rest:
+    """The sleep between two looks. It says now and then that the wait goes on, and looks at nothing for that."""
+
+    def __init__(self, ear: Ear, call: Call) -> None:
+        self._ear = ear
+        self._call = call
+        self._report_at = time.monotonic() + REPORT_EVERY_SECONDS
+
+    def take(self, seconds: float) -> None:
+        """Until somebody rings or the time is over."""
+        end = time.monotonic() + seconds
+        while not self._ear.wait(min(end, self._report_at) - time.monotonic(), linger=0.0):
+            now = time.monotonic()
+            if now >= self._report_at:
+                self._call.report("Still waiting.")
+                self._report_at = now + REPORT_EVERY_SECONDS
+            if now >= end:
+                return
+
+
+def _try_to(look: Callable[[], Found | None], call: Call, deadline: float) -> tuple[Found | None, bool]:
+    """What was found, and whether the store answered: one that restarts is waited for, like everything else."""
     call.check()
     try:
-        return look()
+        return look(), True
     except (StoreUnavailable, StoreUncertain):
         if time.monotonic() >= deadline:
             raise
-        return None
+        return None, False

@@ -107,6 +107,8 @@ def test_a_commit_in_a_session_that_had_been_closed_before_was_not_made() -> Non
         ('FATAL:  permission denied for database "conch"', "refused the login"),
         ("server does not support SSL, but SSL was required", "No TLS connection"),
         ("SSL error: certificate verify failed", "No TLS connection"),
+        ("received invalid response to SSL negotiation: H", "does not speak as PostgreSQL does"),
+        ("expected authentication request from server, but received H", "does not speak as PostgreSQL does"),
         ("Connection refused\n\tIs the server running on that host?", "cannot be reached: Connection refused. Is"),
         ("FATAL:  tut mir leid, schon zu viele Verbindungen", "cannot be reached: tut mir leid"),
     ],
@@ -216,7 +218,7 @@ def test_an_address_for_programs_has_every_setting_but_the_secrets(base: str, qu
     given = conninfo_to_dict(f"{base}?{query}")
     secrets = ("password", "sslpassword", "oauth_client_secret", "scram_client_key")
 
-    address = Address(f"{base}?{query}", "CONCH_STORE").for_programs
+    address = Address(f"{base}?{query}", "CONCH_STORE").for_programs()
 
     assert conninfo_to_dict(address) == {name: value for name, value in given.items() if name not in secrets}
     assert "pearl" not in address

@@ -19,6 +19,7 @@ from conch.storage.postgres_errors import translate, translate_commit, translate
 from conch.storage.postgres_schema import DIALECT, Schema
 from conch.storage.postgres_transaction import PostgresTransaction
 from conch.storage.statements import Migration, load_migrations, load_statements
+from conch.storage.trying import retried
 
 MOST_CONNECTIONS = 8  # of one process at a time, however many agents it serves
 KEPT_CONNECTIONS = 2  # of those that nobody has used for a while
@@ -208,17 +209,23 @@ class PostgresStore:
         with self._connected() as connection:
             return self._schema.migrate(connection), self._schema.version
 
+    @retried
     def integrity_problems(self) -> list[str]:
-        return []  # the server checks its own pages and foreign keys
+        """The server checks its own pages and foreign keys; what somebody has changed in the schema is found here."""
+        with self.read():  # there is a schema, and it is this conch's
+            pass
+        with self._connected() as connection:
+            return self._schema.problems(connection)
 
     def backup(self, target: str | None) -> str:
         """Only says how: PostgreSQL has a tool of its own. Of a store of any schema, if its server lets us in."""
         import shlex
 
-        with self._connected():
-            pass
+        with self._connected() as connection:
+            owner = self._schema.other_owner(connection)
         to = f"--file={target or 'conch.dump'}"
-        command = shlex.join(["pg_dump", f"--schema={SCHEMA}", "--format=custom", to, self._address.for_programs])
+        address = self._address.for_programs(owner)
+        command = shlex.join(["pg_dump", f"--schema={SCHEMA}", "--format=custom", to, address])
         message = (
             "No copy was made. A PostgreSQL store is backed up with PostgreSQL's own tool, as the owner of its tables "
             f"and while everybody goes on working:\n\n    {command}\n\n"

@@ -34,7 +34,7 @@ SERVER_PATIENCE = {
     "tcp_user_timeout": "10s",
 }
 
-PLACE = ("user", "host", "hostaddr", "port", "dbname")
+PLACE = ("user", "host", "hostaddr", "port", "dbname", "service")
 # The client library knows itself which of its options are not for showing: passwords, keys, traces.
 HIDDEN = frozenset(option.keyword.decode() for option in pq.Conninfo.get_defaults() if option.dispchar)
 UNKNOWN_OPTION = re.compile(r'invalid URI query parameter: "(\w+)"$')
@@ -51,8 +51,11 @@ class Address:
         shown = {name: str(value) for name, value in self._given.items() if value is not None and name not in HIDDEN}
         self.place = _spell({name: value for name, value in shown.items() if name in PLACE})
         """The address for people and logs: who, where, which database, and no secret."""
-        self.for_programs = _spell(shown)
-        """The address with all its settings, and no secret."""
+        self._shown = shown
+
+    def for_programs(self, user: str | None = None) -> str:
+        """The address with all its settings, and no secret; as another user, if one is given."""
+        return _spell(self._shown | ({"user": user} if user else {}))
 
     def connect(self, lock_timeout_ms: int) -> Connection:
         given = {name: value for name, value in self._given.items() if value is not None}
@@ -94,8 +97,9 @@ def _unknown_option(url: str, complaint: str, named: str) -> InvalidSetting | No
 
 def _refusal(named: str) -> InvalidSetting:
     message = (
-        f"{named} is not a valid PostgreSQL address. It looks like postgresql://USER:PASSWORD@HOST:PORT/DATABASE"
-        "?sslmode=verify-full; special characters are written as %XX, for example %40 for @ and %2F for /."
+        f"{named} is not a valid PostgreSQL address. It looks like postgresql://USER@HOST:PORT/DATABASE"
+        "?sslmode=verify-full, with USER:PASSWORD where it needs one; special characters are written as %XX, for "
+        "example %40 for @ and %2F for /."
     )
     return InvalidSetting(message, setting=named)
 

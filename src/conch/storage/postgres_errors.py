@@ -59,6 +59,8 @@ NO_LOGIN = (StoreUnavailable, "The server of {place} refused the login: {reason}
             "{named}.")  # fmt: skip
 NO_TLS = (StoreUnavailable, "No TLS connection to {place} as {named} asks for it: {reason}. Check sslmode, "
           "sslrootcert and the server's certificate.")  # fmt: skip
+STRANGER = (StoreUnavailable, "What answers at {place} does not speak as PostgreSQL does: {reason}. Check the host and "
+            "the port in {named}.")  # fmt: skip
 UNREACHABLE = (StoreUnavailable, "The store at {place} cannot be reached: {reason}. Is the server running, and does "
                "{named} name it?")  # fmt: skip
 
@@ -67,6 +69,7 @@ BY_WORDS = (
     ("too many clients|too many connections|connection slots", CROWDED),
     ("starting up|shutting down|in recovery|not yet accepting|not accepting", RESTARTING),
     ("^database .* does not exist", NO_DATABASE),
+    ("invalid response to .* negotiation|^expected authentication request from server", STRANGER),
     ("password|authentication|pg_hba|^role |privilege|permission", NO_LOGIN),
     ("SSL|TLS|certificate", NO_TLS),
     ("", UNREACHABLE),

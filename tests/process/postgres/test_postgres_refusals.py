@@ -93,6 +93,35 @@ def test_a_server_that_never_answers_is_given_up_on(join: Join) -> None:
     check(answer, "DB_UNAVAILABLE", "cannot be reached", "timeout")
 
 
+@pytest.fixture
+def web_port() -> Iterator[int]:
+    """Where something answers that is no database."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            while True:
+                try:
+                    client, _ = listener.accept()
+                except OSError:
+                    return
+                with client:
+                    client.recv(1024)
+                    client.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+        server = threading.Thread(target=answer)
+        server.start()
+        yield int(listener.getsockname()[1])
+        listener.shutdown(socket.SHUT_RDWR)
+        server.join()
+
+
+@pytest.mark.parametrize("mode", ["prefer", "require", "disable"])
+def test_a_port_where_something_else_answers_is_called_that(join: Join, web_port: int, mode: str) -> None:
+    answer = join(f"postgresql://conch@127.0.0.1:{web_port}/conch?gssencmode=disable&sslmode={mode}")
+
+    check(answer, "DB_UNAVAILABLE", "does not speak as PostgreSQL does", "the port in CONCH_STORE")
+
+
 def test_a_server_without_a_connection_left_says_so(join: Join, server: Any, database: str) -> None:
     server.restart(max_connections="4", superuser_reserved_connections="1", autovacuum="off")
     taken = [psycopg.connect(server.url(database, user="conch")) for _ in range(3)]
@@ -205,6 +234,17 @@ def test_a_schema_of_somebody_else_is_not_touched(
     check(answer, "DB_SCHEMA_MISMATCH", "not conch's")
     count = "SELECT count(*) FROM information_schema.tables WHERE table_schema = 'conch'"
     assert server.ask(count, database) == [(1,)]
+
+
+def test_tables_of_somebody_else_are_seen_without_any_right_on_them(
+    join: Join, server: Any, database: str, environ: dict[str, str]
+) -> None:
+    server.ask("CREATE SCHEMA conch AUTHORIZATION conch; CREATE TABLE conch.facts (pearls int)", database)
+
+    answer = join(environ["CONCH_STORE"])
+
+    check(answer, "DB_SCHEMA_MISMATCH", "not conch's")
+    assert server.ask("SELECT tablename FROM pg_tables WHERE schemaname = 'conch'", database) == [("facts",)]
 
 
 def test_a_store_that_lost_its_version_is_not_touched(

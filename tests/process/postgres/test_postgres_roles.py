@@ -13,7 +13,7 @@ import pytest
 
 from conch.app import open_app
 from conch.calls import Call
-from conch.errors import StoreReadOnly
+from conch.errors import StoreError, StoreReadOnly
 from conch.tools import TOOLS
 from conch.tools.registry import call_tool
 from conch.tools.session import Session
@@ -164,7 +164,7 @@ def test_wiping_and_migrating_are_the_owners_business(agent_app: Any) -> None:
 
 
 def test_what_pg_dump_wrote_pg_restore_brings_back(
-    owner_url: str, agent_app: Any, server: Any, binaries: Any, workspace: str, tmp_path: Path
+    owner_url: str, agent_app: Any, server: Any, programs: Any, workspace: str, tmp_path: Path
 ) -> None:
     room_id = Agent(agent_app, "codex:1", workspace).room_id
     restored = owner_url.replace("/conch?", "/restored?")
@@ -173,7 +173,7 @@ def test_what_pg_dump_wrote_pg_restore_brings_back(
     for program, arguments in re.findall(r"^(pg_dump|pg_restore) (.*)$", PAGE, re.MULTILINE):
         given = arguments.replace("postgresql://conch_owner@db.example/conch", owner_url)
         given = given.replace("postgresql://conch_owner@db.example/restored", restored)
-        subprocess.run([binaries[0] / program, *given.split()], cwd=tmp_path, check=True, capture_output=True)
+        subprocess.run([programs.folder / program, *given.split()], cwd=tmp_path, check=True, capture_output=True)
 
     app = open_app({**os.environ, "CONCH_STORE": restored.replace("conch_owner", "conch_agent")})
     snapshot = app.membership.get_state(None, room_id)
@@ -181,3 +181,11 @@ def test_what_pg_dump_wrote_pg_restore_brings_back(
     app.close()
     assert [member.agent_id for member in snapshot.members] == ["codex:1"]
     assert problems == (1, [])
+
+
+def test_the_line_that_backup_prints_is_for_the_owner_whoever_asks(owner_url: str, agent_app: Any) -> None:
+    with pytest.raises(StoreError) as told:
+        agent_app.store.backup(None)
+
+    assert owner_url.partition("?")[0] in told.value.details["command"]
+    assert "conch_agent" not in told.value.details["command"]

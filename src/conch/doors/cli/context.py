@@ -10,6 +10,7 @@ from conch.calls import Call
 from conch.errors import InvalidArgument, TopicNotFound, UnknownMember, UnknownRoom
 from conch.peers import Peer
 from conch.rooms import Member, Snapshot
+from conch.storage.trying import retried
 from conch.tools import TOOLS, fields
 from conch.tools.registry import Result, run_tool
 from conch.tools.schema import check_arguments
@@ -87,6 +88,12 @@ class Context:
         peer = self.app.peers.join_as_itself(self.session.caller(), topic_id)
         self.session.take_name(peer)
         return peer
+
+    @retried
+    def now(self) -> int:
+        """The store's clock, by which everything in it is dated; this host's may be wrong."""
+        with self.app.store.read() as tx:
+            return tx.now
 
     def snapshot(self, room_id: str) -> Snapshot:
         return self.app.membership.get_state(self.session.caller(), room_id)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import sys
-import time
 from typing import Any, NamedTuple
 
 from conch.clock import SECOND
@@ -29,19 +28,19 @@ class Place(NamedTuple):
     moment: int
 
 
-def since(text: str) -> Place:
+def since(context: Context, text: str) -> Place:
     """A message number, an age, or a time: a local one, unless it says otherwise."""
     if text.removeprefix("#").isdecimal() and text.isascii() and len(text) < 18:
         return Place(max(0, int(text.removeprefix("#")) - 1), 0)
-    return Place(0, int((moment("since", text) or 0) * SECOND))
+    return Place(0, int((moment(context, "since", text) or 0) * SECOND))
 
 
-def moment(field: str, text: str | None) -> float | None:
+def moment(context: Context, field: str, text: str | None) -> float | None:
     """An age, or a time that is local unless it says otherwise, in seconds since the epoch."""
     if text is None:
         return None
     if age := AGE.fullmatch(text):
-        return max(0.0, time.time() - int(age[1]) * AGE_SECONDS[age[2]])
+        return max(0.0, context.now() / SECOND - int(age[1]) * AGE_SECONDS[age[2]])
     from datetime import datetime  # few ask for a time
 
     try:

@@ -11,7 +11,7 @@ from conch.calls import Call
 from conch.clock import to_seconds
 from conch.doors.cli.context import Context
 from conch.doors.cli.interruptions import Interruptions, exit_status
-from conch.doors.cli.output import MORE, Report, failure, give_up, indented, one_line, table, write
+from conch.doors.cli.output import MORE, Report, failure, give_up, indented, one_line, table, warn, write
 from conch.doors.cli.speech import (
     MARGIN,
     Place,
@@ -25,9 +25,10 @@ from conch.doors.cli.speech import (
     whole_json,
 )
 from conch.doors.cli.spoken import spoken
-from conch.errors import Cancelled, InvalidArgument
+from conch.errors import Cancelled, InvalidArgument, StoreError
 from conch.peers import Peer
 from conch.tools import bus_shapes as shapes
+from conch.tools.registry import Result
 
 Object = dict[str, Any]
 
@@ -72,7 +73,7 @@ def _warning(warning: Object) -> Object:
 def read(context: Context) -> Report:
     options = context.options
     limit = None if options.limit is None else context.limit(MOST_MESSAGES)
-    place = None if options.since is None else since(options.since)
+    place = None if options.since is None else since(context, options.since)
     topic_id = context.topic_id()
     peer = context.join_topic(topic_id)
     if options.follow:
@@ -85,7 +86,16 @@ def read(context: Context) -> Report:
     lines = message_texts(context, data["received"]) or ["Nothing new."]
     if data["has_more"]:
         lines.append("There is more: `conch read` again.")
-    return Report(data, "\n".join(lines), told=result.delivered, untold=result.undo)
+    return Report(data, "\n".join(lines), told=lambda: _move_on(result), untold=result.undo)
+
+
+def _move_on(result: Result) -> None:
+    """After the messages were shown. That has not failed even if the cursor stays: at worst they are shown again."""
+    try:
+        if result.delivered is not None:
+            result.delivered()
+    except StoreError as refusal:
+        warn(f"these messages count as unread and will come again: {refusal.message} ({refusal.code})")
 
 
 def _history(context: Context, peer: Peer, place: Place, limit: int) -> Report:
@@ -220,8 +230,8 @@ def search(context: Context) -> Report:
         "topic_id": None if options.topic is None else context.topic_id(),
         "sender": options.sender,
         "message_type": options.type,
-        "since": moment("since", options.since),
-        "until": moment("until", options.until),
+        "since": moment(context, "since", options.since),
+        "until": moment(context, "until", options.until),
         "include_content": options.content,
     }
     data = context.tool("messages_search", None, **given).data

@@ -1,0 +1,108 @@
+"""A store is copied whole or not at all, whatever becomes of the other side, and however long it takes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conch.app import App, open_app
+from conch.storage.base import Store
+
+SOON = 30
+MANY = 2_000
+
+Copy = Callable[..., Any]
+
+
+@pytest.fixture
+def agents_in_store(app: App, server: Any, database: str) -> int:
+    """How many agents there are: more than are read at once."""
+    app.store.migrate()
+    agent = "'codex:' || n, 'name-' || n, 'codex', 'mcp_harness', 0, 0"
+    columns = "agent_id, name, harness, session_kind, created_at, last_seen_at"
+    server.ask(f"INSERT INTO conch.agents ({columns}) SELECT {agent} FROM generate_series(1, {MANY}) AS n", database)
+    return MANY
+
+
+@pytest.fixture
+def copy(environ: dict[str, str], tmp_path: Path) -> Copy:
+    """`conch db copy` into a new file; what it answers, in time."""
+
+    def copy(**variables: str) -> Any:
+        command = [sys.executable, "-m", "conch", "db", "copy", "--to", str(tmp_path / "copy.sqlite"), "--json"]
+        env = {**os.environ, **environ, **variables}
+        return json.loads(subprocess.run(command, env=env, capture_output=True, text=True, timeout=SOON).stdout)
+
+    return copy
+
+
+@pytest.fixture
+def hasty(environ: dict[str, str]) -> Iterator[Store]:
+    """The same store, whose server ends a transaction that stands still for a moment."""
+    hasty = environ["CONCH_STORE"] + "&options=-c%20idle_in_transaction_session_timeout%3D100ms"
+    app = open_app({**environ, "CONCH_STORE": hasty})
+    yield app.store
+    app.close()
+
+
+def test_a_copy_that_the_target_refuses_in_the_middle_ends_with_its_error(
+    copy: Copy, agents_in_store: int, server: Any, database: str
+) -> None:
+    server.ask("ALTER TABLE conch.agents DROP CONSTRAINT agents_name_key", database)
+    server.ask("UPDATE conch.agents SET name = 'name-1' WHERE name = 'name-2'", database)
+
+    answer = copy()
+
+    assert answer["ok"] is False
+    assert "UNIQUE constraint failed" in answer["error"]["message"]
+
+
+def test_a_large_table_is_copied_whole(copy: Copy, agents_in_store: int) -> None:
+    assert copy()["data"]["tables"]["agents"] == agents_in_store
+
+
+def test_whoever_reads_a_table_for_a_copy_may_stand_still_as_long_as_it_takes(
+    hasty: Store, agents_in_store: int, server: Any
+) -> None:
+    with hasty.read() as tx:
+        rows = tx.dump("agents")
+        first = next(rows)
+        server.ask("SELECT pg_sleep(0.5)")
+        rest = list(rows)
+
+    assert len([first, *rest]) == agents_in_store
+
+
+def test_whoever_has_filled_a_table_for_a_copy_may_stand_still_as_long_as_it_takes(
+    hasty: Store, agents_in_store: int, server: Any, database: str
+) -> None:
+    with hasty.read() as tx:
+        first = next(tx.dump("agents"))
+    with hasty.write("schema") as tx:
+        tx.load("agents", [{**first, "agent_id": "codex:last", "name": "last"}])
+        server.ask("SELECT pg_sleep(0.5)")
+
+    assert server.ask("SELECT count(*) FROM conch.agents", database) == [(agents_in_store + 1,)]
+
+
+@pytest.mark.usefixtures("agents_in_store")
+@pytest.mark.parametrize("table", ["messages", "agents", "path_rooms"])
+def test_a_table_that_may_not_be_read_is_not_left_out_of_a_copy(
+    copy: Copy, server: Any, database: str, table: str
+) -> None:
+    server.ask("CREATE ROLE reader LOGIN; GRANT USAGE ON SCHEMA conch TO reader", database)
+    server.ask("GRANT SELECT ON ALL TABLES IN SCHEMA conch TO reader", database)
+    server.ask(f"REVOKE ALL ON conch.{table} FROM reader", database)
+
+    answer = copy(CONCH_STORE=server.url(database, user="reader"))
+    server.ask("DROP OWNED BY reader; DROP ROLE reader", database)
+
+    assert answer["error"]["code"] == "DB_READ_ONLY"
+    assert f"permission denied for table {table}" in answer["error"]["message"]
