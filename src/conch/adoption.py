@@ -18,7 +18,6 @@ from conch.errors import AdoptionRejected
 from conch.leases import later
 from conch.liveness import may_be_running
 from conch.names import take_over_name
-from conch.peers import present_name
 from conch.protocol import ProtocolEvent, insert_event, load_event
 from conch.registration import Agent, find_agent, itself, to_agent
 from conch.roomlog import append_event
@@ -26,6 +25,7 @@ from conch.rooms import Snapshot, load_room, save_room
 from conch.scopes import Scope, classify, make_scope, parse_scope
 from conch.storage.base import Row, Store, Transaction
 from conch.storage.trying import retried
+from conch.topic_names import present_name
 from conch.workspaces import folds_case, workspace_root
 from conch.worktree import changed_files
 

@@ -14,10 +14,11 @@ from conch.calls import Call
 from conch.config import LONGEST_WAIT_MS, Settings
 from conch.errors import AgentNotJoined, StoreError, TopicNotFound
 from conch.outbox import Draft
-from conch.peers import Peer, Standing, check_seq, free_name, load_standing, system_peer
+from conch.peers import Peer, Standing, check_seq, load_standing, system_peer
 from conch.storage.base import Row, Store, Transaction
 from conch.storage.trying import retried
 from conch.stream import Message, Sent, append_messages, to_message
+from conch.topic_names import free_name
 from conch.topics import find_topic, require_open
 from conch.waits import wait_for
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from itertools import chain
 
 from conch.ids import digest
-from conch.peers import forget_others
 from conch.petnames import propose_names
 from conch.rooms import Room
 from conch.storage.base import Row, Transaction
+from conch.topic_names import forget_others
 
 
 def rename(tx: Transaction, room: Room, agent_id: str, name: str) -> None:

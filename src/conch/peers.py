@@ -6,22 +6,19 @@ command line. Names that are chosen with `topic_join` belong to whoever has thei
 
 from __future__ import annotations
 
-import os
 from itertools import islice
 from typing import NamedTuple
 
 from conch import processes
 from conch.agents import Caller, recorded_process
 from conch.clock import SECOND
-from conch.errors import AgentNameInUse, AgentNotJoined, InvalidArgument, TopicNotFound
+from conch.errors import AgentNotJoined, InvalidArgument, TopicNotFound
 from conch.storage.base import Row, Store, Transaction
 from conch.storage.trying import retried
+from conch.topic_names import LONGEST_NAME, LONGEST_OWN_NAME, SYSTEM, claim, is_somebody_else, present_name, reserve
 from conch.topics import Topic, check_name, find_topic, require_open, resolve
 
-LONGEST_NAME = 64
-LONGEST_OWN_NAME = 48
 SIGN_OF_LIFE_EVERY = SECOND  # of one who calls more often than that, each one would cost a write
-SYSTEM = "conch"  # who tells a topic what an operator did; nobody else can have this name
 
 
 class Peer(NamedTuple):
@@ -90,7 +87,7 @@ class Peers:
             if not allow_closed:
                 require_open(topic_id, topic.status)
             agent_name = present_name(tx, topic_id, agent_name)
-            token = _claim(tx, topic, caller, agent_name, reclaim_token)
+            token = claim(tx, topic, caller, agent_name, reclaim_token)
             return Joined(topic, _enter(tx, topic_id, agent_name, caller), token)
 
     @retried
@@ -158,18 +155,6 @@ def system_peer(topic_id: str) -> Peer:
     return Peer(topic_id, SYSTEM, reserved_at=0, agent_id="")
 
 
-def free_name(tx: Transaction, topic_id: str, agent_name: str) -> None:
-    find_topic(tx, topic_id)
-    present = present_name(tx, topic_id, agent_name)
-    if present != agent_name:
-        message = f"{agent_name} is what {present} was called before; only {present} can be freed."
-        raise InvalidArgument(message, field="agent_name")
-    if not tx.run("free_name", topic_id=topic_id, agent_name=agent_name):
-        message = f"Nobody has the name {agent_name[:80]!r} on topic {topic_id}."
-        raise InvalidArgument(message, field="agent_name")
-    tx.run("drop_cursor", topic_id=topic_id, agent_name=agent_name)
-
-
 def load_standing(tx: Transaction, peer: Peer) -> tuple[Peer, Standing]:
     """The peer, under the name that it has by now, and how it stands to the topic.
 
@@ -193,12 +178,6 @@ def _renamed(tx: Transaction, peer: Peer) -> Peer:
         if now is not None and now.reserved_at == peer.reserved_at and now != peer:
             return now
     raise _not_joined(peer.topic_id)
-
-
-def present_name(tx: Transaction, topic_id: str, agent_name: str) -> str:
-    """What whoever had this name is called now."""
-    row = tx.one("find_reservation", topic_id=topic_id, agent_name=agent_name)
-    return str(row["renamed_to"]) if row is not None and row["renamed_to"] is not None else agent_name
 
 
 def check_seq(field: str, seq: int, standing: Standing) -> None:
@@ -227,69 +206,11 @@ def enter_as_itself(tx: Transaction, topic_id: str, caller: Caller) -> Peer:
     own = agent["name"] if agent else caller.name  # another door of this agent may have renamed it
     while peer is None:
         name = own if number == 1 else f"{own[: LONGEST_OWN_NAME - len(str(number)) - 1].rstrip('-')}-{number}"
-        is_free = not _is_somebody_else(tx, topic_id, caller, name)
-        if is_free and _reserve(tx, topic_id, name, caller, None, is_own=True):
+        is_free = not is_somebody_else(tx, topic_id, caller, name)
+        if is_free and reserve(tx, topic_id, name, caller, None, is_own=True):
             peer = _enter(tx, topic_id, name, caller)
         number += 1
     return peer
-
-
-def _claim(tx: Transaction, topic: Topic, caller: Caller, agent_name: str, token: str | None) -> str:
-    """The token of a name that is the caller's from now on."""
-    row = tx.one("find_reservation", topic_id=topic.topic_id, agent_name=agent_name)
-    if row is None:
-        if _is_system(agent_name) or _is_somebody_else(tx, topic.topic_id, caller, agent_name):
-            raise _in_use(topic, agent_name)
-        issued = os.urandom(16).hex()
-        _reserve(tx, topic.topic_id, agent_name, caller, issued)
-        return issued
-    if row["reclaim_token_hash"] is None and row["agent_id"] == caller.agent_id:
-        token = os.urandom(16).hex()
-    elif token is None or _hashed(token) != row["reclaim_token_hash"]:
-        raise _in_use(topic, agent_name)
-    tx.run(
-        "claim_name",
-        topic_id=topic.topic_id,
-        agent_name=agent_name,
-        agent_id=caller.agent_id,
-        reclaim_token_hash=_hashed(token),
-        now=tx.now,
-    )
-    return token
-
-
-def _is_somebody_else(tx: Transaction, topic_id: str, caller: Caller, agent_name: str) -> bool:
-    """An agent is meant by its id everywhere, and on a home topic by its name in the room: nobody else takes those."""
-    row = tx.one("member_named", topic_id=topic_id, name=agent_name) or tx.one("find_agent", agent_id=agent_name)
-    return row is not None and row["agent_id"] != caller.agent_id
-
-
-def _is_system(agent_name: str) -> bool:
-    from unicodedata import normalize
-
-    return normalize("NFKC", agent_name).casefold() == SYSTEM
-
-
-def _reserve(
-    tx: Transaction, topic_id: str, agent_name: str, caller: Caller, token: str | None, is_own: bool = False
-) -> bool:
-    columns: Row = {
-        "topic_id": topic_id,
-        "agent_name": agent_name,
-        "agent_id": caller.agent_id,
-        "is_own": int(is_own),
-        "reclaim_token_hash": None if token is None else _hashed(token),
-    }
-    is_reserved = tx.run("reserve_name", now=tx.now, **columns) > 0
-    if is_reserved:
-        forget_others(tx, topic_id, agent_name)
-    return is_reserved
-
-
-def forget_others(tx: Transaction, topic_id: str, agent_name: str) -> None:
-    """Whoever takes a name that somebody had before has read nothing, and sent nothing that could be sent again."""
-    tx.run("drop_cursor", topic_id=topic_id, agent_name=agent_name)
-    tx.run("forget_keys", topic_id=topic_id, sender=agent_name)
 
 
 def _enter(tx: Transaction, topic_id: str, agent_name: str, caller: Caller) -> Peer:
@@ -299,23 +220,6 @@ def _enter(tx: Transaction, topic_id: str, agent_name: str, caller: Caller) -> P
     peer = _to_peer(topic_id, caller.agent_id, rows)
     assert peer is not None
     return peer
-
-
-def _hashed(token: str) -> str:
-    """The store keeps no token that would open a name to whoever reads the file."""
-    try:
-        from _blake2 import blake2b  # where hashlib has it from, but that brings OpenSSL along: 4 MB in every process
-    except ImportError:
-        from hashlib import blake2b
-    return blake2b(token.encode(), digest_size=32).hexdigest()
-
-
-def _in_use(topic: Topic, agent_name: str) -> AgentNameInUse:
-    message = (
-        f"The name {agent_name!r} is reserved on topic {topic.topic_id}. Give the reclaim_token that came with it, "
-        "or choose another name; an operator can free it with `conch names free`."
-    )
-    return AgentNameInUse(message, field="agent_name", topic_id=topic.topic_id, agent_name=agent_name)
 
 
 def _not_joined(topic_id: str) -> AgentNotJoined:

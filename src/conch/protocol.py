@@ -16,11 +16,11 @@ from conch.config import Settings
 from conch.errors import EventNotFound, MarkForbidden, UnknownRecipient
 from conch.ids import new_id
 from conch.payloads import Payload, check_payload
-from conch.peers import present_name
 from conch.roomlog import Event
 from conch.rooms import Member, Room, Snapshot, load_room
 from conch.scopes import parse_scope
 from conch.storage.base import Row, Store, Transaction
+from conch.topic_names import present_name
 
 VERSION = "v1"
 STATES = ("unread", "seen", "accepted")

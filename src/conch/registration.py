@@ -11,10 +11,10 @@ from conch.config import Settings
 from conch.errors import AgentNotFound, DuplicateAgentName, InvalidAgentName
 from conch.liveness import Liveness, liveness
 from conch.names import find_holder, rename
-from conch.peers import LONGEST_OWN_NAME, SYSTEM
 from conch.rooms import Snapshot
 from conch.storage.base import Row, Store, Transaction
 from conch.storage.trying import retried
+from conch.topic_names import LONGEST_OWN_NAME, SYSTEM
 
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 SHORTEST_NAME, LONGEST_NAME = 3, LONGEST_OWN_NAME

@@ -17,7 +17,7 @@ LAYERS = [
     ["config", "systems", "processes", "outside", "worktree", "beads"],
     ["storage", "bells"],
     ["harnesses", "petnames", "signals", "agents", "workspaces", "handoffs", "rooms", "roomlog", "presence", "verify"],
-    ["topics", "peers", "outbox", "waits", "stream", "messages", "questions", "search"],
+    ["topics", "topic_names", "peers", "outbox", "waits", "stream", "messages", "questions", "search"],
     [
         "liveness",
         "scopes",
