@@ -11,11 +11,12 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from conch.clock import Clock, system_clock
-from conch.errors import SchemaMismatch, StoreError, StoreNotLocal, StoreUnavailable
+from conch.errors import SchemaMismatch, StoreNotLocal, StoreUnavailable
 from conch.storage.base import Row
 from conch.storage.filesystems import network_filesystem
 from conch.storage.queue import Queue
 from conch.storage.sqlite_errors import translate, translated
+from conch.storage.sqlite_files import copy, emptying, split, stamp
 from conch.storage.sqlite_transaction import SqliteTransaction
 from conch.storage.statements import Dialect, Migration, load_migrations, load_statements
 
@@ -98,22 +99,22 @@ class SqliteStore:
         return [problem for problem in found if problem != "ok"] + orphans
 
     def backup(self, target: str | None) -> str:
-        target = os.path.abspath(target or f"{self.path}.{_stamp()}.backup")
+        target = os.path.abspath(target or f"{self.path}.{stamp()}.backup")
         with self._untouched() as connection:
             self._stored_version(connection)  # a file that is no store is refused before there is half a copy of it
-            _copy(connection, target)
+            copy(connection, target)
         return target
 
     def wipe(self) -> None:
         with self._translated(), self._borrowed() as connection, self._queued(connection):
             with _transaction(connection, "BEGIN IMMEDIATE"):
                 connection.execute("PRAGMA defer_foreign_keys = ON")
-                for statement in list(_emptying(connection)):
+                for statement in list(emptying(connection)):
                     connection.execute(statement)
             connection.execute("VACUUM")
 
     def set_aside(self) -> str:
-        aside = f"{self.path}.set-aside-{_stamp()}"
+        aside = f"{self.path}.set-aside-{stamp()}"
         try:
             for suffix in ("-wal", "-shm", ""):
                 if os.path.exists(self.path + suffix):
@@ -310,10 +311,10 @@ class SqliteStore:
         version = self._stored_version(connection)
         self._check_version(version)
         if 0 < version < len(self._migrations):
-            _copy(connection, f"{self.path}.v{version}-{_stamp()}.backup")
+            copy(connection, f"{self.path}.v{version}-{stamp()}.backup")
         with _transaction(connection, "BEGIN IMMEDIATE"):
             for migration in self._migrations[self._stored_version(connection) :]:
-                for statement in _split(migration.script):
+                for statement in split(migration.script):
                     connection.execute(statement)
             version_row = {"version": str(len(self._migrations))}
             connection.execute(self._statements["set_schema_version"], version_row)
@@ -332,53 +333,5 @@ def _transaction(connection: sqlite3.Connection, begin: str) -> Iterator[None]:
         raise
 
 
-def _emptying(connection: sqlite3.Connection) -> Iterator[str]:
-    """What forgets every row but those of `meta`. A full-text index empties itself, and the tables beneath it."""
-    tables = {row["name"]: row["sql"] for row in connection.execute("SELECT * FROM sqlite_master WHERE type = 'table'")}
-    indexes = [name for name, sql in tables.items() if "USING fts5 " in sql]
-    views = [name for name, sql in tables.items() if "USING fts5vocab " in sql]
-    for name in [name for name in tables if name not in views]:
-        if name in indexes:
-            yield f"INSERT INTO {name} ({name}) VALUES ('delete-all')"
-        elif name != "meta" and not any(name.startswith(f"{index}_") for index in indexes):
-            yield f'DELETE FROM "{name}"'
-
-
 def _as_dict(cursor: sqlite3.Cursor, row: tuple[Any, ...]) -> Row:
     return {column[0]: value for column, value in zip(cursor.description, row, strict=True)}
-
-
-def _copy(connection: sqlite3.Connection, target: str) -> None:
-    """SQLite's own online backup, into a private file that did not exist before."""
-    try:
-        os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    except OSError as error:
-        raise _no_copy(error, target) from error
-    copy = sqlite3.connect(target)
-    try:
-        connection.backup(copy)
-    except sqlite3.Error as error:
-        os.unlink(target)  # half a copy is worse than none
-        raise _no_copy(error, target) from error
-    finally:
-        copy.close()
-
-
-def _no_copy(error: sqlite3.Error | OSError, target: str) -> StoreError:
-    """What is said of the copy must not be mistaken for something wrong with the store."""
-    refusal = translate(error, target, "FILE")
-    return type(refusal)(f"No copy was made. {refusal.message}", **refusal.details, field="file")
-
-
-def _stamp() -> str:
-    return time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-
-
-def _split(script: str) -> Iterator[str]:
-    """Single statements: `executescript` would commit the transaction it finds."""
-    statement = ""
-    for line in script.splitlines(keepends=True):
-        statement += line
-        if sqlite3.complete_statement(statement):
-            yield statement
-            statement = ""
