@@ -152,14 +152,14 @@ class Messages:
                     return
                 self._touch(tx, peer, found, page.last_seq if moves else found)
 
-    def retract(self, peer: Peer, moved_to: int, last_seq: int) -> None:
-        """After a reply that nobody read all the same: set the cursor back, unless it has been moved on."""
+    def retract(self, peer: Peer, last_seq: int) -> None:
+        """After a reply that nobody read all the same: what it carried comes again, and whatever came since with it."""
         with self._store.write(peer.topic_id) as tx:
             try:
-                peer, _ = load_standing(tx, peer)
+                peer, standing = load_standing(tx, peer)
             except (AgentNotJoined, TopicNotFound):
                 return
-            self._touch(tx, peer, moved_to, last_seq)
+            self._touch(tx, peer, standing.last_seq, min(standing.last_seq, last_seq))
 
     def _touch(self, tx: Transaction, peer: Peer, found: int, last_seq: int) -> None:
         tx.run("touch_agent", agent_id=peer.agent_id, now=tx.now)

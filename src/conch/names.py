@@ -95,3 +95,12 @@ def _rename_on_topic(tx: Transaction, topic_id: str, former: str, name: str, kee
     if keeps_former:
         tx.run("rename_again", topic_id=topic_id, former=former, name=name)
         tx.run("keep_former_name", topic_id=topic_id, former=former, name=name, after_seq=own["after_seq"])
+    else:
+        _leave_former_names(tx, topic_id, former, topic["highest_seq"])
+
+
+def _leave_former_names(tx: Transaction, topic_id: str, name: str, highest_seq: int) -> None:
+    """They go with the name to whoever has it next, who has said nothing under them yet."""
+    for row in tx.all("former_names", topic_id=topic_id, name=name):
+        forget_others(tx, topic_id, row["agent_name"])
+    tx.run("begin_former_names", topic_id=topic_id, name=name, after_seq=highest_seq)

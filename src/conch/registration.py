@@ -75,16 +75,28 @@ class Registration:
 def _require_free(tx: Transaction, snapshot: Snapshot, caller: Caller, name: str) -> None:
     """Another agent's name is resumed with proof, or not at all, as long as it stands for what that agent did."""
     holder = find_holder(tx, snapshot.room, name)
-    if holder is None or holder["agent_id"] == caller.agent_id:
-        return
-    if renamed_to := holder.get("renamed_to"):
-        message = f"{name} is what {renamed_to} was called in this room before; choose another name."
+    if holder is not None and (holder["agent_id"] != caller.agent_id or _is_chosen(holder)):
+        message = f"{name} {_why_taken(snapshot, caller, holder, name)}"
         raise DuplicateAgentName(message, field="name", name=name, agent_id=holder["agent_id"])
-    advice = "agent_adopt takes it over if its process is gone and left unfinished work; else choose another name."
+
+
+def _is_chosen(holder: Row) -> bool:
+    """With topic_join, on the room's topic: its bearer would have two names there."""
+    return holder.get("is_own") == 0 and holder["renamed_to"] is None
+
+
+def _why_taken(snapshot: Snapshot, caller: Caller, holder: Row, name: str) -> str:
+    if renamed_to := holder.get("renamed_to"):
+        return f"is what {renamed_to} was called in this room before; choose another name."
+    freeing = f"`conch names free {name}` frees this one"
+    if holder["agent_id"] == caller.agent_id:
+        return f"is yours on the room's topic, by a token. Choose another name; {freeing}."
+    means = f"means {holder['agent_id']} in this room already."
     if snapshot.find(holder["agent_id"]) is None:
-        advice = f"Choose another name; if that agent has left for good, `conch names free {name}` frees this one."
-    message = f"{name} means {holder['agent_id']} in this room already. {advice}"
-    raise DuplicateAgentName(message, field="name", name=name, agent_id=holder["agent_id"])
+        return f"{means} Choose another name; if that agent has left for good, {freeing}."
+    return (
+        f"{means} agent_adopt takes it over if its process is gone and left unfinished work; else choose another name."
+    )
 
 
 def check_name(name: str) -> None:

@@ -127,6 +127,23 @@ def test_whoever_resumes_an_identity_has_sent_nothing_yet(bob: Any, lost: Any, w
     assert [each["content_markdown"] for each in synced["received"]] == ["by the lost one"]
 
 
+def test_what_an_identity_said_under_its_former_names_is_news_to_whoever_resumes_it(
+    bob: Any, lost: Any, workspace: str
+) -> None:
+    key = {"content_markdown": "as the otter", "client_message_id": "k"}
+    lost.data("sync", topic_id=lost.home, outbox=[key], wait_seconds=0)
+    lost.data("agent_register", name="red-fox")
+    lost.send(lost.home, "as the fox")
+    write(workspace, "src/parser.py")
+    die(lost)
+    bob.data("agent_adopt", name="red-fox", scope="src")
+
+    synced = bob.data("sync", topic_id=bob.home, outbox=[{**key, "content_markdown": "new"}], wait_seconds=0)
+
+    assert [each["content_markdown"] for each in synced["received"]] == ["as the otter", "as the fox"]
+    assert synced["sent"][0]["message"]["content_markdown"] == "new"
+
+
 def test_an_identity_is_resumed_by_a_name_that_it_had_before(bob: Any, lost: Any, workspace: str) -> None:
     lost.data("agent_register", name="red-fox")
     write(workspace, "src/parser.py")

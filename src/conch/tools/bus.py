@@ -154,15 +154,15 @@ def sync(session: Session, given: Object, call: Call) -> Result:
             settled()
 
     moves = auto_advance and bool(synced.page.received)
-    retract = _retraction(session, peer, cursor, synced.page.standing.last_seq) if moves else None
+    retract = _retraction(session, peer, synced.page.standing.last_seq) if moves else None
     return Result(data, text, undo=settled, delivered=delivered, retract=retract)
 
 
-def _retraction(session: Session, peer: Peer, moved_to: int, last_seq: int) -> Callable[[], Callable[[], None]]:
+def _retraction(session: Session, peer: Peer, last_seq: int) -> Callable[[], Callable[[], None]]:
     """Apart from `sync`, because it is kept for a while and must not keep all the messages with it."""
 
     def set_back() -> None:
-        session.app.messages.retract(peer, moved_to, last_seq)
+        session.app.messages.retract(peer, last_seq)
 
     return lambda: session.deliveries.then(peer.topic_id, set_back)
 

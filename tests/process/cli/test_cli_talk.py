@@ -281,6 +281,24 @@ def test_since_takes_an_age_and_a_time(conch: Conch, ada: str, database: Path) -
         assert len(texts(conch("read", "--since", spelling, "--json", agent="bob:2"))) == 2, spelling
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "PYTHONUNBUFFERED"])
+def test_what_a_reader_did_not_take_any_more_comes_again(
+    conch: Conch, ada: str, start: Start, env: dict[str, str], unbuffered: str
+) -> None:
+    for number in range(6):  # together more than a pipe takes
+        conch("send", f"{number} " + "x" * 30_000)
+    conch("join", agent="bob:2")
+    env["PYTHONUNBUFFERED"] = unbuffered
+    reading = start("read", agent="bob:2")
+    assert reading.stdout.read(100)
+    reading.stdout.close()
+    reading.wait(timeout=SOON)
+
+    received = conch("read", "--json", agent="bob:2").data["received"]
+
+    assert (reading.returncode, len(received)) == (1, 6)
+
+
 # -- read --follow
 
 

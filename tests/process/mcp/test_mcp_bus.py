@@ -125,16 +125,20 @@ def test_a_reply_that_crosses_its_cancellation_comes_again(red: Peer, blue: Peer
         assert blue.read() == []
 
 
-def test_a_late_cancellation_takes_nothing_back_that_was_read_since(red: Peer, blue: Peer) -> None:
-    red.say("first")
-    crossed = blue.begin("sync", wait_seconds=0)
-    blue.client.receive()
-    red.say("second")
-    assert blue.read() == ["second"]
+@pytest.mark.parametrize("cancelled", [(0,), (1,), (0, 1), (1, 0)], ids=str)
+def test_of_several_replies_that_cross_their_cancellation_none_is_lost(
+    red: Peer, blue: Peer, cancelled: tuple[int, ...]
+) -> None:
+    red.say("first", "second", "third")
+    crossed = []
+    for _ in range(2):
+        crossed.append(blue.begin("sync", wait_seconds=0, max_items=1))
+        blue.client.receive()
 
-    blue.client.cancel(crossed)
+    for number in cancelled:
+        blue.client.cancel(crossed[number])
 
-    assert blue.read() == []
+    assert blue.read() == ["first", "second", "third"][min(cancelled) :]
 
 
 def test_what_was_received_is_not_repeated_however_soon_the_next_call_comes(red: Peer, blue: Peer) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
@@ -103,7 +104,11 @@ def prepare_streams() -> None:
         stream: TextIO | None = getattr(sys, name)
         if stream is None:  # closed by whoever started us
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
-        elif hasattr(stream, "reconfigure"):
+        elif isinstance(stream, io.TextIOWrapper):
+            if isinstance(stream.buffer, io.RawIOBase):  # PYTHONUNBUFFERED: what a pipe has no room for would get lost
+                encoding = stream.encoding
+                stream = io.TextIOWrapper(io.BufferedWriter(stream.detach()), encoding)
+                setattr(sys, name, stream)
             stream.reconfigure(errors="backslashreplace")
 
 

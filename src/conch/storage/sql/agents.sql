@@ -67,3 +67,9 @@ WHERE topic_id = :topic_id AND agent_name = :name;
 
 -- name: rename_again
 UPDATE agent_name_reservations SET renamed_to = :name WHERE topic_id = :topic_id AND renamed_to = :former;
+
+-- name: former_names
+SELECT agent_name FROM agent_name_reservations WHERE topic_id = :topic_id AND renamed_to = :name;
+
+-- name: begin_former_names
+UPDATE agent_name_reservations SET after_seq = :after_seq WHERE topic_id = :topic_id AND renamed_to = :name;
