@@ -693,6 +693,38 @@ def test_a_bead_is_checked_where_there_is_beads(ada: Any, bob: Any, beads: Path,
     assert ada.refused("event_send", **given, bead_id="bd-2")["field"] == "bead_id"
 
 
+@pytest.mark.parametrize(
+    "lie",
+    [
+        '[{"id": "\\ud800", "status": "in_progress", "assignee": "amber-otter"}]',
+        '[{"id": "a\\u0000b", "status": "in_progress", "assignee": "amber-otter"}]',
+        '[{"id": "a\\u001b[31m", "status": "in_progress", "assignee": "amber-otter"}]',
+        '[{"id": ["bd-1"], "status": "in_progress", "assignee": "amber-otter"}]',
+        '[{"id": "' + "x" * 201 + '", "status": "in_progress", "assignee": "amber-otter"}]',
+        '[{"status": "in_progress", "assignee": "amber-otter"}]',
+        '[{"id": "bd-9", "status": "closed", "assignee": "amber-otter"}]',
+        '[{"id": "bd-9", "status": "in_progress", "assignee": ["amber-otter"]}]',
+        "[" * 200_000,
+    ],
+    ids=["surrogate", "nul", "control", "list", "long", "missing", "closed", "assignee", "deep"],
+)
+def test_a_bd_that_talks_nonsense_proves_nothing(ada: Any, bob: Any, lost: Any, beads: Path, lie: str) -> None:
+    (beads / "lie").write_text(lie)
+    die(lost)
+
+    assert adopt(bob).data["reason"] == "no_unfinished_work"
+    assert ada.refused("scope_reserve", scope="docs", bead_id="bd-1")["error"] == "INVALID_ARGS"
+
+
+def test_a_bead_is_named_by_its_whole_id(ada: Any, beads: Path) -> None:
+    (beads / "lie").write_text('[{"id": "bd-12", "status": "open"}]')
+
+    refusal = ada.refused("scope_reserve", scope="docs", bead_id="bd-1")
+
+    assert refusal["message"] == "Beads knows no item 'bd-1' here: there is bd-12."
+    assert ada.refused("scope_reserve", scope="docs", bead_id="bd\n1")["error"] == "INVALID_ARGS"
+
+
 @pytest.mark.parametrize("mode", ["another program", "broken", "not json"])
 def test_another_program_called_bd_is_not_asked(ada: Any, beads: Path, mode: str) -> None:
     (beads / "mode").write_text(mode)
