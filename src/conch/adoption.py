@@ -6,15 +6,14 @@ its agent_id, under a generated name, and its history.
 
 from __future__ import annotations
 
-import os
 from typing import Any, NamedTuple
 
 from conch import activity, presence
 from conch.agents import LOCK, Caller
-from conch.beads import WorkItem, in_progress_items
 from conch.bells.base import seat_channel
 from conch.config import Settings
 from conch.errors import AdoptionRejected
+from conch.evidence import Evidence, Traces, find_evidence, find_traces, load_past
 from conch.leases import later
 from conch.liveness import may_be_running
 from conch.names import take_over_name
@@ -22,24 +21,10 @@ from conch.protocol import ProtocolEvent, insert_event, load_event
 from conch.registration import Agent, find_agent, itself, to_agent
 from conch.roomlog import append_event
 from conch.rooms import Snapshot, load_room, save_room
-from conch.scopes import Scope, classify, make_scope, parse_scope
+from conch.scopes import Scope, parse_scope
 from conch.storage.base import Row, Store, Transaction
 from conch.storage.trying import retried
 from conch.topic_names import present_name
-from conch.workspaces import folds_case, workspace_root
-from conch.worktree import changed_files
-
-MOST_NAMED = 3
-MOST_BEADS = 20
-
-
-class Evidence(NamedTuple):
-    """Why an identity may be resumed."""
-
-    reason: str
-    """`uncommitted_scope` or `in_progress_ownership`."""
-    summary: str
-    bead_id: str | None
 
 
 class Candidate(NamedTuple):
@@ -51,14 +36,6 @@ class Adopted(NamedTuple):
     agent: Agent
     event: ProtocolEvent
     evidence: Evidence
-
-
-class Traces(NamedTuple):
-    """What can be found of unfinished work in a workspace, by whomever."""
-
-    changed: list[Scope]
-    is_git: bool
-    items: list[WorkItem]
 
 
 class Adoption:
@@ -77,7 +54,7 @@ class Adoption:
             snapshot = presence.take_seat(tx, caller, room_id, self._settings.policy)
             prior = self._find(tx, room_id, name)
             self._require_gone(tx, caller, prior)
-            evidence = find_evidence(traces, prior, self._reserved(tx, room_id, prior), within)
+            evidence = find_evidence(traces, load_past(tx, room_id, prior), within)
             if evidence is None:
                 raise _no_evidence(prior["name"], within, traces)
             event = self._move(tx, snapshot, caller, prior, within, evidence)
@@ -90,7 +67,7 @@ class Adoption:
         with self._store.read() as tx:
             root = Snapshot.load(tx, room_id, self._settings.policy).room.canonical_path
             gone = [
-                (row, self._reserved(tx, room_id, row))
+                (row, load_past(tx, room_id, row))
                 for row in tx.all("room_agents", room_id=room_id)
                 if row["agent_id"] != caller.agent_id and not self._may_be_running(tx, row)
             ]
@@ -98,7 +75,7 @@ class Adoption:
         if not gone:
             return []
         traces, everything = find_traces(root), Scope(".", "/")
-        found = [(row, find_evidence(traces, row, reserved, everything)) for row, reserved in gone]
+        found = [(row, find_evidence(traces, past, everything)) for row, past in gone]
         return [
             Candidate(to_agent(row, now, self._settings.stale_minutes), evidence)
             for row, evidence in found
@@ -113,10 +90,6 @@ class Adoption:
     def _agents(self, tx: Transaction, room_id: str) -> list[Agent]:
         rows = tx.all("room_agents", room_id=room_id)
         return [to_agent(row, tx.now, self._settings.stale_minutes) for row in rows]
-
-    def _reserved(self, tx: Transaction, room_id: str, agent: Row) -> list[Row]:
-        """What the agent had reserved and has not released, also where its time is over."""
-        return tx.all("reservations_of", agent_id=agent["agent_id"], room_id=room_id)
 
     def _may_be_running(self, tx: Transaction, agent: Row) -> bool:
         return may_be_running(agent, tx.now, self._settings.stale_minutes)
@@ -155,44 +128,6 @@ class Adoption:
             tx.ring(seat_channel(snapshot.room.room_id, agent_id))
             _, room = append_event(tx, snapshot.room, "resume", by=prior_id, to=agent_id)
             save_room(tx, room._replace(claim_expires_at=later(snapshot, snapshot.policy.claim_ttl_ms)))
-
-
-# -- evidence
-
-
-def find_traces(root: str) -> Traces:
-    """What git and Beads know of the workspace."""
-    files, folds = changed_files(workspace_root(root)), folds_case(root)
-    changed = [scope for path in files or () if (scope := make_scope(path, root, folds)) is not None]
-    return Traces(changed, files is not None, in_progress_items(root))
-
-
-def find_evidence(traces: Traces, agent: Row, reserved: list[Row], within: Scope) -> Evidence | None:
-    """Uncommitted files in what the agent had reserved come before its work items."""
-    changed = [scope for scope in traces.changed if within.contains(scope.key)]
-    touched = [row for row in reserved if any(scope.key.startswith(row["scope_key"]) for scope in changed)]
-    files = [scope.path for scope in changed if any(scope.key.startswith(row["scope_key"]) for row in touched)]
-    if files:
-        beads = list(dict.fromkeys(row["bead_id"] for row in touched if row["bead_id"]))
-        linked = f" For {_enumerate(beads, MOST_BEADS)}." if beads else ""
-        return Evidence("uncommitted_scope", f"Not committed: {_enumerate(files)}.{linked}", next(iter(beads), None))
-    own = [item.bead_id for item in traces.items if item.assignee in (agent["name"], agent["agent_id"])]
-    items = [bead_id for bead_id in own if _is_relevant(bead_id, reserved, within)]
-    if items:
-        return Evidence("in_progress_ownership", f"In progress: {_enumerate(items, MOST_BEADS)}.", items[0])
-    return None
-
-
-def _is_relevant(bead_id: str, reserved: list[Row], within: Scope) -> bool:
-    """Whether a work item belongs to a scope: it does unless the agent reserved for it, and only elsewhere."""
-    places = [row["scope_key"] for row in reserved if row["bead_id"] == bead_id]
-    return not places or any(classify(within.key, place) != "disjoint" for place in places)
-
-
-def _enumerate(things: list[str], most: int = MOST_NAMED) -> str:
-    shown = [os.fsencode(thing).decode(errors="backslashreplace") for thing in things[:most]]
-    rest = len(things) - len(shown)
-    return ", ".join(shown) + (f" and {rest} more" if rest else "")
 
 
 def _no_evidence(name: str, within: Scope, traces: Traces) -> AdoptionRejected:

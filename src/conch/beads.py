@@ -12,6 +12,7 @@ from conch.errors import InvalidArgument
 Warnings = list[dict[str, Any]]
 
 SECONDS = 5.0  # a reservation waits for it
+LONGEST_ID = 200
 
 
 class WorkItem(NamedTuple):
@@ -37,15 +38,21 @@ def check_bead(root: str, bead_id: str | None) -> Warnings:
 
 
 def _require_item(home: str, bead_id: str) -> None:
-    if bead_id.startswith("-"):  # an option, not an item
+    if bead_id.startswith("-") or not _is_id(bead_id):  # an option, not an item
         raise _unknown(bead_id, "")
     answer = _ask(home, "show", bead_id, "--json")
-    if answer is not None and (answer.status or not _items(answer.output)):
-        raise _unknown(bead_id, answer.complaint)
+    if answer is None:
+        return
+    found = [] if answer.status else [item["id"] for item in _items(answer.output)]
+    if bead_id not in found:  # it also answers to the beginning of an id
+        raise _unknown(bead_id, f"there is {found[0]}" if found else answer.complaint)
 
 
 def in_progress_items(root: str) -> list[WorkItem]:
-    """Every item that somebody works on; none without Beads, or from one that does not answer."""
+    """Every item that somebody works on; none without Beads, or from one that does not answer.
+
+    What is not as it was asked for is left out: it would prove whatever somebody wrote there.
+    """
     try:
         home = _find_home(root)
         if home is None:
@@ -54,7 +61,11 @@ def in_progress_items(root: str) -> list[WorkItem]:
     except outside.TooSlow:
         return []
     found = _items(answer.output) if answer is not None and not answer.status else []
-    return [WorkItem(str(item.get("id")), str(item["assignee"])) for item in found if item.get("assignee")]
+    return [
+        WorkItem(item["id"], item["assignee"])
+        for item in found
+        if item.get("status") == "in_progress" and isinstance(item.get("assignee"), str)
+    ]
 
 
 def _unknown(bead_id: str, complaint: str) -> InvalidArgument:
@@ -85,14 +96,20 @@ def _ask(root: str, *words: str) -> outside.Answer | None:
 
 
 def _items(output: bytes) -> list[dict[str, Any]]:
+    """Those with an id that can be kept and shown."""
     found = _unwrapped(output)
-    return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
+    items = [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
+    return [item for item in items if _is_id(item.get("id"))]
+
+
+def _is_id(value: Any) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= LONGEST_ID and value.isprintable()
 
 
 def _unwrapped(output: bytes) -> Any:
     """Newer versions put what they say into an envelope, whatever they are told."""
     try:
         said = json.loads(output)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return said["data"] if isinstance(said, dict) and "data" in said else said

@@ -54,7 +54,10 @@ def to_reservation(row: Row, now: int, stale_minutes: float) -> Reservation:
 
 
 def find_overlapping(tx: Transaction, room_id: str, wanted: Scope, stale_minutes: float) -> list[Held]:
-    """What is not archived yet and overlaps a scope: found by the keys above it and the range of keys inside it."""
+    """What is not archived yet and overlaps a scope, by path.
+
+    It is found by the keys above the scope and the range of keys inside it.
+    """
     rows = tx.all(
         "overlapping_reservations",
         room_id=room_id,
@@ -62,5 +65,6 @@ def find_overlapping(tx: Transaction, room_id: str, wanted: Scope, stale_minutes
         key=wanted.key,
         end=wanted.end,
     )
+    rows.sort(key=lambda row: row["scope_key"])
     found = [to_reservation(row, tx.now, stale_minutes) for row in rows]
     return [Held(reservation, classify(wanted.key, reservation.scope_key)) for reservation in found]

@@ -150,13 +150,13 @@ class Membership:
         """Leave for good. Whoever holds the stick hands it over first; a stick reserved for the leaver is free."""
         with self._store.write(room_id) as tx:
             snapshot = Snapshot.load(tx, room_id, self._settings.policy)
-            snapshot.member(caller.agent_id)
+            member = snapshot.member(caller.agent_id)
             if snapshot.room.owner == caller.agent_id:
                 message = "You hold the stick; release_stick or pass_stick first, so that your work is not lost."
                 raise StickHeld(message, room_id=room_id, turn_id=snapshot.room.turn_id)
             release_all(tx, room_id, caller.agent_id)
             tx.run("delete_member", room_id=room_id, agent_id=caller.agent_id)
-            return self._log(tx, snapshot, "leave", caller)[1]
+            return self._log(tx, snapshot, "leave", caller, details={"name": member.name})[1]
 
     # -- the room's own rules
 

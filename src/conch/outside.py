@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 SECONDS = 10.0
@@ -20,19 +22,30 @@ class Answer(NamedTuple):
 
 
 def ask(command: Sequence[str], folder: str, environ: Mapping[str, str], seconds: float = SECONDS) -> Answer | None:
-    """What a program says; None when there is no such program. TooSlow if it does not answer in time."""
+    """What a program says; None when there is no such program.
+
+    TooSlow if it does not answer in time: it is ended then, with all that it has started.
+    """
     import subprocess  # slow to import, and seldom needed
+    from subprocess import DEVNULL, PIPE
 
     try:
-        done = subprocess.run(
-            command, cwd=folder, env=environ, stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds
+        process = subprocess.Popen(
+            command, cwd=folder, env=environ, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, start_new_session=True
         )
     except OSError:
         return None
-    except subprocess.TimeoutExpired:
-        raise TooSlow from None
-    complaint = done.stderr.decode(errors="replace").strip()
-    return Answer(done.returncode, done.stdout, complaint.splitlines()[0][:200] if complaint else "")
+    with process:
+        try:
+            output, errors = process.communicate(timeout=seconds)
+        except BaseException as error:
+            with suppress(OSError):  # it may have ended just now
+                os.killpg(process.pid, signal.SIGKILL)
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise TooSlow from None
+            raise
+    complaint = errors.decode(errors="replace").strip()
+    return Answer(process.returncode, output, complaint.splitlines()[0][:200] if complaint else "")
 
 
 def environment(*without: str) -> dict[str, str]:

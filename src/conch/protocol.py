@@ -98,8 +98,15 @@ class Protocol:
                 raise MarkForbidden(message, event_id=event_id, to_agent=event.to_agent)
             tx.run("touch_agent", agent_id=caller.agent_id, now=tx.now)
             if tx.run("mark_seen" if mark == "seen" else "mark_accepted", event_id=event_id, now=tx.now):
-                activity.record(tx, room_id, mark, caller._replace(name=event.to_agent or caller.name), event_id)
+                activity.record(tx, room_id, mark, _by_present_name(tx, event, caller), event_id)
             return load_event(tx, event_id)
+
+
+def _by_present_name(tx: Transaction, event: ProtocolEvent, caller: Caller) -> activity.Named:
+    """The recipient as the room calls it now; one who has left, as it was called when the event was sent."""
+    topic_id = load_room(tx, event.room_id).topic_id
+    member = tx.one("member_on_topic", topic_id=topic_id, agent_id=caller.agent_id)
+    return caller._replace(name=member["name"] if member else event.to_agent or caller.name)
 
 
 def find_recipient(snapshot: Snapshot, text: str) -> Member:

@@ -8,6 +8,7 @@ inside `/src/`. So one key is inside another exactly if it begins with it.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from conch.errors import InvalidArgument
@@ -16,6 +17,7 @@ from conch.workspaces import folded, folds_case
 Overlap = Literal["exact", "partial", "disjoint"]
 
 EVERYTHING_INSIDE = ("**", "*")
+SIGNS = "@+!"  # before a parenthesis, some shells match by them
 LONGEST_ECHO = 200
 LONGEST_KEY = 2_000  # bytes; what every engine can index
 
@@ -47,38 +49,39 @@ def parse_scope(text: str, root: str, field: str = "scope", base: str | None = N
     """
     folder = base or root
     if _is_of_another_system(text, folder):
-        raise _outside(text, root, field, " Name it from there, such as 'src/lib'.")
+        raise _not_from_here(text, root, field)
+    plain = _without_ending(text.replace("\\", "/"))
     try:
-        plain = strip_wildcard(text, folder, field)
-        path = os.path.realpath(os.path.join(folder, os.path.expanduser(plain)))
+        wild = _find_wildcard(plain, folder)
+        stem = plain if wild is None else _directory(plain, wild)
+        path = os.path.realpath(os.path.join(folder, os.path.expanduser(stem)))
         path.encode()
     except (OSError, ValueError):
         raise InvalidArgument(f"{field} {text[:LONGEST_ECHO]!r} is not a path.", field=field) from None
     scope = make_scope(path, root, folds_case(root))
     if scope is None:
         raise _outside(text, root, field)
+    if wild is not None:
+        raise _refused_wildcard(text, plain, wild, field)
     if len(scope.key.encode()) > LONGEST_KEY:
         message = f"{field} is {len(scope.key.encode())} bytes long; at most {LONGEST_KEY} are allowed."
         raise InvalidArgument(message, field=field, limit=LONGEST_KEY)
     return scope
 
 
-def strip_wildcard(text: str, folder: str, field: str = "scope") -> str:
-    """The path without a `/*` or `/**` at its end, which mean everything inside; other wildcards are refused.
+def _refused_wildcard(text: str, path: str, wild: int, field: str) -> InvalidArgument:
+    advice = "" if path[wild] in "*?" else " A name with brackets is a name as soon as there is such a file."
+    message = (
+        f"{field} {text[:LONGEST_ECHO]!r} has a wildcard that cannot be used: only `dir/*` and `dir/**` can, for "
+        f"everything in a directory. Use {_directory(path, wild) + '*'!r}, or name each file.{advice}"
+    )
+    return InvalidArgument(message, field=field)
 
-    The folder is where a relative path starts: what is found there under such a name is no wildcard.
-    """
-    path = _without_ending(text.replace("\\", "/"))
-    wild = _find_wildcard(path, folder)
-    if wild is not None:
-        above = path[:wild].rpartition("/")
-        advice = " A name with brackets is a name as soon as there is such a file." if path[wild] == "[" else ""
-        message = (
-            f"{field} {text[:LONGEST_ECHO]!r} has a wildcard that cannot be used: only `dir/*` and `dir/**` can, for "
-            f"everything in a directory. Use {above[0] + above[1] + '*'!r}, or name each file.{advice}"
-        )
-        raise InvalidArgument(message, field=field)
-    return path
+
+def _directory(path: str, place: int) -> str:
+    """What stands before the part of a path in which a place is."""
+    above = path[:place].rpartition("/")
+    return above[0] + above[1]
 
 
 def _without_ending(path: str) -> str:
@@ -90,24 +93,39 @@ def _without_ending(path: str) -> str:
 
 
 def _find_wildcard(path: str, folder: str) -> int | None:
-    """Where a wildcard begins. A brace alone occurs in the names of real files, such as `{slug}.tsx`."""
+    """Where a wildcard begins. What only looks like one, in the name of something that is there, is none."""
     places = [place for place in map(path.find, "*?") if place >= 0]
-    opening, comma, closing = (path.find(letter) for letter in "{,}")
-    if 0 <= opening < comma < closing:
-        places.append(opening)
-    return min(places + _find_brackets(path, folder), default=None)
+    for begin, end in (*_find_braces(path), *_find_brackets(path)):
+        part_end = path.find("/", end)
+        named = path if part_end < 0 else path[:part_end]
+        if not os.path.lexists(os.path.join(folder, os.path.expanduser(named))):
+            places.append(begin)
+    return min(places, default=None)
 
 
-def _find_brackets(path: str, folder: str) -> list[int]:
-    """Where `[ab]` stands in a name that nothing has; frameworks have folders that are called `[slug]`."""
-    places, place = [], 0
+def _find_braces(path: str) -> Iterator[tuple[int, int]]:
+    """Where `{a,b}` and `{1..3}` stand. A brace alone occurs in the names of real files, such as `{slug}.tsx`."""
+    openings: list[int] = []
+    lists: set[int] = set()
+    for place, letter in enumerate(path):
+        if letter == "{":
+            openings.append(place)
+        elif openings and (letter == "," or path.startswith("..", place)):
+            lists.add(openings[-1])
+        elif openings and letter == "}" and (opening := openings.pop()) in lists:
+            yield opening, place
+
+
+def _find_brackets(path: str) -> Iterator[tuple[int, int]]:
+    """Where `[ab]` and `+(a|b)` stand; frameworks have folders that are called `[slug]`."""
+    place = 0
     for part in path.split("/"):
-        opening, end = part.find("["), place + len(part)
-        if 0 <= opening < part.rfind("]") - 1:
-            named = os.path.join(folder, os.path.expanduser(path[:end]))
-            places += [] if os.path.lexists(named) else [place + opening]
-        place = end + 1
-    return places
+        if 0 <= (opening := part.find("[")) < (closing := part.rfind("]")) - 1:
+            yield place + opening, place + closing
+        for sign in SIGNS:
+            if 0 <= (opening := part.find(sign + "(")) < (closing := part.rfind(")")):
+                yield place + opening, place + closing
+        place += len(part) + 1
 
 
 def _is_of_another_system(text: str, folder: str) -> bool:
@@ -117,6 +135,14 @@ def _is_of_another_system(text: str, folder: str) -> bool:
     if not head.endswith(":") or not (slash or is_drive) or (is_drive and os.name == "nt"):
         return False
     return not os.path.lexists(os.path.join(folder, head))
+
+
+def _not_from_here(text: str, root: str, field: str) -> InvalidArgument:
+    advice = "Name it from there, such as 'src/lib'."
+    if "://" in text:
+        message = f"{field} {text[:LONGEST_ECHO]!r} is an address and not a path in the workspace {root}. {advice}"
+        return InvalidArgument(message, field=field)
+    return _outside(text, root, field, " " + advice)
 
 
 def _outside(text: str, root: str, field: str, advice: str = "") -> InvalidArgument:

@@ -4,7 +4,8 @@ Each of the three sources numbers its own rows in the order in which they were c
 a place in each of them, so that going on from it neither misses nor repeats anything.
 
 Everybody is called by the name of that day. What is stored with names keeps them; the room's log knows agents by their
-agent_id alone, and the names that they had then follow from who was renamed since.
+agent_id alone, and the names that they had then follow from who was renamed since, or left: whoever comes back may be
+called otherwise.
 """
 
 from __future__ import annotations
@@ -167,6 +168,8 @@ def _with_names(tx: Transaction, room: Room, entries: list[Entry]) -> list[Entry
     given = {"room_id": room.room_id, "topic_id": room.topic_id, "agent_ids": sorted(found)}
     names = {row["agent_id"]: row["name"] for row in tx.all("names_in_room", **given)}
     renamings = _renamings(tx, room, min(event.created_at for event in events))
+    renamings += _departures(tx, room, min(event.event_seq for event in events))
+    renamings.sort(key=lambda renaming: -renaming.moment)
     return [entry._replace(names=_names_then(entry.event, names, renamings)) if entry.event else entry
             for entry in entries]  # fmt: skip
 
@@ -187,6 +190,13 @@ def _renamings(tx: Transaction, room: Room, since: int) -> list[Renaming]:
         if "prior_agent_id" in details:
             found.append(Renaming(moment, details["prior_agent_id"], row["agent_name"]))
     return found
+
+
+def _departures(tx: Transaction, room: Room, event_seq: int) -> list[Renaming]:
+    """Who has left since an event of the log, and as whom, the latest first."""
+    rows = tx.all("departures_since", room_id=room.room_id, event_seq=event_seq)
+    told = [(row, json.loads(row["details_json"] or "{}")) for row in rows]
+    return [Renaming(row["created_at"], row["from_agent_id"], said["name"]) for row, said in told if "name" in said]
 
 
 def _names_then(event: Event, names: dict[str, str], renamings: list[Renaming]) -> dict[str, str]:

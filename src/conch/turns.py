@@ -28,6 +28,7 @@ from conch.protocol import accept_handoff, find_recipient, leave_handoff
 from conch.roomlog import append_event
 from conch.rooms import Member, Room, Snapshot, save_room
 from conch.storage.base import Transaction
+from conch.topic_names import present_name
 
 
 class Offer(NamedTuple):
@@ -93,7 +94,8 @@ class Turns(Claims):
         text = dump_handoff(handoff, self._settings.max_handoff_bytes)
         with self._store.write(room_id) as tx:
             snapshot = self.fenced(tx, caller, room_id, lease_id, expected_turn_id)
-            return self._offer(tx, snapshot, "pass", _find_target(snapshot, caller, to_agent_id), text)
+            target = _find_target(snapshot, caller, present_name(tx, snapshot.room.topic_id, to_agent_id))
+            return self._offer(tx, snapshot, "pass", target, text)
 
     def _next_in_sequence(self, snapshot: Snapshot) -> Member | None:
         owner = snapshot.member(snapshot.room.owner or "")

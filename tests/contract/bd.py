@@ -18,6 +18,9 @@ def answer(value: object) -> None:
 
 with (HERE / "asked").open("a") as log:
     log.write(" ".join(sys.argv[1:]) + "\n")
+if (HERE / "lie").exists() and sys.argv[1] != "version":
+    print((HERE / "lie").read_text())
+    sys.exit()
 ITEMS = json.loads((HERE / "items.json").read_text())
 if MODE == "hanging":
     time.sleep(60)

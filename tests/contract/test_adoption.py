@@ -273,6 +273,41 @@ def test_a_reservation_that_is_over_still_says_whose_work_it_was(
     assert bob.data("scope_list")["reservations"] == []
 
 
+def test_a_file_that_was_taken_over_leaves_the_rest_its_own(ada: Any, bob: Any, lost: Any, workspace: str) -> None:
+    write(workspace, "src/parser.py")
+    write(workspace, "src/lexer.py")
+    die(lost)
+    ada.reserve("src/lexer.py", takeover_stale=True)
+
+    assert adopt(bob, "src/lexer.py").data["reason"] == "no_unfinished_work"
+    assert adopt(bob).data["event"]["payload"]["evidence"] == "Not committed: src/parser.py."
+    assert [(r["scope"], r["name"]) for r in bob.data("scope_list")["reservations"]] == [("src/lexer.py", ada.name)]
+
+
+def test_what_was_taken_over_is_not_its_own_after_it_was_resumed(
+    app: App, ada: Any, bob: Any, lost: Any, workspace: str
+) -> None:
+    write(workspace, "src/parser.py")
+    die(lost)
+    ada.reserve("src/lexer.py", takeover_stale=True)
+    bob.data("agent_adopt", name="amber-otter", scope="*")
+
+    assert adopt(ada, name="lost:9").data["reason"] == "no_unfinished_work"
+    assert app.adoption.candidates(ada.session.caller(), ada.room_id) == []
+
+
+def test_what_lapsed_is_not_its_own_after_the_directory_around_it_was_released(
+    bob: Any, lost: Any, workspace: str, clock: Any
+) -> None:
+    clock.advance(minutes=31)
+    lost.reserve(".")
+    write(workspace, "src/parser.py")
+    lost.data("scope_release", scope=".")
+    die(lost)
+
+    assert adopt(bob).data["reason"] == "no_unfinished_work"
+
+
 def test_a_living_process_is_never_adopted_however_silent(bob: Any, lost: Any, workspace: str, clock: Any) -> None:
     write(workspace, "src/parser.py")
     clock.advance(minutes=1_000)
@@ -537,6 +572,22 @@ def test_work_that_no_file_was_reserved_for_counts_everywhere(bob: Any, lost: An
     assert not adopt(bob, "docs").is_error
 
 
+def test_work_of_an_id_that_was_resumed_counts_for_whoever_resumed_it(
+    app: App, enter: Any, child: Callable[[], Any], ada: Any, lost: Any, beads: Path
+) -> None:
+    (beads / "items.json").write_text('[{"id": "bd-1", "status": "in_progress", "assignee": "lost:9"}]')
+    die(lost)
+    heir = child()
+    bob = enter("bob:2", heir.process)
+    bob.data("agent_adopt", name="amber-otter", scope="*")
+
+    assert adopt(ada, name="lost:9").data["reason"] == "no_unfinished_work"
+    heir.kill()
+    found = app.adoption.candidates(ada.session.caller(), ada.room_id)
+    assert [candidate.agent.agent_id for candidate in found] == ["bob:2"]
+    assert adopt(ada).data["event"]["bead_id"] == "bd-1"
+
+
 @pytest.mark.parametrize("assignee", ["lost:9", "amber-otter"])
 def test_work_is_the_identitys_by_its_name_or_its_id(bob: Any, lost: Any, beads: Path, assignee: str) -> None:
     item = {"id": "bd-1", "status": "in_progress", "assignee": assignee}
@@ -657,6 +708,38 @@ def test_a_bead_is_checked_where_there_is_beads(ada: Any, bob: Any, beads: Path,
     notice = {"subject": "s", "summary": "s", "next_action": "n"}
     given = {"event_type": "HANDOFF", "to_agent": bob.name, "payload": notice}
     assert ada.refused("event_send", **given, bead_id="bd-2")["field"] == "bead_id"
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        '[{"id": "\\ud800", "status": "in_progress", "assignee": "amber-otter"}]',
+        '[{"id": "a\\u0000b", "status": "in_progress", "assignee": "amber-otter"}]',
+        '[{"id": "a\\u001b[31m", "status": "in_progress", "assignee": "amber-otter"}]',
+        '[{"id": ["bd-1"], "status": "in_progress", "assignee": "amber-otter"}]',
+        '[{"id": "' + "x" * 201 + '", "status": "in_progress", "assignee": "amber-otter"}]',
+        '[{"status": "in_progress", "assignee": "amber-otter"}]',
+        '[{"id": "bd-9", "status": "closed", "assignee": "amber-otter"}]',
+        '[{"id": "bd-9", "status": "in_progress", "assignee": ["amber-otter"]}]',
+        "[" * 200_000,
+    ],
+    ids=["surrogate", "nul", "control", "list", "long", "missing", "closed", "assignee", "deep"],
+)
+def test_a_bd_that_talks_nonsense_proves_nothing(ada: Any, bob: Any, lost: Any, beads: Path, lie: str) -> None:
+    (beads / "lie").write_text(lie)
+    die(lost)
+
+    assert adopt(bob).data["reason"] == "no_unfinished_work"
+    assert ada.refused("scope_reserve", scope="docs", bead_id="bd-1")["error"] == "INVALID_ARGS"
+
+
+def test_a_bead_is_named_by_its_whole_id(ada: Any, beads: Path) -> None:
+    (beads / "lie").write_text('[{"id": "bd-12", "status": "open"}]')
+
+    refusal = ada.refused("scope_reserve", scope="docs", bead_id="bd-1")
+
+    assert refusal["message"] == "Beads knows no item 'bd-1' here: there is bd-12."
+    assert ada.refused("scope_reserve", scope="docs", bead_id="bd\n1")["error"] == "INVALID_ARGS"
 
 
 @pytest.mark.parametrize("mode", ["another program", "broken", "not json"])

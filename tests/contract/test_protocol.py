@@ -240,6 +240,15 @@ def test_a_stick_is_passed_by_name_too(ada: Any, bob: Any) -> None:
     assert passed["reserved_for"] == "bob:2"
 
 
+def test_a_stick_is_passed_by_a_former_name_too(ada: Any, bob: Any) -> None:
+    former = bob.name
+    bob.data("agent_register", name="red-hen")
+
+    passed = ada.data("pass_stick", **claim(ada), to_agent_id=former, handoff=WRITTEN)
+
+    assert passed["reserved_for"] == "bob:2"
+
+
 def test_a_passed_stick_does_so_for_whom_it_is_passed_to(ada: Any, bob: Any, enter: Any) -> None:
     cleo = enter("cleo:3")
 
@@ -458,6 +467,49 @@ def test_the_timeline_calls_everybody_by_the_name_of_that_day(app: App, ada: Any
         f"red-hen reordered the members: red-hen, {name}",
         "red-hen left",
     ]
+
+
+def lines(app: App, room_id: str) -> list[str]:
+    return [stories.sentence(entry) for entry in read_timeline(app.store, room_id, None, 50).entries]
+
+
+def test_a_mark_is_by_the_name_of_its_day(app: App, ada: Any, bob: Any) -> None:
+    event = send(ada, bob, "BLOCKED")
+    bob.data("agent_register", name="red-hen")
+
+    bob.data("event_mark", event_id=event["id"], mark="seen")
+
+    assert lines(app, ada.room_id)[-1].startswith("red-hen Seen: ")
+
+
+def test_whoever_leaves_is_called_as_before_in_what_was_before(app: App, ada: Any, bob: Any, clock: Any) -> None:
+    steps = [
+        lambda: ada.data("agent_register", name="red-hen"),
+        lambda: ada.data("append_note", note="one"),
+        lambda: ada.data("leave_path"),
+        lambda: app.messages.free_name(ada.home, "red-hen", "somebody"),
+    ]
+    for step in steps:
+        clock.advance(minutes=1)
+        step()
+    told = ["red-hen noted: one", "red-hen left"]
+    assert lines(app, bob.room_id)[-3:-1] == told
+
+    bob.data("agent_register", name="red-hen")
+    clock.advance(minutes=1)
+    name = ada.data("join_path", context_path=ada.joined["canonical_path"])["name"]
+    clock.advance(minutes=1)
+    ada.data("append_note", note="two")
+
+    assert name != "red-hen"
+    found = [line for line in lines(app, bob.room_id) if "noted" in line or "left" in line]
+    assert found == [*told, f"{name} noted: two"]
+
+
+def test_whoever_registers_the_name_that_it_has_is_named_once(app: App, ada: Any) -> None:
+    ada.data("agent_register", role="parser")
+
+    assert lines(app, ada.room_id)[-1] == f"{ada.name} registered, parser"
 
 
 def test_what_was_accepted_stays_so_when_a_claim_is_taken_back(enter: Any, clock: Any) -> None:

@@ -11,6 +11,9 @@ from tests.contract.conftest import DEADLINE, in_background
 
 from conch.app import App, open_app
 from conch.calls import Call
+from conch.tools import TOOLS
+from conch.tools.registry import call_tool
+from conch.tools.session import Session
 
 SHORTEST_MINUTES = 0.01
 WITHIN_MS = 400  # later than the sign of life must be renewed, sooner than its agent would be stale
@@ -88,6 +91,40 @@ def test_whoever_waits_stays_active(
     assert last_seen(app, red) == clock.now
     call.cancel()
     ended()
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("ping", {}),
+        ("topic_list", {}),
+        ("topic_presence", {"topic_id": "home"}),
+        ("messages_search", {"topic_id": "home", "query": "x"}),
+        ("agent_register", {"name": "NO NAME"}),
+        ("scope_reserve", {"scope": "/elsewhere"}),
+        ("heartbeat", {"lease_id": "x", "expected_turn_id": "not a number"}),
+    ],
+)
+def test_every_call_keeps_an_agent_active_whatever_becomes_of_it(
+    app: App, red: Any, clock: Any, tool: str, arguments: dict[str, Any]
+) -> None:
+    given = {**arguments, "topic_id": red.home} if "topic_id" in arguments else arguments
+    clock.advance(milliseconds=WITHIN_MS)
+
+    deadline = time.monotonic() + DEADLINE
+    while last_seen(app, red) != clock.now and time.monotonic() < deadline:
+        red.call(tool, **given)
+
+    assert last_seen(app, red) == clock.now
+
+
+def test_a_call_that_asks_for_no_caller_makes_none(app: App) -> None:
+    stranger = Session(app, "mcp")
+
+    call_tool(TOOLS["ping"], stranger, {}, Call())
+
+    with app.store.read() as tx:
+        assert list(tx.dump("agents")) == []
 
 
 def test_waiting_writes_no_more_often_than_a_sign_of_life_is_due(app: App, red: Any, clock: Any) -> None:

@@ -30,7 +30,7 @@ LAYERS = [
         "names",
         "registration",
     ],
-    ["adoption", "timeline", "leases", "claims", "turns", "membership"],
+    ["evidence", "adoption", "timeline", "leases", "claims", "turns", "membership"],
     ["app"],
     ["tools"],
     ["doors"],

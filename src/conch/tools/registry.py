@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from conch.calls import Call
-from conch.errors import ConchError, InternalError, InvalidArgument, StoreInterrupted
+from conch.errors import ConchError, InternalError, InvalidArgument, StoreError, StoreInterrupted
 from conch.storage.trying import MOST_TRIES
 from conch.tools.schema import check_arguments
 from conch.tools.session import Session
@@ -67,15 +67,22 @@ class Tool(NamedTuple):
 def run_tool(tool: Tool, session: Session, arguments: Object, call: Call) -> Result:
     """Check the arguments and run the tool; a refusal is raised.
 
-    What was cut off before it could change anything is simply run again.
+    What was cut off before it could change anything is simply run again. Whoever calls is there, also with a call that
+    is refused.
     """
     try:
         given = check_arguments(tool.name, tool.input_schema, arguments)
         call.renew_with(session.stay_active)
-        return _run_again(tool, session, given, call)
-    except InvalidArgument as refusal:
-        refusal.code = INVALID_ARGUMENT.get(tool.group, refusal.code)
+        result = _run_again(tool, session, given, call)
+    except StoreError:
+        raise  # where the store is in trouble, there is nothing to note
+    except ConchError as refusal:
+        if isinstance(refusal, InvalidArgument):
+            refusal.code = INVALID_ARGUMENT.get(tool.group, refusal.code)
+        session.note_call()
         raise
+    session.note_call()
+    return result
 
 
 def _run_again(tool: Tool, session: Session, given: Object, call: Call) -> Result:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 
 from conch import presence
 from conch.agents import Caller, adopt_override, identify
 from conch.app import App
-from conch.errors import InvalidArgument
+from conch.errors import InvalidArgument, StoreError
 from conch.peers import Peer
 from conch.signals import gather_signals
 from conch.tools.deliveries import Deliveries
@@ -35,6 +36,7 @@ class Session:
         self._caller: Caller | None = None
         self._peers: dict[str, Peer] = {}
         self._tokens: dict[tuple[str, str], str] = {}
+        self._noted = ("", 0.0)
         self.deliveries = Deliveries()
 
     def caller(self) -> Caller:
@@ -72,6 +74,24 @@ class Session:
     def stay_active(self) -> None:
         """Show that the caller is still there, while one of its calls waits."""
         presence.stay_active(self.app.store, self.caller(), self.app.settings)
+
+    def note_call(self) -> None:
+        """After any call, show that its caller is still there, if it is known who calls.
+
+        The store is asked only once in the time that a sign of life lasts: most tools have left one anyway. That it
+        could not be left is not what became of the call.
+        """
+        if self._caller is None:
+            return
+        settings, (agent_id, until) = self.app.settings, self._noted
+        if agent_id == self._caller.agent_id and time.monotonic() < until:
+            return
+        try:
+            self.stay_active()
+        except StoreError:
+            return
+        lasts = presence.renewal_ms(settings.policy, settings.stale_minutes) / 1_000
+        self._noted = (self._caller.agent_id, time.monotonic() + lasts)
 
     def rename(self, name: str) -> None:
         """The caller has another name now."""

@@ -63,7 +63,8 @@ def sentence(entry: Entry) -> str:
         return f"{who} {row['kind']} {scope}"
     if entry.kind == "agent":
         role = f", {details['role']}" if details.get("role") else ""
-        return f"{details['former_name']} registered as {who}{role}"
+        renamed = f" as {who}" if details["former_name"] != who else ""
+        return f"{details['former_name']} registered{renamed}{role}"
     return _notice(entry)
 
 

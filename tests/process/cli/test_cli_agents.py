@@ -57,6 +57,16 @@ def test_a_name_means_the_agent_of_the_room_one_stands_in(conch: Conch, names: d
     assert conch("whoami", agent="cleo:3", folder="inner").out == "cleo:3 (blue-fox)\n"
 
 
+def test_a_former_name_means_whoever_had_it(conch: Conch, names: dict[str, str]) -> None:
+    conch("agent", "register", "blue-fox", agent="bob:2")
+    former = names["bob:2"]
+    conch("wait")
+
+    assert conch("agent", "show", former, "--json").data["name"] == "blue-fox"
+    assert conch("agent", "heartbeat", "--agent", former, "--json").data["agent_id"] == "bob:2"
+    assert conch("pass", former, "--status", "s", "--next", "n", "--json").data["reserved_for"] == "bob:2"
+
+
 def test_a_reservation_is_refused_to_others_until_it_is_released(conch: Conch, names: dict[str, str]) -> None:
     reserved = conch("agent", "reserve", "src/*", "--ttl", "30", "--bead", "bd-1", "--json")
     refused = conch("agent", "reserve", "src/lib", agent="bob:2")

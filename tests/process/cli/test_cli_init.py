@@ -69,6 +69,18 @@ def test_a_room_that_is_closed_or_unknown_is_not_joined(conch: Conch) -> None:
     assert conch("init", "--room", "room_0", "--json", agent="b:1").error["code"] == "unknown_room"
 
 
+def test_whoever_is_refused_has_not_joined(conch: Conch) -> None:
+    bad = conch("init", "--register", "Bad", "--json", agent="b:1")
+    nobody = conch("init", "--adopt", "nobody", "--json", agent="b:1")
+    assert conch("rooms", "--all", "--json").data["rooms"] == []
+    conch("join")
+    again = conch("init", "--adopt", "nobody", "--json", agent="b:1")
+
+    assert bad.error["code"] == "INVALID_AGENT_ID"
+    assert nobody.error["code"] == again.error["code"] == "AGENT_NOT_FOUND"
+    assert [each["agent_id"] for each in conch("agent", "list", "--json").data["agents"]] == ["ada:1"]
+
+
 def test_a_name_that_is_taken_or_no_name_is_refused(conch: Conch) -> None:
     conch("init", "--register", "amber-otter")
 

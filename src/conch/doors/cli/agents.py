@@ -47,7 +47,8 @@ def list_agents(context: Context) -> Report:
 def show(context: Context) -> Report:
     room_id, caller = context.room_id(), context.session.caller()
     agents = context.app.registration.list_agents(caller, room_id)
-    agent = find_agent(agents, context.options.name) if context.options.name else itself(agents, caller)
+    named = context.options.name and _present_name(context, context.options.name)
+    agent = find_agent(agents, named) if named else itself(agents, caller)
     found = context.app.reservations.list_reservations(caller, room_id)
     own = [notices.reservation(each) for each in found if each.agent_id == agent.agent_id]
     data = {**notices.agent(agent), "reservations": own}
@@ -175,12 +176,19 @@ def _home_topic(context: Context) -> str | None:
         return None
 
 
+def _present_name(context: Context, text: str) -> str:
+    """What whoever had this name in the room here is called now."""
+    topic_id = _home_topic(context)
+    return text if topic_id is None else context.present_name(text, topic_id)
+
+
 def _speaking(handler: Handler) -> Handler:
     """The same command as the agent that `--agent` names."""
 
     def speaking(context: Context) -> Report:
         if context.options.agent is not None:
-            context.session.speak_as(load_caller(context.app.store, context.options.agent, _home_topic(context)))
+            named = _present_name(context, context.options.agent)
+            context.session.speak_as(load_caller(context.app.store, named, _home_topic(context)))
         return handler(context)
 
     return speaking

@@ -15,6 +15,7 @@ from conch.tools import TOOLS, fields
 from conch.tools.registry import Result, run_tool
 from conch.tools.schema import check_arguments
 from conch.tools.session import Session
+from conch.topic_names import present_name
 
 PLACE = fields.takes(path=fields.PATH, room=fields.ROOM_ID)
 LONGEST_ECHO = 80
@@ -82,6 +83,12 @@ class Context:
                 continue
         message = f"There is no topic {given[:LONGEST_ECHO]!r}; `conch topics list` shows those there are."
         raise TopicNotFound(message, field="topic")
+
+    @retried
+    def present_name(self, text: str, topic_id: str) -> str:
+        """What whoever had this name in a room is called now."""
+        with self.app.store.read() as tx:
+            return present_name(tx, topic_id, text)
 
     def join_topic(self, topic_id: str) -> Peer:
         """Speak there under the caller's own name."""

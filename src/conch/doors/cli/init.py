@@ -9,12 +9,14 @@ from conch.adoption import Candidate
 from conch.doors.cli.context import Context
 from conch.doors.cli.output import Report, one_line, write
 from conch.errors import DecisionNeeded, RoomClosed
-from conch.registration import itself
+from conch.registration import check_name, find_agent, itself
 
 
 def init(context: Context) -> Report:
     options = context.options
-    room_id = context.tool("join_path", context_path=_place(context)).data["room_id"]
+    place = _place(context)
+    _check_names(context, place)
+    room_id = context.tool("join_path", context_path=place).data["room_id"]
     if options.adopt is not None:
         return _adopt(context, room_id, options.adopt)
     if options.register is not None:
@@ -39,6 +41,17 @@ def _place(context: Context) -> str:
     if room.state == "closed":
         raise RoomClosed(f"Room {room.room_id} is closed; its log stays readable.", room_id=room.room_id)
     return room.canonical_path
+
+
+def _check_names(context: Context, place: str) -> None:
+    """Nobody joins a room only to be refused there, as far as that can be told from outside."""
+    register, adopt = context.options.register, context.options.adopt
+    if register is not None:
+        check_name(register)
+    if adopt is not None:
+        room = next((found.room for found in context.app.membership.list_rooms(place)), None)
+        agents = context.app.registration.list_agents(None, room.room_id) if room else []
+        find_agent(agents, context.present_name(adopt, room.topic_id) if room else adopt)
 
 
 def _adopt(context: Context, room_id: str, name: str) -> Report:

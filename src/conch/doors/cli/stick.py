@@ -27,9 +27,10 @@ def release(context: Context) -> Report:
 
 def pass_stick(context: Context) -> Report:
     lease = _own_lease(context)
-    members = context.snapshot(lease["room_id"]).members
-    others = [member for member in members if member.agent_id != context.session.caller().agent_id]
-    to = find_member(others, context.options.to, "to_agent_id")
+    snapshot = context.snapshot(lease["room_id"])
+    others = [member for member in snapshot.members if member.agent_id != context.session.caller().agent_id]
+    named = context.present_name(context.options.to, snapshot.room.topic_id)
+    to = find_member(others, named, "to_agent_id")
     result = context.tool("pass_stick", **lease, to_agent_id=to, handoff=read_handoff(context.options))
     return Report(result.data, result.text)
 

@@ -42,6 +42,18 @@ LEFT JOIN room_members m ON m.room_id = r.room_id AND m.agent_id = r.agent_id
 WHERE r.agent_id = :agent_id AND r.room_id = :room_id AND r.state = 'active'
 ORDER BY r.scope_key;
 
+-- name: expired_reservations_of
+SELECT r.* FROM reservations r
+WHERE r.room_id = :room_id AND r.state = 'expired' AND r.agent_id IN :agent_ids AND NOT EXISTS (
+  SELECT 1 FROM reservations given
+  WHERE given.room_id = r.room_id AND given.state = 'released' AND given.agent_id IN :agent_ids
+    AND given.ended_at >= r.ended_at AND substr(r.scope_key, 1, length(given.scope_key)) = given.scope_key
+)
+ORDER BY r.number;
+
+-- name: resumptions
+SELECT agent_id, details_json FROM room_activity WHERE room_id = :room_id AND kind = 'RESUME' ORDER BY number;
+
 -- name: insert_reservation
 INSERT INTO reservations
   (reservation_id, room_id, agent_id, scope, scope_key, bead_id, created_at, expires_at)

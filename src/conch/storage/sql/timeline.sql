@@ -32,6 +32,11 @@ SELECT agent_id, agent_name, details_json, created_at FROM room_activity
 WHERE room_id = :room_id AND kind IN ('registered', 'RESUME') AND created_at >= :moment
 ORDER BY number DESC;
 
+-- name: departures_since
+SELECT from_agent_id, details_json, created_at FROM room_events
+WHERE room_id = :room_id AND event_seq >= :event_seq AND event_type = 'leave'
+ORDER BY event_seq DESC;
+
 -- name: names_in_room
 SELECT a.agent_id, COALESCE(m.name, own.agent_name, a.agent_id) AS name
 FROM agents a
