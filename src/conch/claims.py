@@ -15,6 +15,7 @@ from conch.config import Settings
 from conch.errors import StoreUnavailable, StoreUncertain
 from conch.handoffs import Handoff
 from conch.leases import granted, prior_owner, renew
+from conch.processes import Process
 from conch.protocol import accept_handoff, reopen_handoff
 from conch.roomlog import Event, append_event, find_event, latest_grant
 from conch.rooms import Room, Snapshot, save_room
@@ -36,6 +37,19 @@ class Wait(NamedTuple):
     from_agent_id: str | None = None
     claimed_from: Room | None = None
     """The room before a fresh claim, for giving it back."""
+
+
+class Move(NamedTuple):
+    """Whose move it is in a room, for one who waits there."""
+
+    room: Room
+    who: str
+    """Both names of whoever has the move."""
+    process: Process | None
+    seconds: float
+    """For how long it has been theirs."""
+    patience: float
+    """For how many seconds nothing can happen that no bell tells of."""
 
 
 class Claims:
@@ -100,15 +114,15 @@ class Claims:
             ear.wait(min(deadline - now, self._patience(found.snapshot)), _linger(crowd))
 
     @retried
-    def current_holder(self, room_id: str) -> tuple[float, str]:
-        """For how many seconds it has been somebody's move, and whose (both names)."""
+    def current_move(self, room_id: str) -> Move:
         with self._store.read() as tx:
             snapshot = Snapshot.load(tx, room_id, self._settings.policy)
             room = snapshot.room
             event = latest_grant(tx, room) if room.owner else find_event(tx, room.pending_handoff_event_seq)
         member = snapshot.find(snapshot.expected)
         who = f"{member.agent_id} ({member.name})" if member else "nobody"
-        return (snapshot.now - event.created_at) / SECOND if event else 0.0, who
+        seconds = (snapshot.now - event.created_at) / SECOND if event else 0.0
+        return Move(room, who, member.process if member else None, seconds, self._patience(snapshot))
 
     def _patience(self, snapshot: Snapshot) -> float:
         """How long to sleep at the most: until a lease or claim lapses, or until the bell is not to be trusted."""

@@ -114,6 +114,7 @@ class Messages:
                 self._touch(tx, peer, standing.last_seq, last_seq)
         return sent, standing._replace(last_seq=last_seq)
 
+    @retried
     def _unread(self, peer: Peer, max_items: int, include_self: bool) -> Page:
         with self._store.read() as tx:
             peer, standing = load_standing(tx, peer)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from conch.agents import Caller
 from conch.app import App, open_app
-from conch.errors import InvalidArgument
+from conch.errors import InvalidArgument, StoreInterrupted
 from conch.roomlog import list_events
+from conch.storage.base import Store, Transaction
 from conch.storage.copying import copy_store
 from conch.verify import verify_rooms
 
@@ -66,3 +69,29 @@ def test_a_store_with_rows_in_it_is_never_copied_over(app: App, other: App, room
         copy_store(app.store, other.store)
 
     assert refusal.value.details["field"] == "to"
+
+
+class LostAtTheEnd:
+    """A store whose connection is lost at the end of a read: of the second, for the first only looks if it is there."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._reads = 0
+
+    @contextmanager
+    def read(self) -> Iterator[Transaction]:
+        with self._store.read() as tx:
+            yield tx
+        self._reads += 1
+        if self._reads == 2:
+            raise StoreInterrupted("The connection was lost; nothing was changed.")
+
+
+@pytest.mark.usefixtures("room_id")
+def test_a_copy_is_kept_only_when_nothing_can_cut_it_off_any_more(app: App, other: App) -> None:
+    source: Any = LostAtTheEnd(app.store)
+
+    copied = dict(copy_store(source, other.store))
+
+    assert copied["room_events"] == 3
+    assert verify_rooms(other.store) == (1, [])

@@ -51,7 +51,8 @@ class Transaction(Protocol):
         """Every table of the schema that is not derived, those that others refer to first."""
 
     def dump(self, table: str) -> Iterator[Row]:
-        """All rows of a table, in no particular order."""
+        """All rows of a table, in no particular order. What goes wrong is this store's error, whoever else works
+        with another store meanwhile; the same holds for `tables` and `load`."""
 
     def load(self, table: str, rows: Iterable[Row]) -> None:
         """Add rows as they are; what numbers rows by itself goes on after the highest of them."""

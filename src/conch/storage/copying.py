@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from conch.errors import InvalidArgument, StoreError
 from conch.storage.base import Row, Store
+from conch.storage.trying import retried
 
 KEPT = ("meta",)  # the target has its own
 
@@ -16,9 +17,12 @@ class CopiedTable(NamedTuple):
     rows: int
 
 
+@retried
 def copy_store(source: Store, target: Store) -> list[CopiedTable]:
-    """Everything, or nothing: one transaction on each side. The target must be empty."""
-    with source.read() as origin, target.write("schema") as copy:
+    """Everything, or nothing: one transaction on each side, of which the target's ends last. It must be empty."""
+    with source.read():  # whoever cannot be read is found out before anything is made elsewhere
+        pass
+    with target.write("schema") as copy, source.read() as origin:
         tables = [table for table in origin.tables() if table not in KEPT]
         for table in tables:
             if next(iter(copy.dump(table)), None) is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import psycopg
 from psycopg.errors import UndefinedColumn, UndefinedTable
@@ -15,7 +15,7 @@ from conch.clock import Clock
 from conch.errors import StoreError
 from conch.storage.base import Row
 from conch.storage.postgres_address import SCHEMA, Address, Connection
-from conch.storage.postgres_errors import translate, translate_commit, translate_refusal
+from conch.storage.postgres_errors import translate, translate_commit, translate_refusal, translated
 from conch.storage.postgres_schema import DIALECT, Schema
 from conch.storage.postgres_transaction import PostgresTransaction
 from conch.storage.statements import Migration, load_migrations, load_statements
@@ -89,12 +89,11 @@ class PostgresStore:
         """Begun in one journey to the server, undone if anything is raised, and left for the caller to end."""
         connection, facts = self._ask(f"{begin}; {FACTS}")
         outer, self._thread.connection = self._inside(), connection
+        now = self._clock() if self._clock else facts["now"]
         try:
             self._schema.check(facts["version"])
-            yield PostgresTransaction(connection, self._statements, self._clock() if self._clock else facts["now"])
-        except psycopg.Error as error:
-            self._give_back(connection, "ROLLBACK")
-            raise translate(error, self.describe()) from error
+            with self._translated():
+                yield PostgresTransaction(connection, self._statements, now, self._translated)
         except BaseException:
             self._give_back(connection, "ROLLBACK")
             raise
@@ -133,6 +132,9 @@ class PostgresStore:
             return False
         self._give_back(connection)
         return bool(row["locked"])
+
+    def _translated(self) -> AbstractContextManager[None]:
+        return translated(self.describe())
 
     def _inside(self) -> Connection | None:
         """The connection of the transaction that this thread is in."""
@@ -197,11 +199,8 @@ class PostgresStore:
     @contextmanager
     def _connected(self) -> Iterator[Connection]:
         """A connection for an operator's errand, schema or not."""
-        try:
-            with self._open() as connection:
-                yield connection
-        except psycopg.Error as error:
-            raise translate(error, self.describe()) from error
+        with self._translated(), self._open() as connection:
+            yield connection
 
     # -- operations
 

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from psycopg import Error
 from psycopg.errors import OperationalError
@@ -123,6 +125,15 @@ def translate(error: Error, place: str) -> StoreError:
     else:
         kind, text = LOST if isinstance(error, OperationalError) else UNUSABLE
     return _tell(kind, text, error, place)
+
+
+@contextmanager
+def translated(place: str) -> Iterator[None]:
+    """Raise our own errors instead of the driver's; one that is ours already is left alone."""
+    try:
+        yield
+    except Error as error:
+        raise translate(error, place) from error
 
 
 def translate_refusal(error: Error, place: str, named: str) -> ConchError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -22,6 +23,8 @@ FACTS = """SELECT
 OTHER_OWNER = """SELECT tableowner FROM pg_tables
 WHERE schemaname = %s AND tablename = 'meta' AND NOT pg_has_role(tableowner, 'USAGE')
 """
+INDEXES = "SELECT indexname FROM pg_indexes WHERE schemaname = %s"
+UNIQUE_INDEX = re.compile(r"CREATE UNIQUE INDEX (\w+)")
 NEWER = "Upgrade conch and restart its servers, or name another store."
 OLDER = (
     "Stop everybody who uses it, take a dump (`conch db backup` says how), and run `conch db migrate` as the owner "
@@ -71,15 +74,21 @@ class Schema:
     def problems(self, connection: Connection) -> list[str]:
         """Which statements the server would refuse, and why: a table, a column or a function is not what it was.
 
-        It is asked to prepare each of them, which runs none.
+        It is asked to prepare each of them, which runs none. An index that keeps rows unique is missed by no statement
+        until two rows are alike, so those are looked for by name.
         """
-        found = []
+        found = self._missing_indexes(connection)
         for number, (name, statement) in enumerate(self._statements.items()):
             try:
                 connection.execute(f"PREPARE conch_{number} AS {number_parameters(statement)}".encode())
             except ProgrammingError as error:
                 found.append(f"{name}: {str(error).splitlines()[0]}")
         return found
+
+    def _missing_indexes(self, connection: Connection) -> list[str]:
+        wanted = [name for migration in self._migrations for name in UNIQUE_INDEX.findall(migration.script)]
+        there = {row["indexname"] for row in connection.execute(INDEXES, [SCHEMA])}
+        return [f"the unique index {name} is missing" for name in wanted if name not in there]
 
     def other_owner(self, connection: Connection) -> str | None:
         """The role that the tables belong to, unless it is this one."""

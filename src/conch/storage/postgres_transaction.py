@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import cache
 from itertools import chain, count
 from typing import Any
@@ -52,11 +53,19 @@ def number_parameters(statement: str) -> str:
 
 
 class PostgresTransaction:
-    def __init__(self, connection: Connection, statements: Mapping[str, str], now: int) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        statements: Mapping[str, str],
+        now: int,
+        translated: Callable[[], AbstractContextManager[None]],
+    ) -> None:
+        """`translated` raises the driver's errors as those of this store."""
         self.connection = connection
         self._statements = statements
         self._rings: list[str] = []
         self._dumps = count(1)
+        self._translated = translated
         self.now = now
 
     def one(self, statement: str, **parameters: Any) -> Row | None:
@@ -86,11 +95,12 @@ class PostgresTransaction:
             self.connection.execute(RING, {"bells": bells, "keys": keys})
 
     def tables(self) -> list[str]:
-        names = [name for name in self.all_tables() if not name.startswith(DERIVED)]
-        references: dict[str, set[str]] = {name: set() for name in names}
-        for row in self.connection.execute(REFERENCES, [SCHEMA]):
-            references[row["from_table"]].add(row["to_table"])
-        return referred_first(references)
+        with self._translated():
+            names = [name for name in self.all_tables() if not name.startswith(DERIVED)]
+            references: dict[str, set[str]] = {name: set() for name in names}
+            for row in self.connection.execute(REFERENCES, [SCHEMA]):
+                references[row["from_table"]].add(row["to_table"])
+            return referred_first(references)
 
     def all_tables(self) -> list[str]:
         return [row["tablename"] for row in self.connection.execute(TABLES, [SCHEMA])]
@@ -100,26 +110,28 @@ class PostgresTransaction:
         connection is free for other words, above all for a ROLLBACK."""
         cursor = sql.Identifier(f"dump_{next(self._dumps)}")
         rows = sql.SQL("SELECT * FROM {}").format(sql.Identifier(table))
-        self.connection.execute(UNHURRIED)
-        self.connection.execute(sql.SQL("DECLARE {} NO SCROLL CURSOR FOR {}").format(cursor, rows), prepare=False)
         fetching = sql.SQL("FETCH {} FROM {}").format(ROWS_AT_ONCE, cursor)
-        while page := self.connection.execute(fetching, prepare=False).fetchall():
-            yield from page
-        self.connection.execute(sql.SQL("CLOSE {}").format(cursor), prepare=False)
+        with self._translated():
+            self.connection.execute(UNHURRIED)
+            self.connection.execute(sql.SQL("DECLARE {} NO SCROLL CURSOR FOR {}").format(cursor, rows), prepare=False)
+            while page := self.connection.execute(fetching, prepare=False).fetchall():
+                yield from page
+            self.connection.execute(sql.SQL("CLOSE {}").format(cursor), prepare=False)
 
     def load(self, table: str, rows: Iterable[Row]) -> None:
         name, remaining = sql.Identifier(table), iter(rows)
-        self.connection.execute(UNHURRIED)
-        if first := next(remaining, None):
-            columns = sql.SQL(", ").join(map(sql.Identifier, first))
-            copying = sql.SQL("COPY {} ({}) FROM STDIN").format(name, columns)
-            with self.connection.cursor() as cursor, cursor.copy(copying) as copy:
-                for row in chain([first], remaining):
-                    copy.write_row([row[column] for column in first])
-        for column in self.connection.execute(IDENTITIES, [SCHEMA, table]).fetchall():
-            number = sql.Identifier(column["attname"])
-            last = sql.SQL("SELECT setval(pg_get_serial_sequence({}, {}), max({})) FROM {}")
-            self.connection.execute(last.format(f"{SCHEMA}.{table}", column["attname"], number, name))
+        with self._translated():
+            self.connection.execute(UNHURRIED)
+            if first := next(remaining, None):
+                columns = sql.SQL(", ").join(map(sql.Identifier, first))
+                copying = sql.SQL("COPY {} ({}) FROM STDIN").format(name, columns)
+                with self.connection.cursor() as cursor, cursor.copy(copying) as copy:
+                    for row in chain([first], remaining):
+                        copy.write_row([row[column] for column in first])
+            for column in self.connection.execute(IDENTITIES, [SCHEMA, table]).fetchall():
+                number = sql.Identifier(column["attname"])
+                last = sql.SQL("SELECT setval(pg_get_serial_sequence({}, {}), max({})) FROM {}")
+                self.connection.execute(last.format(f"{SCHEMA}.{table}", column["attname"], number, name))
 
     def truncate(self, tables: list[str]) -> None:
         names = sql.SQL(", ").join(map(sql.Identifier, tables))

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from conch.clock import Clock, system_clock
-from conch.errors import SchemaMismatch, StoreNotLocal, StoreUnavailable
+from conch.errors import SchemaMismatch, StoreError, StoreNotLocal, StoreUnavailable
 from conch.storage.base import Row
 from conch.storage.filesystems import network_filesystem
 from conch.storage.queue import Queue
@@ -61,7 +61,7 @@ class SqliteStore:
     @contextmanager
     def read(self) -> Iterator[SqliteTransaction]:
         with self._translated(), self._borrowed() as connection, _transaction(connection, "BEGIN"):
-            yield SqliteTransaction(connection, self._statements, self._clock())
+            yield SqliteTransaction(connection, self._statements, self._clock(), self._translated)
 
     @contextmanager
     def write(self, *locks: str) -> Iterator[SqliteTransaction]:
@@ -72,7 +72,7 @@ class SqliteStore:
             self._queued(connection),
             _transaction(connection, "BEGIN IMMEDIATE"),
         ):
-            transaction = SqliteTransaction(connection, self._statements, self._clock())
+            transaction = SqliteTransaction(connection, self._statements, self._clock(), self._translated)
             self._check_version(self._stored_version(connection))
             yield transaction
         self._ring(transaction.rings)
@@ -160,7 +160,7 @@ class SqliteStore:
         broken = False
         try:
             yield connection
-        except sqlite3.Error:
+        except (sqlite3.Error, StoreError):
             broken = True  # whatever is wrong with it, the next caller starts afresh
             raise
         finally:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from conch.storage.base import DERIVED, Phrase, Row
@@ -14,10 +15,18 @@ LAST_CHARACTER = "\U0010ffff"
 
 
 class SqliteTransaction:
-    def __init__(self, connection: sqlite3.Connection, statements: dict[str, str], now: int) -> None:
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        statements: dict[str, str],
+        now: int,
+        translated: Callable[[], AbstractContextManager[None]],
+    ) -> None:
+        """`translated` raises the driver's errors as those of this store."""
         self._connection = connection
         self._statements = statements
         self.now = now
+        self._translated = translated
         self.rings: list[str] = []
 
     def one(self, statement: str, **parameters: Any) -> Row | None:
@@ -47,18 +56,21 @@ class SqliteTransaction:
         self.rings.extend(channels)
 
     def tables(self) -> list[str]:
-        names = self._connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")
-        tables = [row["name"] for row in names if not row["name"].startswith(("sqlite_", DERIVED))]
-        foreign_keys = {name: self._connection.execute(f"PRAGMA foreign_key_list('{name}')") for name in tables}
-        return referred_first({name: {row["table"] for row in keys} for name, keys in foreign_keys.items()})
+        with self._translated():
+            names = self._connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")
+            tables = [row["name"] for row in names if not row["name"].startswith(("sqlite_", DERIVED))]
+            foreign_keys = {name: self._connection.execute(f"PRAGMA foreign_key_list('{name}')") for name in tables}
+            return referred_first({name: {row["table"] for row in keys} for name, keys in foreign_keys.items()})
 
     def dump(self, table: str) -> Iterator[Row]:
-        yield from self._connection.execute(f'SELECT * FROM "{table}"')
+        with self._translated():
+            yield from self._connection.execute(f'SELECT * FROM "{table}"')
 
     def load(self, table: str, rows: Iterable[Row]) -> None:
-        for row in rows:
-            columns, places = ", ".join(f'"{name}"' for name in row), ", ".join(f":{name}" for name in row)
-            self._connection.execute(f'INSERT INTO "{table}" ({columns}) VALUES ({places})', row)
+        with self._translated():
+            for row in rows:
+                columns, places = ", ".join(f'"{name}"' for name in row), ", ".join(f":{name}" for name in row)
+                self._connection.execute(f'INSERT INTO "{table}" ({columns}) VALUES ({places})', row)
 
     def _execute(self, statement: str, parameters: dict[str, Any]) -> sqlite3.Cursor:
         sql, flat = expand_lists(self._statements[statement], parameters)

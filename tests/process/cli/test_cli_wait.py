@@ -69,12 +69,13 @@ def test_a_waiter_gets_the_stick_when_it_is_released(conch: Conch, start: Start)
     assert out.startswith("Your turn (turn 2, sequence).")
 
 
-# The same command with another clock. With one that never ticks only the bell, or the end of a process, can wake it.
+# The same command with another clock. With one that never ticks only what has to can wake it.
 OTHER_CLOCK = """
 import sys
+from conch.bells import file
 from conch.doors.cli import waiting
 from conch.main import main
-waiting.TICK_SECONDS = waiting.LOOK_SECONDS = float(sys.argv[1])
+file._SECONDS_BETWEEN_LOOKS = waiting.RETRY_SECONDS = float(sys.argv[1])
 sys.exit(main(["wait", "--json"]))
 """
 NEVER = 1e6
@@ -178,6 +179,18 @@ def test_on_a_terminal_one_line_tells_the_holder_and_is_cleared_in_the_end(termi
     moving, _, rest = shown.rpartition(b"\r\x1b[K")
     assert moving.startswith(b"\r\x1b[Kada:1 (") and b"\n" not in moving
     assert rest.startswith(b"Your turn (turn 2, direct_pass).")
+
+
+@pytest.mark.usefixtures("held")
+def test_the_line_on_a_terminal_moves_while_nothing_happens(terminal: Terminal) -> None:
+    window = terminal()
+    window.run("join")
+    window.start("wait")
+    window.read_until(b"holds the stick")
+
+    shown = window.read_until(b"holds the stick") + window.read_until(b"holds the stick")
+
+    assert shown.count(b"\r\x1b[Kada:1 (") == 2
 
 
 @pytest.mark.usefixtures("held")
@@ -350,12 +363,11 @@ def switches(pid: int) -> int:
 
 
 @pytest.mark.usefixtures("held")
-def test_a_lease_that_lapses_ends_the_wait_of_the_others(conch: Conch, start: Start) -> None:
-    waiter = start("wait", "--json", agent="bob:2")
-    assert waiter.stderr.readline()
-
-    conch("policy", "owner_lease_ttl_ms=1")
+def test_the_end_of_a_lease_alone_ends_the_wait_of_the_others(conch: Conch, wait_with_clock: Any) -> None:
+    conch("policy", "owner_lease_ttl_ms=4000")
     conch("wait")
+
+    waiter = wait_with_clock(NEVER)
     out, _ = waiter.communicate(timeout=30)
 
     assert waiter.returncode == 1

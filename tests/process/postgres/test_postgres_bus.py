@@ -89,6 +89,23 @@ def test_a_message_that_was_sent_is_reported_as_sent_though_the_server_is_gone_s
     assert [message["content_markdown"] for message in received] == ["hello?"]
 
 
+def test_whoever_sends_still_receives_although_its_connection_is_lost_between_the_two(
+    agents: Callable[..., Any], proxy: Any, database: str
+) -> None:
+    table = Table(agents)
+    green = agents("test:green", CONCH_STORE=proxy.url(database))
+    green.call("topic_join", topic_id=table.topic_id, agent_name="green")
+    table.blue.call("sync", topic_id=table.topic_id, outbox=[{"content_markdown": "good morning"}], wait_seconds=0)
+    proxy.at_words(b"sender NOT IN", lambda link, data: link.cut())
+
+    outbox = [{"content_markdown": "good evening"}]
+    answer = green.call("sync", topic_id=table.topic_id, outbox=outbox, wait_seconds=0)
+
+    assert proxy.deed is None
+    assert [sent["message"]["content_markdown"] for sent in answer["sent"]] == ["good evening"]
+    assert [message["content_markdown"] for message in answer["received"]] == ["good morning"]
+
+
 def test_a_question_that_was_asked_is_not_asked_again_though_the_server_is_gone_since(
     agents: Callable[..., Any], server: Any, app: App, until: Callable[..., Any]
 ) -> None:

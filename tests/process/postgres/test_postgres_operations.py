@@ -133,6 +133,8 @@ def test_two_services_are_two_places(
     [
         ("ALTER TABLE conch.messages DROP COLUMN content_markdown CASCADE", 'column "content_markdown" of relation'),
         ("DROP TABLE conch.questions CASCADE", 'relation "questions" does not exist'),
+        ("DROP TABLE conch.path_rooms CASCADE", 'relation "path_rooms" does not exist'),
+        ("DROP INDEX conch.topics_open_name_idx", "the unique index topics_open_name_idx is missing"),
     ],
 )
 def test_a_schema_that_somebody_has_changed_is_not_sound(

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import os
+import socket
+import subprocess
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +111,130 @@ def test_a_store_replaces_the_connections_that_the_server_dropped(app: App, serv
         rooms = tx.all("all_rooms")
 
     assert rooms == []
+
+
+# -- on the command line
+
+
+class Waiter:
+    """`conch wait`, by claude:1."""
+
+    def __init__(self, environ: dict[str, str], workspace: str, *words: str) -> None:
+        self._popen = subprocess.Popen(
+            [sys.executable, "-m", "conch", "wait", "--json", *words],
+            env={**os.environ, **environ, "CONCH_AGENT_ID": "claude:1"},
+            cwd=workspace,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def see_waiting(self) -> None:
+        assert self._popen.stderr is not None
+        assert "codex:1" in self._popen.stderr.readline()
+
+    def hear(self) -> Any:
+        return json.loads(self._popen.communicate(timeout=SOONER)[0])
+
+    def end(self) -> None:
+        self._popen.kill()
+        self._popen.communicate()
+
+
+@pytest.fixture
+def wait(environ: dict[str, str], workspace: str) -> Iterator[Callable[..., Waiter]]:
+    started: list[Waiter] = []
+
+    def wait(*words: str, **variables: str) -> Waiter:
+        started.append(Waiter({**environ, **variables}, workspace, *words))
+        return started[-1]
+
+    yield wait
+    for each in started:
+        each.end()
+
+
+@pytest.fixture
+def held(agents: Callable[..., Any], app: App, workspace: str, until: Callable[..., Any]) -> Table:
+    """The same room, but nobody waits for the stick yet."""
+    table = Table(agents, app, workspace, until)
+    table.claude.end()
+    until(lambda: not app.bell.hears(seat_channel(table.room_id, "claude:1")))
+    return table
+
+
+def turn_away(port: int, times: int) -> None:
+    """Hang up on whoever calls in the server's place. More often than a bell calls before its waiter looks."""
+    with socket.create_server(("127.0.0.1", port)) as listener:
+        listener.settimeout(SOONER)
+        for _ in range(times):
+            listener.accept()[0].close()
+
+
+def test_a_command_that_waits_outlasts_a_server_that_is_down(
+    held: Table, wait: Callable[..., Waiter], server: Any, database: str
+) -> None:
+    often = {"heartbeat_interval_ms": 1}  # so that it looks while nobody is there
+    held.codex.call("set_room_policy", room_id=held.room_id, policy=often)
+    waiter = wait(CONCH_STORE=server.tcp_url(database))
+    waiter.see_waiting()
+
+    server.kill()
+    turn_away(server.port, times=12)
+    server.start()
+    held.see_claude_waiting()  # again, by itself
+    held.release()
+
+    mine = waiter.hear()["data"]
+    assert (mine["status"], mine["turn_id"], mine["handoff"]) == ("your_turn", 2, HANDOFF)
+
+
+def test_a_command_that_waits_finds_the_claim_whose_commit_was_not_confirmed(
+    held: Table, wait: Callable[..., Waiter], proxy: Any, database: str
+) -> None:
+    def lose_the_answer(link: Any, data: bytes) -> None:
+        link.deafen()
+        link.forward(data)
+
+    waiter = wait(CONCH_STORE=proxy.url(database))
+    waiter.see_waiting()
+    proxy.at_commit(lose_the_answer)
+
+    held.release()
+
+    mine = waiter.hear()["data"]
+    assert (mine["status"], mine["turn_id"], mine["handoff"]) == ("your_turn", 2, HANDOFF)
+
+
+def test_a_command_does_not_wait_for_a_server_that_was_never_there(
+    held: Table, wait: Callable[..., Waiter], server: Any
+) -> None:
+    server.stop()
+
+    assert wait().hear()["error"]["code"] == "DB_UNAVAILABLE"
+
+
+@pytest.mark.usefixtures("held")
+def test_a_command_that_waits_asks_the_server_nothing_while_nothing_happens(
+    wait: Callable[..., Waiter], proxy: Any, database: str
+) -> None:
+    looks: list[bytes] = []
+
+    def count(link: Any, data: bytes) -> None:
+        looks.append(data)
+        proxy.at_words(b"FROM path_rooms", count)
+        link.forward(data)
+
+    waiter = wait("--timeout", "5", CONCH_STORE=proxy.url(database))
+    waiter.see_waiting()
+    proxy.at_words(b"FROM path_rooms", count)
+    answer = waiter.hear()
+
+    assert answer["error"]["code"] == "not_yet"
+    assert len(looks) == 1  # when its time was over
+
+
+# -- in the middle of the traffic
 
 
 class Witness:

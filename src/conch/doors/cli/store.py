@@ -6,7 +6,7 @@ import os
 
 from conch.doors.cli.context import Context, open_named
 from conch.doors.cli.output import Report, failure, table
-from conch.errors import InvalidArgument, SchemaMismatch, StoreCorrupt
+from conch.errors import InvalidArgument, SchemaMismatch, StoreCorrupt, StoreUnavailable
 from conch.storage.copying import copy_store
 from conch.verify import verify_rooms
 
@@ -19,7 +19,12 @@ def path(context: Context) -> Report:
 def verify(context: Context) -> Report:
     """Whether the engine finds its files sound, and the rooms are what their log says."""
     problems = context.app.store.integrity_problems()
-    count, differences = verify_rooms(context.app.store)
+    try:
+        count, differences = verify_rooms(context.app.store)
+    except StoreUnavailable as refusal:
+        if not problems:
+            raise
+        return _not_replayed(problems, refusal)
     data = {
         "rooms": count,
         "integrity_problems": problems,
@@ -31,6 +36,13 @@ def verify(context: Context) -> Report:
     rows = [(d.room_id, d.what, str(d.stored), str(d.replayed)) for d in differences]
     differing = [table(("ROOM", "FIELD", "STORED", "REPLAYED"), rows)] if rows else []
     return failure("verification_failed", message, data, text="\n".join([message, *problems, *differing]))
+
+
+def _not_replayed(problems: list[str], refusal: StoreUnavailable) -> Report:
+    """What is wrong with the tables is why the rooms cannot be read."""
+    message = f"{len(problems)} integrity problems; the rooms could not be replayed. {refusal.message}"
+    data = {"rooms": 0, "integrity_problems": problems, "differences": []}
+    return failure("verification_failed", message, data, text="\n".join([message, *problems]))
 
 
 def backup(context: Context) -> Report:

@@ -8,18 +8,19 @@ import time
 from types import TracebackType
 from typing import Any, Self
 
-from conch.bells.base import room_channel, seat_channel
+from conch.bells.base import Ear, room_channel, seat_channel
 from conch.calls import Call
+from conch.claims import Move
 from conch.doors.cli.context import Context
 from conch.doors.cli.interruptions import Interruptions, exit_status
 from conch.doors.cli.keeping import keep_lease, lease_text
 from conch.doors.cli.output import Report, failure, one_line, shortened, write
 from conch.doors.cli.wording import duration, handoff_text
-from conch.errors import Cancelled, StoreBusy
+from conch.errors import Cancelled, StoreBusy, StoreError, StoreUnavailable, StoreUncertain
 from conch.tools.registry import Result
 
 TICK_SECONDS = 1.0  # the clock of a line that moves
-LOOK_SECONDS = 2.0  # where nothing moves: how late a lease that lapses may be noticed
+RETRY_SECONDS = 0.5  # until a store that did not answer is asked again
 FOREVER = float("inf")
 
 
@@ -49,56 +50,64 @@ def wait(context: Context) -> Report:
 
 
 def _wait(context: Context, room_id: str, deadline: float, call: Call) -> Result:
-    """Look whenever the bell rings, the holder's process ends, or the clock on the screen moves on.
+    """Look whenever the bell rings or the holder's process ends, and else only when no bell would tell.
 
-    One ear for the whole wait: whoever lets go of the stick must find us waiting at every moment.
+    One ear for the whole wait: whoever lets go of the stick must find us waiting at every moment. A store that is busy
+    is waited for; so is one that restarts, once it has answered.
     """
     bell, seat = context.app.bell, seat_channel(room_id, context.session.caller().agent_id)
-    with bell.listen(room_channel(room_id), announce=seat) as ear, StatusLine(context, room_id) as line:
+    passing: tuple[type[StoreError], ...] = (StoreBusy,)
+    with bell.listen(room_channel(room_id), announce=seat) as ear, StatusLine() as line:
         call.wake_with(ear.wake)
         while True:
+            pause = RETRY_SECONDS
             try:
                 result = context.tool("wait_for_turn", call, room_id=room_id, max_wait_ms=0)
                 if result.data["status"] != "not_yet" or time.monotonic() >= deadline:
                     return result
-                if line.show(result.data):
-                    ear.watch(line.process)
-            except StoreBusy:  # that passes; whoever waits has time
+                passing = (StoreBusy, StoreUnavailable, StoreUncertain)
+                move = context.app.turns.current_move(room_id)
+                line.show(move)
+                ear.watch(move.process)
+                pause = move.patience
+            except passing:
                 if time.monotonic() >= deadline:
                     raise
-            tick = TICK_SECONDS if line.moves else LOOK_SECONDS
-            ear.wait(min(max(0.0, deadline - time.monotonic()), tick))
+            _rest(ear, line, min(deadline - time.monotonic(), pause))
+
+
+def _rest(ear: Ear, line: StatusLine, seconds: float) -> None:
+    """Sleep until somebody rings or the time is over. The clock on the screen asks nobody for the time."""
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0:
+        if ear.wait(min(left, TICK_SECONDS) if line.moves else left):
+            return
+        line.tick()
 
 
 class StatusLine:
     """Who holds the stick and for how long: a line that moves on a terminal, a new line per holder elsewhere."""
 
-    def __init__(self, context: Context, room_id: str) -> None:
-        self._context = context
-        self._room_id = room_id
+    def __init__(self) -> None:
         self.moves = sys.stderr.isatty()
         self._holder: tuple[Any, ...] = ()
         self._since = 0.0
         self._name = ""
-        self.process: Any = None
-        """The process of whoever has the move."""
 
-    def show(self, state: dict[str, Any]) -> bool:
-        """Tell whose move it is; returns whether that is news."""
-        holder = (state["turn_id"], state["current_owner"], state["reserved_for"])
-        is_news = holder != self._holder
-        if is_news:
-            self._holder = holder
-            held, self._name = self._context.app.turns.current_holder(self._room_id)
-            self._since = time.monotonic() - held
-            snapshot = self._context.app.membership.get_state(None, self._room_id)
-            member = snapshot.find(snapshot.expected)
-            self.process = member.process if member else None
-        if self.moves:
+    def show(self, move: Move) -> None:
+        """Tell whose move it is, where that is news or the line moves."""
+        holder = (move.room.turn_id, move.room.owner, move.room.reserved_for)
+        if holder != self._holder:
+            self._holder, self._name = holder, move.who
+            self._since = time.monotonic() - move.seconds
+            if not self.moves:
+                self._print(self._text() + "\n")
+        self.tick()
+
+    def tick(self) -> None:
+        """The same, a little later."""
+        if self.moves and self._holder:
             self._print(f"\r\x1b[K{shortened(self._text(), _width() - 1)}")
-        elif is_news:
-            self._print(self._text() + "\n")
-        return is_news
 
     def _text(self) -> str:
         verb = "holds the stick" if self._holder[1] else "is next, but has not claimed the stick,"
