@@ -54,7 +54,7 @@ class Adoption:
             snapshot = presence.take_seat(tx, caller, room_id, self._settings.policy)
             prior = self._find(tx, room_id, name)
             self._require_gone(tx, caller, prior)
-            evidence = find_evidence(traces, load_past(tx, room_id, prior), within)
+            evidence = find_evidence(traces, load_past(tx, room_id, prior, caller.agent_id), within)
             if evidence is None:
                 raise _no_evidence(prior["name"], within, traces)
             event = self._move(tx, snapshot, caller, prior, within, evidence)
@@ -67,7 +67,7 @@ class Adoption:
         with self._store.read() as tx:
             root = Snapshot.load(tx, room_id, self._settings.policy).room.canonical_path
             gone = [
-                (row, load_past(tx, room_id, row))
+                (row, load_past(tx, room_id, row, caller.agent_id))
                 for row in tx.all("room_agents", room_id=room_id)
                 if row["agent_id"] != caller.agent_id and not self._may_be_running(tx, row)
             ]

@@ -48,23 +48,26 @@ class Past(NamedTuple):
         return any(key.startswith(held) for held in self.held)
 
 
-def load_past(tx: Transaction, room_id: str, agent: Row) -> Past:
+def load_past(tx: Transaction, room_id: str, agent: Row, caller_id: str) -> Past:
+    """As the caller finds it: what it has reserved itself does not stand in its way."""
     agent_id, heirs = agent["agent_id"], _find_heirs(tx, room_id)
     agent_ids = [each for each in {agent_id: None, **heirs} if heirs.get(each, each) == agent_id]
     reserved = tx.all("reservations_of", agent_id=agent_id, room_id=room_id)
     if agent_ids:
         reserved += tx.all("expired_reservations_of", agent_ids=agent_ids, room_id=room_id)
-    others = [row for row in tx.all("active_reservations", room_id=room_id) if row["agent_id"] != agent_id]
-    return Past(agent["name"], agent_ids, reserved, [row["scope_key"] for row in others])
+    active = [row for row in tx.all("active_reservations", room_id=room_id) if row["expires_at"] > tx.now]
+    held = [row["scope_key"] for row in active if row["agent_id"] not in (agent_id, caller_id)]
+    return Past(agent["name"], agent_ids, reserved, held)
 
 
 def _find_heirs(tx: Transaction, room_id: str) -> dict[str, str]:
     """Who goes on with the work of an agent_id that was resumed, also by way of others."""
     heirs: dict[str, str] = {}
     for row in tx.all("resumptions", room_id=room_id):
-        prior_id, heir = json.loads(row["details_json"])["prior_agent_id"], row["agent_id"]
-        heirs |= {each: heir for each, former in heirs.items() if former == prior_id}
-        heirs[prior_id] = heir
+        prior_id, heir = json.loads(row["details_json"] or "{}").get("prior_agent_id"), row["agent_id"]
+        if prior_id is not None:  # rooms that are older than this detail do not tell
+            heirs |= {each: heir for each, former in heirs.items() if former == prior_id}
+            heirs[prior_id] = heir
     return heirs
 
 

@@ -184,7 +184,7 @@ def _renamings(tx: Transaction, room: Room, since: int) -> list[Renaming]:
     """Who was renamed after a moment, the latest first."""
     found = []
     for row in tx.all("renamings_since", room_id=room.room_id, moment=since):
-        details, moment = json.loads(row["details_json"]), row["created_at"]
+        details, moment = json.loads(row["details_json"] or "{}"), row["created_at"]
         if "former_name" in details:
             found.append(Renaming(moment, row["agent_id"], details["former_name"]))
         if "prior_agent_id" in details:

@@ -284,6 +284,46 @@ def test_a_file_that_was_taken_over_leaves_the_rest_its_own(ada: Any, bob: Any, 
     assert [(r["scope"], r["name"]) for r in bob.data("scope_list")["reservations"]] == [("src/lexer.py", ada.name)]
 
 
+def test_whoever_has_reserved_the_place_already_can_still_resume_who_left_its_work_there(
+    bob: Any, lost: Any, workspace: str
+) -> None:
+    write(workspace, "src/parser.py")
+    die(lost)
+    bob.reserve("src", takeover_stale=True)
+
+    adopted = bob.data("agent_adopt", name="amber-otter", scope="src")
+
+    assert adopted["event"]["payload"]["evidence"].startswith("Not committed: src/parser.py.")
+
+
+def test_a_reservation_whose_time_is_over_stands_in_nobodys_way(
+    ada: Any, bob: Any, lost: Any, workspace: str, clock: Any
+) -> None:
+    write(workspace, "src/parser.py")
+    die(lost)
+    clock.advance(minutes=31)
+    ada.reserve("src/parser.py", ttl_minutes=5)
+    clock.advance(minutes=6)
+
+    assert not adopt(bob).is_error
+
+
+def test_an_identity_that_was_resumed_before_its_heir_was_noted_is_no_obstacle(
+    app: App, ada: Any, bob: Any, lost: Any, workspace: str
+) -> None:
+    write(workspace, "src/parser.py")
+    die(lost)
+    bob.data("agent_adopt", name="amber-otter", scope="src")
+    with app.store.write(bob.room_id) as tx:
+        rows = list(tx.dump("room_activity"))
+        latest = max(row["number"] for row in rows)
+        resumed = next(row for row in rows if row["kind"] == "RESUME")
+        tx.load("room_activity", [{**resumed, "number": latest + 1, "details_json": None}])
+
+    assert app.adoption.candidates(ada.session.caller(), ada.room_id) == []
+    assert read_timeline(app.store, ada.room_id, None, 100).entries
+
+
 def test_what_was_taken_over_is_not_its_own_after_it_was_resumed(
     app: App, ada: Any, bob: Any, lost: Any, workspace: str
 ) -> None:

@@ -149,6 +149,16 @@ def test_on_a_terminal_a_person_is_asked(conch: Conch, lost: str, terminal: Call
     assert b"You are amber-otter" in screen.read_until(b"ended: 0.")
 
 
+def test_a_person_who_ends_the_input_has_decided_nothing(conch: Conch, lost: str, terminal: Callable[[], Any]) -> None:
+    screen = terminal()
+    screen.start("init")
+    screen.read_until(b"Resume it? [y/N] ")
+
+    screen.type("\x04")
+
+    assert b"DECISION_NEEDED" in screen.read_until(b"ended: 1.")
+
+
 def test_a_person_may_begin_afresh(conch: Conch, lost: str, terminal: Callable[[], Any]) -> None:
     screen = terminal()
     screen.start("init")

@@ -94,7 +94,10 @@ def _ask(context: Context, room_id: str, candidates: list[Candidate]) -> Report:
     for candidate in candidates:
         question = f"{candidate.agent.name} is gone and left unfinished work. {candidate.evidence.summary} Resume it?"
         write(sys.stderr, f"{one_line(question)} [y/N] ")
-        if sys.stdin.readline().strip().lower() in ("y", "yes"):
+        answer = sys.stdin.readline()
+        if not answer:  # whoever ends the input has decided nothing
+            raise _undecided(candidates)
+        if answer.strip().lower() in ("y", "yes"):
             return _adopt(context, room_id, candidate.agent.agent_id)
     return _register(context, room_id, None, "You chose to begin afresh.")
 
