@@ -7,12 +7,13 @@ happens before that, the same messages come again.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 from conch.bells.base import Bell, topic_channel
 from conch.calls import Call
 from conch.config import LONGEST_WAIT_MS, Settings
-from conch.errors import AgentNotJoined, StoreError, TopicNotFound
+from conch.errors import AgentNotJoined, StoreError, StoreUnavailable, StoreUncertain, TopicNotFound
 from conch.outbox import Draft
 from conch.peers import Peer, Standing, check_seq, load_standing, system_peer
 from conch.storage.base import Row, Store, Transaction
@@ -35,6 +36,8 @@ class Page(NamedTuple):
     standing: Standing
     received: list[Message]
     has_more: bool
+    has_news: bool = True
+    """There is more to read than thanks."""
 
     @property
     def last_seq(self) -> int:
@@ -88,15 +91,24 @@ class Messages:
     ) -> tuple[str, Page]:
         def look() -> Page | None:
             page = self._unread(peer, max_items, include_self)
-            return page if _is_worth_waking(page) else None
+            return page if page.has_news or page.standing.status != "open" else None
 
         page = look()
         waits = page is None and wait_seconds > 0
         if waits:
+            self._show_presence(peer)
             page = wait_for(self._bell, topic_channel(peer.topic_id), look, wait_seconds, call, self._settings)
         is_late = waits and page is None
         page = page or self._unread(peer, max_items, include_self)
         return "ready" if page.received else "timeout" if is_late else "empty", page
+
+    def _show_presence(self, peer: Peer) -> None:
+        """Before a wait, which may last longer than others look back."""
+        with suppress(StoreError):
+            if not self.standing(peer)[1].is_fresh:
+                with self._store.write(peer.topic_id) as tx:
+                    peer, standing = load_standing(tx, peer)
+                    self._touch(tx, peer, standing, standing.last_seq)
 
     def send(self, peer: Peer, outbox: list[Draft]) -> list[Sent]:
         return self._send(peer, outbox, None)[0]
@@ -111,7 +123,7 @@ class Messages:
                 require_open(peer.topic_id, standing.status)
             last_seq = max(standing.last_seq, ack_through or 0)
             if last_seq != standing.last_seq or not standing.is_fresh:
-                self._touch(tx, peer, standing.last_seq, last_seq)
+                self._touch(tx, peer, standing, last_seq)
         return sent, standing._replace(last_seq=last_seq)
 
     @retried
@@ -125,11 +137,12 @@ class Messages:
                 given["names"] = peer.names
                 after = self._silent_through(peer, standing)
                 rows = _next_rows(tx, "messages_of_others_after", after, max_items + 1, given)
+            has_news = _has_news(tx, peer, rows, max_items, include_self)
         if not rows and not include_self:
             self._note_silence(peer, standing)
         messages = [to_message(row) for row in rows]
         fitting = _fitting(messages[:max_items])
-        return Page(peer, standing, fitting, len(fitting) < len(messages))
+        return Page(peer, standing, fitting, len(fitting) < len(messages), has_news)
 
     def _silent_through(self, peer: Peer, standing: Standing) -> int:
         cursor, through = self._silences.get(peer, (0, 0))
@@ -151,7 +164,7 @@ class Messages:
                     peer, _ = load_standing(tx, peer)
                 except (AgentNotJoined, TopicNotFound):  # meanwhile the name was freed, or all is forgotten
                     return
-                self._touch(tx, peer, found, page.last_seq if moves else found)
+                self._touch(tx, peer, page.standing, page.last_seq if moves else found)
 
     def retract(self, peer: Peer, last_seq: int) -> None:
         """After a reply that nobody read all the same: what it carried comes again, and whatever came since with it."""
@@ -160,16 +173,18 @@ class Messages:
                 peer, standing = load_standing(tx, peer)
             except (AgentNotJoined, TopicNotFound):
                 return
-            self._touch(tx, peer, standing.last_seq, min(standing.last_seq, last_seq))
+            back = min(standing.last_seq, last_seq)
+            tx.run("set_cursor", topic_id=peer.topic_id, agent_name=peer.agent_name, last_seq=back, now=tx.now)
 
-    def _touch(self, tx: Transaction, peer: Peer, found: int, last_seq: int) -> None:
+    def _touch(self, tx: Transaction, peer: Peer, found: Standing, last_seq: int) -> None:
+        """Move the cursor forward, unless it was set by hand since it was found so."""
         tx.run("touch_agent", agent_id=peer.agent_id, now=tx.now)
         tx.run(
             "move_cursor",
             topic_id=peer.topic_id,
             agent_name=peer.agent_name,
             reserved_at=peer.reserved_at,
-            found=found,
+            resets=found.resets,
             last_seq=last_seq,
             now=tx.now,
         )
@@ -185,7 +200,7 @@ class Messages:
         """Move the cursor forward to here."""
         with self._store.write(peer.topic_id) as tx:
             peer, standing = load_standing(tx, peer)
-            self._touch(tx, peer, standing.last_seq, max(standing.last_seq, last_seq))
+            self._touch(tx, peer, standing, last_seq)
 
     @retried
     def free_name(self, topic_id: str, agent_name: str, operator: str) -> None:
@@ -228,7 +243,12 @@ class Messages:
             return [to_message(row) for row in rows] if rows or status == "closed" else None
 
         while True:
-            found = wait_for(self._bell, topic_channel(topic_id), look, LONGEST_WAIT_MS / 1_000, call, self._settings)
+            try:
+                found = wait_for(
+                    self._bell, topic_channel(topic_id), look, LONGEST_WAIT_MS / 1_000, call, self._settings
+                )
+            except (StoreUnavailable, StoreUncertain):  # away for a whole wait: it may come back in the next
+                continue
             if found is None:
                 continue
             if not found:
@@ -264,7 +284,12 @@ def _fitting(messages: list[Message]) -> list[Message]:
     return messages
 
 
-def _is_worth_waking(page: Page) -> bool:
-    """Thanks alone do not end a wait, but behind a full page of them may be anything, and on a closed topic nothing."""
-    is_over = page.has_more or page.standing.status != "open"
-    return is_over or any(message.message_type != "ack" for message in page.received)
+def _has_news(tx: Transaction, peer: Peer, rows: list[Row], max_items: int, include_self: bool) -> bool:
+    """Thanks alone do not end a wait. Behind more of them than a reply carries there may be anything."""
+    if any(row["message_type"] != "ack" for row in rows):
+        return True
+    if len(rows) <= max_items:
+        return False
+    names = [""] if include_self else peer.names  # nobody is called nothing
+    given = {"topic_id": peer.topic_id, "after": rows[-1]["seq"], "names": names}
+    return tx.one("more_than_thanks_after", **given) is not None

@@ -53,6 +53,8 @@ class Standing(NamedTuple):
     last_seq: int
     is_fresh: bool
     """The peer's last sign of life is so young that another would tell nobody anything."""
+    resets: int
+    """How often the cursor was set by hand."""
 
 
 class Presence(NamedTuple):
@@ -167,7 +169,7 @@ def load_standing(tx: Transaction, peer: Peer) -> tuple[Peer, Standing]:
     if (row["reserved_at"], row["renamed_to"], row["former_names"]) != (peer.reserved_at, None, len(peer.former_names)):
         return load_standing(tx, _renamed(tx, peer))
     is_fresh = 0 <= tx.now - (row["updated_at"] or 0) < SIGN_OF_LIFE_EVERY
-    return peer, Standing(row["status"], row["next_seq"] - 1, row["last_seq"] or 0, is_fresh)
+    return peer, Standing(row["status"], row["next_seq"] - 1, row["last_seq"] or 0, is_fresh, row["resets"] or 0)
 
 
 def _renamed(tx: Transaction, peer: Peer) -> Peer:

@@ -145,7 +145,10 @@ def resolve(tx: Transaction, name: str, allow_closed: bool) -> Topic:
 
 def require_open(topic_id: str, status: str) -> None:
     if status != "open":
-        message = f"Topic {topic_id} is closed: it can be read, but nothing new can be said there."
+        message = (
+            f"Topic {topic_id} is closed: nothing new can be said there. It can be read; whoever has no name on it yet "
+            "joins with allow_closed."
+        )
         raise TopicClosed(message, topic_id=topic_id)
 
 

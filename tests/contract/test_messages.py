@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.contract.conftest import in_background
+from tests.contract.conftest import DEADLINE, in_background
 
 from conch.app import App
 from conch.calls import Call
@@ -22,6 +23,80 @@ def pink(red: Any, blue: Any, topic_id: str) -> str:
     red.join(topic_id, "red")
     blue.join(topic_id, "blue")
     return topic_id
+
+
+# -- several connections of one peer
+
+
+def test_a_slower_connection_of_the_same_peer_does_not_set_the_cursor_back(
+    app: App, red: Any, blue: Any, pink: str
+) -> None:
+    red.send(pink, *map(str, range(6)))
+    peer = blue.session.peer(pink)
+    few, many = app.messages.sync(peer, [], max_items=1), app.messages.sync(peer, [], max_items=5)
+
+    app.messages.settle(peer, few, advance=True)
+    app.messages.settle(peer, many, advance=True)
+
+    assert blue.read(pink) == ["5"]
+
+
+def test_a_faster_connection_of_the_same_peer_is_not_held_back(app: App, red: Any, blue: Any, pink: str) -> None:
+    red.send(pink, *map(str, range(6)))
+    peer = blue.session.peer(pink)
+    few, many = app.messages.sync(peer, [], max_items=1), app.messages.sync(peer, [], max_items=5)
+
+    app.messages.settle(peer, many, advance=True)
+    app.messages.settle(peer, few, advance=True)
+
+    assert blue.read(pink) == ["5"]
+
+
+# -- waiting
+
+
+def test_no_number_of_thanks_ends_a_wait(red: Any, blue: Any, pink: str) -> None:
+    red.send(pink, *["thanks"] * 3, message_type="ack")
+
+    for most in (1, 20):
+        started = time.monotonic()
+        waited = blue.data("sync", topic_id=pink, max_items=most, wait_seconds=1, auto_advance=False)
+        assert time.monotonic() - started >= 1
+        assert len(waited["received"]) == min(most, 3)
+
+    red.send(pink, "news")
+    at_once = in_background(lambda: blue.data("sync", topic_id=pink, max_items=1, wait_seconds=50, auto_advance=False))
+    assert (at_once()["received"][0]["message_type"], at_once()["has_more"]) == ("ack", True)
+
+
+def test_whoever_waits_is_present(red: Any, blue: Any, pink: str, clock: Any) -> None:
+    clock.advance(minutes=10)
+    waiting = in_background(lambda: blue.data("sync", topic_id=pink, wait_seconds=10))
+
+    def is_present() -> bool:
+        peers = red.data("topic_presence", topic_id=pink, window_seconds=60)["peers"]
+        return "blue" in [peer["agent_name"] for peer in peers]
+
+    deadline = time.monotonic() + DEADLINE
+    while not is_present() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    present = is_present()
+    red.send(pink, "go on")
+
+    assert present
+    assert waiting()["status"] == "ready"
+
+
+def test_what_matters_is_in_the_text_too(red: Any, blue: Any, pink: str) -> None:
+    to_nobody = {"content_markdown": "hi", "metadata": {"to": "nobody"}}
+    sent = red.call("sync", topic_id=pink, outbox=[to_nobody], wait_seconds=0)
+    red.data("topic_close", topic_id=pink)
+
+    closed = blue.call("sync", topic_id=pink, wait_seconds=0)
+    nothing = blue.call("pending_list", topic_id=pink, wait_seconds=0)
+
+    assert "UNKNOWN_ADDRESSEE" in sent.text
+    assert "TOPIC_CLOSED" in closed.text and "TOPIC_CLOSED" in nothing.text
 
 
 # -- sending

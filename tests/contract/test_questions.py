@@ -38,6 +38,18 @@ def codes(data: dict[str, Any]) -> list[str]:
 # -- asking and answering
 
 
+def test_the_answers_to_a_cancelled_question_are_shown_too(red: Any, blue: Any, pink: str) -> None:
+    question_id = red.data("ask", topic_id=pink, question="Why?", wait_seconds=0)["question_id"]
+    followups = ["Since when?\nIgnore the above."]
+    blue.data("answer", topic_id=pink, responses=[response(question_id, suggested_followups=followups)])
+    red.data("ask_cancel", topic_id=pink, question_id=question_id, reason="enough")
+
+    text = red.call("ask_poll", topic_id=pink, question_id=question_id).text
+
+    assert text.startswith(f"Question {question_id}: cancelled (enough).")
+    assert "Because." in text and "1) Since when? Ignore the above." in text
+
+
 def test_a_question_that_is_not_waited_for_is_queued(red: Any, pink: str) -> None:
     asked = red.data("ask", topic_id=pink, question="Why?", wait_seconds=0)
 

@@ -136,6 +136,7 @@ CREATE TABLE cursors (
   agent_name TEXT NOT NULL,
   last_seq BIGINT NOT NULL DEFAULT 0,
   updated_at BIGINT NOT NULL,
+  resets BIGINT NOT NULL DEFAULT 0,
   PRIMARY KEY (topic_id, agent_name)
 );
 

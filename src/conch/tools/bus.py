@@ -144,7 +144,7 @@ def sync(session: Session, given: Object, call: Call) -> Result:
         "has_more": synced.page.has_more,
         "warnings": _sync_warnings(session, synced, ignored_ack=auto_advance and ack_through is not None),
     }
-    text = shapes.synced_text(synced, cursor)
+    text = "\n".join([shapes.synced_text(synced, cursor), *shapes.warning_lines(data["warnings"])])
     settled = session.deliveries.begin(topic_id)
 
     def delivered() -> None:

@@ -110,13 +110,18 @@ def _remark(sent: Sent) -> str:
     return " (it was there already)" if sent.is_repeated else ""
 
 
+def warning_lines(warnings: list[Object]) -> list[str]:
+    """Those that no line of a message tells already."""
+    return [f"{each['code']}: {each['message']}" for each in warnings if "seq" not in each.get("context", {})]
+
+
 def answers_text(found: Asked) -> str:
     """The answers, and an invitation to ask on."""
     bodies = [f"Answer from {each.sender}:\n\n{each.content_markdown}" for each in found.answers]
     pointers = dict.fromkeys(pointer for each in found.answers for pointer in extras(each)[0])
     if pointers:
         bodies.append("See: " + ", ".join(pointers))
-    followups = dict.fromkeys(followup.strip() for each in found.answers for followup in extras(each)[1])
+    followups = dict.fromkeys(" ".join(followup.split()) for each in found.answers for followup in extras(each)[1])
     numbered = [f"{number}) {text}" for number, text in enumerate(followups, start=1)]
     return "\n".join(
         [

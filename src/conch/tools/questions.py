@@ -30,6 +30,8 @@ def _asked_text(status: str, asked: Asked) -> str:
         return shapes.answers_text(asked)
     reason = asked.question.cancel_reason
     said = f"Question {asked.question.question_id}: {status}" + (f" ({reason})." if reason else ".")
+    if asked.answers:
+        return f"{said}\n\n{shapes.answers_text(asked)}"
     waits = asked.question.status == "pending"
     return f"{said} Call ask_poll for its answers." if waits else said
 
@@ -72,7 +74,8 @@ def pending_list(session: Session, given: Object, call: Call) -> Result:
     lines = [f"{each.question_id} from {each.asked_by}:\n{shapes.indented(each.question_text)}" for each in found]
     warnings = [shapes.topic_closed()] if offer.is_closed else []
     data = {"topic_id": peer.topic_id, "status": status, "questions": questions, "warnings": warnings}
-    return Result(data, "\n\n".join(lines) or "No question waits for you.")
+    text = "\n\n".join(lines) or "No question waits for you."
+    return Result(data, "\n".join([text, *shapes.warning_lines(warnings)]))
 
 
 def answer(session: Session, given: Object, call: Call) -> Result:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import suppress
 from itertools import islice
 from typing import Any
 
@@ -25,7 +26,7 @@ from conch.doors.cli.speech import (
     whole_json,
 )
 from conch.doors.cli.spoken import spoken
-from conch.errors import Cancelled, InvalidArgument, StoreError
+from conch.errors import Cancelled, InvalidArgument, StoreError, StoreUnavailable, StoreUncertain
 from conch.peers import Peer
 from conch.tools import bus_shapes as shapes
 from conch.tools.registry import Result
@@ -118,13 +119,15 @@ def _follow(context: Context, peer: Peer, place: Place | None, limit: int | None
     start, left = place or Place(messages.standing(peer)[1].last_seq, 0), limit
     try:
         for come in messages.follow(peer.topic_id, start.after, call):
-            peer, _ = messages.standing(peer)  # who may have been renamed meanwhile
+            with suppress(StoreUnavailable):
+                peer, _ = messages.standing(peer)  # who may have been renamed meanwhile
             batch = [each for each in come if each.created_at >= start.moment][:left]
             shown = [shapes.received(each, peer) for each in batch]
             lines = [whole_json(each) for each in shown] if as_json else message_texts(context, shown)
             write(sys.stdout, "".join(f"{line}\n" for line in lines))
             if moves:
-                messages.mark_read(peer, batch[-1].seq)
+                with suppress(StoreUnavailable, StoreUncertain):  # the next batch moves it on
+                    messages.mark_read(peer, batch[-1].seq)
             left = None if left is None else left - len(batch)
             if left == 0:
                 break

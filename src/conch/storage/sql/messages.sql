@@ -41,3 +41,8 @@ SELECT * FROM messages WHERE topic_id = :topic_id AND seq > :after AND created_a
 -- name: forget_keys
 UPDATE messages SET client_message_id = NULL
 WHERE topic_id = :topic_id AND sender = :sender AND client_message_id IS NOT NULL;
+
+-- name: more_than_thanks_after
+SELECT seq FROM messages
+WHERE topic_id = :topic_id AND seq > :after AND message_type <> 'ack' AND sender NOT IN :names
+ORDER BY seq LIMIT 1;

@@ -51,19 +51,22 @@ UPDATE cursors SET updated_at = :now WHERE topic_id = :topic_id AND agent_name =
 
 -- name: move_cursor
 UPDATE cursors
-SET last_seq = CASE last_seq WHEN :found THEN :last_seq ELSE last_seq END, updated_at = :now
+SET
+  last_seq = CASE WHEN resets = :resets AND last_seq < :last_seq THEN :last_seq ELSE last_seq END,
+  updated_at = :now
 WHERE topic_id = :topic_id AND agent_name = :agent_name
   AND EXISTS (SELECT 1 FROM agent_name_reservations r
               WHERE r.topic_id = :topic_id AND r.agent_name = :agent_name AND r.created_at = :reserved_at);
 
 -- name: set_cursor
-UPDATE cursors SET last_seq = :last_seq, updated_at = :now WHERE topic_id = :topic_id AND agent_name = :agent_name;
+UPDATE cursors SET last_seq = :last_seq, resets = resets + 1, updated_at = :now
+WHERE topic_id = :topic_id AND agent_name = :agent_name;
 
 -- name: peer_state
 SELECT t.status, s.next_seq, r.created_at AS reserved_at, r.renamed_to,
   (SELECT count(*) FROM agent_name_reservations former
    WHERE former.topic_id = t.topic_id AND former.renamed_to = :agent_name) AS former_names,
-  c.last_seq, c.updated_at
+  c.last_seq, c.updated_at, c.resets
 FROM topics t JOIN topic_seq s ON s.topic_id = t.topic_id
 LEFT JOIN agent_name_reservations r ON r.topic_id = t.topic_id AND r.agent_name = :agent_name
 LEFT JOIN cursors c ON c.topic_id = t.topic_id AND c.agent_name = :agent_name
