@@ -92,15 +92,19 @@ def load_caller(store: Store, text: str, topic_id: str | None = None) -> Caller:
 
     It is as the store knows it; nothing is recorded of who asks.
     """
-    with store.read() as tx:
-        named = tx.one("member_named", topic_id=topic_id, name=text) or tx.one("agent_named", name=text)
-        agent = tx.one("find_agent", agent_id=named["agent_id"] if named else text)
+    agent = _find(store, text, topic_id) if text.isprintable() else None
     if agent is None:
         raise AgentNotFound(f"There is no agent {text[:80]!r}; `conch whoami` says who you are.", field="agent")
     return Caller(agent["agent_id"], agent["name"], recorded_process(agent), agent["session_kind"], None)
 
 
 @retried
+def _find(store: Store, text: str, topic_id: str | None) -> Row | None:
+    with store.read() as tx:
+        named = tx.one("member_named", topic_id=topic_id, name=text) or tx.one("agent_named", name=text)
+        return tx.one("find_agent", agent_id=named["agent_id"] if named else text)
+
+
 def explain(store: Store, signals: Signals) -> dict[str, Any]:
     """How `identify` would decide now, and why; nothing is changed."""
     with store.read() as tx:

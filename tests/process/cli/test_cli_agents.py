@@ -339,3 +339,10 @@ def test_following_ends_with_the_room(conch: Conch, names: dict[str, str], start
         f"{names['ada:1']} claimed turn 1 (open_claim)",
         f"{names['ada:1']} closed the room",
     ]
+
+
+@pytest.mark.parametrize("words", [("show", b"\xff"), ("list", "--agent", b"\xff"), ("heartbeat", "--agent", "a\nb")])
+def test_what_nobody_can_be_called_is_an_agent_that_is_not_there(conch: Conch, words: tuple[str | bytes, ...]) -> None:
+    conch("join")
+
+    assert conch("agent", *words, "--json").error["code"] == "AGENT_NOT_FOUND"

@@ -87,6 +87,8 @@ class Context:
     @retried
     def present_name(self, text: str, topic_id: str) -> str:
         """What whoever had this name in a room is called now."""
+        if not text.isprintable():  # nobody can be called so
+            return text
         with self.app.store.read() as tx:
             return present_name(tx, topic_id, text)
 
