@@ -91,24 +91,21 @@ class Messages:
     ) -> tuple[str, Page]:
         def look() -> Page | None:
             page = self._unread(peer, max_items, include_self)
-            return page if page.has_news or page.standing.status != "open" else None
+            return page if _is_worth_waking(page) else None
 
-        page = look()
-        waits = page is None and wait_seconds > 0
-        if waits:
-            self._show_presence(peer)
-            page = wait_for(self._bell, topic_channel(peer.topic_id), look, wait_seconds, call, self._settings)
-        is_late = waits and page is None
-        page = page or self._unread(peer, max_items, include_self)
+        page, is_late = self._unread(peer, max_items, include_self), False
+        if wait_seconds > 0 and not _is_worth_waking(page):
+            self._show_presence(page)
+            found = wait_for(self._bell, topic_channel(peer.topic_id), look, wait_seconds, call, self._settings)
+            page, is_late = found or self._unread(peer, max_items, include_self), found is None
         return "ready" if page.received else "timeout" if is_late else "empty", page
 
-    def _show_presence(self, peer: Peer) -> None:
-        """Before a wait, which may last longer than others look back."""
-        with suppress(StoreError):
-            if not self.standing(peer)[1].is_fresh:
-                with self._store.write(peer.topic_id) as tx:
-                    peer, standing = load_standing(tx, peer)
-                    self._touch(tx, peer, standing, standing.last_seq)
+    def _show_presence(self, page: Page) -> None:
+        """Before a wait, which may last longer than others look back. Whoever cannot be noted waits all the same."""
+        if page.standing.is_fresh:
+            return
+        with suppress(StoreError), self._store.write(page.peer.topic_id) as tx:
+            self._touch(tx, page.peer, page.standing, page.standing.last_seq)
 
     def send(self, peer: Peer, outbox: list[Draft]) -> list[Sent]:
         return self._send(peer, outbox, None)[0]
@@ -132,15 +129,14 @@ class Messages:
             peer, standing = load_standing(tx, peer)
             given: Row = {"topic_id": peer.topic_id}
             if include_self:
-                rows = _next_rows(tx, "messages_after", standing.last_seq, max_items + 1, given)
+                messages = _next_messages(tx, "messages_after", standing.last_seq, max_items + 1, given)
             else:
                 given["names"] = peer.names
                 after = self._silent_through(peer, standing)
-                rows = _next_rows(tx, "messages_of_others_after", after, max_items + 1, given)
-            has_news = _has_news(tx, peer, rows, max_items, include_self)
-        if not rows and not include_self:
+                messages = _next_messages(tx, "messages_of_others_after", after, max_items + 1, given)
+            has_news = _has_news(tx, peer, messages, include_self)
+        if not messages and not include_self:
             self._note_silence(peer, standing)
-        messages = [to_message(row) for row in rows]
         fitting = _fitting(messages[:max_items])
         return Page(peer, standing, fitting, len(fitting) < len(messages), has_news)
 
@@ -257,39 +253,39 @@ class Messages:
             after = found[-1].seq
 
 
-def _next_rows(tx: Transaction, statement: str, after: int, most: int, given: Row) -> list[Row]:
+def _next_messages(tx: Transaction, statement: str, after: int, most: int, given: Row) -> list[Message]:
     """Some at a time until a reply is full: whoever asks for a thousand long messages does not get them at once."""
-    rows: list[Row] = []
-    while len(rows) < most and sum(map(_chars, rows)) <= MOST_CHARS:
-        limit = min(STEP, most - len(rows))
-        found = tx.all(statement, after=after, limit=limit, **given)
-        rows += found
+    messages: list[Message] = []
+    total = 0
+    while len(messages) < most and total <= MOST_CHARS:
+        limit = min(STEP, most - len(messages))
+        found = [to_message(row) for row in tx.all(statement, after=after, limit=limit, **given)]
+        messages += found
         if len(found) < limit:
             break
-        after = found[-1]["seq"]
-    return rows
-
-
-def _chars(row: Row) -> int:
-    return len(row["content_markdown"]) + len(row["metadata_json"] or "")
+        after, total = found[-1].seq, total + sum(message.size for message in found)
+    return messages
 
 
 def _fitting(messages: list[Message]) -> list[Message]:
     """As many as one reply can carry, at least one."""
     total = 0
     for place, message in enumerate(messages):
-        total += len(message.content_markdown) + len(message.metadata_json or "")
+        total += message.size
         if total > MOST_CHARS and place:
             return messages[:place]
     return messages
 
 
-def _has_news(tx: Transaction, peer: Peer, rows: list[Row], max_items: int, include_self: bool) -> bool:
-    """Thanks alone do not end a wait. Behind more of them than a reply carries there may be anything."""
-    if any(row["message_type"] != "ack" for row in rows):
-        return True
-    if len(rows) <= max_items:
-        return False
+def _has_news(tx: Transaction, peer: Peer, messages: list[Message], include_self: bool) -> bool:
+    """Thanks alone do not end a wait. Behind those that were read there may be anything."""
+    if not messages or any(message.message_type != "ack" for message in messages):
+        return bool(messages)
     names = [""] if include_self else peer.names  # nobody is called nothing
-    given = {"topic_id": peer.topic_id, "after": rows[-1]["seq"], "names": names}
+    given = {"topic_id": peer.topic_id, "after": messages[-1].seq, "names": names}
     return tx.one("more_than_thanks_after", **given) is not None
+
+
+def _is_worth_waking(page: Page) -> bool:
+    """On a closed topic nothing more comes."""
+    return page.has_news or page.standing.status != "open"

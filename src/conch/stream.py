@@ -30,6 +30,11 @@ class Message(NamedTuple):
         return None if self.metadata_json is None else json.loads(self.metadata_json)
 
     @property
+    def size(self) -> int:
+        """What it adds to a reply, about."""
+        return len(self.content_markdown) + len(self.metadata_json or "")
+
+    @property
     def addressees(self) -> list[str]:
         """Whom the sender means in the first place; everybody sees it all the same."""
         to = (self.metadata or {}).get("to") if self.metadata_json and '"to"' in self.metadata_json else None

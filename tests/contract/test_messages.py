@@ -70,6 +70,16 @@ def test_no_number_of_thanks_ends_a_wait(red: Any, blue: Any, pink: str) -> None
     assert (at_once()["received"][0]["message_type"], at_once()["has_more"]) == ("ack", True)
 
 
+def test_news_behind_more_thanks_than_a_reply_can_carry_ends_a_wait(red: Any, blue: Any, pink: str) -> None:
+    for _ in range(3):
+        red.send(pink, *["x" * 60_000] * 3, message_type="ack")
+    red.send(pink, "news")
+
+    waiting = in_background(lambda: blue.data("sync", topic_id=pink, max_items=50, wait_seconds=50))
+
+    assert waiting()["has_more"]
+
+
 def test_whoever_waits_is_present(red: Any, blue: Any, pink: str, clock: Any) -> None:
     clock.advance(minutes=10)
     waiting = in_background(lambda: blue.data("sync", topic_id=pink, wait_seconds=10))
