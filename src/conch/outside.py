@@ -38,7 +38,7 @@ def ask(command: Sequence[str], folder: str, environ: Mapping[str, str], seconds
     with process:
         try:
             output, errors = process.communicate(timeout=seconds)
-        except BaseException as error:
+        except BaseException as error:  # Ctrl-C too must not leave it, and what it has started, behind
             with suppress(OSError):  # it may have ended just now
                 os.killpg(process.pid, signal.SIGKILL)
             if isinstance(error, subprocess.TimeoutExpired):

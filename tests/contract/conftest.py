@@ -209,6 +209,16 @@ def enter(app: App, workspace: str) -> Enter:
 
 
 @pytest.fixture
+def ada(enter: Enter) -> Client:
+    return enter("ada:1")
+
+
+@pytest.fixture
+def bob(enter: Enter) -> Client:
+    return enter("bob:2")
+
+
+@pytest.fixture
 def red(enter: Enter) -> Client:
     return enter("test:red")
 

@@ -23,16 +23,6 @@ BD = Path(__file__).with_name("bd.py")
 
 
 @pytest.fixture
-def ada(enter: Any) -> Any:
-    return enter("ada:1")
-
-
-@pytest.fixture
-def bob(enter: Any) -> Any:
-    return enter("bob:2")
-
-
-@pytest.fixture
 def git(workspace: str) -> Callable[..., None]:
     """The workspace as a real repository with one commit."""
 

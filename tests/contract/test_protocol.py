@@ -16,16 +16,6 @@ BLOCKED = {"subject": "CI", "blocker": "no token", "requested_action": "add one"
 WRITTEN = {"status": "Parser done\nTwo tests fail.", "next_action": "Fix test_cli"}
 
 
-@pytest.fixture
-def ada(enter: Any) -> Any:
-    return enter("ada:1")
-
-
-@pytest.fixture
-def bob(enter: Any) -> Any:
-    return enter("bob:2")
-
-
 def send(sender: Any, recipient: Any, event_type: str = "HANDOFF", **more: Any) -> dict[str, Any]:
     payload = HANDOFF if event_type == "HANDOFF" else BLOCKED
     given = {"event_type": event_type, "to_agent": recipient.name, "payload": payload, **more}

@@ -14,17 +14,6 @@ from conch.errors import InvalidSetting
 from conch.ids import digest
 from conch.petnames import propose_names
 
-
-@pytest.fixture
-def ada(enter: Any) -> Any:
-    return enter("ada:1")
-
-
-@pytest.fixture
-def bob(enter: Any) -> Any:
-    return enter("bob:2")
-
-
 # -- names
 
 

@@ -11,16 +11,6 @@ from conch.agents import Caller, adopt_override
 from conch.app import App, open_app
 
 
-@pytest.fixture
-def ada(enter: Any) -> Any:
-    return enter("ada:1")
-
-
-@pytest.fixture
-def bob(enter: Any) -> Any:
-    return enter("bob:2")
-
-
 def states(client: Any) -> list[tuple[str, str, str]]:
     found = client.data("scope_list", include_ended=True)["reservations"]
     return [(each["scope"], each["agent_id"], each["state"]) for each in found]

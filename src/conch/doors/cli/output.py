@@ -103,7 +103,7 @@ def prepare_streams() -> None:
     for name in ("stdout", "stderr"):
         stream: TextIO | None = getattr(sys, name)
         if stream is None:  # closed by whoever started us
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - open to the end
         elif isinstance(stream, io.TextIOWrapper):
             if isinstance(stream.buffer, io.RawIOBase):  # PYTHONUNBUFFERED: what a pipe has no room for would get lost
                 encoding = stream.encoding
