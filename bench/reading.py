@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from bus_plan import BusPlan
 from conch.app import App, open_app
-from conch.outbox import Draft
-from conch.peers import Peer
+from conch.bus.drafts import Draft
+from conch.bus.peers import Peer
 from conch.tools.session import Session
 from harness import Row, Scratch, Server, Spread, milliseconds, times
 from waking import BODY, join

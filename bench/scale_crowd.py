@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from conch.agents import Caller
+from conch.agents.identity import Caller
 from conch.app import App
 from conch.calls import Call
-from conch.claims import Wait
 from conch.errors import Cancelled, ConchError
+from conch.turns.waiting import Wait
 
 LONGEST_WAIT_MS = 50_000
 PATIENCE_SECONDS = 50.0

@@ -11,10 +11,10 @@ import sys
 import time
 from typing import Any
 
-from conch import processes
-from conch.agents import Caller, adopt_override
+from conch.agents.identity import Caller, adopt_override
 from conch.app import App, open_app
 from conch.errors import ConchError
+from conch.host import processes
 from scale_crowd import Crowd, Seat
 
 Report = dict[str, Any]

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from statistics import median
 
-from conch.agents import Caller, adopt_override
+from conch.agents.identity import Caller, adopt_override
 from conch.app import App, open_app
 from harness import CONCH, PYTHON, Row, Scratch, Spread, milliseconds, open_scratch, times
 

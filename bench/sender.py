@@ -8,8 +8,8 @@ import sys
 import time
 
 from conch.app import open_app
+from conch.bus.drafts import Draft
 from conch.errors import ConchError
-from conch.outbox import Draft
 from conch.tools.session import Session
 from waking import BODY
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import runpy
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -14,8 +15,12 @@ from conch.doors.cli.parser import help_text
 from conch.tools import GROUPS, TOOLS
 from conch.tools.registry import Tool
 
-HERE = Path(__file__).parent / "reference"
+DOCS = Path(__file__).parent
+HERE = DOCS / "reference"
+LAYERS = runpy.run_path(str(DOCS.parent / "tests" / "unit" / "test_architecture.py"))["LAYERS"]
 DATA_DIR = "`$XDG_DATA_HOME/conch`, else `~/.local/share/conch`; `%APPDATA%\\conch` on Windows"
+TABLE_BEGIN = "<!-- The table is made by docs/generate.py. -->\n\n"
+TABLE_END = "\n\n## Dependencies\n"
 NOTE = "<!-- Made from the code by docs/generate.py; `make docs` makes it anew. -->\n"
 
 
@@ -101,8 +106,18 @@ def commands() -> str:
     return "\n".join(lines) + "\n"
 
 
+def explanation() -> str:
+    """The page as it is, with a table of layers that is the one of the architecture's test, doors first."""
+    page = (DOCS / "explanation.md").read_text()
+    rows = [f"| {' '.join(f'`{name}`' for name in layer.names)} | {layer.holds} |" for layer in reversed(LAYERS)]
+    table = "\n".join(["| layer | what is in it |", "|---|---|", *rows])
+    before, rest = page.split(TABLE_BEGIN)
+    return before + TABLE_BEGIN + table + TABLE_END + rest.split(TABLE_END, 1)[1]
+
+
 def pages() -> dict[Path, str]:
     return {
+        DOCS / "explanation.md": explanation(),
         HERE / "tools.md": tools(),
         HERE / "settings.md": settings(),
         HERE / "errors.md": error_codes(),

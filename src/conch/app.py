@@ -6,23 +6,23 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from conch.bells.base import Bell
+from conch.bus.peers import Peers
+from conch.bus.questions import Questions
+from conch.bus.sync import Messages
+from conch.bus.topics import Topics
 from conch.clock import Clock
 from conch.config import Settings
-from conch.membership import Membership
-from conch.messages import Messages
-from conch.peers import Peers
-from conch.protocol import Protocol
-from conch.questions import Questions
-from conch.registration import Registration
-from conch.reservations import Reservations
+from conch.members.membership import Membership
+from conch.members.registration import Registration
+from conch.notices.events import Protocol
+from conch.scopes.reservations import Reservations
 from conch.search.search import Search
 from conch.storage.base import Store
 from conch.storage.opening import open_store
-from conch.topics import Topics
-from conch.turns import Turns
+from conch.turns.stick import Turns
 
 if TYPE_CHECKING:
-    from conch.adoption import Adoption
+    from conch.members.adoption import Adoption
 
 
 class App:
@@ -43,7 +43,7 @@ class App:
 
     @property
     def adoption(self) -> Adoption:
-        from conch.adoption import Adoption  # seldom needed, and every harness pays for what is imported
+        from conch.members.adoption import Adoption  # seldom needed, and every harness pays for what is imported
 
         return Adoption(self.store, self.settings)
 

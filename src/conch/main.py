@@ -11,7 +11,7 @@ INTERRUPTED = 130
 def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     if words[:1] == ["mcp"]:
-        from conch.doors.mcp_server.command import serve
+        from conch.doors.mcp.command import serve
 
         return serve(words[1:])
     try:

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from conch import processes
-from conch.agents import Caller, adopt_override
+from conch.agents.identity import Caller, adopt_override
 from conch.app import App, open_app
 from conch.calls import Call
-from conch.processes import Process
+from conch.host import processes
+from conch.host.processes import Process
 from conch.storage.base import Store
 from conch.tools import TOOLS
 from conch.tools.registry import Outcome, call_tool

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from conch.app import App
-from conch.timeline import read_timeline
+from conch.notices.timeline import read_timeline
+from conch.rooms.verify import verify_rooms
 from conch.tools import stories
 from conch.tools.registry import Outcome
-from conch.verify import verify_rooms
 
 BD = Path(__file__).with_name("bd.py")
 
@@ -784,7 +784,7 @@ def test_beads_that_does_not_answer_is_a_warning(
     ada: Any, bob: Any, beads: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (beads / "mode").write_text("hanging")
-    monkeypatch.setattr("conch.beads.SECONDS", 0.2)
+    monkeypatch.setattr("conch.host.beads.SECONDS", 0.2)
     notice = {"subject": "s", "summary": "s", "next_action": "n"}
 
     reserved = ada.call("scope_reserve", scope="src", bead_id="bd-1")

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from conch.agents import Caller
+from conch.agents.identity import Caller
 from conch.app import App, open_app
 from conch.errors import InvalidArgument, StoreInterrupted
-from conch.roomlog import list_events
+from conch.rooms.log import list_events
+from conch.rooms.verify import verify_rooms
 from conch.storage.base import Store, Transaction
 from conch.storage.copying import copy_store
-from conch.verify import verify_rooms
 
 HANDOFF = {"status": "naïve ☂ \n", "next_action": "'; DROP TABLE path_rooms; --"}
 

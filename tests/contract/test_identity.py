@@ -14,13 +14,13 @@ from typing import Any, Protocol
 
 import pytest
 
-from conch.agents import Caller, adopt_override, explain, identify
+from conch.agents.identity import Caller, adopt_override, explain, identify
+from conch.agents.petnames import propose_names
+from conch.agents.signals import Signal, Signals
 from conch.app import App
 from conch.errors import InvalidArgument
+from conch.host.processes import Process
 from conch.ids import digest
-from conch.petnames import propose_names
-from conch.processes import Process
-from conch.signals import Signal, Signals
 from conch.storage.base import Store
 
 
@@ -357,7 +357,7 @@ def test_a_name_that_is_taken_is_passed_over(store: Store) -> None:
 
 IDENTIFY = """
 import os, pickle, sys
-from conch.agents import identify
+from conch.agents.identity import identify
 from conch.app import open_app
 app, signals = open_app(os.environ), pickle.loads(bytes.fromhex(sys.argv[1]))
 print("ready", flush=True)

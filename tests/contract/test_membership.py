@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from conch.agents import Caller, adopt_override
+from conch.agents.identity import Caller, adopt_override
 from conch.app import App, open_app
 from conch.errors import InvalidArgument, InvalidSetting, LimitExceeded, StickHeld, UnknownMember
-from conch.roomlog import list_events
-from conch.verify import verify_rooms
+from conch.rooms.log import list_events
+from conch.rooms.verify import verify_rooms
 
 Agent = Callable[..., Caller]
 

@@ -111,7 +111,7 @@ def test_whoever_follows_outlasts_a_store_that_is_away_for_a_whole_wait(
         return read()
 
     red.send(pink, "after the outage")
-    monkeypatch.setattr("conch.messages.LONGEST_WAIT_MS", 1)
+    monkeypatch.setattr("conch.bus.sync.LONGEST_WAIT_MS", 1)
     monkeypatch.setattr(app.store, "read", read_or_fail)
 
     assert [each.content_markdown for each in next(app.messages.follow(pink, 0, Call()))] == ["after the outage"]

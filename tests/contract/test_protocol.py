@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from conch.app import App, open_app
-from conch.timeline import Entry, Place, read_timeline
+from conch.notices.timeline import Entry, Place, read_timeline
 from conch.tools import stories
 
 HANDOFF = {"subject": "Parser", "summary": "It parses.", "next_action": "Review it."}

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from conch.agents import load_caller
+from conch.agents.identity import load_caller
+from conch.agents.petnames import propose_names
 from conch.app import App, open_app
 from conch.errors import InvalidSetting
 from conch.ids import digest
-from conch.petnames import propose_names
 
 # -- names
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from conch.agents import Caller, adopt_override
+from conch.agents.identity import Caller, adopt_override
 from conch.app import App, open_app
 
 

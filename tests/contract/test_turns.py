@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 
-from conch import claims
-from conch.agents import Caller
+from conch.agents.identity import Caller
 from conch.app import App
 from conch.calls import Call
-from conch.claims import Wait
 from conch.errors import (
     Cancelled,
     ConchError,
@@ -26,8 +24,10 @@ from conch.errors import (
     UnknownMember,
     UnknownRoom,
 )
-from conch.roomlog import list_events
-from conch.verify import verify_rooms
+from conch.rooms.log import list_events
+from conch.rooms.verify import verify_rooms
+from conch.turns import waiting
+from conch.turns.waiting import Wait
 
 HANDOFF = {"status": "wrote the plan", "next_action": "review it", "artifacts": [{"path": "plan.md", "role": "review"}]}
 
@@ -382,7 +382,7 @@ def test_a_cursor_ends_the_wait_at_the_next_event(table: Table) -> None:
 @pytest.fixture
 def crowded(table: Table, monkeypatch: pytest.MonkeyPatch) -> Table:
     """As in a room with so many members that what all of them hear is looked at very much later."""
-    monkeypatch.setattr(claims, "LOOKS_PER_SECOND", 1e-9)
+    monkeypatch.setattr(waiting, "LOOKS_PER_SECOND", 1e-9)
     return table
 
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from conch import waits
 from conch.app import App
+from conch.bus import waits
+from conch.bus.waits import wait_for
 from conch.calls import Call
 from conch.errors import Cancelled, StoreUnavailable
-from conch.waits import wait_for
 
 LONG = 20.0
 

@@ -16,13 +16,13 @@ from typing import Any
 
 import pytest
 
-from conch import processes
-from conch.agents import Caller, adopt_override
+from conch.agents.identity import Caller, adopt_override
 from conch.app import App, open_app
 from conch.clock import MILLISECOND, SECOND, system_clock
-from conch.processes import Process
-from conch.roomlog import Event, list_events
-from conch.verify import verify_rooms
+from conch.host import processes
+from conch.host.processes import Process
+from conch.rooms.log import Event, list_events
+from conch.rooms.verify import verify_rooms
 
 PLAYER = Path(__file__).with_name("player.py")
 SECONDS = 60

@@ -16,16 +16,16 @@ import sys
 import time
 from typing import Any
 
-from conch import processes
-from conch.agents import Caller, adopt_override
+from conch.agents.identity import Caller, adopt_override
 from conch.app import App, open_app
-from conch.claims import Wait
+from conch.bus.drafts import Draft
 from conch.clock import system_clock
 from conch.errors import ConchError, StoreBusy, UnknownMember
-from conch.outbox import Draft
-from conch.roomlog import append_event
-from conch.rooms import load_room, save_room
-from conch.storage.queue import Queue
+from conch.host import processes
+from conch.rooms.log import append_event
+from conch.rooms.room import load_room, save_room
+from conch.storage.sqlite.queue import Queue
+from conch.turns.waiting import Wait
 
 LONGEST_WAIT_MS = 20_000
 

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from conch import processes
 from conch.bells.file import FileBell
+from conch.host import processes
 
 SOON = 30.0
 
 PREAMBLE = """
 import os, sqlite3, sys, threading
-from conch import processes
+from conch.host import processes
 from conch.bells.file import FileBell
 
 def say(*words):

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from conch.agents import Caller
+from conch.agents.identity import Caller
 from conch.app import App, open_app
-from conch.outbox import Draft
-from conch.topics import Topic
+from conch.bus.drafts import Draft
+from conch.bus.topics import Topic
 
 WRITERS = 8
 READERS = 4

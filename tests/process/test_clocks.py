@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from conch.agents import Caller
+from conch.agents.identity import Caller
 from conch.app import App, open_app
 from conch.bells.base import seat_channel
 from conch.calls import Call
-from conch.claims import Wait
 from conch.errors import Cancelled, TakeoverNotAvailable, TurnMismatch
+from conch.turns.waiting import Wait
 
 HANDOFF = {"status": "done", "next_action": "go on"}
 HOUR = 3_600

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from conch.agents import Caller
+from conch.agents.identity import Caller
 from conch.app import App
-from conch.roomlog import Event
+from conch.rooms.log import Event
 
 WEEK_MS = str(7 * 24 * 3_600_000)
 

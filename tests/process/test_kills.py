@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from conch import processes
-from conch.agents import Caller
+from conch.agents.identity import Caller
 from conch.app import App
 from conch.bells.base import seat_channel
 from conch.errors import StaleLease, TakeoverNotAvailable, TurnMismatch, UnknownMember
-from conch.processes import Process
+from conch.host import processes
+from conch.host.processes import Process
 
 HANDOFF = {"status": "half of it is done", "next_action": "do the other half"}
 LONGEST = "600000"

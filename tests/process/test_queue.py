@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from conch.agents import Caller
+from conch.agents.identity import Caller
 from conch.app import App, open_app
-from conch.verify import verify_rooms
+from conch.rooms.verify import verify_rooms
 
 BUSY_TIMEOUT_SECONDS = 5
 LONGEST = "600000"

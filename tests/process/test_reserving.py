@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from conch.app import App, open_app
-from conch.scopes import classify
+from conch.host.paths import classify
 
 PROCESSES = 8
 TRIES = 40

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
+from conch.agents.petnames import ADJECTIVES, NOUNS, propose_names
+from conch.agents.signals import gather_signals
 from conch.errors import InvalidSetting
-from conch.harnesses.marks import HARNESSES, recognise, slug_of
-from conch.harnesses.programs import LAUNCHERS, read_program
+from conch.host.marks import HARNESSES, recognise, slug_of
+from conch.host.programs import LAUNCHERS, read_program
 from conch.ids import digest
-from conch.petnames import ADJECTIVES, NOUNS, propose_names
-from conch.signals import gather_signals
 
 # Runs the rest of the command line as its child, and lets everything below know its pid by its name.
 RELAY = """
@@ -37,7 +37,7 @@ sys.exit(subprocess.run(sys.argv[2:]).returncode)
 """
 LOOK = """
 import json, os, sys
-from conch.signals import gather_signals
+from conch.agents.signals import gather_signals
 signals = gather_signals(**{"environ": os.environ, "client_name": None, **json.loads(sys.argv[1])})
 pids = dict(pair.split("=") for pair in os.environ["PIDS"].split())
 names = {pid: name for name, pid in pids.items()} | {str(os.getpid()): "itself"}

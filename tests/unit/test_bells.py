@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conch import processes
 from conch.bells.counter import CounterWatcher
 from conch.bells.file import FileBell, file_name
 from conch.bells.native import open_watcher
+from conch.host import processes
 
 SOON = 10.0  # a deadline for what must happen
 NEVER = 0.05  # how long to look for what must not

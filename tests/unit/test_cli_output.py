@@ -25,7 +25,7 @@ from conch.doors.cli.parser import split_words
 from conch.doors.cli.wording import duration
 from conch.doors.cli.writing import read_handoff
 from conch.errors import InvalidArgument, UnknownMember
-from conch.rooms import Member
+from conch.rooms.room import Member
 
 
 @pytest.mark.parametrize("code", [*range(0x20), *range(0x7F, 0xA0)])

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conch.doors.mcp_server.protocol import Refusal, decode, encode, parse
-from conch.doors.mcp_server.stdio import LineSplitter
+from conch.doors.mcp.protocol import Refusal, decode, encode, parse
+from conch.doors.mcp.stdio import LineSplitter
 
 texts = st.text(st.characters(exclude_categories=()), max_size=20)
 values = st.recursive(

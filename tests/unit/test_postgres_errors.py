@@ -10,8 +10,8 @@ from psycopg import errors  # noqa: E402
 from psycopg.conninfo import conninfo_to_dict  # noqa: E402
 
 from conch.errors import InvalidSetting, StoreInterrupted, StoreUncertain  # noqa: E402
-from conch.storage.postgres_address import Address  # noqa: E402
-from conch.storage.postgres_errors import translate, translate_commit, translate_refusal  # noqa: E402
+from conch.storage.postgres.address import Address  # noqa: E402
+from conch.storage.postgres.errors import translate, translate_commit, translate_refusal  # noqa: E402
 
 PLACE = "postgresql://conch@db.example/conch"
 

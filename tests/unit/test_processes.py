@@ -13,9 +13,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from conch import processes
-from conch.processes import Process
-from conch.systems import linux
+from conch.host import linux, processes
+from conch.host.processes import Process
 
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="asks for /proc")
 
@@ -84,7 +83,7 @@ def test_a_running_process_is_alive(child: Child) -> None:
 
 
 def test_every_process_of_a_machine_gives_the_same_names_to_host_boot_and_process() -> None:
-    script = f"from conch import processes; print(processes.look_up({os.getpid()}))"
+    script = f"from conch.host import processes; print(processes.look_up({os.getpid()}))"
 
     assert run(script) == str(processes.look_up(os.getpid()))
 
@@ -162,7 +161,7 @@ def test_a_hidden_process_is_unknown_and_an_absent_one_is_gone(child: Child) -> 
     hidden = known(child)
     script = f"""
 import os, subprocess
-from conch import processes
+from conch.host import processes
 hidden = processes.Process(*{tuple(hidden)!r})
 subprocess.run(["mount", "-t", "proc", "-o", "hidepid=2", "proc", "/proc"], check=True)
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
@@ -175,7 +174,7 @@ print(processes.look_up(hidden.pid), processes.check(hidden), processes.check(hi
 @in_containers
 def test_a_container_is_a_host_of_its_own(child: Child) -> None:
     script = f"""
-from conch import processes
+from conch.host import processes
 print(processes.host_id(), processes.check(processes.Process(*{tuple(known(child))!r})))
 """
 
@@ -223,7 +222,9 @@ def test_no_pidfd_is_given_for_a_process_that_has_ended(child: Child) -> None:
 
 
 def test_ancestors_come_nearest_first_with_their_programs_and_arguments() -> None:
-    script = "from conch import processes as p; print([(a.name, a.arguments, a.process.pid) for a in p.ancestors()])"
+    script = (
+        "from conch.host import processes as p; print([(a.name, a.arguments, a.process.pid) for a in p.ancestors()])"
+    )
     middle = f"""
 import os, subprocess, sys
 print(os.getpid(), flush=True)
@@ -253,13 +254,13 @@ def test_a_process_that_has_gone_has_no_ancestors(child: Child) -> None:
 
 
 def test_whoever_began_the_session_is_its_leader() -> None:
-    script = "from conch import processes as p; import os; print(p.session_leader() == p.look_up(os.getpid()))"
+    script = "from conch.host import processes as p; import os; print(p.session_leader() == p.look_up(os.getpid()))"
 
     assert run(script, start_new_session=True) == "True"
     assert processes.session_leader() == processes.look_up(os.getsid(0))
 
 
-TTY = "from conch import processes; print(processes.controlling_tty())"
+TTY = "from conch.host import processes; print(processes.controlling_tty())"
 
 
 def test_the_terminal_is_known_even_when_no_stream_leads_to_it() -> None:

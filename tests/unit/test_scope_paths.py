@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conch.errors import InvalidArgument
-from conch.scopes import Scope, classify, make_scope, parse_scope
+from conch.host.paths import Scope, classify, make_scope, parse_scope
 
 ROOT = "/home/ada/project"
 FUSE = Path(__file__).with_name("case_ignoring_filesystem.py")
@@ -193,9 +193,8 @@ def test_where_case_matters_casings_are_different_files(root: str) -> None:
 def test_a_real_filesystem_that_ignores_case_decides(tmp_path: Path) -> None:
     mount = tmp_path / "mount"
     mount.mkdir()
-    script = (
-        f"from conch.scopes import parse_scope; print(parse_scope('sRC/Lib', {str(mount)!r} + '/Projects/Conch').key)"
-    )
+    root = f"{mount}/Projects/Conch"
+    script = f"from conch.host.paths import parse_scope; print(parse_scope('sRC/Lib', {root!r}).key)"
     command = ["unshare", "--mount", sys.executable, str(FUSE), str(mount), sys.executable, "-c", script]
 
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)

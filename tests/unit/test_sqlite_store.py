@@ -18,9 +18,9 @@ from conch.errors import (
     StoreCorrupt,
     StoreUnavailable,
 )
-from conch.storage.filesystems import NETWORK_FILESYSTEMS, filesystem_type
-from conch.storage.sqlite import DIALECT, SqliteStore
-from conch.storage.sqlite_errors import translate
+from conch.storage.sqlite.errors import translate
+from conch.storage.sqlite.filesystems import NETWORK_FILESYSTEMS, filesystem_type
+from conch.storage.sqlite.store import DIALECT, SqliteStore
 from conch.storage.statements import HERE, Migration, load_migrations
 
 Open = Callable[..., SqliteStore]
@@ -343,7 +343,7 @@ def in_namespace(script: str) -> subprocess.CompletedProcess[str]:
 
 USE_STORE = """
 import sys
-from conch.storage.sqlite import SqliteStore
+from conch.storage.sqlite.store import SqliteStore
 from conch.errors import StoreError
 def use(path, size=10):
     store = SqliteStore(path, ring=lambda channels: None)

@@ -16,13 +16,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from conch import processes
-from conch.agents import Caller, adopt_override
+from conch.agents.identity import Caller, adopt_override
 from conch.app import open_app
 from conch.errors import ConchError
-from conch.processes import Process
-from conch.roomlog import list_events
-from conch.verify import verify_rooms
+from conch.host import processes
+from conch.host.processes import Process
+from conch.rooms.log import list_events
+from conch.rooms.verify import verify_rooms
 
 AGENTS = ("codex:a", "claude:b", "gemini:c", "human:d")
 MINUTE = 60_000

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from conch.errors import InvalidArgument
-from conch.workspaces import MARKERS, ancestor_chain, canonicalize, true_spelling, workspace_root
+from conch.host.workspaces import MARKERS, ancestor_chain, canonicalize, true_spelling, workspace_root
 
 
 @pytest.fixture(autouse=True)
@@ -156,7 +156,7 @@ def test_a_working_directory_that_was_removed_is_refused_but_absolute_paths_stil
 UNPRIVILEGED = """
 import os, sys
 from conch.errors import InvalidArgument
-from conch.workspaces import canonicalize
+from conch.host.workspaces import canonicalize
 if os.geteuid() == 0:
     os.setuid(65534)
 try:
@@ -215,7 +215,7 @@ def canonicalize_where_case_is_ignored(mount_point: Path, paths: list[str]) -> l
     """Each path below a real filesystem that holds Projects/Conch/Src; skips where none can be mounted."""
     if shutil.which("unshare") is None:
         pytest.skip("needs unshare to mount a filesystem of its own")
-    probe = "import sys; from conch.workspaces import canonicalize; [print(canonicalize(p)) for p in sys.argv[1:]]"
+    probe = "import sys; from conch.host.workspaces import canonicalize; [print(canonicalize(p)) for p in sys.argv[1:]]"
     as_root = [] if os.geteuid() == 0 else ["--map-root-user"]
     server = [sys.executable, str(Path(__file__).with_name("case_ignoring_filesystem.py")), str(mount_point)]
     inside = [sys.executable, "-c", probe, *(str(mount_point / path) for path in paths)]

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Protocol, Self
 
-from conch.processes import Process
+from conch.host.processes import Process
 
 LINGER_SECONDS = 0.05
 

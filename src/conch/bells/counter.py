@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 
 from conch.bells.watcher import Stop, Wake
-from conch.processes import Process
+from conch.host.processes import Process
 
 _SHORTEST_PAUSE = 0.010
 _LONGEST_PAUSE = 0.025

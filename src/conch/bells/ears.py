@@ -10,7 +10,7 @@ from typing import Self
 
 from conch.bells.base import LINGER_SECONDS
 from conch.bells.watcher import Stop, Watcher
-from conch.processes import Process, check
+from conch.host.processes import Process, check
 
 _SECONDS_BETWEEN_CHECKS = 1.0
 

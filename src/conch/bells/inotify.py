@@ -15,7 +15,7 @@ import threading
 from functools import partial
 
 from conch.bells.watcher import Stop, Wake
-from conch.processes import Process, open_pidfd
+from conch.host.processes import Process, open_pidfd
 
 # PyDLL keeps the GIL: these calls take a microsecond, and giving it up lets the bell thread in between.
 _libc = ctypes.PyDLL(None, use_errno=True)

@@ -10,7 +10,7 @@ import threading
 from functools import partial
 
 from conch.bells.watcher import Stop, Wake
-from conch.processes import Process, check
+from conch.host.processes import Process, check
 
 if sys.platform != "linux" and sys.platform != "win32":
 

@@ -18,8 +18,8 @@ import psycopg
 from conch.bells.ears import WatchingEar
 from conch.bells.native import open_watcher
 from conch.bells.watcher import Stop, Wake, Watcher
+from conch.host.processes import Process, host_id
 from conch.ids import digest
-from conch.processes import Process, host_id
 
 RECHECK_SECONDS = 30.0  # the server tells, and a lost connection is noticed: this is for what nobody has thought of
 LISTEN_SECONDS = 5.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from conch.processes import Process
+from conch.host.processes import Process
 
 Wake = Callable[[], None]
 Stop = Callable[[], None]

@@ -7,10 +7,10 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from conch.bus.topics import find_topic
 from conch.errors import InvalidArgument, LimitExceeded, SemanticUnavailable, StoreBusy, StoreFull, StoreReadOnly
 from conch.search.notices import Notice, notice
 from conch.storage.base import Row, Store, Transaction
-from conch.topics import find_topic
 
 if TYPE_CHECKING:
     from conch.search.filters import Filters

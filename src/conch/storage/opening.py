@@ -50,7 +50,7 @@ def _begins_as_address(place: str) -> bool:
 
 def _open_sqlite(settings: Settings, clock: Clock | None, named: str) -> tuple[Store, Bell]:
     from conch.bells.file import FileBell
-    from conch.storage.sqlite import SqliteStore
+    from conch.storage.sqlite.store import SqliteStore
 
     path = sqlite_path(settings)
     bell = FileBell(os.path.join(os.path.dirname(path), "bells"), lambda: store.change_counter())
@@ -75,7 +75,7 @@ def sqlite_path(settings: Settings) -> str:
 def _open_postgres(settings: Settings, clock: Clock | None, named: str) -> tuple[Store, Bell]:
     try:
         from conch.bells.postgres import PostgresBell
-        from conch.storage.postgres import PostgresStore
+        from conch.storage.postgres.store import PostgresStore
     except ImportError:
         message = "A PostgreSQL store needs the extra `postgres`: pip install 'conch[postgres]'."
         raise InvalidSetting(message, setting=named) from None

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from conch import __version__
+from conch.bus.drafts import FIELDS, check_outbox
+from conch.bus.peers import Peer
+from conch.bus.sync import Synced
 from conch.calls import Call
 from conch.clock import to_seconds
 from conch.errors import StoreError
-from conch.messages import Synced
-from conch.outbox import FIELDS, check_outbox
-from conch.peers import Peer
 from conch.tools import bus_shapes as shapes
 from conch.tools import fields
 from conch.tools.registry import Object, Result, Tool

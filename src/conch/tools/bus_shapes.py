@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from conch.bus.peers import Peer
+from conch.bus.questions import Asked, extras
+from conch.bus.stream import Message, Sent
+from conch.bus.sync import Synced
+from conch.bus.topics import Topic
 from conch.clock import to_seconds
-from conch.messages import Synced
-from conch.peers import Peer
-from conch.questions import Asked, extras
-from conch.stream import Message, Sent
-from conch.topics import Topic
 
 Object = dict[str, Any]
 

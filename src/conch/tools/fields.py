@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from conch.errors import InvalidArgument
-from conch.handoffs import ROLES
+from conch.rooms.handoffs import ROLES
 
 Object = dict[str, Any]
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from conch.beads import Warnings
 from conch.clock import to_iso
-from conch.holdings import Held, Reservation
-from conch.incursions import holder
-from conch.protocol import VERSION, ProtocolEvent
-from conch.registration import Agent
-from conch.reservations import Grant
-from conch.scopes import spell
+from conch.host.beads import Warnings
+from conch.host.paths import spell
+from conch.members.registration import Agent
+from conch.notices.events import VERSION, ProtocolEvent
+from conch.scopes.incursions import holder
+from conch.scopes.overlaps import Held, Reservation
+from conch.scopes.reservations import Grant
 from conch.tools.texts import behind_margin
 
 Object = dict[str, Any]

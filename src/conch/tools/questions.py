@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from conch.bus.questions import Asked
 from conch.calls import Call
 from conch.clock import to_seconds
-from conch.questions import Asked
 from conch.tools import bus_shapes as shapes
 from conch.tools import fields
 from conch.tools.bus import TOPIC_ID, WAIT_SECONDS

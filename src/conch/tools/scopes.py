@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from conch.calls import Call
-from conch.protocol import MARKS, STATES
-from conch.reservations import LONGEST_TTL, SHORTEST_TTL, TTL_MINUTES
-from conch.scopes import spell
+from conch.host.paths import spell
+from conch.notices.events import MARKS, STATES
+from conch.scopes.reservations import LONGEST_TTL, SHORTEST_TTL, TTL_MINUTES
 from conch.tools import fields, notices
 from conch.tools.registry import Object, Result, Tool
 from conch.tools.session import Session

@@ -6,12 +6,12 @@ import os
 import time
 from collections.abc import Callable
 
-from conch import presence
-from conch.agents import Caller, adopt_override, identify
+from conch.agents.identity import Caller, adopt_override, identify
+from conch.agents.signals import gather_signals
 from conch.app import App
+from conch.bus.peers import Peer
 from conch.errors import InvalidArgument, StoreError
-from conch.peers import Peer
-from conch.signals import gather_signals
+from conch.rooms import presence
 from conch.tools.deliveries import Deliveries
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from conch.clock import to_iso
-from conch.roomlog import Event, EventPage
-from conch.rooms import Member, Room, Snapshot
+from conch.rooms.log import Event, EventPage
+from conch.rooms.room import Member, Room, Snapshot
 
 Object = dict[str, Any]
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from conch.clock import to_iso
-from conch.handoffs import Handoff
-from conch.roomlog import Event
-from conch.rooms import Snapshot
+from conch.rooms.handoffs import Handoff
+from conch.rooms.log import Event
+from conch.rooms.room import Snapshot
 
 
 def room_line(snapshot: Snapshot) -> str:

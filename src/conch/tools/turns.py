@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from conch import roomlog
 from conch.calls import Call
-from conch.claims import Wait, describe
 from conch.clock import to_iso
-from conch.handoffs import TEMPLATE
+from conch.rooms import log
+from conch.rooms.handoffs import TEMPLATE
 from conch.tools import fields, shapes, texts
 from conch.tools.registry import Object, Result, Tool
 from conch.tools.session import Session
-from conch.turns import Offer
+from conch.turns.stick import Offer
+from conch.turns.waiting import Wait, describe
 
 MOST_EVENTS = 500
 
@@ -206,7 +206,7 @@ def get_room_events(session: Session, given: Object, call: Call) -> Result:
     caller, app = session.caller(), session.app
     after = fields.parse_cursor("after", given.get("after"))
     app.membership.get_state(caller, given["room_id"])
-    page = roomlog.list_events(app.store, given["room_id"], after, given.get("limit", 50))
+    page = log.list_events(app.store, given["room_id"], after, given.get("limit", 50))
     text = "\n".join(texts.event_line(event) for event in page.events) or "No events."
     more = " (more to come)" if page.has_more else ""
     return Result(shapes.event_page(page), f"{text}\ncursor={page.cursor}{more}")

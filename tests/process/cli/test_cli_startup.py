@@ -36,7 +36,7 @@ def modules(conch: Any) -> Any:
             command, env=env, cwd=conch.workspace, stdin=subprocess.DEVNULL, capture_output=True, timeout=30
         )
         loaded: set[str] = set(json.loads(done.stderr))
-        assert "conch.storage.sqlite" in loaded
+        assert "conch.storage.sqlite.store" in loaded
         return loaded
 
     return run

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from conch.agents import Caller, adopt_override
+from conch.agents.identity import Caller, adopt_override
 from conch.app import App, open_app
+from conch.bus.drafts import Draft
 from conch.errors import AgentNameInUse
-from conch.outbox import Draft
 
 Conch = Callable[..., Any]
 Start = Callable[..., Any]

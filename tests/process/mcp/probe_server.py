@@ -15,7 +15,7 @@ import time
 
 from conch.app import open_app
 from conch.calls import Call
-from conch.doors.mcp_server.server import serve_stdio
+from conch.doors.mcp.server import serve_stdio
 from conch.tools.registry import Object, Result, Tool
 from conch.tools.session import Session
 

@@ -260,8 +260,8 @@ def test_an_older_store_is_brought_forward_when_it_is_asked_for(
     server: Any, database: str, environ: dict[str, str]
 ) -> None:
     from conch.errors import SchemaMismatch
-    from conch.storage.postgres import PostgresStore
-    from conch.storage.postgres_schema import DIALECT
+    from conch.storage.postgres.schema import DIALECT
+    from conch.storage.postgres.store import PostgresStore
     from conch.storage.statements import load_migrations
 
     url, known = environ["CONCH_STORE"], load_migrations(DIALECT)
@@ -285,8 +285,8 @@ def test_an_older_store_is_brought_forward_when_it_is_asked_for(
 def test_a_room_that_was_closed_before_there_were_topics_keeps_its_reason(
     server: Any, database: str, environ: dict[str, str]
 ) -> None:
-    from conch.storage.postgres import PostgresStore
-    from conch.storage.postgres_schema import DIALECT
+    from conch.storage.postgres.schema import DIALECT
+    from conch.storage.postgres.store import PostgresStore
     from conch.storage.statements import load_migrations
 
     room = {"room_id": "a", "canonical_path": "a", "topic_id": "a", "created_at": 1, "updated_at": 2}
@@ -307,8 +307,8 @@ def test_a_room_that_was_closed_before_there_were_topics_keeps_its_reason(
 
 
 def test_the_members_of_an_older_store_keep_their_names(environ: dict[str, str]) -> None:
-    from conch.storage.postgres import PostgresStore
-    from conch.storage.postgres_schema import DIALECT
+    from conch.storage.postgres.schema import DIALECT
+    from conch.storage.postgres.store import PostgresStore
     from conch.storage.statements import load_migrations
 
     url = environ["CONCH_STORE"]

@@ -14,10 +14,10 @@ import pytest
 from conch.app import open_app
 from conch.calls import Call
 from conch.errors import StoreError, StoreReadOnly
+from conch.rooms.verify import verify_rooms
 from conch.tools import TOOLS
 from conch.tools.registry import call_tool
 from conch.tools.session import Session
-from conch.verify import verify_rooms
 
 PAGE = (Path(__file__).parents[3] / "docs" / "scaling.md").read_text()
 HANDOFF = {"status": "done", "next_action": "go on"}

@@ -15,7 +15,7 @@ from conch.bells.postgres import advisory_key
 from conch.calls import Call
 from conch.errors import StoreBusy
 from conch.storage import postgres
-from conch.storage.postgres_schema import DIALECT
+from conch.storage.postgres.schema import DIALECT
 from conch.storage.statements import load_migrations
 from conch.tools import TOOLS
 from conch.tools.registry import call_tool

@@ -5,9 +5,9 @@ from __future__ import annotations
 from argparse import ArgumentParser
 
 from conch.doors.cli import options
-from conch.payloads import SENDABLE, URGENCIES
-from conch.protocol import STATES
-from conch.reservations import LONGEST_TTL, SHORTEST_TTL, TTL_MINUTES
+from conch.notices.events import STATES
+from conch.notices.payloads import SENDABLE, URGENCIES
+from conch.scopes.reservations import LONGEST_TTL, SHORTEST_TTL, TTL_MINUTES
 
 
 def speaker(parser: ArgumentParser) -> None:

@@ -6,12 +6,12 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from conch.agents import load_caller
+from conch.agents.identity import load_caller
 from conch.doors.cli.context import Context
 from conch.doors.cli.output import Report, indented, one_line, table
 from conch.errors import UnknownRoom
-from conch.registration import find_agent, itself
-from conch.scopes import parse_scope
+from conch.host.paths import parse_scope
+from conch.members.registration import find_agent, itself
 from conch.tools import notices
 from conch.tools.registry import Result
 

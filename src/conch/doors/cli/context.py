@@ -6,16 +6,16 @@ import os
 from typing import Any
 
 from conch.app import App, open_app
+from conch.bus.names import present_name
+from conch.bus.peers import Peer
 from conch.calls import Call
 from conch.errors import InvalidArgument, TopicNotFound, UnknownMember, UnknownRoom
-from conch.peers import Peer
-from conch.rooms import Member, Snapshot
+from conch.rooms.room import Member, Snapshot
 from conch.storage.trying import retried
 from conch.tools import TOOLS, fields
 from conch.tools.registry import Result, run_tool
 from conch.tools.schema import check_arguments
 from conch.tools.session import Session
-from conch.topic_names import present_name
 
 PLACE = fields.takes(path=fields.PATH, room=fields.ROOM_ID)
 LONGEST_ECHO = 80

@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, TextIO
 
+from conch.bus.questions import Question
+from conch.bus.stream import Message
+from conch.bus.sync import PAGE
 from conch.doors.cli.context import Context
 from conch.doors.cli.output import Report, clean, give_up, one_line
 from conch.doors.cli.speech import whole_json
 from conch.doors.cli.wording import local_time
 from conch.errors import InvalidArgument
-from conch.messages import PAGE
-from conch.questions import Question
-from conch.stream import Message
 from conch.tools import bus_shapes as shapes
 
 LONGEST_ECHO = 200

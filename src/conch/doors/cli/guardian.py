@@ -13,14 +13,15 @@ import sys
 import time
 from typing import Any
 
-from conch import presence, processes
-from conch.agents import Caller
+from conch.agents.identity import Caller
 from conch.app import App, open_app
 from conch.bells.base import room_channel
 from conch.config import Policy
 from conch.doors.cli.post import Post
 from conch.errors import ConchError, SchemaMismatch, StoreError
-from conch.processes import Process
+from conch.host import processes
+from conch.host.processes import Process
+from conch.rooms import presence
 
 RETRY_SECONDS = 5.0
 

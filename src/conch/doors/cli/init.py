@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from conch.adoption import Candidate
 from conch.doors.cli.context import Context
 from conch.doors.cli.output import Report, one_line, write
 from conch.errors import DecisionNeeded, RoomClosed
-from conch.registration import check_name, find_agent, itself
+from conch.members.adoption import Candidate
+from conch.members.registration import check_name, find_agent, itself
 
 
 def init(context: Context) -> Report:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, ArgumentTypeError
 
-from conch.handoffs import ROLES
+from conch.rooms.handoffs import ROLES
 
 
 def shared(parser: ArgumentParser) -> None:

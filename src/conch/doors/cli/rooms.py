@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 
-from conch.agents import explain
+from conch.agents.identity import explain
+from conch.agents.signals import gather_signals
 from conch.clock import SECOND
 from conch.doors.cli.context import Context, find_member
 from conch.doors.cli.output import Report, one_line, table
 from conch.doors.cli.wording import duration, room_text, who
 from conch.errors import ConchError, InvalidArgument
-from conch.rooms import Snapshot
-from conch.signals import gather_signals
+from conch.rooms.room import Snapshot
 from conch.tools import shapes
 
 LONGEST_NUMBER = 18

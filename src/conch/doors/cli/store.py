@@ -7,8 +7,8 @@ import os
 from conch.doors.cli.context import Context, open_named
 from conch.doors.cli.output import Report, failure, table
 from conch.errors import InvalidArgument, SchemaMismatch, StoreCorrupt, StoreUnavailable
+from conch.rooms.verify import verify_rooms
 from conch.storage.copying import copy_store
-from conch.verify import verify_rooms
 
 
 def path(context: Context) -> Report:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any
 
+from conch.bus.peers import Peer
 from conch.calls import Call
 from conch.clock import to_seconds
 from conch.doors.cli.context import Context
@@ -27,7 +28,6 @@ from conch.doors.cli.speech import (
 )
 from conch.doors.cli.spoken import spoken
 from conch.errors import Cancelled, InvalidArgument, StoreError, StoreUnavailable, StoreUncertain
-from conch.peers import Peer
 from conch.tools import bus_shapes as shapes
 from conch.tools.registry import Result
 

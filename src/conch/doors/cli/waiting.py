@@ -10,7 +10,6 @@ from typing import Any, Self
 
 from conch.bells.base import Ear, room_channel, seat_channel
 from conch.calls import Call
-from conch.claims import Move
 from conch.doors.cli.context import Context
 from conch.doors.cli.interruptions import Interruptions, exit_status
 from conch.doors.cli.keeping import keep_lease, lease_text
@@ -18,6 +17,7 @@ from conch.doors.cli.output import Report, failure, one_line, shortened, write
 from conch.doors.cli.wording import duration, handoff_text
 from conch.errors import Cancelled, StoreBusy, StoreError, StoreUnavailable, StoreUncertain
 from conch.tools.registry import Result
+from conch.turns.waiting import Move
 
 TICK_SECONDS = 1.0  # the clock of a line that moves
 RETRY_SECONDS = 0.5  # until a store that did not answer is asked again

@@ -6,8 +6,8 @@ import time
 
 from conch.clock import SECOND
 from conch.doors.cli.output import clean, indented, one_line
-from conch.handoffs import Handoff
-from conch.rooms import Snapshot
+from conch.rooms.handoffs import Handoff
+from conch.rooms.room import Snapshot
 from conch.tools.texts import artifact_text
 
 MARGIN = " " * 8

@@ -19,7 +19,7 @@ from conch.doors.cli.demo.script import ROLES, Cast, perform
 from conch.doors.cli.demo.stage import Stage
 from conch.doors.cli.output import abandon_stream, clean
 from conch.errors import ConchError
-from conch.verify import verify_rooms
+from conch.rooms.verify import verify_rooms
 
 Handler = Callable[[int, FrameType | None], NoReturn] | signal.Handlers
 

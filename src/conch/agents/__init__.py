@@ -1,0 +1,3 @@
+"""Who is calling: the signals a process can see, and the agent they mean."""
+
+from __future__ import annotations

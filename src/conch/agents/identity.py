@@ -1,0 +1,267 @@
+"""Who is calling: one agent for one running harness (or person), whichever door it comes through.
+
+The store links signals to agents. A caller shows the signals that its door can see; one that is linked already
+says which agent it is, and the others are linked to that agent too, so that the next door knows it as well.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import Any, Literal, NamedTuple
+
+from conch.agents.petnames import propose_names
+from conch.agents.signals import AGENT_ID, AGENT_ID_RULE, Signal, Signals
+from conch.errors import AgentNotFound, InvalidArgument
+from conch.host import processes
+from conch.host.processes import Process
+from conch.ids import digest
+from conch.storage.base import Row, Store, Transaction
+from conch.storage.trying import retried
+
+LOCK = "agents"  # whoever makes or renames an agent, or links a signal, writes under this name
+
+
+class Caller(NamedTuple):
+    agent_id: str
+    name: str
+    process: Process | None
+    """The process to go by; None where only the time since the last call tells whether the agent lives."""
+    session_kind: str
+    display_name: str | None
+    overridden: bool = False
+
+
+class Link(NamedTuple):
+    """A signal, the agent that it is linked to, and how that agent stands to the caller.
+
+    `here`: it lives in the very process that the caller lives in, and is in a room, so that others know it.
+    `elsewhere`: the signal is a session whose agent is alive in another process, so it is not the caller: two tabs
+    are two agents.
+    """
+
+    signal: Signal
+    agent: Row | None
+    standing: Literal["explicit", "unlinked", "here", "elsewhere", "linked"]
+
+
+class Verdict(NamedTuple):
+    """Which of the links says who is calling (None: a new agent), why, and what is still to be linked to it."""
+
+    winner: Link | None
+    reason: str
+    links: list[Link]
+    to_link: list[Signal]
+
+    @property
+    def agent(self) -> Row | None:
+        return self.winner.agent if self.winner else None
+
+
+@retried
+def identify(store: Store, signals: Signals) -> Caller:
+    """The agent that these signals mean; made, and linked to them, as far as that is still to be done."""
+    with store.read() as tx:
+        verdict = _judge(tx, signals)
+    agent = verdict.agent
+    if agent is None or verdict.to_link or recorded_process(agent) != _process_to_go_by(agent, signals):
+        with store.write(LOCK) as tx:
+            agent = _settle(tx, _judge(tx, signals), signals)
+    return Caller(
+        agent["agent_id"], agent["name"], recorded_process(agent), agent["session_kind"], signals.display_name
+    )
+
+
+def adopt_override(store: Store, caller: Caller, override: str) -> Caller:
+    """The same connection under a name of its own choosing, with the facts of the process behind it."""
+    if not AGENT_ID.fullmatch(override):
+        raise InvalidArgument(f"agent_id_override {AGENT_ID_RULE}.", field="agent_id_override")
+    with store.write(LOCK) as tx:
+        agent = tx.one("find_agent", agent_id=override)
+        if agent is None:
+            itself = tx.one("find_agent", agent_id=caller.agent_id)
+            harness = itself["harness"] if itself else "agent"
+            agent = _insert_agent(tx, override, harness, caller.session_kind, caller.process)
+        elif caller.process is not None:
+            _record_process(tx, agent, caller.process)
+    return caller._replace(agent_id=override, name=agent["name"], overridden=True)
+
+
+@retried
+def load_caller(store: Store, text: str, topic_id: str | None = None) -> Caller:
+    """An agent by its name in the room of a home topic, by its own name elsewhere, or by its agent_id.
+
+    It is as the store knows it; nothing is recorded of who asks.
+    """
+    agent = _find(store, text, topic_id) if text.isprintable() else None
+    if agent is None:
+        raise AgentNotFound(f"There is no agent {text[:80]!r}; `conch whoami` says who you are.", field="agent")
+    return Caller(agent["agent_id"], agent["name"], recorded_process(agent), agent["session_kind"], None)
+
+
+@retried
+def _find(store: Store, text: str, topic_id: str | None) -> Row | None:
+    with store.read() as tx:
+        named = tx.one("member_named", topic_id=topic_id, name=text) or tx.one("agent_named", name=text)
+        return tx.one("find_agent", agent_id=named["agent_id"] if named else text)
+
+
+def explain(store: Store, signals: Signals) -> dict[str, Any]:
+    """How `identify` would decide now, and why; nothing is changed."""
+    with store.read() as tx:
+        verdict = _judge(tx, signals)
+        agent_id = verdict.agent["agent_id"] if verdict.agent else _new_agent_id(tx, verdict, signals)
+    mine = signals.harness or signals.terminal
+    return {
+        "agent_id": agent_id,
+        "name": verdict.agent["name"] if verdict.agent else None,
+        "is_new": verdict.agent is None,
+        "reason": verdict.reason,
+        "harness": signals.slug,
+        "session_kind": signals.session_kind,
+        "process": mine._asdict() if mine else None,
+        "signals": [_explain_link(link, verdict) for link in verdict.links],
+    }
+
+
+def _explain_link(link: Link, verdict: Verdict) -> dict[str, Any]:
+    return {
+        "kind": link.signal.kind,
+        "value": link.signal.value,
+        "source": link.signal.source,
+        "linked_to": link.agent["agent_id"] if link.agent else None,
+        "standing": link.standing,
+        "wins": link is verdict.winner,
+    }
+
+
+# -- judging
+
+
+def _judge(tx: Transaction, signals: Signals) -> Verdict:
+    links = _find_links(tx, signals)
+    winner, reason = _choose(links)
+    return Verdict(winner, reason, links, [link.signal for link in links if _is_to_link(link, winner)])
+
+
+def _find_links(tx: Transaction, signals: Signals) -> list[Link]:
+    values = [signal.value for signal in signals.found]
+    linked = {row["signal"]: row for row in tx.all("agents_by_signals", signals=values)}
+    links = [
+        Link(signal, agent := linked.get(signal.value), _standing(signal, agent, signals.harness))
+        for signal in signals.found
+        if signal.kind != "explicit"
+    ]
+    if signals.explicit is None:
+        return links
+    return [Link(signals.found[0], tx.one("find_agent", agent_id=signals.explicit), "explicit"), *links]
+
+
+def _standing(
+    signal: Signal, agent: Row | None, mine: Process | None
+) -> Literal["unlinked", "here", "elsewhere", "linked"]:
+    if agent is None:
+        return "unlinked"
+    recorded = recorded_process(agent)
+    if mine is None or recorded is None:
+        return "linked"
+    if recorded == mine:
+        return "here" if agent["has_rooms"] else "linked"
+    return "elsewhere" if signal.kind == "session" and processes.check(recorded) == "alive" else "linked"
+
+
+def _choose(links: list[Link]) -> tuple[Link | None, str]:
+    """The strongest link wins, but who is known in this process comes before whoever once had its session.
+
+    Other doors of this process speak as that agent already; the one that had the session is gone, or has moved on.
+    """
+    for standing, reason in (
+        ("explicit", "CONCH_AGENT_ID names the agent"),
+        ("here", "its agent lives in this process"),
+        ("linked", "the strongest signal that is linked to an agent"),
+    ):
+        for link in links:
+            if link.standing == standing:
+                return link, f"{link.signal.source}: {reason}"
+    return None, "no signal is linked to an agent yet that could be this one: a new agent"
+
+
+def _is_to_link(link: Link, winner: Link | None) -> bool:
+    """Also a signal of another agent, if that one has never been in a room: nobody can know it by that name."""
+    if link.standing in ("explicit", "elsewhere") or link is winner:
+        return False
+    if link.agent is None or winner is None:
+        return True
+    same = winner.agent is not None and winner.agent["agent_id"] == link.agent["agent_id"]
+    return not same and not link.agent["has_rooms"]
+
+
+# -- settling
+
+
+def _settle(tx: Transaction, verdict: Verdict, signals: Signals) -> Row:
+    agent = verdict.agent
+    if agent is None:
+        process = signals.harness or signals.terminal
+        agent_id = _new_agent_id(tx, verdict, signals)
+        agent = _insert_agent(tx, agent_id, signals.slug, signals.session_kind, process)
+    else:
+        agent = _record_process(tx, agent, _process_to_go_by(agent, signals))
+    for signal in verdict.to_link:
+        tx.run("link_signal", signal=signal.value, agent_id=agent["agent_id"], now=tx.now)
+    return agent
+
+
+def _process_to_go_by(agent: Row, signals: Signals) -> Process | None:
+    """The caller's harness, where it is known. A terminal is a weaker sign of life and never replaces a living one.
+
+    An agent that speaks although its process is gone goes on somewhere out of sight: then none is known.
+    """
+    recorded = recorded_process(agent)
+    if signals.harness or recorded is None:
+        return signals.harness or signals.terminal
+    life = processes.check(recorded)
+    if life == "alive":
+        return recorded
+    return signals.terminal if life == "gone" else signals.terminal or recorded
+
+
+def _new_agent_id(tx: Transaction, verdict: Verdict, signals: Signals) -> str:
+    """`<harness>:<hash>` of the strongest signal, or `human:<user>:<tty>`; longer while another agent has it."""
+    if signals.explicit:
+        return signals.explicit
+    signal = verdict.to_link[0]
+    whole, person = digest(signal.value), signal.value.partition("@")[0]
+    stem = person if signal.kind == "person" else signals.slug
+    hashed = (f"{stem}:{whole[:length]}" for length in range(4, len(whole) + 1, 2))
+    proposals = chain([person], hashed) if signal.kind == "person" else hashed
+    return next(proposal for proposal in proposals if tx.one("find_agent", agent_id=proposal) is None)
+
+
+def _insert_agent(tx: Transaction, agent_id: str, harness: str, session_kind: str, process: Process | None) -> Row:
+    names = propose_names(digest(agent_id))
+    name = next(name for name in names if tx.one("anybody_named", name=name) is None)
+    agent = {"agent_id": agent_id, "name": name, "harness": harness, "session_kind": session_kind}
+    agent |= process_columns(process)
+    tx.run("insert_agent", now=tx.now, **agent)
+    return agent
+
+
+def _record_process(tx: Transaction, agent: Row, process: Process | None) -> Row:
+    if recorded_process(agent) == process:
+        return agent
+    tx.run("update_agent_process", agent_id=agent["agent_id"], **process_columns(process))
+    return agent | process_columns(process)
+
+
+# -- a process as the tables keep it
+
+
+def recorded_process(row: Row) -> Process | None:
+    if row["pid"] is None:
+        return None
+    return Process(row["host_id"], row["boot_id"], row["pid"], row["process_started_at"])
+
+
+def process_columns(process: Process | None) -> Row:
+    host_id, boot_id, pid, started_at = process or (None, None, None, None)
+    return {"host_id": host_id, "boot_id": boot_id, "pid": pid, "process_started_at": started_at}

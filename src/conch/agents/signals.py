@@ -1,0 +1,225 @@
+"""The signals by which an agent is known: everything that this process can see of who started it.
+
+No door sees them all (a hook is told the harness's session, an MCP server sees only its parents), so none of
+them alone is the identity: `agents.py` links them in the store.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from conch.errors import InvalidSetting
+from conch.host import processes
+from conch.host.marks import HARNESSES, Harness, known_slug, marked, recognise, slug_of
+from conch.host.processes import Process
+from conch.host.programs import HOSTS, LAUNCHERS, read_program
+from conch.ids import digest
+
+AGENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@/-]{0,127}")
+AGENT_ID_RULE = "must be 1 to 128 letters, digits and . _ : @ / -, beginning with a letter or a digit"
+
+
+class Signal(NamedTuple):
+    """One thing that says who is calling."""
+
+    kind: str
+    """From the strongest to the weakest: explicit, session, process, person."""
+    value: str
+    """The text by which the store knows it again."""
+    source: str
+    """Where it was seen, for people."""
+
+
+class Signals(NamedTuple):
+    """What one process knows of its caller, without asking the store."""
+
+    found: tuple[Signal, ...]
+    """Strongest first; never empty."""
+    slug: str
+    harness: Process | None
+    """The process that is the agent: the harness, or the MCP client."""
+    terminal: Process | None
+    """The leader of a person's terminal session: a sign of life, but not who the agent is."""
+    session_kind: str
+    display_name: str
+
+    @property
+    def explicit(self) -> str | None:
+        return self.found[0].value if self.found[0].kind == "explicit" else None
+
+
+class Origin(NamedTuple):
+    """Who stands above this process: the nearest harness that conch knows, and the nearest that is no launcher."""
+
+    known: Harness | None = None
+    harness: Process | None = None
+    client: Process | None = None
+    client_label: str = ""
+
+
+class Session(NamedTuple):
+    slug: str
+    session_id: str
+    source: str
+
+
+def gather_signals(
+    door: str,
+    environ: Mapping[str, str],
+    client_name: str | None,
+    hook_session: tuple[str, str] | None = None,
+) -> Signals:
+    """Look at the environment and at the processes above.
+
+    `door` is `mcp`, `hook` or any other name for a command; `hook_session` is the harness and the session that
+    a hook was told. InvalidSetting when CONCH_AGENT_ID cannot be an id.
+    """
+    explicit = _explicit_id(environ)
+    origin = _find_origin()
+    sessions = _find_sessions(environ, origin.known, client_name, hook_session)
+    may_be_person = door not in ("mcp", "hook") and not origin.known and not sessions
+    tty = processes.controlling_tty() if may_be_person else None
+    own = _own_process(door, origin, unnamed=not explicit, person_or_session=bool(tty or sessions))
+    found = [*explicit, *map(_session_signal, sessions), *_process_signal(own, origin)]
+    found = found or [_person_signal(environ, tty)]
+    is_person = tty is not None or found[0].kind == "person"
+    slug = "human" if is_person else _slug(environ, origin, client_name, sessions)
+    return Signals(
+        found=tuple(found),
+        slug=slug,
+        harness=own,
+        terminal=processes.session_leader() if tty else None,
+        session_kind=_session_kind(is_person, is_script=may_be_person),
+        display_name=_printable(client_name or "") or tty or slug,
+    )
+
+
+def _explicit_id(environ: Mapping[str, str]) -> list[Signal]:
+    agent_id = environ.get("CONCH_AGENT_ID", "")
+    if not agent_id:
+        return []
+    if not AGENT_ID.fullmatch(agent_id):
+        raise InvalidSetting(f"CONCH_AGENT_ID {AGENT_ID_RULE}, not {agent_id[:80]!r}.", setting="CONCH_AGENT_ID")
+    return [Signal("explicit", agent_id, "CONCH_AGENT_ID")]
+
+
+# -- processes
+
+
+def _find_origin() -> Origin:
+    client, label = None, ""
+    for process, name, arguments in processes.ancestors():
+        program = read_program(name, arguments)
+        if known := recognise(program):
+            return Origin(known, process, client or process, label or program.label)
+        if program.is_any_of(HOSTS):
+            break
+        # In a container the harness may be pid 1; anything else there is an init, and everybody's ancestor.
+        if client is None and process.pid > 1 and not program.is_any_of(LAUNCHERS):
+            client, label = process, program.label
+    return Origin(client=client, client_label=label)
+
+
+def _own_process(door: str, origin: Origin, unnamed: bool, person_or_session: bool) -> Process | None:
+    """The process whose end is the agent's end, or None where only time can tell.
+
+    A server lives exactly as long as its client, so a server that was given a name of its own goes by its client:
+    a harness further up may run many such. A command without a harness above knows no such process if a person
+    typed it, or if all it has is a session id that it inherited: what runs it may be gone in a second.
+    """
+    if door == "mcp":
+        above = (unnamed and origin.harness) or origin.client
+        return above or processes.look_up(os.getpid())
+    if origin.harness or door == "hook":
+        return origin.harness or origin.client
+    return origin.client if unnamed and not person_or_session else None
+
+
+def _process_signal(process: Process | None, origin: Origin) -> list[Signal]:
+    if process is None:
+        return []
+    named = origin.known.slug if origin.known and process == origin.harness else origin.client_label
+    value = f"process:{process.host_id}:{process.boot_id}:{process.pid}:{process.started_at}"
+    return [Signal("process", value, f"process {process.pid}" + (f" ({_printable(named)})" if named else ""))]
+
+
+# -- sessions
+
+
+def _find_sessions(
+    environ: Mapping[str, str],
+    known: Harness | None,
+    client_name: str | None,
+    hook_session: tuple[str, str] | None,
+) -> list[Session]:
+    """A harness that another one started inherits the other's environment, with a session that is not its own."""
+    told = [Session(slug_of(hook_session[0]), hook_session[1], "hook input")] if hook_session else []
+    owner = told[0].slug if told else known.slug if known else known_slug(client_name or "")
+    exported = [
+        Session(harness.slug, environ[variable], variable)
+        for harness in HARNESSES
+        for variable in harness.sessions
+        if environ.get(variable) and owner in (harness.slug, None)
+    ]
+    return told + (exported if owner else exported[:1])
+
+
+def _session_signal(session: Session) -> Signal:
+    readable = re.fullmatch(r"[!-~]{1,128}", session.session_id)
+    session_id = session.session_id if readable else digest(session.session_id)
+    return Signal("session", f"session:{session.slug}:{session_id}", session.source)
+
+
+# -- people
+
+
+def _person_signal(environ: Mapping[str, str], tty: str | None) -> Signal:
+    """`human:<user>:<tty>`, then the host: terminals are numbered on every machine alike."""
+    user = re.sub(r"[^A-Za-z0-9._-]+", "-", environ.get("USER") or environ.get("LOGNAME") or _account())[:64]
+    value = f"human:{user}:{_short_tty(tty) if tty else 'notty'}@{processes.host_id()}"
+    return Signal("person", value, f"terminal {tty}" if tty else "no terminal, and nobody above")
+
+
+def _account() -> str:
+    import pwd  # asks the system's user database, which may be far away
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return f"uid{os.getuid()}"
+
+
+def _short_tty(tty: str) -> str:
+    """`ttys003` is s003, `pts/3` is pts3."""
+    return re.sub(r"^ttys(?=\d)", "s", tty).replace("/", "")
+
+
+# -- what to call it
+
+
+def _slug(environ: Mapping[str, str], origin: Origin, client_name: str | None, sessions: list[Session]) -> str:
+    """A name that conch knows comes before one that it does not."""
+    mark = marked(environ)
+    claims = (
+        known_slug(client_name or ""),
+        origin.known.slug if origin.known else None,
+        sessions[0].slug if sessions else None,
+        client_name,
+        mark.slug if mark else None,
+        origin.client_label,
+    )
+    return slug_of(next(filter(None, claims), ""))
+
+
+def _session_kind(is_person: bool, is_script: bool) -> str:
+    if is_person:
+        return "human_guardian"
+    return "script" if is_script else "mcp_harness"
+
+
+def _printable(text: str) -> str:
+    """Names come from outside and end up on terminals: one short line."""
+    return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())[:64]

@@ -1,0 +1,3 @@
+"""Topics, messages, cursors and questions."""
+
+from __future__ import annotations

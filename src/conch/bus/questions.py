@@ -1,0 +1,289 @@
+"""Questions and answers between peers. A question is a message; here is what becomes of it.
+
+Its life: `pending` takes answers, one from each other peer, until the asker closes (`answered`) or cancels it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+from conch.bells.base import Bell, topic_channel
+from conch.bus.drafts import Draft, check_batch, check_fields, required_text
+from conch.bus.peers import Peer, load_standing
+from conch.bus.stream import Message, append_messages, find_obstacle, to_message
+from conch.bus.topics import dump_metadata, find_topic, require_open
+from conch.bus.waits import wait_for
+from conch.calls import Call
+from conch.config import Settings, check_length
+from conch.errors import (
+    ForbiddenAlreadyAnswered,
+    ForbiddenNotAsker,
+    ForbiddenSelfAnswer,
+    InvalidArgument,
+    QuestionNotFound,
+    StoreError,
+    TopicMismatch,
+)
+from conch.storage.base import Row, Store, Transaction
+from conch.storage.trying import retried
+
+Warnings = list[dict[str, Any]]
+
+MOST_POINTERS = 10
+MOST_FOLLOWUPS = 5
+RESPONSE_FIELDS = ("question_id", "answer_markdown", "repo_pointers", "suggested_followups")
+FORBIDDEN = {error.code: error for error in (ForbiddenSelfAnswer, ForbiddenAlreadyAnswered)}
+MISTAKEN = {"answer": "answer_markdown", "content_markdown": "answer_markdown", "content": "answer_markdown"}
+
+
+class Question(NamedTuple):
+    question_id: str
+    topic_id: str
+    asked_by: str
+    asked_at: int
+    status: str
+    cancel_reason: str | None
+
+
+class Asked(NamedTuple):
+    """A question and its answers so far, oldest first."""
+
+    question: Question
+    answers: list[Message]
+
+    @property
+    def is_settled(self) -> bool:
+        return bool(self.answers) or self.question.status != "pending"
+
+
+class Pending(NamedTuple):
+    question_id: str
+    asked_by: str
+    asked_at: int
+    question_text: str
+
+
+class Offer(NamedTuple):
+    """What a peer could answer. On a closed topic nothing will ever be added to it."""
+
+    questions: list[Pending]
+    is_closed: bool
+
+
+class Response(NamedTuple):
+    question_id: str
+    draft: Draft
+    warnings: Warnings
+
+
+class Answered(NamedTuple):
+    saved: int
+    skipped: int
+    warnings: Warnings
+
+
+class Questions:
+    def __init__(self, store: Store, bell: Bell, settings: Settings) -> None:
+        self._store = store
+        self._bell = bell
+        self._settings = settings
+
+    # -- asking
+
+    def ask(self, peer: Peer, text: str, wait_seconds: float, call: Call | None = None) -> tuple[str, Asked]:
+        """Put a question to the topic; returns the call's status too: queued, answered, timeout or cancelled."""
+        check_length("question", text, self._settings.max_question_chars, "max_question_chars")
+        call = call or Call()
+        call.check()
+        with self._store.write(peer.topic_id) as tx:
+            peer, standing = load_standing(tx, peer)
+            require_open(peer.topic_id, standing.status)
+            draft = Draft(text, "question", field="question")
+            question_id = append_messages(tx, peer, [draft])[0].message.message_id
+            _touch(tx, peer)
+            asked = _load(tx, peer.topic_id, question_id)
+        if wait_seconds <= 0:
+            return "queued", asked
+        return self.wait(asked, wait_seconds, call)
+
+    def wait(self, asked: Asked, wait_seconds: float, call: Call) -> tuple[str, Asked]:
+        """Until there is an answer, the question has ended or the time is over: answered, cancelled or timeout."""
+        topic_id, question_id = asked.question.topic_id, asked.question.question_id
+
+        def look() -> Asked | None:
+            found = self.poll(topic_id, question_id)
+            return found if found.is_settled else None
+
+        try:
+            settled = wait_for(self._bell, topic_channel(topic_id), look, wait_seconds, call, self._settings)
+        except StoreError:  # it is asked all the same: a refusal would have it asked again
+            settled = None
+        if settled is None:
+            return "timeout", asked
+        return ("answered" if settled.answers or settled.question.status == "answered" else "cancelled"), settled
+
+    @retried
+    def poll(self, topic_id: str, question_id: str) -> Asked:
+        with self._store.read() as tx:
+            return _load(tx, topic_id, question_id)
+
+    def cancel(self, peer: Peer, question_id: str, reason: str | None) -> tuple[Question, bool]:
+        """The question as it is now, and whether it was pending until then."""
+        check_length("reason", reason or "", self._settings.max_reason_chars, "max_reason_chars")
+        return self._end(peer, question_id, "cancelled", reason, forbidden="answered")
+
+    def mark_answered(self, peer: Peer, question_id: str) -> tuple[Question, bool]:
+        return self._end(peer, question_id, "answered", None, forbidden="cancelled")
+
+    def _end(
+        self, peer: Peer, question_id: str, status: str, reason: str | None, forbidden: str
+    ) -> tuple[Question, bool]:
+        with self._store.write(peer.topic_id) as tx:
+            peer, _ = load_standing(tx, peer)
+            question = _load(tx, peer.topic_id, question_id).question
+            if question.asked_by not in peer.names:
+                message = f"Only {question.asked_by}, who asked, can do that."
+                raise ForbiddenNotAsker(message, question_id=question_id, asked_by=question.asked_by)
+            if question.status == forbidden:
+                message = f"The question is {forbidden} already and cannot become {status}."
+                raise InvalidArgument(message, field="question_id", question_status=question.status)
+            changed = tx.run("end_question", question_id=question_id, status=status, cancel_reason=reason) > 0
+            _touch(tx, peer)
+            tx.ring(topic_channel(peer.topic_id))
+            return _load(tx, peer.topic_id, question_id).question, changed
+
+    # -- answering
+
+    def list_pending(self, peer: Peer, limit: int, wait_seconds: float, call: Call | None = None) -> Offer:
+        """What this peer could answer, oldest first, waiting for something if asked to, and if anything can come."""
+
+        def look() -> Offer | None:
+            with self._store.read() as tx:
+                now, standing = load_standing(tx, peer)
+                rows = tx.all("answerable_questions", topic_id=peer.topic_id, names=now.names, limit=limit)
+            offer = Offer([Pending(**row) for row in rows], standing.status == "closed")
+            return offer if offer.questions or offer.is_closed else None
+
+        found = look()
+        if found is None and wait_seconds > 0:
+            call, channel = call or Call(), topic_channel(peer.topic_id)
+            found = wait_for(self._bell, channel, look, wait_seconds, call, self._settings)
+        return found or Offer([], is_closed=False)
+
+    @retried
+    def list_all(self, topic_id: str, statuses: list[str], limit: int) -> list[Row]:
+        """The questions of a topic, newest first, with how many answers each has."""
+        with self._store.read() as tx:
+            find_topic(tx, topic_id)
+            return tx.all("questions_on_topic", topic_id=topic_id, statuses=statuses, limit=limit)
+
+    @retried
+    def find(self, question_ids: list[str]) -> dict[str, Question]:
+        """Those of these messages that are questions."""
+        if not question_ids:
+            return {}
+        with self._store.read() as tx:
+            rows = tx.all("questions_by_id", question_ids=question_ids)
+        return {row["question_id"]: Question(**row) for row in rows}
+
+    @retried
+    def answer(self, peer: Peer, responses: list[Any], needs_followups: bool = True) -> Answered:
+        """Save all answers, or none where one is not allowed; what cannot be answered any more is skipped.
+
+        Agents must suggest what to ask next; a person may answer without.
+        """
+        if not responses:
+            raise InvalidArgument("responses must be non-empty.", field="responses")
+        check_batch("responses", responses, self._settings)
+        checked = [
+            self._check_response(item, f"responses[{place}]", needs_followups) for place, item in enumerate(responses)
+        ]
+        warnings = [warning for response in checked for warning in response.warnings]
+        saved = 0
+        with self._store.write(peer.topic_id) as tx:
+            peer, _ = load_standing(tx, peer)
+            for response in checked:
+                obstacle = _obstacle(tx, peer, response)
+                if obstacle is None:
+                    append_messages(tx, peer, [response.draft])
+                    saved += 1
+                else:
+                    warnings.append(obstacle)
+            _touch(tx, peer)
+        return Answered(saved, len(checked) - saved, warnings)
+
+    def _check_response(self, item: Any, field: str, needs_followups: bool) -> Response:
+        check_fields(item, field, RESPONSE_FIELDS, MISTAKEN)
+        question_id = required_text(item, field, "question_id")
+        text = required_text(item, field, "answer_markdown")
+        check_length(f"{field}.answer_markdown", text, self._settings.max_answer_chars, "max_answer_chars")
+        warnings: Warnings = []
+        pointers = _texts(item, field, "repo_pointers", MOST_POINTERS, "REPO_POINTERS_TRUNCATED", warnings)
+        followups = _texts(item, field, "suggested_followups", MOST_FOLLOWUPS, "FOLLOWUPS_TRUNCATED", warnings)
+        if needs_followups and not followups:
+            name = f"{field}.suggested_followups"
+            raise InvalidArgument(f"{name} is required: at least one question that would be good to ask.", field=name)
+        extras = {"repo_pointers": pointers, "suggested_followups": followups}
+        metadata = dump_metadata(field, extras, self._settings)
+        return Response(question_id, Draft(text, "answer", question_id, metadata, field=field), warnings)
+
+
+def extras(answer: Message) -> tuple[list[str], list[str]]:
+    """The repo_pointers and suggested_followups of an answer; one that came as a plain message may have none."""
+    metadata = json.loads(answer.metadata_json) if answer.metadata_json else {}
+    found = (metadata.get("repo_pointers"), metadata.get("suggested_followups"))
+    pointers, followups = ([str(text) for text in texts] if isinstance(texts, list) else [] for texts in found)
+    return pointers, followups
+
+
+def _load(tx: Transaction, topic_id: str, question_id: str) -> Asked:
+    find_topic(tx, topic_id)
+    row = tx.one("find_question", question_id=question_id)
+    if row is None:
+        message = f"There is no question {question_id!r}."
+        raise QuestionNotFound(message, field="question_id", question_id=question_id)
+    if row["topic_id"] != topic_id:
+        message = f"Question {question_id} belongs to topic {row['topic_id']}."
+        raise TopicMismatch(message, field="topic_id", question_id=question_id, topic_id=row["topic_id"])
+    return Asked(Question(**row), [to_message(answer) for answer in tx.all("answers_to", question_id=question_id)])
+
+
+def _obstacle(tx: Transaction, peer: Peer, response: Response) -> dict[str, Any] | None:
+    """Why an answer is to be skipped, or None; what is forbidden is raised, so that nothing is saved."""
+    question_id, field = response.question_id, f"{response.draft.field}.question_id"
+    row = tx.one("find_question", question_id=question_id)
+    if row is None:
+        return _skipped("QUESTION_NOT_FOUND", question_id, "there is no such question")
+    if row["topic_id"] != peer.topic_id:
+        return _skipped("TOPIC_MISMATCH", question_id, f"it belongs to topic {row['topic_id']}")
+    obstacle = find_obstacle(tx, peer, row)
+    if obstacle is None:
+        return None
+    if obstacle.code not in FORBIDDEN:
+        return _skipped(obstacle.code, question_id, obstacle.reason)
+    message = f"{field}: {obstacle.reason} ({question_id}). Nothing was saved."
+    raise FORBIDDEN[obstacle.code](message, field=field, question_id=question_id)
+
+
+def _skipped(code: str, question_id: str, why: str) -> dict[str, Any]:
+    message = f"The answer to {question_id[:80]} was not saved: {why}."
+    return {"code": code, "message": message, "context": {"question_id": question_id}}
+
+
+def _texts(item: Row, field: str, name: str, most: int, code: str, warnings: Warnings) -> list[str]:
+    """A list of texts, cut to what is allowed, with a warning."""
+    texts = item.get(name)
+    if texts is None:
+        return []
+    if not isinstance(texts, list) or not all(isinstance(text, str) and text.strip() for text in texts):
+        raise InvalidArgument(f"{field}.{name} must be a list of non-empty strings.", field=f"{field}.{name}")
+    if len(texts) > most:
+        message = f"{field}.{name} has {len(texts)} items; the first {most} were kept."
+        warnings.append({"code": code, "message": message, "context": {"question_id": item.get("question_id")}})
+    return texts[:most]
+
+
+def _touch(tx: Transaction, peer: Peer) -> None:
+    tx.run("touch_agent", agent_id=peer.agent_id, now=tx.now)
+    tx.run("touch_cursor", topic_id=peer.topic_id, agent_name=peer.agent_name, now=tx.now)

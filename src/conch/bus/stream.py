@@ -1,0 +1,161 @@
+"""What stands on a topic: messages in order, how they are added, and which of them are answers."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+from conch.bells.base import topic_channel
+from conch.bus.drafts import Draft
+from conch.bus.peers import Peer
+from conch.errors import InvalidArgument
+from conch.ids import new_id
+from conch.storage.base import Row, Transaction
+
+
+class Message(NamedTuple):
+    message_id: str
+    topic_id: str
+    seq: int
+    sender: str
+    message_type: str
+    reply_to: str | None
+    content_markdown: str
+    metadata_json: str | None
+    client_message_id: str | None
+    created_at: int
+
+    @property
+    def metadata(self) -> dict[str, Any] | None:
+        return None if self.metadata_json is None else json.loads(self.metadata_json)
+
+    @property
+    def size(self) -> int:
+        """What it adds to a reply, about."""
+        return len(self.content_markdown) + len(self.metadata_json or "")
+
+    @property
+    def addressees(self) -> list[str]:
+        """Whom the sender means in the first place; everybody sees it all the same."""
+        to = (self.metadata or {}).get("to") if self.metadata_json and '"to"' in self.metadata_json else None
+        return [to] if isinstance(to, str) else to if isinstance(to, list) else []
+
+
+class Obstacle(NamedTuple):
+    code: str
+    reason: str
+
+
+class Sent(NamedTuple):
+    message: Message
+    is_repeated: bool
+    """It was there already, sent under the same client_message_id."""
+    obstacle: Obstacle | None = None
+    """Why it does not count as the answer that it was meant to be."""
+
+
+def append_messages(tx: Transaction, peer: Peer, outbox: list[Draft]) -> list[Sent]:
+    """Store messages in order. One that was stored before under its client_message_id is not stored again."""
+    topic_id, repeated = peer.topic_id, _find_repeated(tx, peer, outbox)
+    fresh = [draft for place, draft in enumerate(outbox) if place not in repeated]
+    made: list[Sent] = []
+    if fresh:
+        row = tx.one("take_seqs", topic_id=topic_id, count=len(fresh), now=tx.now)
+        assert row is not None
+        made = [_insert(tx, peer, draft, row["next_seq"] - len(fresh) + n) for n, draft in enumerate(fresh)]
+        if any(each.message.message_type != "ack" for each in made):  # those who are only thanked sleep on
+            tx.ring(topic_channel(topic_id))
+    new = iter(made)
+    sent: list[Sent] = []
+    for place in range(len(outbox)):
+        earlier = repeated.get(place)
+        if earlier is None:
+            sent.append(next(new))
+        else:
+            sent.append(Sent(sent[earlier].message if isinstance(earlier, int) else earlier, True))
+    return sent
+
+
+def _find_repeated(tx: Transaction, peer: Peer, outbox: list[Draft]) -> dict[int, Message | int]:
+    """By place in the outbox: the stored message, or the earlier place, that has the same client_message_id."""
+    repeated: dict[int, Message | int] = {}
+    places: dict[str, int] = {}
+    for place, draft in enumerate(outbox):
+        key = draft.client_message_id
+        if key is None:
+            continue
+        if key in places:
+            repeated[place] = places[key]
+            continue
+        places[key] = place
+        row = tx.one("message_sent_as", topic_id=peer.topic_id, names=peer.names, client_message_id=key)
+        if row is not None:
+            repeated[place] = to_message(row)
+    return repeated
+
+
+def _insert(tx: Transaction, peer: Peer, draft: Draft, seq: int) -> Sent:
+    topic_id = peer.topic_id
+    if draft.reply_to is not None:
+        _check_reply(tx, topic_id, draft)
+    message = Message(
+        message_id=new_id("msg"),
+        topic_id=topic_id,
+        seq=seq,
+        sender=peer.agent_name,
+        message_type=draft.message_type,
+        reply_to=draft.reply_to,
+        content_markdown=draft.content_markdown,
+        metadata_json=draft.metadata_json,
+        client_message_id=draft.client_message_id,
+        created_at=tx.now,
+    )
+    tx.run("insert_message", **message._asdict())
+    if draft.message_type == "question":
+        tx.run(
+            "insert_question", question_id=message.message_id, topic_id=topic_id, asked_by=message.sender, now=tx.now
+        )
+    elif draft.message_type == "answer" and draft.reply_to is not None:
+        return Sent(message, False, _count_answer(tx, peer, message))
+    return Sent(message, False)
+
+
+def _check_reply(tx: Transaction, topic_id: str, draft: Draft) -> None:
+    row = tx.one("find_message", message_id=draft.reply_to)
+    if row is None or row["topic_id"] != topic_id:
+        where = "is on another topic" if row else "does not exist"
+        message = f"{draft.field}.reply_to: the message {draft.reply_to!r} {where}."
+        raise InvalidArgument(message, field=f"{draft.field}.reply_to")
+
+
+def _count_answer(tx: Transaction, peer: Peer, message: Message) -> Obstacle | None:
+    """A reply to somebody else's pending question is an answer; of several by one agent the first counts."""
+    question = tx.one("find_question", question_id=message.reply_to)
+    if question is None:
+        return None
+    obstacle = find_obstacle(tx, peer, question)
+    if obstacle is None:
+        tx.run(
+            "insert_answer",
+            question_id=message.reply_to,
+            answered_by=message.sender,
+            answer_id=message.message_id,
+            now=tx.now,
+        )
+    return obstacle
+
+
+def find_obstacle(tx: Transaction, peer: Peer, question: Row) -> Obstacle | None:
+    """Why a peer cannot answer a question of its topic, if it cannot."""
+    if question["status"] != "pending":
+        return Obstacle("QUESTION_NOT_PENDING", f"the question is {question['status']}")
+    if question["asked_by"] in peer.names:
+        return Obstacle("FORBIDDEN_SELF_ANSWER", "you asked the question yourself")
+    if tx.one("find_answer", question_id=question["question_id"], names=peer.names):
+        return Obstacle("FORBIDDEN_ALREADY_ANSWERED", "you have answered the question already")
+    return None
+
+
+def to_message(row: Row) -> Message:
+    row.pop("number")
+    return Message(**row)

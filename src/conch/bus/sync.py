@@ -1,0 +1,291 @@
+"""Messages on topics: sending, and receiving everything at least once and in order.
+
+A cursor moves only after the reply that carried the messages has gone out: `sync` returns what to do then. Whatever
+happens before that, the same messages come again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import NamedTuple
+
+from conch.bells.base import Bell, topic_channel
+from conch.bus.drafts import Draft
+from conch.bus.names import free_name
+from conch.bus.peers import Peer, Standing, check_seq, load_standing, system_peer
+from conch.bus.stream import Message, Sent, append_messages, to_message
+from conch.bus.topics import find_topic, require_open
+from conch.bus.waits import wait_for
+from conch.calls import Call
+from conch.config import LONGEST_WAIT_MS, Settings
+from conch.errors import AgentNotJoined, StoreError, StoreUnavailable, StoreUncertain, TopicNotFound
+from conch.storage.base import Row, Store, Transaction
+from conch.storage.trying import retried
+
+PAGE = 500
+MOST_CHARS = 400_000  # of bodies in one reply, unless a single one is longer
+STEP = 50
+MOST_SILENCES = 1_000
+
+
+class Page(NamedTuple):
+    """What a peer has not read yet, as far as it fits into one reply."""
+
+    peer: Peer
+    standing: Standing
+    received: list[Message]
+    has_more: bool
+    has_news: bool = True
+    """There is more to read than thanks."""
+
+    @property
+    def last_seq(self) -> int:
+        return self.received[-1].seq if self.received else self.standing.last_seq
+
+
+class Synced(NamedTuple):
+    status: str
+    page: Page
+    sent: list[Sent]
+    is_touched: bool
+    """Whether the call has left a sign of life already."""
+
+
+class Messages:
+    def __init__(self, store: Store, bell: Bell, settings: Settings) -> None:
+        self._store = store
+        self._bell = bell
+        self._settings = settings
+        # Behind which cursor, and up to which seq, a peer has only its own messages. Messages never change, so nobody
+        # needs to look there again: whoever talks to itself for long would read all of it at every call.
+        self._silences: dict[Peer, tuple[int, int]] = {}
+
+    def sync(
+        self,
+        peer: Peer,
+        outbox: list[Draft],
+        *,
+        max_items: int = 20,
+        include_self: bool = False,
+        wait_seconds: float = 0,
+        ack_through: int | None = None,
+        call: Call | None = None,
+    ) -> Synced:
+        """Send, then receive what is new, waiting for it if asked to."""
+        call = call or Call()
+        call.check()
+        if not outbox and ack_through is None:
+            return Synced(*self._receive(peer, max_items, include_self, wait_seconds, call), [], False)
+        sent, standing = self._send(peer, outbox, ack_through)
+        try:
+            return Synced(*self._receive(peer, max_items, include_self, wait_seconds, call), sent, True)
+        except StoreError:
+            if not sent:
+                raise
+            # The store went away since. A refusal would have them sent again: say that they were, and to come back.
+            return Synced("empty", Page(peer, standing, [], has_more=True), sent, True)
+
+    def _receive(
+        self, peer: Peer, max_items: int, include_self: bool, wait_seconds: float, call: Call
+    ) -> tuple[str, Page]:
+        def look() -> Page | None:
+            page = self._unread(peer, max_items, include_self)
+            return page if _is_worth_waking(page) else None
+
+        page, is_late = self._unread(peer, max_items, include_self), False
+        if wait_seconds > 0 and not _is_worth_waking(page):
+            self._show_presence(page)
+            found = wait_for(self._bell, topic_channel(peer.topic_id), look, wait_seconds, call, self._settings)
+            page, is_late = found or self._unread(peer, max_items, include_self), found is None
+        return "ready" if page.received else "timeout" if is_late else "empty", page
+
+    def _show_presence(self, page: Page) -> None:
+        """Before a wait, which may last longer than others look back. Whoever cannot be noted waits all the same."""
+        if page.standing.is_fresh:
+            return
+        with suppress(StoreError), self._store.write(page.peer.topic_id) as tx:
+            self._touch(tx, page.peer, page.standing, page.standing.last_seq)
+
+    def send(self, peer: Peer, outbox: list[Draft]) -> list[Sent]:
+        return self._send(peer, outbox, None)[0]
+
+    def _send(self, peer: Peer, outbox: list[Draft], ack_through: int | None) -> tuple[list[Sent], Standing]:
+        with self._store.write(peer.topic_id) as tx:
+            peer, standing = load_standing(tx, peer)
+            if ack_through is not None:
+                check_seq("ack_through", ack_through, standing)
+            sent = append_messages(tx, peer, outbox)
+            if not all(each.is_repeated for each in sent):  # what is there already was said in time
+                require_open(peer.topic_id, standing.status)
+            last_seq = max(standing.last_seq, ack_through or 0)
+            if last_seq != standing.last_seq or not standing.is_fresh:
+                self._touch(tx, peer, standing, last_seq)
+        return sent, standing._replace(last_seq=last_seq)
+
+    @retried
+    def _unread(self, peer: Peer, max_items: int, include_self: bool) -> Page:
+        with self._store.read() as tx:
+            peer, standing = load_standing(tx, peer)
+            given: Row = {"topic_id": peer.topic_id}
+            if include_self:
+                messages = _next_messages(tx, "messages_after", standing.last_seq, max_items + 1, given)
+            else:
+                given["names"] = peer.names
+                after = self._silent_through(peer, standing)
+                messages = _next_messages(tx, "messages_of_others_after", after, max_items + 1, given)
+            has_news = _has_news(tx, peer, messages, include_self)
+        if not messages and not include_self:
+            self._note_silence(peer, standing)
+        fitting = _fitting(messages[:max_items])
+        return Page(peer, standing, fitting, len(fitting) < len(messages), has_news)
+
+    def _silent_through(self, peer: Peer, standing: Standing) -> int:
+        cursor, through = self._silences.get(peer, (0, 0))
+        return through if cursor == standing.last_seq and through <= standing.highest_seq else standing.last_seq
+
+    def _note_silence(self, peer: Peer, standing: Standing) -> None:
+        if len(self._silences) >= MOST_SILENCES:
+            self._silences.clear()
+        self._silences[peer] = (standing.last_seq, standing.highest_seq)
+
+    @retried
+    def settle(self, peer: Peer, synced: Synced, advance: bool) -> None:
+        """After the reply has gone out: move the cursor behind what it carried, unless it was moved meanwhile."""
+        page, found = synced.page, synced.page.standing.last_seq
+        moves = advance and page.last_seq != found
+        if moves or not (synced.is_touched or page.standing.is_fresh):
+            with self._store.write(peer.topic_id) as tx:
+                try:
+                    peer, _ = load_standing(tx, peer)
+                except (AgentNotJoined, TopicNotFound):  # meanwhile the name was freed, or all is forgotten
+                    return
+                self._touch(tx, peer, page.standing, page.last_seq if moves else found)
+
+    def retract(self, peer: Peer, last_seq: int) -> None:
+        """After a reply that nobody read all the same: what it carried comes again, and whatever came since with it."""
+        with self._store.write(peer.topic_id) as tx:
+            try:
+                peer, standing = load_standing(tx, peer)
+            except (AgentNotJoined, TopicNotFound):
+                return
+            back = min(standing.last_seq, last_seq)
+            tx.run("set_cursor", topic_id=peer.topic_id, agent_name=peer.agent_name, last_seq=back, now=tx.now)
+
+    def _touch(self, tx: Transaction, peer: Peer, found: Standing, last_seq: int) -> None:
+        """Move the cursor forward, unless it was set by hand since it was found so."""
+        tx.run("touch_agent", agent_id=peer.agent_id, now=tx.now)
+        tx.run(
+            "move_cursor",
+            topic_id=peer.topic_id,
+            agent_name=peer.agent_name,
+            reserved_at=peer.reserved_at,
+            resets=found.resets,
+            last_seq=last_seq,
+            now=tx.now,
+        )
+
+    @retried
+    def standing(self, peer: Peer) -> tuple[Peer, Standing]:
+        """The peer under the name that it has by now, and how it stands to the topic."""
+        with self._store.read() as tx:
+            return load_standing(tx, peer)
+
+    @retried
+    def mark_read(self, peer: Peer, last_seq: int) -> None:
+        """Move the cursor forward to here."""
+        with self._store.write(peer.topic_id) as tx:
+            peer, standing = load_standing(tx, peer)
+            self._touch(tx, peer, standing, last_seq)
+
+    @retried
+    def free_name(self, topic_id: str, agent_name: str, operator: str) -> None:
+        """Let anybody have a name again whose token is lost, and tell the topic who did it."""
+        with self._store.write(topic_id) as tx:
+            free_name(tx, topic_id, agent_name)
+            notice = Draft(f"{operator} freed the name {agent_name}: whoever joins next can have it.", "notice")
+            append_messages(tx, system_peer(topic_id), [notice])
+
+    @retried
+    def numbers(self, message_ids: set[str]) -> dict[str, int]:
+        """The numbers on their topics of those messages that there are."""
+        if not message_ids:
+            return {}
+        with self._store.read() as tx:
+            rows = tx.all("message_numbers", message_ids=sorted(message_ids))
+        return {row["message_id"]: row["seq"] for row in rows}
+
+    def history(self, topic_id: str, after: int = 0, since: int = 0) -> Iterator[Message]:
+        """A whole topic, oldest first, however long: page by page, so that nothing is held and nobody waits."""
+        while page := self._history_page(topic_id, after, since):
+            yield from page
+            if len(page) < PAGE:
+                return
+            after = page[-1].seq
+
+    @retried
+    def _history_page(self, topic_id: str, after: int, since: int) -> list[Message]:
+        with self._store.read() as tx:
+            rows = tx.all("messages_since", topic_id=topic_id, after=after, since=since, limit=PAGE)
+        return [to_message(row) for row in rows]
+
+    def follow(self, topic_id: str, after: int, call: Call) -> Iterator[list[Message]]:
+        """What comes after a message, as it comes, until the topic ends or the call is cancelled."""
+
+        def look() -> list[Message] | None:
+            with self._store.read() as tx:
+                status = find_topic(tx, topic_id).status
+                rows = tx.all("messages_after", topic_id=topic_id, after=after, limit=PAGE)
+            return [to_message(row) for row in rows] if rows or status == "closed" else None
+
+        while True:
+            try:
+                found = wait_for(
+                    self._bell, topic_channel(topic_id), look, LONGEST_WAIT_MS / 1_000, call, self._settings
+                )
+            except (StoreUnavailable, StoreUncertain):  # away for a whole wait: it may come back in the next
+                continue
+            if found is None:
+                continue
+            if not found:
+                return
+            yield found
+            after = found[-1].seq
+
+
+def _next_messages(tx: Transaction, statement: str, after: int, most: int, given: Row) -> list[Message]:
+    """Some at a time until a reply is full: whoever asks for a thousand long messages does not get them at once."""
+    messages: list[Message] = []
+    total = 0
+    while len(messages) < most and total <= MOST_CHARS:
+        limit = min(STEP, most - len(messages))
+        found = [to_message(row) for row in tx.all(statement, after=after, limit=limit, **given)]
+        messages += found
+        if len(found) < limit:
+            break
+        after, total = found[-1].seq, total + sum(message.size for message in found)
+    return messages
+
+
+def _fitting(messages: list[Message]) -> list[Message]:
+    """As many as one reply can carry, at least one."""
+    total = 0
+    for place, message in enumerate(messages):
+        total += message.size
+        if total > MOST_CHARS and place:
+            return messages[:place]
+    return messages
+
+
+def _has_news(tx: Transaction, peer: Peer, messages: list[Message], include_self: bool) -> bool:
+    """Thanks alone do not end a wait. Behind those that were read there may be anything."""
+    if not messages or any(message.message_type != "ack" for message in messages):
+        return bool(messages)
+    names = [""] if include_self else peer.names  # nobody is called nothing
+    given = {"topic_id": peer.topic_id, "after": messages[-1].seq, "names": names}
+    return tx.one("more_than_thanks_after", **given) is not None
+
+
+def _is_worth_waking(page: Page) -> bool:
+    """On a closed topic nothing more comes."""
+    return page.has_news or page.standing.status != "open"

@@ -1,0 +1,185 @@
+"""One MCP connection: who answers each message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import NamedTuple
+
+from conch.doors.mcp.flights import Batch, Flight, Flights, run_quietly
+from conch.doors.mcp.peer import Peer
+from conch.doors.mcp.protocol import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    PARSE_ERROR,
+    STATELESS_VERSION,
+    Id,
+    Notification,
+    Object,
+    Refusal,
+    Request,
+    decode,
+    error_reply,
+    is_id,
+    meta_of,
+    parse,
+    result_reply,
+)
+from conch.doors.mcp.roots import Roots
+from conch.doors.mcp.stdio import Wire
+from conch.doors.mcp.workers import Workers
+from conch.tools.registry import Tool, call_tool
+from conch.tools.session import Session
+
+Ask = Callable[[], str | None]
+MakeSession = Callable[[Ask, Ask], Session]
+"""Makes the connection's session from `client_name` and `default_path`."""
+
+DRAIN_SECONDS = 0.6
+MOST_ECHOED = 80
+
+
+class ServerInfo(NamedTuple):
+    name: str
+    version: str
+    instructions: str
+
+
+class Connection:
+    """Serves one client. The thread that calls `serve` reads and answers what is known; workers run the calls."""
+
+    def __init__(self, tools: Mapping[str, Tool], make_session: MakeSession, info: ServerInfo, wire: Wire) -> None:
+        self._tools = tools
+        self._introduction: Object = {"capabilities": {"tools": {}}, "instructions": info.instructions}
+        self._wire = wire
+        self._peer = Peer({"name": info.name, "version": info.version})
+        self._workers = Workers()
+        self._flights = Flights(wire.send, self._workers.submit)
+        self._roots = Roots(wire.send)
+        self._session = make_session(lambda: self._peer.name, self._roots.first_path)
+
+    def serve(self) -> bool:
+        """Answer until the wire ends, then cancel what is in flight. False when a call does not end in time."""
+        for line in self._wire.lines():
+            if line is None:
+                self._refuse(Refusal(PARSE_ERROR, "Parse error: the line is too long."), None)
+            elif line and not line.isspace():
+                self._receive(line)
+        self._flights.cancel_all()
+        self._roots.close()
+        return self._workers.drain(DRAIN_SECONDS)
+
+    def _receive(self, line: bytes) -> None:
+        try:
+            message = decode(line)
+            if isinstance(message, list):
+                self._receive_batch(message)
+            else:
+                self._handle(message, None)
+        except Refusal as refusal:
+            self._refuse(refusal, None)
+
+    def _receive_batch(self, messages: list[object]) -> None:
+        if not messages or not self._peer.may_batch:
+            raise Refusal(INVALID_REQUEST, "Invalid request: batches are not served in this protocol version.")
+        batch = Batch()
+        gate = self._flights.hold(batch)  # no reply leaves before every message of the batch was looked at
+        for message in messages:
+            try:
+                self._handle(message, batch)
+            except Refusal as refusal:
+                self._refuse(refusal, batch)
+        self._flights.finish(gate, b"")
+
+    def _handle(self, message: object, batch: Batch | None) -> None:
+        parsed = parse(message)
+        if isinstance(parsed, Notification):
+            self._notice(parsed)
+        elif isinstance(parsed, Request):
+            try:
+                result = self._answer(parsed, batch)
+            except Refusal as refusal:
+                refusal.request_id = parsed.id
+                raise
+            if result is not None:
+                self._reply(result_reply(parsed.id, result), batch)
+        else:
+            self._roots.answer(parsed.id, parsed.result)
+
+    def _refuse(self, refusal: Refusal, batch: Batch | None) -> None:
+        self._reply(error_reply(refusal.request_id, refusal), batch)
+
+    def _reply(self, reply: bytes, batch: Batch | None) -> None:
+        if batch is None:
+            self._wire.send(reply)
+        else:
+            self._flights.finish(self._flights.hold(batch), reply)
+
+    def _notice(self, notice: Notification) -> None:
+        if notice.method == "notifications/cancelled":
+            request_id = notice.params.get("requestId")
+            if is_id(request_id):
+                self._flights.cancel(request_id)
+        elif notice.method == "notifications/initialized" and self._peer.has_roots:
+            self._roots.open()
+        elif notice.method == "notifications/roots/list_changed":
+            self._roots.forget()
+
+    def _answer(self, request: Request, batch: Batch | None) -> Object | None:
+        """The result, or None when a worker will send it."""
+        if request.method == "initialize":
+            if batch is not None:
+                raise Refusal(INVALID_REQUEST, "Invalid request: initialize cannot be part of a batch.")
+            agreed = self._peer.initialize(request.params)
+            self._roots.close()  # another client behind the same proxy may have others, or none
+            return {**agreed, **self._introduction}
+        self._peer.admit(request)
+        if request.method == "tools/call":
+            self._start_call(request, batch)
+            return None
+        if request.method == "tools/list":
+            return self._list_tools(request.params)
+        if request.method == "server/discover" and self._peer.stateless:
+            return self._peer.shape({"supportedVersions": [STATELESS_VERSION], **self._introduction}, cacheable=True)
+        if request.method == "ping" and not self._peer.stateless:
+            return {}
+        raise Refusal(METHOD_NOT_FOUND, f"Method not found: {request.method[:MOST_ECHOED]}")
+
+    def _list_tools(self, params: Object) -> Object:
+        if params.get("cursor") is not None:
+            raise Refusal(INVALID_PARAMS, "Invalid params: there is only one page of tools, so no cursor is valid.")
+        return self._peer.shape({"tools": [tool.listed() for tool in self._tools.values()]}, cacheable=True)
+
+    def _start_call(self, request: Request, batch: Batch | None) -> None:
+        name, arguments = request.params.get("name"), request.params.get("arguments")
+        tool = self._tools.get(name) if isinstance(name, str) else None
+        if tool is None:
+            raise Refusal(INVALID_PARAMS, f"Unknown tool: {str(name)[:MOST_ECHOED]}")
+        if arguments is not None and not isinstance(arguments, dict):
+            raise Refusal(INVALID_PARAMS, "Invalid params: arguments must be an object.")
+        token = meta_of(request.params).get("progressToken")
+        flight = self._flights.begin(request.id, batch, token if is_id(token) else None)
+        try:
+            self._workers.submit(partial(self._run_call, flight, request.id, tool, arguments or {}))
+        except RuntimeError:
+            refusal = Refusal(INTERNAL_ERROR, "Internal error: this machine has no thread left for the call.")
+            self._flights.finish(flight, error_reply(request.id, refusal))
+
+    def _run_call(self, flight: Flight, request_id: Id, tool: Tool, arguments: Object) -> None:
+        """On a worker: run the tool and deliver what came of it."""
+        outcome = call_tool(tool, self._session, arguments, flight.call)
+        result: Object = {
+            "content": [{"type": "text", "text": outcome.text}],
+            "structuredContent": outcome.data,
+            "isError": outcome.is_error,
+        }
+        try:
+            reply = result_reply(request_id, self._peer.shape(result))
+        except (TypeError, ValueError, RecursionError) as error:
+            run_quietly(outcome.undo)
+            refusal = Refusal(INTERNAL_ERROR, f"Internal error: the result of {tool.name} cannot be sent: {error}")
+            self._flights.finish(flight, error_reply(request_id, refusal))
+        else:
+            self._flights.finish(flight, reply, outcome.undo, outcome.delivered, outcome.retract)

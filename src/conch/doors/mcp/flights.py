@@ -1,0 +1,188 @@
+"""Calls between their request and their reply: cancelled or delivered, and taken back where both cross."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from functools import partial
+
+from conch.calls import Call
+from conch.doors.mcp.protocol import INTERNAL_ERROR, INVALID_REQUEST, Id, Object, Refusal, encode
+
+Task = Callable[[], None]
+Retract = Callable[[], Task]
+
+MOST_AT_ONCE = 256
+"""Each call in flight holds a thread; a client that forgets to read must not exhaust the machine."""
+
+MOST_RETRACTABLE = 64
+"""Replies that left lately: whoever cancelled one of them before it came throws it away."""
+
+
+class Batch:
+    """The replies to one JSON-RPC array, which leave together when the last of them is there."""
+
+    def __init__(self) -> None:
+        self.flights: list[Flight] = []
+        self.unfinished = 0
+
+
+class Flight:
+    """One request on its way to a reply. Its state belongs to `Flights` and changes only under its lock."""
+
+    def __init__(self, request_id: Id | None, batch: Batch | None) -> None:
+        self.request_id = request_id
+        self.batch = batch
+        self.call = Call()
+        self.cancelled = False
+        self.reply = b""
+        self.undo: Task | None = None
+        self.delivered: Task | None = None
+        self.retract: Retract | None = None
+
+
+class Flights:
+    """Every call in flight. `send` writes one line and says whether it left; `later` runs a task on a worker."""
+
+    def __init__(self, send: Callable[[bytes], bool], later: Callable[[Callable[[], None]], None]) -> None:
+        self._send = send
+        self._later = later
+        self._lock = threading.Lock()
+        self._flying: dict[Id, Flight] = {}
+        self._retractable: dict[Id, Retract] = {}
+
+    def begin(self, request_id: Id, batch: Batch | None, token: Id | None) -> Flight:
+        """Register a call, so that it can be cancelled; progress is reported when the client gave a token."""
+        flight = Flight(request_id, batch)
+        if token is not None:
+            flight.call = Call(Progress(token, flight, self._send).report)
+        with self._lock:
+            if request_id in self._flying:
+                raise Refusal(INVALID_REQUEST, "Invalid request: another request with this id is in flight.")
+            if len(self._flying) >= MOST_AT_ONCE:
+                raise Refusal(INTERNAL_ERROR, f"Too many requests in flight; at most {MOST_AT_ONCE}.")
+            self._flying[request_id] = flight
+            self._join(flight)
+        return flight
+
+    def hold(self, batch: Batch) -> Flight:
+        """A place in a batch that cannot be cancelled: for a reply known at once, or to keep the batch together."""
+        flight = Flight(None, batch)
+        with self._lock:
+            self._join(flight)
+        return flight
+
+    def finish(
+        self,
+        flight: Flight,
+        reply: bytes,
+        undo: Task | None = None,
+        delivered: Task | None = None,
+        retract: Retract | None = None,
+    ) -> None:
+        """Deliver the reply, alone or with its batch; then `delivered` is called, or `undo` when it did not leave."""
+        with self._lock:
+            cancelled = flight.cancelled
+            if not cancelled:
+                flight.reply, flight.undo, flight.delivered, flight.retract = reply, undo, delivered, retract
+            leaving = self._leaving_with(flight)
+        if cancelled:
+            run_quietly(undo)
+        if leaving:
+            left = self._send(_line(leaving, flight.batch))
+            for one in leaving:
+                run_quietly(one.delivered if left else one.undo)
+
+    def cancel(self, request_id: Id) -> None:
+        """The client wants no reply any more. One that has left is taken back; unknown: nothing happens."""
+        with self._lock:
+            flight = self._flying.pop(request_id, None)
+            retract = self._retractable.pop(request_id, None) if flight is None else None
+            undo = self._cancel(flight) if flight is not None else None
+        if flight is not None:
+            flight.call.cancel()
+        self._undo_later(undo if retract is None else retract())
+
+    def cancel_all(self) -> None:
+        """The connection ends: nothing that is not being delivered by now will be."""
+        with self._lock:
+            flights = list(self._flying.values())
+            self._flying.clear()
+            undos = [self._cancel(flight) for flight in flights]
+        for flight in flights:
+            flight.call.cancel()
+        for undo in undos:
+            self._undo_later(undo)
+
+    def _join(self, flight: Flight) -> None:
+        if flight.batch is not None:
+            flight.batch.flights.append(flight)
+            flight.batch.unfinished += 1
+
+    def _cancel(self, flight: Flight) -> Task | None:
+        """Under the lock. The undo of a call that had finished and only waited for its batch is the caller's now."""
+        flight.cancelled = True
+        undo, flight.undo = flight.undo, None
+        return undo
+
+    def _undo_later(self, undo: Task | None) -> None:
+        if undo is None:
+            return
+        try:
+            self._later(partial(run_quietly, undo))
+        except RuntimeError:  # no thread left: late is better than never
+            run_quietly(undo)
+
+    def _leaving_with(self, flight: Flight) -> list[Flight]:
+        """Under the lock: the flights whose replies leave now. From here on they cannot be cancelled."""
+        together = [flight]
+        if flight.batch is not None:
+            flight.batch.unfinished -= 1
+            together = [] if flight.batch.unfinished else flight.batch.flights
+        leaving = [one for one in together if not one.cancelled and one.reply]
+        for one in leaving:
+            if one.request_id is not None:
+                self._flying.pop(one.request_id, None)
+                self._keep_retractable(one.request_id, one.retract)
+        return leaving
+
+    def _keep_retractable(self, request_id: Id, retract: Retract | None) -> None:
+        self._retractable.pop(request_id, None)
+        if retract is not None:
+            self._retractable[request_id] = retract
+            if len(self._retractable) > MOST_RETRACTABLE:
+                del self._retractable[next(iter(self._retractable))]
+
+
+class Progress:
+    """Tells the client how its call is getting on, under the token that it gave."""
+
+    def __init__(self, token: Id, flight: Flight, send: Callable[[bytes], bool]) -> None:
+        self._token = token
+        self._flight = flight
+        self._send = send
+        self._count = 0
+
+    def report(self, text: str) -> None:
+        if self._flight.cancelled:
+            return
+        self._count += 1
+        params: Object = {"progressToken": self._token, "progress": self._count, "message": text}
+        self._send(encode({"jsonrpc": "2.0", "method": "notifications/progress", "params": params}))
+
+
+def run_quietly(task: Task | None) -> None:
+    """Do what follows a call, if anything. A failure goes to the log: there is nobody left to tell."""
+    if task is None:
+        return
+    try:
+        task()
+    except Exception:
+        sys.excepthook(*sys.exc_info())
+
+
+def _line(leaving: list[Flight], batch: Batch | None) -> bytes:
+    if batch is None:
+        return leaving[0].reply
+    return b"[" + b",".join(flight.reply for flight in leaving) + b"]"

@@ -1,0 +1,77 @@
+"""The client of one connection: its name, its protocol version, and the era that its first request chose."""
+
+from __future__ import annotations
+
+from conch.doors.mcp.protocol import (
+    BATCH_VERSIONS,
+    HANDSHAKE_VERSIONS,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    SERVER_KEY,
+    STATELESS_VERSION,
+    VERSION_KEY,
+    Object,
+    Refusal,
+    Request,
+    meta_of,
+    name_of,
+    read_envelope,
+    unsupported_version,
+)
+
+CACHE_MS = 300_000
+NEED_AN_ERA = ("server/discover", "tools/list", "tools/call")
+
+
+class Peer:
+    """The first accepted request fixes the era: `initialize` opens the handshake era, a request that carries its
+    version in `_meta` the stateless one. A refused request fixes nothing, so the client may try the other way."""
+
+    def __init__(self, server: Object) -> None:
+        self._server = server
+        self._version: str | None = None
+        self.name: str | None = None
+        self.has_roots = False
+
+    @property
+    def stateless(self) -> bool:
+        return self._version == STATELESS_VERSION
+
+    @property
+    def may_batch(self) -> bool:
+        return self._version in BATCH_VERSIONS
+
+    def initialize(self, params: Object) -> Object:
+        """Agree on a version of the handshake era: the one asked for when it is known, else our newest."""
+        asked, client, capabilities = (params.get(key) for key in ("protocolVersion", "clientInfo", "capabilities"))
+        if self.stateless:
+            raise unsupported_version(asked, (STATELESS_VERSION,))
+        if not isinstance(asked, str):
+            raise Refusal(INVALID_PARAMS, "Invalid params: protocolVersion must be a string.")
+        self._version = asked if asked in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[0]
+        self.name = name_of(client)
+        self.has_roots = isinstance(capabilities, dict) and isinstance(capabilities.get("roots"), dict)
+        return {"protocolVersion": self._version, "serverInfo": self._server}
+
+    def admit(self, request: Request) -> None:
+        """Refuse a request that does not belong to the era of this connection."""
+        if VERSION_KEY in meta_of(request.params):
+            self._admit_enveloped(request)
+        elif self.stateless:
+            raise Refusal(INVALID_PARAMS, f"Invalid params: _meta must carry {VERSION_KEY}.")
+        elif self._version is None and request.method in NEED_AN_ERA:
+            raise Refusal(INVALID_PARAMS, f"Invalid params: initialize first, or send _meta with {VERSION_KEY}.")
+
+    def _admit_enveloped(self, request: Request) -> None:
+        if self._version is not None and not self.stateless:
+            raise Refusal(INVALID_REQUEST, f"Invalid request: this connection speaks {self._version}.")
+        served = (STATELESS_VERSION,) if self.stateless else (STATELESS_VERSION, *HANDSHAKE_VERSIONS)
+        self.name = read_envelope(request.params, served)
+        self._version = STATELESS_VERSION
+
+    def shape(self, result: Object, cacheable: bool = False) -> Object:
+        """The result as this era spells it."""
+        if not self.stateless:
+            return result
+        shaped = {"resultType": "complete", **result, "_meta": {SERVER_KEY: self._server}}
+        return {**shaped, "ttlMs": CACHE_MS, "cacheScope": "private"} if cacheable else shaped

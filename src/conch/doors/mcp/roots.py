@@ -1,0 +1,97 @@
+"""The client's workspace roots, asked for when a tool first needs them."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+
+from conch.doors.mcp.protocol import Id, Object, encode
+
+ANSWER_SECONDS = 2.0
+
+
+class Roots:
+    """Asks `roots/list` once and remembers the first directory; `forget` when the client says they changed.
+
+    `open` is called when the client has declared the capability and finished its handshake. Until then, and in
+    the stateless era, nothing is ever asked.
+    """
+
+    def __init__(self, send: Callable[[bytes], bool]) -> None:
+        self._send = send
+        self._asking = threading.Lock()
+        self._answered = threading.Event()
+        self._open = False
+        self._known = False
+        self._path: str | None = None
+        self._asked = 0
+
+    def open(self) -> None:
+        self._known = False
+        self._open = True
+
+    def close(self) -> None:
+        """Nobody answers any more; whoever waits goes on without a root."""
+        self._open = False
+        self._answered.set()
+
+    def forget(self) -> None:
+        self._known = False
+
+    def first_path(self) -> str | None:
+        """The first root that is a directory here; None when there is none, or no answer in time."""
+        if not self._open:
+            return None
+        with self._asking:
+            if not self._known:
+                self._ask()
+            return self._path
+
+    def answer(self, request_id: Id | None, result: Object | None) -> None:
+        """A response of the client; only the one we wait for counts."""
+        if request_id == self._request_id() and not self._answered.is_set():
+            self._path = _first_path(result)
+            self._answered.set()
+
+    def _ask(self) -> None:
+        self._asked += 1
+        self._path = None
+        self._known = True  # also without an answer: the next call shall not wait again
+        self._answered.clear()
+        if not self._open:  # closed since; after this line `close` finds an event that it can set
+            return
+        self._notify({"id": self._request_id(), "method": "roots/list"})
+        if not self._answered.wait(ANSWER_SECONDS):
+            self._answered.set()
+            self._notify({"method": "notifications/cancelled", "params": {"requestId": self._request_id()}})
+
+    def _request_id(self) -> str:
+        return f"roots-{self._asked}"
+
+    def _notify(self, message: Object) -> None:
+        self._send(encode({"jsonrpc": "2.0", **message}))
+
+
+def _first_path(result: Object | None) -> str | None:
+    roots = result.get("roots") if result else None
+    for root in roots if isinstance(roots, list) else []:
+        uri = root.get("uri") if isinstance(root, dict) else None
+        path = path_of(uri) if isinstance(uri, str) else None
+        if path is not None:
+            return path
+    return None
+
+
+def path_of(uri: str) -> str | None:
+    """The local path of a file URI; None for any other."""
+    from urllib.parse import unquote_to_bytes, urlsplit  # slow to import, and most servers never need it
+
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        return None
+    if parts.scheme != "file" or parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
+        return None
+    path = os.fsdecode(unquote_to_bytes(parts.path))
+    return None if "\0" in path else path

@@ -1,3 +1,0 @@
-"""What conch knows about each harness."""
-
-from __future__ import annotations

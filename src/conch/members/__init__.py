@@ -1,0 +1,3 @@
+"""Joining, leaving, names and resumed identities."""
+
+from __future__ import annotations

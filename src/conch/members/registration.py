@@ -1,0 +1,139 @@
+"""Agents of a room: the names they register, their roles, and whether they are still at work."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from conch.agents.identity import LOCK, Caller
+from conch.agents.liveness import Liveness, liveness
+from conch.bus.names import LONGEST_OWN_NAME, SYSTEM
+from conch.config import Settings
+from conch.errors import AgentNotFound, DuplicateAgentName, InvalidAgentName
+from conch.members.names import find_holder, rename
+from conch.notices import activity
+from conch.rooms import presence
+from conch.rooms.room import Snapshot
+from conch.storage.base import Row, Store, Transaction
+from conch.storage.trying import retried
+
+NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+SHORTEST_NAME, LONGEST_NAME = 3, LONGEST_OWN_NAME
+
+
+class Agent(NamedTuple):
+    agent_id: str
+    name: str
+    role: str | None
+    liveness: Liveness
+    last_seen_at: int
+    is_registered: bool
+
+
+class Registration:
+    def __init__(self, store: Store, settings: Settings) -> None:
+        self._store = store
+        self._settings = settings
+
+    def register(self, caller: Caller, room_id: str, name: str | None = None, role: str | None = None) -> Agent:
+        """Take a name of one's choice, or keep the generated one. The same again changes nothing."""
+        if name is not None:
+            check_name(name)
+        with self._store.write(room_id, LOCK) as tx:
+            snapshot = presence.take_seat(tx, caller, room_id, self._settings.policy)
+            before = itself(self._agents(tx, room_id), caller)
+            if name is not None and name != before.name:
+                _require_free(tx, snapshot, caller, name)
+                rename(tx, snapshot.room, caller.agent_id, name)
+            tx.run("register_agent", room_id=room_id, agent_id=caller.agent_id, role=role, now=tx.now)
+            after = itself(self._agents(tx, room_id), caller)
+            if after._replace(last_seen_at=0) != before._replace(last_seen_at=0):
+                details = {"role": after.role, "former_name": before.name}
+                activity.record(tx, room_id, "registered", after, details=details)
+        return after
+
+    def heartbeat(self, caller: Caller, room_id: str) -> Agent:
+        """Say that the caller is still at work; as often as it likes."""
+        with self._store.write(room_id) as tx:
+            presence.take_seat(tx, caller, room_id, self._settings.policy)
+            return itself(self._agents(tx, room_id), caller)
+
+    @retried
+    def list_agents(self, caller: Caller | None, room_id: str) -> list[Agent]:
+        """Everybody in the room, in its sequence; whoever asks is there."""
+        with self._store.read() as tx:
+            snapshot = Snapshot.load(tx, room_id, self._settings.policy)
+        if caller is not None:
+            presence.touch_if_due(self._store, snapshot, caller, self._settings.stale_minutes)
+        with self._store.read() as tx:
+            return self._agents(tx, room_id)
+
+    def _agents(self, tx: Transaction, room_id: str) -> list[Agent]:
+        rows = tx.all("room_agents", room_id=room_id)
+        return [to_agent(row, tx.now, self._settings.stale_minutes) for row in rows]
+
+
+def _require_free(tx: Transaction, snapshot: Snapshot, caller: Caller, name: str) -> None:
+    """Another agent's name is resumed with proof, or not at all, as long as it stands for what that agent did."""
+    holder = find_holder(tx, snapshot.room, name)
+    if holder is not None and (holder["agent_id"] != caller.agent_id or _is_chosen(holder)):
+        message = f"{name} {_why_taken(snapshot, caller, holder, name)}"
+        raise DuplicateAgentName(message, field="name", name=name, agent_id=holder["agent_id"])
+
+
+def _is_chosen(holder: Row) -> bool:
+    """With topic_join, on the room's topic: its bearer would have two names there."""
+    return holder.get("is_own") == 0 and holder["renamed_to"] is None
+
+
+def _why_taken(snapshot: Snapshot, caller: Caller, holder: Row, name: str) -> str:
+    if renamed_to := holder.get("renamed_to"):
+        return f"is what {renamed_to} was called in this room before; choose another name."
+    freeing = f"`conch names free {name}` frees this one"
+    if holder["agent_id"] == caller.agent_id:
+        return f"is yours on the room's topic, by a token. Choose another name; {freeing}."
+    means = f"means {holder['agent_id']} in this room already."
+    if snapshot.find(holder["agent_id"]) is None:
+        return f"{means} Choose another name; if that agent has left for good, {freeing}."
+    return (
+        f"{means} agent_adopt takes it over if its process is gone and left unfinished work; else choose another name."
+    )
+
+
+def check_name(name: str) -> None:
+    if name == SYSTEM:
+        raise InvalidAgentName(f"{name} is who tells of what happened; choose another name.", field="name")
+    if not NAME.fullmatch(name) or not SHORTEST_NAME <= len(name) <= LONGEST_NAME:
+        message = (
+            f"{name[:80]!r} cannot be a name: names are {SHORTEST_NAME} to {LONGEST_NAME} lower-case letters and "
+            "digits, in words joined by single hyphens, such as amber-otter."
+        )
+        raise InvalidAgentName(message, field="name")
+
+
+def itself(agents: list[Agent], caller: Caller) -> Agent:
+    found = next((agent for agent in agents if agent.agent_id == caller.agent_id), None)
+    if found is None:
+        raise AgentNotFound("You are not in this room; join it first.", name=caller.name)
+    return found
+
+
+def find_agent(agents: list[Agent], text: str) -> Agent:
+    """By name, which in a room means one agent, whatever id somebody else may choose; or else by agent_id."""
+    found = next((agent for agent in agents if agent.name == text), None)
+    found = found or next((agent for agent in agents if agent.agent_id == text), None)
+    if found is None:
+        names = ", ".join(agent.name for agent in agents) or "none"
+        raise AgentNotFound(f"There is no agent {text[:80]!r} in this room; there are {names}.", name=text[:80])
+    return found
+
+
+def to_agent(row: Row, now: int, stale_minutes: float) -> Agent:
+    return Agent(
+        agent_id=row["agent_id"],
+        name=row["name"],
+        role=row["role"],
+        liveness=liveness(row, now, stale_minutes),
+        last_seen_at=row["last_seen_at"],
+        is_registered=row["registered_at"] is not None,
+    )

@@ -1,0 +1,221 @@
+"""Protocol events: notices that somebody must see and accept.
+
+Agents send HANDOFF and BLOCKED. INCURSION and RESUME come from the system alone, which also writes a HANDOFF for
+every stick that is let go. An event belongs to its recipient by `agent_id`; the names in it are those of its day.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+from conch.agents.identity import Caller
+from conch.bus.names import present_name
+from conch.config import Settings
+from conch.errors import EventNotFound, MarkForbidden, UnknownRecipient
+from conch.host.beads import Warnings, check_bead
+from conch.host.paths import parse_scope
+from conch.ids import new_id
+from conch.notices import activity
+from conch.notices.payloads import Payload, check_payload
+from conch.rooms import presence
+from conch.rooms.log import Event
+from conch.rooms.room import Member, Room, Snapshot, load_room
+from conch.storage.base import Row, Store, Transaction
+
+VERSION = "v1"
+STATES = ("unread", "seen", "accepted")
+MARKS = ("seen", "accepted")
+LONGEST_SUBJECT = 120
+
+
+class ProtocolEvent(NamedTuple):
+    event_id: str
+    room_id: str
+    event_type: str
+    project_root: str
+    bead_id: str | None
+    from_agent: str | None
+    to_agent_id: str | None
+    to_agent: str | None
+    scope: str | None
+    payload: Payload
+    state: str
+    created_at: int
+    seen_at: int | None
+    accepted_at: int | None
+
+
+class Sent(NamedTuple):
+    event: ProtocolEvent
+    warnings: Warnings
+
+
+class Protocol:
+    def __init__(self, store: Store, settings: Settings) -> None:
+        self._store = store
+        self._settings = settings
+
+    def send(
+        self,
+        caller: Caller,
+        room_id: str,
+        event_type: str,
+        to_agent: str,
+        payload: Payload,
+        bead_id: str | None = None,
+        scope: str | None = None,
+    ) -> Sent:
+        """Tell one member of the room, named by its agent_id or name."""
+        checked = check_payload(event_type, payload, self._settings.max_handoff_bytes)
+        with self._store.read() as tx:
+            root = load_room(tx, room_id).canonical_path
+        within = None if scope is None else parse_scope(scope, root).path
+        warnings = check_bead(root, bead_id)
+        with self._store.write(room_id) as tx:
+            snapshot = presence.take_seat(tx, caller, room_id, self._settings.policy)
+            sender = snapshot.member(caller.agent_id)
+            recipient = find_recipient(snapshot, present_name(tx, snapshot.room.topic_id, to_agent))
+            event_id = insert_event(tx, snapshot.room, event_type, checked, sender, recipient, bead_id, within)
+            activity.record(tx, room_id, event_type, sender, event_id)
+            return Sent(load_event(tx, event_id), warnings)
+
+    def inbox(self, caller: Caller, room_id: str, states: list[str], limit: int) -> tuple[list[ProtocolEvent], bool]:
+        """What the caller has been sent, oldest first, and whether there is more of it."""
+        with self._store.read() as tx:
+            snapshot = Snapshot.load(tx, room_id, self._settings.policy)
+            rows = tx.all("inbox", agent_id=caller.agent_id, room_id=room_id, states=states, limit=limit + 1)
+        presence.touch_if_due(self._store, snapshot, caller, self._settings.stale_minutes)
+        return [to_protocol_event(row) for row in rows[:limit]], len(rows) > limit
+
+    def mark(self, caller: Caller, event_id: str, mark: str) -> ProtocolEvent:
+        """As its recipient: `seen`, or `accepted`, which stays. Marking again changes nothing."""
+        with self._store.read() as tx:
+            room_id = load_event(tx, event_id).room_id
+        with self._store.write(room_id) as tx:
+            event = load_event(tx, event_id)
+            if event.to_agent_id != caller.agent_id:
+                message = f"Only its recipient {event.to_agent or '(nobody)'} can mark event {event_id}."
+                raise MarkForbidden(message, event_id=event_id, to_agent=event.to_agent)
+            tx.run("touch_agent", agent_id=caller.agent_id, now=tx.now)
+            if tx.run("mark_seen" if mark == "seen" else "mark_accepted", event_id=event_id, now=tx.now):
+                activity.record(tx, room_id, mark, _by_present_name(tx, event, caller), event_id)
+            return load_event(tx, event_id)
+
+
+def _by_present_name(tx: Transaction, event: ProtocolEvent, caller: Caller) -> activity.Named:
+    """The recipient as the room calls it now; one who has left, as it was called when the event was sent."""
+    topic_id = load_room(tx, event.room_id).topic_id
+    member = tx.one("member_on_topic", topic_id=topic_id, agent_id=caller.agent_id)
+    return caller._replace(name=member["name"] if member else event.to_agent or caller.name)
+
+
+def find_recipient(snapshot: Snapshot, text: str) -> Member:
+    """By name, which in a room means one agent, whatever id somebody else may choose; or else by agent_id."""
+    found = next((member for member in snapshot.members if member.name == text), None) or snapshot.find(text)
+    if found is None:
+        names = ", ".join(member.name for member in snapshot.members)
+        message = f"{text[:80]!r} is not in room {snapshot.room.room_id}; there are {names}."
+        raise UnknownRecipient(message, field="to_agent", to_agent=text[:80])
+    return found
+
+
+# -- writing
+
+
+def insert_event(
+    tx: Transaction,
+    room: Room,
+    event_type: str,
+    payload: Payload,
+    sender: activity.Named | None,
+    recipient: activity.Named | None,
+    bead_id: str | None = None,
+    scope: str | None = None,
+    handoff_event_seq: int | None = None,
+) -> str:
+    """The new event's id."""
+    event_id = new_id("proto")
+    tx.run(
+        "insert_protocol_event",
+        event_id=event_id,
+        room_id=room.room_id,
+        event_type=event_type,
+        bead_id=bead_id,
+        from_agent_id=sender.agent_id if sender else None,
+        from_agent=sender.name if sender else None,
+        to_agent_id=recipient.agent_id if recipient else None,
+        to_agent=recipient.name if recipient else None,
+        scope=scope,
+        payload_json=json.dumps(payload, ensure_ascii=False),
+        handoff_event_seq=handoff_event_seq,
+        created_at=tx.now,
+    )
+    return event_id
+
+
+def leave_handoff(tx: Transaction, snapshot: Snapshot, to: Member | None, release: Event) -> None:
+    """The notice that goes with a stick: to its recipient, or to whoever comes first. The log is its timeline."""
+    handoff = release.handoff
+    assert handoff is not None
+    status = str(handoff["status"]).strip()
+    payload = {
+        "subject": status.splitlines()[0][:LONGEST_SUBJECT],
+        "summary": handoff["status"],
+        "next_action": handoff["next_action"],
+        "requires_ack": True,
+    }
+    sender = snapshot.find(snapshot.room.owner)
+    insert_event(tx, snapshot.room, "HANDOFF", payload, sender, to, handoff_event_seq=release.event_seq)
+
+
+def accept_handoff(tx: Transaction, snapshot: Snapshot, event_seq: int | None, agent_id: str) -> None:
+    """Whoever gets the stick has accepted what came with it, also somebody else than it was meant for."""
+    if event_seq is None:
+        return
+    member = snapshot.member(agent_id)
+    accepted = tx.one("accept_handoff", event_seq=event_seq, agent_id=agent_id, name=member.name, now=tx.now)
+    if accepted is not None:
+        activity.record(tx, snapshot.room.room_id, "accepted", member, accepted["event_id"])
+
+
+def reopen_handoff(
+    tx: Transaction, snapshot: Snapshot, event_seq: int | None, agent_id: str | None, claimed_at: int
+) -> None:
+    """A claim that reached nobody accepted nothing: the notice waits for its recipient again.
+
+    What was accepted before the claim stays so.
+    """
+    if event_seq is not None:
+        member = snapshot.find(agent_id)
+        name = member.name if member else None
+        tx.run("reopen_handoff", event_seq=event_seq, agent_id=agent_id, name=name, claimed_at=claimed_at)
+
+
+# -- reading
+
+
+def load_event(tx: Transaction, event_id: str) -> ProtocolEvent:
+    row = tx.one("find_protocol_event", event_id=event_id)
+    if row is None:
+        raise EventNotFound(f"There is no protocol event {event_id[:80]!r}.", field="event_id", event_id=event_id[:80])
+    return to_protocol_event(row)
+
+
+def to_protocol_event(row: Row) -> ProtocolEvent:
+    return ProtocolEvent(
+        event_id=row["event_id"],
+        room_id=row["room_id"],
+        event_type=row["event_type"],
+        project_root=row["canonical_path"],
+        bead_id=row["bead_id"],
+        from_agent=row["from_agent"],
+        to_agent_id=row["to_agent_id"],
+        to_agent=row["to_agent"],
+        scope=row["scope"],
+        payload=json.loads(row["payload_json"]),
+        state=row["state"],
+        created_at=row["created_at"],
+        seen_at=row["seen_at"],
+        accepted_at=row["accepted_at"],
+    )

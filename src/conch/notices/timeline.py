@@ -1,0 +1,210 @@
+"""A room's story in one order: turns and notes, the messages of its home topic, reservations and protocol events.
+
+Each of the three sources numbers its own rows in the order in which they were committed. A place in the timeline is
+a place in each of them, so that going on from it neither misses nor repeats anything.
+
+Everybody is called by the name of that day. What is stored with names keeps them; the room's log knows agents by their
+agent_id alone, and the names that they had then follow from who was renamed since, or left: whoever comes back may be
+called otherwise.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from heapq import merge
+from typing import Any, NamedTuple
+
+from conch.errors import InvalidArgument, LimitExceeded
+from conch.notices.events import ProtocolEvent, to_protocol_event
+from conch.rooms.log import Event, agents_in, to_event
+from conch.rooms.room import Room, load_room
+from conch.storage.base import Row, Store, Transaction
+from conch.storage.trying import retried
+
+LONGEST_NUMBER = 16
+TURNS = ("claim", "release", "pass", "return", "resume", "takeover")
+RESERVATIONS = ("reserved", "renewed", "released", "expired")
+MARKS = ("seen", "accepted")
+
+
+class Place(NamedTuple):
+    """How far each source was read."""
+
+    log: int = 0
+    messages: int = 0
+    activity: int = 0
+
+    def __str__(self) -> str:
+        return ".".join(map(str, self))
+
+
+class Entry(NamedTuple):
+    """One thing that happened. What it is about depends on its kind."""
+
+    kind: str
+    """`turn`, `note`, `room`, `message`, `reservation`, `protocol`, `mark` or `agent`."""
+    created_at: int
+    event: Event | None = None
+    row: Row = {}
+    details: dict[str, Any] = {}
+    protocol: ProtocolEvent | None = None
+    """The notice itself, that was marked, or that went with a stick."""
+    names: Mapping[str, str] = {}
+    """What those were called then whom the event names by their agent_id."""
+
+
+class Page(NamedTuple):
+    entries: list[Entry]
+    place: Place
+    has_more: bool
+    is_closed: bool
+
+
+def parse_place(field: str, text: str | None) -> Place | int | None:
+    """A place as another look returned it, or the number of an event in the room's log."""
+    if text is None:
+        return None
+    numbers = text.split(".")
+    if any(len(number) > LONGEST_NUMBER for number in numbers):
+        raise LimitExceeded(f"{field} has more than {LONGEST_NUMBER} digits.", field=field, limit=LONGEST_NUMBER)
+    if len(numbers) not in (1, 3) or not all(number.isascii() and number.isdecimal() for number in numbers):
+        raise InvalidArgument(f"{field} must be a cursor that was returned before, or 0.", field=field)
+    return Place(*map(int, numbers)) if len(numbers) == 3 else int(text)
+
+
+@retried
+def read_timeline(store: Store, room_id: str, after: Place | int | None, limit: int) -> Page:
+    """Oldest first: what came after a place, or after an event of the room's log, or without one the latest."""
+    with store.read() as tx:
+        room = load_room(tx, room_id)
+        place = _place_of(tx, room, after) if isinstance(after, int) else after
+        page = _latest(tx, room, limit) if place is None else _after(tx, room, place, limit)
+        entries = _with_names(tx, room, _with_protocol(tx, page.entries))
+        return page._replace(entries=entries, is_closed=room.state == "closed")
+
+
+def _place_of(tx: Transaction, room: Room, event_seq: int) -> Place:
+    """How far the other sources had come when an event of the log happened."""
+    row = tx.one("moment_in_log", room_id=room.room_id, event_seq=event_seq)
+    moment = row["moment"] if row else None
+    if moment is None:
+        return Place(event_seq)
+    messages = tx.one("home_messages_before", topic_id=room.topic_id, moment=moment)
+    activity = tx.one("activity_before", room_id=room.room_id, moment=moment)
+    assert messages is not None and activity is not None
+    return Place(event_seq, messages["reached"], activity["reached"])
+
+
+def _after(tx: Transaction, room: Room, after: Place, limit: int) -> Page:
+    sources = (
+        tx.all("events_after", room_id=room.room_id, after=after.log, limit=limit + 1),
+        tx.all("home_messages_after", topic_id=room.topic_id, after=after.messages, limit=limit + 1),
+        tx.all("activity_after", room_id=room.room_id, after=after.activity, limit=limit + 1),
+    )
+    merged = _merge(sources)
+    return Page([_entry(row) for row in merged[:limit]], _reached(after, merged[:limit]), len(merged) > limit, False)
+
+
+def _latest(tx: Transaction, room: Room, limit: int) -> Page:
+    sources = (
+        tx.all("latest_events", room_id=room.room_id, limit=limit)[::-1],
+        tx.all("latest_home_messages", topic_id=room.topic_id, limit=limit)[::-1],
+        tx.all("latest_activity", room_id=room.room_id, limit=limit)[::-1],
+    )
+    merged = _merge(sources)
+    return Page([_entry(row) for row in merged[-limit:]], _reached(Place(), merged), False, False)
+
+
+def _merge(sources: tuple[list[Row], list[Row], list[Row]]) -> list[Row]:
+    """By time; a source keeps its own order also where clocks disagree."""
+    return list(merge(*sources, key=lambda row: row["created_at"]))
+
+
+def _reached(place: Place, rows: list[Row]) -> Place:
+    for row in rows:
+        if "event_seq" in row:
+            place = place._replace(log=row["event_seq"])
+        elif "seq" in row:
+            place = place._replace(messages=row["seq"])
+        else:
+            place = place._replace(activity=row["number"])
+    return place
+
+
+def _entry(row: Row) -> Entry:
+    if "event_seq" in row:
+        event = to_event(row)
+        kind = "turn" if event.event_type in TURNS else "note" if event.event_type == "note" else "room"
+        return Entry(kind, event.created_at, event)
+    if "seq" in row:
+        return Entry("message", row["created_at"], row=row)
+    details = json.loads(row["details_json"]) if row["details_json"] else {}
+    return Entry(_activity_kind(row["kind"]), row["created_at"], row=row, details=details)
+
+
+def _activity_kind(kind: str) -> str:
+    if kind in RESERVATIONS:
+        return "reservation"
+    return "mark" if kind in MARKS else "agent" if kind == "registered" else "protocol"
+
+
+def _with_protocol(tx: Transaction, entries: list[Entry]) -> list[Entry]:
+    """Every entry that is about a protocol event, with that event."""
+    seqs = [entry.event.event_seq for entry in entries if entry.event and entry.event.handoff]
+    ids = [entry.row["subject_id"] for entry in entries if entry.kind in ("protocol", "mark")]
+    rows = tx.all("protocol_events_of_handoffs", event_seqs=seqs) if seqs else []
+    rows += tx.all("protocol_events_by_id", event_ids=ids) if ids else []
+    found = {row[key]: to_protocol_event(row) for row in rows for key in ("event_id", "handoff_event_seq")}
+    return [entry._replace(protocol=found.get(_subject(entry))) for entry in entries]
+
+
+def _with_names(tx: Transaction, room: Room, entries: list[Entry]) -> list[Entry]:
+    """Every event of the log with the names that those who are in it had then."""
+    events = [entry.event for entry in entries if entry.event]
+    if not events:
+        return entries
+    found = {agent_id for event in events for agent_id in agents_in(event)}
+    given = {"room_id": room.room_id, "topic_id": room.topic_id, "agent_ids": sorted(found)}
+    names = {row["agent_id"]: row["name"] for row in tx.all("names_in_room", **given)}
+    renamings = _renamings(tx, room, min(event.created_at for event in events))
+    renamings += _departures(tx, room, min(event.event_seq for event in events))
+    renamings.sort(key=lambda renaming: -renaming.moment)
+    return [entry._replace(names=_names_then(entry.event, names, renamings)) if entry.event else entry
+            for entry in entries]  # fmt: skip
+
+
+class Renaming(NamedTuple):
+    moment: int
+    agent_id: str
+    former_name: str
+
+
+def _renamings(tx: Transaction, room: Room, since: int) -> list[Renaming]:
+    """Who was renamed after a moment, the latest first."""
+    found = []
+    for row in tx.all("renamings_since", room_id=room.room_id, moment=since):
+        details, moment = json.loads(row["details_json"] or "{}"), row["created_at"]
+        if "former_name" in details:
+            found.append(Renaming(moment, row["agent_id"], details["former_name"]))
+        if "prior_agent_id" in details:
+            found.append(Renaming(moment, details["prior_agent_id"], row["agent_name"]))
+    return found
+
+
+def _departures(tx: Transaction, room: Room, event_seq: int) -> list[Renaming]:
+    """Who has left since an event of the log, and as whom, the latest first."""
+    rows = tx.all("departures_since", room_id=room.room_id, event_seq=event_seq)
+    told = [(row, json.loads(row["details_json"] or "{}")) for row in rows]
+    return [Renaming(row["created_at"], row["from_agent_id"], said["name"]) for row, said in told if "name" in said]
+
+
+def _names_then(event: Event, names: dict[str, str], renamings: list[Renaming]) -> dict[str, str]:
+    """Today's names, with every renaming undone that came after the event."""
+    later = {each.agent_id: each.former_name for each in renamings if each.moment >= event.created_at}
+    return {agent_id: later.get(agent_id, names.get(agent_id, agent_id)) for agent_id in agents_in(event)}
+
+
+def _subject(entry: Entry) -> Any:
+    """What names the protocol event that an entry is about; 0 names none."""
+    return entry.event.event_seq if entry.event else entry.row.get("subject_id") or 0

@@ -1,0 +1,164 @@
+"""A room's append-only log, and the room row as its projection.
+
+Every change of a room is an event; `project` says what an event does to the row. The domains write both in one
+transaction, and `verify.py` replays the log to prove that they still agree.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+from conch.bells.base import room_channel
+from conch.errors import StoreCorrupt
+from conch.ids import new_id
+from conch.rooms.handoffs import Handoff, load_handoff
+from conch.rooms.room import Room, load_room
+from conch.storage.base import Row, Store, Transaction
+
+PAGE = 500
+
+
+class Event(NamedTuple):
+    event_seq: int
+    event_id: str
+    room_id: str
+    turn_id: int
+    event_type: str
+    from_agent_id: str | None
+    to_agent_id: str | None
+    handoff: Handoff | None
+    reason: str | None
+    details: dict[str, Any]
+    created_at: int
+
+
+def append_event(
+    tx: Transaction,
+    room: Room,
+    event_type: str,
+    *,
+    by: str | None = None,
+    to: str | None = None,
+    turn_id: int | None = None,
+    handoff_json: str | None = None,
+    reason: str | None = None,
+    details: dict[str, Any] | None = None,
+) -> tuple[Event, Room]:
+    """Write an event; returns it and what the room row must become. Everybody in the room hears of it."""
+    columns: Row = {
+        "event_id": new_id("evt"),
+        "room_id": room.room_id,
+        "turn_id": room.turn_id if turn_id is None else turn_id,
+        "event_type": event_type,
+        "from_agent_id": by,
+        "to_agent_id": to,
+        "handoff_json": handoff_json,
+        "reason": reason,
+        "details_json": json.dumps(details) if details else None,
+        "created_at": tx.now,
+    }
+    stored = tx.one("append_event", **columns)
+    assert stored is not None
+    event = to_event({**columns, **stored})
+    tx.ring(room_channel(room.room_id))
+    return event, project(room, event)
+
+
+def project(room: Room, event: Event) -> Room:
+    """The room after an event. Lease and claim deadlines are not in the log; whoever grants them adds them."""
+    room = room._replace(last_event_seq=event.event_seq, updated_at=event.created_at)
+    if event.event_type in ("claim", "takeover"):
+        granted = _nobody(room)._replace(pending_handoff_event_seq=None)
+        return granted._replace(state="owned", owner=event.to_agent_id, turn_id=event.turn_id)
+    if event.event_type in ("release", "pass"):
+        index = event.details.get("sequence_index", room.sequence_index)
+        return _offered(room, event, event.event_seq)._replace(sequence_index=index)
+    if event.event_type == "return":
+        return _offered(room, event, event.details.get("handoff_event_seq"))
+    if event.event_type == "resume":
+        return room._replace(reserved_for=event.to_agent_id) if room.reserved_for == event.from_agent_id else room
+    if event.event_type == "leave":
+        return _nobody(room) if room.reserved_for == event.from_agent_id else room
+    if event.event_type == "reorder":
+        return room._replace(sequence_index=event.details["sequence_index"])
+    if event.event_type == "policy":
+        return room._replace(policy_json=json.dumps(event.details["policy"], sort_keys=True))
+    if event.event_type == "close":
+        return _nobody(room)._replace(state="closed")
+    return room  # join, note
+
+
+def _nobody(room: Room) -> Room:
+    return room._replace(
+        state="idle",
+        owner=None,
+        reserved_for=None,
+        lease_id=None,
+        lease_expires_at=None,
+        claim_expires_at=None,
+    )
+
+
+def _offered(room: Room, event: Event, handoff_event_seq: int | None) -> Room:
+    room = _nobody(room)._replace(pending_handoff_event_seq=handoff_event_seq)
+    return room._replace(state="reserved", reserved_for=event.to_agent_id) if event.to_agent_id else room
+
+
+def agents_in(event: Event) -> set[str]:
+    """The agent_ids of all whom an event is about."""
+    ids = (event.from_agent_id, event.to_agent_id, *event.details.get("order", ()))
+    return {agent_id for agent_id in ids if agent_id is not None}
+
+
+def find_event(tx: Transaction, event_seq: int | None) -> Event | None:
+    row = None if event_seq is None else tx.one("find_event", event_seq=event_seq)
+    return None if row is None else to_event(row)
+
+
+def latest_grant(tx: Transaction, room: Room) -> Event | None:
+    """The claim or takeover that began the current turn."""
+    row = tx.one("latest_grant", room_id=room.room_id, turn_id=room.turn_id)
+    return None if row is None else to_event(row)
+
+
+class EventPage(NamedTuple):
+    events: list[Event]
+    cursor: int
+    has_more: bool
+
+
+def list_events(store: Store, room_id: str, after: int | None, limit: int) -> EventPage:
+    """Oldest first: those after a cursor, or without one the latest."""
+    with store.read() as tx:
+        room = load_room(tx, room_id)
+        if after is None:
+            rows = tx.all("latest_events", room_id=room_id, limit=limit)[::-1]
+        else:
+            rows = tx.all("events_after", room_id=room_id, after=after, limit=limit)
+    events = [to_event(row) for row in rows]
+    cursor = events[-1].event_seq if events else max(after or 0, 0)
+    return EventPage(events, cursor, cursor < room.last_event_seq)
+
+
+def to_event(row: Row) -> Event:
+    """StoreCorrupt if somebody has tampered with the row."""
+    try:
+        handoff = load_handoff(row["handoff_json"])
+        details = json.loads(row["details_json"]) if row["details_json"] else {}
+    except ValueError:
+        message = f"Event {row['event_seq']} of room {row['room_id']} cannot be read; `conch db verify` says more."
+        raise StoreCorrupt(message, event_seq=row["event_seq"]) from None
+    return Event(
+        event_seq=row["event_seq"],
+        event_id=row["event_id"],
+        room_id=row["room_id"],
+        turn_id=row["turn_id"],
+        event_type=row["event_type"],
+        from_agent_id=row["from_agent_id"],
+        to_agent_id=row["to_agent_id"],
+        handoff=handoff,
+        reason=row["reason"],
+        details=details,
+        created_at=row["created_at"],
+    )

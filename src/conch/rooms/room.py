@@ -1,0 +1,205 @@
+"""A room as it stands: its row, its members, and what follows from them at this moment.
+
+Nothing runs in the background, so lapse and death are never stored: `Snapshot` derives them whenever somebody looks.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+from conch.agents.identity import recorded_process
+from conch.clock import MILLISECOND
+from conch.config import Policy
+from conch.errors import UnknownMember, UnknownRoom
+from conch.host import processes
+from conch.host.processes import Life, Process
+from conch.storage.base import Row, Transaction
+
+
+class Room(NamedTuple):
+    """The stored row. `state` here is one of idle, owned, reserved, closed."""
+
+    room_id: str
+    canonical_path: str
+    topic_id: str
+    sequence_index: int
+    owner: str | None
+    reserved_for: str | None
+    pending_handoff_event_seq: int | None
+    turn_id: int
+    lease_id: str | None
+    lease_expires_at: int | None
+    claim_expires_at: int | None
+    state: str
+    policy_json: str
+    last_event_seq: int
+    created_at: int
+    updated_at: int
+
+
+class Member(NamedTuple):
+    agent_id: str
+    name: str
+    ordinal: int
+    joined_at: int
+    last_seen_at: int
+    process: Process | None
+    session_kind: str
+    display_name: str | None
+
+
+def load_room(tx: Transaction, room_id: str) -> Room:
+    row = tx.one("find_room", room_id=room_id)
+    if row is None:
+        message = f"There is no room {room_id!r}; join_path or list_rooms give the rooms there are."
+        raise UnknownRoom(message, field="room_id", room_id=room_id)
+    return Room(**row)
+
+
+def save_room(tx: Transaction, room: Room) -> None:
+    columns = room._asdict()
+    for fixed in ("canonical_path", "topic_id", "created_at"):
+        del columns[fixed]
+    tx.run("update_room", **columns)
+
+
+def to_member(row: Row) -> Member:
+    return Member(
+        agent_id=row["agent_id"],
+        name=row["name"],
+        ordinal=row["ordinal"],
+        joined_at=row["joined_at"],
+        last_seen_at=row["last_seen_at"],
+        process=recorded_process(row),
+        session_kind=row["session_kind"],
+        display_name=row["display_name"],
+    )
+
+
+class Snapshot:
+    """A room with its members at one moment, and everything that is derived from them."""
+
+    def __init__(self, room: Room, members: list[Member], defaults: Policy, now: int) -> None:
+        self.room = room
+        self.members = members
+        self._defaults = defaults
+        self.policy = defaults.merged(json.loads(room.policy_json))
+        self.now = now
+        self._lives: dict[str, Life] = {}
+
+    def with_room(self, room: Room) -> Snapshot:
+        """The same moment, after the room has changed."""
+        return self._copy(room, self.members)
+
+    def with_member(self, member: Member) -> Snapshot:
+        """The same moment, after this member has been seen."""
+        return self._copy(self.room, [member if m.agent_id == member.agent_id else m for m in self.members])
+
+    def _copy(self, room: Room, members: list[Member]) -> Snapshot:
+        return Snapshot(room, members, self._defaults, self.now)
+
+    @classmethod
+    def load(cls, tx: Transaction, room_id: str, defaults: Policy) -> Snapshot:
+        room = load_room(tx, room_id)
+        members = [to_member(row) for row in tx.all("room_members", room_id=room_id)]
+        return cls(room, members, defaults, tx.now)
+
+    @classmethod
+    def glimpse(cls, tx: Transaction, room_id: str, agent_id: str, defaults: Policy) -> Snapshot:
+        """With only two of the members, this one and the one whose move it is: enough to go on waiting, and no more."""
+        room = load_room(tx, room_id)
+        whose = [agent_id, room.owner or room.reserved_for]
+        members = [to_member(row) for row in tx.all("some_members", room_id=room_id, agent_ids=whose)]
+        return cls(room, members, defaults, tx.now)
+
+    def find(self, agent_id: str | None) -> Member | None:
+        return next((member for member in self.members if member.agent_id == agent_id), None)
+
+    def member(self, agent_id: str) -> Member:
+        member = self.find(agent_id)
+        if member is None:
+            message = f"{agent_id} is not a member of room {self.room.room_id}; call join_path first."
+            raise UnknownMember(message, agent_id=agent_id, room_id=self.room.room_id)
+        return member
+
+    # -- who is there
+
+    def life(self, agent_id: str | None) -> Life:
+        """What is known of a member's exact process; looked up once per snapshot."""
+        if agent_id is None:
+            return "unknown"
+        if agent_id not in self._lives:
+            member = self.find(agent_id)
+            self._lives[agent_id] = processes.check(member.process) if member else "unknown"
+        return self._lives[agent_id]
+
+    def seen_within(self, member: Member, milliseconds: int) -> bool:
+        return self.now - member.last_seen_at < milliseconds * MILLISECOND
+
+    def is_active(self, member: Member) -> bool:
+        """Seen within `presence_ttl`, and not proven gone."""
+        return self.seen_within(member, self.policy.presence_ttl_ms) and self.life(member.agent_id) != "gone"
+
+    @property
+    def is_deserted(self) -> bool:
+        """Nobody was seen lately, and no member's process is known to live."""
+        return not any(self.is_active(m) or self.life(m.agent_id) == "alive" for m in self.members)
+
+    # -- what state that makes
+
+    @property
+    def state(self) -> str:
+        """One of the seed's eight states, the most actionable one first."""
+        room = self.room
+        if room.state == "closed":
+            return "closed"
+        if room.owner is not None:
+            if self.life(room.owner) == "gone":
+                return "owner_gone"
+            if self.lease_lapsed:
+                return "stale_owner"
+        elif room.reserved_for is not None and self.life(room.reserved_for) == "gone":
+            return "recipient_gone"
+        return "dormant" if self.is_deserted else room.state
+
+    @property
+    def lease_lapsed(self) -> bool:
+        expires = self.room.lease_expires_at
+        return expires is not None and expires <= self.now
+
+    @property
+    def claim_lapsed(self) -> bool:
+        expires = self.room.claim_expires_at
+        return expires is not None and expires <= self.now
+
+    @property
+    def takeover_reason(self) -> str | None:
+        """Why somebody else may take the stick now; a process proven gone comes before any timeout."""
+        room = self.room
+        if room.owner is not None:
+            if self.life(room.owner) == "gone":
+                return "owner_gone"
+            return "owner_timeout" if self.lease_lapsed else None
+        if room.reserved_for is not None:
+            if self.life(room.reserved_for) == "gone":
+                return "recipient_gone"
+            return "claim_timeout" if self.claim_lapsed else None
+        return None
+
+    @property
+    def expected(self) -> str | None:
+        """Whose move it is: the owner, or the reserved recipient."""
+        return self.room.owner or self.room.reserved_for
+
+    def may_take_over(self, agent_id: str, prior_owner: str | None) -> bool:
+        """Whether this member may take over now, by the seed's rules.
+
+        After a claim timeout the one who just let go comes last: only when no other active member could take over.
+        """
+        if self.takeover_reason is None or agent_id == self.expected:
+            return False
+        if self.takeover_reason != "claim_timeout" or agent_id != prior_owner:
+            return True
+        others = [m for m in self.members if m.agent_id not in (agent_id, self.room.reserved_for)]
+        return not any(self.is_active(member) for member in others)

@@ -1,0 +1,3 @@
+"""Reservations of paths, and what overlaps."""
+
+from __future__ import annotations

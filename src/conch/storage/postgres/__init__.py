@@ -1,0 +1,3 @@
+"""The PostgreSQL engine."""
+
+from __future__ import annotations

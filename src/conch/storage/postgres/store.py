@@ -1,0 +1,261 @@
+"""The PostgreSQL engine: one server, shared by the processes of several hosts."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+
+import psycopg
+from psycopg.errors import UndefinedColumn, UndefinedTable
+
+from conch.bells.postgres import advisory_key
+from conch.clock import Clock
+from conch.errors import StoreError
+from conch.storage.base import Row
+from conch.storage.postgres.address import SCHEMA, Address, Connection
+from conch.storage.postgres.errors import translate, translate_commit, translate_refusal, translated
+from conch.storage.postgres.schema import DIALECT, Schema
+from conch.storage.postgres.transaction import PostgresTransaction
+from conch.storage.statements import Migration, load_migrations, load_statements
+from conch.storage.trying import retried
+
+MOST_CONNECTIONS = 8  # of one process at a time, however many agents it serves
+KEPT_CONNECTIONS = 2  # of those that nobody has used for a while
+IDLE_SECONDS = 10.0
+FACTS = """SELECT
+  (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now,
+  (SELECT value FROM meta WHERE key = 'schema_version') AS version
+"""
+
+
+class PostgresStore:
+    """Opens at the first use. A connection that the server dropped meanwhile is replaced without a word."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        named: str = "CONCH_STORE",
+        clock: Clock | None = None,
+        busy_timeout_ms: int = 5_000,
+        migrations: Sequence[Migration] | None = None,
+    ) -> None:
+        """InvalidSetting if the address makes no sense; `named` is the setting or the option that it comes from."""
+        self._named = named
+        self._address = Address(url, named)
+        self._statements = load_statements(DIALECT)
+        self._schema = Schema(
+            self.describe(), self._statements, load_migrations(DIALECT) if migrations is None else migrations
+        )
+        self._clock = clock
+        self._busy_timeout_ms = busy_timeout_ms
+        self._slots = threading.BoundedSemaphore(MOST_CONNECTIONS)
+        self._idle: list[tuple[float, Connection]] = []  # since when, the longest first
+        self._idle_lock = threading.Lock()
+        self._thread = threading.local()
+
+    # -- transactions
+
+    @contextmanager
+    def read(self) -> Iterator[PostgresTransaction]:
+        with self._slot():
+            with self._transaction("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY") as transaction:
+                yield transaction
+            self._give_back(transaction.connection, "COMMIT")  # all was read: nothing is lost if this fails
+
+    @contextmanager
+    def write(self, *locks: str) -> Iterator[PostgresTransaction]:
+        # The locks first, then the moment, so that a queue of writers is in order.
+        taking = "; ".join(f"SELECT pg_advisory_xact_lock({advisory_key('write', lock)})" for lock in locks)
+        with self._slot():
+            with self._transaction(f"BEGIN; {taking}") as transaction:
+                yield transaction
+                transaction.send_rings()
+            self._commit(transaction.connection)
+
+    @contextmanager
+    def _slot(self) -> Iterator[None]:
+        """The right to one of this process's connections. Whoever is inside a transaction already need not queue."""
+        if self._inside() is not None:
+            yield
+            return
+        with self._slots:
+            yield
+
+    @contextmanager
+    def _transaction(self, begin: str) -> Iterator[PostgresTransaction]:
+        """Begun in one journey to the server, undone if anything is raised, and left for the caller to end."""
+        connection, facts = self._ask(f"{begin}; {FACTS}")
+        outer, self._thread.connection = self._inside(), connection
+        now = self._clock() if self._clock else facts["now"]
+        try:
+            self._schema.check(facts["version"])
+            with self._translated():
+                yield PostgresTransaction(connection, self._statements, now, self._translated)
+        except BaseException:
+            self._give_back(connection, "ROLLBACK")
+            raise
+        finally:
+            self._thread.connection = outer
+
+    def _commit(self, connection: Connection) -> None:
+        try:
+            connection.execute("COMMIT", prepare=False)
+        except psycopg.Error as error:
+            answered = not connection.closed
+            connection.close()
+            raise translate_commit(error, self.describe(), answered) from error
+        except BaseException:
+            connection.close()
+            raise
+        self._give_back(connection)
+
+    def change_counter(self) -> int:
+        connection, row = self._ask("SELECT pg_snapshot_xmax(pg_current_snapshot())::text AS next_transaction")
+        self._give_back(connection)
+        return int(row["next_transaction"])
+
+    def is_locked(self, key: int) -> bool:
+        """Whether any session holds an advisory lock on this key; a store that does not answer knows of none.
+
+        Inside a transaction that transaction asks, for a second connection would count twice; what it finds free is
+        its own until it ends, so the answer stays true.
+        """
+        question = f"SELECT NOT pg_try_advisory_xact_lock({key}) AS locked"
+        if inside := self._inside():
+            return bool(_last_row(inside.execute(question))["locked"])
+        try:
+            connection, row = self._ask(question)
+        except StoreError:
+            return False
+        self._give_back(connection)
+        return bool(row["locked"])
+
+    def _translated(self) -> AbstractContextManager[None]:
+        return translated(self.describe())
+
+    def _inside(self) -> Connection | None:
+        """The connection of the transaction that this thread is in."""
+        return getattr(self._thread, "connection", None)
+
+    # -- connections
+
+    def _ask(self, question: str) -> tuple[Connection, Row]:
+        """The answer, and the connection to go on with. Nothing has happened yet, so a lost one is simply replaced."""
+        connection, fresh = self._borrow()
+        try:
+            return connection, self._first_answer(connection, question)
+        except psycopg.Error as error:
+            lost = connection.closed
+            connection.close()
+            if fresh or not lost:
+                raise translate(error, self.describe()) from error
+        except BaseException:
+            connection.close()
+            raise
+        self.close()  # what has cut off this one has cut off the others
+        return self._ask(question)
+
+    def _first_answer(self, connection: Connection, question: str) -> Row:
+        try:
+            return _last_row(connection.execute(question.encode(), prepare=False))
+        except (UndefinedTable, UndefinedColumn):
+            connection.execute("ROLLBACK")
+            self._schema.prepare(connection)
+            return _last_row(connection.execute(question.encode(), prepare=False))
+
+    def _borrow(self) -> tuple[Connection, bool]:
+        with self._idle_lock:
+            kept = self._idle.pop()[1] if self._idle else None
+        return (self._open(), True) if kept is None else (kept, False)
+
+    def _give_back(self, connection: Connection, last_word: str = "") -> None:
+        try:
+            if last_word:
+                connection.execute(last_word.encode(), prepare=False)
+        except psycopg.Error:
+            connection.close()
+        now = time.monotonic()
+        with self._idle_lock:
+            if not connection.closed:
+                self._idle.append((now, connection))
+            rusty = [each for since, each in self._idle[:-KEPT_CONNECTIONS] if now - since > IDLE_SECONDS]
+            del self._idle[: len(rusty)]
+        for each in rusty:
+            each.close()
+
+    def _open(self) -> Connection:
+        try:
+            return self.connect()
+        except psycopg.Error as error:
+            raise translate_refusal(error, self.describe(), self._named) from error
+
+    def connect(self) -> Connection:
+        """A connection of the caller's own; raises what the driver raises."""
+        return self._address.connect(self._busy_timeout_ms)
+
+    @contextmanager
+    def _connected(self) -> Iterator[Connection]:
+        """A connection for an operator's errand, schema or not."""
+        with self._translated(), self._open() as connection:
+            yield connection
+
+    # -- operations
+
+    def migrate(self) -> tuple[int, int]:
+        with self._connected() as connection:
+            return self._schema.migrate(connection), self._schema.version
+
+    @retried
+    def integrity_problems(self) -> list[str]:
+        """The server checks its own pages and foreign keys; what somebody has changed in the schema is found here."""
+        with self.read():  # there is a schema, and it is this conch's
+            pass
+        with self._connected() as connection:
+            return self._schema.problems(connection)
+
+    def backup(self, target: str | None) -> str:
+        """Only says how: PostgreSQL has a tool of its own. Of a store of any schema, if its server lets us in."""
+        import shlex
+
+        with self._connected() as connection:
+            owner = self._schema.other_owner(connection)
+        to = f"--file={target or 'conch.dump'}"
+        address = self._address.for_programs(owner)
+        command = shlex.join(["pg_dump", f"--schema={SCHEMA}", "--format=custom", to, address])
+        message = (
+            "No copy was made. A PostgreSQL store is backed up with PostgreSQL's own tool, as the owner of its tables "
+            f"and while everybody goes on working:\n\n    {command}\n\n"
+            "It asks for a password unless PGPASSFILE has it; `pg_restore` brings the dump back."
+        )
+        raise StoreError(message, store=self.describe(), command=command)
+
+    def wipe(self) -> None:
+        with self.write("schema") as transaction:
+            transaction.truncate([table for table in transaction.all_tables() if table != "meta"])
+
+    def set_aside(self) -> str:
+        aside = f"{SCHEMA}_set_aside_{time.strftime('%Y%m%d%H%M%S', time.gmtime())}"
+        with self._connected() as connection:
+            connection.execute(f"ALTER SCHEMA {SCHEMA} RENAME TO {aside}".encode())
+        return f"the schema {aside} of {self.describe()}"
+
+    def describe(self) -> str:
+        return self._address.place
+
+    def close(self) -> None:
+        with self._idle_lock:
+            idle, self._idle = self._idle, []
+        for _, connection in idle:
+            connection.close()
+
+
+def _last_row(cursor: psycopg.Cursor[Row]) -> Row:
+    """The row of the last of several statements sent as one."""
+    while cursor.nextset():
+        pass
+    row = cursor.fetchone()
+    assert row is not None
+    return row

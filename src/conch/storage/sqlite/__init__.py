@@ -1,0 +1,3 @@
+"""The SQLite engine."""
+
+from __future__ import annotations

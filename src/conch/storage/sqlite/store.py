@@ -1,0 +1,337 @@
+"""The SQLite engine: one file in WAL mode, shared by every process of this host."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+from conch.clock import Clock, system_clock
+from conch.errors import SchemaMismatch, StoreError, StoreNotLocal, StoreUnavailable
+from conch.storage.base import Row
+from conch.storage.sqlite.errors import translate, translated
+from conch.storage.sqlite.files import copy, emptying, split, stamp
+from conch.storage.sqlite.filesystems import network_filesystem
+from conch.storage.sqlite.queue import Queue
+from conch.storage.sqlite.transaction import SqliteTransaction
+from conch.storage.statements import Dialect, Migration, load_migrations, load_statements
+
+OLDEST_SQLITE = (3, 35, 0)  # RETURNING
+DIALECT = Dialect("sqlite", serial_key="INTEGER PRIMARY KEY AUTOINCREMENT", bytes="BLOB")
+IDLE_CONNECTIONS = 4
+NEWER = "Upgrade conch and restart its servers"
+NAMELESS = "Restore a copy made by `conch db backup`"
+FOREIGN = "Leave it to whoever made it"
+
+Ring = Callable[[Iterable[str]], None]
+
+
+class SqliteStore:
+    """Opens at the first use: finds or makes the file, and says clearly what is wrong with it."""
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        ring: Ring,
+        named: str = "CONCH_DATA_DIR",
+        clock: Clock = system_clock,
+        busy_timeout_ms: int = 5_000,
+        synchronous: str = "normal",
+        migrations: Sequence[Migration] | None = None,
+    ) -> None:
+        """`named` is the setting or the option that says where the file is."""
+        self.path = path
+        self._named = named
+        self._ring = ring
+        self._clock = clock
+        self._busy_timeout_ms = busy_timeout_ms
+        self._synchronous = synchronous
+        self._migrations = load_migrations(DIALECT) if migrations is None else migrations
+        self._statements = load_statements(DIALECT)
+        self._idle: list[sqlite3.Connection] = []
+        self._queues: list[Queue] = []
+        self._counter: sqlite3.Connection | None = None
+        self._ready = False
+
+    @contextmanager
+    def read(self) -> Iterator[SqliteTransaction]:
+        with self._translated(), self._borrowed() as connection, _transaction(connection, "BEGIN"):
+            yield SqliteTransaction(connection, self._statements, self._clock(), self._translated)
+
+    @contextmanager
+    def write(self, *locks: str) -> Iterator[SqliteTransaction]:
+        """SQLite has one writer at a time, so whatever `locks` name is held."""
+        with (
+            self._translated(),
+            self._borrowed() as connection,
+            self._queued(connection),
+            _transaction(connection, "BEGIN IMMEDIATE"),
+        ):
+            transaction = SqliteTransaction(connection, self._statements, self._clock(), self._translated)
+            self._check_version(self._stored_version(connection))
+            yield transaction
+        self._ring(transaction.rings)
+
+    def migrate(self) -> tuple[int, int]:
+        """The first use does it, after a backup."""
+        with self._untouched() as connection:
+            before = self._stored_version(connection)
+        with self.read():
+            return before, len(self._migrations)
+
+    def change_counter(self) -> int:
+        with self._translated():
+            if self._counter is None:
+                self._counter = self._open()
+            row: Row = self._counter.execute("PRAGMA data_version").fetchone()
+            return int(row["data_version"])
+
+    def integrity_problems(self) -> list[str]:
+        with self._translated(), self._borrowed() as connection:
+            found = [row["integrity_check"] for row in connection.execute("PRAGMA integrity_check")]
+            orphans = [f"{row['table']}: a row without its {row['parent']}" for row in
+                       connection.execute("PRAGMA foreign_key_check")]  # fmt: skip
+        return [problem for problem in found if problem != "ok"] + orphans
+
+    def backup(self, target: str | None) -> str:
+        target = os.path.abspath(target or f"{self.path}.{stamp()}.backup")
+        with self._untouched() as connection:
+            self._stored_version(connection)  # a file that is no store is refused before there is half a copy of it
+            copy(connection, target)
+        return target
+
+    def wipe(self) -> None:
+        with self._translated(), self._borrowed() as connection, self._queued(connection):
+            with _transaction(connection, "BEGIN IMMEDIATE"):
+                connection.execute("PRAGMA defer_foreign_keys = ON")
+                for statement in list(emptying(connection)):
+                    connection.execute(statement)
+            connection.execute("VACUUM")
+
+    def set_aside(self) -> str:
+        aside = f"{self.path}.set-aside-{stamp()}"
+        try:
+            for suffix in ("-wal", "-shm", ""):
+                if os.path.exists(self.path + suffix):
+                    os.rename(self.path + suffix, aside + suffix)
+        except OSError as error:
+            raise translate(error, self.path, self._named) from error
+        return aside
+
+    def describe(self) -> str:
+        return self.path
+
+    def close(self) -> None:
+        for connection in self._idle:
+            connection.close()
+        for queue in self._queues:
+            queue.close()
+        if self._counter is not None:
+            self._counter.close()
+        self._idle, self._queues, self._counter = [], [], None
+
+    # -- connections
+
+    def _translated(self) -> AbstractContextManager[None]:
+        return translated(self.path, self._named)
+
+    @contextmanager
+    def _untouched(self) -> Iterator[sqlite3.Connection]:
+        """A connection to the store as it is, of whatever schema."""
+        with self._translated():
+            self._prepare_folder()
+            connection = self._connect()
+            try:
+                yield connection
+            finally:
+                connection.close()
+
+    @contextmanager
+    def _borrowed(self) -> Iterator[sqlite3.Connection]:
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = self._open()
+        broken = False
+        try:
+            yield connection
+        except (sqlite3.Error, StoreError):
+            broken = True  # whatever is wrong with it, the next caller starts afresh
+            raise
+        finally:
+            if broken or len(self._idle) >= IDLE_CONNECTIONS:
+                connection.close()
+            else:
+                self._idle.append(connection)
+
+    @contextmanager
+    def _queued(self, connection: sqlite3.Connection) -> Iterator[None]:
+        """A place in the queue for half of the busy timeout; whoever gets none tries its luck for the other half."""
+        try:
+            queue = self._queues.pop()
+        except IndexError:
+            queue = Queue(self.path + ".queue")
+        half_ms, entered = self._busy_timeout_ms // 2, True
+        try:
+            entered = queue.enter(half_ms / 1_000)
+            if not entered:
+                connection.execute(f"PRAGMA busy_timeout = {half_ms}")
+            yield
+        finally:
+            if not entered:
+                connection.execute(f"PRAGMA busy_timeout = {self._busy_timeout_ms}")
+            queue.leave()
+            self._queues.append(queue)
+
+    def _open(self) -> sqlite3.Connection:
+        if not self._ready:
+            self._prepare_folder()
+        connection = self._connect()
+        try:
+            if not self._ready:
+                self._prepare_schema(connection)
+                self._ready = True
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self.path,
+            timeout=self._busy_timeout_ms / 1_000,
+            isolation_level=None,
+            check_same_thread=False,  # a connection is used by one thread at a time, but not always the same one
+            cached_statements=256,
+        )
+        connection.row_factory = _as_dict
+        connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute(f"PRAGMA synchronous = {self._synchronous}")
+        return connection
+
+    # -- first use
+
+    def _prepare_folder(self) -> None:
+        try:
+            self._make_file()
+        except OSError as error:
+            raise translate(error, self.path, self._named) from error
+
+    def _make_file(self) -> None:
+        if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+            raise StoreUnavailable(f"This Python carries SQLite {sqlite3.sqlite_version}; conch needs 3.35 or newer.")
+        folder = os.path.dirname(self.path)
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        kind = network_filesystem(folder)
+        if kind is not None:
+            message = (
+                f"{folder} is on a network filesystem ({kind}), where SQLite's locks cannot be trusted. "
+                f"Name a place on a local disk with {self._named}."
+            )
+            raise StoreNotLocal(message, path=self.path, filesystem=kind)
+        self._make_private()
+
+    def _make_private(self) -> None:
+        """From its first moment; SQLite gives its -wal and -shm the same mode.
+
+        A file that exists is not opened: closing a second descriptor would drop SQLite's locks on it.
+        """
+        try:
+            os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        except FileExistsError:
+            mode = os.stat(self.path).st_mode
+            if not stat.S_ISREG(mode):  # a folder, a device: not ours to change
+                message = f"{self.path} is not a file. Name one with {self._named}."
+                raise StoreUnavailable(message, path=self.path) from None
+            if mode & 0o077:
+                os.chmod(self.path, 0o600)
+
+    def _prepare_schema(self, connection: sqlite3.Connection) -> None:
+        version = self._stored_version(connection)
+        self._check_version(version)
+        if version != len(self._migrations) or self._journal_mode(connection) != "wal":
+            with self._queued(connection):
+                self._use_wal(connection)
+                self._migrate(connection)
+
+    def _journal_mode(self, connection: sqlite3.Connection, change: str = "") -> str:
+        row: Row = connection.execute(f"PRAGMA journal_mode{change}").fetchone()
+        return str(row["journal_mode"])
+
+    def _use_wal(self, connection: sqlite3.Connection) -> None:
+        """SQLite does not wait here for another process that is just looking at the file, so we do."""
+        deadline = time.monotonic() + self._busy_timeout_ms / 1_000
+        while True:
+            try:
+                mode = self._journal_mode(connection, " = WAL")
+                break
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.005)
+        if mode != "wal":
+            message = f"SQLite cannot use WAL mode for {self.path}; is it on a local disk?"
+            raise StoreUnavailable(message, path=self.path)
+
+    def _stored_version(self, connection: sqlite3.Connection) -> int:
+        """0 for an empty file; SchemaMismatch for somebody else's database."""
+        try:
+            row = connection.execute(self._statements["schema_version"]).fetchone()
+        except sqlite3.OperationalError as error:
+            if "no such table" not in str(error):
+                raise
+            tables = {row["name"] for row in connection.execute("SELECT name FROM sqlite_master")}
+            if "meta" in tables:  # made by somebody else a moment ago
+                return self._stored_version(connection)
+            if tables:
+                raise self._mismatch("it is not a conch store", FOREIGN) from None
+            return 0
+        if row is None or not str(row["value"]).isdecimal():
+            raise self._mismatch("it does not say which schema it has", NAMELESS)
+        return int(row["value"])
+
+    def _check_version(self, version: int) -> None:
+        if version > len(self._migrations):
+            raise self._mismatch(f"it has schema {version}, made by a newer conch", NEWER)
+
+    def _mismatch(self, why: str, advice: str) -> SchemaMismatch:
+        message = (
+            f"The store at {self.path} cannot be used by this conch (schema {len(self._migrations)}): {why}. "
+            f"Nothing was touched. {advice}, name another place with {self._named}, or start afresh: `conch db wipe` "
+            "moves it aside."
+        )
+        return SchemaMismatch(message, path=self.path, expected=len(self._migrations))
+
+    def _migrate(self, connection: sqlite3.Connection) -> None:
+        version = self._stored_version(connection)
+        self._check_version(version)
+        if 0 < version < len(self._migrations):
+            copy(connection, f"{self.path}.v{version}-{stamp()}.backup")
+        with _transaction(connection, "BEGIN IMMEDIATE"):
+            for migration in self._migrations[self._stored_version(connection) :]:
+                for statement in split(migration.script):
+                    connection.execute(statement)
+            version_row = {"version": str(len(self._migrations))}
+            connection.execute(self._statements["set_schema_version"], version_row)
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection, begin: str) -> Iterator[None]:
+    """The one place that begins, commits and rolls back; it survives KeyboardInterrupt too."""
+    try:
+        connection.execute(begin)
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _as_dict(cursor: sqlite3.Cursor, row: tuple[Any, ...]) -> Row:
+    return {column[0]: value for column, value in zip(cursor.description, row, strict=True)}

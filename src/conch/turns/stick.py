@@ -1,0 +1,207 @@
+"""The stick: waiting for it, claiming it, keeping it, handing it on, and taking it over.
+
+Every change re-reads the room inside its write transaction and checks there who may do what; at most one agent
+owns the stick because the row has one owner and every grant is a new turn with a new lease.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from conch.agents.identity import Caller
+from conch.bells.base import seat_channel
+from conch.bus.names import present_name
+from conch.config import check_length
+from conch.errors import (
+    InvalidArgument,
+    RoomClosed,
+    StaleLease,
+    TakeoverNotAvailable,
+    TurnMismatch,
+    UnknownMember,
+    UnknownRecipient,
+)
+from conch.notices.events import accept_handoff, find_recipient, leave_handoff
+from conch.rooms import presence
+from conch.rooms.handoffs import dump_handoff
+from conch.rooms.log import append_event
+from conch.rooms.room import Member, Room, Snapshot, save_room
+from conch.storage.base import Transaction
+from conch.turns.leases import granted, later, prior_owner, renew
+from conch.turns.waiting import Claims
+
+
+class Offer(NamedTuple):
+    """What became of a stick that was let go."""
+
+    room: Room
+    recipient_status: str | None
+    event_seq: int
+
+
+class Takeover(NamedTuple):
+    room: Room
+    revoked: str | None
+
+
+class Turns(Claims):
+    """Everything that the stick can do, on top of being claimed."""
+
+    # -- keeping it
+
+    def heartbeat(self, caller: Caller, room_id: str, lease_id: str, expected_turn_id: int) -> Room:
+        """Extend the lease, also one that has lapsed, as long as nobody has taken over."""
+        with self._store.write(room_id) as tx:
+            snapshot = self.fenced(tx, caller, room_id, lease_id, expected_turn_id)
+            return renew(tx, snapshot).room
+
+    def fenced(self, tx: Transaction, caller: Caller, room_id: str, lease_id: str, expected_turn_id: int) -> Snapshot:
+        """The room, for the holder of its current lease only: `turn_mismatch` before `stale_lease`."""
+        snapshot = Snapshot.load(tx, room_id, self._settings.policy)
+        room = snapshot.room
+        if room.state == "closed":
+            raise RoomClosed(f"Room {room_id} is closed; its log stays readable.", room_id=room_id)
+        if expected_turn_id != room.turn_id:
+            message = (
+                f"Turn {expected_turn_id} is over; the room is at turn {room.turn_id}. Stop and read the room's state."
+            )
+            raise TurnMismatch(message, **_facts(snapshot))
+        if (room.owner, room.lease_id) != (caller.agent_id, lease_id):
+            raise StaleLease("The supplied lease is no longer current for this room.", **_facts(snapshot))
+        if presence.is_gone(snapshot.member(caller.agent_id), caller):
+            raise StaleLease("The process that holds this lease is gone; others may take over.", **_facts(snapshot))
+        return presence.touch(tx, snapshot, caller)
+
+    # -- letting go
+
+    def release_stick(self, caller: Caller, room_id: str, lease_id: str, expected_turn_id: int, handoff: Any) -> Offer:
+        """Hand over to the next active member in sequence, or to whoever comes first when there is none."""
+        text = dump_handoff(handoff, self._settings.max_handoff_bytes)
+        with self._store.write(room_id) as tx:
+            snapshot = self.fenced(tx, caller, room_id, lease_id, expected_turn_id)
+            return self._offer(tx, snapshot, "release", self._next_in_sequence(snapshot), text)
+
+    def pass_stick(
+        self,
+        caller: Caller,
+        room_id: str,
+        lease_id: str,
+        expected_turn_id: int,
+        to_agent_id: str,
+        handoff: Any,
+    ) -> Offer:
+        """Hand over to one chosen active member, by agent_id or name; the sequence goes on from there."""
+        text = dump_handoff(handoff, self._settings.max_handoff_bytes)
+        with self._store.write(room_id) as tx:
+            snapshot = self.fenced(tx, caller, room_id, lease_id, expected_turn_id)
+            target = _find_target(snapshot, caller, present_name(tx, snapshot.room.topic_id, to_agent_id))
+            return self._offer(tx, snapshot, "pass", target, text)
+
+    def _next_in_sequence(self, snapshot: Snapshot) -> Member | None:
+        owner = snapshot.member(snapshot.room.owner or "")
+        place = snapshot.members.index(owner)
+        others = snapshot.members[place + 1 :] + snapshot.members[:place]
+        if snapshot.policy.release_order == "waiting_first":
+            others.sort(key=lambda member: not self._is_waiting(snapshot, member))
+        return next((member for member in others if snapshot.is_active(member)), None)
+
+    def _offer(self, tx: Transaction, snapshot: Snapshot, kind: str, to: Member | None, handoff_json: str) -> Offer:
+        if to is not None:
+            tx.ring(seat_channel(snapshot.room.room_id, to.agent_id))  # the recipient hears it before the others
+        event, room = append_event(
+            tx,
+            snapshot.room,
+            kind,
+            by=snapshot.room.owner,
+            to=to.agent_id if to else None,
+            handoff_json=handoff_json,
+            details={"sequence_index": to.ordinal} if to else None,
+        )
+        room = room._replace(claim_expires_at=later(snapshot, snapshot.policy.claim_ttl_ms) if to else None)
+        save_room(tx, room)
+        leave_handoff(tx, snapshot, to, event)
+        return Offer(room, self._recipient_status(snapshot, to), event.event_seq)
+
+    def _recipient_status(self, snapshot: Snapshot, member: Member | None) -> str | None:
+        """`waiting` right now, `present` (seen within two heartbeats), or `away`."""
+        if member is None:
+            return None
+        if self._is_waiting(snapshot, member):
+            return "waiting"
+        return "present" if snapshot.seen_within(member, 2 * snapshot.policy.heartbeat_interval_ms) else "away"
+
+    def _is_waiting(self, snapshot: Snapshot, member: Member) -> bool:
+        return self._bell.hears(seat_channel(snapshot.room.room_id, member.agent_id))
+
+    # -- taking over
+
+    def takeover_stick(self, caller: Caller, room_id: str, expected_turn_id: int, reason: str) -> Takeover:
+        """Take the stick from an owner or recipient that failed; only when the room says so, and on the record."""
+        check_length("reason", reason, self._settings.max_reason_chars, "max_reason_chars")
+        with self._store.write(room_id) as tx:
+            snapshot = Snapshot.load(tx, room_id, self._settings.policy)
+            room = snapshot.room
+            presence.require_living_member(snapshot, caller)
+            snapshot = presence.touch(tx, snapshot, caller)
+            self._require_takeover(tx, snapshot, caller, expected_turn_id)
+            _, taken = append_event(
+                tx,
+                room,
+                "takeover",
+                by=snapshot.expected,
+                to=caller.agent_id,
+                turn_id=room.turn_id + 1,
+                reason=reason,
+                details={"cause": snapshot.takeover_reason},
+            )
+            taken = granted(snapshot, taken)
+            save_room(tx, taken)
+            accept_handoff(tx, snapshot, room.pending_handoff_event_seq, caller.agent_id)
+            return Takeover(taken, snapshot.expected)
+
+    def takeover_is_open(self, caller: Caller, snapshot: Snapshot) -> bool:
+        """Whether `takeover_stick` would succeed for this caller right now."""
+        if snapshot.find(caller.agent_id) is None:
+            return False
+        with self._store.read() as tx:
+            return snapshot.may_take_over(caller.agent_id, prior_owner(tx, snapshot.room))
+
+    def _require_takeover(self, tx: Transaction, snapshot: Snapshot, caller: Caller, expected_turn_id: int) -> None:
+        room = snapshot.room
+        if room.state == "closed":
+            raise RoomClosed(f"Room {room.room_id} is closed; its log stays readable.", room_id=room.room_id)
+        if expected_turn_id != room.turn_id:
+            message = f"Turn {expected_turn_id} is over; the room is at turn {room.turn_id}. Read the room's state."
+            raise TurnMismatch(message, **_facts(snapshot))
+        if not snapshot.may_take_over(caller.agent_id, prior_owner(tx, room)):
+            why, message = _why_not(snapshot, caller)
+            raise TakeoverNotAvailable(message, reason=why, reserved_for=room.reserved_for, **_facts(snapshot))
+
+
+def _find_target(snapshot: Snapshot, caller: Caller, text: str) -> Member:
+    try:
+        target = find_recipient(snapshot, text)
+    except UnknownRecipient:
+        target = None
+    if target is None or not snapshot.is_active(target):
+        message = "pass_stick target must be an active room member."
+        raise UnknownMember(message, field="to_agent_id", to_agent_id=text)
+    if target.agent_id == caller.agent_id:
+        raise InvalidArgument("to_agent_id is you; keep working, or name another member.", field="to_agent_id")
+    return target
+
+
+def _facts(snapshot: Snapshot) -> dict[str, Any]:
+    """What a refusal tells of the room; asking for the state looks at processes, so only a refusal pays for it."""
+    room = snapshot.room
+    return {"current_owner": room.owner, "current_turn_id": room.turn_id, "room_state": snapshot.state}
+
+
+def _why_not(snapshot: Snapshot, caller: Caller) -> tuple[str, str]:
+    if snapshot.expected is None:
+        return "not_owned", "Nobody holds the stick; call wait_for_turn to claim it."
+    if snapshot.expected == caller.agent_id:
+        return "your_own_turn", "It is your own turn; call wait_for_turn to claim or keep the stick."
+    if snapshot.takeover_reason is None:
+        return "not_timed_out", f"{snapshot.expected} still has time; wait_for_turn says when takeover opens."
+    return "prior_owner", "You let go of the stick last; another active member may take over before you."

@@ -1,0 +1,257 @@
+"""Waiting for the stick, and claiming it as soon as it is the caller's."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import NamedTuple
+
+from conch.agents.identity import Caller
+from conch.bells.base import LINGER_SECONDS, Bell, Ear, room_channel, seat_channel
+from conch.calls import Call
+from conch.clock import SECOND
+from conch.config import Settings
+from conch.errors import StoreUnavailable, StoreUncertain
+from conch.host.processes import Process
+from conch.notices.events import accept_handoff, reopen_handoff
+from conch.rooms import presence
+from conch.rooms.handoffs import Handoff
+from conch.rooms.log import Event, append_event, find_event, latest_grant
+from conch.rooms.room import Room, Snapshot, save_room
+from conch.storage.base import Store, Transaction
+from conch.storage.trying import retried
+from conch.turns.leases import granted, prior_owner, renew
+
+REPORT_EVERY_SECONDS = 4.0
+RETRY_SECONDS = 0.5
+LOOKS_PER_SECOND = 200  # of all who wait in one room
+
+
+class Wait(NamedTuple):
+    """How a wait ended: `your_turn`, `takeover_available`, `closed` or `not_yet`."""
+
+    status: str
+    snapshot: Snapshot
+    reason: str | None = None
+    handoff: Handoff | None = None
+    from_agent_id: str | None = None
+    claimed_from: Room | None = None
+    """The room before a fresh claim, for giving it back."""
+
+
+class Move(NamedTuple):
+    """Whose move it is in a room, for one who waits there."""
+
+    room: Room
+    who: str
+    """Both names of whoever has the move."""
+    process: Process | None
+    seconds: float
+    """For how long it has been theirs."""
+    patience: float
+    """For how many seconds nothing can happen that no bell tells of."""
+
+
+class Claims:
+    """One half of the stick: getting it. `turns.py` has the other."""
+
+    def __init__(self, store: Store, bell: Bell, settings: Settings) -> None:
+        self._store = store
+        self._bell = bell
+        self._settings = settings
+
+    def wait_for_turn(
+        self,
+        caller: Caller,
+        room_id: str,
+        cursor: int | None = None,
+        max_wait_ms: int | None = None,
+        call: Call | None = None,
+    ) -> Wait:
+        """Claim the stick as soon as it is the caller's; otherwise say, in time, why not.
+
+        A cursor asks to return as soon as the log has something newer.
+        """
+        call = call or Call()
+        found = self._look(caller, room_id, call)
+        longest = found.snapshot.policy.wait_for_turn_max_wait_ms
+        budget = (longest if max_wait_ms is None else min(max_wait_ms, longest)) / 1_000
+        if _is_settled(found, cursor) or budget <= 0:
+            return found
+        deadline = time.monotonic() + budget
+        with self._bell.listen(room_channel(room_id), announce=seat_channel(room_id, caller.agent_id)) as ear:
+            call.wake_with(ear.wake)
+            try:
+                return self._wait(caller, room_id, cursor, deadline, call, ear, len(found.snapshot.members))
+            finally:
+                call.wake_with(None)
+
+    def _wait(
+        self, caller: Caller, room_id: str, cursor: int | None, deadline: float, call: Call, ear: Ear, crowd: int
+    ) -> Wait:
+        reported = 0.0
+        while True:
+            now = time.monotonic()
+            try:
+                if ear.called:  # by name: no need to look first whether there is anything to claim
+                    found = self._settle(caller, room_id, call)
+                elif now >= deadline:
+                    found = self._look(caller, room_id, call)
+                else:
+                    found = self._look_again(caller, room_id, cursor, call)
+            except (StoreUnavailable, StoreUncertain):
+                if now >= deadline:
+                    raise
+                ear.wait(min(deadline - now, RETRY_SECONDS))  # a server that restarts: whoever waits can wait for it
+                continue
+            if _is_settled(found, cursor) or now >= deadline:
+                return found
+            if now - reported >= REPORT_EVERY_SECONDS:
+                call.report(describe(found.snapshot))
+                reported = now
+            expected = found.snapshot.find(found.snapshot.expected)
+            ear.watch(expected.process if expected else None)
+            ear.wait(min(deadline - now, self._patience(found.snapshot)), _linger(crowd))
+
+    @retried
+    def current_move(self, room_id: str) -> Move:
+        with self._store.read() as tx:
+            snapshot = Snapshot.load(tx, room_id, self._settings.policy)
+            room = snapshot.room
+            event = latest_grant(tx, room) if room.owner else find_event(tx, room.pending_handoff_event_seq)
+        member = snapshot.find(snapshot.expected)
+        who = f"{member.agent_id} ({member.name})" if member else "nobody"
+        seconds = (snapshot.now - event.created_at) / SECOND if event else 0.0
+        return Move(room, who, member.process if member else None, seconds, self._patience(snapshot))
+
+    def _patience(self, snapshot: Snapshot) -> float:
+        """How long to sleep at the most: until a lease or claim lapses, or until the bell is not to be trusted."""
+        patience = self._bell.recheck_seconds(snapshot.policy.wait_for_turn_poll_ms / 1_000)
+        patience = min(patience, presence.renewal_ms(snapshot.policy, self._settings.stale_minutes) / 1_000)
+        lapse = snapshot.room.lease_expires_at or snapshot.room.claim_expires_at
+        if lapse is not None and lapse > snapshot.now:
+            patience = min(patience, (lapse - snapshot.now) / SECOND + 0.001)
+        return patience
+
+    def _look_again(self, caller: Caller, room_id: str, cursor: int | None, call: Call) -> Wait:
+        """As `_look`, but whoever has to go on waiting has seen only two members: a whole crowd does this often."""
+        call.check()
+        with self._store.read() as tx:
+            snapshot = Snapshot.glimpse(tx, room_id, caller.agent_id, self._settings.policy)
+            found = self._judge(tx, snapshot, caller)
+        member = presence.require_living_member(snapshot, caller)
+        if _is_settled(found, cursor) or presence.is_due(snapshot, member, caller, self._settings.stale_minutes):
+            return self._look(caller, room_id, call)
+        return found
+
+    def _look(self, caller: Caller, room_id: str, call: Call) -> Wait:
+        """One look at the room, and the claim if it is due. Only a change opens a write transaction."""
+        call.check()
+        with self._store.read() as tx:
+            snapshot = Snapshot.load(tx, room_id, self._settings.policy)
+            found = self._judge(tx, snapshot, caller)
+        member = presence.require_living_member(snapshot, caller)
+        if found.status == "your_turn" or presence.is_due(snapshot, member, caller, self._settings.stale_minutes):
+            return self._settle(caller, room_id, call)
+        return found
+
+    def _settle(self, caller: Caller, room_id: str, call: Call) -> Wait:
+        with self._store.write(room_id) as tx:
+            snapshot = Snapshot.load(tx, room_id, self._settings.policy)
+            presence.require_living_member(snapshot, caller)
+            snapshot = presence.touch(tx, snapshot, caller)
+            found = self._judge(tx, snapshot, caller)
+            call.check()  # a cancelled wait claims nothing
+            if found.status != "your_turn":
+                return found
+            if found.reason == "already_owner":
+                return found._replace(snapshot=renew(tx, snapshot))
+            return self._claim(tx, found, caller)
+
+    def _judge(self, tx: Transaction, snapshot: Snapshot, caller: Caller) -> Wait:
+        """What the room has for this caller right now."""
+        room = snapshot.room
+        if room.state == "closed":
+            return Wait("closed", snapshot)
+        if room.owner == caller.agent_id:
+            grant = latest_grant(tx, room)
+            received = find_event(tx, grant.details.get("handoff_event_seq")) if grant else None
+            return _your_turn(snapshot, "already_owner", received)
+        if room.state == "idle" or room.reserved_for == caller.agent_id:
+            pending = find_event(tx, room.pending_handoff_event_seq)
+            passed = pending is not None and pending.event_type == "pass"
+            reason = "open_claim" if room.state == "idle" else "direct_pass" if passed else "sequence"
+            return _your_turn(snapshot, reason, pending)
+        if snapshot.may_take_over(caller.agent_id, prior_owner(tx, room)):
+            return Wait("takeover_available", snapshot, snapshot.takeover_reason)
+        return Wait("not_yet", snapshot)
+
+    def _claim(self, tx: Transaction, found: Wait, caller: Caller) -> Wait:
+        room = found.snapshot.room
+        _, claimed = append_event(
+            tx,
+            room,
+            "claim",
+            by=found.from_agent_id,
+            to=caller.agent_id,
+            turn_id=room.turn_id + 1,
+            reason=found.reason,
+            details={"handoff_event_seq": room.pending_handoff_event_seq},
+        )
+        claimed = granted(found.snapshot, claimed)
+        save_room(tx, claimed)
+        accept_handoff(tx, found.snapshot, room.pending_handoff_event_seq, caller.agent_id)
+        return found._replace(snapshot=found.snapshot.with_room(claimed), claimed_from=room)
+
+    def give_back(self, caller: Caller, wait: Wait) -> None:
+        """Undo a claim whose news could not be delivered: the stick is on offer again, as it was before."""
+        before, claimed = wait.claimed_from, wait.snapshot.room
+        if before is None:
+            return
+        with self._store.write(claimed.room_id) as tx:
+            snapshot = Snapshot.load(tx, claimed.room_id, self._settings.policy)
+            room = snapshot.room
+            # A lease that was renewed since has reached its holder some other way.
+            if (room.lease_id, room.lease_expires_at) != (claimed.lease_id, claimed.lease_expires_at):
+                return
+            _, room = append_event(
+                tx,
+                room,
+                "return",
+                by=caller.agent_id,
+                to=before.reserved_for,
+                reason="the claim could not be delivered",
+                details={"handoff_event_seq": before.pending_handoff_event_seq},
+            )
+            save_room(tx, room._replace(claim_expires_at=before.claim_expires_at))
+            reopen_handoff(tx, snapshot, before.pending_handoff_event_seq, before.reserved_for, wait.snapshot.now)
+
+
+def describe(snapshot: Snapshot) -> str:
+    """One line for somebody who waits: whose move it is, and until when."""
+    room = snapshot.room
+    member = snapshot.find(snapshot.expected)
+    if member is None:
+        return f"Room {room.canonical_path} is {snapshot.state}."
+    who = f"{member.agent_id} ({member.name})"
+    lapse = room.lease_expires_at if room.owner else room.claim_expires_at
+    left = max(0, (lapse or snapshot.now) - snapshot.now) // SECOND
+    what = "holds the stick" if room.owner else "is next and has not claimed yet"
+    return f"{who} {what}; others may take over in {left // 60} min {left % 60} s unless it answers."
+
+
+def _linger(crowd: int) -> float:
+    """How long to leave a ring for everybody alone: at random, so that all of them together look at a bounded rate."""
+    share = int.from_bytes(os.urandom(2), "big") / 2**15
+    return max(LINGER_SECONDS, share * crowd / LOOKS_PER_SECOND)
+
+
+def _is_settled(found: Wait, cursor: int | None) -> bool:
+    news = cursor is not None and found.snapshot.room.last_event_seq > cursor
+    return news or found.status != "not_yet"
+
+
+def _your_turn(snapshot: Snapshot, reason: str, event: Event | None) -> Wait:
+    if event is None:
+        return Wait("your_turn", snapshot, reason)
+    return Wait("your_turn", snapshot, reason, event.handoff, event.from_agent_id)
