@@ -384,7 +384,7 @@ def test_after_a_wipe_no_old_meaning_is_found(app: App, write: Write) -> None:
 def test_by_meaning_only_the_newest_are_searched_and_the_answer_says_so(
     app: App, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("conch.search.vectors.MOST_VECTORS", 2)
+    monkeypatch.setattr("conch.search.meaning.MOST_VECTORS", 2)
     write("kitten one", "kitten two")
     app.search.search("cat", mode="semantic")
     write("kitten three", "kitten four")
@@ -398,7 +398,7 @@ def test_by_meaning_only_the_newest_are_searched_and_the_answer_says_so(
 def test_messages_that_are_too_old_to_be_searched_by_meaning_are_not_embedded(
     app: App, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("conch.search.vectors.MOST_VECTORS", 2)
+    monkeypatch.setattr("conch.search.meaning.MOST_VECTORS", 2)
     write("kitten one", "kitten two", "kitten three")
 
     app.search.search("cat", mode="semantic")

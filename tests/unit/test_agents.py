@@ -17,8 +17,7 @@ import pytest
 from conch.agents.petnames import ADJECTIVES, NOUNS, propose_names
 from conch.agents.signals import gather_signals
 from conch.errors import InvalidSetting
-from conch.host.marks import HARNESSES, recognise, slug_of
-from conch.host.programs import LAUNCHERS, read_program
+from conch.host.marks import HARNESSES, LAUNCHERS, read_program, recognise, slug_of
 from conch.ids import digest
 
 # Runs the rest of the command line as its child, and lets everything below know its pid by its name.

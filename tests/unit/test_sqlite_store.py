@@ -19,7 +19,7 @@ from conch.errors import (
     StoreUnavailable,
 )
 from conch.storage.sqlite.errors import translate
-from conch.storage.sqlite.filesystems import NETWORK_FILESYSTEMS, filesystem_type
+from conch.storage.sqlite.files import NETWORK_FILESYSTEMS, filesystem_type
 from conch.storage.sqlite.store import DIALECT, SqliteStore
 from conch.storage.statements import HERE, Migration, load_migrations
 

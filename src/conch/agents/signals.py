@@ -13,9 +13,8 @@ from typing import NamedTuple
 
 from conch.errors import InvalidSetting
 from conch.host import processes
-from conch.host.marks import HARNESSES, Harness, known_slug, marked, recognise, slug_of
+from conch.host.marks import HARNESSES, HOSTS, LAUNCHERS, Harness, known_slug, marked, read_program, recognise, slug_of
 from conch.host.processes import Process
-from conch.host.programs import HOSTS, LAUNCHERS, read_program
 from conch.ids import digest
 
 AGENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@/-]{0,127}")

@@ -10,13 +10,16 @@ second and sleeps third, so that nothing can change unheard between the look and
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Protocol, Self
 
 from conch.host.processes import Process
 
 LINGER_SECONDS = 0.05
+
+Wake = Callable[[], None]
+Stop = Callable[[], None]
 
 
 def room_channel(room_id: str) -> str:
@@ -81,3 +84,22 @@ class Bell(Protocol):
         """Whether a living process somewhere announces this channel right now."""
 
     def close(self) -> None: ...
+
+
+class Watcher(Protocol):
+    """What wakes the ears of a process: one thread that watches channels and processes for all of them.
+
+    One per process. Its thread only calls `wake`s, which never block.
+    """
+
+    def watch_channel(self, channel: str, wake: Wake) -> Stop:
+        """Wake at every ring from now on; a channel is a file's path where files are rung, else its name.
+
+        OSError if that cannot be promised.
+        """
+
+    def watch_process(self, process: Process, wake: Wake) -> Stop | None:
+        """Wake once when this process ends; None if that cannot be promised, or it has ended already."""
+
+    def close(self) -> None:
+        """End the thread and close every descriptor. A `Stop` called later does nothing."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import select
+import sys
 import threading
 import time
 from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
 
-from conch.bells.base import LINGER_SECONDS
-from conch.bells.watcher import Stop, Watcher
+from conch.bells.base import LINGER_SECONDS, Stop, Watcher
 from conch.host.processes import Process, check
 
 _SECONDS_BETWEEN_CHECKS = 1.0
@@ -100,3 +102,16 @@ class WatchingEar:
         self._unwatch()
         while self._stops:
             self._stops.pop()()
+
+
+def open_watcher() -> Watcher:
+    """The kernel's own way of this system. OSError if there is none, or it has none left to give."""
+    if sys.platform == "linux":
+        from conch.bells.inotify import InotifyWatcher
+
+        return InotifyWatcher()
+    if sys.platform != "linux" and sys.platform != "win32" and hasattr(select, "kqueue"):
+        from conch.bells.kqueue import KqueueWatcher
+
+        return KqueueWatcher()
+    raise OSError(errno.ENOSYS, "This system cannot tell about touched files.")

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterable
 from functools import lru_cache, partial
 
-from conch.bells.announcements import announce as announce_file
-from conch.bells.announcements import is_announced, withdraw
-from conch.bells.counter import CounterWatcher
-from conch.bells.ears import WatchingEar
-from conch.bells.native import open_watcher
-from conch.bells.watcher import Watcher
+from conch.bells.base import Stop, Wake, Watcher
+from conch.bells.ears import WatchingEar, open_watcher
+from conch.host.processes import Process
 from conch.ids import digest
 
 _SAFE_BYTES = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
 _LONGEST_NAME = 120
 _SECONDS_BETWEEN_LOOKS = 5.0
+_SHORTEST_PAUSE = 0.010
+_LONGEST_PAUSE = 0.025
+_GROWTH = 1.1
 
 
 class FileBell:
@@ -47,13 +49,13 @@ class FileBell:
         wanted = channels if announce is None else (*channels, announce)
         paths = [self._path(channel) for channel in wanted]
         ear = self._hear_rings(paths, own=self._path(announce) if announce else None) or self._hear_counter(paths)
-        announcement = announce_file(self._path(announce)) if announce is not None else None
+        announcement = _announce(self._path(announce)) if announce is not None else None
         if announcement is not None:
-            ear.when_closed(partial(withdraw, announcement))
+            ear.when_closed(partial(_withdraw, announcement))
         return ear
 
     def hears(self, channel: str) -> bool:
-        return is_announced(self._path(channel))
+        return _is_announced(self._path(channel))
 
     def close(self) -> None:
         with self._lock:
@@ -97,3 +99,142 @@ def file_name(channel: str) -> str:
     if 0 < len(name) <= _LONGEST_NAME:
         return name
     return f"{name[:60]}~{digest(channel)[:32]}"
+
+
+# -- where the kernel has no watches left, or never had any: keep asking the store whether it has changed
+
+
+class CounterWatcher:
+    """Wakes every ear at every change of `counter`, which is called from this watcher's thread only."""
+
+    def __init__(self, counter: Callable[[], int]) -> None:
+        self._counter = counter
+        self._wakes: list[Wake] = []
+        self._closed = False
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._run, name="conch-bell", daemon=True)
+        self._thread.start()
+
+    def watch_channel(self, channel: str, wake: Wake) -> Stop:
+        with self._changed:
+            self._wakes.append(wake)
+            self._changed.notify()
+        return partial(self._stop, wake)
+
+    def watch_process(self, process: Process, wake: Wake) -> Stop | None:
+        return None
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        self._thread.join()
+
+    def _stop(self, wake: Wake) -> None:
+        with self._changed:
+            self._wakes.remove(wake)
+
+    def _run(self) -> None:
+        # The first count always differs from none, and a count from before a silence is kept: an ear that has
+        # begun to listen since may be woken for nothing, but cannot miss a change.
+        last: int | None = None
+        pause = _SHORTEST_PAUSE
+        while self._somebody_listens():
+            count = self._count(last)
+            if count != last:
+                last, pause = count, _SHORTEST_PAUSE
+                self._wake_all()
+            time.sleep(pause)
+            pause = min(pause * _GROWTH, _LONGEST_PAUSE)
+
+    def _somebody_listens(self) -> bool:
+        with self._changed:
+            self._changed.wait_for(lambda: self._wakes or self._closed)
+            return not self._closed
+
+    def _count(self, last: int | None) -> int | None:
+        try:
+            return self._counter()
+        except Exception:  # a store in trouble is for its callers to report; the bell only falls silent
+            return last
+
+    def _wake_all(self) -> None:
+        with self._changed:
+            wakes = dict.fromkeys(self._wakes)  # an ear is here once for each of its channels
+        for wake in wakes:
+            wake()
+
+
+# -- who waits right now: a shared lock on a channel's file, which the kernel drops when the process dies
+
+
+if sys.platform == "win32":
+
+    def _announce(path: str) -> int | None:
+        return None
+
+    def _withdraw(announcement: int) -> None:
+        os.close(announcement)
+
+    def _is_announced(path: str) -> bool:
+        return False
+
+else:
+    import fcntl
+
+    _MOST_TRIES = 20  # tries: others hold a lock for microseconds, unless they were stopped in the middle
+    _PAUSE_SECONDS = 0.0005
+
+    def _announce(path: str) -> int | None:
+        """The open, locked file; None where it cannot be locked."""
+        try:
+            descriptor = os.open(path, os.O_RDONLY)
+        except OSError:
+            return None
+        try:
+            _lock(descriptor, fcntl.LOCK_SH)
+        except OSError:
+            os.close(descriptor)
+            return None
+        return descriptor
+
+    def _withdraw(announcement: int) -> None:
+        """Closing alone would leave the lock with a child that another thread has just forked."""
+        fcntl.flock(announcement, fcntl.LOCK_UN)
+        os.close(announcement)
+
+    def _is_announced(path: str) -> bool:
+        """Probe the lock by taking it for a moment.
+
+        Probers take turns, one at a time in the whole directory: so whoever else holds the lock is a listener.
+        """
+        try:
+            turn = os.open(os.path.dirname(path), os.O_RDONLY)
+        except OSError:
+            return False
+        try:
+            _lock(turn, fcntl.LOCK_EX)
+            return _is_locked(path)
+        except OSError:
+            return False
+        finally:
+            _withdraw(turn)
+
+    def _lock(descriptor: int, kind: int) -> None:
+        """Wait a moment, but never for somebody who does not move on: OSError then."""
+        for _ in range(_MOST_TRIES):
+            try:
+                return fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+            except BlockingIOError:
+                time.sleep(_PAUSE_SECONDS)
+        raise BlockingIOError
+
+    def _is_locked(path: str) -> bool:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            _withdraw(descriptor)
+        return False

@@ -14,7 +14,7 @@ import sys
 import threading
 from functools import partial
 
-from conch.bells.watcher import Stop, Wake
+from conch.bells.base import Stop, Wake
 from conch.host.processes import Process, open_pidfd
 
 # PyDLL keeps the GIL: these calls take a microsecond, and giving it up lets the bell thread in between.

@@ -9,7 +9,7 @@ import sys
 import threading
 from functools import partial
 
-from conch.bells.watcher import Stop, Wake
+from conch.bells.base import Stop, Wake
 from conch.host.processes import Process, check
 
 if sys.platform != "linux" and sys.platform != "win32":

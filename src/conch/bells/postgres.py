@@ -15,9 +15,8 @@ from typing import Any
 
 import psycopg
 
-from conch.bells.ears import WatchingEar
-from conch.bells.native import open_watcher
-from conch.bells.watcher import Stop, Wake, Watcher
+from conch.bells.base import Stop, Wake, Watcher
+from conch.bells.ears import WatchingEar, open_watcher
 from conch.host.processes import Process, host_id
 from conch.ids import digest
 

@@ -1,15 +1,28 @@
-"""Linux: everything is in /proc. On a system without it nothing is told, and nothing breaks."""
+"""Linux: the raw facts that `processes` turns into answers, from /proc.
+
+This module is also the seam to the operating system: `macos` has the same functions. They raise OSError where the
+system does not say. Without /proc nothing is known, and nothing breaks.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
-
-from conch.host.facts import Facts
+from typing import NamedTuple
 
 # Inode numbers that the kernel gives its initial namespaces. Pids mean something else in another pid
 # namespace, start times in another time namespace.
 _INITIAL_NAMESPACES = {"pid": 4026531836, "time": 4026531834}
+
+
+class Facts(NamedTuple):
+    """What the system says of a pid. `started_at` is in the system's own unit: only ever compare it."""
+
+    started_at: int
+    parent: int
+    terminal: int
+    name: str
+    ended: bool
 
 
 def facts(pid: int) -> Facts:

@@ -7,7 +7,7 @@ import os
 import sys
 from typing import Any
 
-from conch.host.facts import Facts
+from conch.host.linux import Facts
 
 _system = ctypes.CDLL(None, use_errno=True)
 

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
-from conch.search.filters import Filters
 from conch.search.indexing import Index
 from conch.search.notices import Notice
-from conch.search.queries import Query
-from conch.search.ranking import Candidate, rank
-from conch.search.words import LONGEST_TEXT, facet, index_words
+from conch.search.queries import Filters, Query
+from conch.search.words import LONGEST_TEXT, facet, fold, index_words
 from conch.storage.base import Phrase, Row, Store, Transaction
 
 MOST_CANDIDATES = 500  # ranking all matches would take the longer the more there are
 RECENT = 4_000  # the newest messages, of which many enough have a common word
 RANKED_TEXT = 4_000  # characters of a match that its rank depends on
 BATCH_CHARACTERS = 500_000  # indexed in one transaction
+SATURATION = 1.2  # how soon it matters less that a word occurs once more
+LENGTH_WEIGHT = 0.75  # how much longer texts must say it oftener
+
+
+class Candidate(NamedTuple):
+    """A match: its message's number, and the beginning of its text."""
+
+    number: int
+    text: str
 
 
 class FullText:
@@ -60,3 +68,16 @@ def _prepare(topic_id: str, rows: list[Row]) -> Sequence[str]:
 
 def _store(tx: Transaction, number: int, words: str) -> None:
     tx.run("insert_words", number=number, words=words)
+
+
+def rank(query: Query, candidates: Iterable[Candidate]) -> list[int]:
+    """Numbers, best first: those that say literally what was typed, then by how much they speak of it, then newest."""
+    folded = [(number, fold(text)) for number, text in candidates]
+    average = sum(len(text) for _, text in folded) / max(len(folded), 1) or 1
+    scored = []
+    for number, text in folded:
+        norm = SATURATION * (1 - LENGTH_WEIGHT + LENGTH_WEIGHT * len(text) / average)
+        counts = [len(term.pattern.findall(text)) for term in query.terms]
+        is_literal = query.literal in " ".join(text.split())
+        scored.append((is_literal, sum(count / (count + norm) for count in counts), number))
+    return [number for _, _, number in sorted(scored, reverse=True)]

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import threading
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
 from conch.search.embedders import LONGEST_TEXT, Embedder
-from conch.search.filters import Filters
 from conch.search.indexing import Index
 from conch.search.notices import Notice, notice
-from conch.search.queries import Query
-from conch.search.vectors import MOST_VECTORS, Matrix, oldest_number
+from conch.search.queries import Filters, Query
 from conch.storage.base import Row, Store, Transaction
 
+MOST_VECTORS = 200_000  # the newest messages; 200 MB of 256 numbers each
 MOST_NEAREST = 200
 BATCH_CHARACTERS = 60_000  # embedded at once: two or three seconds for the slowest model
 
@@ -44,3 +49,111 @@ class Meaning:
 
     def _store(self, tx: Transaction, number: int, vector: bytes) -> None:
         tx.run("insert_vector", model=self._embedder.name, number=number, vector=vector)
+
+
+class Matrix:
+    """One model's vectors, loaded once and then only what is new. Shared by the threads of a process."""
+
+    _size: int
+    _vectors: NDArray[Any]
+    _numbers: NDArray[Any]
+    _moments: NDArray[Any]
+    _codes: NDArray[Any]  # of topic, sender and type
+
+    def __init__(self, model: str, kind: str) -> None:
+        self._model = model
+        self._kind = kind
+        self._lock = threading.Lock()
+        self._forget()
+
+    def nearest(
+        self, tx: Transaction, vector: NDArray[np.float32], filters: Filters, least: float, most: int
+    ) -> list[int]:
+        """Numbers of messages, the most similar first."""
+        with self._lock:
+            self._load(tx)
+            similarity = self._vectors[: self._size] @ vector if self._size else np.zeros(0, np.float32)
+            fitting = np.flatnonzero(self._fit(filters) & (similarity >= least))
+            numbers, similarity = self._numbers[fitting], similarity[fitting]
+        if len(fitting) > most:
+            best = np.argpartition(-similarity, most)[:most]
+            numbers, similarity = numbers[best], similarity[best]
+        order = np.lexsort((-numbers, -similarity))
+        return [int(number) for number in numbers[order]]
+
+    def _fit(self, filters: Filters) -> NDArray[np.bool_]:
+        size = self._size
+        fit = (self._moments[:size] >= filters.since) & (self._moments[:size] <= filters.until)
+        for column, value in enumerate((filters.topic_id, filters.sender, filters.message_type)):
+            if value is not None:
+                fit &= self._codes[:size, column] == self._code_of.get(value, -1)
+        return fit
+
+    def _load(self, tx: Transaction) -> None:
+        """What was indexed since the last time; everything, if the store is not what it was."""
+        progress = {row["topic_id"]: row["through_seq"] for row in tx.all("index_progress", kind=self._kind)}
+        if any(progress.get(topic_id, 0) < through for topic_id, through in self._through.items()):
+            self._forget()
+        oldest = oldest_number(tx)
+        for topic_id, through in progress.items():
+            after = self._through.get(topic_id, 0)
+            if after < through:
+                asked = {"model": self._model, "topic_id": topic_id, "after": after, "through": through}
+                self._append(topic_id, tx.all("vectors_of_topic", oldest=oldest, **asked))
+                self._through[topic_id] = through
+        if self._size > MOST_VECTORS * 5 // 4:
+            self._keep(np.flatnonzero(self._numbers[: self._size] > oldest))
+
+    def _append(self, topic_id: str, rows: list[Row]) -> None:
+        if not rows:
+            return
+        first, size = self._size, self._size + len(rows)
+        vectors = np.frombuffer(b"".join(row["vector"] for row in rows), np.float32).reshape(len(rows), -1)
+        self._grow(size, vectors.shape[1])
+        self._vectors[first:size] = vectors
+        self._numbers[first:size] = [row["number"] for row in rows]
+        self._moments[first:size] = [row["created_at"] for row in rows]
+        self._codes[first:size] = [
+            [self._code(value) for value in (topic_id, row["sender"], row["message_type"])] for row in rows
+        ]
+        self._size = size
+
+    def _code(self, value: str) -> int:
+        return self._code_of.setdefault(value, len(self._code_of))
+
+    def _grow(self, size: int, width: int) -> None:
+        """Room for that many, and for some more, so that not every new message copies everything."""
+        if size <= len(self._numbers):
+            return
+        room = max(1_024, size + size // 4)
+        self._vectors = _resized(self._vectors.reshape(-1, width), room)
+        self._numbers = _resized(self._numbers, room)
+        self._moments = _resized(self._moments, room)
+        self._codes = _resized(self._codes, room)
+
+    def _keep(self, rows: NDArray[np.intp]) -> None:
+        self._size = len(rows)
+        self._vectors, self._numbers = self._vectors[rows], self._numbers[rows]
+        self._moments, self._codes = self._moments[rows], self._codes[rows]
+
+    def _forget(self) -> None:
+        self._size = 0
+        self._through: dict[str, int] = {}
+        self._code_of: dict[str, int] = {}
+        self._vectors = np.zeros((0, 1), np.float32)
+        self._numbers = np.zeros(0, np.int64)
+        self._moments = np.zeros(0, np.int64)
+        self._codes = np.zeros((0, 3), np.int32)
+
+
+def oldest_number(tx: Transaction) -> int:
+    """The newest message that is too old to be searched by meaning."""
+    newest = tx.one("newest_number")
+    assert newest is not None
+    return max(0, int(newest["number"]) - MOST_VECTORS)
+
+
+def _resized(array: NDArray[Any], length: int) -> NDArray[Any]:
+    larger = np.zeros((length, *array.shape[1:]), array.dtype)
+    larger[: len(array)] = array
+    return larger

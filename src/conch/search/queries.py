@@ -1,4 +1,4 @@
-"""What a person typed, as what is looked for. Any text is a valid query."""
+"""What is asked: the words of a query, and which messages are searched. Any text is a valid query."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from conch.clock import SECOND
+from conch.errors import InvalidArgument
 from conch.search.words import SIGN_TRAILERS, SIGNS, SPELLED, UNSPACED, Token, fold, tokens
 from conch.storage.base import Phrase
 
 MOST_WORDS = 64
+FARTHEST_SECONDS = 10**11  # some three thousand years; its microseconds fit any store
 SHORTEST_PREFIX_BYTES = 3  # shorter beginnings fit too many words
 
 QUOTES = str.maketrans("\u201c\u201d\u201e\u00ab\u00bb", '"""""')
@@ -92,3 +95,28 @@ def _term(folded: str, found: list[Token], may_be_prefix: bool) -> Term:
     if SIGN.match(folded, last.start):
         after = f"[{SIGN_TRAILERS}]?"
     return Term(Phrase(words, is_prefix), re.compile(r"[\W_]*".join(shown) + after))
+
+
+class Filters(NamedTuple):
+    """Every one that is given must fit. Moments are microseconds, both ends included."""
+
+    topic_id: str | None
+    sender: str | None
+    message_type: str | None
+    since: int
+    until: int
+
+
+def make_filters(
+    topic_id: str | None, sender: str | None, message_type: str | None, since: float | None, until: float | None
+) -> Filters:
+    """Moments are given in seconds since the epoch."""
+    earliest = -FARTHEST_SECONDS if since is None else since
+    latest = FARTHEST_SECONDS if until is None else until
+    return Filters(topic_id, sender, message_type, _moment("since", earliest), _moment("until", latest))
+
+
+def _moment(field: str, seconds: float) -> int:
+    if not abs(seconds) <= FARTHEST_SECONDS:  # not a number, too
+        raise InvalidArgument(f"{field} must be a time in seconds since 1970.", field=field)
+    return round(seconds * SECOND)

@@ -13,16 +13,16 @@ from conch.search.notices import Notice, notice
 from conch.storage.base import Row, Store, Transaction
 
 if TYPE_CHECKING:
-    from conch.search.filters import Filters
     from conch.search.indexing import Index
     from conch.search.meaning import Meaning
-    from conch.search.queries import Query
+    from conch.search.queries import Filters, Query
 
 MODES = ("hybrid", "fts", "semantic")
 DEFAULT_LIMIT = 20
 MOST_RESULTS = 200
 LONGEST_QUERY = 10_000
 INDEXING_SECONDS = 10.0  # nobody waits longer than this for the index; the next search goes on with it
+FUSION = 60  # how little the first places differ when two rankings are fused
 
 
 class Hit(NamedTuple):
@@ -81,8 +81,7 @@ class Search:
         until: float | None = None,
     ) -> Found:
         """`since` and `until` are seconds since the epoch. Any text is a valid query, unless it is blank."""
-        from conch.search.filters import make_filters
-        from conch.search.queries import parse_query
+        from conch.search.queries import make_filters, parse_query
 
         _check(query, mode, limit)
         filters = make_filters(topic_id, sender, message_type, since, until)
@@ -143,13 +142,20 @@ class Search:
     def _find(
         self, ways: Sequence[Way], query: Query, filters: Filters, limit: int, warnings: list[Notice]
     ) -> list[Hit]:
-        from conch.search.ranking import fuse
-
         with self._store.read() as tx:
             numbers = fuse(*(way.find(tx, query, filters) for way in ways))[:limit]
             warnings += [warning for way in ways for warning in way.warnings(tx)]
             rows = {row["number"]: row for row in tx.all("found_messages", numbers=numbers)} if numbers else {}
         return [_hit(query, rows[number]) for number in numbers if number in rows]
+
+
+def fuse(*rankings: Sequence[int]) -> list[int]:
+    """Reciprocal rank fusion: what several rankings have near the top comes first."""
+    scores: dict[int, float] = {}
+    for ranking in rankings:
+        for place, number in enumerate(ranking, start=1):
+            scores[number] = scores.get(number, 0.0) + 1 / (FUSION + place)
+    return sorted(scores, key=lambda number: (-scores[number], -number))
 
 
 def _hit(query: Query, row: Row) -> Hit:

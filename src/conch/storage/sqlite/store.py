@@ -14,8 +14,7 @@ from conch.clock import Clock, system_clock
 from conch.errors import SchemaMismatch, StoreError, StoreNotLocal, StoreUnavailable
 from conch.storage.base import Row
 from conch.storage.sqlite.errors import translate, translated
-from conch.storage.sqlite.files import copy, emptying, split, stamp
-from conch.storage.sqlite.filesystems import network_filesystem
+from conch.storage.sqlite.files import copy, emptying, network_filesystem, split, stamp
 from conch.storage.sqlite.queue import Queue
 from conch.storage.sqlite.transaction import SqliteTransaction
 from conch.storage.statements import Dialect, Migration, load_migrations, load_statements
