@@ -24,7 +24,7 @@ class Layer(NamedTuple):
 
 # The only list of the layers; `docs/generate.py` makes the table of `docs/explanation.md` from it.
 LAYERS = [
-    Layer(("errors", "clock", "ids"), "what everything may use"),
+    Layer(("errors", "clock", "ids", "warnings"), "what everything may use"),
     Layer(("config", "calls"), "settings, and one request in flight"),
     Layer(("host",), "this machine: processes, workspaces, paths, git and Beads, the marks of harnesses"),
     Layer(("bells",), "how one process wakes another"),

@@ -27,8 +27,7 @@ from conch.errors import (
 )
 from conch.storage.base import Row, Store, Transaction
 from conch.storage.trying import retried
-
-Warnings = list[dict[str, Any]]
+from conch.warnings import Warning, Warnings, warning
 
 MOST_POINTERS = 10
 MOST_FOLLOWUPS = 5
@@ -199,7 +198,7 @@ class Questions:
         checked = [
             self._check_response(item, f"responses[{place}]", needs_followups) for place, item in enumerate(responses)
         ]
-        warnings = [warning for response in checked for warning in response.warnings]
+        warnings = [each for response in checked for each in response.warnings]
         saved = 0
         with self._store.write(peer.topic_id) as tx:
             peer, _ = load_standing(tx, peer)
@@ -249,7 +248,7 @@ def _load(tx: Transaction, topic_id: str, question_id: str) -> Asked:
     return Asked(Question(**row), [to_message(answer) for answer in tx.all("answers_to", question_id=question_id)])
 
 
-def _obstacle(tx: Transaction, peer: Peer, response: Response) -> dict[str, Any] | None:
+def _obstacle(tx: Transaction, peer: Peer, response: Response) -> Warning | None:
     """Why an answer is to be skipped, or None; what is forbidden is raised, so that nothing is saved."""
     question_id, field = response.question_id, f"{response.draft.field}.question_id"
     row = tx.one("find_question", question_id=question_id)
@@ -266,9 +265,9 @@ def _obstacle(tx: Transaction, peer: Peer, response: Response) -> dict[str, Any]
     raise FORBIDDEN[obstacle.code](message, field=field, question_id=question_id)
 
 
-def _skipped(code: str, question_id: str, why: str) -> dict[str, Any]:
+def _skipped(code: str, question_id: str, why: str) -> Warning:
     message = f"The answer to {question_id[:80]} was not saved: {why}."
-    return {"code": code, "message": message, "context": {"question_id": question_id}}
+    return warning(code, message, question_id=question_id)
 
 
 def _texts(item: Row, field: str, name: str, most: int, code: str, warnings: Warnings) -> list[str]:
@@ -280,7 +279,7 @@ def _texts(item: Row, field: str, name: str, most: int, code: str, warnings: War
         raise InvalidArgument(f"{field}.{name} must be a list of non-empty strings.", field=f"{field}.{name}")
     if len(texts) > most:
         message = f"{field}.{name} has {len(texts)} items; the first {most} were kept."
-        warnings.append({"code": code, "message": message, "context": {"question_id": item.get("question_id")}})
+        warnings.append(warning(code, message, question_id=item.get("question_id")))
     return texts[:most]
 
 

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 from conch.errors import InvalidArgument
 from conch.host import commands
-
-Warnings = list[dict[str, Any]]
+from conch.warnings import Warnings, warning
 
 SECONDS = 5.0  # a reservation waits for it
 LONGEST_ID = 200
@@ -33,7 +32,7 @@ def check_bead(root: str, bead_id: str | None) -> Warnings:
             _require_item(home, bead_id)
     except commands.TooSlow:
         message = f"Beads did not answer within {SECONDS:.0f} s, so {bead_id[:80]!r} was not checked."
-        return [{"code": "BEAD_NOT_CHECKED", "message": message, "context": {"bead_id": bead_id}}]
+        return [warning("BEAD_NOT_CHECKED", message, bead_id=bead_id)]
     return []
 
 

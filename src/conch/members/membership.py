@@ -19,8 +19,7 @@ from conch.scopes.reservations import release_all
 from conch.storage.base import Store, Transaction
 from conch.storage.trying import retried
 from conch.turns.stick import Turns
-
-Warnings = list[dict[str, Any]]
+from conch.warnings import Warnings, warning
 
 
 class Joined(NamedTuple):
@@ -101,12 +100,9 @@ class Membership:
             return *self._create(root), []
         if not force_new or found.canonical_path == directory:
             return found.room_id, False, []
-        warning = {
-            "code": "ANCESTOR_ROOM_EXISTS",
-            "message": f"A room exists above, at {found.canonical_path}; its members do not see this one.",
-            "context": {"room_id": found.room_id, "canonical_path": found.canonical_path},
-        }
-        return *self._create(directory), [warning]
+        message = f"A room exists above, at {found.canonical_path}; its members do not see this one."
+        about = {"room_id": found.room_id, "canonical_path": found.canonical_path}
+        return *self._create(directory), [warning("ANCESTOR_ROOM_EXISTS", message, **about)]
 
     def _deepest(self, paths: list[str]) -> Room | None:
         with self._store.read() as tx:

@@ -13,7 +13,7 @@ from conch.agents.identity import Caller
 from conch.bus.names import present_name
 from conch.config import Settings
 from conch.errors import EventNotFound, MarkForbidden, UnknownRecipient
-from conch.host.beads import Warnings, check_bead
+from conch.host.beads import check_bead
 from conch.host.paths import parse_scope
 from conch.ids import new_id
 from conch.notices import activity
@@ -22,6 +22,7 @@ from conch.rooms import presence
 from conch.rooms.log import Event
 from conch.rooms.room import Member, Room, Snapshot, load_room
 from conch.storage.base import Row, Store, Transaction
+from conch.warnings import Warnings
 
 VERSION = "v1"
 STATES = ("unread", "seen", "accepted")

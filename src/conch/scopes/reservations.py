@@ -11,7 +11,7 @@ from typing import NamedTuple
 from conch.agents.identity import Caller
 from conch.clock import MINUTE
 from conch.config import Settings
-from conch.host.beads import Warnings, check_bead
+from conch.host.beads import check_bead
 from conch.host.paths import Scope, parse_scope
 from conch.ids import new_id
 from conch.notices import activity
@@ -21,6 +21,7 @@ from conch.scopes.incursions import record_incursions, refuse_release, refuse_re
 from conch.scopes.overlaps import Held, Reservation, find_overlapping, to_reservation
 from conch.storage.base import Store, Transaction
 from conch.storage.trying import retried
+from conch.warnings import Warnings
 
 TTL_MINUTES = 120
 SHORTEST_TTL, LONGEST_TTL = 5, 1_440

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from conch.search.indexing import Index
-from conch.search.notices import Notice
 from conch.search.queries import Filters, Query
 from conch.search.words import LONGEST_TEXT, facet, fold, index_words
 from conch.storage.base import Phrase, Row, Store, Transaction
+from conch.warnings import Warnings
 
 MOST_CANDIDATES = 500  # ranking all matches would take the longer the more there are
 RECENT = 4_000  # the newest messages, of which many enough have a common word
@@ -39,7 +39,7 @@ class FullText:
         phrases = [*(term.phrase for term in query.terms), *narrowed]
         return rank(query, [Candidate(number, text) for number, text in _candidates(tx, phrases, filters).items()])
 
-    def warnings(self, tx: Transaction) -> list[Notice]:
+    def warnings(self, tx: Transaction) -> Warnings:
         return []
 
 

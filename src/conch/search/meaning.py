@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from conch.search.embedders import LONGEST_TEXT, Embedder
 from conch.search.indexing import Index
-from conch.search.notices import Notice, notice
 from conch.search.queries import Filters, Query
 from conch.storage.base import Row, Store, Transaction
+from conch.warnings import Warnings, warning
 
 MOST_VECTORS = 200_000  # the newest messages; 200 MB of 256 numbers each
 MOST_NEAREST = 200
@@ -38,11 +38,11 @@ class Meaning:
         vector = self._embedder.embed([query.text])[0]
         return self._matrix.nearest(tx, vector, filters, self._embedder.least_similarity, MOST_NEAREST)
 
-    def warnings(self, tx: Transaction) -> list[Notice]:
+    def warnings(self, tx: Transaction) -> Warnings:
         if oldest_number(tx) == 0:
             return []
         message = f"By meaning only the newest {MOST_VECTORS:,} messages are searched."
-        return [notice("SEMANTIC_PARTIAL", message)]
+        return [warning("SEMANTIC_PARTIAL", message)]
 
     def _prepare(self, topic_id: str, rows: list[Row]) -> list[bytes]:
         return [vector.tobytes() for vector in self._embedder.embed([row["text"] for row in rows])] if rows else []

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from conch.bus.topics import find_topic
 from conch.errors import InvalidArgument, LimitExceeded, SemanticUnavailable, StoreBusy, StoreFull, StoreReadOnly
-from conch.search.notices import Notice, notice
 from conch.storage.base import Row, Store, Transaction
+from conch.warnings import Warnings, warning
 
 if TYPE_CHECKING:
     from conch.search.indexing import Index
@@ -44,7 +44,7 @@ class Found(NamedTuple):
 
     hits: list[Hit]
     mode: str
-    warnings: list[Notice]
+    warnings: Warnings
 
 
 class Way(Protocol):
@@ -55,7 +55,7 @@ class Way(Protocol):
     def find(self, tx: Transaction, query: Query, filters: Filters) -> list[int]:
         """Numbers of messages, best first."""
 
-    def warnings(self, tx: Transaction) -> list[Notice]:
+    def warnings(self, tx: Transaction) -> Warnings:
         """What it did not look at."""
 
 
@@ -88,16 +88,16 @@ class Search:
         if topic_id is not None:
             with self._store.read() as tx:
                 find_topic(tx, topic_id)
-        parsed, warnings = parse_query(query), list[Notice]()
+        parsed, warnings = parse_query(query), Warnings()
         if not parsed.terms:
-            return Found([], mode, [notice("NO_WORDS", "The query has no word to look for.")])
+            return Found([], mode, [warning("NO_WORDS", "The query has no word to look for.")])
         mode, ways = self._ways(mode, model, warnings)
         if parsed.was_cut:
-            warnings.append(notice("QUERY_CUT", "The query is long; only its first words were looked for."))
+            warnings.append(warning("QUERY_CUT", "The query is long; only its first words were looked for."))
         self._catch_up(ways, topic_id, warnings)
         return Found(self._find(ways, parsed, filters, limit, warnings), mode, warnings)
 
-    def _ways(self, mode: str, model: str | None, warnings: list[Notice]) -> tuple[str, list[Way]]:
+    def _ways(self, mode: str, model: str | None, warnings: Warnings) -> tuple[str, list[Way]]:
         """The mode that can be had, and how it looks."""
         from conch.search.fulltext import FullText
 
@@ -108,7 +108,7 @@ class Search:
         except SemanticUnavailable as refusal:
             if mode == "semantic":
                 raise
-            warnings.append(notice(refusal.code, f"{refusal.message} Words were looked for instead."))
+            warnings.append(warning(refusal.code, f"{refusal.message} Words were looked for instead."))
             return "fts", [FullText()]
         return mode, [meaning] if mode == "semantic" else [FullText(), meaning]
 
@@ -123,7 +123,7 @@ class Search:
                 self._meanings[model.name] = Meaning(load_embedder(model))
             return self._meanings[model.name]
 
-    def _catch_up(self, ways: Sequence[Way], topic_id: str | None, warnings: list[Notice]) -> None:
+    def _catch_up(self, ways: Sequence[Way], topic_id: str | None, warnings: Warnings) -> None:
         """Where the index cannot be written, what it has must do."""
         from conch.search.indexing import catch_up
 
@@ -133,15 +133,13 @@ class Search:
                 behind = catch_up(self._store, way.index(self._store), topic_id, deadline)
             except (StoreBusy, StoreFull, StoreReadOnly) as refusal:
                 message = f"The index could not be brought up to date, so new messages are missing. {refusal.message}"
-                warnings.append(notice("INDEX_BEHIND", message, reason=refusal.code))
+                warnings.append(warning("INDEX_BEHIND", message, reason=refusal.code))
                 return
             if behind:
                 message = f"{behind:,} messages are not indexed yet; search again to go on with it."
-                warnings.append(notice("INDEX_BEHIND", message, messages=behind))
+                warnings.append(warning("INDEX_BEHIND", message, messages=behind))
 
-    def _find(
-        self, ways: Sequence[Way], query: Query, filters: Filters, limit: int, warnings: list[Notice]
-    ) -> list[Hit]:
+    def _find(self, ways: Sequence[Way], query: Query, filters: Filters, limit: int, warnings: Warnings) -> list[Hit]:
         with self._store.read() as tx:
             numbers = fuse(*(way.find(tx, query, filters) for way in ways))[:limit]
             warnings += [warning for way in ways for warning in way.warnings(tx)]

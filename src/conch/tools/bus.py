@@ -15,6 +15,7 @@ from conch.tools import bus_shapes as shapes
 from conch.tools import fields
 from conch.tools.registry import Object, Result, Tool
 from conch.tools.session import Session
+from conch.warnings import Warnings, warning
 
 SPEC_VERSION = "v6.3"
 MOST_TOPICS = 500
@@ -32,7 +33,7 @@ def topic_create(session: Session, given: Object, call: Call) -> Result:
     topic, created = session.app.topics.create(given.get("name"), given.get("metadata"), given.get("mode", "reuse"))
     warnings = []
     if not created and given.get("metadata") is not None:
-        warnings.append(shapes.warning("METADATA_IGNORED", "The topic was there already; its metadata stays as it is."))
+        warnings.append(warning("METADATA_IGNORED", "The topic was there already; its metadata stays as it is."))
     data = {"topic_id": topic.topic_id, "name": topic.name, "status": topic.status, "created": created}
     verb = "Made" if created else "There is"
     return Result({**data, "warnings": warnings}, f"{verb} topic {topic.topic_id} ({topic.name}).")
@@ -43,7 +44,7 @@ def topic_list(session: Session, given: Object, call: Call) -> Result:
     warnings = []
     if len(found) > MOST_TOPICS:
         found = found[:MOST_TOPICS]
-        warnings.append(shapes.warning("TOPICS_TRUNCATED", f"Only the newest {MOST_TOPICS} topics are listed."))
+        warnings.append(warning("TOPICS_TRUNCATED", f"Only the newest {MOST_TOPICS} topics are listed."))
     topics = [{**shapes.topic(topic), "message_count": count} for topic, count in found]
     lines = [f"{topic.topic_id} {topic.name} ({topic.status}, {count} messages)" for topic, count in found]
     return Result({"topics": topics, "warnings": warnings}, "\n".join(lines) or "No topics.")
@@ -58,7 +59,7 @@ def topic_resolve(session: Session, given: Object, call: Call) -> Result:
 def topic_close(session: Session, given: Object, call: Call) -> Result:
     call.check()
     topic, was_open = session.app.topics.close(given["topic_id"], given.get("reason"))
-    warnings = [] if was_open else [shapes.warning("ALREADY_CLOSED", "The topic was closed before; nothing changed.")]
+    warnings = [] if was_open else [warning("ALREADY_CLOSED", "The topic was closed before; nothing changed.")]
     data = {
         "topic_id": topic.topic_id,
         "status": topic.status,
@@ -167,21 +168,21 @@ def _retraction(session: Session, peer: Peer, last_seq: int) -> Callable[[], Cal
     return lambda: session.deliveries.then(peer.topic_id, set_back)
 
 
-def _sync_warnings(session: Session, synced: Synced, ignored_ack: bool) -> list[Object]:
-    warnings = []
+def _sync_warnings(session: Session, synced: Synced, ignored_ack: bool) -> Warnings:
+    warnings: Warnings = []
     if ignored_ack:
-        warnings.append(shapes.warning("ACK_IGNORED", "ack_through counts only with auto_advance=false."))
+        warnings.append(warning("ACK_IGNORED", "ack_through counts only with auto_advance=false."))
     for sent in synced.sent:
         if sent.is_repeated:
             message = f"#{sent.message.seq} was sent before under this client_message_id; it was not sent again."
-            warnings.append(shapes.warning("ALREADY_SENT", message, seq=sent.message.seq))
+            warnings.append(warning("ALREADY_SENT", message, seq=sent.message.seq))
         elif sent.obstacle is not None:
             message = f"#{sent.message.seq} was sent, but does not count as an answer: {sent.obstacle.reason}."
             context = {"seq": sent.message.seq, "question_id": sent.message.reply_to}
-            warnings.append(shapes.warning(sent.obstacle.code, message, **context))
+            warnings.append(warning(sent.obstacle.code, message, **context))
     for name in _unknown_addressees(session, synced):
         message = f"Nobody is called {name[:80]!r} on this topic."
-        warnings.append(shapes.warning("UNKNOWN_ADDRESSEE", message, name=name))
+        warnings.append(warning("UNKNOWN_ADDRESSEE", message, name=name))
     if synced.page.standing.status == "closed":
         warnings.append(shapes.topic_closed())
     return warnings

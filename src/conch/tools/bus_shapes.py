@@ -10,6 +10,7 @@ from conch.bus.stream import Message, Sent
 from conch.bus.sync import Synced
 from conch.bus.topics import Topic
 from conch.clock import to_seconds
+from conch.warnings import Warning, Warnings, warning
 
 Object = dict[str, Any]
 
@@ -17,11 +18,7 @@ LONGEST_BODY = 4_000
 """Of one message in the text for models; the whole of it is in the object."""
 
 
-def warning(code: str, message: str, **context: Any) -> Object:
-    return {"code": code, "message": message, **({"context": context} if context else {})}
-
-
-def topic_closed() -> Object:
+def topic_closed() -> Warning:
     return warning("TOPIC_CLOSED", "The topic is closed; do not wait for more.")
 
 
@@ -110,7 +107,7 @@ def _remark(sent: Sent) -> str:
     return " (it was there already)" if sent.is_repeated else ""
 
 
-def warning_lines(warnings: list[Object]) -> list[str]:
+def warning_lines(warnings: Warnings) -> list[str]:
     """Those that no line of a message tells already."""
     return [f"{each['code']}: {each['message']}" for each in warnings if "seq" not in each.get("context", {})]
 

@@ -10,6 +10,7 @@ from conch.tools import fields
 from conch.tools.bus import TOPIC_ID, WAIT_SECONDS
 from conch.tools.registry import Object, Result, Tool
 from conch.tools.session import Session
+from conch.warnings import warning
 
 
 def ask(session: Session, given: Object, call: Call) -> Result:
@@ -40,7 +41,7 @@ def ask_cancel(session: Session, given: Object, call: Call) -> Result:
     call.check()
     peer = session.peer(given["topic_id"])
     question, changed = session.app.questions.cancel(peer, given["question_id"], given.get("reason"))
-    warnings = [] if changed else [shapes.warning("ALREADY_CANCELLED", "It was cancelled before; nothing changed.")]
+    warnings = [] if changed else [warning("ALREADY_CANCELLED", "It was cancelled before; nothing changed.")]
     data = {
         "topic_id": question.topic_id,
         "question_id": question.question_id,
@@ -55,7 +56,7 @@ def question_mark_answered(session: Session, given: Object, call: Call) -> Resul
     call.check()
     peer = session.peer(given["topic_id"])
     question, changed = session.app.questions.mark_answered(peer, given["question_id"])
-    warnings = [] if changed else [shapes.warning("ALREADY_ANSWERED", "It was closed before; nothing changed.")]
+    warnings = [] if changed else [warning("ALREADY_ANSWERED", "It was closed before; nothing changed.")]
     data = {
         "topic_id": question.topic_id,
         "question_id": question.question_id,
@@ -82,7 +83,7 @@ def answer(session: Session, given: Object, call: Call) -> Result:
     call.check()
     answered = session.app.questions.answer(session.peer(given["topic_id"]), given["responses"])
     lines = [f"Saved {answered.saved}, skipped {answered.skipped}."]
-    return Result(answered._asdict(), "\n".join([*lines, *(warning["message"] for warning in answered.warnings)]))
+    return Result(answered._asdict(), "\n".join([*lines, *(each["message"] for each in answered.warnings)]))
 
 
 QUESTION_ID: Object = {"type": "string", "minLength": 1, "maxLength": fields.LONGEST_ID}
