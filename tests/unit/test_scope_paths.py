@@ -68,86 +68,58 @@ def test_an_absolute_path_and_a_link_mean_what_they_lead_to(root: str) -> None:
     assert parse_scope("shortcut/new.ts", root).key == "/src/lib/new.ts/"
 
 
-def test_names_in_brackets_are_names_where_something_is_called_so(root: str) -> None:
-    os.mkdir(f"{root}/src/[id]")
+@pytest.mark.parametrize("name", ["[id]", "{slug}.tsx", "{a,b}.ts", "{1..3}", "+(a|b)", "c:"])
+def test_brackets_braces_and_colons_are_literal_where_such_a_file_exists(root: str, name: str) -> None:
+    os.mkdir(f"{root}/{name}")
 
-    for name in ("{a,b}.ts", "{1..3}", "+(a|b)"):
-        os.mkdir(f"{root}/src/{name}")
-        assert parse_scope(f"src/{name}/x.ts", root).path == f"src/{name}/x.ts"
-    assert parse_scope("src/[id]/{slug}.tsx", root).path == "src/[id]/{slug}.tsx"
-    assert parse_scope("[id]/page[].tsx", root, base=f"{root}/src").path == "src/[id]/page[].tsx"
+    assert parse_scope(f"{name}/new.ts", root).path == f"{name}/new.ts"
+    assert parse_scope(f"../{name}/new.ts", root, base=f"{root}/src").path == f"{name}/new.ts"
 
 
 def test_a_path_starts_in_the_folder_where_it_is_typed(root: str) -> None:
-    scope = parse_scope("lib/*", root, base=f"{root}/src")
-    with pytest.raises(InvalidArgument) as refusal:
-        parse_scope("lib/*.ts", root, base=f"{root}/src")
-
-    assert scope.path == "src/lib"
-    assert "'lib/*.ts'" in refusal.value.message and "Use 'lib/*'" in refusal.value.message
+    assert parse_scope("lib/*", root, base=f"{root}/src").path == "src/lib"
 
 
 # -- refusals
 
 
 @pytest.mark.parametrize(
-    ("text", "hint"),
+    "text",
     [
-        ("src/**/*.py", "src/*"),
-        ("src/lib*", "src/*"),
-        ("src/*/parser.ts", "src/*"),
-        ("*.py", "*"),
-        ("src/pars?r.ts", "src/*"),
-        ("src/{a,b}.py", "src/*"),
-        ("src/*/*", "src/*"),
-        ("src/**/*", "src/*"),
-        ("**/*", "*"),
-        ("src/[ab].py", "src/*"),
-        ("src/[slug]/page.tsx", "src/*"),
-        ("src/{slug}/{a,b}.ts", "src/{slug}/*"),
-        ("src/x,y/{a,b}.ts", "src/x,y/*"),
-        ("src/{1..3}.ts", "src/*"),
-        ("src/{a/b,c}.ts", "src/*"),
-        ("src/{a,{b}}.ts", "src/*"),
-        ("src/+(a|b)", "src/*"),
-        ("src/@(a|b).ts", "src/*"),
-        ("src/!(a).ts", "src/*"),
+        *("*.py", "src/**/*.py", "src/lib*", "src/*/parser.ts", "src/pars?r.ts", "src/*/*", "**/*", "/etc/*.conf"),
+        *("src/{a,b}.py", "src/{1..3}.ts", "src/{a/b,c}.ts", "src/{slug}/{a,b}.ts"),
+        *("src/[ab].py", "src/[slug]/page.tsx", "src/+(a|b)", "src/@(a|b).ts", "src/!(a).ts"),
+        *("file:///x/src", "vscode://file/x"),
     ],
 )
-def test_other_wildcards_are_refused_with_what_to_use_instead(root: str, text: str, hint: str) -> None:
-    with pytest.raises(InvalidArgument, match="wildcard") as refusal:
+def test_a_pattern_or_an_address_is_refused_with_what_to_name_instead(root: str, text: str) -> None:
+    with pytest.raises(
+        InvalidArgument, match=r"Name each file, or reserve the directory, such as 'src/lib'"
+    ) as refusal:
         parse_scope(text, root)
 
-    assert f"Use {hint!r}" in refusal.value.message
+    assert repr(text) in refusal.value.message
     assert refusal.value.details == {"field": "scope"}
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["..", "../other", "/etc/passwd", "src/../../other", "~", "/", "/*", "/etc/*.conf", "../*.py", "/*.py", "~/x?"],
-)
-def test_nothing_outside_the_workspace_can_be_reserved(root: str, text: str) -> None:
-    with pytest.raises(InvalidArgument, match="outside the workspace"):
-        parse_scope(text, root)
+def test_a_refusal_never_proposes_the_whole_workspace(root: str) -> None:
+    with pytest.raises(InvalidArgument) as refusal:
+        parse_scope("*.py", root)
+
+    assert "*" not in refusal.value.message.replace("'*.py'", "")
 
 
 @pytest.mark.skipif(os.name == "nt", reason="there are drives")
 @pytest.mark.parametrize("text", ["C:\\x\\src", "c:/x", "C:", "c:\\*.py"])
-def test_a_path_of_another_system_is_outside(root: str, text: str) -> None:
-    with pytest.raises(InvalidArgument, match=r"outside the workspace .* such as 'src/lib'"):
+def test_a_drive_is_refused_where_there_are_none(root: str, text: str) -> None:
+    with pytest.raises(InvalidArgument, match="looks like a pattern or an address"):
         parse_scope(text, root)
 
 
-@pytest.mark.parametrize("text", ["file:///x/src", "vscode://file/x"])
-def test_an_address_is_no_path_also_of_what_is_inside(root: str, text: str) -> None:
-    with pytest.raises(InvalidArgument, match=r"an address and not a path .* such as 'src/lib'"):
+@pytest.mark.parametrize("text", ["..", "../other", "/etc/passwd", "src/../../other", "~", "/", "/*", "../*"])
+def test_nothing_outside_the_workspace_can_be_reserved(root: str, text: str) -> None:
+    with pytest.raises(InvalidArgument, match="outside the workspace"):
         parse_scope(text, root)
-
-
-def test_a_folder_that_is_called_like_a_drive_is_a_folder(root: str) -> None:
-    os.mkdir(f"{root}/c:")
-
-    assert parse_scope("c:/x", root).path == "c:/x"
 
 
 def test_a_link_that_leads_outside_is_outside(root: str, tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -8,7 +8,7 @@ inside `/src/`. So one key is inside another exactly if it begins with it.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import re
 from typing import Literal, NamedTuple
 
 from conch.errors import InvalidArgument
@@ -16,8 +16,13 @@ from conch.host.workspaces import folded, folds_case
 
 Overlap = Literal["exact", "partial", "disjoint"]
 
-EVERYTHING_INSIDE = ("**", "*")
-SIGNS = "@+!"  # before a parenthesis, some shells match by them
+EVERYTHING_INSIDE = re.compile(r"(?:^|(?<=/))\*\*?/*$")
+# Wildcards, lists, and a beginning like `C:` or `file://`.
+SIGNS = re.compile(r"[*?\[\]{}]|[@+!]\(|^[A-Za-z][\w.+-]*:(?=/|$)")
+ADVICE = (
+    "Name each file, or reserve the directory, such as 'src/lib'; brackets and braces are literal only if such a file "
+    "exists."
+)
 LONGEST_ECHO = 200
 LONGEST_KEY = 2_000  # bytes; what every engine can index
 
@@ -45,109 +50,39 @@ class Scope(NamedTuple):
 def parse_scope(text: str, root: str, field: str = "scope", base: str | None = None) -> Scope:
     """What a scope means in the workspace at `root`; links are followed. InvalidArgument says what cannot be used.
 
-    A relative path starts at `base`, else at the root; what a refusal proposes instead does so, too.
+    A relative path starts at `base`, else at the root. `dir/*` and `dir/**` mean the directory.
     """
     folder = base or root
-    if _is_of_another_system(text, folder):
-        raise _not_from_here(text, root, field)
-    plain = _without_ending(text.replace("\\", "/"))
+    plain = EVERYTHING_INSIDE.sub("", text.replace("\\", "/"))
+    if _is_pattern(plain, folder):
+        raise _refused(text, field, f"looks like a pattern or an address. {ADVICE}")
     try:
-        wild = _find_wildcard(plain, folder)
-        stem = plain if wild is None else _directory(plain, wild)
-        path = os.path.realpath(os.path.join(folder, os.path.expanduser(stem)))
+        path = os.path.realpath(os.path.join(folder, os.path.expanduser(plain)))
         path.encode()
     except (OSError, ValueError):
-        raise InvalidArgument(f"{field} {text[:LONGEST_ECHO]!r} is not a path.", field=field) from None
+        raise _refused(text, field, "is not a path.") from None
     scope = make_scope(path, root, folds_case(root))
     if scope is None:
-        raise _outside(text, root, field)
-    if wild is not None:
-        raise _refused_wildcard(text, plain, wild, field)
+        raise _refused(text, field, f"is outside the workspace {root}; only what is inside can be used.")
     if len(scope.key.encode()) > LONGEST_KEY:
         message = f"{field} is {len(scope.key.encode())} bytes long; at most {LONGEST_KEY} are allowed."
         raise InvalidArgument(message, field=field, limit=LONGEST_KEY)
     return scope
 
 
-def _refused_wildcard(text: str, path: str, wild: int, field: str) -> InvalidArgument:
-    advice = "" if path[wild] in "*?" else " A name with brackets is a name as soon as there is such a file."
-    message = (
-        f"{field} {text[:LONGEST_ECHO]!r} has a wildcard that cannot be used: only `dir/*` and `dir/**` can, for "
-        f"everything in a directory. Use {_directory(path, wild) + '*'!r}, or name each file.{advice}"
-    )
-    return InvalidArgument(message, field=field)
+def _is_pattern(path: str, folder: str) -> bool:
+    """Whether a path has the signs of a wildcard, a brace list, a drive or a URL and no file is called so."""
+    drive, rest = os.path.splitdrive(path)
+    signs = list(SIGNS.finditer(rest))
+    if not signs or "*" in rest or "?" in rest:
+        return bool(signs)
+    end = path.find("/", len(drive) + signs[-1].end())
+    named = path if end < 0 else path[:end]
+    return not os.path.lexists(os.path.join(folder, os.path.expanduser(named)))
 
 
-def _directory(path: str, place: int) -> str:
-    """What stands before the part of a path in which a place is."""
-    above = path[:place].rpartition("/")
-    return above[0] + above[1]
-
-
-def _without_ending(path: str) -> str:
-    stem = path.rstrip("/")
-    for ending in EVERYTHING_INSIDE:
-        if stem == ending or stem.endswith("/" + ending):
-            return stem[: -len(ending)] or "."
-    return path
-
-
-def _find_wildcard(path: str, folder: str) -> int | None:
-    """Where a wildcard begins. What only looks like one, in the name of something that is there, is none."""
-    places = [place for place in map(path.find, "*?") if place >= 0]
-    for begin, end in (*_find_braces(path), *_find_brackets(path)):
-        part_end = path.find("/", end)
-        named = path if part_end < 0 else path[:part_end]
-        if not os.path.lexists(os.path.join(folder, os.path.expanduser(named))):
-            places.append(begin)
-    return min(places, default=None)
-
-
-def _find_braces(path: str) -> Iterator[tuple[int, int]]:
-    """Where `{a,b}` and `{1..3}` stand. A brace alone occurs in the names of real files, such as `{slug}.tsx`."""
-    openings: list[int] = []
-    lists: set[int] = set()
-    for place, letter in enumerate(path):
-        if letter == "{":
-            openings.append(place)
-        elif openings and (letter == "," or path.startswith("..", place)):
-            lists.add(openings[-1])
-        elif openings and letter == "}" and (opening := openings.pop()) in lists:
-            yield opening, place
-
-
-def _find_brackets(path: str) -> Iterator[tuple[int, int]]:
-    """Where `[ab]` and `+(a|b)` stand; frameworks have folders that are called `[slug]`."""
-    place = 0
-    for part in path.split("/"):
-        if 0 <= (opening := part.find("[")) < (closing := part.rfind("]")) - 1:
-            yield place + opening, place + closing
-        for sign in SIGNS:
-            if 0 <= (opening := part.find(sign + "(")) < (closing := part.rfind(")")):
-                yield place + opening, place + closing
-        place += len(part) + 1
-
-
-def _is_of_another_system(text: str, folder: str) -> bool:
-    """Whether a path begins like `C:\\` where there are no drives, or like `file://`, and no folder is called so."""
-    head, slash, _ = text.replace("\\", "/").partition("/")
-    is_drive = len(head) == 2 and head[0].isalpha()
-    if not head.endswith(":") or not (slash or is_drive) or (is_drive and os.name == "nt"):
-        return False
-    return not os.path.lexists(os.path.join(folder, head))
-
-
-def _not_from_here(text: str, root: str, field: str) -> InvalidArgument:
-    advice = "Name it from there, such as 'src/lib'."
-    if "://" in text:
-        message = f"{field} {text[:LONGEST_ECHO]!r} is an address and not a path in the workspace {root}. {advice}"
-        return InvalidArgument(message, field=field)
-    return _outside(text, root, field, " " + advice)
-
-
-def _outside(text: str, root: str, field: str, advice: str = "") -> InvalidArgument:
-    message = f"{field} {text[:LONGEST_ECHO]!r} is outside the workspace {root}; only what is inside can be used."
-    return InvalidArgument(message + advice, field=field)
+def _refused(text: str, field: str, why: str) -> InvalidArgument:
+    return InvalidArgument(f"{field} {text[:LONGEST_ECHO]!r} {why}", field=field)
 
 
 def make_scope(path: str, root: str, folds: bool) -> Scope | None:
