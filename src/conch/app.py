@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from conch.bells.base import Bell
 from conch.bus.peers import Peers
@@ -20,6 +19,7 @@ from conch.search.search import Search
 from conch.storage.base import Store
 from conch.storage.opening import open_store
 from conch.turns.stick import Turns
+from conch.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from conch.members.adoption import Adoption

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from typing import Any, NamedTuple
 
 from conch.errors import InvalidArgument, InvalidSetting, LimitExceeded
+from conch.typed import Any, NamedTuple
 
 WEEK_MS = 7 * 24 * 3_600_000
 LONGEST_WAIT_MS = 50_000  # common MCP clients give up after 60 s; a reply after that goes to nobody

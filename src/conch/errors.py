@@ -51,7 +51,7 @@ ConchError
 
 from __future__ import annotations
 
-from typing import Any
+from conch.typed import Any
 
 
 class ConchError(Exception):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from conch.typed import Any
 
 Warning = dict[str, Any]
 Warnings = list[Warning]

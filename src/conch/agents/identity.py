@@ -7,7 +7,6 @@ says which agent it is, and the others are linked to that agent too, so that the
 from __future__ import annotations
 
 from itertools import chain
-from typing import Any, Literal, NamedTuple
 
 from conch.agents.petnames import propose_names
 from conch.agents.signals import AGENT_ID, AGENT_ID_RULE, Signal, Signals
@@ -17,6 +16,7 @@ from conch.host.processes import Process
 from conch.ids import digest
 from conch.storage.base import Row, Store, Transaction
 from conch.storage.trying import retried
+from conch.typed import Any, Literal, NamedTuple
 
 LOCK = "agents"  # whoever makes or renames an agent, or links a signal, writes under this name
 

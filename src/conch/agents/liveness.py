@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from conch.agents.identity import recorded_process
 from conch.clock import MINUTE
 from conch.host import processes
 from conch.storage.base import Row
+from conch.typed import Literal
 
 Liveness = Literal["active", "stale", "evicted"]
 

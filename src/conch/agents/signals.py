@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from conch.errors import InvalidSetting
 from conch.host import processes
 from conch.host.marks import HARNESSES, HOSTS, LAUNCHERS, Harness, known_slug, marked, read_program, recognise, slug_of
 from conch.host.processes import Process
 from conch.ids import digest
+from conch.typed import NamedTuple
 
 AGENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@/-]{0,127}")
 AGENT_ID_RULE = "must be 1 to 128 letters, digits and . _ : @ / -, beginning with a letter or a digit"

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Protocol, Self
 
 from conch.host.processes import Process
+from conch.typed import Protocol, Self
 
 LINGER_SECONDS = 0.05
 

@@ -9,10 +9,10 @@ import threading
 import time
 from collections.abc import Iterable
 from types import TracebackType
-from typing import Self
 
 from conch.bells.base import LINGER_SECONDS, Stop, Watcher
 from conch.host.processes import Process, check
+from conch.typed import Self
 
 _SECONDS_BETWEEN_CHECKS = 1.0
 

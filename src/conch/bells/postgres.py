@@ -11,7 +11,6 @@ import select
 import threading
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any
 
 import psycopg
 
@@ -19,6 +18,7 @@ from conch.bells.base import Stop, Wake, Watcher
 from conch.bells.ears import WatchingEar, open_watcher
 from conch.host.processes import Process, host_id
 from conch.ids import digest
+from conch.typed import Any
 
 RECHECK_SECONDS = 30.0  # the server tells, and a lost connection is noticed: this is for what nobody has thought of
 LISTEN_SECONDS = 5.0

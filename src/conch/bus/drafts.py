@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 from conch.bus.topics import check_name, dump_metadata
 from conch.config import Settings, check_length
 from conch.errors import InvalidArgument, LimitExceeded
+from conch.typed import Any, NamedTuple
 
 LONGEST_TYPE = 64
 LONGEST_KEY = 200

@@ -7,7 +7,6 @@ command line. Names that are chosen with `topic_join` belong to whoever has thei
 from __future__ import annotations
 
 from itertools import islice
-from typing import NamedTuple
 
 from conch.agents.identity import Caller, recorded_process
 from conch.bus.names import LONGEST_NAME, LONGEST_OWN_NAME, SYSTEM, claim, is_somebody_else, present_name, reserve
@@ -17,6 +16,7 @@ from conch.errors import AgentNotJoined, InvalidArgument, TopicNotFound
 from conch.host import processes
 from conch.storage.base import Row, Store, Transaction
 from conch.storage.trying import retried
+from conch.typed import NamedTuple
 
 SIGN_OF_LIFE_EVERY = SECOND  # of one who calls more often than that, each one would cost a write
 

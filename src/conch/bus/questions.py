@@ -6,7 +6,6 @@ Its life: `pending` takes answers, one from each other peer, until the asker clo
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple
 
 from conch.bells.base import Bell, topic_channel
 from conch.bus.drafts import Draft, check_batch, check_fields, required_text
@@ -27,6 +26,7 @@ from conch.errors import (
 )
 from conch.storage.base import Row, Store, Transaction
 from conch.storage.trying import retried
+from conch.typed import Any, NamedTuple
 from conch.warnings import Warning, Warnings, warning
 
 MOST_POINTERS = 10

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple
 
 from conch.bells.base import topic_channel
 from conch.bus.drafts import Draft
@@ -11,6 +10,7 @@ from conch.bus.peers import Peer
 from conch.errors import InvalidArgument
 from conch.ids import new_id
 from conch.storage.base import Row, Transaction
+from conch.typed import Any, NamedTuple
 
 
 class Message(NamedTuple):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import NamedTuple
 
 from conch.bells.base import Bell, topic_channel
 from conch.bus.drafts import Draft
@@ -22,6 +21,7 @@ from conch.config import LONGEST_WAIT_MS, Settings
 from conch.errors import AgentNotJoined, StoreError, StoreUnavailable, StoreUncertain, TopicNotFound
 from conch.storage.base import Row, Store, Transaction
 from conch.storage.trying import retried
+from conch.typed import NamedTuple
 
 PAGE = 500
 MOST_CHARS = 400_000  # of bodies in one reply, unless a single one is longer

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, Literal, NamedTuple
 
 from conch.bells.base import topic_channel
 from conch.config import Settings, check_length
@@ -12,6 +11,7 @@ from conch.errors import InvalidArgument, LimitExceeded, TopicClosed, TopicNotFo
 from conch.ids import new_id
 from conch.storage.base import Row, Store, Transaction
 from conch.storage.trying import retried
+from conch.typed import Any, Literal, NamedTuple
 
 LOCK = "topic names"  # whoever makes or renames a topic writes under this name
 LONGEST_NAME = 200

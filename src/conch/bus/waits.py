@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TypeVar
 
 from conch.bells.base import Bell, Ear
 from conch.calls import Call
 from conch.config import LONGEST_WAIT_MS, Settings
 from conch.errors import StoreUnavailable, StoreUncertain
 from conch.rooms import presence
+from conch.typed import TypeVar
 
 Found = TypeVar("Found")
 

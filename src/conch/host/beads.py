@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, NamedTuple
 
 from conch.errors import InvalidArgument
 from conch.host import commands
+from conch.typed import Any, NamedTuple
 from conch.warnings import Warnings, warning
 
 SECONDS = 5.0  # a reservation waits for it

@@ -6,7 +6,8 @@ import os
 import signal
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+
+from conch.typed import NamedTuple
 
 SECONDS = 10.0
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import NamedTuple
+
+from conch.typed import NamedTuple
 
 # Inode numbers that the kernel gives its initial namespaces. Pids mean something else in another pid
 # namespace, start times in another time namespace.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from typing import Any
 
 from conch.host.linux import Facts
+from conch.typed import Any
 
 _system = ctypes.CDLL(None, use_errno=True)
 

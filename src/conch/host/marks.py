@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+
+from conch.typed import NamedTuple
 
 
 class Harness(NamedTuple):

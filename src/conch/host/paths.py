@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Literal, NamedTuple
 
 from conch.errors import InvalidArgument
 from conch.host.workspaces import folded, folds_case
+from conch.typed import Literal, NamedTuple
 
 Overlap = Literal["exact", "partial", "disjoint"]
 

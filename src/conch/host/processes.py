@@ -10,9 +10,9 @@ import os
 import sys
 from collections.abc import Iterator
 from functools import cache
-from typing import Literal, NamedTuple
 
 from conch.ids import digest
+from conch.typed import Literal, NamedTuple
 
 if sys.platform == "darwin":
     from conch.host import macos as system

@@ -6,8 +6,6 @@ its agent_id, under a generated name, and its history.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 from conch.agents.identity import LOCK, Caller
 from conch.agents.liveness import may_be_running
 from conch.bells.base import seat_channel
@@ -26,6 +24,7 @@ from conch.rooms.room import Snapshot, load_room, save_room
 from conch.storage.base import Row, Store, Transaction
 from conch.storage.trying import retried
 from conch.turns.leases import later
+from conch.typed import Any, NamedTuple
 
 
 class Candidate(NamedTuple):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from typing import NamedTuple
 
 from conch.host.beads import WorkItem, in_progress_items
 from conch.host.commands import changed_files
 from conch.host.paths import Scope, classify, make_scope
 from conch.host.workspaces import folds_case, workspace_root
 from conch.storage.base import Row, Transaction
+from conch.typed import NamedTuple
 
 MOST_NAMED = 3
 MOST_BEADS = 20

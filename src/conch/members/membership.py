@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple
 
 from conch.agents.identity import Caller
 from conch.bus.peers import enter_as_itself
@@ -19,6 +18,7 @@ from conch.scopes.reservations import release_all
 from conch.storage.base import Store, Transaction
 from conch.storage.trying import retried
 from conch.turns.stick import Turns
+from conch.typed import Any, NamedTuple
 from conch.warnings import Warnings, warning
 
 

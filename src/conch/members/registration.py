@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 from conch.agents.identity import LOCK, Caller
 from conch.agents.liveness import Liveness, liveness
@@ -16,6 +15,7 @@ from conch.rooms import presence
 from conch.rooms.room import Snapshot
 from conch.storage.base import Row, Store, Transaction
 from conch.storage.trying import retried
+from conch.typed import NamedTuple
 
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 SHORTEST_NAME, LONGEST_NAME = 3, LONGEST_OWN_NAME

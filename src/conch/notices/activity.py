@@ -6,10 +6,10 @@ It is not part of the room's log: nobody who waits for the stick needs to wake f
 from __future__ import annotations
 
 import json
-from typing import Any, Protocol
 
 from conch.bells.base import activity_channel
 from conch.storage.base import Transaction
+from conch.typed import Any, Protocol
 
 
 class Named(Protocol):

@@ -7,7 +7,6 @@ every stick that is let go. An event belongs to its recipient by `agent_id`; the
 from __future__ import annotations
 
 import json
-from typing import NamedTuple
 
 from conch.agents.identity import Caller
 from conch.bus.names import present_name
@@ -22,6 +21,7 @@ from conch.rooms import presence
 from conch.rooms.log import Event
 from conch.rooms.room import Member, Room, Snapshot, load_room
 from conch.storage.base import Row, Store, Transaction
+from conch.typed import NamedTuple
 from conch.warnings import Warnings
 
 VERSION = "v1"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from conch.errors import InvalidArgument, LimitExceeded
+from conch.typed import Any
 
 Payload = dict[str, Any]
 

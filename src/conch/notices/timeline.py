@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from heapq import merge
-from typing import Any, NamedTuple
 
 from conch.errors import InvalidArgument, LimitExceeded
 from conch.notices.events import ProtocolEvent, to_protocol_event
@@ -21,6 +20,7 @@ from conch.rooms.log import Event, agents_in, to_event
 from conch.rooms.room import Room, load_room
 from conch.storage.base import Row, Store, Transaction
 from conch.storage.trying import retried
+from conch.typed import Any, NamedTuple
 
 LONGEST_NUMBER = 16
 TURNS = ("claim", "release", "pass", "return", "resume", "takeover")

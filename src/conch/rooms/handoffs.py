@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from conch.errors import InvalidHandoff, LimitExceeded
+from conch.typed import Any
 
 Handoff = dict[str, Any]
 

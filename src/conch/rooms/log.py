@@ -7,7 +7,6 @@ transaction, and `verify.py` replays the log to prove that they still agree.
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple
 
 from conch.bells.base import room_channel
 from conch.errors import StoreCorrupt
@@ -15,6 +14,7 @@ from conch.ids import new_id
 from conch.rooms.handoffs import Handoff, load_handoff
 from conch.rooms.room import Room, load_room
 from conch.storage.base import Row, Store, Transaction
+from conch.typed import Any, NamedTuple
 
 PAGE = 500
 

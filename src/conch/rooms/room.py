@@ -6,7 +6,6 @@ Nothing runs in the background, so lapse and death are never stored: `Snapshot` 
 from __future__ import annotations
 
 import json
-from typing import NamedTuple
 
 from conch.agents.identity import recorded_process
 from conch.clock import MILLISECOND
@@ -15,6 +14,7 @@ from conch.errors import UnknownMember, UnknownRoom
 from conch.host import processes
 from conch.host.processes import Life, Process
 from conch.storage.base import Row, Transaction
+from conch.typed import NamedTuple
 
 
 class Room(NamedTuple):

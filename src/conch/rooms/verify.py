@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
 
 from conch.errors import StoreCorrupt
 from conch.rooms.log import PAGE, Event, project, to_event
 from conch.rooms.room import Room
 from conch.storage.base import Store, Transaction
 from conch.storage.trying import retried
+from conch.typed import Any, NamedTuple
 
 REPLAYED = (
     "owner",

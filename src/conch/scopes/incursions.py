@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from conch.agents.identity import Caller
 from conch.clock import to_iso
 from conch.errors import ConchError, ReleaseForbidden, ReservationConflict, ReservationNotFound, ReservationStale
@@ -13,6 +11,7 @@ from conch.notices.events import insert_event
 from conch.rooms.room import Snapshot
 from conch.scopes.overlaps import Held, Reservation
 from conch.storage.base import Transaction
+from conch.typed import Any
 
 MOST_IN_MESSAGE = 5
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from conch.agents.liveness import Liveness, liveness
 from conch.host.paths import Overlap, Scope, classify
 from conch.storage.base import Row, Transaction
+from conch.typed import NamedTuple
 
 
 class Reservation(NamedTuple):

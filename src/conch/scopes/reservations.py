@@ -6,8 +6,6 @@ under the room's lock. Lapse and liveness are derived whenever somebody looks; w
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from conch.agents.identity import Caller
 from conch.clock import MINUTE
 from conch.config import Settings
@@ -21,6 +19,7 @@ from conch.scopes.incursions import record_incursions, refuse_release, refuse_re
 from conch.scopes.overlaps import Held, Reservation, find_overlapping, to_reservation
 from conch.storage.base import Store, Transaction
 from conch.storage.trying import retried
+from conch.typed import NamedTuple
 from conch.warnings import Warnings
 
 TTL_MINUTES = 120

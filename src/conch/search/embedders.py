@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
 
 from conch.errors import InvalidArgument, SemanticUnavailable
+from conch.typed import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from numpy import float32

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
 
 from conch.storage.base import Row, Store, Transaction
+from conch.typed import Any, NamedTuple
 
 LOCK = "search"
 READ_MESSAGES = 1_000

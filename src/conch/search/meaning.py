@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +11,7 @@ from conch.search.embedders import LONGEST_TEXT, Embedder
 from conch.search.indexing import Index
 from conch.search.queries import Filters, Query
 from conch.storage.base import Row, Store, Transaction
+from conch.typed import Any
 from conch.warnings import Warnings, warning
 
 MOST_VECTORS = 200_000  # the newest messages; 200 MB of 256 numbers each

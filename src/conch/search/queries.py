@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from conch.clock import SECOND
 from conch.errors import InvalidArgument
 from conch.search.words import SIGN_TRAILERS, SIGNS, SPELLED, UNSPACED, Token, fold, tokens
 from conch.storage.base import Phrase
+from conch.typed import NamedTuple
 
 MOST_WORDS = 64
 FARTHEST_SECONDS = 10**11  # some three thousand years; its microseconds fit any store

@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from conch.bus.topics import find_topic
 from conch.errors import InvalidArgument, LimitExceeded, SemanticUnavailable, StoreBusy, StoreFull, StoreReadOnly
 from conch.storage.base import Row, Store, Transaction
+from conch.typed import TYPE_CHECKING, NamedTuple, Protocol
 from conch.warnings import Warnings, warning
 
 if TYPE_CHECKING:

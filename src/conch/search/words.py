@@ -12,9 +12,9 @@ import unicodedata
 from collections.abc import Iterator
 from functools import cache, lru_cache
 from itertools import islice
-from typing import NamedTuple
 
 from conch.ids import digest
+from conch.typed import NamedTuple
 
 LONGEST_TEXT = 131_072  # of a message, the beginning that is indexed
 LONGEST_WORD = 64

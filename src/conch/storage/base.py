@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple, Protocol
+
+from conch.typed import Any, NamedTuple, Protocol
 
 DERIVED = "index_"  # how the tables begin whose rows can be made again from others
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from conch.errors import InvalidArgument, StoreError
 from conch.storage.base import Row, Store
 from conch.storage.trying import retried
+from conch.typed import NamedTuple
 
 KEPT = ("meta",)  # the target has its own
 

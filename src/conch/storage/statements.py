@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from conch.storage.base import Parameters
+from conch.typed import NamedTuple
 
 HERE = os.path.dirname(__file__)
 MARK = "-- name:"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import ParamSpec, TypeVar
 
 from conch.errors import StoreInterrupted
+from conch.typed import ParamSpec, TypeVar
 
 Given = ParamSpec("Given")
 Found = TypeVar("Found")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from conch.bus.peers import Peer
 from conch.bus.questions import Asked, extras
 from conch.bus.stream import Message, Sent
 from conch.bus.sync import Synced
 from conch.bus.topics import Topic
 from conch.clock import to_seconds
+from conch.typed import Any
 from conch.warnings import Warning, Warnings, warning
 
 Object = dict[str, Any]

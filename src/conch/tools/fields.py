@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from conch.errors import InvalidArgument
 from conch.rooms.handoffs import ROLES
+from conch.typed import Any
 
 Object = dict[str, Any]
 

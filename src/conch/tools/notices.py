@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from conch.clock import to_iso
 from conch.host.paths import spell
 from conch.members.registration import Agent
@@ -12,6 +10,7 @@ from conch.scopes.incursions import holder
 from conch.scopes.overlaps import Held, Reservation
 from conch.scopes.reservations import Grant
 from conch.tools.texts import behind_margin
+from conch.typed import Any
 from conch.warnings import Warnings
 
 Object = dict[str, Any]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any, NamedTuple
 
 from conch.calls import Call
 from conch.errors import ConchError, InternalError, InvalidArgument, StoreError, StoreInterrupted
 from conch.storage.trying import MOST_TRIES
 from conch.tools.schema import check_arguments
 from conch.tools.session import Session
+from conch.typed import Any, NamedTuple
 
 Object = dict[str, Any]
 

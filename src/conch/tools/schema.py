@@ -5,9 +5,8 @@ What is inside a handoff or a policy is for the domains to judge; they give bett
 
 from __future__ import annotations
 
-from typing import Any
-
 from conch.errors import InvalidArgument, InvalidHandoff, LimitExceeded
+from conch.typed import Any
 
 Object = dict[str, Any]
 

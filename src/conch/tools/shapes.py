@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from conch.clock import to_iso
 from conch.rooms.log import Event, EventPage
 from conch.rooms.room import Member, Room, Snapshot
+from conch.typed import Any
 
 Object = dict[str, Any]
 

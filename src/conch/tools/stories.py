@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from conch.clock import to_iso
 from conch.host.paths import spell
 from conch.notices.timeline import Entry, Page
 from conch.tools.notices import LABELS, envelope
 from conch.tools.shapes import room_event
 from conch.tools.texts import event_sentence
+from conch.typed import Any
 
 Object = dict[str, Any]
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from conch.clock import to_iso
 from conch.rooms.handoffs import Handoff
 from conch.rooms.log import Event
 from conch.rooms.room import Snapshot
+from conch.typed import Any
 
 
 def room_line(snapshot: Snapshot) -> str:

@@ -6,8 +6,6 @@ owns the stick because the row has one owner and every grant is a new turn with 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 from conch.agents.identity import Caller
 from conch.bells.base import seat_channel
 from conch.bus.names import present_name
@@ -29,6 +27,7 @@ from conch.rooms.room import Member, Room, Snapshot, save_room
 from conch.storage.base import Transaction
 from conch.turns.leases import granted, later, prior_owner, renew
 from conch.turns.waiting import Claims
+from conch.typed import Any, NamedTuple
 
 
 class Offer(NamedTuple):

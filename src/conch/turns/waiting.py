@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from typing import NamedTuple
 
 from conch.agents.identity import Caller
 from conch.bells.base import LINGER_SECONDS, Bell, Ear, room_channel, seat_channel
@@ -21,6 +20,7 @@ from conch.rooms.room import Room, Snapshot, save_room
 from conch.storage.base import Store, Transaction
 from conch.storage.trying import retried
 from conch.turns.leases import granted, prior_owner, renew
+from conch.typed import NamedTuple
 
 REPORT_EVERY_SECONDS = 4.0
 RETRY_SECONDS = 0.5

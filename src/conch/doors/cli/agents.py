@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any
 
 from conch.agents.identity import load_caller
 from conch.doors.cli.context import Context
@@ -14,6 +13,7 @@ from conch.host.paths import parse_scope
 from conch.members.registration import find_agent, itself
 from conch.tools import notices
 from conch.tools.registry import Result
+from conch.typed import Any
 
 Object = dict[str, Any]
 Handler = Callable[[Context], Report]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from argparse import ArgumentParser
 from collections.abc import Callable
-from typing import NamedTuple
+
+from conch.typed import NamedTuple
 
 Options = Callable[[ArgumentParser], object]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 from conch.app import App, open_app
 from conch.bus.names import present_name
@@ -16,6 +15,7 @@ from conch.tools import TOOLS, fields
 from conch.tools.registry import Result, run_tool
 from conch.tools.schema import check_arguments
 from conch.tools.session import Session
+from conch.typed import Any
 
 PLACE = fields.takes(path=fields.PATH, room=fields.ROOM_ID)
 LONGEST_ECHO = 80

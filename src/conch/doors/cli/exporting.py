@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any, TextIO
 
 from conch.bus.questions import Question
 from conch.bus.stream import Message
@@ -18,6 +17,7 @@ from conch.doors.cli.speech import whole_json
 from conch.doors.cli.wording import local_time
 from conch.errors import InvalidArgument
 from conch.tools import bus_shapes as shapes
+from conch.typed import Any, TextIO
 
 LONGEST_ECHO = 200
 LISTS = {"repo_pointers": "See", "suggested_followups": "Ask next"}

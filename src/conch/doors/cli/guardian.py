@@ -11,7 +11,6 @@ import os
 import signal
 import sys
 import time
-from typing import Any
 
 from conch.agents.identity import Caller
 from conch.app import App, open_app
@@ -22,6 +21,7 @@ from conch.errors import ConchError, SchemaMismatch, StoreError
 from conch.host import processes
 from conch.host.processes import Process
 from conch.rooms import presence
+from conch.typed import Any
 
 RETRY_SECONDS = 5.0
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 from conch.doors.cli.context import Context
 from conch.doors.cli.output import Report, one_line, write
 from conch.errors import DecisionNeeded, RoomClosed
 from conch.members.adoption import Candidate
 from conch.members.registration import check_name, find_agent, itself
+from conch.typed import Any
 
 
 def init(context: Context) -> Report:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import select
 import sys
-from typing import Any
 
 from conch.doors.cli.context import Context
 from conch.doors.cli.post import Post
+from conch.typed import Any
 
 PATIENCE_SECONDS = 10.0
 

@@ -8,7 +8,8 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, NamedTuple, TextIO
+
+from conch.typed import Any, NamedTuple, TextIO
 
 Object = dict[str, Any]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple, NoReturn
 
 from conch.doors.cli.catalogue import COMMANDS, FAMILIES
 from conch.doors.cli.command import OTHERS, ROOMS, TALK, TURNS, Command
 from conch.doors.cli.spoken import without_passwords
 from conch.errors import InvalidArgument
+from conch.typed import Any, NamedTuple, NoReturn
 
 LONGEST_ECHO = 200
 WITH_VALUE = ("--store", "--path", "--room", "--agent")  # options that may stand before the command

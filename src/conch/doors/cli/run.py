@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any
 
 import conch
 from conch import __version__
@@ -20,6 +19,7 @@ from conch.doors.cli.parser import Words, help_text, parse_options, split_words
 from conch.doors.cli.spoken import spoken, spoken_field, without_passwords
 from conch.errors import ConchError, InternalError, InvalidArgument, StoreError
 from conch.tools.registry import INVALID_ARGUMENT as INVALID
+from conch.typed import Any
 
 # Which part of the command line has a command; it is imported only for those who use it.
 HOMES = {

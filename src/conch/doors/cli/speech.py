@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 import sys
-from typing import Any, NamedTuple
 
 from conch.clock import SECOND
 from conch.doors.cli.context import Context
 from conch.doors.cli.output import indented, one_line, whole
 from conch.doors.cli.wording import local_time
 from conch.errors import InvalidArgument, QuestionNotFound
+from conch.typed import Any, NamedTuple
 
 Object = dict[str, Any]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from conch.config import check_length
 from conch.doors.cli.context import Context, find_member
@@ -13,6 +12,7 @@ from conch.doors.cli.writing import read_handoff
 from conch.errors import ConchError, StaleLease
 from conch.tools import fields
 from conch.tools.schema import check_arguments
+from conch.typed import Any
 
 Lease = dict[str, Any]
 

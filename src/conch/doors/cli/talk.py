@@ -6,7 +6,6 @@ import sys
 import time
 from contextlib import suppress
 from itertools import islice
-from typing import Any
 
 from conch.bus.peers import Peer
 from conch.calls import Call
@@ -30,6 +29,7 @@ from conch.doors.cli.spoken import spoken
 from conch.errors import Cancelled, InvalidArgument, StoreError, StoreUnavailable, StoreUncertain
 from conch.tools import bus_shapes as shapes
 from conch.tools.registry import Result
+from conch.typed import Any
 
 Object = dict[str, Any]
 

@@ -6,7 +6,6 @@ import os
 import sys
 import time
 from types import TracebackType
-from typing import Any, Self
 
 from conch.bells.base import Ear, room_channel, seat_channel
 from conch.calls import Call
@@ -18,6 +17,7 @@ from conch.doors.cli.wording import duration, handoff_text
 from conch.errors import Cancelled, StoreBusy, StoreError, StoreUnavailable, StoreUncertain
 from conch.tools.registry import Result
 from conch.turns.waiting import Move
+from conch.typed import Any, Self
 
 TICK_SECONDS = 1.0  # the clock of a line that moves
 RETRY_SECONDS = 0.5  # until a store that did not answer is asked again

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 import sys
-from typing import Any
 
 from conch.errors import InvalidArgument, InvalidHandoff, LimitExceeded
 from conch.rooms.handoffs import Handoff
+from conch.typed import Any
 
 ARTIFACT = re.compile(r"(?P<path>.+?)(?::(?P<first>\d{1,9})(?:-(?P<last>\d{1,9}))?)?(?:=(?P<role>\w+))?")
 LARGEST_FILE = 16 * 1024 * 1024  # as large as any handoff may be; nobody reads on to the end of /dev/zero

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import NamedTuple
 
 from conch.doors.mcp.flights import Batch, Flight, Flights, run_quietly
 from conch.doors.mcp.peer import Peer
@@ -32,6 +31,7 @@ from conch.doors.mcp.stdio import Wire
 from conch.doors.mcp.workers import Workers
 from conch.tools.registry import Tool, call_tool
 from conch.tools.session import Session
+from conch.typed import NamedTuple
 
 Ask = Callable[[], str | None]
 MakeSession = Callable[[Ask, Ask], Session]

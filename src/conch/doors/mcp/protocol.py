@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple, TypeGuard
+
+from conch.typed import Any, NamedTuple, TypeGuard
 
 Object = dict[str, Any]
 Id = str | int

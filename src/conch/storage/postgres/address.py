@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 from urllib.parse import quote
 
 import psycopg
@@ -13,6 +12,7 @@ from psycopg.rows import dict_row
 
 from conch.errors import InvalidSetting
 from conch.storage.base import Row
+from conch.typed import Any
 
 SCHEMA = "conch"  # a schema of our own: `agents` and `messages` are names that others use too
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
 from itertools import chain, count
-from typing import Any
 
 import psycopg
 from psycopg import sql
@@ -16,6 +15,7 @@ from conch.bells.postgres import advisory_key, notification
 from conch.storage.base import DERIVED, Phrase, Row
 from conch.storage.postgres.address import SCHEMA, Connection
 from conch.storage.statements import expand_lists, referred_first
+from conch.typed import Any
 
 RING = """
 SELECT pg_notify(bell, '') FROM unnest(%(bells)s::text[], %(keys)s::bigint[]) AS rung (bell, key)

@@ -8,7 +8,6 @@ import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
 
 from conch.clock import Clock, system_clock
 from conch.errors import SchemaMismatch, StoreError, StoreNotLocal, StoreUnavailable
@@ -18,6 +17,7 @@ from conch.storage.sqlite.files import copy, emptying, network_filesystem, split
 from conch.storage.sqlite.queue import Queue
 from conch.storage.sqlite.transaction import SqliteTransaction
 from conch.storage.statements import Dialect, Migration, load_migrations, load_statements
+from conch.typed import Any
 
 OLDEST_SQLITE = (3, 35, 0)  # RETURNING
 DIALECT = Dialect("sqlite", serial_key="INTEGER PRIMARY KEY AUTOINCREMENT", bytes="BLOB")

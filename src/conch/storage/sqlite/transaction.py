@@ -5,10 +5,10 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
 
 from conch.storage.base import DERIVED, Phrase, Row
 from conch.storage.statements import expand_lists, referred_first
+from conch.typed import Any
 
 MOST_ENDINGS = 200  # of the beginning of a word, that a search names one by one
 LAST_CHARACTER = "\U0010ffff"

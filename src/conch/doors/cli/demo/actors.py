@@ -10,10 +10,10 @@ import sys
 import time
 from collections import deque
 from itertools import count
-from typing import NamedTuple
 
 from conch.doors.cli.demo.pipes import CHUNK, LinePipe, Object, write_line
 from conch.doors.cli.demo.stage import Stage
+from conch.typed import NamedTuple
 
 ANSWER_SECONDS = 10.0
 LEAVE_SECONDS = 2.0

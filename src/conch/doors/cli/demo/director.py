@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from types import FrameType
-from typing import NoReturn
 
 from conch.app import open_app
 from conch.doors.cli.demo.actors import Actor, Role, Unexpected
@@ -20,6 +19,7 @@ from conch.doors.cli.demo.stage import Stage
 from conch.doors.cli.output import abandon_stream, clean
 from conch.errors import ConchError
 from conch.rooms.verify import verify_rooms
+from conch.typed import NoReturn
 
 Handler = Callable[[int, FrameType | None], NoReturn] | signal.Handlers
 

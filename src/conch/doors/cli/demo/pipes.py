@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any
+
+from conch.typed import Any
 
 Object = dict[str, Any]
 

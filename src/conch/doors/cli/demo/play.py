@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 from conch.doors.cli.demo.actors import Actor, Pending, Reply, Unexpected
 from conch.doors.cli.demo.pipes import Object
 from conch.doors.cli.demo.screen import GREEN, RED, Screen
+from conch.typed import Any, NamedTuple
 
 
 class Turn(NamedTuple):

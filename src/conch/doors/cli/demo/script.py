@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from conch.doors.cli.demo.actors import Actor, Reply, Role
 from conch.doors.cli.demo.pipes import Object
 from conch.doors.cli.demo.play import Play
 from conch.doors.cli.demo.screen import RED
 from conch.doors.cli.demo.stage import Stage
+from conch.typed import NamedTuple
 
 CODEX = Role("codex", "codex:demo", "codex-mcp-client")
 CLAUDE = Role("claude", "claude-code:demo", "claude-code")

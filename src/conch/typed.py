@@ -1,0 +1,76 @@
+"""The names of `typing` that this code needs while it runs, without the cost of importing `typing`.
+
+Importing `typing` takes as long as starting Python, and each of its named tuples compiles code. Every command and every
+hook would pay for both. A type checker sees the real names.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False  # type checkers take every variable of this name for true
+
+if TYPE_CHECKING:
+    from typing import Any, Literal, NamedTuple, NoReturn, ParamSpec, Protocol, Self, TextIO, TypeGuard, TypeVar
+else:
+    from collections import _tuplegetter
+
+    class _Anything:
+        """Stands for a type in an alias, which Python evaluates even where it ignores annotations."""
+
+        def __init__(self, *about):
+            pass
+
+        def __class_getitem__(cls, parameters):
+            return cls
+
+    Any = Literal = NoReturn = ParamSpec = Self = TextIO = TypeGuard = TypeVar = _Anything
+
+    class Protocol:
+        """A base that says what others have to offer."""
+
+    class _Fields(type):
+        """Turns the annotations of a class into the fields of a tuple."""
+
+        def __new__(meta, name, bases, body):
+            fields = tuple(body.get("__annotations__", ())) if bases else ()
+            if fields:
+                body["_defaults"] = tuple(body[field] for field in fields if field in body)
+                body["_fields"] = body["__match_args__"] = fields
+                body |= {field: _tuplegetter(place, None) for place, field in enumerate(fields)}
+            return super().__new__(meta, name, bases or (tuple,), {"__slots__": (), **body})
+
+    class NamedTuple(metaclass=_Fields):
+        """As `typing.NamedTuple`. A class compiles its constructor when it is first called."""
+
+        def __new__(cls, /, *values, **named):
+            names = ", ".join(cls._fields)
+            create = eval(f"lambda _cls, {names}: _new(_cls, ({names},))", {"_new": tuple.__new__})
+            create.__defaults__ = cls._defaults
+            cls.__new__ = create
+            return create(cls, *values, **named)
+
+        def _asdict(self):
+            return dict(zip(self._fields, self, strict=True))
+
+        def _replace(self, /, **changes):
+            return type(self)(**{**self._asdict(), **changes})
+
+        def __repr__(self):
+            return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self._asdict().items())})"
+
+        def __getnewargs__(self):
+            return tuple(self)
+
+
+__all__ = [
+    "TYPE_CHECKING",
+    "Any",
+    "Literal",
+    "NamedTuple",
+    "NoReturn",
+    "ParamSpec",
+    "Protocol",
+    "Self",
+    "TextIO",
+    "TypeGuard",
+    "TypeVar",
+]
