@@ -93,6 +93,10 @@ def test_imports_point_towards_the_foundation(name: str) -> None:
     assert wrong == set()
 
 
+def test_only_typed_imports_typing() -> None:
+    assert [name for name in SOURCES if "typing" in foreign_modules(name)] == ["typed"]
+
+
 def test_doors_never_import_each_other() -> None:
     crossings = {
         (name, other)
@@ -110,7 +114,7 @@ def test_there_are_no_import_cycles_and_no_long_chains_of_imports() -> None:
     def longest(name: str, trail: tuple[str, ...]) -> tuple[str, ...]:
         assert name not in trail, " -> ".join((*trail, name))
         if name not in chains:
-            #  stands for a module of the standard library: it counts as little as that one.
+            # `typed` stands for a module of the standard library: it counts as little as that one.
             below = [longest(other, (*trail, name)) for other in IMPORTS[name] & IMPORTS.keys() - {"typed"}]
             chains[name] = (name, *max(below, key=len, default=()))
         return chains[name]
