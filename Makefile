@@ -4,16 +4,23 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
 
-.PHONY: run test oracle bench scale docs clean
+# Tests often wait for a process or a database: a few more workers than cores keep the cores busy.
+WORKERS ?= 3
+
+.PHONY: run test check oracle bench scale docs clean
 
 run: .venv/installed
 	$(BIN)/conch demo
 
-test: .venv/developing oracle
+# The environments are made side by side, and the code is checked meanwhile.
+test:
+	$(MAKE) --no-print-directory --jobs check oracle
+	$(BIN)/pytest --numprocesses=$(WORKERS) --dist=worksteal
+
+check: .venv/developing
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/pytest
 
 oracle: .venv-mcp1/installed .venv-mcp2/installed tests/oracle/inspector/node_modules/installed
 

@@ -61,16 +61,12 @@ def clock() -> MovableClock:
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def environ(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, str]]:
+def environ(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
     """What selects an engine, and an empty store for one test."""
     environ = {"HOME": str(tmp_path / "home"), "CONCH_DATA_DIR": str(tmp_path / "data")}
     if request.param == "postgres":
         environ["CONCH_STORE"] = request.getfixturevalue("postgres_url")
-    yield environ
-    if request.param == "postgres":
-        app = open_app(environ)
-        app.store.wipe()
-        app.close()
+    return environ
 
 
 @pytest.fixture

@@ -29,7 +29,6 @@ def other(request: pytest.FixtureRequest, tmp_path: Path, app: App) -> Iterator[
     other = open_app(environ)
     other.store.wipe()
     yield other
-    other.store.wipe()
     other.close()
 
 

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.arguments import HANDOFF, VALID, bad_arguments
 
 from conch.app import App
 from conch.calls import Call
-from conch.tools import GROUPS, TOOLS, select_tools
+from conch.tools import TOOLS
 from conch.tools.registry import Outcome, call_tool
 from conch.tools.session import Session
-
-HANDOFF = {"status": "wrote it", "next_action": "review it"}
-NOTICE = {"subject": "Parser", "summary": "it parses", "next_action": "review it"}
 
 
 class Client:
@@ -49,80 +46,6 @@ def connect(app: App, workspace: str) -> Callable[[str], Client]:
 @pytest.fixture
 def codex(connect: Callable[[str], Client]) -> Client:
     return connect("codex:1")
-
-
-# -- the registry
-
-
-def test_the_tools_are_exactly_the_seeds() -> None:
-    assert [name for name, tool in TOOLS.items() if tool.group == "turns"] == [
-        "list_rooms",
-        "join_path",
-        "wait_for_turn",
-        "heartbeat",
-        "release_stick",
-        "pass_stick",
-        "takeover_stick",
-        "get_room_state",
-        "get_room_events",
-    ]
-    assert [name for name, tool in TOOLS.items() if tool.group == "admin"] == [
-        "append_note",
-        "leave_path",
-        "close_room",
-        "reorder_members",
-        "set_room_policy",
-    ]
-    assert {name for name, tool in TOOLS.items() if tool.group == "bus"} == {
-        "ping",
-        "topic_create",
-        "topic_list",
-        "topic_resolve",
-        "topic_close",
-        "topic_join",
-        "topic_presence",
-        "cursor_reset",
-        "messages_search",
-        "sync",
-    }
-    assert {name for name, tool in TOOLS.items() if tool.group == "questions"} == {
-        "ask",
-        "ask_poll",
-        "ask_cancel",
-        "question_mark_answered",
-        "pending_list",
-        "answer",
-    }
-    assert [name for name, tool in TOOLS.items() if tool.group == "scopes"] == [
-        "agent_register",
-        "agent_adopt",
-        "agent_heartbeat",
-        "agent_list",
-        "scope_reserve",
-        "scope_release",
-        "scope_list",
-        "scope_check",
-        "event_send",
-        "event_inbox",
-        "event_mark",
-    ]
-
-
-def test_the_lists_fit_into_a_context_window() -> None:
-    def size(*groups: str) -> int:
-        return len(json.dumps({"tools": [tool.listed() for tool in select_tools(groups).values()]}))
-
-    assert size("turns") <= 8 * 1024
-    assert size("scopes") <= 6 * 1024
-    assert size(*GROUPS) <= 24 * 1024
-
-
-def test_no_tool_but_join_path_lets_a_caller_name_itself() -> None:
-    naming = [
-        name for name, tool in TOOLS.items() if {"agent_id", "agent_id_override"} & set(tool.input_schema["properties"])
-    ]
-
-    assert naming == ["join_path"]
 
 
 # -- shapes
@@ -274,91 +197,15 @@ def test_an_override_stays_for_the_connection(codex: Client, workspace: str) -> 
 
 # -- bad input
 
-VALID: dict[str, dict[str, Any]] = {
-    "list_rooms": {},
-    "join_path": {},
-    "wait_for_turn": {"room_id": "room_x"},
-    "heartbeat": {"room_id": "room_x", "lease_id": "l", "expected_turn_id": 1},
-    "release_stick": {"room_id": "room_x", "lease_id": "l", "expected_turn_id": 1, "handoff": HANDOFF},
-    "pass_stick": {"room_id": "room_x", "lease_id": "l", "expected_turn_id": 1, "to_agent_id": "a", "handoff": HANDOFF},
-    "takeover_stick": {"room_id": "room_x", "expected_turn_id": 1, "reason": "r"},
-    "get_room_state": {"room_id": "room_x"},
-    "get_room_events": {"room_id": "room_x"},
-    "append_note": {"room_id": "room_x", "note": "n"},
-    "leave_path": {"room_id": "room_x"},
-    "close_room": {"room_id": "room_x", "lease_id": "l", "expected_turn_id": 1},
-    "reorder_members": {"room_id": "room_x", "order": ["a"]},
-    "set_room_policy": {"room_id": "room_x", "policy": {}},
-    "ping": {},
-    "topic_create": {},
-    "topic_list": {},
-    "topic_resolve": {"name": "n"},
-    "topic_close": {"topic_id": "topic_x"},
-    "topic_join": {"topic_id": "topic_x", "agent_name": "a"},
-    "topic_presence": {"topic_id": "topic_x"},
-    "cursor_reset": {"topic_id": "topic_x"},
-    "sync": {"topic_id": "topic_x"},
-    "messages_search": {"query": "q"},
-    "ask": {"topic_id": "topic_x", "question": "q"},
-    "ask_poll": {"topic_id": "topic_x", "question_id": "q"},
-    "ask_cancel": {"topic_id": "topic_x", "question_id": "q"},
-    "question_mark_answered": {"topic_id": "topic_x", "question_id": "q"},
-    "pending_list": {"topic_id": "topic_x"},
-    "answer": {"topic_id": "topic_x", "responses": [{}]},
-    "agent_register": {"room_id": "room_x"},
-    "agent_adopt": {"room_id": "room_x", "name": "amber-otter", "scope": "src"},
-    "agent_heartbeat": {"room_id": "room_x"},
-    "agent_list": {"room_id": "room_x"},
-    "scope_reserve": {"room_id": "room_x", "scope": "src"},
-    "scope_release": {"room_id": "room_x", "scope": "src"},
-    "scope_list": {"room_id": "room_x"},
-    "scope_check": {"room_id": "room_x", "path": "src"},
-    "event_send": {"room_id": "room_x", "event_type": "HANDOFF", "to_agent": "amber-otter", "payload": NOTICE},
-    "event_inbox": {"room_id": "room_x"},
-    "event_mark": {"event_id": "proto_x", "mark": "seen"},
-}
-CODES = ("invalid_argument", "invalid_handoff", "limit_exceeded")
-WRONG = {
-    "string": [7, True, [], {}],
-    "integer": ["1", 1.5, True, -1, 2**70],
-    "number": ["1", True, []],
-    "boolean": ["yes", 0],
-    "object": ["{}", []],
-    "array": ["a", {}, [7]],
-}
 
+def test_an_unknown_room_is_refused_by_every_tool(codex: Client) -> None:
+    tools = [name for name, valid in VALID.items() if "room_id" in valid]
 
-def cases() -> list[Any]:
-    found = []
-    for name, tool in TOOLS.items():
-        found.append((name, {**VALID[name], "surprise": 1}, "surprise"))
-        found += [
-            (name, {k: v for k, v in VALID[name].items() if k != f}, f) for f in tool.input_schema.get("required", ())
-        ]
-        for field, schema in tool.input_schema["properties"].items():
-            kind = schema.get("type")
-            bad = WRONG[kind] if kind else [1.5, -1, {}, "not-a-cursor", "1" * 17]
-            texts = ["a\0b", "\ud800", "", "x" * 20_000] if kind == "string" and "maxLength" in schema else []
-            found += [(name, {**VALID[name], field: value}, field) for value in [*bad, *texts]]
-    return found
+    refused = {name: codex.call(name, **VALID[name]).data for name in tools}
 
-
-@pytest.mark.parametrize(("name", "arguments", "field"), cases())
-def test_every_bad_argument_is_refused_by_its_field(codex: Client, name: str, arguments: Any, field: str) -> None:
-    outcome = codex.call(name, **arguments)
-
-    assert outcome.is_error
-    codes = {"scopes": ("INVALID_ARGS", "INVALID_AGENT_ID"), "turns": CODES, "admin": CODES}
-    assert outcome.data["error"] in codes.get(TOOLS[name].group, ("INVALID_ARGUMENT",))
-    assert outcome.data["field"] == field
-    assert field in outcome.text
-
-
-@pytest.mark.parametrize("name", [name for name, valid in VALID.items() if "room_id" in valid])
-def test_an_unknown_room_is_refused_by_every_tool(codex: Client, name: str) -> None:
-    outcome = codex.call(name, **VALID[name])
-
-    assert (outcome.is_error, outcome.data["error"], outcome.data["field"]) == (True, "unknown_room", "room_id")
+    assert {name: (data["error"], data["field"]) for name, data in refused.items()} == dict.fromkeys(
+        tools, ("unknown_room", "room_id")
+    )
 
 
 def test_optional_fields_may_be_null(codex: Client) -> None:
@@ -380,7 +227,7 @@ def test_a_bottomless_handoff_is_refused(codex: Client) -> None:
 def test_nothing_was_changed_by_all_that_was_refused(codex: Client) -> None:
     codex.claim()
     before = codex.data("get_room_events", room_id=codex.room_id)
-    for name, arguments, _ in cases():
+    for name, arguments, _ in bad_arguments():
         codex.call(
             name, **{**arguments, **({"room_id": codex.room_id} if arguments.get("room_id") == "room_x" else {})}
         )

@@ -40,16 +40,9 @@ def environ(tmp_path: Path) -> dict[str, str]:
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def every_engine(request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
+def every_engine(request: pytest.FixtureRequest) -> dict[str, str]:
     """What selects an engine, and an empty store of it. A module whose `environ` includes this runs on each."""
-    if request.param == "sqlite":
-        yield {}
-        return
-    selection = {"CONCH_STORE": str(request.getfixturevalue("postgres_url"))}
-    yield selection
-    app = open_app({**os.environ, **selection})
-    app.store.wipe()
-    app.close()
+    return {"CONCH_STORE": request.getfixturevalue("postgres_url")} if request.param == "postgres" else {}
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -31,16 +31,11 @@ def engine(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def environ(engine: str, environ: dict[str, str], request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
+def environ(engine: str, environ: dict[str, str], request: pytest.FixtureRequest) -> dict[str, str]:
     """The same for every engine: an empty store."""
-    if engine == "sqlite":
-        yield environ
-        return
-    environ = {**environ, "CONCH_STORE": request.getfixturevalue("postgres_url")}
-    yield environ
-    app = open_app(environ)
-    app.store.wipe()
-    app.close()
+    if engine == "postgres":
+        environ["CONCH_STORE"] = request.getfixturevalue("postgres_url")
+    return environ
 
 
 @pytest.fixture
@@ -194,7 +189,6 @@ def test_a_copy_on_the_other_engine_goes_on_where_the_original_stopped(
         assert [message.seq for message in other.messages.sync(blue, []).page.received] == talk.rest
         assert other.messages.send(blue, [Draft("here now")])[0].message.seq == 4
     finally:
-        other.store.wipe()
         other.close()
 
 

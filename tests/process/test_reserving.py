@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from conch.app import App, open_app
+from conch.app import App
 from conch.host.paths import classify
 
 PROCESSES = 8
 TRIES = 40
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def environ(environ: dict[str, str], request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
-    """The store of each engine in turn."""
-    if request.param == "postgres":
-        environ["CONCH_STORE"] = request.getfixturevalue("postgres_url")
-    yield environ
-    if request.param == "postgres":
-        app = open_app(environ)
-        app.store.wipe()
-        app.close()
+@pytest.fixture
+def environ(environ: dict[str, str], every_engine: dict[str, str]) -> dict[str, str]:
+    return {**environ, **every_engine}
 
 
 def start_together(players: list[Any], gate: Any) -> None:

@@ -612,8 +612,8 @@ class PostgresGame(Game):
 
 
 @pytest.fixture(scope="class")
-def on_postgres(postgres_url: str) -> None:
-    PostgresGame.engine = {"CONCH_STORE": postgres_url}
+def on_postgres(postgres: Any) -> None:
+    PostgresGame.engine = {"CONCH_STORE": postgres.url}
 
 
 TestGame = Game.TestCase

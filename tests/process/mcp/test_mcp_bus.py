@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-from conch.app import open_app
 
 LONG = 50  # seconds: more than these tests wait for anything
 MOST_AT_ONCE = 256
@@ -18,17 +16,10 @@ Object = dict[str, Any]
 
 
 @pytest.fixture(params=["sqlite", "postgres"], autouse=True)
-def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every server of a test is on one empty store."""
-    if request.param == "sqlite":
-        yield
-        return
-    url = request.getfixturevalue("postgres_url")
-    monkeypatch.setenv("CONCH_STORE", url)
-    yield
-    app = open_app({"HOME": str(tmp_path), "CONCH_STORE": url, "CONCH_DATA_DIR": str(tmp_path / "data")})
-    app.store.wipe()
-    app.close()
+    if request.param == "postgres":
+        monkeypatch.setenv("CONCH_STORE", request.getfixturevalue("postgres_url"))
 
 
 class Peer:
