@@ -26,6 +26,7 @@ from conch.search.words import LONGEST_WORD, MOST_BYTES, MOST_WORDS, fold, index
         ("がか", ["が", "か"]),
         ("हिन्दी", ["हिन्दी"]),
         ("日本+ 本++", ["日", "本", "本"]),
+        ("0\u17b4ក", ["0\u17b4", "ក"]),
         ("✔️ done ☕", ["u2714", "done", "u2615"]),
         ("done🚀now", ["done", "u1f680", "now"]),
         ("👍🏽 👩\u200d💻 🇩🇪", ["u1f44d", "u1f3fd", "u1f469", "u1f4bb", "u1f1e9", "u1f1ea"]),

@@ -128,4 +128,5 @@ def marks() -> str:
 def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
     """A word with its suffix, or a sign; and what the word falls into where scripts put no blanks."""
     word = re.compile(rf"(\w[\w{marks()}]*)([+#]*)|[{SIGNS}]")
-    return word, re.compile(rf"[{UNSPACED}][{marks()}]*|[^{UNSPACED}]+")
+    # A mark of such a script behind another script's letter belongs to that letter, like every mark.
+    return word, re.compile(rf"(?![{marks()}])[{UNSPACED}][{marks()}]*|(?:[^{UNSPACED}]|[{marks()}])+")
