@@ -117,15 +117,14 @@ def test_a_command_below_a_known_harness_is_that_harness(machine: Machine) -> No
     assert (seen["harness"], seen["slug"], seen["session_kind"]) == ("claude", "claude-code", "mcp_harness")
 
 
-def test_a_server_a_command_and_a_hook_of_one_kind_of_harness_see_the_same_process(machine: Machine) -> None:
+def test_a_server_and_a_command_of_one_kind_of_harness_see_the_same_process(machine: Machine) -> None:
     codex = machine.program("codex")
 
     server = machine.look(codex, machine.program("uv"), door="mcp", client_name="codex-mcp-client")
     command = machine.look(codex, SHELL, machine.script("python3", "build.py"))
-    hook = machine.look(codex, SHELL, door="hook", hook_session=["codex", "abc"])
 
-    assert server["harness"] == command["harness"] == hook["harness"] == "codex"
-    assert server["slug"] == command["slug"] == hook["slug"] == "codex"
+    assert server["harness"] == command["harness"] == "codex"
+    assert server["slug"] == command["slug"] == "codex"
 
 
 def test_a_harness_that_is_a_shell_script_is_known(machine: Machine) -> None:
@@ -241,31 +240,13 @@ def test_a_server_that_nobody_seems_to_have_started_goes_by_itself(machine: Mach
     assert machine.look(SHELL, door="mcp", client_name="remote")["harness"] == "itself"
 
 
-def test_a_hook_of_an_unknown_harness_is_the_same_process_as_its_server(machine: Machine) -> None:
-    seen = machine.look(machine.program("acme"), SHELL, door="hook", hook_session=["acme", "abc"])
-
-    assert seen["found"][0] == ["session", "session:acme:abc"]
-    assert (seen["harness"], seen["slug"], seen["session_kind"]) == ("acme", "acme", "mcp_harness")
-
-
 # -- sessions
 
 
-def test_a_session_is_known_from_the_environment_and_from_a_hook_alike(machine: Machine) -> None:
-    codex = machine.program("codex")
+def test_a_session_is_known_from_the_environment(machine: Machine) -> None:
+    seen = machine.look(machine.program("codex"), environ={"CODEX_THREAD_ID": "abc"})
 
-    command = machine.look(codex, environ={"CODEX_THREAD_ID": "abc"})
-    hook = machine.look(codex, door="hook", hook_session=["codex", "abc"])
-
-    assert command["found"][0] == hook["found"][0] == ["session", "session:codex:abc"]
-
-
-def test_a_hook_is_told_its_session_and_need_not_trust_what_it_inherited(machine: Machine) -> None:
-    inherited = {"CODEX_THREAD_ID": "of somebody else"}
-
-    seen = machine.look(SHELL, environ=inherited, door="hook", hook_session=["claude", "own"])
-
-    assert seen["found"] == [["session", "session:claude-code:own"]]
+    assert seen["found"][0] == ["session", "session:codex:abc"]
 
 
 def test_a_session_id_that_is_no_plain_word_is_kept_as_a_digest(machine: Machine) -> None:

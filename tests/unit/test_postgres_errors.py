@@ -143,55 +143,28 @@ def test_who_is_not_let_in_is_told_where_the_address_stands(said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "allowed"),
+    "option",
     [
-        ("sslmode", "verify-full"),
-        ("sslnegotiation", "direct"),
-        ("sslcertmode", "require"),
-        ("gssencmode", "disable"),
-        ("channel_binding", "require"),
-        ("require_auth", "scram-sha-256"),
-        ("target_session_attrs", "read-write"),
-        ("load_balance_hosts", "random"),
-        ("ssl_min_protocol_version", "TLSv1.2"),
-        ("ssl_max_protocol_version", "TLSv1.2"),
-        ("min_protocol_version", "3.0"),
-        ("max_protocol_version", "3.2"),
-        ("connect_timeout", "seconds"),
-        ("keepalives", "0 or 1"),
-        ("keepalives_idle", "seconds"),
-        ("keepalives_interval", "seconds"),
-        ("keepalives_count", "a whole number"),
-        ("tcp_user_timeout", "milliseconds"),
-        ("hostaddr", "a numeric address"),
-        ("service", "pg_service.conf"),
+        *("sslmode=banana", "sslnegotiation=banana", "channel_binding=banana", "ssl_min_protocol_version=banana"),
+        *("target_session_attrs=banana", "load_balance_hosts=banana", "require_auth=banana", "hostaddr=banana"),
+        *("connect_timeout=banana", "keepalives_idle=banana", "service=banana", "port=99999", "port=1,2"),
     ],
 )
-def test_a_value_that_the_client_library_refuses_is_an_invalid_setting(option: str, allowed: str) -> None:
-    address = Address(f"postgresql://conch:pearl@127.0.0.1:1/rooms?{option}=banana", "--to")
+def test_a_value_that_the_client_library_refuses_is_an_invalid_setting(option: str) -> None:
+    address = Address(f"postgresql://conch:pearl@127.0.0.1/rooms?{option}", "--to")
     with pytest.raises(psycopg.Error) as complaint:
         address.connect(1)
 
     refusal = translate_refusal(complaint.value, address.place, "--to")
 
     assert isinstance(refusal, InvalidSetting)
-    assert refusal.details == {"setting": "--to", "option": option}
-    assert f"for {option} " in refusal.message
-    assert allowed in refusal.message
-    assert "pearl" not in refusal.message and "banana" not in refusal.message
+    assert refusal.details == {"setting": "--to"}
+    assert "refuses an option in --to" in refusal.message
+    assert "pearl" not in refusal.message
 
 
-@pytest.mark.parametrize("port", ["99999", "1,2"])
-def test_a_port_that_cannot_be_is_an_invalid_setting(port: str) -> None:
-    address = Address(f"postgresql://127.0.0.1/rooms?port={port}", "--to")
-    with pytest.raises(psycopg.Error) as complaint:
-        address.connect(1)
-
-    assert translate_refusal(complaint.value, PLACE, "--to").details == {"setting": "--to", "option": "port"}
-
-
-def test_an_option_that_nobody_knows_is_named_with_those_there_are() -> None:
-    with pytest.raises(InvalidSetting, match=r"does not know, foo\. It knows .*sslmode") as refusal:
+def test_an_option_that_nobody_knows_is_named() -> None:
+    with pytest.raises(InvalidSetting, match=r"does not know, foo\.") as refusal:
         Address("postgresql://conch:pearl@h/rooms?sslmode=require&foo=bar", "--store")
 
     assert refusal.value.details == {"setting": "--store", "option": "foo"}
@@ -268,6 +241,7 @@ def test_a_place_is_an_address_again(url: str) -> None:
         "postgresql://conch:pearl@h:port/rooms",
         "postgresql://conch:pearl@h/rooms?pearl",
         "postgresql://conch:5/a?pearl=b@h/rooms",
+        "postgresql://conch:5/a?sslmode=pearl@h/rooms",
         "postgresql://conch:pearl@[::1/rooms",
     ],
 )

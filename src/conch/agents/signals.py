@@ -1,7 +1,7 @@
 """The signals by which an agent is known: everything that this process can see of who started it.
 
-No door sees them all (a hook is told the harness's session, an MCP server sees only its parents), so none of
-them alone is the identity: `agents.py` links them in the store.
+No process sees them all (a command may inherit a session id, an MCP server sees only its parents), so no signal alone
+is the identity: `identity.py` links them in the store.
 """
 
 from __future__ import annotations
@@ -65,21 +65,15 @@ class Session(NamedTuple):
     source: str
 
 
-def gather_signals(
-    door: str,
-    environ: Mapping[str, str],
-    client_name: str | None,
-    hook_session: tuple[str, str] | None = None,
-) -> Signals:
+def gather_signals(door: str, environ: Mapping[str, str], client_name: str | None) -> Signals:
     """Look at the environment and at the processes above.
 
-    `door` is `mcp`, `hook` or any other name for a command; `hook_session` is the harness and the session that
-    a hook was told. InvalidSetting when CONCH_AGENT_ID cannot be an id.
+    `door` is `mcp`, or any other name for a command. InvalidSetting when CONCH_AGENT_ID cannot be an id.
     """
     explicit = _explicit_id(environ)
     origin = _find_origin()
-    sessions = _find_sessions(environ, origin.known, client_name, hook_session)
-    may_be_person = door not in ("mcp", "hook") and not origin.known and not sessions
+    sessions = _find_sessions(environ, origin.known, client_name)
+    may_be_person = door != "mcp" and not origin.known and not sessions
     tty = processes.controlling_tty() if may_be_person else None
     own = _own_process(door, origin, unnamed=not explicit, person_or_session=bool(tty or sessions))
     found = [*explicit, *map(_session_signal, sessions), *_process_signal(own, origin)]
@@ -132,8 +126,8 @@ def _own_process(door: str, origin: Origin, unnamed: bool, person_or_session: bo
     if door == "mcp":
         above = (unnamed and origin.harness) or origin.client
         return above or processes.look_up(os.getpid())
-    if origin.harness or door == "hook":
-        return origin.harness or origin.client
+    if origin.harness:
+        return origin.harness
     return origin.client if unnamed and not person_or_session else None
 
 
@@ -148,22 +142,16 @@ def _process_signal(process: Process | None, origin: Origin) -> list[Signal]:
 # -- sessions
 
 
-def _find_sessions(
-    environ: Mapping[str, str],
-    known: Harness | None,
-    client_name: str | None,
-    hook_session: tuple[str, str] | None,
-) -> list[Session]:
+def _find_sessions(environ: Mapping[str, str], known: Harness | None, client_name: str | None) -> list[Session]:
     """A harness that another one started inherits the other's environment, with a session that is not its own."""
-    told = [Session(slug_of(hook_session[0]), hook_session[1], "hook input")] if hook_session else []
-    owner = told[0].slug if told else known.slug if known else known_slug(client_name or "")
+    owner = known.slug if known else known_slug(client_name or "")
     exported = [
         Session(harness.slug, environ[variable], variable)
         for harness in HARNESSES
         for variable in harness.sessions
         if environ.get(variable) and owner in (harness.slug, None)
     ]
-    return told + (exported if owner else exported[:1])
+    return exported if owner else exported[:1]
 
 
 def _session_signal(session: Session) -> Signal:

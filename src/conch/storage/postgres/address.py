@@ -72,30 +72,28 @@ def _options(settings: dict[str, str]) -> str:
 
 
 def _parse(url: str, named: str) -> dict[str, Any]:
-    """The driver's own complaint would quote the address, with the password in it."""
+    """The driver's own complaint is not repeated: it may quote the address, with the password in it."""
     try:
         given = conninfo_to_dict(url)
     except psycopg.Error as error:
-        raise _unknown_option(url, str(error), named) or _refusal(named) from None
+        raise _refusal(named, UNKNOWN_OPTION.match(str(error)) if _is_whole(url) else None) from None
     host, database = str(given.get("host") or ""), str(given.get("dbname") or "")
     ports = str(given.get("port") or "").split(",")
-    # A bare @ or / ends a password early, and the rest of it is taken for a host, a port or a database.
-    if "@" in host[1:] or "@" in database or not all(port.isdecimal() for port in ports if port):
+    # A bare @ or / ends a password early, and the rest of it is taken for a host, a port, a database or an option.
+    if not _is_whole(url) or "@" in host[1:] or "@" in database or not all(p.isdecimal() for p in ports if p):
         raise _refusal(named)
     return given
 
 
-def _unknown_option(url: str, complaint: str, named: str) -> InvalidSetting | None:
-    """What is wrong with the option complained of, unless a bare @ says that it may be a piece of a password."""
-    option = UNKNOWN_OPTION.match(complaint)
-    if option is None or "@" in url.partition("?")[2]:
-        return None
-    known = ", ".join(sorted(each.keyword.decode() for each in pq.Conninfo.get_defaults()))
-    message = f"The address in {named} has an option that PostgreSQL does not know, {option[1]}. It knows {known}."
-    return InvalidSetting(message, setting=named, option=option[1])
+def _is_whole(url: str) -> bool:
+    """Whether no part of a password can stand among the options."""
+    return "@" not in url.partition("?")[2]
 
 
-def _refusal(named: str) -> InvalidSetting:
+def _refusal(named: str, option: re.Match[str] | None = None) -> InvalidSetting:
+    if option is not None:
+        message = f"The address in {named} has an option that PostgreSQL does not know, {option[1]}."
+        return InvalidSetting(message, setting=named, option=option[1])
     message = (
         f"{named} is not a valid PostgreSQL address. It looks like postgresql://USER@HOST:PORT/DATABASE"
         "?sslmode=verify-full, with USER:PASSWORD where it needs one; special characters are written as %XX, for "

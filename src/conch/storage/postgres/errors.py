@@ -66,8 +66,15 @@ STRANGER = (StoreUnavailable, "What answers at {place} does not speak as Postgre
 UNREACHABLE = (StoreUnavailable, "The store at {place} cannot be reached: {reason}. Is the server running, and does "
                "{named} name it?")  # fmt: skip
 
-# Whoever is not let in gets no state through the driver, only words; in another language the last text fits them all.
+REFUSED_OPTION = (InvalidSetting, "PostgreSQL refuses an option in {named}, or in an environment variable of its own: "
+                  "{reason}.")  # fmt: skip
+
+# A refused connection has no state in the driver, only words; in another language the last text fits them all. The
+# client library looks at the values of some options only when it connects.
 BY_WORDS = (
+    (r'^invalid "?\w+"? value: |^invalid integer value|^bad value for|^invalid port number|^could not match \d|'
+     r"^could not parse network address|^definition of service|^service file|^unrecognized configuration parameter|"
+     r'^invalid value for parameter|^parameter ".*" cannot be changed|^invalid command-line argument', REFUSED_OPTION),
     ("too many clients|too many connections|connection slots", CROWDED),
     ("starting up|shutting down|in recovery|not yet accepting|not accepting", RESTARTING),
     ("^database .* does not exist", NO_DATABASE),
@@ -75,45 +82,7 @@ BY_WORDS = (
     ("password|authentication|pg_hba|^role |privilege|permission", NO_LOGIN),
     ("SSL|TLS|certificate", NO_TLS),
     ("", UNREACHABLE),
-)
-# The client library looks at some options only when it connects.
-WRONG_OPTIONS = (
-    (r'^invalid "?(\w+)"? value: ', ""),
-    (r'^invalid integer value .* for connection option "(\w+)"', ""),
-    (r"^bad value for (\w+): ", ""),
-    (r"^invalid port number|^could not match \d+ port numbers", "port"),
-    (r"^could not match \d+ host names|^could not parse network address", "hostaddr"),
-    (r"^definition of service .* not found|^service file .* not found", "service"),
-    (r'^unrecognized configuration parameter|^invalid value for parameter|^parameter ".*" cannot be changed|'
-     r"^invalid command-line argument", "options"),
 )  # fmt: skip
-SECONDS, SWITCH = "a whole number of seconds", "0 or 1"
-TLS_VERSION = "TLSv1, TLSv1.1, TLSv1.2 or TLSv1.3"
-PROTOCOL_VERSION = "3.0, 3.2 or latest"
-ALLOWED = {
-    "channel_binding": "disable, prefer or require",
-    "connect_timeout": SECONDS,
-    "gssencmode": "disable, prefer or require",
-    "hostaddr": "a numeric address for each host",
-    "keepalives": SWITCH,
-    "keepalives_count": "a whole number",
-    "keepalives_idle": SECONDS,
-    "keepalives_interval": SECONDS,
-    "load_balance_hosts": "disable or random",
-    "max_protocol_version": PROTOCOL_VERSION,
-    "min_protocol_version": PROTOCOL_VERSION,
-    "options": "settings that the server knows and lets this role change, such as `-c lock_timeout=2s`",
-    "port": "a whole number from 1 to 65535, one for all hosts or one for each",
-    "require_auth": "a list of none, password, md5, gss, sspi, scram-sha-256 and oauth, or of what to refuse (!none)",
-    "service": "a service that `~/.pg_service.conf` or the file that PGSERVICEFILE names defines",
-    "ssl_max_protocol_version": TLS_VERSION,
-    "ssl_min_protocol_version": TLS_VERSION,
-    "sslcertmode": "disable, allow or require",
-    "sslmode": "disable, allow, prefer, require, verify-ca or verify-full",
-    "sslnegotiation": "postgres or direct",
-    "target_session_attrs": "any, read-write, read-only, primary, standby or prefer-standby",
-    "tcp_user_timeout": "a whole number of milliseconds",
-}
 PREAMBLE = re.compile(r"^connection (failed|is bad): (connection to server .*? failed: )?(FATAL:\s+)?")
 
 
@@ -142,20 +111,9 @@ def translate_refusal(error: Error, place: str, named: str) -> ConchError:
     `named` is the setting or the option that the address comes from.
     """
     reason = _reason(error)
-    for words, option in WRONG_OPTIONS:
-        if found := re.search(words, reason):
-            return _wrong_option(option or found[1], named)
-    kind, text = next(told for words, told in BY_WORDS if re.search(words, reason))
-    return kind(text.format(place=place, reason=reason, named=named), store=place)
-
-
-def _wrong_option(option: str, named: str) -> InvalidSetting:
-    """Its value is not shown: whoever mistypes an address may have put anything there."""
-    message = (
-        f"The address in {named}, or an environment variable of PostgreSQL's own, has a value for {option} that cannot "
-        f"be used. It must be {ALLOWED.get(option, 'one that PostgreSQL documents')}."
-    )
-    return InvalidSetting(message, setting=named, option=option)
+    kind, text = next(found for words, found in BY_WORDS if re.search(words, reason))
+    message = text.format(place=place, reason=reason, named=named)
+    return InvalidSetting(message, setting=named) if kind is InvalidSetting else kind(message, store=place)
 
 
 def translate_commit(error: Error, place: str, answered: bool) -> StoreError:
