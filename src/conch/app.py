@@ -14,6 +14,7 @@ from conch.config import Settings
 from conch.members.membership import Membership
 from conch.members.registration import Registration
 from conch.notices.events import Protocol
+from conch.rooms.presence import Rooms
 from conch.scopes.reservations import Reservations
 from conch.search.search import Search
 from conch.storage.base import Store
@@ -30,11 +31,12 @@ class App:
         self.store = store
         self.bell = bell
         self.settings = settings
-        self.turns = Turns(store, bell, settings)
-        self.reservations = Reservations(store, settings)
-        self.registration = Registration(store, settings)
-        self.protocol = Protocol(store, settings)
-        self.membership = Membership(store, self.turns, settings)
+        self.rooms = Rooms(store, settings)
+        self.turns = Turns(store, bell, self.rooms, settings)
+        self.reservations = Reservations(self.rooms)
+        self.registration = Registration(self.rooms)
+        self.protocol = Protocol(store, self.rooms, settings)
+        self.membership = Membership(store, self.rooms, settings)
         self.topics = Topics(store, settings)
         self.peers = Peers(store)
         self.messages = Messages(store, bell, settings)
@@ -45,7 +47,7 @@ class App:
     def adoption(self) -> Adoption:
         from conch.members.adoption import Adoption  # seldom needed, and every harness pays for what is imported
 
-        return Adoption(self.store, self.settings)
+        return Adoption(self.rooms)
 
     def close(self) -> None:
         self.bell.close()

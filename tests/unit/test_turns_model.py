@@ -132,13 +132,8 @@ class Model:
         if self.closed:
             raise Refused("room_closed")
 
-    def require_member(self, agent: str) -> None:
-        if agent not in self.seats:
-            raise Refused("unknown_member")
-
     def require_living_member(self, agent: str) -> None:
-        self.require_member(agent)
-        if self.is_gone(agent):
+        if agent not in self.seats or self.is_gone(agent):
             raise Refused("unknown_member")
 
     def require_lease(self, agent: str, lease_id: str, turn_id: int) -> None:
@@ -200,8 +195,8 @@ class Model:
         self.log.append((kind, agent, self.turn_id))
 
     def take_over(self, agent: str, turn_id: int) -> Answer:
-        self.require_living_member(agent)
         self.require_open()
+        self.require_living_member(agent)
         if turn_id != self.turn_id:
             raise Refused("turn_mismatch")
         if not self.may_take_over(agent):
@@ -242,7 +237,8 @@ class Model:
         return (to, self.deadline)
 
     def leave(self, agent: str) -> Answer:
-        self.require_member(agent)
+        self.require_open()
+        self.require_living_member(agent)
         if self.owner == agent:
             raise Refused("stick_held")
         del self.seats[agent]
@@ -255,14 +251,14 @@ class Model:
 
     def note(self, agent: str) -> Answer:
         self.require_open()
-        self.require_member(agent)
+        self.require_living_member(agent)
         self.see(agent)
         self.log.append(("note", None, self.turn_id))
         return ()
 
     def reorder(self, agent: str, order: list[str]) -> Answer:
         self.require_open()
-        self.require_member(agent)
+        self.require_living_member(agent)
         if sorted(order) != sorted(self.seats):
             raise Refused("invalid_argument")
         self.see(agent)
@@ -274,7 +270,7 @@ class Model:
         if milliseconds == 0:
             raise Refused("invalid_argument")
         self.require_open()
-        self.require_member(agent)
+        self.require_living_member(agent)
         self.see(agent)
         self.policy[name] = DEFAULTS[name] if milliseconds is None else milliseconds
         self.log.append(("policy", None, self.turn_id))

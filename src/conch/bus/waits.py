@@ -9,7 +9,7 @@ from conch.bells.base import Bell, Ear
 from conch.calls import Call
 from conch.config import LONGEST_WAIT_MS, Settings
 from conch.errors import StoreUnavailable, StoreUncertain
-from conch.rooms import presence
+from conch.rooms.presence import renewal_ms
 from conch.typed import TypeVar
 
 Found = TypeVar("Found")
@@ -31,7 +31,7 @@ def wait_for(
     It looks when the bell rings, and seldom otherwise. The wait is cut so that the reply comes before common clients
     give up. Whoever waits stays active.
     """
-    renewal = presence.renewal_ms(settings.policy, settings.stale_minutes) / 1_000
+    renewal = renewal_ms(settings) / 1_000
     deadline = time.monotonic() + min(wait_seconds, LONGEST_WAIT_MS / 1_000)
     pause, longest = settings.poll_initial_ms / 1_000, settings.poll_max_ms / 1_000
     renewed = -renewal

@@ -7,21 +7,19 @@ its agent_id, under a generated name, and its history.
 from __future__ import annotations
 
 from conch.agents.identity import LOCK, Caller
-from conch.agents.liveness import may_be_running
 from conch.bells.base import seat_channel
 from conch.bus.names import present_name
-from conch.config import Settings
 from conch.errors import AdoptionRejected
 from conch.host.paths import Scope, parse_scope
 from conch.members.evidence import Evidence, Traces, find_evidence, find_traces, load_past
 from conch.members.names import take_over_name
-from conch.members.registration import Agent, find_agent, itself, to_agent
+from conch.members.registration import Agent, find_agent, itself, load_agents, to_agent
 from conch.notices import activity
 from conch.notices.events import ProtocolEvent, insert_event, load_event
-from conch.rooms import presence
 from conch.rooms.log import append_event
-from conch.rooms.room import Snapshot, load_room, save_room
-from conch.storage.base import Row, Store, Transaction
+from conch.rooms.presence import Rooms, admit
+from conch.rooms.room import Snapshot, save_room
+from conch.storage.base import Row, Transaction
 from conch.storage.trying import retried
 from conch.turns.leases import later
 from conch.typed import Any, NamedTuple
@@ -39,67 +37,40 @@ class Adopted(NamedTuple):
 
 
 class Adoption:
-    def __init__(self, store: Store, settings: Settings) -> None:
-        self._store = store
-        self._settings = settings
+    def __init__(self, rooms: Rooms) -> None:
+        self._rooms = rooms
 
     def adopt(self, caller: Caller, room_id: str, name: str, scope: str) -> Adopted:
         """Become the agent of this name (or agent_id); ADOPTION_REJECTED says why not."""
-        with self._store.read() as tx:
-            snapshot = Snapshot.load(tx, room_id, self._settings.policy)
-            self._require_gone(tx, caller, self._find(tx, room_id, name))
+        with self._rooms.look(None, room_id) as (tx, snapshot):
+            admit(snapshot, caller)
+            _require_gone(snapshot, caller, _find(tx, snapshot, name))
         within = parse_scope(scope, snapshot.room.canonical_path)
         traces = find_traces(snapshot.room.canonical_path)  # asks other programs, so outside of any transaction
-        with self._store.write(room_id, LOCK) as tx:
-            snapshot = presence.take_seat(tx, caller, room_id, self._settings.policy)
-            prior = self._find(tx, room_id, name)
-            self._require_gone(tx, caller, prior)
+        with self._rooms.change(caller, room_id, LOCK) as (tx, snapshot):
+            prior = _find(tx, snapshot, name)
+            _require_gone(snapshot, caller, prior)
             evidence = find_evidence(traces, load_past(tx, room_id, prior, caller.agent_id), within)
             if evidence is None:
                 raise _no_evidence(prior["name"], within, traces)
             event = self._move(tx, snapshot, caller, prior, within, evidence)
-            agent = itself(self._agents(tx, room_id), caller)
+            agent = itself(load_agents(tx, snapshot), caller)
             return Adopted(agent, event, evidence)
 
     @retried
     def candidates(self, caller: Caller, room_id: str) -> list[Candidate]:
         """Who could be resumed here, and why; in the room's sequence."""
-        with self._store.read() as tx:
-            root = Snapshot.load(tx, room_id, self._settings.policy).room.canonical_path
+        with self._rooms.look(None, room_id) as (tx, snapshot):
             gone = [
                 (row, load_past(tx, room_id, row, caller.agent_id))
                 for row in tx.all("room_agents", room_id=room_id)
-                if row["agent_id"] != caller.agent_id and not self._may_be_running(tx, row)
+                if row["agent_id"] != caller.agent_id and not snapshot.may_be_running(row)
             ]
-            now = tx.now
         if not gone:
             return []
-        traces, everything = find_traces(root), Scope(".", "/")
+        traces, everything = find_traces(snapshot.room.canonical_path), Scope(".", "/")
         found = [(row, find_evidence(traces, past, everything)) for row, past in gone]
-        return [
-            Candidate(to_agent(row, now, self._settings.stale_minutes), evidence)
-            for row, evidence in found
-            if evidence is not None
-        ]
-
-    def _find(self, tx: Transaction, room_id: str, name: str) -> Row:
-        topic_id = load_room(tx, room_id).topic_id
-        agent = find_agent(self._agents(tx, room_id), present_name(tx, topic_id, name))
-        return next(row for row in tx.all("room_agents", room_id=room_id) if row["agent_id"] == agent.agent_id)
-
-    def _agents(self, tx: Transaction, room_id: str) -> list[Agent]:
-        rows = tx.all("room_agents", room_id=room_id)
-        return [to_agent(row, tx.now, self._settings.stale_minutes) for row in rows]
-
-    def _may_be_running(self, tx: Transaction, agent: Row) -> bool:
-        return may_be_running(agent, tx.now, self._settings.stale_minutes)
-
-    def _require_gone(self, tx: Transaction, caller: Caller, agent: Row) -> None:
-        name = agent["name"]
-        if agent["agent_id"] == caller.agent_id:
-            raise _rejected("already_yours", f"{name} is you already.", name)
-        if self._may_be_running(tx, agent):
-            raise _rejected("still_running", f"{name} is still at work, or may be: a living identity is its own.", name)
+        return [Candidate(to_agent(row, snapshot), evidence) for row, evidence in found if evidence is not None]
 
     def _move(
         self, tx: Transaction, snapshot: Snapshot, caller: Caller, prior: Row, within: Scope, evidence: Evidence
@@ -128,6 +99,21 @@ class Adoption:
             tx.ring(seat_channel(snapshot.room.room_id, agent_id))
             _, room = append_event(tx, snapshot.room, "resume", by=prior_id, to=agent_id)
             save_room(tx, room._replace(claim_expires_at=later(snapshot, snapshot.policy.claim_ttl_ms)))
+
+
+def _find(tx: Transaction, snapshot: Snapshot, name: str) -> Row:
+    rows = tx.all("room_agents", room_id=snapshot.room.room_id)
+    agents = [to_agent(row, snapshot) for row in rows]
+    agent = find_agent(agents, present_name(tx, snapshot.room.topic_id, name))
+    return rows[agents.index(agent)]
+
+
+def _require_gone(snapshot: Snapshot, caller: Caller, agent: Row) -> None:
+    name = agent["name"]
+    if agent["agent_id"] == caller.agent_id:
+        raise _rejected("already_yours", f"{name} is you already.", name)
+    if snapshot.may_be_running(agent):
+        raise _rejected("still_running", f"{name} is still at work, or may be: a living identity is its own.", name)
 
 
 def _no_evidence(name: str, within: Scope, traces: Traces) -> AdoptionRejected:

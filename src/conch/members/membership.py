@@ -8,16 +8,15 @@ from conch.agents.identity import Caller
 from conch.bus.peers import enter_as_itself
 from conch.bus.topics import close_topic, make_home
 from conch.config import Settings, check_length, check_policy
-from conch.errors import InvalidArgument, RoomClosed, StickHeld
+from conch.errors import InvalidArgument, StickHeld
 from conch.host.workspaces import ancestor_chain, canonicalize, workspace_root
 from conch.ids import new_id
-from conch.rooms import presence
 from conch.rooms.log import Event, append_event
-from conch.rooms.room import Room, Snapshot, save_room, to_member
+from conch.rooms.presence import Lease, Rooms, member_columns
+from conch.rooms.room import Room, Snapshot, save_room
 from conch.scopes.reservations import release_all
 from conch.storage.base import Store, Transaction
 from conch.storage.trying import retried
-from conch.turns.stick import Turns
 from conch.typed import Any, NamedTuple
 from conch.warnings import Warnings, warning
 
@@ -29,9 +28,9 @@ class Joined(NamedTuple):
 
 
 class Membership:
-    def __init__(self, store: Store, turns: Turns, settings: Settings) -> None:
+    def __init__(self, store: Store, rooms: Rooms, settings: Settings) -> None:
         self._store = store
-        self._turns = turns
+        self._rooms = rooms
         self._settings = settings
 
     # -- finding
@@ -44,40 +43,23 @@ class Membership:
         with self._store.read() as tx:
             rooms = [Room(**row) for row in tx.all("rooms_at", paths=chain)]
             rooms.sort(key=lambda room: -len(room.canonical_path))
-            found = self._with_members(tx, rooms)
+            found = self._rooms.load_all(tx, rooms)
         if caller is not None:
             for snapshot in found:
-                presence.touch_if_due(self._store, snapshot, caller, self._settings.stale_minutes)
+                self._rooms.touch_if_due(snapshot, caller)
         return found
 
     @retried
     def all_rooms(self) -> list[Snapshot]:
         """Every room of the store, closed ones too."""
         with self._store.read() as tx:
-            return self._with_members(tx, [Room(**row) for row in tx.all("all_rooms")])
-
-    def _with_members(self, tx: Transaction, rooms: list[Room]) -> list[Snapshot]:
-        if not rooms:
-            return []
-        rows = tx.all("members_of_rooms", room_ids=[room.room_id for room in rooms])
-        return [
-            Snapshot(
-                room,
-                [to_member(row) for row in rows if row["room_id"] == room.room_id],
-                self._settings.policy,
-                tx.now,
-            )
-            for room in rooms
-        ]
+            return self._rooms.load_all(tx, [Room(**row) for row in tx.all("all_rooms")])
 
     @retried
     def get_state(self, caller: Caller | None, room_id: str) -> Snapshot:
         """The room as it is found; that a member looked is noted afterwards."""
-        with self._store.read() as tx:
-            snapshot = Snapshot.load(tx, room_id, self._settings.policy)
-        if caller is not None:
-            presence.touch_if_due(self._store, snapshot, caller, self._settings.stale_minutes)
-        return snapshot
+        with self._rooms.look(caller, room_id) as (_, snapshot):
+            return snapshot
 
     # -- joining and leaving
 
@@ -87,11 +69,11 @@ class Membership:
         while True:
             room_id, created, warnings = self._find_or_create(directory, force_new)
             with self._store.write(room_id) as tx:
-                snapshot = Snapshot.load(tx, room_id, self._settings.policy)
+                snapshot = self._rooms.load(tx, room_id)
                 if snapshot.room.state == "closed":
                     continue  # closed since we found it: a new room takes its place
                 self._enter(tx, snapshot, caller)
-                return Joined(Snapshot.load(tx, room_id, self._settings.policy), created, warnings)
+                return Joined(self._rooms.load(tx, room_id), created, warnings)
 
     def _find_or_create(self, directory: str, force_new: bool) -> tuple[str, bool, Warnings]:
         root = workspace_root(directory)
@@ -122,7 +104,7 @@ class Membership:
 
     def _enter(self, tx: Transaction, snapshot: Snapshot, caller: Caller) -> None:
         room, member = snapshot.room, snapshot.find(caller.agent_id)
-        columns = presence.member_columns(caller)
+        columns = member_columns(caller)
         tx.run("touch_agent", agent_id=caller.agent_id, now=tx.now)
         peer = enter_as_itself(tx, room.topic_id, caller)
         ordinal = max((m.ordinal for m in snapshot.members), default=-1) + 1 if member is None else member.ordinal
@@ -144,13 +126,12 @@ class Membership:
 
     def leave_path(self, caller: Caller, room_id: str) -> Room:
         """Leave for good. Whoever holds the stick hands it over first; a stick reserved for the leaver is free."""
-        with self._store.write(room_id) as tx:
-            snapshot = Snapshot.load(tx, room_id, self._settings.policy)
+        with self._rooms.change(caller, room_id) as (tx, snapshot):
             member = snapshot.member(caller.agent_id)
             if snapshot.room.owner == caller.agent_id:
                 message = "You hold the stick; release_stick or pass_stick first, so that your work is not lost."
                 raise StickHeld(message, room_id=room_id, turn_id=snapshot.room.turn_id)
-            release_all(tx, room_id, caller.agent_id)
+            release_all(tx, snapshot, caller.agent_id)
             tx.run("delete_member", room_id=room_id, agent_id=caller.agent_id)
             return self._log(tx, snapshot, "leave", caller, details={"name": member.name})[1]
 
@@ -158,8 +139,7 @@ class Membership:
 
     def reorder_members(self, caller: Caller, room_id: str, order: list[str]) -> Snapshot:
         """Put the members in a new sequence; every member is named exactly once."""
-        with self._store.write(room_id) as tx:
-            snapshot = self._open_room(tx, caller, room_id)
+        with self._rooms.change(caller, room_id) as (tx, snapshot):
             if sorted(order) != sorted(member.agent_id for member in snapshot.members):
                 members = ", ".join(member.agent_id for member in snapshot.members)
                 raise InvalidArgument(f"order must name every member exactly once: {members}.", field="order")
@@ -168,24 +148,22 @@ class Membership:
             pointed = next((m for m in snapshot.members if m.ordinal == snapshot.room.sequence_index), None)
             index = order.index(pointed.agent_id) if pointed else 0
             self._log(tx, snapshot, "reorder", caller, details={"order": order, "sequence_index": index})
-            return Snapshot.load(tx, room_id, self._settings.policy)
+            return self._rooms.load(tx, room_id)
 
     def set_room_policy(self, caller: Caller, room_id: str, policy: dict[str, Any]) -> Snapshot:
         """Override some of the timing for this room; null gives a value back to the installation's default."""
         check_policy({name: value for name, value in policy.items() if value is not None})
-        with self._store.write(room_id) as tx:
-            snapshot = self._open_room(tx, caller, room_id)
+        with self._rooms.change(caller, room_id) as (tx, snapshot):
             merged = {**json.loads(snapshot.room.policy_json), **policy}
             overrides = {name: value for name, value in merged.items() if value is not None}
             check_policy(overrides)
             self._log(tx, snapshot, "policy", caller, details={"policy": overrides})
-            return Snapshot.load(tx, room_id, self._settings.policy)
+            return self._rooms.load(tx, room_id)
 
     def append_note(self, caller: Caller, room_id: str, note: str) -> Event:
         """Say something beside the turns. The stick is not touched."""
         check_length("note", note, self._settings.max_note_chars, "max_note_chars")
-        with self._store.write(room_id) as tx:
-            snapshot = self._open_room(tx, caller, room_id)
+        with self._rooms.change(caller, room_id) as (tx, snapshot):
             return self._log(tx, snapshot, "note", caller, details={"note": note})[0]
 
     def close_room(
@@ -193,17 +171,9 @@ class Membership:
     ) -> Room:
         """End the room, as its owner. The log stays; joining the path again opens a new room."""
         check_length("reason", reason or "", self._settings.max_reason_chars, "max_reason_chars")
-        with self._store.write(room_id) as tx:
-            snapshot = self._turns.fenced(tx, caller, room_id, lease_id, expected_turn_id)
+        with self._rooms.change(caller, room_id, lease=Lease(lease_id, expected_turn_id)) as (tx, snapshot):
             close_topic(tx, snapshot.room.topic_id, reason)
             return self._log(tx, snapshot, "close", caller, reason=reason)[1]
-
-    def _open_room(self, tx: Transaction, caller: Caller, room_id: str) -> Snapshot:
-        snapshot = Snapshot.load(tx, room_id, self._settings.policy)
-        if snapshot.room.state == "closed":
-            raise RoomClosed(f"Room {room_id} is closed; its log stays readable.", room_id=room_id)
-        snapshot.member(caller.agent_id)
-        return presence.touch(tx, snapshot, caller)
 
     def _log(
         self,

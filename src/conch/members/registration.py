@@ -5,15 +5,13 @@ from __future__ import annotations
 import re
 
 from conch.agents.identity import LOCK, Caller
-from conch.agents.liveness import Liveness, liveness
 from conch.bus.names import LONGEST_OWN_NAME, SYSTEM
-from conch.config import Settings
 from conch.errors import AgentNotFound, DuplicateAgentName, InvalidAgentName
 from conch.members.names import find_holder, rename
 from conch.notices import activity
-from conch.rooms import presence
-from conch.rooms.room import Snapshot
-from conch.storage.base import Row, Store, Transaction
+from conch.rooms.presence import Rooms
+from conch.rooms.room import Liveness, Snapshot
+from conch.storage.base import Row, Transaction
 from conch.storage.trying import retried
 from conch.typed import NamedTuple
 
@@ -31,22 +29,20 @@ class Agent(NamedTuple):
 
 
 class Registration:
-    def __init__(self, store: Store, settings: Settings) -> None:
-        self._store = store
-        self._settings = settings
+    def __init__(self, rooms: Rooms) -> None:
+        self._rooms = rooms
 
     def register(self, caller: Caller, room_id: str, name: str | None = None, role: str | None = None) -> Agent:
         """Take a name of one's choice, or keep the generated one. The same again changes nothing."""
         if name is not None:
             check_name(name)
-        with self._store.write(room_id, LOCK) as tx:
-            snapshot = presence.take_seat(tx, caller, room_id, self._settings.policy)
-            before = itself(self._agents(tx, room_id), caller)
+        with self._rooms.change(caller, room_id, LOCK) as (tx, snapshot):
+            before = itself(load_agents(tx, snapshot), caller)
             if name is not None and name != before.name:
                 _require_free(tx, snapshot, caller, name)
                 rename(tx, snapshot.room, caller.agent_id, name)
             tx.run("register_agent", room_id=room_id, agent_id=caller.agent_id, role=role, now=tx.now)
-            after = itself(self._agents(tx, room_id), caller)
+            after = itself(load_agents(tx, snapshot), caller)
             if after._replace(last_seen_at=0) != before._replace(last_seen_at=0):
                 details = {"role": after.role, "former_name": before.name}
                 activity.record(tx, room_id, "registered", after, details=details)
@@ -54,23 +50,16 @@ class Registration:
 
     def heartbeat(self, caller: Caller, room_id: str) -> Agent:
         """Say that the caller is still at work; as often as it likes."""
-        with self._store.write(room_id) as tx:
-            presence.take_seat(tx, caller, room_id, self._settings.policy)
-            return itself(self._agents(tx, room_id), caller)
+        with self._rooms.change(caller, room_id) as (tx, snapshot):
+            return itself(load_agents(tx, snapshot), caller)
 
     @retried
     def list_agents(self, caller: Caller | None, room_id: str) -> list[Agent]:
-        """Everybody in the room, in its sequence; whoever asks is there."""
-        with self._store.read() as tx:
-            snapshot = Snapshot.load(tx, room_id, self._settings.policy)
-        if caller is not None:
-            presence.touch_if_due(self._store, snapshot, caller, self._settings.stale_minutes)
-        with self._store.read() as tx:
-            return self._agents(tx, room_id)
-
-    def _agents(self, tx: Transaction, room_id: str) -> list[Agent]:
-        rows = tx.all("room_agents", room_id=room_id)
-        return [to_agent(row, tx.now, self._settings.stale_minutes) for row in rows]
+        """Everybody in the room, in its sequence."""
+        with self._rooms.look(caller, room_id):
+            pass  # first, so that the caller is listed as active
+        with self._rooms.look(None, room_id) as (tx, snapshot):
+            return load_agents(tx, snapshot)
 
 
 def _require_free(tx: Transaction, snapshot: Snapshot, caller: Caller, name: str) -> None:
@@ -128,12 +117,17 @@ def find_agent(agents: list[Agent], text: str) -> Agent:
     return found
 
 
-def to_agent(row: Row, now: int, stale_minutes: float) -> Agent:
+def load_agents(tx: Transaction, snapshot: Snapshot) -> list[Agent]:
+    """In the room's sequence."""
+    return [to_agent(row, snapshot) for row in tx.all("room_agents", room_id=snapshot.room.room_id)]
+
+
+def to_agent(row: Row, snapshot: Snapshot) -> Agent:
     return Agent(
         agent_id=row["agent_id"],
         name=row["name"],
         role=row["role"],
-        liveness=liveness(row, now, stale_minutes),
+        liveness=snapshot.liveness(row),
         last_seen_at=row["last_seen_at"],
         is_registered=row["registered_at"] is not None,
     )

@@ -17,9 +17,9 @@ from conch.host.paths import parse_scope
 from conch.ids import new_id
 from conch.notices import activity
 from conch.notices.payloads import Payload, check_payload
-from conch.rooms import presence
 from conch.rooms.log import Event
-from conch.rooms.room import Member, Room, Snapshot, load_room
+from conch.rooms.presence import Rooms
+from conch.rooms.room import Member, Room, Snapshot
 from conch.storage.base import Row, Store, Transaction
 from conch.typed import NamedTuple
 from conch.warnings import Warnings
@@ -53,8 +53,9 @@ class Sent(NamedTuple):
 
 
 class Protocol:
-    def __init__(self, store: Store, settings: Settings) -> None:
+    def __init__(self, store: Store, rooms: Rooms, settings: Settings) -> None:
         self._store = store
+        self._rooms = rooms
         self._settings = settings
 
     def send(
@@ -69,12 +70,10 @@ class Protocol:
     ) -> Sent:
         """Tell one member of the room, named by its agent_id or name."""
         checked = check_payload(event_type, payload, self._settings.max_handoff_bytes)
-        with self._store.read() as tx:
-            root = load_room(tx, room_id).canonical_path
+        root = self._rooms.root(room_id)
         within = None if scope is None else parse_scope(scope, root).path
         warnings = check_bead(root, bead_id)
-        with self._store.write(room_id) as tx:
-            snapshot = presence.take_seat(tx, caller, room_id, self._settings.policy)
+        with self._rooms.change(caller, room_id) as (tx, snapshot):
             sender = snapshot.member(caller.agent_id)
             recipient = find_recipient(snapshot, present_name(tx, snapshot.room.topic_id, to_agent))
             event_id = insert_event(tx, snapshot.room, event_type, checked, sender, recipient, bead_id, within)
@@ -83,32 +82,27 @@ class Protocol:
 
     def inbox(self, caller: Caller, room_id: str, states: list[str], limit: int) -> tuple[list[ProtocolEvent], bool]:
         """What the caller has been sent, oldest first, and whether there is more of it."""
-        with self._store.read() as tx:
-            snapshot = Snapshot.load(tx, room_id, self._settings.policy)
+        with self._rooms.look(caller, room_id) as (tx, _):
             rows = tx.all("inbox", agent_id=caller.agent_id, room_id=room_id, states=states, limit=limit + 1)
-        presence.touch_if_due(self._store, snapshot, caller, self._settings.stale_minutes)
         return [to_protocol_event(row) for row in rows[:limit]], len(rows) > limit
 
     def mark(self, caller: Caller, event_id: str, mark: str) -> ProtocolEvent:
         """As its recipient: `seen`, or `accepted`, which stays. Marking again changes nothing."""
         with self._store.read() as tx:
-            room_id = load_event(tx, event_id).room_id
-        with self._store.write(room_id) as tx:
-            event = load_event(tx, event_id)
-            if event.to_agent_id != caller.agent_id:
-                message = f"Only its recipient {event.to_agent or '(nobody)'} can mark event {event_id}."
-                raise MarkForbidden(message, event_id=event_id, to_agent=event.to_agent)
-            tx.run("touch_agent", agent_id=caller.agent_id, now=tx.now)
+            room_id = _load_received(tx, event_id, caller).room_id
+        with self._rooms.change(caller, room_id, even_closed=True) as (tx, snapshot):
+            _load_received(tx, event_id, caller)
             if tx.run("mark_seen" if mark == "seen" else "mark_accepted", event_id=event_id, now=tx.now):
-                activity.record(tx, room_id, mark, _by_present_name(tx, event, caller), event_id)
+                activity.record(tx, room_id, mark, snapshot.member(caller.agent_id), event_id)
             return load_event(tx, event_id)
 
 
-def _by_present_name(tx: Transaction, event: ProtocolEvent, caller: Caller) -> activity.Named:
-    """The recipient as the room calls it now; one who has left, as it was called when the event was sent."""
-    topic_id = load_room(tx, event.room_id).topic_id
-    member = tx.one("member_on_topic", topic_id=topic_id, agent_id=caller.agent_id)
-    return caller._replace(name=member["name"] if member else event.to_agent or caller.name)
+def _load_received(tx: Transaction, event_id: str, caller: Caller) -> ProtocolEvent:
+    event = load_event(tx, event_id)
+    if event.to_agent_id != caller.agent_id:
+        message = f"Only its recipient {event.to_agent or '(nobody)'} can mark event {event_id}."
+        raise MarkForbidden(message, event_id=event_id, to_agent=event.to_agent)
+    return event
 
 
 def find_recipient(snapshot: Snapshot, text: str) -> Member:

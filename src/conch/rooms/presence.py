@@ -1,22 +1,174 @@
-"""Signs of life: when a member was last seen, and from which process.
+"""The gate into a room, and the signs of life of its members.
 
-Every call of a member counts, and so does waiting, but not every call writes: a sign is renewed when it has aged by a
-heartbeat interval, or by a quarter of the time after which its agent would seem inactive or stale where that is
-shorter. So waiting and watching cost the store next to nothing.
+Every change of a room by one of its members goes through `Rooms.change`; `admit` says who may pass.
+
+Every call of a member is a sign of life, and so is waiting, but not every call writes: a sign is renewed when it has
+aged by a heartbeat interval, or by a quarter of the time after which its agent would seem inactive or stale where that
+is shorter. So waiting and watching cost the store next to nothing.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from conch.agents.identity import Caller, process_columns
 from conch.clock import MILLISECOND
 from conch.config import Policy, Settings
-from conch.errors import RoomClosed, UnknownMember
+from conch.errors import ConchError, RoomClosed, StaleLease, TurnMismatch, UnknownMember
 from conch.host import processes
-from conch.rooms.room import Member, Snapshot
+from conch.rooms.room import Member, Room, Snapshot, load_room, to_member
 from conch.storage.base import Row, Store, Transaction
+from conch.typed import NamedTuple, Protocol
 
 SHORTEST_RENEWAL_MS = 50
 MINUTE_MS = 60_000
+
+
+class Lease(NamedTuple):
+    """What an owner shows to act as the owner."""
+
+    lease_id: str
+    turn_id: int
+
+
+class Rooms:
+    """The rooms of a store, each under its own policy. All domains share one of these."""
+
+    def __init__(self, store: Store, settings: Settings) -> None:
+        self._store = store
+        self._settings = settings
+
+    @contextmanager
+    def change(
+        self, caller: Caller, room_id: str, *locks: str, lease: Lease | None = None, even_closed: bool = False
+    ) -> Iterator[tuple[Transaction, Snapshot]]:
+        """A write transaction, and the room in it with the caller present. `admit` says who is refused."""
+        with self._store.write(room_id, *locks) as tx:
+            snapshot = self.load(tx, room_id)
+            admit(snapshot, caller, lease, even_closed)
+            yield tx, _touch(tx, snapshot, caller)
+
+    @contextmanager
+    def look(self, caller: Caller | None, room_id: str) -> Iterator[tuple[Transaction, Snapshot]]:
+        """A read transaction, and the room in it as it is found. Afterwards the caller, if a member, counts as seen."""
+        with self._store.read() as tx:
+            snapshot = self.load(tx, room_id)
+            yield tx, snapshot
+        if caller is not None:
+            self.touch_if_due(snapshot, caller)
+
+    def root(self, room_id: str) -> str:
+        """The workspace of a room, for what must be looked up there before a transaction."""
+        with self._store.read() as tx:
+            return load_room(tx, room_id).canonical_path
+
+    # -- loading
+
+    def load(self, tx: Transaction, room_id: str) -> Snapshot:
+        return self._snapshot(tx, load_room(tx, room_id), tx.all("room_members", room_id=room_id))
+
+    def load_all(self, tx: Transaction, rooms: list[Room]) -> list[Snapshot]:
+        rows = tx.all("members_of_rooms", room_ids=[room.room_id for room in rooms]) if rooms else []
+        return [self._snapshot(tx, room, [row for row in rows if row["room_id"] == room.room_id]) for room in rooms]
+
+    def glimpse(self, tx: Transaction, room_id: str, agent_id: str) -> Snapshot:
+        """With only two of the members, this one and the one expected to act: enough to go on waiting, and no more."""
+        room = load_room(tx, room_id)
+        agent_ids = [agent_id, room.owner or room.reserved_for]
+        return self._snapshot(tx, room, tx.all("some_members", room_id=room_id, agent_ids=agent_ids))
+
+    def _snapshot(self, tx: Transaction, room: Room, members: list[Row]) -> Snapshot:
+        return Snapshot(room, [to_member(row) for row in members], self._settings, tx.now)
+
+    # -- signs of life
+
+    def touch_if_due(self, snapshot: Snapshot, caller: Caller) -> None:
+        """After a look at a room: renew the sign of life of a member in good time."""
+        member = snapshot.find(caller.agent_id)
+        if member is not None and is_due(snapshot, member, caller) and not is_gone(member, caller):
+            with self._store.write(snapshot.room.room_id) as tx:
+                _touch(tx, snapshot, caller)
+
+    def stay_active(self, caller: Caller) -> None:
+        """The same for a call that looks at no room. A process that is gone leaves no sign of life."""
+        with self._store.read() as tx:
+            row = tx.one("agent_seen", agent_id=caller.agent_id)
+            age = 0 if row is None else tx.now - row["last_seen_at"]
+        if age >= renewal_ms(self._settings) * MILLISECOND and processes.check(caller.process) != "gone":
+            with self._store.write(caller.agent_id) as tx:
+                tx.run("touch_agent", agent_id=caller.agent_id, now=tx.now)
+
+
+# -- the gate
+
+
+def admit(snapshot: Snapshot, caller: Caller, lease: Lease | None = None, even_closed: bool = False) -> Member:
+    """The caller as a member that may change the room, as its owner where a lease is shown.
+
+    Refused, in this order: a closed room (`even_closed` allows it), another turn, a lease that is not current, one that
+    is no member, and one whose process is proven gone, even if something still speaks for it.
+    """
+    if snapshot.room.state == "closed" and not even_closed:
+        room_id = snapshot.room.room_id
+        raise RoomClosed(f"Room {room_id} is closed; its log stays readable.", room_id=room_id)
+    if lease is not None:
+        _require_lease(snapshot, caller, lease)
+    member = snapshot.member(caller.agent_id)
+    if is_gone(member, caller):
+        raise _refuse_gone(snapshot, caller, lease)
+    return member
+
+
+def _require_lease(snapshot: Snapshot, caller: Caller, lease: Lease) -> None:
+    room = snapshot.room
+    require_turn(snapshot, lease.turn_id)
+    if (room.owner, room.lease_id) != (caller.agent_id, lease.lease_id):
+        raise StaleLease("The supplied lease is no longer current for this room.", **snapshot.facts)
+
+
+def require_turn(snapshot: Snapshot, expected_turn_id: int) -> None:
+    if expected_turn_id != snapshot.room.turn_id:
+        message = (
+            f"Turn {expected_turn_id} is over; the room is at turn {snapshot.room.turn_id}. "
+            "Stop and read the room's state."
+        )
+        raise TurnMismatch(message, **snapshot.facts)
+
+
+def _refuse_gone(snapshot: Snapshot, caller: Caller, lease: Lease | None) -> ConchError:
+    if lease is not None:
+        return StaleLease("The process that holds this lease is gone; others may take over.", **snapshot.facts)
+    message = f"The process that {caller.agent_id} joined with is gone. Call join_path again to come back."
+    return UnknownMember(message, agent_id=caller.agent_id, room_id=snapshot.room.room_id)
+
+
+def is_gone(member: Member, caller: Caller) -> bool:
+    return processes.check(caller.process or member.process) == "gone"
+
+
+# -- how old a sign of life may grow
+
+
+class Timing(Protocol):
+    """Settings, or a room with its own policy."""
+
+    @property
+    def policy(self) -> Policy: ...
+
+    @property
+    def stale_minutes(self) -> float: ...
+
+
+def renewal_ms(timing: Timing) -> int:
+    """How old a sign of life may grow before the next call, or a wait, renews it."""
+    soonest = min(timing.policy.presence_ttl_ms // 4, int(timing.stale_minutes * MINUTE_MS / 4))
+    return max(SHORTEST_RENEWAL_MS, min(timing.policy.heartbeat_interval_ms, soonest))
+
+
+def is_due(snapshot: Snapshot, member: Member, caller: Caller) -> bool:
+    """Whether the stored sign of life is too old, or of another process."""
+    return not snapshot.seen_within(member, renewal_ms(snapshot)) or _moved(member, caller)
 
 
 def member_columns(caller: Caller) -> Row:
@@ -25,18 +177,7 @@ def member_columns(caller: Caller) -> Row:
     return process_columns(caller.process) | shown
 
 
-def is_due(snapshot: Snapshot, member: Member, caller: Caller, stale_minutes: float) -> bool:
-    """Whether the stored sign of life is too old, or of another process."""
-    return not snapshot.seen_within(member, renewal_ms(snapshot.policy, stale_minutes)) or _moved(member, caller)
-
-
-def renewal_ms(policy: Policy, stale_minutes: float) -> int:
-    """How old a sign of life may grow before the next call, or a wait, renews it."""
-    soonest = min(policy.presence_ttl_ms // 4, int(stale_minutes * MINUTE_MS / 4))
-    return max(SHORTEST_RENEWAL_MS, min(policy.heartbeat_interval_ms, soonest))
-
-
-def touch(tx: Transaction, snapshot: Snapshot, caller: Caller) -> Snapshot:
+def _touch(tx: Transaction, snapshot: Snapshot, caller: Caller) -> Snapshot:
     """Record that a member is here now, and see the room with it. In a write that happens anyway it costs little."""
     member = snapshot.member(caller.agent_id)
     tx.run("touch_agent", agent_id=caller.agent_id, now=tx.now)
@@ -48,46 +189,6 @@ def touch(tx: Transaction, snapshot: Snapshot, caller: Caller) -> Snapshot:
             **member_columns(caller),
         )
     return snapshot.with_member(member._replace(last_seen_at=tx.now, process=caller.process or member.process))
-
-
-def touch_if_due(store: Store, snapshot: Snapshot, caller: Caller, stale_minutes: float) -> None:
-    """After a look at a room: renew the sign of life of a member in good time."""
-    member = snapshot.find(caller.agent_id)
-    if member is not None and is_due(snapshot, member, caller, stale_minutes):
-        with store.write(snapshot.room.room_id) as tx:
-            touch(tx, snapshot, caller)
-
-
-def stay_active(store: Store, caller: Caller, settings: Settings) -> None:
-    """The same for one who waits where no room is looked at."""
-    with store.read() as tx:
-        row = tx.one("agent_seen", agent_id=caller.agent_id)
-        age = 0 if row is None else tx.now - row["last_seen_at"]
-    if age >= renewal_ms(settings.policy, settings.stale_minutes) * MILLISECOND:
-        with store.write(caller.agent_id) as tx:
-            tx.run("touch_agent", agent_id=caller.agent_id, now=tx.now)
-
-
-def take_seat(tx: Transaction, caller: Caller, room_id: str, defaults: Policy) -> Snapshot:
-    """The room as it is open to a living member, who is here now."""
-    snapshot = Snapshot.load(tx, room_id, defaults)
-    if snapshot.room.state == "closed":
-        raise RoomClosed(f"Room {room_id} is closed; its log stays readable.", room_id=room_id)
-    require_living_member(snapshot, caller)
-    return touch(tx, snapshot, caller)
-
-
-def require_living_member(snapshot: Snapshot, caller: Caller) -> Member:
-    """The caller as a member. One whose process is proven gone cannot act, even if something still speaks for it."""
-    member = snapshot.member(caller.agent_id)
-    if is_gone(member, caller):
-        message = f"The process that {caller.agent_id} joined with is gone. Call join_path again to come back."
-        raise UnknownMember(message, agent_id=caller.agent_id, room_id=snapshot.room.room_id)
-    return member
-
-
-def is_gone(member: Member, caller: Caller) -> bool:
-    return processes.check(caller.process or member.process) == "gone"
 
 
 def _moved(member: Member, caller: Caller) -> bool:

@@ -8,13 +8,15 @@ from __future__ import annotations
 import json
 
 from conch.agents.identity import recorded_process
-from conch.clock import MILLISECOND
-from conch.config import Policy
+from conch.clock import MILLISECOND, MINUTE
+from conch.config import Settings
 from conch.errors import UnknownMember, UnknownRoom
 from conch.host import processes
 from conch.host.processes import Life, Process
 from conch.storage.base import Row, Transaction
-from conch.typed import NamedTuple
+from conch.typed import Any, Literal, NamedTuple
+
+Liveness = Literal["active", "stale", "evicted"]
 
 
 class Room(NamedTuple):
@@ -80,11 +82,12 @@ def to_member(row: Row) -> Member:
 class Snapshot:
     """A room with its members at one moment, and everything that is derived from them."""
 
-    def __init__(self, room: Room, members: list[Member], defaults: Policy, now: int) -> None:
+    def __init__(self, room: Room, members: list[Member], settings: Settings, now: int) -> None:
         self.room = room
         self.members = members
-        self._defaults = defaults
-        self.policy = defaults.merged(json.loads(room.policy_json))
+        self._settings = settings
+        self.policy = settings.policy.merged(json.loads(room.policy_json))
+        self.stale_minutes = settings.stale_minutes
         self.now = now
         self._lives: dict[str, Life] = {}
 
@@ -97,21 +100,7 @@ class Snapshot:
         return self._copy(self.room, [member if m.agent_id == member.agent_id else m for m in self.members])
 
     def _copy(self, room: Room, members: list[Member]) -> Snapshot:
-        return Snapshot(room, members, self._defaults, self.now)
-
-    @classmethod
-    def load(cls, tx: Transaction, room_id: str, defaults: Policy) -> Snapshot:
-        room = load_room(tx, room_id)
-        members = [to_member(row) for row in tx.all("room_members", room_id=room_id)]
-        return cls(room, members, defaults, tx.now)
-
-    @classmethod
-    def glimpse(cls, tx: Transaction, room_id: str, agent_id: str, defaults: Policy) -> Snapshot:
-        """With only two of the members, this one and the one whose move it is: enough to go on waiting, and no more."""
-        room = load_room(tx, room_id)
-        whose = [agent_id, room.owner or room.reserved_for]
-        members = [to_member(row) for row in tx.all("some_members", room_id=room_id, agent_ids=whose)]
-        return cls(room, members, defaults, tx.now)
+        return Snapshot(room, members, self._settings, self.now)
 
     def find(self, agent_id: str | None) -> Member | None:
         return next((member for member in self.members if member.agent_id == agent_id), None)
@@ -146,6 +135,20 @@ class Snapshot:
         """Nobody was seen lately, and no member's process is known to live."""
         return not any(self.is_active(m) or self.life(m.agent_id) == "alive" for m in self.members)
 
+    def liveness(self, agent: Row) -> Liveness:
+        """Whether an agent is still at work, by the time since its last call; a process proven gone is evicted."""
+        if processes.check(recorded_process(agent)) == "gone":
+            return "evicted"
+        silence, threshold = self.now - agent["last_seen_at"], int(self.stale_minutes * MINUTE)
+        if silence < threshold:
+            return "active"
+        return "stale" if silence < 2 * threshold else "evicted"
+
+    def may_be_running(self, agent: Row) -> bool:
+        """Whether the agent's process lives, or may: one that nobody can look at counts as living while active."""
+        life = processes.check(recorded_process(agent))
+        return life == "alive" or (life == "unknown" and self.liveness(agent) == "active")
+
     # -- what state that makes
 
     @property
@@ -162,6 +165,11 @@ class Snapshot:
         elif room.reserved_for is not None and self.life(room.reserved_for) == "gone":
             return "recipient_gone"
         return "dormant" if self.is_deserted else room.state
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What a refusal says of the room. The state looks at processes, so only a refusal pays for it."""
+        return {"current_owner": self.room.owner, "current_turn_id": self.room.turn_id, "room_state": self.state}
 
     @property
     def lease_lapsed(self) -> bool:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from conch.agents.liveness import Liveness, liveness
 from conch.host.paths import Overlap, Scope, classify
+from conch.rooms.room import Liveness, Snapshot
 from conch.storage.base import Row, Transaction
 from conch.typed import NamedTuple
 
@@ -34,9 +34,9 @@ class Held(NamedTuple):
     kind: Overlap
 
 
-def to_reservation(row: Row, now: int, stale_minutes: float) -> Reservation:
+def to_reservation(row: Row, snapshot: Snapshot) -> Reservation:
     """One whose time is over is expired, although nobody has archived it yet."""
-    lapsed = row["state"] == "active" and row["expires_at"] <= now
+    lapsed = row["state"] == "active" and row["expires_at"] <= snapshot.now
     return Reservation(
         reservation_id=row["reservation_id"],
         room_id=row["room_id"],
@@ -48,22 +48,22 @@ def to_reservation(row: Row, now: int, stale_minutes: float) -> Reservation:
         state="expired" if lapsed else row["state"],
         created_at=row["created_at"],
         expires_at=row["expires_at"],
-        liveness=liveness(row, now, stale_minutes),
+        liveness=snapshot.liveness(row),
     )
 
 
-def find_overlapping(tx: Transaction, room_id: str, wanted: Scope, stale_minutes: float) -> list[Held]:
+def find_overlapping(tx: Transaction, snapshot: Snapshot, wanted: Scope) -> list[Held]:
     """What is not archived yet and overlaps a scope, by path.
 
     It is found by the keys above the scope and the range of keys inside it.
     """
     rows = tx.all(
         "overlapping_reservations",
-        room_id=room_id,
+        room_id=snapshot.room.room_id,
         keys=[*wanted.ancestors, wanted.key],
         key=wanted.key,
         end=wanted.end,
     )
     rows.sort(key=lambda row: row["scope_key"])
-    found = [to_reservation(row, tx.now, stale_minutes) for row in rows]
+    found = [to_reservation(row, snapshot) for row in rows]
     return [Held(reservation, classify(wanted.key, reservation.scope_key)) for reservation in found]

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from conch.agents.identity import Caller
 from conch.clock import MINUTE
-from conch.config import Settings
 from conch.host.beads import check_bead
 from conch.host.paths import Scope, parse_scope
 from conch.ids import new_id
 from conch.notices import activity
-from conch.rooms import presence
-from conch.rooms.room import Snapshot, load_room
+from conch.rooms.presence import Rooms
+from conch.rooms.room import Snapshot
 from conch.scopes.incursions import record_incursions, refuse_release, refuse_reservation
 from conch.scopes.overlaps import Held, Reservation, find_overlapping, to_reservation
-from conch.storage.base import Store, Transaction
+from conch.storage.base import Transaction
 from conch.storage.trying import retried
 from conch.typed import NamedTuple
 from conch.warnings import Warnings
@@ -35,9 +34,8 @@ class Grant(NamedTuple):
 
 
 class Reservations:
-    def __init__(self, store: Store, settings: Settings) -> None:
-        self._store = store
-        self._settings = settings
+    def __init__(self, rooms: Rooms) -> None:
+        self._rooms = rooms
 
     def reserve(
         self,
@@ -51,9 +49,8 @@ class Reservations:
         """Granted whole, or refused naming everybody in the way. Reserving the same again extends it."""
         wanted, root = self._locate(room_id, scope)
         warnings = check_bead(root, bead_id)
-        with self._store.write(room_id) as tx:
-            snapshot = presence.take_seat(tx, caller, room_id, self._settings.policy)
-            found = find_overlapping(tx, room_id, wanted, self._settings.stale_minutes)
+        with self._rooms.change(caller, room_id) as (tx, snapshot):
+            found = find_overlapping(tx, snapshot, wanted)
             met = [held for held in found if held.reservation.is_active and not _is_of(held, caller)]
             granted = not met or (takeover_stale and all(held.reservation.liveness != "active" for held in met))
             record_incursions(tx, snapshot, caller, wanted, met, granted)
@@ -70,9 +67,8 @@ class Reservations:
     def release(self, caller: Caller, room_id: str, scope: str) -> Reservation:
         """Give back what the caller has reserved, named exactly."""
         wanted, _ = self._locate(room_id, scope)
-        with self._store.write(room_id) as tx:
-            snapshot = presence.take_seat(tx, caller, room_id, self._settings.policy)
-            found = find_overlapping(tx, room_id, wanted, self._settings.stale_minutes)
+        with self._rooms.change(caller, room_id) as (tx, snapshot):
+            found = find_overlapping(tx, snapshot, wanted)
             mine = _own_exact(found, caller)
             if mine is None:
                 raise refuse_release(tx, snapshot, wanted, found, caller)
@@ -80,39 +76,32 @@ class Reservations:
 
     def check(self, caller: Caller | None, room_id: str, path: str) -> list[Held]:
         """Every reservation that a path meets now; nothing is changed."""
-        with self._store.read() as tx:
-            snapshot = Snapshot.load(tx, room_id, self._settings.policy)
+        with self._rooms.look(caller, room_id) as (tx, snapshot):
             wanted = parse_scope(path, snapshot.room.canonical_path, "path")
-            found = find_overlapping(tx, room_id, wanted, self._settings.stale_minutes)
-        if caller is not None:
-            presence.touch_if_due(self._store, snapshot, caller, self._settings.stale_minutes)
+            found = find_overlapping(tx, snapshot, wanted)
         return [held for held in found if held.reservation.is_active]
 
     @retried
     def list_reservations(self, caller: Caller | None, room_id: str, include_ended: bool = False) -> list[Reservation]:
         """What is reserved now, by path; or everything, newest first, with the latest of those that are over."""
-        with self._store.read() as tx:
-            snapshot = Snapshot.load(tx, room_id, self._settings.policy)
+        with self._rooms.look(caller, room_id) as (tx, snapshot):
             rows = tx.all("active_reservations", room_id=room_id)
             if include_ended:
                 rows += tx.all("ended_reservations", room_id=room_id, limit=MOST_ENDED)
                 rows.sort(key=lambda row: row["number"], reverse=True)
-            found = [to_reservation(row, tx.now, self._settings.stale_minutes) for row in rows]
-        if caller is not None:
-            presence.touch_if_due(self._store, snapshot, caller, self._settings.stale_minutes)
+            found = [to_reservation(row, snapshot) for row in rows]
         return [reservation for reservation in found if include_ended or reservation.is_active]
 
     def _locate(self, room_id: str, scope: str) -> tuple[Scope, str]:
         """Before the transaction: a filesystem may take its time."""
-        with self._store.read() as tx:
-            root = load_room(tx, room_id).canonical_path
+        root = self._rooms.root(room_id)
         return parse_scope(scope, root), root
 
 
-def release_all(tx: Transaction, room_id: str, agent_id: str) -> None:
-    """Whoever leaves a room has nothing reserved in it any more."""
-    for row in tx.all("reservations_of", agent_id=agent_id, room_id=room_id):
-        mine = to_reservation(row, tx.now, 1)
+def release_all(tx: Transaction, snapshot: Snapshot, agent_id: str) -> None:
+    """An agent that leaves a room has nothing reserved in it any more."""
+    for row in tx.all("reservations_of", agent_id=agent_id, room_id=snapshot.room.room_id):
+        mine = to_reservation(row, snapshot)
         _end(tx, mine, "released", mine)
 
 

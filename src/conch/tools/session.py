@@ -11,7 +11,7 @@ from conch.agents.signals import gather_signals
 from conch.app import App
 from conch.bus.peers import Peer
 from conch.errors import InvalidArgument, StoreError
-from conch.rooms import presence
+from conch.rooms.presence import renewal_ms
 from conch.tools.deliveries import Deliveries
 
 
@@ -73,7 +73,7 @@ class Session:
 
     def stay_active(self) -> None:
         """Show that the caller is still there, while one of its calls waits."""
-        presence.stay_active(self.app.store, self.caller(), self.app.settings)
+        self.app.rooms.stay_active(self.caller())
 
     def note_call(self) -> None:
         """After any call, show that its caller is still there, if it is known who calls.
@@ -83,15 +83,14 @@ class Session:
         """
         if self._caller is None:
             return
-        settings, (agent_id, until) = self.app.settings, self._noted
+        agent_id, until = self._noted
         if agent_id == self._caller.agent_id and time.monotonic() < until:
             return
         try:
             self.stay_active()
         except StoreError:
             return
-        lasts = presence.renewal_ms(settings.policy, settings.stale_minutes) / 1_000
-        self._noted = (self._caller.agent_id, time.monotonic() + lasts)
+        self._noted = (self._caller.agent_id, time.monotonic() + renewal_ms(self.app.settings) / 1_000)
 
     def rename(self, name: str) -> None:
         """The caller has another name now."""

@@ -7,24 +7,16 @@ owns the stick because the row has one owner and every grant is a new turn with 
 from __future__ import annotations
 
 from conch.agents.identity import Caller
-from conch.bells.base import seat_channel
+from conch.bells.base import Bell, seat_channel
 from conch.bus.names import present_name
-from conch.config import check_length
-from conch.errors import (
-    InvalidArgument,
-    RoomClosed,
-    StaleLease,
-    TakeoverNotAvailable,
-    TurnMismatch,
-    UnknownMember,
-    UnknownRecipient,
-)
+from conch.config import Settings, check_length
+from conch.errors import InvalidArgument, TakeoverNotAvailable, UnknownMember, UnknownRecipient
 from conch.notices.events import accept_handoff, find_recipient, leave_handoff
-from conch.rooms import presence
 from conch.rooms.handoffs import dump_handoff
 from conch.rooms.log import append_event
+from conch.rooms.presence import Lease, Rooms, require_turn
 from conch.rooms.room import Member, Room, Snapshot, save_room
-from conch.storage.base import Transaction
+from conch.storage.base import Store, Transaction
 from conch.turns.leases import granted, later, prior_owner, renew
 from conch.turns.waiting import Claims
 from conch.typed import Any, NamedTuple
@@ -46,38 +38,23 @@ class Takeover(NamedTuple):
 class Turns(Claims):
     """Everything that the stick can do, on top of being claimed."""
 
+    def __init__(self, store: Store, bell: Bell, rooms: Rooms, settings: Settings) -> None:
+        super().__init__(store, bell, rooms)
+        self._settings = settings
+
     # -- keeping it
 
     def heartbeat(self, caller: Caller, room_id: str, lease_id: str, expected_turn_id: int) -> Room:
         """Extend the lease, also one that has lapsed, as long as nobody has taken over."""
-        with self._store.write(room_id) as tx:
-            snapshot = self.fenced(tx, caller, room_id, lease_id, expected_turn_id)
+        with self._rooms.change(caller, room_id, lease=Lease(lease_id, expected_turn_id)) as (tx, snapshot):
             return renew(tx, snapshot).room
-
-    def fenced(self, tx: Transaction, caller: Caller, room_id: str, lease_id: str, expected_turn_id: int) -> Snapshot:
-        """The room, for the holder of its current lease only: `turn_mismatch` before `stale_lease`."""
-        snapshot = Snapshot.load(tx, room_id, self._settings.policy)
-        room = snapshot.room
-        if room.state == "closed":
-            raise RoomClosed(f"Room {room_id} is closed; its log stays readable.", room_id=room_id)
-        if expected_turn_id != room.turn_id:
-            message = (
-                f"Turn {expected_turn_id} is over; the room is at turn {room.turn_id}. Stop and read the room's state."
-            )
-            raise TurnMismatch(message, **_facts(snapshot))
-        if (room.owner, room.lease_id) != (caller.agent_id, lease_id):
-            raise StaleLease("The supplied lease is no longer current for this room.", **_facts(snapshot))
-        if presence.is_gone(snapshot.member(caller.agent_id), caller):
-            raise StaleLease("The process that holds this lease is gone; others may take over.", **_facts(snapshot))
-        return presence.touch(tx, snapshot, caller)
 
     # -- letting go
 
     def release_stick(self, caller: Caller, room_id: str, lease_id: str, expected_turn_id: int, handoff: Any) -> Offer:
         """Hand over to the next active member in sequence, or to whoever comes first when there is none."""
         text = dump_handoff(handoff, self._settings.max_handoff_bytes)
-        with self._store.write(room_id) as tx:
-            snapshot = self.fenced(tx, caller, room_id, lease_id, expected_turn_id)
+        with self._rooms.change(caller, room_id, lease=Lease(lease_id, expected_turn_id)) as (tx, snapshot):
             return self._offer(tx, snapshot, "release", self._next_in_sequence(snapshot), text)
 
     def pass_stick(
@@ -91,8 +68,7 @@ class Turns(Claims):
     ) -> Offer:
         """Hand over to one chosen active member, by agent_id or name; the sequence goes on from there."""
         text = dump_handoff(handoff, self._settings.max_handoff_bytes)
-        with self._store.write(room_id) as tx:
-            snapshot = self.fenced(tx, caller, room_id, lease_id, expected_turn_id)
+        with self._rooms.change(caller, room_id, lease=Lease(lease_id, expected_turn_id)) as (tx, snapshot):
             target = _find_target(snapshot, caller, present_name(tx, snapshot.room.topic_id, to_agent_id))
             return self._offer(tx, snapshot, "pass", target, text)
 
@@ -137,12 +113,9 @@ class Turns(Claims):
     def takeover_stick(self, caller: Caller, room_id: str, expected_turn_id: int, reason: str) -> Takeover:
         """Take the stick from an owner or recipient that failed; only when the room says so, and on the record."""
         check_length("reason", reason, self._settings.max_reason_chars, "max_reason_chars")
-        with self._store.write(room_id) as tx:
-            snapshot = Snapshot.load(tx, room_id, self._settings.policy)
+        with self._rooms.change(caller, room_id) as (tx, snapshot):
             room = snapshot.room
-            presence.require_living_member(snapshot, caller)
-            snapshot = presence.touch(tx, snapshot, caller)
-            self._require_takeover(tx, snapshot, caller, expected_turn_id)
+            _require_takeover(tx, snapshot, caller, expected_turn_id)
             _, taken = append_event(
                 tx,
                 room,
@@ -165,16 +138,12 @@ class Turns(Claims):
         with self._store.read() as tx:
             return snapshot.may_take_over(caller.agent_id, prior_owner(tx, snapshot.room))
 
-    def _require_takeover(self, tx: Transaction, snapshot: Snapshot, caller: Caller, expected_turn_id: int) -> None:
-        room = snapshot.room
-        if room.state == "closed":
-            raise RoomClosed(f"Room {room.room_id} is closed; its log stays readable.", room_id=room.room_id)
-        if expected_turn_id != room.turn_id:
-            message = f"Turn {expected_turn_id} is over; the room is at turn {room.turn_id}. Read the room's state."
-            raise TurnMismatch(message, **_facts(snapshot))
-        if not snapshot.may_take_over(caller.agent_id, prior_owner(tx, room)):
-            why, message = _why_not(snapshot, caller)
-            raise TakeoverNotAvailable(message, reason=why, reserved_for=room.reserved_for, **_facts(snapshot))
+
+def _require_takeover(tx: Transaction, snapshot: Snapshot, caller: Caller, expected_turn_id: int) -> None:
+    require_turn(snapshot, expected_turn_id)
+    if not snapshot.may_take_over(caller.agent_id, prior_owner(tx, snapshot.room)):
+        why, message = _why_not(snapshot, caller)
+        raise TakeoverNotAvailable(message, reason=why, reserved_for=snapshot.room.reserved_for, **snapshot.facts)
 
 
 def _find_target(snapshot: Snapshot, caller: Caller, text: str) -> Member:
@@ -188,12 +157,6 @@ def _find_target(snapshot: Snapshot, caller: Caller, text: str) -> Member:
     if target.agent_id == caller.agent_id:
         raise InvalidArgument("to_agent_id is you; keep working, or name another member.", field="to_agent_id")
     return target
-
-
-def _facts(snapshot: Snapshot) -> dict[str, Any]:
-    """What a refusal tells of the room; asking for the state looks at processes, so only a refusal pays for it."""
-    room = snapshot.room
-    return {"current_owner": room.owner, "current_turn_id": room.turn_id, "room_state": snapshot.state}
 
 
 def _why_not(snapshot: Snapshot, caller: Caller) -> tuple[str, str]:

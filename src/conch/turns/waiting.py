@@ -9,13 +9,12 @@ from conch.agents.identity import Caller
 from conch.bells.base import LINGER_SECONDS, Bell, Ear, room_channel, seat_channel
 from conch.calls import Call
 from conch.clock import SECOND
-from conch.config import Settings
 from conch.errors import StoreUnavailable, StoreUncertain
 from conch.host.processes import Process
 from conch.notices.events import accept_handoff, reopen_handoff
-from conch.rooms import presence
 from conch.rooms.handoffs import Handoff
 from conch.rooms.log import Event, append_event, find_event, latest_grant
+from conch.rooms.presence import Rooms, admit, is_due, renewal_ms
 from conch.rooms.room import Room, Snapshot, save_room
 from conch.storage.base import Store, Transaction
 from conch.storage.trying import retried
@@ -55,10 +54,10 @@ class Move(NamedTuple):
 class Claims:
     """One half of the stick: getting it. `turns.py` has the other."""
 
-    def __init__(self, store: Store, bell: Bell, settings: Settings) -> None:
+    def __init__(self, store: Store, bell: Bell, rooms: Rooms) -> None:
         self._store = store
         self._bell = bell
-        self._settings = settings
+        self._rooms = rooms
 
     def wait_for_turn(
         self,
@@ -116,7 +115,7 @@ class Claims:
     @retried
     def current_move(self, room_id: str) -> Move:
         with self._store.read() as tx:
-            snapshot = Snapshot.load(tx, room_id, self._settings.policy)
+            snapshot = self._rooms.load(tx, room_id)
             room = snapshot.room
             event = latest_grant(tx, room) if room.owner else find_event(tx, room.pending_handoff_event_seq)
         member = snapshot.find(snapshot.expected)
@@ -127,7 +126,7 @@ class Claims:
     def _patience(self, snapshot: Snapshot) -> float:
         """How long to sleep at the most: until a lease or claim lapses, or until the bell is not to be trusted."""
         patience = self._bell.recheck_seconds(snapshot.policy.wait_for_turn_poll_ms / 1_000)
-        patience = min(patience, presence.renewal_ms(snapshot.policy, self._settings.stale_minutes) / 1_000)
+        patience = min(patience, renewal_ms(snapshot) / 1_000)
         lapse = snapshot.room.lease_expires_at or snapshot.room.claim_expires_at
         if lapse is not None and lapse > snapshot.now:
             patience = min(patience, (lapse - snapshot.now) / SECOND + 0.001)
@@ -137,10 +136,10 @@ class Claims:
         """As `_look`, but whoever has to go on waiting has seen only two members: a whole crowd does this often."""
         call.check()
         with self._store.read() as tx:
-            snapshot = Snapshot.glimpse(tx, room_id, caller.agent_id, self._settings.policy)
+            snapshot = self._rooms.glimpse(tx, room_id, caller.agent_id)
             found = self._judge(tx, snapshot, caller)
-        member = presence.require_living_member(snapshot, caller)
-        if _is_settled(found, cursor) or presence.is_due(snapshot, member, caller, self._settings.stale_minutes):
+        member = admit(snapshot, caller, even_closed=True)
+        if _is_settled(found, cursor) or is_due(snapshot, member, caller):
             return self._look(caller, room_id, call)
         return found
 
@@ -148,18 +147,15 @@ class Claims:
         """One look at the room, and the claim if it is due. Only a change opens a write transaction."""
         call.check()
         with self._store.read() as tx:
-            snapshot = Snapshot.load(tx, room_id, self._settings.policy)
+            snapshot = self._rooms.load(tx, room_id)
             found = self._judge(tx, snapshot, caller)
-        member = presence.require_living_member(snapshot, caller)
-        if found.status == "your_turn" or presence.is_due(snapshot, member, caller, self._settings.stale_minutes):
+        member = admit(snapshot, caller, even_closed=True)
+        if found.status == "your_turn" or is_due(snapshot, member, caller):
             return self._settle(caller, room_id, call)
         return found
 
     def _settle(self, caller: Caller, room_id: str, call: Call) -> Wait:
-        with self._store.write(room_id) as tx:
-            snapshot = Snapshot.load(tx, room_id, self._settings.policy)
-            presence.require_living_member(snapshot, caller)
-            snapshot = presence.touch(tx, snapshot, caller)
+        with self._rooms.change(caller, room_id, even_closed=True) as (tx, snapshot):
             found = self._judge(tx, snapshot, caller)
             call.check()  # a cancelled wait claims nothing
             if found.status != "your_turn":
@@ -209,7 +205,7 @@ class Claims:
         if before is None:
             return
         with self._store.write(claimed.room_id) as tx:
-            snapshot = Snapshot.load(tx, claimed.room_id, self._settings.policy)
+            snapshot = self._rooms.load(tx, claimed.room_id)
             room = snapshot.room
             # A lease that was renewed since has reached its holder some other way.
             if (room.lease_id, room.lease_expires_at) != (claimed.lease_id, claimed.lease_expires_at):

@@ -15,12 +15,11 @@ import time
 from conch.agents.identity import Caller
 from conch.app import App, open_app
 from conch.bells.base import room_channel
-from conch.config import Policy
 from conch.doors.cli.post import Post
 from conch.errors import ConchError, SchemaMismatch, StoreError
 from conch.host import processes
 from conch.host.processes import Process
-from conch.rooms import presence
+from conch.rooms.presence import Timing, renewal_ms
 from conch.typed import Any
 
 RETRY_SECONDS = 5.0
@@ -62,7 +61,7 @@ class Guardian:
         self._caller = caller
         self._turn = turn
         self._store = _file_id(app.store.describe())
-        self._interval = self._renewal(app.settings.policy)
+        self._interval = _interval(app.settings)
 
     def stand(self) -> None:
         """Renew until the lease is not ours any more or the holder is gone."""
@@ -84,12 +83,8 @@ class Guardian:
             snapshot = self._app.membership.get_state(None, self._turn["room_id"])
         except ConchError as problem:
             return _passes(problem)
-        self._interval = self._renewal(snapshot.policy)
+        self._interval = _interval(snapshot)
         return bool(snapshot.room.lease_id == self._turn["lease_id"])
-
-    def _renewal(self, policy: Policy) -> float:
-        """How many seconds to let pass: the holder is to keep its lease, and never to seem stale."""
-        return presence.renewal_ms(policy, self._app.settings.stale_minutes) / 1_000
 
     def _renew(self) -> float | None:
         """When to do it again; None when the lease cannot be ours any more."""
@@ -99,6 +94,11 @@ class Guardian:
         except ConchError as problem:
             return time.monotonic() + min(self._interval, RETRY_SECONDS) if _passes(problem) else None
         return time.monotonic() + self._interval
+
+
+def _interval(timing: Timing) -> float:
+    """How many seconds to let pass: the holder is to keep its lease, and never to seem stale."""
+    return renewal_ms(timing) / 1_000
 
 
 def _passes(problem: ConchError) -> bool:
