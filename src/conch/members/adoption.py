@@ -76,12 +76,12 @@ class Adoption:
         self, tx: Transaction, snapshot: Snapshot, caller: Caller, prior: Row, within: Scope, evidence: Evidence
     ) -> ProtocolEvent:
         room_id, name, member = snapshot.room.room_id, prior["name"], snapshot.member(caller.agent_id)
+        self._move_stick(tx, snapshot, prior["agent_id"], caller.agent_id)  # told under the names that were good so far
         prior_name = take_over_name(tx, snapshot.room, prior["agent_id"], name, caller.agent_id)
         tx.run("register_agent", room_id=room_id, agent_id=caller.agent_id, role=prior["role"], now=tx.now)
         move = {"room_id": room_id, "from_agent_id": prior["agent_id"], "to_agent_id": caller.agent_id}
         tx.run("move_reservations", **move)
         tx.run("move_protocol_events", **move)
-        self._move_stick(tx, snapshot, prior["agent_id"], caller.agent_id)
         payload = {
             "resume_reason": evidence.reason,
             "prior_session_agent": prior["agent_id"],

@@ -132,8 +132,9 @@ class Membership:
                 message = "You hold the stick; release_stick or pass_stick first, so that your work is not lost."
                 raise StickHeld(message, room_id=room_id, turn_id=snapshot.room.turn_id)
             release_all(tx, snapshot, caller.agent_id)
+            _, room = self._log(tx, snapshot, "leave", caller, details={"name": member.name})
             tx.run("delete_member", room_id=room_id, agent_id=caller.agent_id)
-            return self._log(tx, snapshot, "leave", caller, details={"name": member.name})[1]
+            return room
 
     # -- the room's own rules
 
@@ -147,7 +148,9 @@ class Membership:
                 tx.run("update_ordinal", room_id=room_id, agent_id=agent_id, ordinal=ordinal)
             pointed = next((m for m in snapshot.members if m.ordinal == snapshot.room.sequence_index), None)
             index = order.index(pointed.agent_id) if pointed else 0
-            self._log(tx, snapshot, "reorder", caller, details={"order": order, "sequence_index": index})
+            names = [snapshot.member(agent_id).name for agent_id in order]
+            details = {"order": order, "names": names, "sequence_index": index}
+            self._log(tx, snapshot, "reorder", caller, details=details)
             return self._rooms.load(tx, room_id)
 
     def set_room_policy(self, caller: Caller, room_id: str, policy: dict[str, Any]) -> Snapshot:

@@ -3,20 +3,17 @@
 Each of the three sources numbers its own rows in the order in which they were committed. A place in the timeline is
 a place in each of them, so that going on from it neither misses nor repeats anything.
 
-Everybody is called by the name of that day. What is stored with names keeps them; the room's log knows agents by their
-agent_id alone, and the names that they had then follow from who was renamed since, or left: whoever comes back may be
-called otherwise.
+The log, reservations and notices name agents as they were called on that day. A message has its sender's present name.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from heapq import merge
 
 from conch.errors import InvalidArgument, LimitExceeded
 from conch.notices.events import ProtocolEvent, to_protocol_event
-from conch.rooms.log import Event, agents_in, to_event
+from conch.rooms.log import Event, to_event
 from conch.rooms.room import Room, load_room
 from conch.storage.base import Row, Store, Transaction
 from conch.storage.trying import retried
@@ -50,8 +47,6 @@ class Entry(NamedTuple):
     details: dict[str, Any] = {}
     protocol: ProtocolEvent | None = None
     """The notice itself, that was marked, or that went with a stick."""
-    names: Mapping[str, str] = {}
-    """What those were called then whom the event names by their agent_id."""
 
 
 class Page(NamedTuple):
@@ -80,8 +75,7 @@ def read_timeline(store: Store, room_id: str, after: Place | int | None, limit: 
         room = load_room(tx, room_id)
         place = _place_of(tx, room, after) if isinstance(after, int) else after
         page = _latest(tx, room, limit) if place is None else _after(tx, room, place, limit)
-        entries = _with_names(tx, room, _with_protocol(tx, page.entries))
-        return page._replace(entries=entries, is_closed=room.state == "closed")
+        return page._replace(entries=_with_protocol(tx, page.entries), is_closed=room.state == "closed")
 
 
 def _place_of(tx: Transaction, room: Room, event_seq: int) -> Place:
@@ -157,52 +151,6 @@ def _with_protocol(tx: Transaction, entries: list[Entry]) -> list[Entry]:
     rows += tx.all("protocol_events_by_id", event_ids=ids) if ids else []
     found = {row[key]: to_protocol_event(row) for row in rows for key in ("event_id", "handoff_event_seq")}
     return [entry._replace(protocol=found.get(_subject(entry))) for entry in entries]
-
-
-def _with_names(tx: Transaction, room: Room, entries: list[Entry]) -> list[Entry]:
-    """Every event of the log with the names that those who are in it had then."""
-    events = [entry.event for entry in entries if entry.event]
-    if not events:
-        return entries
-    found = {agent_id for event in events for agent_id in agents_in(event)}
-    given = {"room_id": room.room_id, "topic_id": room.topic_id, "agent_ids": sorted(found)}
-    names = {row["agent_id"]: row["name"] for row in tx.all("names_in_room", **given)}
-    renamings = _renamings(tx, room, min(event.created_at for event in events))
-    renamings += _departures(tx, room, min(event.event_seq for event in events))
-    renamings.sort(key=lambda renaming: -renaming.moment)
-    return [entry._replace(names=_names_then(entry.event, names, renamings)) if entry.event else entry
-            for entry in entries]  # fmt: skip
-
-
-class Renaming(NamedTuple):
-    moment: int
-    agent_id: str
-    former_name: str
-
-
-def _renamings(tx: Transaction, room: Room, since: int) -> list[Renaming]:
-    """Who was renamed after a moment, the latest first."""
-    found = []
-    for row in tx.all("renamings_since", room_id=room.room_id, moment=since):
-        details, moment = json.loads(row["details_json"] or "{}"), row["created_at"]
-        if "former_name" in details:
-            found.append(Renaming(moment, row["agent_id"], details["former_name"]))
-        if "prior_agent_id" in details:
-            found.append(Renaming(moment, details["prior_agent_id"], row["agent_name"]))
-    return found
-
-
-def _departures(tx: Transaction, room: Room, event_seq: int) -> list[Renaming]:
-    """Who has left since an event of the log, and as whom, the latest first."""
-    rows = tx.all("departures_since", room_id=room.room_id, event_seq=event_seq)
-    told = [(row, json.loads(row["details_json"] or "{}")) for row in rows]
-    return [Renaming(row["created_at"], row["from_agent_id"], said["name"]) for row, said in told if "name" in said]
-
-
-def _names_then(event: Event, names: dict[str, str], renamings: list[Renaming]) -> dict[str, str]:
-    """Today's names, with every renaming undone that came after the event."""
-    later = {each.agent_id: each.former_name for each in renamings if each.moment >= event.created_at}
-    return {agent_id: later.get(agent_id, names.get(agent_id, agent_id)) for agent_id in agents_in(event)}
 
 
 def _subject(entry: Entry) -> Any:

@@ -26,11 +26,20 @@ class Event(NamedTuple):
     turn_id: int
     event_type: str
     from_agent_id: str | None
+    from_agent: str | None
     to_agent_id: str | None
+    to_agent: str | None
     handoff: Handoff | None
     reason: str | None
     details: dict[str, Any]
     created_at: int
+
+    @property
+    def names(self) -> dict[str, str]:
+        """By agent_id, what everyone in the event was called when it happened."""
+        known = [(self.from_agent_id, self.from_agent), (self.to_agent_id, self.to_agent)]
+        known += zip(self.details.get("order", ()), self.details.get("names", ()), strict=False)
+        return {agent_id: name for agent_id, name in known if agent_id is not None and name is not None}
 
 
 def append_event(
@@ -45,7 +54,10 @@ def append_event(
     reason: str | None = None,
     details: dict[str, Any] | None = None,
 ) -> tuple[Event, Room]:
-    """Write an event; returns it and what the room row must become. Everybody in the room hears of it."""
+    """Write an event, with the names that its agents have now. Everybody in the room hears of it.
+
+    Returns the event and what the room row must become.
+    """
     columns: Row = {
         "event_id": new_id("evt"),
         "room_id": room.room_id,
@@ -105,12 +117,6 @@ def _offered(room: Room, event: Event, handoff_event_seq: int | None) -> Room:
     return room._replace(state="reserved", reserved_for=event.to_agent_id) if event.to_agent_id else room
 
 
-def agents_in(event: Event) -> set[str]:
-    """The agent_ids of all whom an event is about."""
-    ids = (event.from_agent_id, event.to_agent_id, *event.details.get("order", ()))
-    return {agent_id for agent_id in ids if agent_id is not None}
-
-
 def find_event(tx: Transaction, event_seq: int | None) -> Event | None:
     row = None if event_seq is None else tx.one("find_event", event_seq=event_seq)
     return None if row is None else to_event(row)
@@ -156,7 +162,9 @@ def to_event(row: Row) -> Event:
         turn_id=row["turn_id"],
         event_type=row["event_type"],
         from_agent_id=row["from_agent_id"],
+        from_agent=row["from_agent"],
         to_agent_id=row["to_agent_id"],
+        to_agent=row["to_agent"],
         handoff=handoff,
         reason=row["reason"],
         details=details,

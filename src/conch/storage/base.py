@@ -6,7 +6,7 @@ The statements run on every engine, with `:name` parameters; a list expands to a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 
 from conch.typed import Any, NamedTuple, Protocol
@@ -15,6 +15,7 @@ DERIVED = "index_"  # how the tables begin whose rows can be made again from oth
 
 Row = dict[str, Any]
 Parameters = dict[str, Any]
+Execute = Callable[[str, Parameters], list[Row]]
 
 
 class Phrase(NamedTuple):

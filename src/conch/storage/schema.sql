@@ -80,7 +80,9 @@ CREATE TABLE room_events (
   handoff_json TEXT,
   reason TEXT,
   details_json TEXT,
-  created_at BIGINT NOT NULL
+  created_at BIGINT NOT NULL,
+  from_agent TEXT,
+  to_agent TEXT
 );
 
 CREATE INDEX room_events_room_seq_idx ON room_events (room_id, event_seq);

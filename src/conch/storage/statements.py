@@ -6,9 +6,9 @@ What an engine does in its own way stands in a file beside the shared one: `sear
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-from conch.storage.base import Parameters
+from conch.storage.base import Execute, Parameters
 from conch.typed import NamedTuple
 
 HERE = os.path.dirname(__file__)
@@ -26,6 +26,8 @@ class Dialect(NamedTuple):
 class Migration(NamedTuple):
     version: int
     script: str
+    step: Callable[[Execute], None] | None = None
+    """What is done in the same transaction after the script, and cannot be said in SQL."""
 
 
 def load_statements(dialect: Dialect) -> dict[str, str]:
@@ -47,7 +49,16 @@ def load_migrations(dialect: Dialect) -> list[Migration]:
         stem = name.partition(".")[0]
         spelled = script.replace("$serial_key", dialect.serial_key).replace("$bytes", dialect.bytes)
         scripts[stem] = scripts.get(stem, "") + spelled
-    return [Migration(number, script) for number, script in enumerate(scripts.values(), start=1)]
+    return [Migration(number, script, STEPS.get(number)) for number, script in enumerate(scripts.values(), start=1)]
+
+
+def _name_agents_in_events(execute: Execute) -> None:
+    from conch.storage.names_of_the_day import write_names  # needed once in the life of a store
+
+    write_names(execute)
+
+
+STEPS = {6: _name_agents_in_events}
 
 
 def _scripts(folder: str, engine: str) -> dict[str, str]:

@@ -50,7 +50,7 @@ def label(entry: Entry) -> str | None:
 def sentence(entry: Entry) -> str:
     """Who did what; of more than one line only where somebody wrote so."""
     if entry.event is not None:
-        return event_sentence(entry.event, entry.names)
+        return event_sentence(entry.event, entry.event.names)
     row, details = entry.row, entry.details
     if entry.kind == "message":
         return f"{row['sender']} said ({row['message_type']}): {row['content_markdown']}"

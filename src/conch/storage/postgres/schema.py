@@ -10,6 +10,7 @@ from psycopg.errors import ProgrammingError, UndefinedColumn
 
 from conch.bells.postgres import advisory_key
 from conch.errors import SchemaMismatch
+from conch.storage.base import Parameters, Row
 from conch.storage.postgres.address import SCHEMA, Connection
 from conch.storage.postgres.transaction import number_parameters, spell
 from conch.storage.statements import Dialect, Migration
@@ -105,6 +106,8 @@ class Schema:
     def _apply(self, connection: Connection, stored: int) -> None:
         for migration in self._migrations[stored:]:
             connection.execute(migration.script.encode())
+            if migration.step is not None:
+                migration.step(lambda sql, given: _fetched(connection, sql, given))
         connection.execute(spell(self._statements["set_schema_version"]), {"version": str(self.version)})
 
     def _find_version(self, connection: Connection) -> int:
@@ -131,3 +134,8 @@ class Schema:
             f"Nothing was touched. {advice}"
         )
         return SchemaMismatch(message, store=self._place, expected=self.version)
+
+
+def _fetched(connection: Connection, statement: str, given: Parameters) -> list[Row]:
+    cursor = connection.execute(spell(statement), given)
+    return cursor.fetchall() if cursor.description else []

@@ -27,23 +27,6 @@ SELECT COALESCE(
   0
 ) AS reached;
 
--- name: renamings_since
-SELECT agent_id, agent_name, details_json, created_at FROM room_activity
-WHERE room_id = :room_id AND kind IN ('registered', 'RESUME') AND created_at >= :moment
-ORDER BY number DESC;
-
--- name: departures_since
-SELECT from_agent_id, details_json, created_at FROM room_events
-WHERE room_id = :room_id AND event_seq >= :event_seq AND event_type = 'leave'
-ORDER BY event_seq DESC;
-
--- name: names_in_room
-SELECT a.agent_id, COALESCE(m.name, own.agent_name, a.agent_id) AS name
-FROM agents a
-LEFT JOIN room_members m ON m.room_id = :room_id AND m.agent_id = a.agent_id
-LEFT JOIN agent_name_reservations own ON own.topic_id = :topic_id AND own.agent_id = a.agent_id AND own.is_own = 1
-WHERE a.agent_id IN :agent_ids;
-
 -- name: protocol_events_by_id
 SELECT e.*, r.canonical_path FROM protocol_events e JOIN path_rooms r ON r.room_id = e.room_id
 WHERE e.event_id IN :event_ids;

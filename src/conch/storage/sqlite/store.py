@@ -315,6 +315,8 @@ class SqliteStore:
             for migration in self._migrations[self._stored_version(connection) :]:
                 for statement in split(migration.script):
                     connection.execute(statement)
+                if migration.step is not None:
+                    migration.step(lambda sql, given: connection.execute(sql, given).fetchall())
             version_row = {"version": str(len(self._migrations))}
             connection.execute(self._statements["set_schema_version"], version_row)
 
