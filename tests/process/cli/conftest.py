@@ -18,6 +18,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from tests.process.forking import Forks
+
+from conch.doors.cli.run import HOMES
 
 SOON = 30.0
 CONCH = (sys.executable, "-m", "conch")
@@ -54,7 +57,8 @@ class Answer(NamedTuple):
 class Conch:
     """Runs a command to its end, as an agent of some name, in a place of its own."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, forks: Forks) -> None:
+        self._forks = forks
         self.workspace = (folder / "workspace").resolve()
         self.database = folder / "data" / "rooms.sqlite"
         self.env = {
@@ -71,10 +75,18 @@ class Conch:
     def __call__(
         self, *words: str | bytes, agent: str = "ada:1", stdin: str = "", folder: str = "", **more: str
     ) -> Answer:
+        """In a process that is forked from one that has imported conch already."""
+        env = {**self.env, "CONCH_AGENT_ID": agent, **more}
+        given = stdin.encode("utf-8", "surrogateescape")
+        ended = self._forks.run([os.fsdecode(word) for word in words], env, self.workspace / folder, given, SOON)
+        return Answer(ended.status, ended.out.decode(), ended.err.decode())
+
+    def afresh(self, *words: str | bytes, agent: str = "ada:1", stdin: str = "", **more: str) -> Answer:
+        """In a new interpreter, as a shell starts it."""
         done = subprocess.run(
             [*CONCH, *words],
             env={**self.env, "CONCH_AGENT_ID": agent, **more},
-            cwd=self.workspace / folder,
+            cwd=self.workspace,
             input=stdin.encode("utf-8", "surrogateescape"),
             capture_output=True,
             timeout=SOON,
@@ -82,15 +94,22 @@ class Conch:
         return Answer(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
+@pytest.fixture(scope="session")
+def forks() -> Iterator[Forks]:
+    forks = Forks("conch.main", "conch.doors.cli.run", *(f"conch.doors.cli.{home}" for home in HOMES))
+    yield forks
+    forks.end()
+
+
 @pytest.fixture
-def conch(tmp_path: Path) -> Conch:
-    return Conch(tmp_path)
+def conch(tmp_path: Path, forks: Forks) -> Conch:
+    return Conch(tmp_path, forks)
 
 
 @pytest.fixture(scope="module")
-def shared_conch(tmp_path_factory: pytest.TempPathFactory) -> Conch:
+def shared_conch(tmp_path_factory: pytest.TempPathFactory, forks: Forks) -> Conch:
     """For tests that change nothing."""
-    return Conch(tmp_path_factory.mktemp("shared"))
+    return Conch(tmp_path_factory.mktemp("shared"), forks)
 
 
 @pytest.fixture

@@ -200,6 +200,25 @@ def test_a_bad_handoff_is_refused_with_its_field_and_the_holder_keeps_the_stick(
     assert contents() == before
 
 
+AFRESH: list[Words] = [
+    ("--help",),
+    ("wait", "--help"),
+    ("db",),
+    ("relase",),
+    (NOT_UTF8, "--json"),
+    ("state", "--room", NOT_UTF8, "--json"),
+    ("wait", "--room", SQL, "--json"),
+    ("note", "x" * 20_000, "--json"),
+    ("release", "--handoff", "/dev/zero", "--json"),
+    ("pass", "bob:2"),
+]
+
+
+@pytest.mark.parametrize("words", AFRESH, ids=name)
+def test_a_new_interpreter_answers_as_the_forks_of_these_tests_do(holder: Any, words: Words) -> None:
+    assert holder.afresh(*words) == holder(*words)
+
+
 def test_people_get_the_same_refusals_as_one_sentence_on_standard_error(holder: Conch) -> None:
     refused = holder("note", "")
 
@@ -249,7 +268,7 @@ def test_letters_that_the_terminal_cannot_show_are_escaped(conch: Conch) -> None
     conch("join")
     conch("note", "grüße ✓")
 
-    answer = conch("events", PYTHONIOENCODING="ascii")
+    answer = conch.afresh("events", PYTHONIOENCODING="ascii")
 
     assert answer.status == 0
     assert "gr\\xfc\\xdfe \\u2713" in answer.out
