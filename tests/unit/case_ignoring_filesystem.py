@@ -3,7 +3,8 @@
     unshare --mount python case_ignoring_filesystem.py MOUNT_POINT COMMAND...
 
 It speaks the kernel's FUSE protocol (see fuse.h) and holds three directories: Projects/Conch/Src. It has a mount
-namespace of its own, so whatever happens the mount ends with it. Exit status 77: this machine does not allow it.
+namespace of its own, so whatever happens the mount ends with it. FILESYSTEM_TYPE is what the kernel's table of mounts
+calls it, if not just `fuse`. Exit status 77: this machine does not allow it.
 """
 
 from __future__ import annotations
@@ -72,7 +73,8 @@ def mount(target: str) -> int:
     device = os.open("/dev/fuse", os.O_RDWR)
     options = f"fd={device},rootmode=40000,user_id={os.getuid()},group_id={os.getgid()}"
     libc = ctypes.CDLL(None, use_errno=True)
-    if libc.mount(b"ignores-case", os.fsencode(target), b"fuse", READ_ONLY, options.encode()) != 0:
+    kind = os.environ.get("FILESYSTEM_TYPE", "fuse").encode()
+    if libc.mount(b"ignores-case", os.fsencode(target), kind, READ_ONLY, options.encode()) != 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     return device
 

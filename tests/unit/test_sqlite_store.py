@@ -20,7 +20,7 @@ from conch.errors import (
     StoreUnavailable,
 )
 from conch.storage.sqlite.errors import translate
-from conch.storage.sqlite.files import NETWORK_FILESYSTEMS, filesystem_type
+from conch.storage.sqlite.files import filesystem_type
 from conch.storage.sqlite.store import DIALECT, SqliteStore
 from conch.storage.statements import HERE, Migration, load_migrations
 
@@ -331,11 +331,6 @@ def test_the_deepest_and_latest_mount_decides_the_filesystem(place: str, kind: s
     assert filesystem_type(place, MOUNTS) == kind
 
 
-@pytest.mark.parametrize("kind", ["nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "9p"])
-def test_network_filesystems_are_refused(kind: str) -> None:
-    assert kind in NETWORK_FILESYSTEMS
-
-
 def in_namespace(script: str) -> subprocess.CompletedProcess[str]:
     """Run Python in a mount namespace of its own, where it may mount what it likes."""
     command = ["unshare", "--map-root-user", "--mount", sys.executable, "-c", script]
@@ -357,6 +352,43 @@ def use(path, size=10):
     finally:
         store.close()
 """
+
+
+def test_a_mounted_network_filesystem_is_refused(tmp_path: Path) -> None:
+    script = USE_STORE + f"print(use({str(tmp_path)!r} + '/Projects/rooms.sqlite'))"
+    server = Path(__file__).with_name("case_ignoring_filesystem.py")
+    command = ["unshare", "--map-root-user", "--mount", sys.executable, str(server), str(tmp_path)]
+    environ = {**os.environ, "FILESYSTEM_TYPE": "fuse.sshfs"}
+
+    done = subprocess.run(
+        [*command, sys.executable, "-c", script], env=environ, capture_output=True, text=True, timeout=60
+    )
+
+    if done.returncode == 77:
+        pytest.skip(f"this machine does not let the tests mount with FUSE: {done.stderr}")
+    assert done.stdout.split() == ["DB_NOT_LOCAL"], done.stderr
+
+
+def test_every_kind_of_network_filesystem_is_refused_and_a_local_disk_is_not(tmp_path: Path) -> None:
+    kinds = ["nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "ext4"]
+    script = (
+        USE_STORE
+        + f"""
+import os, subprocess
+place = {str(tmp_path)!r}
+mounts = place + "/mountinfo"
+open(mounts, "w").close()
+subprocess.run(["mount", "--bind", mounts, f"/proc/{{os.getpid()}}/mountinfo"], check=True)
+for kind in {kinds!r}:
+    with open(mounts, "w") as file:
+        file.write("22 1 0:40 / / rw - ext4 /dev/vda rw\\n30 22 0:41 / " + place + f" rw - {{kind}} there rw\\n")
+    print(use(f"{{place}}/{{kind}}/rooms.sqlite"))
+"""
+    )
+
+    done = in_namespace(script)
+
+    assert done.stdout.split() == ["DB_NOT_LOCAL"] * (len(kinds) - 1) + ["written"], done.stderr
 
 
 def test_a_full_disk_has_its_own_error_and_loses_nothing(tmp_path: Path) -> None:
