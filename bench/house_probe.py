@@ -1,0 +1,68 @@
+"""Runs `conch` as a process of its own, with its calls and its transactions counted.
+
+`python house_probe.py SRC ASKED TOLD WORDS...`: whoever writes a line to the descriptor ASKED gets one from TOLD, the
+counts since the last time. `end` as the only answer comes when the process is over.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import runpy
+import sqlite3
+import sys
+import threading
+from types import FrameType
+from typing import Any
+
+COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
+
+calls: list[str] = []  # the file of each
+transactions: list[str] = []
+
+
+def count_call(frame: FrameType, event: str, _: Any) -> None:
+    code = frame.f_code
+    is_function = code.co_flags & inspect.CO_OPTIMIZED and code.co_name not in COMPREHENSIONS
+    if event == "call" and is_function and code.co_filename.startswith(SOURCE):
+        calls.append(code.co_filename)
+
+
+def count_statement(statement: str) -> None:
+    if statement.upper().startswith("BEGIN"):
+        transactions.append(statement)
+
+
+def connect(*args: Any, **kwargs: Any) -> sqlite3.Connection:
+    connection = original_connect(*args, **kwargs)
+    connection.set_trace_callback(count_statement)
+    return connection
+
+
+def tell(told: int) -> None:
+    counted = {"calls": len(calls), "files": len(set(calls)), "transactions": len(transactions)}
+    calls.clear()
+    transactions.clear()
+    os.write(told, json.dumps(counted).encode() + b"\n")
+
+
+def answer(asked: int, told: int) -> None:
+    while os.read(asked, 1):
+        tell(told)
+
+
+if __name__ == "__main__":
+    SOURCE, asked, told = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    sys.argv[:] = ["conch", *sys.argv[4:]]
+    sys.path[0] = SOURCE
+    original_connect = sqlite3.connect
+    sqlite3.connect = connect  # type: ignore[assignment]
+    threading.Thread(target=answer, args=(asked, told), daemon=True).start()
+    threading.setprofile(count_call)
+    sys.setprofile(count_call)
+    try:
+        runpy.run_module("conch", run_name="__main__", alter_sys=True)
+    finally:
+        sys.setprofile(None)
+        tell(told)
