@@ -17,6 +17,11 @@ def new_lease() -> str:
     return new_id("lease", 16)
 
 
+def lock_number(kind: str, name: str) -> int:
+    """A signed 64-bit number for a name, for servers whose locks have numbers."""
+    return int.from_bytes(bytes.fromhex(digest(f"conch:{kind}:{name}")[:16]), "big", signed=True)
+
+
 def digest(text: str) -> str:
     """A 128-bit fingerprint in hex: it tells things apart, it keeps no secrets.
 

@@ -15,8 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conch.bells.ears import open_watcher
-from conch.bells.file import CounterWatcher, FileBell, file_name
+from conch.bells.file import CounterWatcher, FileBell, file_name, open_watcher
 from conch.host import processes
 
 SOON = 10.0  # a deadline for what must happen

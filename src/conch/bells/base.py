@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 
 from conch.host.processes import Process
+from conch.ids import digest
 from conch.typed import Protocol, Self
 
 LINGER_SECONDS = 0.05
@@ -40,6 +41,11 @@ def seat_channel(room_id: str, agent_id: str) -> str:
 def topic_channel(topic_id: str) -> str:
     """Everybody who waits for messages on a topic hears this one."""
     return f"topic-{topic_id}"
+
+
+def notification(channel: str) -> str:
+    """A channel's name for a server that allows 63 plain characters."""
+    return f"conch_{digest(channel)}"
 
 
 class Ear(Protocol):

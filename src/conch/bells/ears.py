@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import select
-import sys
 import threading
 import time
 from collections.abc import Iterable
@@ -102,16 +99,3 @@ class WatchingEar:
         self._unwatch()
         while self._stops:
             self._stops.pop()()
-
-
-def open_watcher() -> Watcher:
-    """The kernel's own way of this system. OSError if there is none, or it has none left to give."""
-    if sys.platform == "linux":
-        from conch.bells.inotify import InotifyWatcher
-
-        return InotifyWatcher()
-    if sys.platform != "linux" and sys.platform != "win32" and hasattr(select, "kqueue"):
-        from conch.bells.kqueue import KqueueWatcher
-
-        return KqueueWatcher()
-    raise OSError(errno.ENOSYS, "This system cannot tell about touched files.")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import select
 import sys
 import threading
 import time
@@ -10,7 +12,7 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache, partial
 
 from conch.bells.base import Stop, Wake, Watcher
-from conch.bells.ears import WatchingEar, open_watcher
+from conch.bells.ears import WatchingEar
 from conch.host.processes import Process
 from conch.ids import digest
 
@@ -87,6 +89,19 @@ class FileBell:
             watcher = self._counter_watcher = self._counter_watcher or CounterWatcher(self._counter)
         self._is_counting = True
         return WatchingEar(watcher, paths)
+
+
+def open_watcher() -> Watcher:
+    """The kernel's own way of this system. OSError if there is none, or it has none left to give."""
+    if sys.platform == "linux":
+        from conch.bells.inotify import InotifyWatcher
+
+        return InotifyWatcher()
+    if sys.platform != "linux" and sys.platform != "win32" and hasattr(select, "kqueue"):
+        from conch.bells.kqueue import KqueueWatcher
+
+        return KqueueWatcher()
+    raise OSError(errno.ENOSYS, "This system cannot tell about touched files.")
 
 
 @lru_cache(maxsize=256)

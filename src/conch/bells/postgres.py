@@ -14,10 +14,10 @@ from functools import partial
 
 import psycopg
 
-from conch.bells.base import Stop, Wake, Watcher
-from conch.bells.ears import WatchingEar, open_watcher
+from conch.bells.base import Stop, Wake, Watcher, notification
+from conch.bells.ears import WatchingEar
 from conch.host.processes import Process, host_id
-from conch.ids import digest
+from conch.ids import lock_number
 from conch.typed import Any
 
 RECHECK_SECONDS = 30.0  # the server tells, and a lost connection is noticed: this is for what nobody has thought of
@@ -28,22 +28,21 @@ PAUSES = (0.05, 0.1, 0.2, 0.5, 1.0)
 Connection = psycopg.Connection[Any]
 
 
-def advisory_key(kind: str, name: str) -> int:
-    """The number that an advisory lock has instead of a name."""
-    return int.from_bytes(bytes.fromhex(digest(f"conch:{kind}:{name}")[:16]), "big", signed=True)
-
-
-def notification(channel: str) -> str:
-    """A channel's name for the server, which allows 63 characters."""
-    return f"conch_{digest(channel)}"
-
-
 class PostgresBell:
     """Rings are sent by the store, inside the transaction that they announce."""
 
-    def __init__(self, connect: Callable[[], Connection], is_locked: Callable[[int], bool]) -> None:
-        """`is_locked` asks the server whether any session holds a lock on this key."""
+    def __init__(
+        self,
+        connect: Callable[[], Connection],
+        is_locked: Callable[[int], bool],
+        open_watcher: Callable[[], Watcher],
+    ) -> None:
+        """`is_locked` asks the server whether any session holds a lock on this number.
+
+        `open_watcher` gives a watcher of this machine's processes, which the server does not see, or raises OSError.
+        """
         self._connect = connect
+        self._open_watcher = open_watcher
         self._is_locked = is_locked
         self._lock = threading.Lock()
         self._watcher: ServerWatcher | None = None
@@ -54,11 +53,11 @@ class PostgresBell:
     def listen(self, *channels: str, announce: str | None = None) -> WatchingEar:
         """Every channel that is listened to is announced: that is how ringers know that somebody hears."""
         with self._lock:
-            watcher = self._watcher = self._watcher or ServerWatcher(self._connect)
+            watcher = self._watcher = self._watcher or ServerWatcher(self._connect, self._open_watcher)
         return WatchingEar(watcher, channels if announce is None else (*channels, announce), own=announce)
 
     def hears(self, channel: str) -> bool:
-        return self._is_locked(advisory_key("bell", channel))
+        return self._is_locked(lock_number("bell", channel))
 
     def ring(self, channels: Iterable[str]) -> None:
         """Nothing is left to do: the store has sent them."""
@@ -73,8 +72,9 @@ class PostgresBell:
 class ServerWatcher:
     """The thread behind the ears, with its connection. A lost connection is made anew, and every ear looks again."""
 
-    def __init__(self, connect: Callable[[], Connection]) -> None:
+    def __init__(self, connect: Callable[[], Connection], open_watcher: Callable[[], Watcher]) -> None:
         self._connect = connect
+        self._open_watcher = open_watcher
         self._processes: Watcher | None = None
         self._changed = threading.Condition()  # guards what follows
         self._wakes: dict[str, list[Wake]] = {}
@@ -104,7 +104,7 @@ class ServerWatcher:
             return _nothing  # its end cannot be seen from here: the timeouts rule
         try:
             with self._changed:
-                self._processes = self._processes or open_watcher()
+                self._processes = self._processes or self._open_watcher()
             return self._processes.watch_process(process, wake)
         except OSError:
             return None
@@ -221,7 +221,7 @@ class ServerWatcher:
 
 
 def _key(channel: str) -> int:
-    return advisory_key("bell", channel)
+    return lock_number("bell", channel)
 
 
 def _nothing() -> None:

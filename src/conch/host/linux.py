@@ -9,21 +9,12 @@ from __future__ import annotations
 import os
 import sys
 
-from conch.typed import NamedTuple
+Facts = tuple[int, int, int, str, bool]
+"""When a process started, its parent, its terminal, its name, whether it has ended; `processes` names them."""
 
 # Inode numbers that the kernel gives its initial namespaces. Pids mean something else in another pid
 # namespace, start times in another time namespace.
 _INITIAL_NAMESPACES = {"pid": 4026531836, "time": 4026531834}
-
-
-class Facts(NamedTuple):
-    """What the system says of a pid. `started_at` is in the system's own unit: only ever compare it."""
-
-    started_at: int
-    parent: int
-    terminal: int
-    name: str
-    ended: bool
 
 
 def facts(pid: int) -> Facts:
@@ -39,7 +30,7 @@ def parse_stat(text: bytes) -> Facts:
     state, parent, terminal, threads, started_at = (fields[n] for n in (0, 1, 4, 17, 19))
     # A process whose first thread has ended looks like a zombie while its other threads go on.
     ended = state in (b"Z", b"X", b"x") and int(threads) <= 1
-    return Facts(int(started_at), int(parent), int(terminal), name, ended)
+    return int(started_at), int(parent), int(terminal), name, ended
 
 
 def executable(pid: int) -> str:

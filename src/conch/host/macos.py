@@ -6,9 +6,6 @@ import ctypes
 import os
 import sys
 
-from conch.host.linux import Facts
-from conch.typed import Any
-
 _system = ctypes.CDLL(None, use_errno=True)
 
 # From <sys/proc_info.h>, <sys/proc.h>, <sys/sysctl.h> and <sys/stat.h>.
@@ -45,7 +42,7 @@ class _BsdInfo(ctypes.Structure):
     ]
 
 
-def facts(pid: int) -> Facts:
+def facts(pid: int) -> tuple[int, int, int, str, bool]:
     info = _BsdInfo()
     size = ctypes.sizeof(info)
     if _system.proc_pidinfo(pid, _PROC_PIDTBSDINFO, _INCLUDE_ZOMBIES, ctypes.byref(info), size) != size:
@@ -53,7 +50,7 @@ def facts(pid: int) -> Facts:
     started_at = info.started_seconds * 1_000_000 + info.started_microseconds
     terminal = 0 if info.terminal == _NO_DEVICE else info.terminal
     name = os.fsdecode(info.name or info.command)
-    return Facts(started_at, info.parent, terminal, name, ended=info.status == _SZOMB)
+    return started_at, info.parent, terminal, name, info.status == _SZOMB
 
 
 def executable(pid: int) -> str:
@@ -97,9 +94,8 @@ def namespaces() -> list[str]:
 
 
 def tty_name(terminal: int) -> str | None:
-    devname: Any = _system.devname
-    devname.restype = ctypes.c_char_p
-    name = devname(ctypes.c_int32(terminal), ctypes.c_uint16(_S_IFCHR))
+    _system.devname.restype = ctypes.c_char_p
+    name = _system.devname(ctypes.c_int32(terminal), ctypes.c_uint16(_S_IFCHR))
     return os.fsdecode(name) if name and not name.startswith((b"?", b"#")) else None
 
 

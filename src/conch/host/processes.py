@@ -22,6 +22,16 @@ else:
 Life = Literal["alive", "gone", "unknown"]
 
 
+class Facts(NamedTuple):
+    """What the system says of a pid. `started_at` is in the system's own unit: only ever compare it."""
+
+    started_at: int
+    parent: int
+    terminal: int
+    name: str
+    ended: bool
+
+
 class Process(NamedTuple):
     """One process, told apart from every later one that gets its pid."""
 
@@ -61,7 +71,7 @@ def boot_id() -> str:
 def look_up(pid: int) -> Process | None:
     """The process that has this pid now; None if there is none, it has ended, or the system does not tell."""
     try:
-        facts = system.facts(pid)
+        facts = _facts(pid)
     except OSError:
         return None
     if facts.ended or not boot_id():
@@ -76,7 +86,7 @@ def check(process: Process | None) -> Life:
     if process.boot_id != boot_id():
         return "gone"
     try:
-        facts = system.facts(process.pid)
+        facts = _facts(process.pid)
     except OSError:
         return "gone" if _is_absent(process.pid) else "unknown"
     return "gone" if facts.ended or facts.started_at != process.started_at else "alive"
@@ -101,7 +111,7 @@ def ancestors(pid: int | None = None) -> Iterator[Ancestor]:
     """The parent of `pid` (of this process, unless given), then its parent and so on, up to pid 1."""
     child = os.getpid() if pid is None else pid
     try:
-        while (parent := system.facts(child).parent) > 0:
+        while (parent := _facts(child).parent) > 0:
             process = look_up(parent)
             if process is None:
                 return
@@ -121,10 +131,14 @@ def session_leader() -> Process | None:
 def controlling_tty() -> str | None:
     """The terminal this process belongs to, such as `pts/3`, wherever its streams lead; None without one."""
     try:
-        terminal = system.facts(os.getpid()).terminal
+        terminal = _facts(os.getpid()).terminal
     except OSError:
         return _tty_of_streams()
     return (system.tty_name(terminal) or _tty_of_streams()) if terminal else None
+
+
+def _facts(pid: int) -> Facts:
+    return Facts(*system.facts(pid))
 
 
 def _is_absent(pid: int) -> bool:
@@ -144,7 +158,7 @@ def _program_name(pid: int) -> str:
     try:
         return os.path.basename(system.executable(pid))
     except OSError:
-        return system.facts(pid).name
+        return _facts(pid).name
 
 
 def _arguments(pid: int) -> tuple[str, ...]:

@@ -74,10 +74,11 @@ def sqlite_path(settings: Settings) -> str:
 
 def _open_postgres(settings: Settings, clock: Clock | None, named: str) -> tuple[Store, Bell]:
     try:
+        from conch.bells.file import open_watcher
         from conch.bells.postgres import PostgresBell
         from conch.storage.postgres.store import PostgresStore
     except ImportError:
         message = "A PostgreSQL store needs the extra `postgres`: pip install 'conch[postgres]'."
         raise InvalidSetting(message, setting=named) from None
     store = PostgresStore(settings.store, named=named, clock=clock, busy_timeout_ms=settings.busy_timeout_ms)
-    return store, PostgresBell(store.connect, store.is_locked)
+    return store, PostgresBell(store.connect, store.is_locked, open_watcher)

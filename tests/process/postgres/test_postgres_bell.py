@@ -11,7 +11,7 @@ import pytest
 
 from conch.app import App, open_app
 from conch.bells import postgres as bells
-from conch.bells.postgres import notification
+from conch.bells.base import notification
 
 SOON = 15.0
 OURS = "datname = current_database() AND usename = 'conch'"

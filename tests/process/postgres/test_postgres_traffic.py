@@ -11,10 +11,10 @@ import psycopg
 import pytest
 
 from conch.app import App, open_app
-from conch.bells.postgres import advisory_key
 from conch.calls import Call
 from conch.errors import StoreBusy
-from conch.storage import postgres
+from conch.ids import lock_number
+from conch.storage.postgres import store as postgres
 from conch.storage.postgres.schema import DIALECT
 from conch.storage.statements import load_migrations
 from conch.tools import TOOLS
@@ -112,7 +112,7 @@ def test_a_deadlock_is_tried_again_and_nobody_hears_of_it(
     writer = threading.Thread(target=note)
     writer.start()
     until(lambda: waiting("relation"))
-    lock = f"SELECT pg_advisory_xact_lock({advisory_key('write', room_id)})"
+    lock = f"SELECT pg_advisory_xact_lock({lock_number('write', room_id)})"
     waiter = threading.Thread(target=lambda: (rival.execute(lock.encode()), rival.rollback()))
     waiter.start()
     until(lambda: waiting("advisory"))

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 from psycopg.errors import ProgrammingError, UndefinedColumn
 
-from conch.bells.postgres import advisory_key
 from conch.errors import SchemaMismatch
+from conch.ids import lock_number
 from conch.storage.base import Parameters, Row
 from conch.storage.postgres.address import SCHEMA, Connection
 from conch.storage.postgres.transaction import number_parameters, spell
@@ -100,7 +100,7 @@ class Schema:
     def _locked(self, connection: Connection) -> Iterator[None]:
         """All or nothing, and nobody else makes or migrates the schema meanwhile, so nobody sees half of one."""
         with connection.transaction():
-            connection.execute(f"SELECT pg_advisory_xact_lock({advisory_key('write', 'schema')})")
+            connection.execute(f"SELECT pg_advisory_xact_lock({lock_number('write', 'schema')})")
             yield
 
     def _apply(self, connection: Connection, stored: int) -> None:

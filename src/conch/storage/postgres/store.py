@@ -10,9 +10,9 @@ from contextlib import AbstractContextManager, contextmanager
 import psycopg
 from psycopg.errors import UndefinedColumn, UndefinedTable
 
-from conch.bells.postgres import advisory_key
 from conch.clock import Clock
 from conch.errors import StoreError
+from conch.ids import lock_number
 from conch.storage.base import Row
 from conch.storage.postgres.address import SCHEMA, Address, Connection
 from conch.storage.postgres.errors import translate, translate_commit, translate_refusal, translated
@@ -68,7 +68,7 @@ class PostgresStore:
     @contextmanager
     def write(self, *locks: str) -> Iterator[PostgresTransaction]:
         # The locks first, then the moment, so that a queue of writers is in order.
-        taking = "; ".join(f"SELECT pg_advisory_xact_lock({advisory_key('write', lock)})" for lock in locks)
+        taking = "; ".join(f"SELECT pg_advisory_xact_lock({lock_number('write', lock)})" for lock in locks)
         with self._slot():
             with self._transaction(f"BEGIN; {taking}") as transaction:
                 yield transaction

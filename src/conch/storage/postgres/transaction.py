@@ -11,7 +11,8 @@ from itertools import chain, count
 import psycopg
 from psycopg import sql
 
-from conch.bells.postgres import advisory_key, notification
+from conch.bells.base import notification
+from conch.ids import lock_number
 from conch.storage.base import DERIVED, Phrase, Row
 from conch.storage.postgres.address import SCHEMA, Connection
 from conch.storage.statements import expand_lists, referred_first
@@ -91,7 +92,7 @@ class PostgresTransaction:
         """
         if self._rings:
             bells = [notification(channel) for channel in self._rings]
-            keys = [advisory_key("bell", channel) for channel in self._rings]
+            keys = [lock_number("bell", channel) for channel in self._rings]
             self.connection.execute(RING, {"bells": bells, "keys": keys})
 
     def tables(self) -> list[str]:
