@@ -1,6 +1,7 @@
 """One request in flight, as the domains see it.
 
 It can be cancelled, it can say how it is getting on, and while it waits it can show that its caller is still there.
+A request that was interrupted before it changed anything runs again.
 """
 
 from __future__ import annotations
@@ -8,7 +9,27 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from conch.errors import Cancelled
+from conch.errors import Cancelled, StoreInterrupted
+from conch.typed import TypeVar
+
+Answer = TypeVar("Answer")
+
+MOST_TRIES = 3
+
+
+def retry_interrupted(request: Callable[[], Answer]) -> Answer:
+    """Run a whole request of a door, and run it again if the store interrupted it.
+
+    This is the only retry of work that is not a wait. A request makes its one change in its last transaction, or only
+    repeats harmlessly what comes before, so an interruption means that nothing was changed. What may have been
+    committed is never repeated: that is StoreUncertain, which the caller gets to see.
+    """
+    for _ in range(MOST_TRIES - 1):
+        try:
+            return request()
+        except StoreInterrupted:
+            pass
+    return request()
 
 
 class Call:

@@ -11,6 +11,7 @@ import pytest
 
 from conch.agents.identity import Caller
 from conch.app import App, open_app
+from conch.calls import retry_interrupted
 from conch.errors import InvalidArgument, StoreInterrupted
 from conch.rooms.log import list_events
 from conch.rooms.verify import verify_rooms
@@ -90,7 +91,7 @@ class LostAtTheEnd:
 def test_a_copy_is_kept_only_when_nothing_can_cut_it_off_any_more(app: App, other: App) -> None:
     source: Any = LostAtTheEnd(app.store)
 
-    copied = dict(copy_store(source, other.store))
+    copied = dict(retry_interrupted(lambda: copy_store(source, other.store)))
 
     assert copied["room_events"] == 3
     assert verify_rooms(other.store) == (1, [])

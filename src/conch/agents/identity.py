@@ -15,7 +15,6 @@ from conch.host import processes
 from conch.host.processes import Process
 from conch.ids import digest
 from conch.storage.base import Row, Store, Transaction
-from conch.storage.trying import retried
 from conch.typed import Any, Literal, NamedTuple
 
 LOCK = "agents"  # whoever makes or renames an agent, or links a signal, writes under this name
@@ -57,7 +56,6 @@ class Verdict(NamedTuple):
         return self.winner.agent if self.winner else None
 
 
-@retried
 def identify(store: Store, signals: Signals) -> Caller:
     """The agent that these signals mean; made, and linked to them, as far as that is still to be done."""
     with store.read() as tx:
@@ -86,7 +84,6 @@ def adopt_override(store: Store, caller: Caller, override: str) -> Caller:
     return caller._replace(agent_id=override, name=agent["name"], overridden=True)
 
 
-@retried
 def load_caller(store: Store, text: str, topic_id: str | None = None) -> Caller:
     """An agent by its name in the room of a home topic, by its own name elsewhere, or by its agent_id.
 
@@ -98,7 +95,6 @@ def load_caller(store: Store, text: str, topic_id: str | None = None) -> Caller:
     return Caller(agent["agent_id"], agent["name"], recorded_process(agent), agent["session_kind"], None)
 
 
-@retried
 def _find(store: Store, text: str, topic_id: str | None) -> Row | None:
     with store.read() as tx:
         named = tx.one("member_named", topic_id=topic_id, name=text) or tx.one("agent_named", name=text)

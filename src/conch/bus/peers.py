@@ -15,7 +15,6 @@ from conch.clock import SECOND
 from conch.errors import AgentNotJoined, InvalidArgument, TopicNotFound
 from conch.host import processes
 from conch.storage.base import Row, Store, Transaction
-from conch.storage.trying import retried
 from conch.typed import NamedTuple
 
 SIGN_OF_LIFE_EVERY = SECOND  # of one who calls more often than that, each one would cost a write
@@ -92,7 +91,6 @@ class Peers:
             token = claim(tx, topic, caller, agent_name, reclaim_token)
             return Joined(topic, _enter(tx, topic_id, agent_name, caller), token)
 
-    @retried
     def join_as_itself(self, caller: Caller, topic_id: str) -> Peer:
         """The caller under its own name, joined now if it was not."""
         with self._store.read() as tx:
@@ -120,7 +118,6 @@ class Peers:
             tx.run("set_cursor", topic_id=peer.topic_id, agent_name=peer.agent_name, last_seq=last_seq, now=tx.now)
         return last_seq
 
-    @retried
     def list_present(self, topic_id: str, window_seconds: int, limit: int) -> list[Presence]:
         """Who was here lately, the latest first. A process that is proven gone is not here, however lately."""
         with self._store.read() as tx:
@@ -139,7 +136,6 @@ class Peers:
             for row in islice(here, limit)
         ]
 
-    @retried
     def name_of(self, topic_id: str, agent_id: str) -> str | None:
         """What an agent is called on a topic when it speaks as itself."""
         with self._store.read() as tx:

@@ -25,7 +25,6 @@ from conch.errors import (
     TopicMismatch,
 )
 from conch.storage.base import Row, Store, Transaction
-from conch.storage.trying import retried
 from conch.typed import Any, NamedTuple
 from conch.warnings import Warning, Warnings, warning
 
@@ -54,6 +53,11 @@ class Asked(NamedTuple):
     @property
     def is_settled(self) -> bool:
         return bool(self.answers) or self.question.status != "pending"
+
+    @property
+    def outcome(self) -> str:
+        """How it was settled."""
+        return "answered" if self.answers or self.question.status == "answered" else "cancelled"
 
 
 class Pending(NamedTuple):
@@ -104,25 +108,21 @@ class Questions:
             asked = _load(tx, peer.topic_id, question_id)
         if wait_seconds <= 0:
             return "queued", asked
-        return self.wait(asked, wait_seconds, call)
+        settled = self.wait(peer.topic_id, question_id, wait_seconds, call)
+        return ("timeout", asked) if settled is None else (settled.outcome, settled)
 
-    def wait(self, asked: Asked, wait_seconds: float, call: Call) -> tuple[str, Asked]:
-        """Until there is an answer, the question has ended or the time is over: answered, cancelled or timeout."""
-        topic_id, question_id = asked.question.topic_id, asked.question.question_id
+    def wait(self, topic_id: str, question_id: str, wait_seconds: float, call: Call) -> Asked | None:
+        """The question once it has an answer or has ended; None when the time is over."""
 
         def look() -> Asked | None:
             found = self.poll(topic_id, question_id)
             return found if found.is_settled else None
 
         try:
-            settled = wait_for(self._bell, topic_channel(topic_id), look, wait_seconds, call, self._settings)
+            return wait_for(self._bell, topic_channel(topic_id), look, wait_seconds, call, self._settings)
         except StoreError:  # it is asked all the same: a refusal would have it asked again
-            settled = None
-        if settled is None:
-            return "timeout", asked
-        return ("answered" if settled.answers or settled.question.status == "answered" else "cancelled"), settled
+            return None
 
-    @retried
     def poll(self, topic_id: str, question_id: str) -> Asked:
         with self._store.read() as tx:
             return _load(tx, topic_id, question_id)
@@ -170,14 +170,12 @@ class Questions:
             found = wait_for(self._bell, channel, look, wait_seconds, call, self._settings)
         return found or Offer([], is_closed=False)
 
-    @retried
     def list_all(self, topic_id: str, statuses: list[str], limit: int) -> list[Row]:
         """The questions of a topic, newest first, with how many answers each has."""
         with self._store.read() as tx:
             find_topic(tx, topic_id)
             return tx.all("questions_on_topic", topic_id=topic_id, statuses=statuses, limit=limit)
 
-    @retried
     def find(self, question_ids: list[str]) -> dict[str, Question]:
         """Those of these messages that are questions."""
         if not question_ids:
@@ -186,7 +184,6 @@ class Questions:
             rows = tx.all("questions_by_id", question_ids=question_ids)
         return {row["question_id"]: Question(**row) for row in rows}
 
-    @retried
     def answer(self, peer: Peer, responses: list[Any], needs_followups: bool = True) -> Answered:
         """Save all answers, or none where one is not allowed; what cannot be answered any more is skipped.
 

@@ -20,7 +20,6 @@ from conch.calls import Call
 from conch.config import LONGEST_WAIT_MS, Settings
 from conch.errors import AgentNotJoined, StoreError, StoreUnavailable, StoreUncertain, TopicNotFound
 from conch.storage.base import Row, Store, Transaction
-from conch.storage.trying import retried
 from conch.typed import NamedTuple
 
 PAGE = 500
@@ -123,7 +122,6 @@ class Messages:
                 self._touch(tx, peer, standing, last_seq)
         return sent, standing._replace(last_seq=last_seq)
 
-    @retried
     def _unread(self, peer: Peer, max_items: int, include_self: bool) -> Page:
         with self._store.read() as tx:
             peer, standing = load_standing(tx, peer)
@@ -149,7 +147,6 @@ class Messages:
             self._silences.clear()
         self._silences[peer] = (standing.last_seq, standing.highest_seq)
 
-    @retried
     def settle(self, peer: Peer, synced: Synced, advance: bool) -> None:
         """After the reply has gone out: move the cursor behind what it carried, unless it was moved meanwhile."""
         page, found = synced.page, synced.page.standing.last_seq
@@ -185,20 +182,17 @@ class Messages:
             now=tx.now,
         )
 
-    @retried
     def standing(self, peer: Peer) -> tuple[Peer, Standing]:
         """The peer under the name that it has by now, and how it stands to the topic."""
         with self._store.read() as tx:
             return load_standing(tx, peer)
 
-    @retried
     def mark_read(self, peer: Peer, last_seq: int) -> None:
         """Move the cursor forward to here."""
         with self._store.write(peer.topic_id) as tx:
             peer, standing = load_standing(tx, peer)
             self._touch(tx, peer, standing, last_seq)
 
-    @retried
     def free_name(self, topic_id: str, agent_name: str, operator: str) -> None:
         """Let anybody have a name again whose token is lost, and tell the topic who did it."""
         with self._store.write(topic_id) as tx:
@@ -206,7 +200,6 @@ class Messages:
             notice = Draft(f"{operator} freed the name {agent_name}: whoever joins next can have it.", "notice")
             append_messages(tx, system_peer(topic_id), [notice])
 
-    @retried
     def numbers(self, message_ids: set[str]) -> dict[str, int]:
         """The numbers on their topics of those messages that there are."""
         if not message_ids:
@@ -217,14 +210,13 @@ class Messages:
 
     def history(self, topic_id: str, after: int = 0, since: int = 0) -> Iterator[Message]:
         """A whole topic, oldest first, however long: page by page, so that nothing is held and nobody waits."""
-        while page := self._history_page(topic_id, after, since):
+        while page := self.history_page(topic_id, after, since):
             yield from page
             if len(page) < PAGE:
                 return
             after = page[-1].seq
 
-    @retried
-    def _history_page(self, topic_id: str, after: int, since: int) -> list[Message]:
+    def history_page(self, topic_id: str, after: int = 0, since: int = 0) -> list[Message]:
         with self._store.read() as tx:
             rows = tx.all("messages_since", topic_id=topic_id, after=after, since=since, limit=PAGE)
         return [to_message(row) for row in rows]

@@ -10,7 +10,6 @@ from conch.config import Settings, check_length
 from conch.errors import InvalidArgument, LimitExceeded, TopicClosed, TopicNotFound
 from conch.ids import new_id
 from conch.storage.base import Row, Store, Transaction
-from conch.storage.trying import retried
 from conch.typed import Any, Literal, NamedTuple
 
 LOCK = "topic names"  # whoever makes or renames a topic writes under this name
@@ -62,19 +61,16 @@ class Topics:
         with self._store.read() as tx:
             return newest_named(tx, name, "open")
 
-    @retried
     def list(self, statuses: list[str], limit: int) -> list[tuple[Topic, int]]:
         """Newest first, each with the number of its messages."""
         with self._store.read() as tx:
             rows = tx.all("topics_newest_first", statuses=statuses, limit=limit)
         return [(_topic(row), count) for row in rows for count in [row.pop("message_count")]]
 
-    @retried
     def find(self, topic_id: str) -> Topic:
         with self._store.read() as tx:
             return find_topic(tx, topic_id)
 
-    @retried
     def resolve(self, name: str, allow_closed: bool = False) -> Topic:
         """The newest open topic of this name; where there is none, the newest closed one if that will do."""
         with self._store.read() as tx:
@@ -91,7 +87,6 @@ class Topics:
             was_open = close_topic(tx, topic_id, reason)
             return find_topic(tx, topic_id), was_open
 
-    @retried
     def rename(self, topic_id: str, name: str) -> Topic:
         name = _check_free_name(name)
         with self._store.write(LOCK) as tx:

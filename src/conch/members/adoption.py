@@ -20,7 +20,6 @@ from conch.rooms.log import append_event
 from conch.rooms.presence import Rooms, admit
 from conch.rooms.room import Snapshot, save_room
 from conch.storage.base import Row, Transaction
-from conch.storage.trying import retried
 from conch.turns.leases import later
 from conch.typed import Any, NamedTuple
 
@@ -57,7 +56,6 @@ class Adoption:
             agent = itself(load_agents(tx, snapshot), caller)
             return Adopted(agent, event, evidence)
 
-    @retried
     def candidates(self, caller: Caller, room_id: str) -> list[Candidate]:
         """Who could be resumed here, and why; in the room's sequence."""
         with self._rooms.look(None, room_id) as (tx, snapshot):

@@ -16,7 +16,6 @@ from conch.rooms.presence import Lease, Rooms, member_columns
 from conch.rooms.room import Room, Snapshot, save_room
 from conch.scopes.reservations import release_all
 from conch.storage.base import Store, Transaction
-from conch.storage.trying import retried
 from conch.typed import Any, NamedTuple
 from conch.warnings import Warnings, warning
 
@@ -35,7 +34,6 @@ class Membership:
 
     # -- finding
 
-    @retried
     def list_rooms(self, context_path: str, caller: Caller | None = None) -> list[Snapshot]:
         """The open rooms from a path up to its workspace root, deepest first; that a member looked is noted."""
         directory = canonicalize(context_path)
@@ -49,13 +47,11 @@ class Membership:
                 self._rooms.touch_if_due(snapshot, caller)
         return found
 
-    @retried
     def all_rooms(self) -> list[Snapshot]:
         """Every room of the store, closed ones too."""
         with self._store.read() as tx:
             return self._rooms.load_all(tx, [Room(**row) for row in tx.all("all_rooms")])
 
-    @retried
     def get_state(self, caller: Caller | None, room_id: str) -> Snapshot:
         """The room as it is found; that a member looked is noted afterwards."""
         with self._rooms.look(caller, room_id) as (_, snapshot):

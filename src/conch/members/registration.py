@@ -12,7 +12,6 @@ from conch.notices import activity
 from conch.rooms.presence import Rooms
 from conch.rooms.room import Liveness, Snapshot
 from conch.storage.base import Row, Transaction
-from conch.storage.trying import retried
 from conch.typed import NamedTuple
 
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
@@ -53,7 +52,6 @@ class Registration:
         with self._rooms.change(caller, room_id) as (tx, snapshot):
             return itself(load_agents(tx, snapshot), caller)
 
-    @retried
     def list_agents(self, caller: Caller | None, room_id: str) -> list[Agent]:
         """Everybody in the room, in its sequence."""
         with self._rooms.look(caller, room_id):

@@ -16,7 +16,6 @@ from conch.notices.events import ProtocolEvent, to_protocol_event
 from conch.rooms.log import Event, to_event
 from conch.rooms.room import Room, load_room
 from conch.storage.base import Row, Store, Transaction
-from conch.storage.trying import retried
 from conch.typed import Any, NamedTuple
 
 LONGEST_NUMBER = 16
@@ -68,7 +67,6 @@ def parse_place(field: str, text: str | None) -> Place | int | None:
     return Place(*map(int, numbers)) if len(numbers) == 3 else int(text)
 
 
-@retried
 def read_timeline(store: Store, room_id: str, after: Place | int | None, limit: int) -> Page:
     """Oldest first: what came after a place, or after an event of the room's log, or without one the latest."""
     with store.read() as tx:

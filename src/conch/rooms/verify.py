@@ -8,7 +8,6 @@ from conch.errors import StoreCorrupt
 from conch.rooms.log import PAGE, Event, project, to_event
 from conch.rooms.room import Room
 from conch.storage.base import Store, Transaction
-from conch.storage.trying import retried
 from conch.typed import Any, NamedTuple
 
 REPLAYED = (
@@ -31,7 +30,6 @@ class Difference(NamedTuple):
     replayed: Any
 
 
-@retried
 def verify_rooms(store: Store) -> tuple[int, list[Difference]]:
     """How many rooms were replayed, and where a stored row is not what the log makes of it."""
     with store.read() as tx:

@@ -17,7 +17,6 @@ from conch.rooms.room import Snapshot
 from conch.scopes.incursions import record_incursions, refuse_release, refuse_reservation
 from conch.scopes.overlaps import Held, Reservation, find_overlapping, to_reservation
 from conch.storage.base import Transaction
-from conch.storage.trying import retried
 from conch.typed import NamedTuple
 from conch.warnings import Warnings
 
@@ -81,7 +80,6 @@ class Reservations:
             found = find_overlapping(tx, snapshot, wanted)
         return [held for held in found if held.reservation.is_active]
 
-    @retried
     def list_reservations(self, caller: Caller | None, room_id: str, include_ended: bool = False) -> list[Reservation]:
         """What is reserved now, by path; or everything, newest first, with the latest of those that are over."""
         with self._rooms.look(caller, room_id) as (tx, snapshot):

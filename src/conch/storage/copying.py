@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 from conch.errors import InvalidArgument, StoreError
 from conch.storage.base import Row, Store
-from conch.storage.trying import retried
 from conch.typed import NamedTuple
 
 KEPT = ("meta",)  # the target has its own
@@ -17,7 +16,6 @@ class CopiedTable(NamedTuple):
     rows: int
 
 
-@retried
 def copy_store(source: Store, target: Store) -> list[CopiedTable]:
     """Everything, or nothing: one transaction on each side, of which the target's ends last. It must be empty."""
     with source.read():  # whoever cannot be read is found out before anything is made elsewhere

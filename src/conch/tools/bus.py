@@ -8,7 +8,7 @@ from conch import __version__
 from conch.bus.drafts import FIELDS, check_outbox
 from conch.bus.peers import Peer
 from conch.bus.sync import Synced
-from conch.calls import Call
+from conch.calls import Call, retry_interrupted
 from conch.clock import to_seconds
 from conch.errors import StoreError
 from conch.tools import bus_shapes as shapes
@@ -150,7 +150,7 @@ def sync(session: Session, given: Object, call: Call) -> Result:
 
     def delivered() -> None:
         try:
-            app.messages.settle(peer, synced, auto_advance)
+            retry_interrupted(lambda: app.messages.settle(peer, synced, auto_advance))
         finally:
             settled()
 

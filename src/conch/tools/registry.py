@@ -5,9 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from conch.calls import Call
-from conch.errors import ConchError, InternalError, InvalidArgument, StoreError, StoreInterrupted
-from conch.storage.trying import MOST_TRIES
+from conch.calls import Call, retry_interrupted
+from conch.errors import ConchError, InternalError, InvalidArgument, StoreError
 from conch.tools.schema import check_arguments
 from conch.tools.session import Session
 from conch.typed import Any, NamedTuple
@@ -65,15 +64,11 @@ class Tool(NamedTuple):
 
 
 def run_tool(tool: Tool, session: Session, arguments: Object, call: Call) -> Result:
-    """Check the arguments and run the tool; a refusal is raised.
-
-    What was cut off before it could change anything is simply run again. Whoever calls is there, also with a call that
-    is refused.
-    """
+    """Check the arguments and run the tool once; a refusal is raised. Even a refused call is a sign of life."""
     try:
         given = check_arguments(tool.name, tool.input_schema, arguments)
         call.renew_with(session.stay_active)
-        result = _run_again(tool, session, given, call)
+        result = tool.handler(session, given, call)
     except StoreError:
         raise  # where the store is in trouble, there is nothing to note
     except ConchError as refusal:
@@ -85,19 +80,10 @@ def run_tool(tool: Tool, session: Session, arguments: Object, call: Call) -> Res
     return result
 
 
-def _run_again(tool: Tool, session: Session, given: Object, call: Call) -> Result:
-    for _ in range(MOST_TRIES - 1):
-        try:
-            return tool.handler(session, given, call)
-        except StoreInterrupted:
-            call.check()
-    return tool.handler(session, given, call)
-
-
 def call_tool(tool: Tool, session: Session, arguments: Object, call: Call) -> Outcome:
     """The same for doors that only speak in replies: a refusal becomes an error outcome, nothing is ever raised."""
     try:
-        result = run_tool(tool, session, arguments, call)
+        result = retry_interrupted(lambda: run_tool(tool, session, arguments, call))
         return Outcome(result.data, result.text, False, result.undo, result.delivered, result.retract)
     except ConchError as refusal:
         return _refused(refusal)

@@ -17,7 +17,6 @@ from conch.rooms.log import Event, append_event, find_event, latest_grant
 from conch.rooms.presence import Rooms, admit, is_due, renewal_ms
 from conch.rooms.room import Room, Snapshot, save_room
 from conch.storage.base import Store, Transaction
-from conch.storage.trying import retried
 from conch.turns.leases import granted, prior_owner, renew
 from conch.typed import NamedTuple
 
@@ -112,7 +111,6 @@ class Claims:
             ear.watch(expected.process if expected else None)
             ear.wait(min(deadline - now, self._patience(found.snapshot)), _linger(crowd))
 
-    @retried
     def current_move(self, room_id: str) -> Move:
         with self._store.read() as tx:
             snapshot = self._rooms.load(tx, room_id)

@@ -188,10 +188,10 @@ def conch(environ: dict[str, str], proxy: Any, database: str, workspace: str) ->
     """Run a command in the workspace, behind the proxy."""
     env = {**os.environ, **environ, "CONCH_STORE": proxy.url(database)}
 
-    def run(*words: str, agent: str = "codex:1") -> subprocess.CompletedProcess[str]:
+    def run(*words: str, agent: str = "codex:1", given: str = "") -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "conch", *words]
         identity = {"CONCH_AGENT_ID": agent}
-        return subprocess.run(command, env=env | identity, cwd=workspace, capture_output=True, text=True)
+        return subprocess.run(command, env=env | identity, cwd=workspace, input=given, capture_output=True, text=True)
 
     return run
 
@@ -276,6 +276,41 @@ def test_an_answer_is_never_given_twice(
     assert ("DB_UNCERTAIN" in done.stderr) == (status == 1)
     count = "SELECT count(*) FROM conch.messages WHERE message_type = 'answer'"
     assert server.ask(count, database) == [(answers,)]
+
+
+@pytest.mark.usefixtures("asked")
+def test_a_question_is_asked_once_although_the_connection_was_lost_while_waiting_for_its_answer(
+    conch: Conch, proxy: Any, server: Any, database: str
+) -> None:
+    def cut_the_next_look(link: Any, data: bytes) -> None:
+        proxy.at_words(b"FROM questions", lambda link, data: link.cut())
+        link.forward(data)
+
+    def cut_once_it_is_asked(link: Any, data: bytes) -> None:
+        proxy.at_commit(cut_the_next_look)
+        link.forward(data)
+
+    proxy.at_words(b"INSERT INTO questions", cut_once_it_is_asked)
+
+    done = conch("ask", "Where?", "--wait", "1", agent="claude:1")
+
+    assert proxy.deed is None
+    assert "The question stays open" in done.stderr
+    count = "SELECT count(*) FROM conch.messages WHERE message_type = 'question'"
+    assert server.ask(count, database) == [(2,)]
+
+
+@pytest.mark.usefixtures("asked")
+def test_what_a_command_read_from_standard_input_is_sent_whole_although_the_connection_was_lost(
+    conch: Conch, proxy: Any, server: Any, database: str
+) -> None:
+    proxy.at_words(b"INSERT INTO messages", lambda link, data: link.cut())
+
+    done = conch("send", "-", agent="claude:1", given="good evening")
+
+    assert (proxy.deed, done.returncode, done.stderr) == (None, 0, "")
+    said = "SELECT count(*) FROM conch.messages WHERE content_markdown = 'good evening'"
+    assert server.ask(said, database) == [(1,)]
 
 
 @pytest.mark.usefixtures("asked")

@@ -10,7 +10,6 @@ from conch.bus.peers import Peer
 from conch.calls import Call
 from conch.errors import InvalidArgument, TopicNotFound, UnknownMember, UnknownRoom
 from conch.rooms.room import Member, Snapshot
-from conch.storage.trying import retried
 from conch.tools import TOOLS, fields
 from conch.tools.registry import Result, run_tool
 from conch.tools.schema import check_arguments
@@ -84,7 +83,6 @@ class Context:
         message = f"There is no topic {given[:LONGEST_ECHO]!r}; `conch topics list` shows those there are."
         raise TopicNotFound(message, field="topic")
 
-    @retried
     def present_name(self, text: str, topic_id: str) -> str:
         """What whoever had this name in a room is called now."""
         if not text.isprintable():  # nobody can be called so
@@ -98,7 +96,6 @@ class Context:
         self.session.take_name(peer)
         return peer
 
-    @retried
     def now(self) -> int:
         """The store's clock, by which everything in it is dated; this host's may be wrong."""
         with self.app.store.read() as tx:

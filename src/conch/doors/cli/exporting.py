@@ -6,16 +6,16 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from itertools import islice
+from functools import partial
 
 from conch.bus.questions import Question
 from conch.bus.stream import Message
-from conch.bus.sync import PAGE
+from conch.calls import retry_interrupted
 from conch.doors.cli.context import Context
 from conch.doors.cli.output import Report, clean, give_up, one_line
 from conch.doors.cli.speech import whole_json
 from conch.doors.cli.wording import local_time
-from conch.errors import InvalidArgument
+from conch.errors import InvalidArgument, StoreInterrupted, StoreUnavailable
 from conch.tools import bus_shapes as shapes
 from conch.typed import Any, TextIO
 
@@ -33,6 +33,8 @@ def export(context: Context) -> Report:
         return _export_to_file(topic_id, lines, options.output)
     try:
         _write(sys.stdout, lines)
+    except StoreInterrupted as lost:  # what was printed cannot be taken back, so the command must not run again
+        raise StoreUnavailable(lost.message, **lost.details) from lost
     except OSError as problem:
         return Report(None, "", status=give_up(problem), is_printed=True)
     return Report(None, "", is_printed=True)
@@ -92,11 +94,17 @@ def _markdown(context: Context, topic_id: str) -> Iterator[str]:
 
 def _history(context: Context, topic_id: str) -> Iterator[tuple[Message, Question | None]]:
     """Every message, and what became of it if it is a question."""
-    history = context.app.messages.history(topic_id)
-    while page := list(islice(history, PAGE)):
-        asked = [message.message_id for message in page if message.message_type == "question"]
-        questions = context.app.questions.find(asked)
-        yield from ((message, questions.get(message.message_id)) for message in page)
+    after = 0
+    while page := retry_interrupted(partial(_page, context, topic_id, after)):
+        yield from page
+        after = page[-1][0].seq
+
+
+def _page(context: Context, topic_id: str, after: int) -> list[tuple[Message, Question | None]]:
+    messages = context.app.messages.history_page(topic_id, after)
+    asked = [message.message_id for message in messages if message.message_type == "question"]
+    questions = context.app.questions.find(asked)
+    return [(message, questions.get(message.message_id)) for message in messages]
 
 
 def _section(message: Message, question: Question | None) -> str:

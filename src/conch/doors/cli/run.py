@@ -10,6 +10,7 @@ from importlib import import_module
 import conch
 from conch import __version__
 from conch.app import open_app
+from conch.calls import retry_interrupted
 from conch.doors.cli.catalogue import COMMANDS, FAMILIES
 from conch.doors.cli.command import AGENT, DB, NAMES, TALK, TOPICS
 from conch.doors.cli.context import Context, open_named
@@ -82,7 +83,8 @@ def _run_command(command: str, options: Any) -> int:
 
 def _report(command: str, context: Context) -> Report:
     try:
-        return _find_handler(command)(context)
+        handler = _find_handler(command)
+        return retry_interrupted(lambda: handler(context))
     except ConchError as refusal:
         return _refused(refusal, command)
     except Exception as defect:  # ours; even then people and programs get a sentence, not a trace

@@ -10,13 +10,13 @@ from conch.clock import SECOND
 from conch.doors.cli.context import Context
 from conch.doors.cli.output import indented, one_line, whole
 from conch.doors.cli.wording import local_time
+from conch.doors.cli.writing import LARGEST_FILE, read_input
 from conch.errors import InvalidArgument, QuestionNotFound
 from conch.typed import Any, NamedTuple
 
 Object = dict[str, Any]
 
 MARGIN = " " * 4
-LONGEST_INPUT = 16 * 1024 * 1024
 AGE = re.compile(r"(\d{1,9})([smhd])")
 AGE_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
@@ -57,7 +57,7 @@ def read_text(given: str) -> str:
     if sys.stdin is None:
         raise InvalidArgument("There is no standard input to read.", field="text")
     try:
-        text = sys.stdin.buffer.read(LONGEST_INPUT).decode("utf-8-sig")
+        text = read_input(sys.stdin)[:LARGEST_FILE].decode("utf-8-sig")
     except UnicodeDecodeError:
         raise InvalidArgument("Standard input is not valid UTF-8.", field="text") from None
     if "\0" in text:

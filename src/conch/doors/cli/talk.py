@@ -8,6 +8,7 @@ from contextlib import suppress
 from itertools import islice
 
 from conch.bus.peers import Peer
+from conch.bus.questions import Asked
 from conch.calls import Call
 from conch.clock import to_seconds
 from conch.doors.cli.context import Context
@@ -149,24 +150,29 @@ def ask(context: Context) -> Report:
     data = context.tool("ask", call, topic_id=topic_id, question=text, wait_seconds=0).data
     question = {"topic_id": topic_id, "question_id": data["question_id"]}
     if context.options.wait == 0:
-        number = context.app.messages.numbers({data["question_id"]})[data["question_id"]]
-        return Report(data, f"Asked, number {number}. `conch read` brings the answer.")
+        return Report(data, f"Asked{_number(context, data['question_id'])}. `conch read` brings the answer.")
     interruptions = Interruptions(call)
-    questions, status = context.app.questions, "timeout"
-    asked = questions.poll(topic_id, data["question_id"])
+    asked: Asked | None = None
     try:
-        while status == "timeout" and (rest := deadline - time.monotonic()) > 0:
-            status, asked = questions.wait(asked, rest, call)
+        while asked is None and (rest := deadline - time.monotonic()) > 0:
+            asked = context.app.questions.wait(topic_id, data["question_id"], rest, call)
     except Cancelled:
         message = "Interrupted. The question stays open; `conch read` brings the answer."
         return failure("cancelled", message, question, status=exit_status(interruptions.number or 0))
-    if status == "timeout":
+    if asked is None:
         message = "Nobody has answered yet. The question stays open; `conch read` brings the answer."
         return failure("timeout", message, question)
-    shown = shapes.asked(status, asked)
-    if status == "cancelled":
+    shown = shapes.asked(asked.outcome, asked)
+    if asked.outcome == "cancelled":
         return failure("cancelled", "The question was cancelled.", shown)
     return Report(shown, "\n\n".join(_answer_text(answer) for answer in shown["answers"]))
+
+
+def _number(context: Context, question_id: str) -> str:
+    """How people refer to it. It is asked already, so a store that went away since must not become a refusal."""
+    with suppress(StoreError):
+        return f", number {context.app.messages.numbers({question_id})[question_id]}"
+    return ""
 
 
 def _answer_text(answer: Object) -> str:

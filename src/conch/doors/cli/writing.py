@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 import sys
+from functools import lru_cache
 
 from conch.errors import InvalidArgument, InvalidHandoff, LimitExceeded
 from conch.rooms.handoffs import Handoff
-from conch.typed import Any
+from conch.typed import Any, TextIO
 
 ARTIFACT = re.compile(r"(?P<path>.+?)(?::(?P<first>\d{1,9})(?:-(?P<last>\d{1,9}))?)?(?:=(?P<role>\w+))?")
 LARGEST_FILE = 16 * 1024 * 1024  # as large as any handoff may be; nobody reads on to the end of /dev/zero
@@ -49,11 +50,17 @@ def _read_text(path: str) -> str:
     elif sys.stdin is None:
         raise ValueError("there is no standard input")
     else:
-        content = sys.stdin.buffer.read(LARGEST_FILE + 1)
+        content = read_input(sys.stdin)
     if len(content) > LARGEST_FILE:
         message = f"--handoff {path[:200]} is larger than {LARGEST_FILE} bytes."
         raise LimitExceeded(message, field="handoff", limit=LARGEST_FILE)
     return content.decode("utf-8-sig")
+
+
+@lru_cache(maxsize=1)
+def read_input(stream: TextIO) -> bytes:
+    """All of standard input, once: a command that runs again after an interruption needs it again."""
+    return stream.buffer.read(LARGEST_FILE + 1)
 
 
 def _artifact(text: str) -> dict[str, Any]:

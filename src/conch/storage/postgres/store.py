@@ -19,7 +19,6 @@ from conch.storage.postgres.errors import translate, translate_commit, translate
 from conch.storage.postgres.schema import DIALECT, Schema
 from conch.storage.postgres.transaction import PostgresTransaction
 from conch.storage.statements import Migration, load_migrations, load_statements
-from conch.storage.trying import retried
 
 MOST_CONNECTIONS = 8  # of one process at a time, however many agents it serves
 KEPT_CONNECTIONS = 2  # of those that nobody has used for a while
@@ -208,7 +207,6 @@ class PostgresStore:
         with self._connected() as connection:
             return self._schema.migrate(connection), self._schema.version
 
-    @retried
     def integrity_problems(self) -> list[str]:
         """The server checks its own pages and foreign keys; what somebody has changed in the schema is found here."""
         with self.read():  # there is a schema, and it is this conch's
