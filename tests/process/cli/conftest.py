@@ -81,6 +81,18 @@ class Conch:
         ended = self._forks.run([os.fsdecode(word) for word in words], env, self.workspace / folder, given, SOON)
         return Answer(ended.status, ended.out.decode(), ended.err.decode())
 
+    def contents(self) -> list[Any]:
+        """Everything that is known of the rooms and of what was said; not who was last seen when."""
+        columns = dict.fromkeys(("path_rooms", "room_members", "room_events", "topics", "messages"), "*")
+        columns |= dict.fromkeys(("questions", "answers", "agent_name_reservations"), "*")
+        columns["cursors"] = "topic_id, agent_name, last_seq"
+        connection = sqlite3.connect(f"file:{self.database}?mode=ro", uri=True)
+        rows = [
+            row for name in columns for row in connection.execute(f"SELECT {columns[name]} FROM {name} ORDER BY 1, 2")
+        ]
+        connection.close()
+        return rows
+
     def afresh(self, *words: str | bytes, agent: str = "ada:1", stdin: str = "", **more: str) -> Answer:
         """In a new interpreter, as a shell starts it."""
         done = subprocess.run(
@@ -92,6 +104,12 @@ class Conch:
             timeout=SOON,
         )
         return Answer(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def typed(words: tuple[str | bytes, ...]) -> str:
+    """What names a test of bad input: the beginnings of its words."""
+    shown = [word.decode("latin-1") if isinstance(word, bytes) else word for word in words]
+    return ascii(" ".join(word[:12] for word in shown))
 
 
 @pytest.fixture(scope="session")

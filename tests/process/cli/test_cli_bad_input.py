@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.process.cli.conftest import typed
 
 Conch = Callable[..., Any]
 Words = tuple[str | bytes, ...]
@@ -121,40 +121,21 @@ def holder(shared_conch: Any) -> Any:
     return shared_conch
 
 
-@pytest.fixture
-def contents(holder: Any) -> Callable[[], list[Any]]:
-    """Everything that is known of the rooms."""
-
-    def read() -> list[Any]:
-        connection = sqlite3.connect(f"file:{holder.database}?mode=ro", uri=True)
-        tables = ("path_rooms", "room_members", "room_events")
-        rows = [row for table in tables for row in connection.execute(f"SELECT * FROM {table} ORDER BY 1, 2")]
-        connection.close()
-        return rows
-
-    return read
-
-
-def name(words: Any) -> str:
-    shown = [word.decode("latin-1") if isinstance(word, bytes) else word for word in words]
-    return ascii(" ".join(word[:12] for word in shown))
-
-
-@pytest.mark.parametrize(("words", "code", "field"), AS_HOLDER, ids=[name(words) for words, _, _ in AS_HOLDER])
+@pytest.mark.parametrize(("words", "code", "field"), AS_HOLDER, ids=[typed(words) for words, _, _ in AS_HOLDER])
 def test_bad_input_is_refused_with_its_field_and_changes_nothing(
-    holder: Conch, contents: Callable[[], list[Any]], words: Words, code: str, field: str
+    holder: Any, words: Words, code: str, field: str
 ) -> None:
-    before = contents()
+    before = holder.contents()
 
     refused = holder(*words, "--json")
 
     assert (refused.error["code"], refused.error["field"]) == (code, field)
     assert (refused.status, refused.err) == (1, "")
     assert len(refused.out) < 2_000
-    assert contents() == before
+    assert holder.contents() == before
 
 
-@pytest.mark.parametrize(("words", "field"), UNPARSABLE, ids=[name(words) for words, _ in UNPARSABLE])
+@pytest.mark.parametrize(("words", "field"), UNPARSABLE, ids=[typed(words) for words, _ in UNPARSABLE])
 def test_what_cannot_be_parsed_is_refused_with_its_field_and_status_2(conch: Conch, words: Words, field: str) -> None:
     refused = conch(*words, "--json")
 
@@ -188,16 +169,16 @@ BAD_HANDOFFS = {
 @pytest.mark.parametrize("kind", BAD_HANDOFFS)
 @pytest.mark.parametrize("words", [("release",), ("pass", "bob:2")], ids=["release", "pass"])
 def test_a_bad_handoff_is_refused_with_its_field_and_the_holder_keeps_the_stick(
-    holder: Conch, contents: Callable[[], list[Any]], kind: str, words: Words
+    holder: Any, kind: str, words: Words
 ) -> None:
     text, code, field = BAD_HANDOFFS[kind]
-    before = contents()
+    before = holder.contents()
 
     refused = holder(*words, "--handoff", "-", "--json", stdin=text)
 
     assert (refused.error["code"], refused.error["field"]) == (code, field)
     assert (refused.status, refused.err) == (1, "")
-    assert contents() == before
+    assert holder.contents() == before
 
 
 AFRESH: list[Words] = [
@@ -214,7 +195,7 @@ AFRESH: list[Words] = [
 ]
 
 
-@pytest.mark.parametrize("words", AFRESH, ids=name)
+@pytest.mark.parametrize("words", AFRESH, ids=typed)
 def test_a_new_interpreter_answers_as_the_forks_of_these_tests_do(holder: Any, words: Words) -> None:
     assert holder.afresh(*words) == holder(*words)
 

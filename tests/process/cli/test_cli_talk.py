@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.process.cli.conftest import typed
 
 Conch = Callable[..., Any]
 Start = Callable[..., Any]
@@ -651,25 +652,11 @@ def talkers(shared_conch: Any) -> Any:
     return shared_conch
 
 
-def contents(database: Path) -> list[Any]:
-    connection = sqlite3.connect(f"file:{database}?mode=ro", uri=True)
-    tables = ("topics", "messages", "questions", "answers", "agent_name_reservations")
-    rows = [row for table in tables for row in connection.execute(f"SELECT * FROM {table} ORDER BY 1, 2")]
-    rows += connection.execute("SELECT topic_id, agent_name, last_seq FROM cursors ORDER BY 1, 2").fetchall()
-    connection.close()
-    return rows
-
-
-def name(words: tuple[str | bytes, ...]) -> str:
-    shown = [word.decode("latin-1") if isinstance(word, bytes) else word for word in words]
-    return ascii(" ".join(word[:12] for word in shown))
-
-
-@pytest.mark.parametrize(("words", "code", "field", "status"), BAD, ids=[name(row[0]) for row in BAD])
+@pytest.mark.parametrize(("words", "code", "field", "status"), BAD, ids=[typed(row[0]) for row in BAD])
 def test_bad_input_is_refused_in_the_words_of_the_command_line_and_changes_nothing(
     talkers: Any, words: tuple[str | bytes, ...], code: str, field: str, status: int
 ) -> None:
-    before = contents(talkers.database)
+    before = talkers.contents()
 
     refused = talkers(*words, "--json")
 
@@ -677,20 +664,20 @@ def test_bad_input_is_refused_in_the_words_of_the_command_line_and_changes_nothi
     assert (refused.status, refused.err) == (status, "")
     assert not [word for word in ("outbox", "responses", "_markdown", "_id") if word in refused.error["message"]]
     assert len(refused.out) < 2_000
-    assert contents(talkers.database) == before
+    assert talkers.contents() == before
 
 
 @pytest.mark.parametrize("words", [("send", "-"), ("ask", "-"), ("answer", "1", "-")], ids=" ".join)
 @pytest.mark.parametrize("text", ["", "\n", "a\0b", b"\xff".decode(errors="surrogateescape"), "x" * 2**20],
                          ids=["empty", "blank", "NUL", "not UTF-8", "one megabyte"])  # fmt: skip
 def test_bad_standard_input_is_refused_and_changes_nothing(talkers: Any, words: tuple[str, ...], text: str) -> None:
-    before = contents(talkers.database)
+    before = talkers.contents()
 
     refused = talkers(*words, "--json", stdin=text)
 
     assert (refused.status, refused.error["code"]) == (1, "INVALID_ARGUMENT")
     assert refused.error["field"] in ("text", "question")
-    assert contents(talkers.database) == before
+    assert talkers.contents() == before
 
 
 def test_a_closed_standard_input_is_refused(shell: Callable[[str], Any], workspace: Path) -> None:

@@ -6,7 +6,6 @@ import json
 import re
 import shlex
 import signal
-import sqlite3
 import stat
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.process.cli.conftest import typed
 
 from conch.agents.identity import Caller, adopt_override
 from conch.app import App, open_app
@@ -406,28 +406,15 @@ def talker(shared_conch: Any) -> Any:
     return shared_conch
 
 
-def contents(database: Path) -> list[Any]:
-    connection = sqlite3.connect(f"file:{database}?mode=ro", uri=True)
-    tables = ("topics", "messages", "agent_name_reservations")
-    rows = [row for table in tables for row in connection.execute(f"SELECT * FROM {table} ORDER BY 1, 2")]
-    connection.close()
-    return rows
-
-
-def name(words: tuple[str | bytes, ...]) -> str:
-    shown = [word.decode("latin-1") if isinstance(word, bytes) else word for word in words]
-    return ascii(" ".join(word[:12] for word in shown))
-
-
-@pytest.mark.parametrize(("words", "code", "field", "status"), BAD, ids=[name(row[0]) for row in BAD])
+@pytest.mark.parametrize(("words", "code", "field", "status"), BAD, ids=[typed(row[0]) for row in BAD])
 def test_bad_input_is_refused_with_its_field_and_changes_nothing(
     talker: Any, words: tuple[str | bytes, ...], code: str, field: str, status: int
 ) -> None:
-    before = contents(talker.database)
+    before = talker.contents()
 
     refused = talker(*words, "--json")
 
     assert (refused.error["code"], refused.error["field"]) == (code, field)
     assert (refused.status, refused.err) == (status, "")
     assert len(refused.out) < 2_000
-    assert contents(talker.database) == before
+    assert talker.contents() == before
