@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from conch.agents.identity import Caller
-from conch.app import App
+from conch.app import App, open_app
+from conch.bells.base import Bell
 from conch.calls import Call
 from conch.errors import (
     Cancelled,
@@ -26,6 +27,7 @@ from conch.errors import (
 )
 from conch.rooms.log import list_events
 from conch.rooms.verify import verify_rooms
+from conch.storage.base import Store
 from conch.turns import waiting
 from conch.turns.waiting import Wait
 
@@ -319,6 +321,42 @@ def test_waiting_first_prefers_the_next_member_that_waits_right_now(table: Table
     thread.join(10)
     assert (offer.room.reserved_for, offer.recipient_status) == ("gemini:1", "waiting")
     assert found[0].reason == "sequence"
+
+
+class WritingBell:
+    """Asked who listens, it first writes to the room from another connection: a held lock would refuse that."""
+
+    def __init__(self, bell: Bell, store: Store, room_id: str) -> None:
+        self._bell = bell
+        self._store = store
+        self._room_id = room_id
+        self.asked = 0
+
+    def hears(self, channel: str) -> bool:
+        with self._store.write(self._room_id):
+            self.asked += 1
+        return self._bell.hears(channel)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._bell, name)
+
+
+@pytest.mark.parametrize("release_order", ["sequence", "waiting_first"])
+def test_nobody_is_asked_who_listens_while_the_writers_lock_is_held(
+    table: Table, environ: dict[str, str], clock: Any, release_order: str
+) -> None:
+    table.app.membership.set_room_policy(table.codex, table.room_id, {"release_order": release_order})
+    other = open_app({**environ, "CONCH_BUSY_TIMEOUT_MS": "50"}, clock)
+    bell = WritingBell(table.app.bell, other.store, table.room_id)
+    turns = App(table.app.store, bell, table.app.settings).turns
+
+    passed = turns.pass_stick(table.codex, table.room_id, *table.claim(table.codex), "claude:1", HANDOFF)
+    asked_by_pass = bell.asked
+    released = turns.release_stick(table.claude, table.room_id, *table.claim(table.claude), HANDOFF)
+
+    other.close()
+    assert (passed.recipient_status, released.recipient_status) == ("present", "present")
+    assert 0 < asked_by_pass < bell.asked
 
 
 def test_waiting_first_falls_back_to_the_sequence_when_nobody_waits(table: Table) -> None:

@@ -10,12 +10,12 @@ from conch.agents.identity import Caller
 from conch.bells.base import Bell, seat_channel
 from conch.bus.names import present_name
 from conch.config import Settings, check_length
-from conch.errors import InvalidArgument, TakeoverNotAvailable, UnknownMember, UnknownRecipient
+from conch.errors import InvalidArgument, StoreError, TakeoverNotAvailable, UnknownMember, UnknownRecipient
 from conch.notices.events import accept_handoff, find_recipient, leave_handoff
 from conch.rooms.handoffs import dump_handoff
 from conch.rooms.log import append_event
 from conch.rooms.presence import Lease, Rooms, require_turn
-from conch.rooms.room import Member, Room, Snapshot, save_room
+from conch.rooms.room import Member, Room, Snapshot, load_room, save_room
 from conch.storage.base import Store, Transaction
 from conch.turns.leases import granted, later, prior_owner, renew
 from conch.turns.waiting import Claims
@@ -52,10 +52,18 @@ class Turns(Claims):
     # -- letting go
 
     def release_stick(self, caller: Caller, room_id: str, lease_id: str, expected_turn_id: int, handoff: Any) -> Offer:
-        """Hand over to the next active member in sequence, or to whoever comes first when there is none."""
+        """Hand over to the next active member in sequence, or leave it to the first that comes when there is none."""
         text = dump_handoff(handoff, self._settings.max_handoff_bytes)
-        with self._rooms.change(caller, room_id, lease=Lease(lease_id, expected_turn_id)) as (tx, snapshot):
-            return self._offer(tx, snapshot, "release", self._next_in_sequence(snapshot), text)
+        waiting: set[str] | None = None
+        while True:
+            with self._rooms.change(caller, room_id, lease=Lease(lease_id, expected_turn_id)) as (tx, snapshot):
+                # Asking who waits takes time, so it happens before the transaction in which the order goes by it.
+                if waiting is not None or snapshot.policy.release_order != "waiting_first":
+                    to = _next_in_sequence(snapshot, waiting or set())
+                    offer = _offer(tx, snapshot, "release", to, text)
+                    break
+            waiting = {member.agent_id for member in snapshot.members if self._is_waiting(snapshot, member)}
+        return self._with_status(offer, snapshot, to)
 
     def pass_stick(
         self,
@@ -70,43 +78,28 @@ class Turns(Claims):
         text = dump_handoff(handoff, self._settings.max_handoff_bytes)
         with self._rooms.change(caller, room_id, lease=Lease(lease_id, expected_turn_id)) as (tx, snapshot):
             target = _find_target(snapshot, caller, present_name(tx, snapshot.room.topic_id, to_agent_id))
-            return self._offer(tx, snapshot, "pass", target, text)
+            offer = _offer(tx, snapshot, "pass", target, text)
+        return self._with_status(offer, snapshot, target)
 
-    def _next_in_sequence(self, snapshot: Snapshot) -> Member | None:
-        owner = snapshot.member(snapshot.room.owner or "")
-        place = snapshot.members.index(owner)
-        others = snapshot.members[place + 1 :] + snapshot.members[:place]
-        if snapshot.policy.release_order == "waiting_first":
-            others.sort(key=lambda member: not self._is_waiting(snapshot, member))
-        return next((member for member in others if snapshot.is_active(member)), None)
-
-    def _offer(self, tx: Transaction, snapshot: Snapshot, kind: str, to: Member | None, handoff_json: str) -> Offer:
-        if to is not None:
-            tx.ring(seat_channel(snapshot.room.room_id, to.agent_id))  # the recipient hears it before the others
-        event, room = append_event(
-            tx,
-            snapshot.room,
-            kind,
-            by=snapshot.room.owner,
-            to=to.agent_id if to else None,
-            handoff_json=handoff_json,
-            details={"sequence_index": to.ordinal} if to else None,
-        )
-        room = room._replace(claim_expires_at=later(snapshot, snapshot.policy.claim_ttl_ms) if to else None)
-        save_room(tx, room)
-        leave_handoff(tx, snapshot, to, event)
-        return Offer(room, self._recipient_status(snapshot, to), event.event_seq)
-
-    def _recipient_status(self, snapshot: Snapshot, member: Member | None) -> str | None:
-        """`waiting` right now, `present` (seen within two heartbeats), or `away`."""
-        if member is None:
-            return None
-        if self._is_waiting(snapshot, member):
-            return "waiting"
-        return "present" if snapshot.seen_within(member, 2 * snapshot.policy.heartbeat_interval_ms) else "away"
+    def _with_status(self, offer: Offer, snapshot: Snapshot, to: Member | None) -> Offer:
+        """After the commit: the recipient was `waiting`, is `present` (seen within two heartbeats), or is `away`."""
+        if to is None:
+            return offer
+        if self._is_waiting(snapshot, to) or self._is_claimed(offer.room):
+            return offer._replace(recipient_status="waiting")
+        present = snapshot.seen_within(to, 2 * snapshot.policy.heartbeat_interval_ms)
+        return offer._replace(recipient_status="present" if present else "away")
 
     def _is_waiting(self, snapshot: Snapshot, member: Member) -> bool:
         return self._bell.hears(seat_channel(snapshot.room.room_id, member.agent_id))
+
+    def _is_claimed(self, offered: Room) -> bool:
+        """Whether the recipient waits no more because the commit woke it and it has the stick already."""
+        try:
+            with self._store.read() as tx:
+                return load_room(tx, offered.room_id).turn_id > offered.turn_id
+        except StoreError:
+            return False  # the stick was handed over: that this cannot be read must not fail the call
 
     # -- taking over
 
@@ -144,6 +137,32 @@ def _require_takeover(tx: Transaction, snapshot: Snapshot, caller: Caller, expec
     if not snapshot.may_take_over(caller.agent_id, prior_owner(tx, snapshot.room)):
         why, message = _why_not(snapshot, caller)
         raise TakeoverNotAvailable(message, reason=why, reserved_for=snapshot.room.reserved_for, **snapshot.facts)
+
+
+def _next_in_sequence(snapshot: Snapshot, waiting: set[str]) -> Member | None:
+    """The next active member after the owner; those that wait right now come before the others."""
+    place = snapshot.members.index(snapshot.member(snapshot.room.owner or ""))
+    others = snapshot.members[place + 1 :] + snapshot.members[:place]
+    others.sort(key=lambda member: member.agent_id not in waiting)
+    return next((member for member in others if snapshot.is_active(member)), None)
+
+
+def _offer(tx: Transaction, snapshot: Snapshot, kind: str, to: Member | None, handoff_json: str) -> Offer:
+    if to is not None:
+        tx.ring(seat_channel(snapshot.room.room_id, to.agent_id))  # the recipient hears it before the others
+    event, room = append_event(
+        tx,
+        snapshot.room,
+        kind,
+        by=snapshot.room.owner,
+        to=to.agent_id if to else None,
+        handoff_json=handoff_json,
+        details={"sequence_index": to.ordinal} if to else None,
+    )
+    room = room._replace(claim_expires_at=later(snapshot, snapshot.policy.claim_ttl_ms) if to else None)
+    save_room(tx, room)
+    leave_handoff(tx, snapshot, to, event)
+    return Offer(room, None, event.event_seq)
 
 
 def _find_target(snapshot: Snapshot, caller: Caller, text: str) -> Member:

@@ -154,16 +154,3 @@ def test_a_closed_bell_leaves_no_thread_and_no_connection(
         assert [thread.name for thread in threading.enumerate() if thread.name == "conch-bell"] == []
 
     until(lambda: server.ask(f"SELECT count(*) FROM pg_stat_activity WHERE {OURS}", database) == [(0,)])
-
-
-def test_hears_is_asked_inside_a_transaction_without_another_connection(
-    app: App, environ: dict[str, str], server: Any, database: str
-) -> None:
-    other = open_app(environ)
-    with other.bell.listen("a"), app.store.write("room"):
-        heard = [app.bell.hears("a"), app.bell.hears("b")]
-        connections = server.ask(f"SELECT count(*) FROM pg_stat_activity WHERE {OURS}", database)
-    other.close()
-
-    assert heard == [True, False]
-    assert connections == [(2,)]  # the listener's and the writer's

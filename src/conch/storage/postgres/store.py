@@ -117,16 +117,9 @@ class PostgresStore:
         return int(row["next_transaction"])
 
     def is_locked(self, key: int) -> bool:
-        """Whether any session holds an advisory lock on this key; a store that does not answer knows of none.
-
-        Inside a transaction that transaction asks, for a second connection would count twice; what it finds free is
-        its own until it ends, so the answer stays true.
-        """
-        question = f"SELECT NOT pg_try_advisory_xact_lock({key}) AS locked"
-        if inside := self._inside():
-            return bool(_last_row(inside.execute(question))["locked"])
+        """Whether any session holds an advisory lock on this key; a store that does not answer knows of none."""
         try:
-            connection, row = self._ask(question)
+            connection, row = self._ask(f"SELECT NOT pg_try_advisory_xact_lock({key}) AS locked")
         except StoreError:
             return False
         self._give_back(connection)
