@@ -6,7 +6,7 @@ import json
 
 from bus_plan import BusPlan
 from calls import Step, interleave, memory, memory_rows, round_trip_row
-from conch.tools import GROUPS
+from conch.tools.catalogue import GROUPS
 from harness import CONCH, Row, Scratch
 from waking import join, send
 

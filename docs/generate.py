@@ -11,8 +11,8 @@ from pathlib import Path
 from conch import errors
 from conch.config import POLICY_SETTINGS, SETTINGS, Setting
 from conch.doors.cli.catalogue import COMMANDS
-from conch.doors.cli.parser import help_text
-from conch.tools import GROUPS, TOOLS
+from conch.doors.cli.help import help_text
+from conch.tools.catalogue import GROUPS, TOOLS
 from conch.tools.registry import Tool
 
 DOCS = Path(__file__).parent

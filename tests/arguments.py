@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from conch.tools import TOOLS
+from conch.tools.catalogue import TOOLS
 
 HANDOFF = {"status": "wrote it", "next_action": "review it"}
 NOTICE = {"subject": "Parser", "summary": "it parses", "next_action": "review it"}

@@ -1,29 +1,33 @@
-"""The composition root: one store, one bell, and the domains that share them."""
+"""The composition root: one store, one bell, and the domains that share them.
+
+A domain is imported when it is first used: every command and every harness pays for what is imported.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 
 from conch.bells.base import Bell
-from conch.bus.peers import Peers
-from conch.bus.questions import Questions
-from conch.bus.sync import Messages
-from conch.bus.topics import Topics
 from conch.clock import Clock
 from conch.config import Settings
-from conch.members.membership import Membership
-from conch.members.registration import Registration
-from conch.notices.events import Protocol
-from conch.rooms.presence import Rooms
-from conch.scopes.reservations import Reservations
-from conch.search.search import Search
 from conch.storage.base import Store
 from conch.storage.opening import open_store
-from conch.turns.stick import Turns
 from conch.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from conch.bus.peers import Peers
+    from conch.bus.questions import Questions
+    from conch.bus.sync import Messages
+    from conch.bus.topics import Topics
     from conch.members.adoption import Adoption
+    from conch.members.membership import Membership
+    from conch.members.registration import Registration
+    from conch.notices.events import Protocol
+    from conch.rooms.presence import Rooms
+    from conch.scopes.reservations import Reservations
+    from conch.search.search import Search
+    from conch.turns.stick import Turns
 
 
 class App:
@@ -31,23 +35,78 @@ class App:
         self.store = store
         self.bell = bell
         self.settings = settings
-        self.rooms = Rooms(store, settings)
-        self.turns = Turns(store, bell, self.rooms, settings)
-        self.reservations = Reservations(self.rooms)
-        self.registration = Registration(self.rooms)
-        self.protocol = Protocol(store, self.rooms, settings)
-        self.membership = Membership(store, self.rooms, settings)
-        self.topics = Topics(store, settings)
-        self.peers = Peers(store)
-        self.messages = Messages(store, bell, settings)
-        self.questions = Questions(store, bell, settings)
-        self.search = Search(store)
 
-    @property
+    @cached_property
+    def rooms(self) -> Rooms:
+        from conch.rooms.presence import Rooms
+
+        return Rooms(self.store, self.settings)
+
+    @cached_property
+    def turns(self) -> Turns:
+        from conch.turns.stick import Turns
+
+        return Turns(self.store, self.bell, self.rooms, self.settings)
+
+    @cached_property
+    def reservations(self) -> Reservations:
+        from conch.scopes.reservations import Reservations
+
+        return Reservations(self.rooms)
+
+    @cached_property
+    def registration(self) -> Registration:
+        from conch.members.registration import Registration
+
+        return Registration(self.rooms)
+
+    @cached_property
     def adoption(self) -> Adoption:
-        from conch.members.adoption import Adoption  # seldom needed, and every harness pays for what is imported
+        from conch.members.adoption import Adoption
 
         return Adoption(self.rooms)
+
+    @cached_property
+    def protocol(self) -> Protocol:
+        from conch.notices.events import Protocol
+
+        return Protocol(self.store, self.rooms, self.settings)
+
+    @cached_property
+    def membership(self) -> Membership:
+        from conch.members.membership import Membership
+
+        return Membership(self.store, self.rooms, self.settings)
+
+    @cached_property
+    def topics(self) -> Topics:
+        from conch.bus.topics import Topics
+
+        return Topics(self.store, self.settings)
+
+    @cached_property
+    def peers(self) -> Peers:
+        from conch.bus.peers import Peers
+
+        return Peers(self.store)
+
+    @cached_property
+    def messages(self) -> Messages:
+        from conch.bus.sync import Messages
+
+        return Messages(self.store, self.bell, self.settings)
+
+    @cached_property
+    def questions(self) -> Questions:
+        from conch.bus.questions import Questions
+
+        return Questions(self.store, self.bell, self.settings)
+
+    @cached_property
+    def search(self) -> Search:
+        from conch.search.search import Search
+
+        return Search(self.store)
 
     def close(self) -> None:
         self.bell.close()

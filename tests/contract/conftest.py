@@ -18,7 +18,7 @@ from conch.calls import Call
 from conch.host import processes
 from conch.host.processes import Process
 from conch.storage.base import Store
-from conch.tools import TOOLS
+from conch.tools.catalogue import TOOLS
 from conch.tools.registry import Outcome, call_tool
 from conch.tools.session import Session
 

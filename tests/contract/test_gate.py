@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from conch.app import App
-from conch.tools import TOOLS
+from conch.tools.catalogue import TOOLS
 
 HANDOFF = {"status": "wrote it", "next_action": "review it"}
 NOTICE = {"subject": "Parser", "summary": "it parses", "next_action": "review it"}

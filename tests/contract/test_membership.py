@@ -81,13 +81,13 @@ def test_list_rooms_shows_the_chain_deepest_first_and_no_other(app: App, codex: 
     app.membership.join_path(codex, str(monorepo / "packages" / "foo"), force_new=True)
     app.membership.join_path(codex, str(monorepo / "packages" / "bar"), force_new=True)
 
-    rooms = app.membership.list_rooms(str(monorepo / "packages" / "foo" / "src"))
+    rooms = app.rooms.list_rooms(str(monorepo / "packages" / "foo" / "src"))
 
     assert [s.room.canonical_path for s in rooms] == [str(monorepo / "packages" / "foo"), str(monorepo)]
 
 
 def test_list_rooms_of_a_new_place_is_empty(app: App, workspace: str) -> None:
-    assert app.membership.list_rooms(workspace) == []
+    assert app.rooms.list_rooms(workspace) == []
 
 
 def test_joining_twice_keeps_the_place_in_the_sequence_and_logs_nothing(app: App, agent: Agent, workspace: str) -> None:
@@ -133,7 +133,7 @@ def test_a_path_that_is_none_is_refused_by_its_field(app: App, codex: Caller, pa
         app.membership.join_path(codex, path)
 
     assert refusal.value.details["field"] == "context_path"
-    assert app.membership.all_rooms() == []
+    assert app.rooms.all_rooms() == []
 
 
 # -- leaving
@@ -205,7 +205,7 @@ def test_a_note_changes_nothing_but_the_log(app: App, agent: Agent, workspace: s
 
     event = app.membership.append_note(agent("claude:1"), room_id, "the tests are slow today")
 
-    after = app.membership.get_state(None, room_id).room
+    after = app.rooms.get_state(None, room_id).room
     assert after == before._replace(last_event_seq=event.event_seq, updated_at=after.updated_at)
     assert event.details == {"note": "the tests are slow today"}
 
@@ -269,7 +269,7 @@ def test_a_policy_that_no_room_could_run_on_is_refused(
         app.membership.set_room_policy(codex, room_id, policy)
 
     assert refusal.value.details["field"].startswith("policy.")
-    assert app.membership.get_state(None, room_id).room.policy_json == "{}"
+    assert app.rooms.get_state(None, room_id).room.policy_json == "{}"
 
 
 def test_the_installation_sets_the_default_policy(environ: dict[str, str], workspace: str) -> None:

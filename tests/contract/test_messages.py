@@ -15,7 +15,7 @@ from conch.app import App
 from conch.calls import Call
 from conch.config import LONGEST_WAIT_MS
 from conch.errors import StoreUnavailable
-from conch.tools import TOOLS
+from conch.tools.catalogue import TOOLS
 
 
 @pytest.fixture
@@ -461,7 +461,7 @@ def test_a_late_reply_does_not_move_the_cursor_of_whoever_has_the_name_now(
 
 
 def test_whoever_asks_before_a_reply_has_left_waits_for_its_fate(red: Any, blue: Any, pink: str) -> None:
-    from conch.tools import TOOLS
+    from conch.tools.catalogue import TOOLS
     from conch.tools.registry import call_tool
 
     red.send(pink, "1")

@@ -413,7 +413,7 @@ def test_whoever_has_not_joined_can_do_none_of_it(red: Any, topic_id: str, name:
 def test_the_limits_are_settings(environ: dict[str, str], workspace: str) -> None:
     from conch.app import open_app
     from conch.calls import Call
-    from conch.tools import TOOLS
+    from conch.tools.catalogue import TOOLS
     from conch.tools.registry import call_tool
     from conch.tools.session import Session
 

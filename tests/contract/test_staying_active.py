@@ -11,7 +11,7 @@ from tests.contract.conftest import DEADLINE, in_background
 
 from conch.app import App, open_app
 from conch.calls import Call
-from conch.tools import TOOLS
+from conch.tools.catalogue import TOOLS
 from conch.tools.registry import call_tool
 from conch.tools.session import Session
 

@@ -11,7 +11,7 @@ from tests.arguments import HANDOFF, VALID, bad_arguments
 
 from conch.app import App
 from conch.calls import Call
-from conch.tools import TOOLS
+from conch.tools.catalogue import TOOLS
 from conch.tools.registry import Outcome, call_tool
 from conch.tools.session import Session
 

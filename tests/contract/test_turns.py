@@ -66,7 +66,7 @@ class Table:
         return self.app.turns.takeover_stick(caller, self.room_id, turn_id, reason)
 
     def state(self) -> str:
-        return self.app.membership.get_state(None, self.room_id).state
+        return self.app.rooms.get_state(None, self.room_id).state
 
     def events(self) -> list[str]:
         return [event.event_type for event in list_events(self.app.store, self.room_id, 0, 100).events]
@@ -376,7 +376,7 @@ def test_a_cancelled_wait_claims_nothing(table: Table) -> None:
     table.release(table.codex, lease)
 
     assert found == []
-    assert table.app.membership.get_state(None, table.room_id).room.reserved_for == "claude:1"
+    assert table.app.rooms.get_state(None, table.room_id).room.reserved_for == "claude:1"
 
 
 def test_a_claim_that_cannot_be_delivered_is_given_back_as_it_was(table: Table) -> None:
@@ -385,7 +385,7 @@ def test_a_claim_that_cannot_be_delivered_is_given_back_as_it_was(table: Table) 
 
     table.app.turns.give_back(table.gemini, wait)
 
-    room = table.app.membership.get_state(None, table.room_id).room
+    room = table.app.rooms.get_state(None, table.room_id).room
     assert (room.state, room.reserved_for, room.turn_id) == ("reserved", "gemini:1", 2)
     assert room.claim_expires_at == offer.room.claim_expires_at
     again = table.wait(table.gemini)
@@ -400,7 +400,7 @@ def test_a_claim_that_was_delivered_after_all_is_not_given_back(table: Table) ->
     table.app.turns.give_back(table.claude, undelivered)
 
     assert (again.status, again.reason) == ("your_turn", "already_owner")
-    assert table.app.membership.get_state(None, table.room_id).room.owner == "claude:1"
+    assert table.app.rooms.get_state(None, table.room_id).room.owner == "claude:1"
 
 
 def test_a_cursor_ends_the_wait_at_the_next_event(table: Table) -> None:
@@ -826,7 +826,7 @@ def test_waiting_keeps_a_member_active(table: Table, clock: Any) -> None:
 def test_looking_does_not_extend_the_lease(table: Table, clock: Any) -> None:
     table.claim(table.codex)
     clock.advance(minutes=44)
-    table.app.membership.get_state(table.codex, table.room_id)
+    table.app.rooms.get_state(table.codex, table.room_id)
     clock.advance(minutes=2)
 
     assert table.state() == "stale_owner"

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from conch.tools import TOOLS
+from conch.tools.catalogue import TOOLS
 
 NEVER_SUCCEEDS_HERE = {"agent_adopt"}  # nobody is gone, and nobody's process can be
 

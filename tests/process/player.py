@@ -79,7 +79,7 @@ class Seat:
         return room.lease_id, room.turn_id
 
     def others(self) -> list[str]:
-        members = self.app.membership.get_state(None, self.room_id).members
+        members = self.app.rooms.get_state(None, self.room_id).members
         return [member.agent_id for member in members if member.agent_id != self.me.agent_id]
 
 

@@ -135,7 +135,7 @@ def test_only_the_stores_clock_opens_a_takeover(table: Table, clock: Any) -> Non
 def test_a_clock_that_was_set_back_makes_nobody_inactive(table: Table, clock: Any) -> None:
     clock.move(seconds=-HOUR)
 
-    snapshot = table.app.membership.get_state(None, table.room_id)
+    snapshot = table.app.rooms.get_state(None, table.room_id)
 
     assert [snapshot.is_active(member) for member in snapshot.members] == [True, True]
     offer = table.app.turns.release_stick(table.codex, table.room_id, *table.lease, HANDOFF)
@@ -187,7 +187,7 @@ def test_whoever_waits_stays_active_however_short_the_presence_time_is(
         thread.start()
 
         def claude() -> tuple[bool, int]:
-            snapshot = app.membership.get_state(None, table.room_id)
+            snapshot = app.rooms.get_state(None, table.room_id)
             member = snapshot.member("claude:1")
             return snapshot.is_active(member), member.last_seen_at
 

@@ -143,7 +143,7 @@ def test_eight_processes_take_turns_and_no_handoff_is_lost(
     start_together(players, gate)
     story = [line for each in players for line in each.heard_until("done")]
 
-    [room] = app.membership.list_rooms(workspace)
+    [room] = app.rooms.list_rooms(workspace)
     assert ledger.read_text() == "200"
     check_turns(story, referee.check(room.room.room_id), 200)
 
@@ -166,7 +166,7 @@ def test_nobody_acts_on_a_lost_lease_however_wildly_the_stick_is_grabbed(
     start_together(list(players.values()), gate)
     story = {agent_id: each.heard_until("done") for agent_id, each in players.items()}
 
-    [room] = app.membership.list_rooms(workspace)
+    [room] = app.rooms.list_rooms(workspace)
     events = referee.check(room.room.room_id)
     granted = {line[1]: (who, line[2]) for who, lines in story.items() for line in lines if line[0] == "granted"}
     released = {line[1]: who for who, lines in story.items() for line in lines if line[0] == "released"}
@@ -258,6 +258,6 @@ def test_four_mcp_servers_take_turns_and_no_handoff_is_lost(
     for thread in threads:
         thread.join()
 
-    [room] = app.membership.list_rooms(workspace)
+    [room] = app.rooms.list_rooms(workspace)
     assert ledger.read_text() == "100"
     check_turns([line for server in servers for line in server.story], referee.check(room.room.room_id), 100)

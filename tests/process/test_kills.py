@@ -35,13 +35,13 @@ def room_id(app: App, agent: Callable[..., Caller], workspace: str) -> str:
 
 
 def facts_of(app: App, room_id: str, agent_id: str) -> Process:
-    process = app.membership.get_state(None, room_id).member(agent_id).process
+    process = app.rooms.get_state(None, room_id).member(agent_id).process
     assert process is not None
     return process
 
 
 def look(app: App, room_id: str) -> tuple[str, str | None]:
-    snapshot = app.membership.get_state(None, room_id)
+    snapshot = app.rooms.get_state(None, room_id)
     return snapshot.state, snapshot.takeover_reason
 
 
@@ -190,7 +190,7 @@ def test_a_room_whose_players_are_all_killed_in_mid_play_goes_on_with_the_next_o
     wait = app.turns.wait_for_turn(heir, room_id, max_wait_ms=0)
     if wait.status == "takeover_available":
         app.turns.takeover_stick(heir, room_id, wait.snapshot.room.turn_id, "all of them were killed")
-    assert app.membership.get_state(None, room_id).room.owner == "claude:1"
+    assert app.rooms.get_state(None, room_id).room.owner == "claude:1"
     referee.check(room_id)
 
 
@@ -215,7 +215,7 @@ def test_an_owner_that_was_stopped_past_its_lease_wakes_up_without_the_stick(
     owner.tell("release")
 
     assert owner.heard() == ["turn_mismatch", "claude:1"]
-    assert app.membership.get_state(None, room_id).room.lease_id == taken.room.lease_id
+    assert app.rooms.get_state(None, room_id).room.lease_id == taken.room.lease_id
     referee.check(room_id)
 
 

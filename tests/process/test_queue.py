@@ -40,7 +40,7 @@ def test_thirty_two_processes_write_at_once_and_nobody_is_refused(
 
     record_property("longest_write_seconds", longest)
     assert longest < BUSY_TIMEOUT_SECONDS
-    [room] = app.membership.list_rooms(workspace)
+    [room] = app.rooms.list_rooms(workspace)
     notes = [event.details["note"] for event in referee.check(room.room.room_id) if event.event_type == "note"]
     assert sorted(notes) == sorted(f"codex:{number} {note}" for number in range(32) for note in range(100))
 
@@ -72,7 +72,7 @@ def test_a_stopped_process_at_the_head_of_the_queue_delays_others_but_shuts_nobo
     assert first.heard() == ["gone"]
     writer.tell("afterwards")
     assert writer.heard()[0] == "noted"
-    [room] = app.membership.list_rooms(workspace)
+    [room] = app.rooms.list_rooms(workspace)
     notes = [event.details["note"] for event in referee.check(room.room.room_id) if event.event_type == "note"]
     assert notes == ["while it is stopped", "afterwards"]
 
@@ -116,7 +116,7 @@ def test_a_process_stopped_inside_a_transaction_makes_others_busy_and_breaks_not
 
     writer.tell("never written")
     assert writer.heard()[0] == "DB_BUSY"
-    [room] = app.membership.list_rooms(workspace)
+    [room] = app.rooms.list_rooms(workspace)
     assert [member.agent_id for member in room.members] == ["gemini:1", "codex:1"]
 
     inside.popen.send_signal(signal.SIGCONT)

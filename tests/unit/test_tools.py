@@ -11,7 +11,7 @@ from tests.arguments import bad_arguments
 from conch.agents.identity import Caller
 from conch.app import open_app
 from conch.calls import Call
-from conch.tools import GROUPS, TOOLS, select_tools
+from conch.tools.catalogue import GROUPS, TOOLS, select_tools
 from conch.tools.registry import call_tool
 from conch.tools.session import Session
 

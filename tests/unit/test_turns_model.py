@@ -572,7 +572,7 @@ class Game(RuleBasedStateMachine):
     def the_room_looks_the_same_from_outside(self) -> None:
         if not self.room_id:
             return
-        model, snapshot = self.model, self.app.membership.get_state(None, self.room_id)
+        model, snapshot = self.model, self.app.rooms.get_state(None, self.room_id)
         room = snapshot.room
         assert (snapshot.state, snapshot.takeover_reason) == (model.state, model.takeover_reason)
         assert (room.owner, room.reserved_for, room.turn_id) == (model.owner, model.reserved_for, model.turn_id)
@@ -590,7 +590,7 @@ class Game(RuleBasedStateMachine):
     def takeover_is_offered_to_whom_the_rules_allow_it(self) -> None:
         if not self.room_id:
             return
-        snapshot = self.app.membership.get_state(None, self.room_id)
+        snapshot = self.app.rooms.get_state(None, self.room_id)
         for agent in AGENTS:
             allowed = agent in self.model.seats and self.model.may_take_over(agent)
             assert self.app.turns.takeover_is_open(self.caller(agent), snapshot) == allowed

@@ -1,4 +1,4 @@
-"""Rooms and who belongs to them: finding, joining, leaving, ordering, closing, and the room's own rules."""
+"""Who belongs to a room: joining, leaving, ordering, closing, and the room's own rules."""
 
 from __future__ import annotations
 
@@ -31,31 +31,6 @@ class Membership:
         self._store = store
         self._rooms = rooms
         self._settings = settings
-
-    # -- finding
-
-    def list_rooms(self, context_path: str, caller: Caller | None = None) -> list[Snapshot]:
-        """The open rooms from a path up to its workspace root, deepest first; that a member looked is noted."""
-        directory = canonicalize(context_path)
-        chain = ancestor_chain(directory, workspace_root(directory))
-        with self._store.read() as tx:
-            rooms = [Room(**row) for row in tx.all("rooms_at", paths=chain)]
-            rooms.sort(key=lambda room: -len(room.canonical_path))
-            found = self._rooms.load_all(tx, rooms)
-        if caller is not None:
-            for snapshot in found:
-                self._rooms.touch_if_due(snapshot, caller)
-        return found
-
-    def all_rooms(self) -> list[Snapshot]:
-        """Every room of the store, closed ones too."""
-        with self._store.read() as tx:
-            return self._rooms.load_all(tx, [Room(**row) for row in tx.all("all_rooms")])
-
-    def get_state(self, caller: Caller | None, room_id: str) -> Snapshot:
-        """The room as it is found; that a member looked is noted afterwards."""
-        with self._rooms.look(caller, room_id) as (_, snapshot):
-            return snapshot
 
     # -- joining and leaving
 

@@ -17,6 +17,7 @@ from conch.clock import MILLISECOND
 from conch.config import Policy, Settings
 from conch.errors import ConchError, RoomClosed, StaleLease, TurnMismatch, UnknownMember
 from conch.host import processes
+from conch.host.workspaces import ancestor_chain, canonicalize, workspace_root
 from conch.rooms.room import Member, Room, Snapshot, load_room, to_member
 from conch.storage.base import Row, Store, Transaction
 from conch.typed import NamedTuple, Protocol
@@ -62,6 +63,31 @@ class Rooms:
         """The workspace of a room, for what must be looked up there before a transaction."""
         with self._store.read() as tx:
             return load_room(tx, room_id).canonical_path
+
+    # -- finding
+
+    def list_rooms(self, context_path: str, caller: Caller | None = None) -> list[Snapshot]:
+        """The open rooms from a path up to its workspace root, deepest first; that a member looked is noted."""
+        directory = canonicalize(context_path)
+        chain = ancestor_chain(directory, workspace_root(directory))
+        with self._store.read() as tx:
+            rooms = [Room(**row) for row in tx.all("rooms_at", paths=chain)]
+            rooms.sort(key=lambda room: -len(room.canonical_path))
+            found = self.load_all(tx, rooms)
+        if caller is not None:
+            for snapshot in found:
+                self.touch_if_due(snapshot, caller)
+        return found
+
+    def all_rooms(self) -> list[Snapshot]:
+        """Every room of the store, closed ones too."""
+        with self._store.read() as tx:
+            return self.load_all(tx, [Room(**row) for row in tx.all("all_rooms")])
+
+    def get_state(self, caller: Caller | None, room_id: str) -> Snapshot:
+        """The room as it is found; that a member looked is noted afterwards."""
+        with self.look(caller, room_id) as (_, snapshot):
+            return snapshot
 
     # -- loading
 

@@ -1,21 +1,3 @@
-"""The tools: one registry that every door shares, one file per group."""
+"""The tools, one file per group, with their schemas and their views. `catalogue` has all of them."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
-
-from conch.errors import InvalidArgument
-from conch.tools import admin, bus, questions, scopes, search, turns
-from conch.tools.registry import Tool
-
-_ALL = (*turns.TOOLS, *bus.TOOLS, *search.TOOLS, *questions.TOOLS, *scopes.TOOLS, *admin.TOOLS)
-TOOLS: dict[str, Tool] = {tool.name: tool for tool in _ALL}
-GROUPS = tuple(dict.fromkeys(tool.group for tool in TOOLS.values()))
-
-
-def select_tools(groups: Sequence[str]) -> dict[str, Tool]:
-    """The tools of some groups, in the registry's order."""
-    unknown = [group for group in groups if group not in GROUPS]
-    if unknown:
-        raise InvalidArgument(f"There is no tool group {unknown[0]!r}; there are {', '.join(GROUPS)}.", field="tools")
-    return {name: tool for name, tool in TOOLS.items() if tool.group in groups}

@@ -17,7 +17,7 @@ MOST_EVENTS = 500
 
 def list_rooms(session: Session, given: Object, call: Call) -> Result:
     caller = session.caller()
-    snapshots = session.app.membership.list_rooms(session.path(given.get("context_path")), caller)
+    snapshots = session.app.rooms.list_rooms(session.path(given.get("context_path")), caller)
     text = "\n".join(texts.room_line(s) for s in snapshots) or "No room here yet; join_path makes one."
     return Result({"rooms": [shapes.path_room(s, caller.agent_id) for s in snapshots]}, text)
 
@@ -188,7 +188,7 @@ def takeover_stick(session: Session, given: Object, call: Call) -> Result:
 
 def get_room_state(session: Session, given: Object, call: Call) -> Result:
     caller = session.caller()
-    snapshot = session.app.membership.get_state(caller, given["room_id"])
+    snapshot = session.app.rooms.get_state(caller, given["room_id"])
     reason = snapshot.takeover_reason
     takeover = {"available": session.app.turns.takeover_is_open(caller, snapshot), "reason": reason}
     data = {
@@ -205,7 +205,7 @@ def get_room_state(session: Session, given: Object, call: Call) -> Result:
 def get_room_events(session: Session, given: Object, call: Call) -> Result:
     caller, app = session.caller(), session.app
     after = fields.parse_cursor("after", given.get("after"))
-    app.membership.get_state(caller, given["room_id"])
+    app.rooms.get_state(caller, given["room_id"])
     page = log.list_events(app.store, given["room_id"], after, given.get("limit", 50))
     text = "\n".join(texts.event_line(event) for event in page.events) or "No events."
     more = " (more to come)" if page.has_more else ""

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import pytest
 from tests.process.forking import Forks
 
-from conch.doors.cli.run import HOMES
+from conch.doors.cli.catalogue import COMMANDS
 
 SOON = 30.0
 CONCH = (sys.executable, "-m", "conch")
@@ -114,7 +114,8 @@ def typed(words: tuple[str | bytes, ...]) -> str:
 
 @pytest.fixture(scope="session")
 def forks() -> Iterator[Forks]:
-    forks = Forks("conch.main", "conch.doors.cli.run", *(f"conch.doors.cli.{home}" for home in HOMES))
+    homes = {command.handler.partition(".")[0] for command in COMMANDS.values() if command.handler}
+    forks = Forks("conch.main", "conch.doors.cli.run", *(f"conch.doors.cli.{home}" for home in sorted(homes)))
     yield forks
     forks.end()
 

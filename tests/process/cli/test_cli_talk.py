@@ -721,5 +721,5 @@ def test_people_who_look_for_an_option_are_told_how(conch: Conch, ada: str) -> N
     conch("send", "use -x there")
     refused = conch("search", "-x")
 
-    assert "one that begins with a hyphen goes behind `--`" in refused.err
+    assert "a text that begins with a hyphen goes behind `--`" in refused.err
     assert "use -**x** there" in conch("search", "--", "-x").out

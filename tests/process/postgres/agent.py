@@ -26,7 +26,7 @@ if sys.argv[1:2] == ["--skew"]:  # before anything has had a chance to ask for t
 from conch.app import open_app
 from conch.calls import Call
 from conch.errors import StoreError
-from conch.tools import TOOLS
+from conch.tools.catalogue import TOOLS
 from conch.tools.registry import call_tool
 from conch.tools.session import Session
 

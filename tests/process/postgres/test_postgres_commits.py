@@ -14,7 +14,7 @@ import pytest
 
 from conch.app import App, open_app
 from conch.calls import Call
-from conch.tools import TOOLS
+from conch.tools.catalogue import TOOLS
 from conch.tools.registry import call_tool
 from conch.tools.session import Session
 

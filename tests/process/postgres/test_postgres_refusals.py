@@ -19,7 +19,7 @@ import pytest
 from conch.app import open_app
 from conch.calls import Call
 from conch.storage.statements import Migration
-from conch.tools import TOOLS
+from conch.tools.catalogue import TOOLS
 from conch.tools.registry import call_tool
 from conch.tools.session import Session
 
@@ -153,7 +153,7 @@ def test_a_read_only_database_can_be_read_and_not_written(
     server.ask(f"ALTER DATABASE {database} SET default_transaction_read_only = on")
 
     app = open_app(environ)
-    snapshot = app.membership.get_state(None, room_id)
+    snapshot = app.rooms.get_state(None, room_id)
     app.close()
     answer = join(environ["CONCH_STORE"])
 

@@ -15,7 +15,7 @@ from conch.app import open_app
 from conch.calls import Call
 from conch.errors import StoreError, StoreReadOnly
 from conch.rooms.verify import verify_rooms
-from conch.tools import TOOLS
+from conch.tools.catalogue import TOOLS
 from conch.tools.registry import call_tool
 from conch.tools.session import Session
 
@@ -176,7 +176,7 @@ def test_what_pg_dump_wrote_pg_restore_brings_back(
         subprocess.run([programs.folder / program, *given.split()], cwd=tmp_path, check=True, capture_output=True)
 
     app = open_app({**os.environ, "CONCH_STORE": restored.replace("conch_owner", "conch_agent")})
-    snapshot = app.membership.get_state(None, room_id)
+    snapshot = app.rooms.get_state(None, room_id)
     problems = verify_rooms(app.store)
     app.close()
     assert [member.agent_id for member in snapshot.members] == ["codex:1"]

@@ -1,211 +1,185 @@
-"""The commands around agents, reservations and notices."""
+"""The commands around agents: who is calling, which names they have, and who goes on with whose work."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import sys
 
-from conch.agents.identity import load_caller
+from conch.agents.identity import explain
+from conch.agents.signals import gather_signals
 from conch.doors.cli.context import Context
-from conch.doors.cli.output import Report, indented, one_line, table
-from conch.errors import UnknownRoom
-from conch.host.paths import parse_scope
-from conch.members.registration import find_agent, itself
+from conch.doors.cli.output import Report, one_line, table, write
+from conch.doors.cli.scopes import from_here, reservation_table
+from conch.errors import ConchError, DecisionNeeded, RoomClosed
+from conch.members.adoption import Candidate
+from conch.members.registration import check_name, find_agent, itself
 from conch.tools import notices
-from conch.tools.registry import Result
 from conch.typed import Any
 
-Object = dict[str, Any]
-Handler = Callable[[Context], Report]
-
-MARGIN = " " * 4
 ANYWHERE = "*"
 
 
 def register(context: Context) -> Report:
-    result = _tool(context, "agent_register", name=context.options.name, role=context.options.role)
+    result = context.room_tool("scopes.agent_register", name=context.options.name, role=context.options.role)
     return Report(result.data, result.text)
 
 
 def adopt(context: Context) -> Report:
-    scope = _from_here(context, context.options.scope)
-    result = _tool(context, "agent_adopt", name=context.options.name, scope=ANYWHERE if scope is None else scope)
+    scope = from_here(context, context.options.scope)
+    result = context.room_tool(
+        "scopes.agent_adopt", name=context.options.name, scope=ANYWHERE if scope is None else scope
+    )
     return Report(result.data, result.text)
 
 
 def heartbeat(context: Context) -> Report:
-    result = _tool(context, "agent_heartbeat")
+    result = context.room_tool("scopes.agent_heartbeat")
     return Report(result.data, result.text)
 
 
 def list_agents(context: Context) -> Report:
-    data = _tool(context, "agent_list").data
+    data = context.room_tool("scopes.agent_list").data
     rows = [(a["name"], a["agent_id"], a["role"] or "-", a["liveness"], a["last_seen_at"]) for a in data["agents"]]
     return Report(data, table(("NAME", "AGENT", "ROLE", "LIVENESS", "LAST SEEN"), rows))
 
 
 def show(context: Context) -> Report:
-    room_id, caller = context.room_id(), context.session.caller()
+    room_id, caller = context.room_id, context.caller
     agents = context.app.registration.list_agents(caller, room_id)
-    named = context.options.name and _present_name(context, context.options.name)
+    named = context.options.name and context.name_here(context.options.name)
     agent = find_agent(agents, named) if named else itself(agents, caller)
     found = context.app.reservations.list_reservations(caller, room_id)
     own = [notices.reservation(each) for each in found if each.agent_id == agent.agent_id]
     data = {**notices.agent(agent), "reservations": own}
-    return Report(data, f"{notices.agent_line(agent)}\n{_reservations(own)}")
+    return Report(data, f"{notices.agent_line(agent)}\n{reservation_table(own)}")
 
 
-# -- reservations
+# -- who is calling
 
 
-def _from_here(context: Context, scope: str | None, field: str = "scope") -> str | None:
-    """What is typed in a folder of the workspace is meant from there, as in every other command of a shell.
+def whoami(context: Context) -> Report:
+    if context.options.explain:
+        return _explanation(context)
+    caller = context.caller
+    process, name = caller.process, _name_here(context)
+    data = {
+        "agent_id": caller.agent_id,
+        "name": name,
+        "session_kind": caller.session_kind,
+        "display_name": caller.display_name,
+        "process": process._asdict() if process else None,
+    }
+    return Report(data, f"{caller.agent_id} ({name})")
 
-    It is checked here already, so that a refusal speaks of what was typed.
-    """
-    if scope is None or not scope.strip():
-        return scope
-    root = context.snapshot(context.room_id()).room.canonical_path
-    return os.path.join(".", parse_scope(scope, root, field, _folder_within(root)).path)
 
-
-def _folder_within(root: str) -> str | None:
-    """The working directory, if it is in the workspace; None elsewhere, and where it has been deleted."""
+def _name_here(context: Context) -> str:
+    """What the caller is called in the room of the working directory, or elsewhere."""
+    caller = context.caller
     try:
-        here = os.path.realpath(os.getcwd())
-    except OSError:
-        return None
-    return here if os.path.join(here, "").startswith(os.path.join(root, "")) else None
+        rooms = context.app.rooms.list_rooms(os.getcwd())
+    except (OSError, ConchError):  # who somebody is does not depend on a folder
+        rooms = []
+    member = rooms[0].find(caller.agent_id) if rooms else None
+    return member.name if member else caller.name
 
 
-def reserve(context: Context) -> Report:
+def _explanation(context: Context) -> Report:
+    data = explain(context.app.store, gather_signals("cli", os.environ, None))
+    signals = data["signals"]
+    rows = [("*" if s["wins"] else "", s["kind"], s["source"], s["standing"], s["linked_to"] or "-") for s in signals]
+    headings = ("", "SIGNAL", "SEEN IN", "STANDING", "LINKED TO")
+    verdict = f"You are {data['agent_id']}" + (" (new)" if data["is_new"] else "") + f". {one_line(data['reason'])}."
+    return Report(data, f"{verdict}\n\n{table(headings, rows, below=[s['value'] for s in signals])}")
+
+
+# -- `conch init`: who a session is in its room, decided by a person, by an option, or not at all
+
+
+def init(context: Context) -> Report:
     options = context.options
-    result = _tool(
-        context,
-        "scope_reserve",
-        scope=_from_here(context, options.scope),
-        ttl_minutes=options.ttl,
-        takeover_stale=options.takeover_stale,
-        bead_id=options.bead,
+    place = _place(context)
+    _check_names(context, place)
+    room_id = context.tool("turns.join_path", context_path=place).data["room_id"]
+    if options.adopt is not None:
+        return _resume(context, room_id, options.adopt)
+    if options.register is not None:
+        return _begin(context, room_id, options.register, "The name was chosen.")
+    caller = context.caller
+    agent = itself(context.app.registration.list_agents(caller, room_id), caller)
+    if agent.is_registered:
+        return _report(agent.agent_id, agent.name, "continued", "You are registered here already.")
+    candidates = context.app.adoption.candidates(caller, room_id)
+    if not candidates:
+        return _begin(context, room_id, None, "Nobody who is gone has left unfinished work here.")
+    if options.non_interactive or sys.stdin is None or not sys.stdin.isatty():
+        raise _undecided(candidates)
+    return _ask(context, room_id, candidates)
+
+
+def _place(context: Context) -> str:
+    """Where the room to join is: that of `--room`, which must be open, or the one here."""
+    if context.options.room is None:
+        return context.path()
+    room = context.room.room
+    if room.state == "closed":
+        raise RoomClosed(f"Room {room.room_id} is closed; its log stays readable.", room_id=room.room_id)
+    return room.canonical_path
+
+
+def _check_names(context: Context, place: str) -> None:
+    """Nobody joins a room only to be refused there, as far as that can be told from outside."""
+    register, adopt = context.options.register, context.options.adopt
+    if register is not None:
+        check_name(register)
+    if adopt is not None:
+        room = next((found.room for found in context.app.rooms.list_rooms(place)), None)
+        agents = context.app.registration.list_agents(None, room.room_id) if room else []
+        find_agent(agents, context.present_name(adopt, room.topic_id) if room else adopt)
+
+
+def _resume(context: Context, room_id: str, name: str) -> Report:
+    data = context.tool("scopes.agent_adopt", room_id=room_id, name=name, scope="*").data
+    payload = data["event"]["payload"]
+    return _report(data["agent_id"], data["name"], "adopted", f"{payload['resume_reason']}: {payload['evidence']}")
+
+
+def _begin(context: Context, room_id: str, name: str | None, reason: str) -> Report:
+    data = context.tool("scopes.agent_register", room_id=room_id, name=name).data
+    return _report(data["agent_id"], data["name"], "registered", reason)
+
+
+def _report(agent_id: str, name: str, action: str, reason: str) -> Report:
+    data = {"agent_id": agent_id, "name": name, "action": action, "reason": reason}
+    return Report(data, f"You are {name} ({agent_id}), {action}. {one_line(reason)}")
+
+
+def _undecided(candidates: list[Candidate]) -> DecisionNeeded:
+    """The first in the room's sequence is recommended: whoever asks again gets the same answer."""
+    first = candidates[0]
+    recommendation = f"conch init --adopt {first.agent.name}"
+    reason = f"{first.evidence.reason}: {first.evidence.summary}"
+    message = (
+        f"{first.agent.name} is gone and left unfinished work. {first.evidence.summary} Resume it with "
+        f"`{recommendation}`, or begin afresh with `conch init --register NAME`."
     )
-    return Report(result.data, result.text)
+    details: dict[str, Any] = {
+        "recommendation": recommendation,
+        "reason": reason,
+        "candidates": [
+            {"agent_id": c.agent.agent_id, "name": c.agent.name, "reason": c.evidence.reason,
+             "evidence": c.evidence.summary} for c in candidates
+        ],
+    }  # fmt: skip
+    return DecisionNeeded(message, **details)
 
 
-def release(context: Context) -> Report:
-    result = _tool(context, "scope_release", scope=_from_here(context, context.options.scope))
-    return Report(result.data, result.text)
-
-
-def status(context: Context) -> Report:
-    options = context.options
-    if options.scope is not None:
-        result = _tool(context, "scope_check", path=_from_here(context, options.scope, "path"))
-        return Report(result.data, result.text)
-    data = _tool(context, "scope_list", include_ended=options.all).data
-    return Report(data, _reservations(data["reservations"]))
-
-
-def _reservations(found: list[Object]) -> str:
-    if not found:
-        return "Nothing is reserved."
-    rows = [(r["scope"], r["name"], r["liveness"], r["state"], r["expires_at"], r["bead_id"] or "-") for r in found]
-    return table(("SCOPE", "BY", "LIVENESS", "STATE", "UNTIL", "BEAD"), rows)
-
-
-# -- notices
-
-
-def send(context: Context) -> Report:
-    options = context.options
-    result = _tool(
-        context,
-        "event_send",
-        event_type=options.type,
-        to_agent=options.to,
-        payload=_payload(options),
-        bead_id=options.bead,
-        scope=_from_here(context, options.scope),
-    )
-    return Report(result.data, result.text)
-
-
-def _payload(options: Any) -> Object:
-    """Everything that was given, so that what does not belong to this type is refused and not lost."""
-    names = ("subject", "summary", "next_action", "blocker", "requested_action", "urgency")
-    given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
-    if options.type == "BLOCKED":
-        given.setdefault("urgency", "medium")
-    return given | ({"requires_ack": False} if options.no_ack else {})
-
-
-def inbox(context: Context) -> Report:
-    data = _tool(context, "event_inbox", state=context.options.state, limit=context.options.limit).data
-    lines = [_notice(event) for event in data["events"]]
-    return Report(data, "\n".join(lines) or "Nothing waits for you.")
-
-
-def _notice(event: Object) -> str:
-    label = notices.LABELS.get(event["event_type"], event["event_type"])
-    state = notices.LABELS.get(event["state"], event["state"])
-    head = f"{event['id']} {label}, from {event['from_agent'] or 'conch'}, {event['created_at']}: {state}"
-    about = {"scope": event["scope"], "bead": event["bead_id"], **event["payload"]}
-    lines = [indented(f"{name}: {value}", MARGIN) for name, value in about.items() if value is not None]
-    return "\n".join([one_line(head), *lines])
-
-
-def _mark(mark: str) -> Handler:
-    def handler(context: Context) -> Report:
-        result = context.tool("event_mark", event_id=context.options.event, mark=mark)
-        return Report(result.data, result.text)
-
-    return handler
-
-
-# -- who speaks
-
-
-def _tool(context: Context, name: str, /, **arguments: Any) -> Result:
-    return context.tool(name, room_id=context.room_id(), **arguments)
-
-
-def _home_topic(context: Context) -> str | None:
-    """Where the room here is, whose names are meant; None where no room is."""
-    try:
-        return context.app.membership.get_state(None, context.room_id()).room.topic_id
-    except UnknownRoom:
-        return None
-
-
-def _present_name(context: Context, text: str) -> str:
-    """What whoever had this name in the room here is called now."""
-    topic_id = _home_topic(context)
-    return text if topic_id is None else context.present_name(text, topic_id)
-
-
-def _speaking(handler: Handler) -> Handler:
-    """The same command as the agent that `--agent` names."""
-
-    def speaking(context: Context) -> Report:
-        if context.options.agent is not None:
-            named = _present_name(context, context.options.agent)
-            context.session.speak_as(load_caller(context.app.store, named, _home_topic(context)))
-        return handler(context)
-
-    return speaking
-
-
-_HANDLERS: dict[str, Handler] = {
-    "register": register,
-    "adopt": adopt,
-    "heartbeat": heartbeat,
-    "list": list_agents,
-    "show": show,
-    "send": send,
-    "inbox": inbox,
-    "seen": _mark("seen"),
-    "accept": _mark("accepted"),
-    "reserve": reserve,
-    "release": release,
-    "status": status,
-}
-COMMANDS = {f"agent {name}": _speaking(handler) for name, handler in _HANDLERS.items()}
+def _ask(context: Context, room_id: str, candidates: list[Candidate]) -> Report:
+    for candidate in candidates:
+        question = f"{candidate.agent.name} is gone and left unfinished work. {candidate.evidence.summary} Resume it?"
+        write(sys.stderr, f"{one_line(question)} [y/N] ")
+        answer = sys.stdin.readline()
+        if not answer:  # whoever ends the input has decided nothing
+            raise _undecided(candidates)
+        if answer.strip().lower() in ("y", "yes"):
+            return _resume(context, room_id, candidate.agent.agent_id)
+    return _begin(context, room_id, None, "You chose to begin afresh.")

@@ -2,23 +2,111 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser
 from collections.abc import Callable
 
-from conch.typed import NamedTuple
+from conch.typed import Any, NamedTuple
 
-Options = Callable[[ArgumentParser], object]
 
-# The headings of the overview, and the first words of the commands that have two.
-TURNS, ROOMS, TALK, OTHERS = "taking turns", "the room", "talking", "everything else"
-AGENT, TOPICS, NAMES, DB = "agent", "topics", "names", "db"
+class Option(NamedTuple):
+    """A word that a command takes: behind a flag, or by its place."""
+
+    name: str
+    """`--limit`; without dashes, a word that goes by its place."""
+    value: str
+    """What the help calls the value; a flag without one is a switch."""
+    help: str
+    parse: Callable[[str], Any] = str
+    default: Any = None
+    choices: tuple[str, ...] = ()
+    many: bool = False
+    required: bool = False
+    field: str = ""
+    """What the handler calls it, where that is not its name."""
+    heading: str = "options"
+    unless: str = ""
+    """The flag that excludes this one."""
+
+    @property
+    def is_flag(self) -> bool:
+        return self.name.startswith("--")
+
+    @property
+    def is_switch(self) -> bool:
+        return not self.value
+
+    @property
+    def key(self) -> str:
+        return self.field or self.name.removeprefix("--").replace("-", "_")
+
+
+class Group(NamedTuple):
+    """Commands under one heading of the overview, or under one first word."""
+
+    name: str
+    invalid: str = ""
+    """The code for an argument that cannot be used, where the seed has a word of its own for it."""
+    heading: str = ""
+    """The heading that a first word stands under; empty for a heading itself."""
+    summary: str = ""
 
 
 class Command(NamedTuple):
+    """One entry of the catalogue. `handler` is imported when the command runs: `rooms.join` of this package."""
+
     name: str
-    group: str
+    group: Group
+    handler: str
     summary: str
     """One line for the overview."""
     about: str
-    options: tuple[Options, ...] = ()
+    options: tuple[Option, ...] = ()
     examples: str = ""
+    invalid: str = ""
+    """The code for an argument that cannot be used, where it is not the group's."""
+
+
+# -- what the catalogue is written with
+
+
+def flag(name: str, value: str, about: str, parse: Callable[[str], Any] = str, **more: Any) -> Option:
+    return Option(name, value, about, parse, **more)
+
+
+def switch(name: str, about: str, **more: Any) -> Option:
+    return Option(name, "", about, default=False, **more)
+
+
+def word(name: str, value: str, about: str, parse: Callable[[str], Any] = str, *, required: bool = True) -> Option:
+    return Option(name, value, about, parse, required=required)
+
+
+def words(name: str, value: str, about: str, *, required: bool = True) -> Option:
+    return Option(name, value, about, many=True, required=required)
+
+
+# -- values. ValueError says what would be accepted.
+
+
+def text(given: str) -> str:
+    try:
+        given.encode()
+    except UnicodeEncodeError:
+        raise ValueError("must be valid UTF-8") from None
+    return given
+
+
+def integer(given: str) -> int:
+    try:
+        return int(given)
+    except ValueError:
+        raise ValueError(f"must be a whole number, not {given[:80]!r}") from None
+
+
+def seconds(given: str) -> float:
+    try:
+        number = float(given)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < 1e9:
+        raise ValueError(f"must be a number of seconds, 0 or more, not {given[:80]!r}")
+    return number

@@ -1,20 +1,24 @@
-"""What every command works with: the application, its options, and who calls."""
+"""What every command works with: the application, its options, and who calls where, found once."""
 
 from __future__ import annotations
 
 import os
+from functools import cached_property
+from importlib import import_module
 
 from conch.app import App, open_app
-from conch.bus.names import present_name
-from conch.bus.peers import Peer
 from conch.calls import Call
 from conch.errors import InvalidArgument, TopicNotFound, UnknownMember, UnknownRoom
-from conch.rooms.room import Member, Snapshot
-from conch.tools import TOOLS, fields
+from conch.tools import fields
 from conch.tools.registry import Result, run_tool
 from conch.tools.schema import check_arguments
 from conch.tools.session import Session
-from conch.typed import Any
+from conch.typed import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from conch.agents.identity import Caller
+    from conch.bus.peers import Peer
+    from conch.rooms.room import Member, Snapshot
 
 PLACE = fields.takes(path=fields.PATH, room=fields.ROOM_ID)
 LONGEST_ECHO = 80
@@ -28,21 +32,61 @@ def open_named(option: str, store: str) -> App:
 
 
 class Context:
+    """One command. It asks the store once who is calling and once which room is meant, and everything shares that."""
+
     def __init__(self, app: App, options: Any) -> None:
         self.app = app
         self.options = options
         self.session = Session(app, "cli")
+        self._speaks_for: str | None = getattr(options, "agent", None)
 
-    def tool(self, tool: str, call: Call | None = None, /, **arguments: Any) -> Result:
-        """The same tool that MCP offers, with the same checks."""
-        return run_tool(TOOLS[tool], self.session, arguments, call or Call())
+    # -- who and where
 
-    def limit(self, most: int) -> int:
-        """How many are wanted, by `--limit`."""
-        given: int = self.options.limit
-        if not 1 <= given <= most:
-            raise InvalidArgument(f"--limit must be from 1 to {most}.", field="limit")
-        return given
+    @property
+    def caller(self) -> Caller:
+        """The agent that runs the command, or the one that `--agent` names."""
+        if self._speaks_for is not None:
+            self._speak_for(self._speaks_for)
+            self._speaks_for = None
+        return self.session.caller()
+
+    def _speak_for(self, named: str) -> None:
+        from conch.agents.identity import load_caller
+
+        self.session.speak_as(load_caller(self.app.store, self.name_here(named), self._home_topic()))
+
+    @cached_property
+    def room(self) -> Snapshot:
+        """The room of `--room`, of `--path` or of the working directory; that the caller looked at it is noted."""
+        snapshot = self._room
+        self.app.rooms.touch_if_due(snapshot, self.caller)
+        return snapshot
+
+    @cached_property
+    def _room(self) -> Snapshot:
+        if self.options.room is not None:
+            return self.app.rooms.get_state(None, self._given_room())
+        path = self.path()
+        found = self.app.rooms.list_rooms(path)
+        if not found:
+            raise UnknownRoom("There is no room here yet; `conch join` makes one.", field="room", path=path)
+        return found[0]
+
+    @property
+    def room_id(self) -> str:
+        """The id of the same room; one that is given is taken as it is."""
+        return self._room.room.room_id if self.options.room is None else self._given_room()
+
+    def _given_room(self) -> str:
+        check_arguments("conch", PLACE, {"room": self.options.room})
+        return str(self.options.room)
+
+    def _home_topic(self) -> str | None:
+        """The topic of the room here, whose names are meant; None where no room is."""
+        try:
+            return self._room.room.topic_id
+        except UnknownRoom:
+            return None
 
     def path(self) -> str:
         """The path that was given, else the working directory."""
@@ -59,22 +103,12 @@ class Context:
         check_arguments("conch", PLACE, {"path": path})
         return path
 
-    def room_id(self) -> str:
-        """`--room`, or the room of `--path` or of the working directory."""
-        if self.options.room is not None:
-            check_arguments("conch", PLACE, {"room": self.options.room})
-            return str(self.options.room)
-        path = self.path()
-        rooms = self.app.membership.list_rooms(path)
-        if not rooms:
-            raise UnknownRoom("There is no room here yet; `conch join` makes one.", field="room", path=path)
-        return rooms[0].room.room_id
-
+    @cached_property
     def topic_id(self) -> str:
         """`--topic` by its id or its name, or the home topic of the room."""
         given: str | None = self.options.topic
         if given is None:
-            return self.snapshot(self.room_id()).room.topic_id
+            return self.room.room.topic_id
         for find in (self.app.topics.find, lambda name: self.app.topics.resolve(name, allow_closed=True)):
             try:
                 return find(given).topic_id
@@ -83,16 +117,43 @@ class Context:
         message = f"There is no topic {given[:LONGEST_ECHO]!r}; `conch topics list` shows those there are."
         raise TopicNotFound(message, field="topic")
 
+    # -- what commands do with it
+
+    def tool(self, address: str, call: Call | None = None, /, **arguments: Any) -> Result:
+        """Run a tool that MCP offers too, with the same checks: `turns.join_path`."""
+        group, _, name = address.partition(".")
+        tool = next(tool for tool in import_module(f"conch.tools.{group}").TOOLS if tool.name == name)
+        _ = self.caller  # tools ask the session, which must know of `--agent`
+        return run_tool(tool, self.session, arguments, call or Call())
+
+    def limit(self, most: int) -> int:
+        """How many are wanted, by `--limit`."""
+        given: int = self.options.limit
+        if not 1 <= given <= most:
+            raise InvalidArgument(f"--limit must be from 1 to {most}.", field="limit")
+        return given
+
+    def room_tool(self, address: str, /, **arguments: Any) -> Result:
+        """The same in the room here."""
+        return self.tool(address, room_id=self.room_id, **arguments)
+
+    def name_here(self, text: str) -> str:
+        """What the agent that had this name in the room here is called now."""
+        topic_id = self._home_topic()
+        return text if topic_id is None else self.present_name(text, topic_id)
+
     def present_name(self, text: str, topic_id: str) -> str:
-        """What whoever had this name in a room is called now."""
-        if not text.isprintable():  # nobody can be called so
+        """What the agent that had this name in a room is called now."""
+        from conch.bus.names import present_name
+
+        if not text.isprintable():  # no agent can be called so
             return text
         with self.app.store.read() as tx:
             return present_name(tx, topic_id, text)
 
     def join_topic(self, topic_id: str) -> Peer:
         """Speak there under the caller's own name."""
-        peer = self.app.peers.join_as_itself(self.session.caller(), topic_id)
+        peer = self.app.peers.join_as_itself(self.caller, topic_id)
         self.session.take_name(peer)
         return peer
 
@@ -100,9 +161,6 @@ class Context:
         """The store's clock, by which everything in it is dated; this host's may be wrong."""
         with self.app.store.read() as tx:
             return tx.now
-
-    def snapshot(self, room_id: str) -> Snapshot:
-        return self.app.membership.get_state(self.session.caller(), room_id)
 
 
 def find_member(members: list[Member], text: str, field: str) -> str:

@@ -25,7 +25,7 @@ LISTS = {"repo_pointers": "See", "suggested_followups": "Ask next"}
 
 def export(context: Context) -> Report:
     """Page by page, so that a topic of any size fits."""
-    options, topic_id = context.options, context.topic_id()
+    options, topic_id = context.options, context.topic_id
     if options.output is None and options.json:
         raise InvalidArgument("--json tells about the export; name a file for it with --output.", field="output")
     lines = _jsonl(context, topic_id) if options.format == "jsonl" else _markdown(context, topic_id)

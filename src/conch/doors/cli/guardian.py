@@ -80,7 +80,7 @@ class Guardian:
         if _file_id(self._app.store.describe()) != self._store:
             return False  # removed or moved aside: what we have open is nobody's any more
         try:
-            snapshot = self._app.membership.get_state(None, self._turn["room_id"])
+            snapshot = self._app.rooms.get_state(None, self._turn["room_id"])
         except ConchError as problem:
             return _passes(problem)
         self._interval = _interval(snapshot)

@@ -15,7 +15,7 @@ PATIENCE_SECONDS = 10.0
 
 def lease_text(context: Context, turn: dict[str, Any]) -> str:
     """Whether somebody keeps the lease, for people."""
-    process = context.session.caller().process
+    process = context.caller.process
     if process is None:
         return f"Your lease lapses at {turn['lease_expires_at']} unless you `conch wait` again."
     return f"Your lease is kept while process {process.pid} lives."
@@ -23,7 +23,7 @@ def lease_text(context: Context, turn: dict[str, Any]) -> str:
 
 def keep_lease(context: Context, turn: dict[str, Any]) -> None:
     """See to it that a guardian stands, if there is a process that it could stand for."""
-    if context.session.caller().process is None:
+    if context.caller.process is None:
         return
     try:
         stands = not Post(context.app, turn["lease_id"]).is_free() or _start(context, turn)
@@ -40,7 +40,7 @@ def _start(context: Context, turn: dict[str, Any]) -> bool:
 
     settings = context.app.settings
     order = {
-        "caller": context.session.caller()._asdict(),
+        "caller": context.caller._asdict(),
         "turn": {name: turn[name] for name in ("room_id", "turn_id", "lease_id")},
         "environ": {"CONCH_STORE": settings.store, "CONCH_DATA_DIR": settings.data_dir},
     }

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
-import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
 
 from conch.doors.cli.catalogue import COMMANDS, FAMILIES
-from conch.doors.cli.command import OTHERS, ROOMS, TALK, TURNS, Command
-from conch.doors.cli.spoken import without_passwords
+from conch.doors.cli.command import Command, Option
 from conch.errors import InvalidArgument
-from conch.typed import Any, NamedTuple, NoReturn
+from conch.typed import Any, NamedTuple
 
 LONGEST_ECHO = 200
 WITH_VALUE = ("--store", "--path", "--room", "--agent")  # options that may stand before the command
@@ -32,26 +30,6 @@ class Words(NamedTuple):
         return "--json" in self.rest
 
 
-class Parser(argparse.ArgumentParser):
-    """Raises its complaints, so that they come out like every other error."""
-
-    def error(self, message: str) -> NoReturn:
-        message = without_passwords(message)  # before it is cut, or half a password would not look like one
-        text = message if len(message) <= LONGEST_ECHO else f"{message[:LONGEST_ECHO]}..."
-        if re.match("unrecognized arguments: [^-]", message):
-            text += " (words that belong together need quotes)"
-        if message.endswith(" TEXT"):
-            text += " (one that begins with a hyphen goes behind `--`)"
-        raise InvalidArgument(f"{text}. See `{self.prog} --help`.", field=_field(message))
-
-
-class Help(argparse.RawDescriptionHelpFormatter):
-    """Fits any terminal. By itself argparse would ask for the width whenever an option is added, which is slow."""
-
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog, width=79)
-
-
 def split_words(words: Sequence[str]) -> Words:
     """The command and everything else; options may stand before the command, too."""
     name, rest = _take_name(list(words))
@@ -71,67 +49,114 @@ def _take_name(words: list[str]) -> tuple[str, list[str]]:
 def parse_options(words: Words) -> Any:
     """The options of a command; InvalidArgument names the one that is wrong."""
     if words.command not in COMMANDS:
-        raise InvalidArgument(_unknown(without_passwords(words.command)), field="command")
-    return make_parser(COMMANDS[words.command]).parse_args(words.rest)
+        raise InvalidArgument(_unknown(words.command), field="command")
+    return _Parse(COMMANDS[words.command]).run(words.rest)
 
 
-def make_parser(command: Command) -> Parser:
-    parser = Parser(
-        prog=f"conch {command.name}",
-        description=command.about,
-        epilog=command.examples and "examples:\n" + command.examples,
-        formatter_class=Help,
-        add_help=False,
-        allow_abbrev=False,
-    )
-    for add in command.options:
-        add(parser)
-    parser.add_argument("-h", "--help", action="store_true", help="show this and exit")
-    return parser
+class _Parse:
+    """One command line on its way to values."""
+
+    def __init__(self, command: Command) -> None:
+        self._command = command
+        self._flags = {option.name: option for option in command.options if option.is_flag}
+        self._given: dict[str, Any] = {}
+
+    def run(self, words: list[str]) -> Any:
+        loose: list[str] = []
+        rest = iter(words)
+        for word in rest:
+            if word == "--":
+                loose += rest
+            elif _is_value(word):
+                loose.append(word)
+            else:
+                self._take_flag(word, rest)
+        self._take_loose(loose)
+        missing = [option for option in self._command.options if option.required and option.key not in self._given]
+        if missing:
+            self._complain_of_missing(missing[0])
+        return SimpleNamespace(**{option.key: self._value(option) for option in self._command.options})
+
+    def _take_flag(self, word: str, rest: Iterator[str]) -> None:
+        name, equals, value = word.partition("=")
+        option = self._flags.get(name)
+        if option is None:
+            raise self._refusal(f"There is no option {name}", name, self._hyphen_hint())
+        for other in self._flags.values():
+            if other.key in self._given and (other.unless == name or option.unless == other.name):
+                raise self._refusal(f"{name} and {other.name} exclude each other", name)
+        if option.is_switch:
+            if equals:
+                raise self._refusal(f"{name} takes no value", name)
+            self._given[option.key] = True
+            return
+        if not equals:
+            value = next(rest, "--")
+            if not _is_value(value):
+                raise self._refusal(f"{name} needs a value: {option.value}", name)
+        self._keep(option, value)
+
+    def _take_loose(self, words: list[str]) -> None:
+        for option in self._command.options:
+            if option.is_flag:
+                continue
+            taken, words = (words, []) if option.many else (words[:1], words[1:])
+            for word in taken:
+                self._keep(option, word)
+        if words:
+            message = f"Unexpected words: {' '.join(words)}"
+            raise self._refusal(message, words[0], "words that belong together need quotes")
+
+    def _keep(self, option: Option, word: str) -> None:
+        shown = option.name if option.is_flag else option.value
+        if option.choices and word not in option.choices:
+            raise self._refusal(f"{shown} must be one of {', '.join(option.choices)}, not {word!r}", option.name)
+        try:
+            value = option.parse(word)
+        except ValueError as problem:
+            raise self._refusal(f"{shown} {problem}", option.name if option.is_flag else option.value) from None
+        if option.many:
+            self._given.setdefault(option.key, []).append(value)
+        else:
+            self._given[option.key] = value
+
+    def _value(self, option: Option) -> Any:
+        return self._given.get(option.key, [] if option.many else option.default)
+
+    def _complain_of_missing(self, option: Option) -> None:
+        if option.is_flag:
+            raise self._refusal(f"{option.name} is required", option.name)
+        raise self._refusal(f"{option.value} is missing", option.value, self._hyphen_hint())
+
+    def _hyphen_hint(self) -> str:
+        takes_text = any(option.value == "TEXT" and not option.is_flag for option in self._command.options)
+        return "a text that begins with a hyphen goes behind `--`" if takes_text else ""
+
+    def _refusal(self, message: str, name: str, hint: str = "") -> InvalidArgument:
+        from conch.doors.cli.spoken import without_passwords  # only for those who mistype
+
+        message = without_passwords(message)  # before it is cut, or half a password would not look like one
+        text = message if len(message) <= LONGEST_ECHO else f"{message[:LONGEST_ECHO]}..."
+        text += f" ({hint})" if hint else ""
+        field = without_passwords(name).lstrip("-").replace("-", "_")[:LONGEST_ECHO].lower()
+        return InvalidArgument(f"{text}. See `conch {self._command.name} --help`.", field=field)
 
 
-def help_text(command: str) -> str:
-    """The help of one command, of a family of them, or (for anything else) the overview."""
-    if command in COMMANDS:
-        return make_parser(COMMANDS[command]).format_help().rstrip()
-    family = command.partition(" ")[0]
-    if family in FAMILIES:
-        more = f"`conch {family} ACTION --help` tells more about each."
-        return f"usage: conch {family} ACTION [OPTIONS]\n\n{_listing(family)}\n\n{more}"
-    groups = "\n\n".join(_listing(group) for group in (TURNS, ROOMS, TALK, OTHERS))
-    return f"{INTRODUCTION}\n\n{groups}\n\n{CLOSING}"
-
-
-INTRODUCTION = """\
-usage: conch COMMAND [OPTIONS]
-
-Several coding agents, one checkout: whoever holds the stick may work.
-Begin with `conch join`, then `conch wait`; hand over with `conch release`."""
-
-CLOSING = """\
-`conch COMMAND --help` tells more about a command, `conch --version` which
-conch this is. --json makes a command print one object: ok, command, data,
-error; the exit status is 0 only when ok."""
-
-
-def _listing(group: str) -> str:
-    entries = [(c.name.removeprefix(f"{group} "), c.summary) for c in COMMANDS.values() if c.group == group]
-    entries += [(name, summary) for name, (heading, summary) in FAMILIES.items() if heading == group]
-    return "\n".join([f"{group}:", *(f"  {name:<11}{summary}" for name, summary in entries)])
+def _is_value(word: str) -> bool:
+    """Whether a word is no flag: a negative number is none, nor is a sentence that begins with a hyphen."""
+    if not word.startswith("-") or word == "-" or " " in word:
+        return True
+    return word[1:].replace(".", "", 1).isdecimal()
 
 
 def _unknown(name: str) -> str:
-    if not name or name in FAMILIES:
-        return f"Which command? See `{f'conch {name}'.rstrip()} --help`."
     from difflib import get_close_matches  # only for those who mistype
 
+    from conch.doors.cli.spoken import without_passwords
+
+    if not name or name in FAMILIES:
+        return f"Which command? See `{f'conch {name}'.rstrip()} --help`."
+    name = without_passwords(name)
     near = get_close_matches(name[:LONGEST_ECHO], [*FAMILIES, *COMMANDS], n=1)
     advice = f"did you mean `conch {near[0]}`?" if near else "see `conch --help`."
     return f"There is no command {name[:LONGEST_ECHO]!r}; {advice}"
-
-
-def _field(message: str) -> str:
-    """Which option an argparse complaint is about."""
-    found = re.match(r"argument (\S+?)(?:/\S+)?:|.*?arguments(?: are required)?: ([^\s,]+)", message)
-    name = (found[1] or found[2]) if found else "arguments"
-    return name.lstrip("-").replace("-", "_")[:LONGEST_ECHO].lower()

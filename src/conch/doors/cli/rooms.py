@@ -1,16 +1,12 @@
-"""The commands around rooms and their members."""
+"""The commands around a room and its members."""
 
 from __future__ import annotations
 
-import os
-
-from conch.agents.identity import explain
-from conch.agents.signals import gather_signals
 from conch.clock import SECOND
 from conch.doors.cli.context import Context, find_member
 from conch.doors.cli.output import Report, one_line, table
 from conch.doors.cli.wording import duration, room_text, who
-from conch.errors import ConchError, InvalidArgument
+from conch.errors import InvalidArgument
 from conch.rooms.room import Snapshot
 from conch.tools import shapes
 
@@ -18,9 +14,8 @@ LONGEST_NUMBER = 18
 
 
 def rooms(context: Context) -> Report:
-    caller = context.session.caller()
-    membership, options = context.app.membership, context.options
-    found = membership.all_rooms() if options.all else membership.list_rooms(context.path(), caller)
+    caller, app = context.caller, context.app
+    found = app.rooms.all_rooms() if context.options.all else app.rooms.list_rooms(context.path(), caller)
     data = {"rooms": [shapes.path_room(snapshot, caller.agent_id) for snapshot in found]}
     if not found:
         return Report(data, "No room here yet; `conch join` makes one.")
@@ -33,7 +28,7 @@ def rooms(context: Context) -> Report:
 
 
 def join(context: Context) -> Report:
-    result = context.tool("join_path", context_path=context.path(), force_new=context.options.force_new)
+    result = context.tool("turns.join_path", context_path=context.path(), force_new=context.options.force_new)
     data = result.data
     lines = [
         f"You are {data['agent_id']} ({data['name']}).",
@@ -45,10 +40,10 @@ def join(context: Context) -> Report:
 
 
 def state(context: Context) -> Report:
-    room_id = context.room_id()
-    snapshot = context.snapshot(room_id)
-    data = context.tool("get_room_state", room_id=room_id).data
-    caller_id = context.session.caller().agent_id
+    room_id = context.room_id
+    snapshot = context.room
+    data = context.tool("turns.get_room_state", room_id=room_id).data
+    caller_id = context.caller.agent_id
     lines = [room_text(snapshot, caller_id)]
     if data["takeover"]["available"]:
         lines.append(f"You may take over ({data['takeover']['reason']}): `conch take --reason ...`.")
@@ -74,30 +69,30 @@ def _members(snapshot: Snapshot) -> str:
 
 
 def note(context: Context) -> Report:
-    result = context.tool("append_note", room_id=context.room_id(), note=context.options.text)
+    result = context.tool("admin.append_note", room_id=context.room_id, note=context.options.text)
     return Report(result.data, result.text)
 
 
 def leave(context: Context) -> Report:
-    result = context.tool("leave_path", room_id=context.room_id())
+    result = context.tool("admin.leave_path", room_id=context.room_id)
     return Report(result.data, result.text)
 
 
 def reorder(context: Context) -> Report:
-    room_id = context.room_id()
-    members = context.snapshot(room_id).members
+    room_id = context.room_id
+    members = context.room.members
     order = [find_member(members, text, "order") for text in context.options.order]
-    result = context.tool("reorder_members", room_id=room_id, order=order)
+    result = context.tool("admin.reorder_members", room_id=room_id, order=order)
     return Report(result.data, result.text)
 
 
 def policy(context: Context) -> Report:
-    room_id = context.room_id()
+    room_id = context.room_id
     values = dict(_policy_value(text) for text in context.options.values)
     if values:
-        result = context.tool("set_room_policy", room_id=room_id, policy=values)
+        result = context.tool("admin.set_room_policy", room_id=room_id, policy=values)
         return Report(result.data, result.text)
-    effective = context.snapshot(room_id).policy._asdict()
+    effective = context.room.policy._asdict()
     return Report({"room_id": room_id, "policy": effective}, "\n".join(f"{n}={v}" for n, v in effective.items()))
 
 
@@ -109,50 +104,3 @@ def _policy_value(text: str) -> tuple[str, int | str | None]:
         return name, None
     is_number = value.isascii() and value.isdecimal() and len(value) <= LONGEST_NUMBER
     return name, int(value) if is_number else value
-
-
-def whoami(context: Context) -> Report:
-    if context.options.explain:
-        return _explanation(context)
-    caller = context.session.caller()
-    process, name = caller.process, _name_here(context)
-    data = {
-        "agent_id": caller.agent_id,
-        "name": name,
-        "session_kind": caller.session_kind,
-        "display_name": caller.display_name,
-        "process": process._asdict() if process else None,
-    }
-    return Report(data, f"{caller.agent_id} ({name})")
-
-
-def _name_here(context: Context) -> str:
-    """What the caller is called in the room of the working directory, or elsewhere."""
-    caller = context.session.caller()
-    try:
-        rooms = context.app.membership.list_rooms(os.getcwd())
-    except (OSError, ConchError):  # who somebody is does not depend on a folder
-        rooms = []
-    member = rooms[0].find(caller.agent_id) if rooms else None
-    return member.name if member else caller.name
-
-
-def _explanation(context: Context) -> Report:
-    data = explain(context.app.store, gather_signals("cli", os.environ, None))
-    signals = data["signals"]
-    rows = [("*" if s["wins"] else "", s["kind"], s["source"], s["standing"], s["linked_to"] or "-") for s in signals]
-    headings = ("", "SIGNAL", "SEEN IN", "STANDING", "LINKED TO")
-    verdict = f"You are {data['agent_id']}" + (" (new)" if data["is_new"] else "") + f". {one_line(data['reason'])}."
-    return Report(data, f"{verdict}\n\n{table(headings, rows, below=[s['value'] for s in signals])}")
-
-
-COMMANDS = {
-    "rooms": rooms,
-    "join": join,
-    "state": state,
-    "note": note,
-    "leave": leave,
-    "reorder": reorder,
-    "policy": policy,
-    "whoami": whoami,
-}

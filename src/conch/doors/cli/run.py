@@ -12,34 +12,15 @@ from conch import __version__
 from conch.app import open_app
 from conch.calls import retry_interrupted
 from conch.doors.cli.catalogue import COMMANDS, FAMILIES
-from conch.doors.cli.command import AGENT, DB, NAMES, TALK, TOPICS
 from conch.doors.cli.context import Context, open_named
 from conch.doors.cli.interruptions import Interrupted, exit_status
 from conch.doors.cli.output import Report, abandon_stream, failure, give_up, prepare_streams, print_report, warn
-from conch.doors.cli.parser import Words, help_text, parse_options, split_words
+from conch.doors.cli.parser import Words, parse_options, split_words
 from conch.doors.cli.spoken import spoken, spoken_field, without_passwords
 from conch.errors import ConchError, InternalError, InvalidArgument, StoreError
-from conch.tools.registry import INVALID_ARGUMENT as INVALID
 from conch.typed import Any
 
-# Which part of the command line has a command; it is imported only for those who use it.
-HOMES = {
-    "waiting": ("wait",),
-    "stick": ("release", "pass", "take", "close"),
-    "rooms": ("rooms", "join", "state", "note", "leave", "reorder", "policy", "whoami"),
-    "watching": ("events",),
-    "talk": ("send", "read", "ask", "answer", "questions", "search"),
-    "topics": (TOPICS, NAMES),
-    "agents": (AGENT,),
-    "init": ("init",),
-    "store": (DB,),
-}
 USAGE_ERROR = 2
-# Each seed has its own word for an argument that cannot be used.
-INVALID_ARGUMENT = {
-    **dict.fromkeys((TALK, TOPICS, NAMES), INVALID["bus"]),
-    **dict.fromkeys((AGENT, "init"), INVALID["scopes"]),
-}
 
 
 def run(words: Sequence[str]) -> int:
@@ -52,11 +33,11 @@ def run(words: Sequence[str]) -> int:
 
 def _run(words: Words) -> int:
     if words.wants_help:
-        return _print(words.command, Report(None, help_text(words.command)), False)
+        return _print_help(words.command)
     if not words.command and words.rest == ["--version"]:
         return _print("", Report(None, f"conch {__version__}"), False)
     if words.command in ("", *FAMILIES) and not words.rest:
-        _print(words.command, Report(None, help_text(words.command)), False)
+        _print_help(words.command)
         return USAGE_ERROR
     try:
         options = parse_options(words)
@@ -68,6 +49,12 @@ def _run(words: Words) -> int:
 
         return run_demo(keep=options.keep)
     return _run_command(words.command, options)
+
+
+def _print_help(command: str) -> int:
+    from conch.doors.cli.help import help_text
+
+    return _print(command, Report(None, help_text(command)), False)
 
 
 def _run_command(command: str, options: Any) -> int:
@@ -93,9 +80,8 @@ def _report(command: str, context: Context) -> Report:
 
 
 def _find_handler(command: str) -> Callable[[Context], Report]:
-    first = command.partition(" ")[0]
-    home = next(home for home, commands in HOMES.items() if first in commands)
-    handler: Callable[[Context], Report] = import_module(f"conch.doors.cli.{home}").COMMANDS[command]
+    module, _, function = COMMANDS[command].handler.partition(".")
+    handler: Callable[[Context], Report] = getattr(import_module(f"conch.doors.cli.{module}"), function)
     return handler
 
 
@@ -116,12 +102,19 @@ def _refused(refusal: ConchError, command: str, status: int = 1) -> Report:
         details["field"] = spoken_field(str(details["field"]))
     code = refusal.code
     if isinstance(refusal, InvalidArgument):
-        group = COMMANDS[command].group if command in COMMANDS else command.partition(" ")[0]
-        code = INVALID_ARGUMENT.get(command) or INVALID_ARGUMENT.get(group, code)
+        code = _invalid(command) or code
     # A store's errors name no tool, but a place; a folder or a database may be called as a tool is.
     message = refusal.message if isinstance(refusal, StoreError) else spoken(refusal.message)
     details = {name: without_passwords(told) if isinstance(told, str) else told for name, told in details.items()}
     return failure(code, without_passwords(message), details, status=status)
+
+
+def _invalid(command: str) -> str:
+    """The code for an argument that cannot be used; empty where the error's own will do."""
+    if command in COMMANDS:
+        return COMMANDS[command].invalid or COMMANDS[command].group.invalid
+    family = FAMILIES.get(command.partition(" ")[0])
+    return family.invalid if family else ""
 
 
 def _print(command: str, report: Report, as_json: bool) -> int:

@@ -96,13 +96,3 @@ def _set_aside(context: Context) -> Report:
     aside = store.set_aside()
     text = f"{place} was not readable; it was moved to {aside}."
     return Report({"path": place, "set_aside": aside}, text)
-
-
-COMMANDS = {
-    "db path": path,
-    "db verify": verify,
-    "db backup": backup,
-    "db migrate": migrate,
-    "db copy": copy,
-    "db wipe": wipe,
-}

@@ -39,10 +39,12 @@ DEFAULT_MESSAGES = 100
 
 
 def send(context: Context) -> Report:
-    topic_id = context.topic_id()
+    topic_id = context.topic_id
     item = _outgoing(context, topic_id)
     context.join_topic(topic_id)
-    data = context.tool("sync", topic_id=topic_id, outbox=[item], wait_seconds=0, max_items=1, auto_advance=False).data
+    data = context.tool(
+        "bus.sync", topic_id=topic_id, outbox=[item], wait_seconds=0, max_items=1, auto_advance=False
+    ).data
     message, warnings = data["sent"][0]["message"], [_warning(each) for each in data["warnings"]]
     is_repeated = any(warning["code"] == "ALREADY_SENT" for warning in warnings)
     lines = [f"{'Sent before' if is_repeated else 'Sent'} as {message['sender']}, number {message['seq']}."]
@@ -76,14 +78,14 @@ def read(context: Context) -> Report:
     options = context.options
     limit = None if options.limit is None else context.limit(MOST_MESSAGES)
     place = None if options.since is None else since(context, options.since)
-    topic_id = context.topic_id()
+    topic_id = context.topic_id
     peer = context.join_topic(topic_id)
     if options.follow:
         return _follow(context, peer, place, limit)
     limit = limit or DEFAULT_MESSAGES
     if place is not None:
         return _history(context, peer, place, limit)
-    result = context.tool("sync", topic_id=topic_id, wait_seconds=0, max_items=limit, auto_advance=not options.peek)
+    result = context.tool("bus.sync", topic_id=topic_id, wait_seconds=0, max_items=limit, auto_advance=not options.peek)
     data = {name: result.data[name] for name in ("topic_id", "received", "cursor", "has_more")}
     lines = message_texts(context, data["received"]) or ["Nothing new."]
     if data["has_more"]:
@@ -144,10 +146,10 @@ def _follow(context: Context, peer: Peer, place: Place | None, limit: int | None
 
 def ask(context: Context) -> Report:
     call = Call()
-    topic_id, text = context.topic_id(), read_text(context.options.text)
+    topic_id, text = context.topic_id, read_text(context.options.text)
     context.join_topic(topic_id)
     deadline = time.monotonic() + context.options.wait
-    data = context.tool("ask", call, topic_id=topic_id, question=text, wait_seconds=0).data
+    data = context.tool("questions.ask", call, topic_id=topic_id, question=text, wait_seconds=0).data
     question = {"topic_id": topic_id, "question_id": data["question_id"]}
     if context.options.wait == 0:
         return Report(data, f"Asked{_number(context, data['question_id'])}. `conch read` brings the answer.")
@@ -183,7 +185,7 @@ def _answer_text(answer: Object) -> str:
 
 
 def answer(context: Context) -> Report:
-    options, topic_id = context.options, context.topic_id()
+    options, topic_id = context.options, context.topic_id
     question_id = find_question(context, topic_id, options.question)
     peer = context.join_topic(topic_id)
     response = {
@@ -200,7 +202,7 @@ def answer(context: Context) -> Report:
 
 
 def questions(context: Context) -> Report:
-    options, topic_id = context.options, context.topic_id()
+    options, topic_id = context.options, context.topic_id
     if options.done is not None or options.cancel is not None:
         return _end_question(context, topic_id)
     limit = context.limit(MOST_MESSAGES)
@@ -219,7 +221,7 @@ def questions(context: Context) -> Report:
 
 def _end_question(context: Context, topic_id: str) -> Report:
     done = context.options.done
-    tool = "ask_cancel" if done is None else "question_mark_answered"
+    tool = "questions.ask_cancel" if done is None else "questions.question_mark_answered"
     question_id = find_question(context, topic_id, context.options.cancel if done is None else done)
     context.join_topic(topic_id)
     result = context.tool(tool, topic_id=topic_id, question_id=question_id)
@@ -236,17 +238,14 @@ def search(context: Context) -> Report:
         "mode": options.mode,
         "limit": options.limit,
         "model": options.model,
-        "topic_id": None if options.topic is None else context.topic_id(),
+        "topic_id": None if options.topic is None else context.topic_id,
         "sender": options.sender,
         "message_type": options.type,
         "since": moment(context, "since", options.since),
         "until": moment(context, "until", options.until),
         "include_content": options.content,
     }
-    data = context.tool("messages_search", None, **given).data
+    data = context.tool("search.messages_search", None, **given).data
     lines = [hit_text(hit) for hit in data["results"]] or ["Nothing was found."]
     lines += [f"Note: {one_line(warning['message'])}" for warning in data["warnings"]]
     return Report(data, "\n".join(lines))
-
-
-COMMANDS = {"send": send, "read": read, "ask": ask, "answer": answer, "questions": questions, "search": search}

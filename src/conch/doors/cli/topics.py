@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from conch.clock import SECOND
-from conch.doors.cli import exporting
 from conch.doors.cli.context import Context
 from conch.doors.cli.output import MORE, Report, one_line, table
 from conch.doors.cli.wording import duration, local_time
@@ -16,7 +15,7 @@ STATUSES = {"open": ["open"], "closed": ["closed"], "all": ["open", "closed"]}
 
 
 def create(context: Context) -> Report:
-    result = context.tool("topic_create", name=context.options.name)
+    result = context.tool("bus.topic_create", name=context.options.name)
     return Report(result.data, result.text)
 
 
@@ -34,7 +33,7 @@ def list_topics(context: Context) -> Report:
 
 
 def show(context: Context) -> Report:
-    topic_id = context.topic_id()
+    topic_id = context.topic_id
     topic = context.app.topics.find(topic_id)
     peers = context.app.peers.list_present(topic_id, WINDOW_SECONDS, MOST_PEERS)
     present = [{**peer._asdict(), "updated_at": peer.updated_at / SECOND} for peer in peers]
@@ -49,28 +48,17 @@ def show(context: Context) -> Report:
 
 
 def close(context: Context) -> Report:
-    result = context.tool("topic_close", topic_id=context.topic_id(), reason=context.options.reason)
+    result = context.tool("bus.topic_close", topic_id=context.topic_id, reason=context.options.reason)
     return Report(result.data, result.text)
 
 
 def rename(context: Context) -> Report:
-    topic = context.app.topics.rename(context.topic_id(), context.options.new_name)
+    topic = context.app.topics.rename(context.topic_id, context.options.new_name)
     return Report(shapes.topic(topic), f"{topic.topic_id} is now called {one_line(topic.name)}.")
 
 
 def free(context: Context) -> Report:
-    caller, name = context.session.caller(), context.options.name
-    topic_id = context.topic_id()
+    caller, name = context.caller, context.options.name
+    topic_id = context.topic_id
     context.app.messages.free_name(topic_id, name, f"{caller.agent_id} ({caller.name})")
     return Report({"topic_id": topic_id, "agent_name": name}, f"{one_line(name)} is free on {topic_id}.")
-
-
-COMMANDS = {
-    "topics create": create,
-    "topics list": list_topics,
-    "topics show": show,
-    "topics close": close,
-    "topics rename": rename,
-    "topics export": exporting.export,
-    "names free": free,
-}

@@ -26,7 +26,7 @@ FOREVER = float("inf")
 
 def wait(context: Context) -> Report:
     """Block until the stick is ours. Interrupted or cut off, it leaves the stick where it is."""
-    room_id = context.room_id()
+    room_id = context.room_id
     limit = FOREVER if context.options.timeout is None else context.options.timeout
     call = Call()
     interruptions = Interruptions(call)
@@ -55,14 +55,14 @@ def _wait(context: Context, room_id: str, deadline: float, call: Call) -> Result
     One ear for the whole wait: whoever lets go of the stick must find us waiting at every moment. A store that is busy
     is waited for; so is one that restarts, once it has answered.
     """
-    bell, seat = context.app.bell, seat_channel(room_id, context.session.caller().agent_id)
+    bell, seat = context.app.bell, seat_channel(room_id, context.caller.agent_id)
     passing: tuple[type[StoreError], ...] = (StoreBusy,)
     with bell.listen(room_channel(room_id), announce=seat) as ear, StatusLine() as line:
         call.wake_with(ear.wake)
         while True:
             pause = RETRY_SECONDS
             try:
-                result = context.tool("wait_for_turn", call, room_id=room_id, max_wait_ms=0)
+                result = context.tool("turns.wait_for_turn", call, room_id=room_id, max_wait_ms=0)
                 if result.data["status"] != "not_yet" or time.monotonic() >= deadline:
                     return result
                 passing = (StoreBusy, StoreUnavailable, StoreUncertain)
@@ -155,6 +155,3 @@ def _not_ours(result: Result) -> Report:
 def _your_turn_text(context: Context, data: dict[str, Any]) -> str:
     head = f"Your turn (turn {data['turn_id']}, {data['reason']}). {lease_text(context, data)}"
     return f"{head}\n{handoff_text(data['handoff'], data['from_agent_id'])}"
-
-
-COMMANDS = {"wait": wait}

@@ -25,10 +25,10 @@ UNSAID = ("subject", "requires_ack")
 
 def events(context: Context) -> Report:
     options = context.options
-    room_id = context.room_id()
+    room_id = context.room_id
     check_arguments("conch events", LIMITS, {"after": options.after, "limit": options.limit})
     place = parse_place("after", options.after)
-    topic_id = context.snapshot(room_id).room.topic_id  # also a sign of life, and whether there is such a room
+    topic_id = context.room.room.topic_id  # also a sign of life, and whether there is such a room
 
     def look(after: Place | int | None) -> Page:
         return read_timeline(context.app.store, room_id, after, options.limit)
@@ -90,6 +90,3 @@ def _whereabouts(entry: Entry) -> str:
         return ""
     state = LABELS.get(entry.protocol.state, "not seen yet")
     return labelled(LABELS["HANDOFF"], f"{entry.protocol.to_agent or 'whoever comes first'} ({state})")
-
-
-COMMANDS = {"events": events}

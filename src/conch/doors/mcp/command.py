@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from conch.app import open_app
 from conch.doors.mcp.server import serve_stdio
 from conch.errors import ConchError, InvalidArgument
-from conch.tools import GROUPS, select_tools
+from conch.tools.catalogue import GROUPS, select_tools
 
 USAGE = f"""usage: conch mcp [--tools GROUPS]
 

@@ -21,24 +21,26 @@ REASON = fields.takes(reason=fields.TEXT)
 
 def release(context: Context) -> Report:
     lease = _own_lease(context)
-    result = context.tool("release_stick", **lease, handoff=read_handoff(context.options))
+    result = context.tool("turns.release_stick", **lease, handoff=read_handoff(context.options))
     return Report(result.data, result.text)
 
 
 def pass_stick(context: Context) -> Report:
     lease = _own_lease(context)
-    snapshot = context.snapshot(lease["room_id"])
-    others = [member for member in snapshot.members if member.agent_id != context.session.caller().agent_id]
+    snapshot = context.room
+    others = [member for member in snapshot.members if member.agent_id != context.caller.agent_id]
     named = context.present_name(context.options.to, snapshot.room.topic_id)
     to = find_member(others, named, "to_agent_id")
-    result = context.tool("pass_stick", **lease, to_agent_id=to, handoff=read_handoff(context.options))
+    result = context.tool("turns.pass_stick", **lease, to_agent_id=to, handoff=read_handoff(context.options))
     return Report(result.data, result.text)
 
 
 def take(context: Context) -> Report:
-    room_id = context.room_id()
-    turn_id = context.snapshot(room_id).room.turn_id
-    data = context.tool("takeover_stick", room_id=room_id, expected_turn_id=turn_id, reason=context.options.reason).data
+    room_id = context.room_id
+    turn_id = context.room.room.turn_id
+    data = context.tool(
+        "turns.takeover_stick", room_id=room_id, expected_turn_id=turn_id, reason=context.options.reason
+    ).data
     text = (
         f"The stick is yours (turn {data['turn_id']}), taken from {data['revoked']}. {lease_text(context, data)}\n"
         "There is no handoff for you: read `conch events` before you work."
@@ -48,12 +50,12 @@ def take(context: Context) -> Report:
 
 def close(context: Context) -> Report:
     """End the room: with the stick in hand, or with one that is free to take."""
-    room_id, reason = context.room_id(), context.options.reason
+    room_id, reason = context.room_id, context.options.reason
     check_arguments("conch close", REASON, {"reason": reason})  # before a free stick is claimed for nothing
     check_length("reason", reason or "", context.app.settings.max_reason_chars, "max_reason_chars")
     lease, undo = _lease_or_claim(context, room_id)
     try:
-        closed = context.tool("close_room", **lease, reason=reason)
+        closed = context.tool("admin.close_room", **lease, reason=reason)
     except ConchError:
         if undo is not None:
             undo()
@@ -63,9 +65,9 @@ def close(context: Context) -> Report:
 
 def _lease_or_claim(context: Context, room_id: str) -> tuple[Lease, Callable[[], None] | None]:
     """The lease of the holder, or of a claim made just now and how to take that back."""
-    if context.snapshot(room_id).room.owner == context.session.caller().agent_id:
+    if context.room.room.owner == context.caller.agent_id:
         return _own_lease(context), None
-    result = context.tool("wait_for_turn", room_id=room_id, max_wait_ms=0)
+    result = context.tool("turns.wait_for_turn", room_id=room_id, max_wait_ms=0)
     data = result.data
     if data["status"] != "your_turn":
         raise StaleLease("Only the holder of the stick can close the room; `conch wait` for it first.", **data)
@@ -74,13 +76,10 @@ def _lease_or_claim(context: Context, room_id: str) -> tuple[Lease, Callable[[],
 
 def _own_lease(context: Context) -> Lease:
     """What the holder must show; on the command line it is looked up instead of remembered."""
-    snapshot = context.snapshot(context.room_id())
-    room, caller_id = snapshot.room, context.session.caller().agent_id
+    snapshot = context.room
+    room, caller_id = snapshot.room, context.caller.agent_id
     if room.owner != caller_id:
         message = f"You ({caller_id}) do not hold the stick; `conch wait` for it first."
         facts = {"current_owner": room.owner, "current_turn_id": room.turn_id, "room_state": snapshot.state}
         raise StaleLease(message, **facts)
     return {"room_id": room.room_id, "lease_id": room.lease_id, "expected_turn_id": room.turn_id}
-
-
-COMMANDS = {"release": release, "pass": pass_stick, "take": take, "close": close}

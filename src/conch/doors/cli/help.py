@@ -1,0 +1,100 @@
+"""What people read before they know the commands."""
+
+from __future__ import annotations
+
+from textwrap import wrap
+
+from conch.doors.cli.catalogue import COMMANDS, FAMILIES, OTHERS, ROOMS, TALK, TURNS
+from conch.doors.cli.command import Command, Group, Option
+
+WIDTH = 79
+COLUMN = 24  # where the help of an option begins at the latest
+HELP = Option("--help", "", "show this and exit")
+
+INTRODUCTION = """\
+usage: conch COMMAND [OPTIONS]
+
+Several coding agents share one checkout. The one that holds the stick may work.
+Begin with `conch join`, then `conch wait`; hand over with `conch release`."""
+
+CLOSING = """\
+`conch COMMAND --help` tells more about a command, `conch --version` which
+conch this is. --json makes a command print one object: ok, command, data,
+error; the exit status is 0 only when ok."""
+
+
+def help_text(command: str) -> str:
+    """The help of one command, of a family of them, or (for anything else) the overview."""
+    if command in COMMANDS:
+        return _command_text(COMMANDS[command])
+    family = command.partition(" ")[0]
+    if family in FAMILIES:
+        more = f"`conch {family} ACTION --help` tells more about each."
+        return f"usage: conch {family} ACTION [OPTIONS]\n\n{_listing(FAMILIES[family])}\n\n{more}"
+    groups = "\n\n".join(_listing(group) for group in (TURNS, ROOMS, TALK, OTHERS))
+    return f"{INTRODUCTION}\n\n{groups}\n\n{CLOSING}"
+
+
+def _listing(group: Group) -> str:
+    entries = [(c.name.removeprefix(f"{group.name} "), c.summary) for c in COMMANDS.values() if c.group == group]
+    entries += [(family.name, family.summary) for family in FAMILIES.values() if family.heading == group.name]
+    return "\n".join([f"{group.name}:", *(f"  {name:<11}{summary}" for name, summary in entries)])
+
+
+def _command_text(command: Command) -> str:
+    loose = [option for option in command.options if not option.is_flag]
+    flags = [option for option in command.options if option.is_flag]
+    headings = dict.fromkeys(["options", *(option.heading for option in flags)])
+    blocks = {"arguments": loose} | {name: [o for o in flags if o.heading == name] for name in headings}
+    blocks["options"].append(HELP)
+    width = min(COLUMN, max(len(_left(option)) + 4 for options in blocks.values() for option in options))
+    parts = [_usage(command.name, flags, loose), command.about]
+    parts += [_block(name, options, width) for name, options in blocks.items() if options]
+    return "\n\n".join([*parts, *([f"examples:\n{command.examples}"] if command.examples else [])])
+
+
+def _usage(name: str, flags: list[Option], loose: list[Option]) -> str:
+    words = [_usage_of_flag(option, flags) for option in flags if not option.unless]
+    lines, head = [], f"usage: conch {name} "
+    line = head
+    for word in [*words, "[-h]", *map(_usage_of_word, loose)]:
+        if len(line) + len(word) > WIDTH and line.strip():
+            lines.append(line.rstrip())
+            line = " " * len(head)
+        line += f"{word} "
+    return "\n".join([*lines, line.rstrip()])
+
+
+def _usage_of_flag(option: Option, flags: list[Option]) -> str:
+    both = [option, *(other for other in flags if other.unless == option.name)]
+    text = " | ".join(_spelled(each) for each in both)
+    return text if option.required else f"[{text}]"
+
+
+def _usage_of_word(option: Option) -> str:
+    if not option.required:
+        return f"[{option.value}{' ...' if option.many else ''}]"
+    return f"{option.value} [{option.value} ...]" if option.many else option.value
+
+
+def _spelled(option: Option) -> str:
+    value = f"{{{','.join(option.choices)}}}" if option.choices else option.value
+    return f"{option.name} {value}".rstrip()
+
+
+def _left(option: Option) -> str:
+    if option is HELP:
+        return "-h, --help"
+    return _spelled(option) if option.is_flag else option.value
+
+
+def _block(heading: str, options: list[Option], width: int) -> str:
+    lines = [f"{heading}:"]
+    for option in options:
+        left, about = f"  {_left(option)}", wrap(option.help, WIDTH - width) or [""]
+        if len(left) + 2 > width:
+            lines.append(left)
+            left = ""
+        lines.append(f"{left:<{width}}{about[0]}".rstrip())
+        lines += [" " * width + line for line in about[1:]]
+    return "\n".join(lines)

@@ -1,0 +1,124 @@
+"""The commands around reservations and notices."""
+
+from __future__ import annotations
+
+import os
+
+from conch.doors.cli.context import Context
+from conch.doors.cli.output import Report, indented, one_line, table
+from conch.host.paths import parse_scope
+from conch.tools import notices
+from conch.typed import Any
+
+Object = dict[str, Any]
+
+MARGIN = " " * 4
+
+
+def from_here(context: Context, scope: str | None, field: str = "scope") -> str | None:
+    """What is typed in a folder of the workspace is meant from there, as in every other command of a shell.
+
+    It is checked here already, so that a refusal speaks of what was typed.
+    """
+    if scope is None or not scope.strip():
+        return scope
+    root = context.room.room.canonical_path
+    return os.path.join(".", parse_scope(scope, root, field, _folder_within(root)).path)
+
+
+def _folder_within(root: str) -> str | None:
+    """The working directory, if it is in the workspace; None elsewhere, and where it has been deleted."""
+    try:
+        here = os.path.realpath(os.getcwd())
+    except OSError:
+        return None
+    return here if os.path.join(here, "").startswith(os.path.join(root, "")) else None
+
+
+# -- reservations
+
+
+def reserve(context: Context) -> Report:
+    options = context.options
+    result = context.room_tool(
+        "scopes.scope_reserve",
+        scope=from_here(context, options.scope),
+        ttl_minutes=options.ttl,
+        takeover_stale=options.takeover_stale,
+        bead_id=options.bead,
+    )
+    return Report(result.data, result.text)
+
+
+def release(context: Context) -> Report:
+    result = context.room_tool("scopes.scope_release", scope=from_here(context, context.options.scope))
+    return Report(result.data, result.text)
+
+
+def status(context: Context) -> Report:
+    options = context.options
+    if options.scope is not None:
+        result = context.room_tool("scopes.scope_check", path=from_here(context, options.scope, "path"))
+        return Report(result.data, result.text)
+    data = context.room_tool("scopes.scope_list", include_ended=options.all).data
+    return Report(data, reservation_table(data["reservations"]))
+
+
+def reservation_table(found: list[Object]) -> str:
+    if not found:
+        return "Nothing is reserved."
+    rows = [(r["scope"], r["name"], r["liveness"], r["state"], r["expires_at"], r["bead_id"] or "-") for r in found]
+    return table(("SCOPE", "BY", "LIVENESS", "STATE", "UNTIL", "BEAD"), rows)
+
+
+# -- notices
+
+
+def send(context: Context) -> Report:
+    options = context.options
+    result = context.room_tool(
+        "scopes.event_send",
+        event_type=options.type,
+        to_agent=options.to,
+        payload=_payload(options),
+        bead_id=options.bead,
+        scope=from_here(context, options.scope),
+    )
+    return Report(result.data, result.text)
+
+
+def _payload(options: Any) -> Object:
+    """Everything that was given, so that what does not belong to this type is refused and not lost."""
+    names = ("subject", "summary", "next_action", "blocker", "requested_action", "urgency")
+    given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+    if options.type == "BLOCKED":
+        given.setdefault("urgency", "medium")
+    return given | ({"requires_ack": False} if options.no_ack else {})
+
+
+def inbox(context: Context) -> Report:
+    data = context.room_tool("scopes.event_inbox", state=context.options.state, limit=context.options.limit).data
+    lines = [_notice(event) for event in data["events"]]
+    return Report(data, "\n".join(lines) or "Nothing waits for you.")
+
+
+def _notice(event: Object) -> str:
+    label = notices.LABELS.get(event["event_type"], event["event_type"])
+    state = notices.LABELS.get(event["state"], event["state"])
+    head = f"{event['id']} {label}, from {event['from_agent'] or 'conch'}, {event['created_at']}: {state}"
+    about = {"scope": event["scope"], "bead": event["bead_id"], **event["payload"]}
+    lines = [indented(f"{name}: {value}", MARGIN) for name, value in about.items() if value is not None]
+    return "\n".join([one_line(head), *lines])
+
+
+def seen(context: Context) -> Report:
+    return _mark(context, "seen")
+
+
+def accept(context: Context) -> Report:
+    return _mark(context, "accepted")
+
+
+def _mark(context: Context, mark: str) -> Report:
+    result = context.tool("scopes.event_mark", event_id=context.options.event, mark=mark)
+    return Report(result.data, result.text)
