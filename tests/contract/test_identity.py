@@ -14,9 +14,8 @@ from typing import Any, Protocol
 
 import pytest
 
-from conch.agents.identity import Caller, adopt_override, explain, identify
+from conch.agents.identity import Caller, Signal, Signals, adopt_override, explain, identify
 from conch.agents.petnames import propose_names
-from conch.agents.signals import Signal, Signals
 from conch.app import App
 from conch.errors import InvalidArgument
 from conch.host.processes import Process

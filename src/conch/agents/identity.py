@@ -9,7 +9,6 @@ from __future__ import annotations
 from itertools import chain
 
 from conch.agents.petnames import propose_names
-from conch.agents.signals import AGENT_ID, AGENT_ID_RULE, Signal, Signals
 from conch.errors import AgentNotFound, InvalidArgument
 from conch.host import processes
 from conch.host.processes import Process
@@ -17,7 +16,37 @@ from conch.ids import digest
 from conch.storage.base import Row, Store, Transaction
 from conch.typed import Any, Literal, NamedTuple
 
+AGENT_ID_RULE = "must be 1 to 128 letters, digits and . _ : @ / -, beginning with a letter or a digit"
 LOCK = "agents"  # whoever makes or renames an agent, or links a signal, writes under this name
+
+
+class Signal(NamedTuple):
+    """One thing that says who is calling."""
+
+    kind: str
+    """From the strongest to the weakest: explicit, session, process, person."""
+    value: str
+    """The text by which the store knows it again."""
+    source: str
+    """Where it was seen, for people."""
+
+
+class Signals(NamedTuple):
+    """What one process knows of its caller, without asking the store."""
+
+    found: tuple[Signal, ...]
+    """Strongest first; never empty."""
+    slug: str
+    harness: Process | None
+    """The process that is the agent: the harness, or the MCP client."""
+    terminal: Process | None
+    """The leader of a person's terminal session: a sign of life, but not who the agent is."""
+    session_kind: str
+    display_name: str
+
+    @property
+    def explicit(self) -> str | None:
+        return self.found[0].value if self.found[0].kind == "explicit" else None
 
 
 class Caller(NamedTuple):
@@ -71,7 +100,7 @@ def identify(store: Store, signals: Signals) -> Caller:
 
 def adopt_override(store: Store, caller: Caller, override: str) -> Caller:
     """The same connection under a name of its own choosing, with the facts of the process behind it."""
-    if not AGENT_ID.fullmatch(override):
+    if not is_agent_id(override):
         raise InvalidArgument(f"agent_id_override {AGENT_ID_RULE}.", field="agent_id_override")
     with store.write(LOCK) as tx:
         agent = tx.one("find_agent", agent_id=override)
@@ -247,6 +276,14 @@ def _record_process(tx: Transaction, agent: Row, process: Process | None) -> Row
         return agent
     tx.run("update_agent_process", agent_id=agent["agent_id"], **process_columns(process))
     return agent | process_columns(process)
+
+
+# -- what an agent goes by
+
+
+def is_agent_id(text: str) -> bool:
+    plain = (letter.isalnum() or letter in "._:@/-" for letter in text)
+    return 1 <= len(text) <= 128 and text.isascii() and text[0].isalnum() and all(plain)
 
 
 # -- a process as the tables keep it

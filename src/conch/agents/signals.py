@@ -10,44 +10,13 @@ import os
 import re
 from collections.abc import Mapping
 
+from conch.agents.identity import AGENT_ID_RULE, Signal, Signals, is_agent_id
 from conch.errors import InvalidSetting
 from conch.host import processes
 from conch.host.marks import HARNESSES, HOSTS, LAUNCHERS, Harness, known_slug, marked, read_program, recognise, slug_of
 from conch.host.processes import Process
 from conch.ids import digest
 from conch.typed import NamedTuple
-
-AGENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@/-]{0,127}")
-AGENT_ID_RULE = "must be 1 to 128 letters, digits and . _ : @ / -, beginning with a letter or a digit"
-
-
-class Signal(NamedTuple):
-    """One thing that says who is calling."""
-
-    kind: str
-    """From the strongest to the weakest: explicit, session, process, person."""
-    value: str
-    """The text by which the store knows it again."""
-    source: str
-    """Where it was seen, for people."""
-
-
-class Signals(NamedTuple):
-    """What one process knows of its caller, without asking the store."""
-
-    found: tuple[Signal, ...]
-    """Strongest first; never empty."""
-    slug: str
-    harness: Process | None
-    """The process that is the agent: the harness, or the MCP client."""
-    terminal: Process | None
-    """The leader of a person's terminal session: a sign of life, but not who the agent is."""
-    session_kind: str
-    display_name: str
-
-    @property
-    def explicit(self) -> str | None:
-        return self.found[0].value if self.found[0].kind == "explicit" else None
 
 
 class Origin(NamedTuple):
@@ -94,7 +63,7 @@ def _explicit_id(environ: Mapping[str, str]) -> list[Signal]:
     agent_id = environ.get("CONCH_AGENT_ID", "")
     if not agent_id:
         return []
-    if not AGENT_ID.fullmatch(agent_id):
+    if not is_agent_id(agent_id):
         raise InvalidSetting(f"CONCH_AGENT_ID {AGENT_ID_RULE}, not {agent_id[:80]!r}.", setting="CONCH_AGENT_ID")
     return [Signal("explicit", agent_id, "CONCH_AGENT_ID")]
 

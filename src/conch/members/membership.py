@@ -14,7 +14,7 @@ from conch.ids import new_id
 from conch.rooms.log import Event, append_event
 from conch.rooms.presence import Lease, Rooms, member_columns
 from conch.rooms.room import Room, Snapshot, save_room
-from conch.scopes.reservations import release_all
+from conch.scopes.overlaps import release_all
 from conch.storage.base import Store, Transaction
 from conch.typed import Any, NamedTuple
 from conch.warnings import Warnings, warning

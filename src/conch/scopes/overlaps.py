@@ -1,11 +1,13 @@
-"""Reservations as they stand at one moment, with the liveness of their owners."""
+"""Reservations as they stand at one moment: their owners, what overlaps them, and how they end."""
 
 from __future__ import annotations
 
+from conch.clock import to_iso
 from conch.host.paths import Overlap, Scope, classify
+from conch.notices import activity
 from conch.rooms.room import Liveness, Snapshot
 from conch.storage.base import Row, Transaction
-from conch.typed import NamedTuple
+from conch.typed import Any, NamedTuple
 
 
 class Reservation(NamedTuple):
@@ -67,3 +69,39 @@ def find_overlapping(tx: Transaction, snapshot: Snapshot, wanted: Scope) -> list
     rows.sort(key=lambda row: row["scope_key"])
     found = [to_reservation(row, snapshot) for row in rows]
     return [Held(reservation, classify(wanted.key, reservation.scope_key)) for reservation in found]
+
+
+def holder(held: Held) -> dict[str, Any]:
+    """One who stands in the way, for programs."""
+    reservation = held.reservation
+    return {
+        "kind": held.kind,
+        "owner": reservation.name,
+        "agent_id": reservation.agent_id,
+        "liveness": reservation.liveness,
+        "scope": reservation.scope,
+        "reservation_id": reservation.reservation_id,
+        "bead_id": reservation.bead_id,
+        "expires_at": to_iso(reservation.expires_at),
+    }
+
+
+# -- writing
+
+
+def release_all(tx: Transaction, snapshot: Snapshot, agent_id: str) -> None:
+    """An agent that leaves a room has nothing reserved in it any more."""
+    for row in tx.all("reservations_of", agent_id=agent_id, room_id=snapshot.room.room_id):
+        mine = to_reservation(row, snapshot)
+        end(tx, mine, "released", mine)
+
+
+def end(tx: Transaction, reservation: Reservation, state: str, by: activity.Named) -> Reservation:
+    tx.run("end_reservation", reservation_id=reservation.reservation_id, state=state, now=tx.now)
+    record(tx, reservation, state, by)
+    return reservation._replace(state=state)
+
+
+def record(tx: Transaction, reservation: Reservation, kind: str, by: activity.Named) -> None:
+    details = {"scope": reservation.scope, "owner": reservation.name, "expires_at": reservation.expires_at}
+    activity.record(tx, reservation.room_id, kind, by, reservation.reservation_id, details)

@@ -7,15 +7,16 @@ under the room's lock. Lapse and liveness are derived whenever somebody looks; w
 from __future__ import annotations
 
 from conch.agents.identity import Caller
-from conch.clock import MINUTE
+from conch.clock import MINUTE, to_iso
+from conch.errors import ConchError, ReleaseForbidden, ReservationConflict, ReservationNotFound, ReservationStale
 from conch.host.beads import check_bead
-from conch.host.paths import Scope, parse_scope
+from conch.host.paths import Scope, parse_scope, spell
 from conch.ids import new_id
 from conch.notices import activity
+from conch.notices.events import insert_event
 from conch.rooms.presence import Rooms
 from conch.rooms.room import Snapshot
-from conch.scopes.incursions import record_incursions, refuse_release, refuse_reservation
-from conch.scopes.overlaps import Held, Reservation, find_overlapping, to_reservation
+from conch.scopes.overlaps import Held, Reservation, end, find_overlapping, holder, record, to_reservation
 from conch.storage.base import Transaction
 from conch.typed import NamedTuple
 from conch.warnings import Warnings
@@ -23,6 +24,7 @@ from conch.warnings import Warnings
 TTL_MINUTES = 120
 SHORTEST_TTL, LONGEST_TTL = 5, 1_440
 MOST_ENDED = 500
+MOST_IN_MESSAGE = 5
 
 
 class Grant(NamedTuple):
@@ -52,7 +54,7 @@ class Reservations:
             found = find_overlapping(tx, snapshot, wanted)
             met = [held for held in found if held.reservation.is_active and not _is_of(held, caller)]
             granted = not met or (takeover_stale and all(held.reservation.liveness != "active" for held in met))
-            record_incursions(tx, snapshot, caller, wanted, met, granted)
+            _record_incursions(tx, snapshot, caller, wanted, met, granted)
             if granted:
                 _archive(tx, snapshot, caller, found)
                 mine = _own_exact(found, caller)
@@ -61,7 +63,7 @@ class Reservations:
                 if mine is not None:
                     return Grant(_extend(tx, mine, until, bead_id), True, taken, warnings)
                 return Grant(_insert(tx, snapshot, caller, wanted, until, bead_id), False, taken, warnings)
-        raise refuse_reservation(wanted, met)  # only now: raised inside, it would undo the record of the incursion
+        raise _refuse_reservation(wanted, met)  # only now: raised inside, it would undo the record of the incursion
 
     def release(self, caller: Caller, room_id: str, scope: str) -> Reservation:
         """Give back what the caller has reserved, named exactly."""
@@ -70,8 +72,8 @@ class Reservations:
             found = find_overlapping(tx, snapshot, wanted)
             mine = _own_exact(found, caller)
             if mine is None:
-                raise refuse_release(tx, snapshot, wanted, found, caller)
-            return _end(tx, mine, "released", mine)
+                raise _refuse_release(tx, snapshot, wanted, found, caller)
+            return end(tx, mine, "released", mine)
 
     def check(self, caller: Caller | None, room_id: str, path: str) -> list[Held]:
         """Every reservation that a path meets now; nothing is changed."""
@@ -96,13 +98,6 @@ class Reservations:
         return parse_scope(scope, root), root
 
 
-def release_all(tx: Transaction, snapshot: Snapshot, agent_id: str) -> None:
-    """An agent that leaves a room has nothing reserved in it any more."""
-    for row in tx.all("reservations_of", agent_id=agent_id, room_id=snapshot.room.room_id):
-        mine = to_reservation(row, snapshot)
-        _end(tx, mine, "released", mine)
-
-
 def _is_of(held: Held, caller: Caller) -> bool:
     return held.reservation.agent_id == caller.agent_id
 
@@ -119,7 +114,7 @@ def _archive(tx: Transaction, snapshot: Snapshot, caller: Caller, found: list[He
     for held in found:
         renewed = held.kind == "exact" and _is_of(held, caller)
         if not renewed and not (_is_of(held, caller) and held.reservation.is_active):
-            _end(tx, held.reservation, "expired", snapshot.member(caller.agent_id))
+            end(tx, held.reservation, "expired", snapshot.member(caller.agent_id))
 
 
 def _insert(
@@ -142,7 +137,7 @@ def _insert(
     for derived in ("name", "state", "liveness"):
         del columns[derived]
     tx.run("insert_reservation", **columns)
-    _record(tx, new, "reserved", new)
+    record(tx, new, "reserved", new)
     return new
 
 
@@ -151,16 +146,86 @@ def _extend(tx: Transaction, mine: Reservation, expires_at: int, bead_id: str | 
         state="active", expires_at=max(expires_at, mine.expires_at), bead_id=bead_id or mine.bead_id, liveness="active"
     )
     tx.run("extend_reservation", reservation_id=mine.reservation_id, expires_at=later.expires_at, bead_id=later.bead_id)
-    _record(tx, later, "renewed", later)
+    record(tx, later, "renewed", later)
     return later
 
 
-def _end(tx: Transaction, reservation: Reservation, state: str, by: activity.Named) -> Reservation:
-    tx.run("end_reservation", reservation_id=reservation.reservation_id, state=state, now=tx.now)
-    _record(tx, reservation, state, by)
-    return reservation._replace(state=state)
+# -- meeting others
 
 
-def _record(tx: Transaction, reservation: Reservation, kind: str, by: activity.Named) -> None:
-    details = {"scope": reservation.scope, "owner": reservation.name, "expires_at": reservation.expires_at}
-    activity.record(tx, reservation.room_id, kind, by, reservation.reservation_id, details)
+def _record_incursions(
+    tx: Transaction, snapshot: Snapshot, caller: Caller, wanted: Scope, met: list[Held], granted: bool
+) -> None:
+    """One INCURSION for each reservation that was met, to its owner: taken over, or in the way of the newcomer."""
+    newcomer = snapshot.member(caller.agent_id)
+    for held in met:
+        owner = held.reservation
+        payload = {
+            "incursion_kind": held.kind,
+            "owner_agent": owner.name,
+            "incoming_agent": newcomer.name,
+            "owner_liveness": owner.liveness,
+            "resolution_hint": _hint(owner, newcomer.name, granted),
+        }
+        event_id = insert_event(tx, snapshot.room, "INCURSION", payload, None, owner, owner.bead_id, wanted.path)
+        activity.record(tx, snapshot.room.room_id, "INCURSION", newcomer, event_id)
+
+
+def _hint(owner: Reservation, incoming: str, granted: bool) -> str:
+    scope = spell(owner.scope)
+    if granted:
+        return f"{incoming} has taken over; {owner.name} stops changing {scope} and asks {incoming} before more."
+    if owner.liveness == "active":
+        return f"{owner.name} releases {scope} when it is done, or {incoming} works elsewhere meanwhile."
+    return f"{owner.name} comes back to {scope}, or {incoming} reserves again with takeover_stale."
+
+
+# -- refusals
+
+
+def _refuse_reservation(wanted: Scope, met: list[Held]) -> ConchError:
+    """An active owner beats every flag; owners that are all stale or evicted can be taken over."""
+    active = any(held.reservation.liveness == "active" for held in met)
+    advice = (
+        "Work elsewhere, or ask them to release it."
+        if active
+        else "They seem to be gone: reserve with takeover_stale to take over."
+    )
+    what = "The whole workspace cannot be reserved" if wanted.path == "." else f"{wanted.path} is reserved"
+    message = f"{what}: {_names(met)}. {advice}"
+    kind = ReservationConflict if active else ReservationStale
+    return kind(message, scope=wanted.path, holders=[holder(held) for held in met])
+
+
+def _refuse_release(
+    tx: Transaction, snapshot: Snapshot, wanted: Scope, found: list[Held], caller: Caller
+) -> ConchError:
+    loss = _tell_loss(tx, snapshot, wanted, caller)
+    exact = next((held for held in found if held.kind == "exact" and held.reservation.is_active), None)
+    if exact is not None:
+        message = f"Only {exact.reservation.name} can release {spell(wanted.path)}.{loss}"
+        return ReleaseForbidden(message, scope=wanted.path, holders=[holder(exact)])
+    own = [held for held in found if held.reservation.agent_id == caller.agent_id]
+    advice = f" You have reserved {', '.join(spell(held.reservation.scope) for held in own)}." if own else ""
+    message = f"Nobody has reserved exactly {spell(wanted.path)}.{loss}{advice}"
+    return ReservationNotFound(message, field="scope", scope=wanted.path)
+
+
+def _tell_loss(tx: Transaction, snapshot: Snapshot, wanted: Scope, caller: Caller) -> str:
+    """To whom the caller lost this very scope, if it had it and did not release it."""
+    given = {"room_id": snapshot.room.room_id, "agent_id": caller.agent_id, "scope_key": wanted.key}
+    lost = tx.one("latest_lost_reservation", **given)
+    if lost is None or lost["taken_by_id"] == caller.agent_id:
+        return ""
+    how = "took it over from you" if lost["ended_at"] < lost["expires_at"] else "reserved after your time was over"
+    return f" {lost['taken_by']} {how}."
+
+
+def _names(met: list[Held]) -> str:
+    shown = [
+        f"{spell(held.reservation.scope)} by {held.reservation.name} ({held.reservation.liveness}) until "
+        f"{to_iso(held.reservation.expires_at)}"
+        for held in met[:MOST_IN_MESSAGE]
+    ]
+    rest = len(met) - len(shown)
+    return ", ".join(shown) + (f" and {rest} more" if rest else "")

@@ -6,8 +6,7 @@ from conch.clock import to_iso
 from conch.host.paths import spell
 from conch.members.registration import Agent
 from conch.notices.events import VERSION, ProtocolEvent
-from conch.scopes.incursions import holder
-from conch.scopes.overlaps import Held, Reservation
+from conch.scopes.overlaps import Held, Reservation, holder
 from conch.scopes.reservations import Grant
 from conch.tools.texts import behind_margin
 from conch.typed import Any
