@@ -36,7 +36,7 @@ class Passer:
 
     def _take_turn(self, max_wait_ms: int) -> None:
         called = time.monotonic()
-        wait = self._app.turns.wait_for_turn(self._caller, self._room_id, None, max_wait_ms)
+        wait = self._app.claims.wait_for_turn(self._caller, self._room_id, None, max_wait_ms)
         claimed = time.monotonic()
         room = wait.snapshot.room
         if wait.status != "your_turn" or room.lease_id is None:

@@ -90,7 +90,7 @@ class Crowd:
 
     def _take_turn(self, seat: Seat) -> None:
         with self._call(seat) as call:
-            wait = self._app.turns.wait_for_turn(seat.caller, seat.room_id, None, LONGEST_WAIT_MS, call)
+            wait = self._app.claims.wait_for_turn(seat.caller, seat.room_id, None, LONGEST_WAIT_MS, call)
         if wait.status != "your_turn":
             return
         self._count(seat, wait, time.monotonic())

@@ -74,7 +74,7 @@ class Worker:
     def _take_turn(self, caller: Caller, room_id: str, calls: list[float]) -> str | None:
         """Returns who is next."""
         started = time.monotonic()
-        room = self._app.turns.wait_for_turn(caller, room_id, None, 0).snapshot.room
+        room = self._app.claims.wait_for_turn(caller, room_id, None, 0).snapshot.room
         claimed = time.monotonic()
         handoff = {"status": repr(claimed), "next_action": "Pass it on."}
         offer = self._app.turns.release_stick(caller, room_id, room.lease_id or "", room.turn_id, handoff)

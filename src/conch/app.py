@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from conch.scopes.reservations import Reservations
     from conch.search.search import Search
     from conch.turns.stick import Turns
+    from conch.turns.waiting import Claims
 
 
 class App:
@@ -41,6 +42,12 @@ class App:
         from conch.rooms.presence import Rooms
 
         return Rooms(self.store, self.settings)
+
+    @cached_property
+    def claims(self) -> Claims:
+        from conch.turns.waiting import Claims
+
+        return Claims(self.store, self.bell, self.rooms)
 
     @cached_property
     def turns(self) -> Turns:

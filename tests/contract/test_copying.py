@@ -37,7 +37,7 @@ def other(request: pytest.FixtureRequest, tmp_path: Path, app: App) -> Iterator[
 def room_id(app: App, agent: Callable[..., Caller], workspace: str) -> str:
     codex = agent("codex:1")
     room_id = app.membership.join_path(codex, workspace).snapshot.room.room_id
-    room = app.turns.wait_for_turn(codex, room_id, max_wait_ms=0).snapshot.room
+    room = app.claims.wait_for_turn(codex, room_id, max_wait_ms=0).snapshot.room
     app.turns.release_stick(codex, room_id, room.lease_id or "", room.turn_id, HANDOFF)
     return room_id
 

@@ -141,7 +141,7 @@ def test_a_path_that_is_none_is_refused_by_its_field(app: App, codex: Caller, pa
 
 def test_the_owner_must_hand_over_before_it_leaves(app: App, codex: Caller, workspace: str) -> None:
     room_id = app.membership.join_path(codex, workspace).snapshot.room.room_id
-    app.turns.wait_for_turn(codex, room_id, max_wait_ms=0)
+    app.claims.wait_for_turn(codex, room_id, max_wait_ms=0)
 
     with pytest.raises(StickHeld):
         app.membership.leave_path(codex, room_id)
@@ -151,15 +151,15 @@ def test_a_stick_reserved_for_a_leaver_is_free_with_its_handoff(app: App, agent:
     codex, claude = agent("codex:1"), agent("claude:1")
     for caller in (codex, claude):
         room_id = app.membership.join_path(caller, workspace).snapshot.room.room_id
-    room = app.turns.wait_for_turn(codex, room_id, max_wait_ms=0).snapshot.room
+    room = app.claims.wait_for_turn(codex, room_id, max_wait_ms=0).snapshot.room
     app.turns.release_stick(codex, room_id, room.lease_id or "", 1, {"status": "s", "next_action": "n"})
 
     assert app.membership.leave_path(claude, room_id).state == "idle"
 
-    wait = app.turns.wait_for_turn(codex, room_id, max_wait_ms=0)
+    wait = app.claims.wait_for_turn(codex, room_id, max_wait_ms=0)
     assert (wait.reason, wait.handoff) == ("open_claim", {"status": "s", "next_action": "n"})
     with pytest.raises(UnknownMember):
-        app.turns.wait_for_turn(claude, room_id, max_wait_ms=0)
+        app.claims.wait_for_turn(claude, room_id, max_wait_ms=0)
 
 
 def test_who_comes_back_joins_at_the_end(app: App, agent: Agent, workspace: str) -> None:
@@ -180,7 +180,7 @@ def test_reordering_changes_who_is_next(app: App, agent: Agent, workspace: str) 
         room_id = app.membership.join_path(agent(agent_id), workspace).snapshot.room.room_id
     codex = agent("codex:1")
     app.membership.reorder_members(codex, room_id, ["codex:1", "gemini:1", "claude:1"])
-    room = app.turns.wait_for_turn(codex, room_id, max_wait_ms=0).snapshot.room
+    room = app.claims.wait_for_turn(codex, room_id, max_wait_ms=0).snapshot.room
 
     offer = app.turns.release_stick(codex, room_id, room.lease_id or "", 1, {"status": "s", "next_action": "n"})
 
@@ -201,7 +201,7 @@ def test_an_order_names_every_member_once(app: App, agent: Agent, workspace: str
 def test_a_note_changes_nothing_but_the_log(app: App, agent: Agent, workspace: str) -> None:
     for agent_id in ("codex:1", "claude:1"):
         room_id = app.membership.join_path(agent(agent_id), workspace).snapshot.room.room_id
-    before = app.turns.wait_for_turn(agent("codex:1"), room_id, max_wait_ms=0).snapshot.room
+    before = app.claims.wait_for_turn(agent("codex:1"), room_id, max_wait_ms=0).snapshot.room
 
     event = app.membership.append_note(agent("claude:1"), room_id, "the tests are slow today")
 

@@ -45,7 +45,7 @@ class Table:
             self.room_id = app.membership.join_path(caller, workspace).snapshot.room.room_id
 
     def wait(self, caller: Caller, **options: Any) -> Wait:
-        return self.app.turns.wait_for_turn(caller, self.room_id, max_wait_ms=0, **options)
+        return self.app.claims.wait_for_turn(caller, self.room_id, max_wait_ms=0, **options)
 
     def claim(self, caller: Caller) -> tuple[str, int]:
         wait = self.wait(caller)
@@ -121,7 +121,7 @@ def test_an_outsider_must_join_before_it_waits(table: Table, agent: Callable[...
 
 def test_an_unknown_room_is_named_in_the_error(table: Table) -> None:
     with pytest.raises(UnknownRoom) as refusal:
-        table.app.turns.wait_for_turn(table.codex, "room_'; DROP TABLE path_rooms; --", max_wait_ms=0)
+        table.app.claims.wait_for_turn(table.codex, "room_'; DROP TABLE path_rooms; --", max_wait_ms=0)
 
     assert refusal.value.details["field"] == "room_id"
 
@@ -290,7 +290,7 @@ def _wait_in_background(table: Table, caller: Caller) -> tuple[threading.Thread,
 
     def wait() -> None:
         try:
-            found.append(table.app.turns.wait_for_turn(caller, table.room_id, max_wait_ms=30_000, call=call))
+            found.append(table.app.claims.wait_for_turn(caller, table.room_id, max_wait_ms=30_000, call=call))
         except Cancelled:
             pass
 
@@ -383,7 +383,7 @@ def test_a_claim_that_cannot_be_delivered_is_given_back_as_it_was(table: Table) 
     offer = table.pass_to(table.codex, table.claim(table.codex), "gemini:1")
     wait = table.wait(table.gemini)
 
-    table.app.turns.give_back(table.gemini, wait)
+    table.app.claims.give_back(table.gemini, wait)
 
     room = table.app.rooms.get_state(None, table.room_id).room
     assert (room.state, room.reserved_for, room.turn_id) == ("reserved", "gemini:1", 2)
@@ -397,7 +397,7 @@ def test_a_claim_that_was_delivered_after_all_is_not_given_back(table: Table) ->
     undelivered = table.wait(table.claude)
     again = table.wait(table.claude)
 
-    table.app.turns.give_back(table.claude, undelivered)
+    table.app.claims.give_back(table.claude, undelivered)
 
     assert (again.status, again.reason) == ("your_turn", "already_owner")
     assert table.app.rooms.get_state(None, table.room_id).room.owner == "claude:1"
@@ -408,7 +408,7 @@ def test_a_cursor_ends_the_wait_at_the_next_event(table: Table) -> None:
     cursor = table.wait(table.claude).snapshot.room.last_event_seq
     table.app.membership.append_note(table.codex, table.room_id, "half way")
 
-    wait = table.app.turns.wait_for_turn(table.claude, table.room_id, cursor=cursor, max_wait_ms=30_000)
+    wait = table.app.claims.wait_for_turn(table.claude, table.room_id, cursor=cursor, max_wait_ms=30_000)
 
     assert wait.status == "not_yet"
     assert wait.snapshot.room.last_event_seq > cursor
@@ -464,7 +464,7 @@ def test_a_crowd_sees_at_once_that_the_owner_is_gone(crowded: Table, agent: Call
 def test_a_wait_that_ends_without_the_stick_tells_of_the_whole_room(table: Table) -> None:
     table.claim(table.codex)
 
-    wait = table.app.turns.wait_for_turn(table.claude, table.room_id, max_wait_ms=20)
+    wait = table.app.claims.wait_for_turn(table.claude, table.room_id, max_wait_ms=20)
 
     assert [member.agent_id for member in wait.snapshot.members] == ["codex:1", "claude:1", "gemini:1"]
 
@@ -475,7 +475,7 @@ def test_a_member_that_leaves_while_it_waits_is_told_so(table: Table) -> None:
 
     def wait() -> None:
         try:
-            table.app.turns.wait_for_turn(table.claude, table.room_id, max_wait_ms=30_000, call=call)
+            table.app.claims.wait_for_turn(table.claude, table.room_id, max_wait_ms=30_000, call=call)
         except UnknownMember as refusal:
             refusals.append(refusal.code)
 
@@ -726,7 +726,7 @@ def test_release_skips_a_member_whose_process_is_gone(
     codex, mortal, gemini = agent("codex:1"), agent("mortal:1", process.process), agent("gemini:1")
     for caller in (codex, mortal, gemini):
         room_id = app.membership.join_path(caller, workspace).snapshot.room.room_id
-    room = app.turns.wait_for_turn(codex, room_id, max_wait_ms=0).snapshot.room
+    room = app.claims.wait_for_turn(codex, room_id, max_wait_ms=0).snapshot.room
     process.kill()
 
     offer = app.turns.release_stick(codex, room_id, room.lease_id or "", 1, HANDOFF)
@@ -849,7 +849,7 @@ def test_the_log_replays_to_the_room_after_everything_that_can_happen(table: Tab
     table.app.membership.set_room_policy(table.codex, table.room_id, {"claim_ttl_ms": 60_000})
     table.app.membership.reorder_members(table.codex, table.room_id, ["gemini:1", "claude:1", "codex:1"])
     table.release(table.codex, table.claim(table.codex))
-    table.app.turns.give_back(table.gemini, table.wait(table.gemini))
+    table.app.claims.give_back(table.gemini, table.wait(table.gemini))
     clock.advance(minutes=2)
     table.take_over(table.claude, 2)
     table.app.membership.append_note(table.gemini, table.room_id, "I was late")

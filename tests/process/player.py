@@ -67,7 +67,7 @@ class Seat:
         self.app.membership.leave_path(self.me, self.room_id)
 
     def wait(self, max_wait_ms: int) -> Wait:
-        return self.app.turns.wait_for_turn(self.me, self.room_id, max_wait_ms=max_wait_ms)
+        return self.app.claims.wait_for_turn(self.me, self.room_id, max_wait_ms=max_wait_ms)
 
     def claim(self) -> tuple[str, int]:
         """Wait for the stick, as long as the test does, and say what came with it."""

@@ -41,7 +41,7 @@ class Table:
         self.lease = str(mine.lease_id), mine.turn_id
 
     def wait(self, caller: Caller, max_wait_ms: int = 0) -> Wait:
-        return self.app.turns.wait_for_turn(caller, self.room_id, max_wait_ms=max_wait_ms)
+        return self.app.claims.wait_for_turn(caller, self.room_id, max_wait_ms=max_wait_ms)
 
     def heartbeat(self) -> None:
         self.app.turns.heartbeat(self.codex, self.room_id, *self.lease)
@@ -201,4 +201,4 @@ def test_whoever_waits_stays_active_however_short_the_presence_time_is(
 
 def wait_until_cancelled(table: Table, call: Call) -> None:
     with pytest.raises(Cancelled):
-        table.app.turns.wait_for_turn(table.claude, table.room_id, call=call)
+        table.app.claims.wait_for_turn(table.claude, table.room_id, call=call)

@@ -102,7 +102,7 @@ def test_of_many_threads_that_claim_an_idle_room_exactly_one_wins(
         start.wait()
         room = app.membership.join_path(caller, workspace).snapshot
         start.wait()
-        wait = app.turns.wait_for_turn(caller, room.room.room_id, max_wait_ms=0)
+        wait = app.claims.wait_for_turn(caller, room.room.room_id, max_wait_ms=0)
         found.append((room.room.room_id, room.member(caller.agent_id).ordinal, wait.status))
 
     found: list[tuple[str, int, str]] = []

@@ -80,7 +80,7 @@ def test_a_killed_owner_can_do_nothing_with_its_lease_before_or_after_a_takeover
         with pytest.raises(StaleLease):
             attempt()
     with pytest.raises(UnknownMember):
-        app.turns.wait_for_turn(ghost, room_id, max_wait_ms=0)
+        app.claims.wait_for_turn(ghost, room_id, max_wait_ms=0)
     taken = app.turns.takeover_stick(heir, room_id, turn_id, "codex:1 was killed")
     for attempt in attempts:
         with pytest.raises(TurnMismatch):
@@ -103,7 +103,7 @@ def test_a_killed_recipient_is_known_to_be_gone_at_once_and_cannot_claim(
     recipient = player("sit", agent_id="codex:1", workspace=workspace)
     recipient.heard()
     waiter = player("wait_once", agent_id="gemini:1", workspace=workspace)
-    mine = app.turns.wait_for_turn(owner, room_id, max_wait_ms=0).snapshot.room
+    mine = app.claims.wait_for_turn(owner, room_id, max_wait_ms=0).snapshot.room
     until(lambda: app.bell.hears(seat_channel(room_id, "gemini:1")))
     app.turns.pass_stick(owner, room_id, str(mine.lease_id), mine.turn_id, "codex:1", HANDOFF)
 
@@ -112,7 +112,7 @@ def test_a_killed_recipient_is_known_to_be_gone_at_once_and_cannot_claim(
     assert waiter.heard() == ["woken", "takeover_available", "recipient_gone", "recipient_gone"]
     ghost = agent("codex:1", facts_of(app, room_id, "codex:1"))
     with pytest.raises(UnknownMember):
-        app.turns.wait_for_turn(ghost, room_id, max_wait_ms=0)
+        app.claims.wait_for_turn(ghost, room_id, max_wait_ms=0)
     with pytest.raises(UnknownMember):
         app.turns.takeover_stick(ghost, room_id, mine.turn_id, "from beyond")
     assert app.turns.takeover_stick(owner, room_id, mine.turn_id, "codex:1 was killed").revoked == "codex:1"
@@ -187,7 +187,7 @@ def test_a_room_whose_players_are_all_killed_in_mid_play_goes_on_with_the_next_o
 
     referee.check(room_id)
     heir = agent("claude:1")
-    wait = app.turns.wait_for_turn(heir, room_id, max_wait_ms=0)
+    wait = app.claims.wait_for_turn(heir, room_id, max_wait_ms=0)
     if wait.status == "takeover_available":
         app.turns.takeover_stick(heir, room_id, wait.snapshot.room.turn_id, "all of them were killed")
     assert app.rooms.get_state(None, room_id).room.owner == "claude:1"
@@ -229,7 +229,7 @@ def owner(app: App, agent: Callable[..., Caller], room_id: str, workspace: str) 
     def make(facts: Process) -> Caller:
         living = agent("codex:1")
         app.membership.join_path(living, workspace)
-        app.turns.wait_for_turn(living, room_id, max_wait_ms=0)
+        app.claims.wait_for_turn(living, room_id, max_wait_ms=0)
         caller = agent("codex:1", facts)
         app.membership.join_path(caller, workspace)
         return caller
@@ -283,7 +283,7 @@ def test_a_process_of_another_host_is_never_declared_gone_only_late(
     assert look(app, room_id) == ("owned", None)
     clock.move(seconds=45 * 60)
     assert look(app, room_id) == ("stale_owner", "owner_timeout")
-    mine = app.turns.wait_for_turn(caller, room_id, max_wait_ms=0)
+    mine = app.claims.wait_for_turn(caller, room_id, max_wait_ms=0)
     assert (mine.status, mine.reason, look(app, room_id)) == ("your_turn", "already_owner", ("owned", None))
 
 
@@ -292,7 +292,7 @@ def test_a_recipient_whose_pid_was_given_to_another_process_is_gone(
 ) -> None:
     facts, claude = my_facts(), agent("claude:1")
     app.membership.join_path(agent("codex:1"), workspace)
-    mine = app.turns.wait_for_turn(claude, room_id, max_wait_ms=0).snapshot.room
+    mine = app.claims.wait_for_turn(claude, room_id, max_wait_ms=0).snapshot.room
     app.turns.release_stick(claude, room_id, str(mine.lease_id), mine.turn_id, HANDOFF)
 
     app.membership.join_path(agent("codex:1", facts._replace(started_at=facts.started_at - 1)), workspace)

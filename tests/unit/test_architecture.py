@@ -43,7 +43,7 @@ LAYERS = [
 ]
 DOMAINS = ("agents", "rooms", "bus", "search", "notices", "turns", "scopes", "members")
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer.names}
-DEEPEST = 17
+DEEPEST = 16
 
 ROOT = Path(conch.__file__).parent
 SOURCES = {

@@ -457,7 +457,7 @@ class Game(RuleBasedStateMachine):
         agent = self.who(name)
 
         def wait() -> Answer:
-            wait = self.app.turns.wait_for_turn(self.caller(agent), self.room_id, max_wait_ms=0)
+            wait = self.app.claims.wait_for_turn(self.caller(agent), self.room_id, max_wait_ms=0)
             room = wait.snapshot.room
             if wait.status == "closed":
                 return ("closed",)

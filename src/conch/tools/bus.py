@@ -196,15 +196,8 @@ def _unknown_addressees(session: Session, synced: Synced) -> list[str]:
         return []
 
 
-TOPIC_ID: Object = {"type": "string", "minLength": 1, "maxLength": fields.LONGEST_ID}
 NAME: Object = {"type": "string", "minLength": 1}
 OBJECT: Object = {"type": "object"}
-WAIT_SECONDS: Object = {
-    "type": "integer",
-    "minimum": 0,
-    "maximum": fields.LARGEST,
-    "description": "Default 60, cut to 50; 0: do not block.",
-}
 OUTGOING: Object = {
     "type": "object",
     "properties": {
@@ -252,7 +245,7 @@ TOOLS = (
         "bus",
         "Close a topic",
         "End a topic: it stays readable, and pending questions can still be answered.",
-        fields.takes("topic_id", topic_id=TOPIC_ID, reason={"type": "string"}),
+        fields.takes("topic_id", topic_id=fields.TOPIC_ID, reason={"type": "string"}),
         topic_close,
         {**fields.DESTROYS, "idempotentHint": True},
     ),
@@ -265,7 +258,7 @@ TOOLS = (
         fields.takes(
             "agent_name",
             agent_name=NAME,
-            topic_id=TOPIC_ID,
+            topic_id=fields.TOPIC_ID,
             name={**NAME, "description": "Instead of topic_id."},
             reclaim_token={"type": "string", "minLength": 1, "maxLength": fields.LONGEST_ID},
             allow_closed={"type": "boolean"},
@@ -280,7 +273,7 @@ TOOLS = (
         "The peers that were active within window_seconds (default 300).",
         fields.takes(
             "topic_id",
-            topic_id=TOPIC_ID,
+            topic_id=fields.TOPIC_ID,
             window_seconds={"type": "integer", "minimum": 1, "maximum": 2**31},
             limit={"type": "integer", "minimum": 1, "maximum": MOST_ITEMS},
         ),
@@ -293,7 +286,7 @@ TOOLS = (
         "Read again",
         "Set your cursor; 0 (default) replays the whole topic.",
         fields.takes(
-            "topic_id", topic_id=TOPIC_ID, last_seq={"type": "integer", "minimum": 0, "maximum": fields.LARGEST}
+            "topic_id", topic_id=fields.TOPIC_ID, last_seq={"type": "integer", "minimum": 0, "maximum": fields.LARGEST}
         ),
         cursor_reset,
         fields.REPEATABLE,
@@ -306,11 +299,11 @@ TOOLS = (
         "tell repeats by message_id. Answer a question with message_type=answer and reply_to.",
         fields.takes(
             "topic_id",
-            topic_id=TOPIC_ID,
+            topic_id=fields.TOPIC_ID,
             outbox={"type": "array", "items": OUTGOING},
             max_items={"type": "integer", "minimum": 1, "maximum": MOST_ITEMS, "description": "Default 20."},
             include_self={"type": "boolean"},
-            wait_seconds=WAIT_SECONDS,
+            wait_seconds=fields.WAIT_SECONDS,
             auto_advance={"type": "boolean", "description": "Default true. False: acknowledge with ack_through."},
             ack_through={"type": "integer", "minimum": 0, "maximum": fields.LARGEST},
         ),

@@ -11,6 +11,7 @@ Object = dict[str, Any]
 LONGEST_ID = 200
 LARGEST = 2**53
 
+TOPIC_ID: Object = {"type": "string", "minLength": 1, "maxLength": LONGEST_ID}
 ROOM_ID: Object = {"type": "string", "minLength": 1, "maxLength": LONGEST_ID}
 LEASE_ID: Object = {"type": "string", "minLength": 1, "maxLength": LONGEST_ID}
 AGENT_ID: Object = {"type": "string", "minLength": 1, "maxLength": LONGEST_ID}
@@ -20,6 +21,12 @@ CURSOR: Object = {
     "anyOf": [{"type": "string", "maxLength": 16}, {"type": "integer", "minimum": 0, "maximum": LARGEST}],
 }
 TEXT: Object = {"type": "string", "minLength": 1}
+WAIT_SECONDS: Object = {
+    "type": "integer",
+    "minimum": 0,
+    "maximum": LARGEST,
+    "description": "Default 60, cut to 50; 0: do not block.",
+}
 
 HANDOFF: Object = {
     "type": "object",

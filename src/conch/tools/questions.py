@@ -7,7 +7,6 @@ from conch.calls import Call
 from conch.clock import to_seconds
 from conch.tools import bus_shapes as shapes
 from conch.tools import fields
-from conch.tools.bus import TOPIC_ID, WAIT_SECONDS
 from conch.tools.registry import Object, Result, Tool
 from conch.tools.session import Session
 from conch.warnings import warning
@@ -104,7 +103,9 @@ TOOLS = (
         "questions",
         "Ask the others",
         "Put a question to a topic's peers and wait for the first answer. timeout: it stays open; ask_poll later.",
-        fields.takes("topic_id", "question", topic_id=TOPIC_ID, question=fields.TEXT, wait_seconds=WAIT_SECONDS),
+        fields.takes(
+            "topic_id", "question", topic_id=fields.TOPIC_ID, question=fields.TEXT, wait_seconds=fields.WAIT_SECONDS
+        ),
         ask,
         fields.WRITES,
     ),
@@ -113,7 +114,7 @@ TOOLS = (
         "questions",
         "Look at a question",
         "A question's status and all its answers so far.",
-        fields.takes("topic_id", "question_id", topic_id=TOPIC_ID, question_id=QUESTION_ID),
+        fields.takes("topic_id", "question_id", topic_id=fields.TOPIC_ID, question_id=QUESTION_ID),
         ask_poll,
         fields.READS,
     ),
@@ -122,7 +123,9 @@ TOOLS = (
         "questions",
         "Cancel a question",
         "Take back a pending question of yours.",
-        fields.takes("topic_id", "question_id", topic_id=TOPIC_ID, question_id=QUESTION_ID, reason={"type": "string"}),
+        fields.takes(
+            "topic_id", "question_id", topic_id=fields.TOPIC_ID, question_id=QUESTION_ID, reason={"type": "string"}
+        ),
         ask_cancel,
         {**fields.DESTROYS, "idempotentHint": True},
     ),
@@ -131,7 +134,7 @@ TOOLS = (
         "questions",
         "Close a question",
         "Say that your question is answered well enough; it is offered to nobody any more.",
-        fields.takes("topic_id", "question_id", topic_id=TOPIC_ID, question_id=QUESTION_ID),
+        fields.takes("topic_id", "question_id", topic_id=fields.TOPIC_ID, question_id=QUESTION_ID),
         question_mark_answered,
         fields.REPEATABLE,
     ),
@@ -142,9 +145,9 @@ TOOLS = (
         "The questions of others that you have not answered yet, oldest first; waits for one.",
         fields.takes(
             "topic_id",
-            topic_id=TOPIC_ID,
+            topic_id=fields.TOPIC_ID,
             limit={"type": "integer", "minimum": 1, "maximum": 200},
-            wait_seconds=WAIT_SECONDS,
+            wait_seconds=fields.WAIT_SECONDS,
         ),
         pending_list,
         fields.READS,
@@ -154,7 +157,7 @@ TOOLS = (
         "questions",
         "Answer questions",
         "Answer one or more pending questions of others, each once. Suggest what would be good to ask next.",
-        fields.takes("topic_id", "responses", topic_id=TOPIC_ID, responses={"type": "array", "items": RESPONSE}),
+        fields.takes("topic_id", "responses", topic_id=fields.TOPIC_ID, responses={"type": "array", "items": RESPONSE}),
         answer,
         fields.WRITES,
     ),

@@ -53,11 +53,11 @@ def join_path(session: Session, given: Object, call: Call) -> Result:
 
 
 def wait_for_turn(session: Session, given: Object, call: Call) -> Result:
-    caller, turns = session.caller(), session.app.turns
+    caller, claims = session.caller(), session.app.claims
     cursor = fields.parse_cursor("cursor", given.get("cursor"))
-    wait = turns.wait_for_turn(caller, given["room_id"], cursor, given.get("max_wait_ms"), call)
+    wait = claims.wait_for_turn(caller, given["room_id"], cursor, given.get("max_wait_ms"), call)
     if wait.status == "your_turn":
-        undo = (lambda: turns.give_back(caller, wait)) if wait.claimed_from else None
+        undo = (lambda: claims.give_back(caller, wait)) if wait.claimed_from else None
         return Result(_your_turn(wait), _your_turn_text(wait), undo)
     if wait.status == "takeover_available":
         return Result(_takeover_available(wait), _takeover_text(wait))

@@ -1,4 +1,4 @@
-"""The stick: waiting for it, claiming it, keeping it, handing it on, and taking it over.
+"""The stick: keeping it, handing it on, and taking it over.
 
 Every change re-reads the room inside its write transaction and checks there who may do what; at most one agent
 owns the stick because the row has one owner and every grant is a new turn with a new lease.
@@ -18,7 +18,6 @@ from conch.rooms.presence import Lease, Rooms, require_turn
 from conch.rooms.room import Member, Room, Snapshot, load_room, save_room
 from conch.storage.base import Store, Transaction
 from conch.turns.leases import granted, later, prior_owner, renew
-from conch.turns.waiting import Claims
 from conch.typed import Any, NamedTuple
 
 
@@ -35,11 +34,13 @@ class Takeover(NamedTuple):
     revoked: str | None
 
 
-class Turns(Claims):
-    """Everything that the stick can do, on top of being claimed."""
+class Turns:
+    """What an owner does with the stick, and how others take it over. `waiting.py` has how it is claimed."""
 
     def __init__(self, store: Store, bell: Bell, rooms: Rooms, settings: Settings) -> None:
-        super().__init__(store, bell, rooms)
+        self._store = store
+        self._bell = bell
+        self._rooms = rooms
         self._settings = settings
 
     # -- keeping it

@@ -51,7 +51,7 @@ class Move(NamedTuple):
 
 
 class Claims:
-    """One half of the stick: getting it. `turns.py` has the other."""
+    """How the stick is claimed. `stick.py` has what an owner does with it."""
 
     def __init__(self, store: Store, bell: Bell, rooms: Rooms) -> None:
         self._store = store

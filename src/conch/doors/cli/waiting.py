@@ -66,7 +66,7 @@ def _wait(context: Context, room_id: str, deadline: float, call: Call) -> Result
                 if result.data["status"] != "not_yet" or time.monotonic() >= deadline:
                     return result
                 passing = (StoreBusy, StoreUnavailable, StoreUncertain)
-                move = context.app.turns.current_move(room_id)
+                move = context.app.claims.current_move(room_id)
                 line.show(move)
                 ear.watch(move.process)
                 pause = move.patience
