@@ -19,7 +19,8 @@ from conch.host import processes
 from conch.host.processes import Process
 from conch.storage.base import Store
 from conch.tools.catalogue import TOOLS
-from conch.tools.registry import Outcome, call_tool
+from conch.tools.registry import call_tool
+from conch.tools.replies import Reply
 from conch.tools.session import Session
 
 Object = dict[str, Any]
@@ -150,14 +151,12 @@ class Client:
     def name(self) -> str:
         return self.session.caller().name
 
-    def call(self, tool: str, /, *, arrives: bool = True, call: Call | None = None, **arguments: Any) -> Outcome:
+    def call(self, tool: str, /, *, arrives: bool = True, call: Call | None = None, **arguments: Any) -> Reply:
         """Call a tool, in the room where it takes one, and tell it whether its reply arrived, as a door does."""
         if "room_id" in TOOLS[tool].input_schema["properties"]:
             arguments = {"room_id": self.room_id, **arguments}
         outcome = call_tool(TOOLS[tool], self.session, arguments, call or Call())
-        after = outcome.delivered if arrives else outcome.undo
-        if after is not None:
-            after()
+        (outcome.delivery.sent if arrives else outcome.delivery.not_sent)()
         return outcome
 
     def data(self, tool: str, /, **arguments: Any) -> Object:

@@ -17,7 +17,7 @@ from conch.app import App
 from conch.notices.timeline import read_timeline
 from conch.rooms.verify import verify_rooms
 from conch.tools import stories
-from conch.tools.registry import Outcome
+from conch.tools.replies import Reply
 
 BD = Path(__file__).with_name("bd.py")
 
@@ -60,8 +60,8 @@ def die(lost: Any) -> None:
     lost.process.kill()
 
 
-def adopt(bob: Any, scope: str = "*", name: str = "amber-otter") -> Outcome:
-    outcome: Outcome = bob.call("agent_adopt", name=name, scope=scope)
+def adopt(bob: Any, scope: str = "*", name: str = "amber-otter") -> Reply:
+    outcome: Reply = bob.call("agent_adopt", name=name, scope=scope)
     return outcome
 
 

@@ -18,7 +18,8 @@ from conch.search.indexing import catch_up
 from conch.search.meaning import Meaning
 from conch.search.search import Found
 from conch.storage.base import Store
-from conch.tools.registry import Outcome, call_tool
+from conch.tools.registry import call_tool
+from conch.tools.replies import Reply
 from conch.tools.search import TOOLS
 from conch.tools.session import Session
 
@@ -441,7 +442,7 @@ def test_without_a_model_meaning_is_refused_and_the_refusal_says_what_to_install
 # -- the tool
 
 
-def call(app: App, **arguments: Any) -> Outcome:
+def call(app: App, **arguments: Any) -> Reply:
     return call_tool(TOOLS[0], Session(app, "mcp"), arguments, Call())
 
 

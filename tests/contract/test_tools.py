@@ -12,7 +12,8 @@ from tests.arguments import HANDOFF, VALID, bad_arguments
 from conch.app import App
 from conch.calls import Call
 from conch.tools.catalogue import TOOLS
-from conch.tools.registry import Outcome, call_tool
+from conch.tools.registry import call_tool
+from conch.tools.replies import Reply
 from conch.tools.session import Session
 
 
@@ -24,7 +25,7 @@ class Client:
         self.joined = self.data("join_path", context_path=workspace, agent_id_override=agent_id)
         self.room_id = self.joined["room_id"]
 
-    def call(self, tool: str, /, **arguments: Any) -> Outcome:
+    def call(self, tool: str, /, **arguments: Any) -> Reply:
         return call_tool(TOOLS[tool], self._session, arguments, Call())
 
     def data(self, tool: str, /, **arguments: Any) -> dict[str, Any]:

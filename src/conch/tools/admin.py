@@ -5,42 +5,43 @@ from __future__ import annotations
 from conch.calls import Call
 from conch.config import POLICY_SETTINGS, Setting
 from conch.tools import fields, shapes
-from conch.tools.registry import Object, Result, Tool
+from conch.tools.registry import Tool
+from conch.tools.replies import Object, Reply
 from conch.tools.session import Session
 
 
-def append_note(session: Session, given: Object, call: Call) -> Result:
+def append_note(session: Session, given: Object, call: Call) -> Reply:
     event = session.app.membership.append_note(session.caller(), given["room_id"], given["note"])
     data = {"room_id": event.room_id, "event_seq": event.event_seq, "event_id": event.event_id}
-    return Result(data, f"Noted as event {event.event_seq}.")
+    return Reply(data, f"Noted as event {event.event_seq}.")
 
 
-def leave_path(session: Session, given: Object, call: Call) -> Result:
+def leave_path(session: Session, given: Object, call: Call) -> Reply:
     caller = session.caller()
     room = session.app.membership.leave_path(caller, given["room_id"])
     data = {"room_id": room.room_id, "agent_id": caller.agent_id, "state": room.state}
-    return Result(data, f"Left room {room.room_id}.")
+    return Reply(data, f"Left room {room.room_id}.")
 
 
-def close_room(session: Session, given: Object, call: Call) -> Result:
+def close_room(session: Session, given: Object, call: Call) -> Reply:
     room = session.app.membership.close_room(
         session.caller(), given["room_id"], given["lease_id"], given["expected_turn_id"], given.get("reason")
     )
-    return Result({"room_id": room.room_id, "state": room.state}, f"Room {room.room_id} is closed; its log stays.")
+    return Reply({"room_id": room.room_id, "state": room.state}, f"Room {room.room_id} is closed; its log stays.")
 
 
-def reorder_members(session: Session, given: Object, call: Call) -> Result:
+def reorder_members(session: Session, given: Object, call: Call) -> Reply:
     snapshot = session.app.membership.reorder_members(session.caller(), given["room_id"], given["order"])
     order = [member.agent_id for member in snapshot.members]
     data = {"room_id": snapshot.room.room_id, "members": shapes.room_members(snapshot)}
-    return Result(data, f"The sequence is now {' -> '.join(order)}.")
+    return Reply(data, f"The sequence is now {' -> '.join(order)}.")
 
 
-def set_room_policy(session: Session, given: Object, call: Call) -> Result:
+def set_room_policy(session: Session, given: Object, call: Call) -> Reply:
     snapshot = session.app.membership.set_room_policy(session.caller(), given["room_id"], given["policy"])
     policy = snapshot.policy._asdict()
     text = "\n".join(f"{name}={value}" for name, value in policy.items())
-    return Result({"room_id": snapshot.room.room_id, "policy": policy}, text)
+    return Reply({"room_id": snapshot.room.room_id, "policy": policy}, text)
 
 
 def _policy_value(setting: Setting) -> Object:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 
 from conch import __version__
 from conch.bus.drafts import FIELDS, check_outbox
-from conch.bus.peers import Peer
 from conch.bus.sync import Synced
-from conch.calls import Call, retry_interrupted
+from conch.calls import Call
 from conch.clock import to_seconds
 from conch.errors import StoreError
 from conch.tools import bus_shapes as shapes
 from conch.tools import fields
-from conch.tools.registry import Object, Result, Tool
+from conch.tools.registry import Tool
+from conch.tools.replies import Object, QueuedDelivery, Reply
 from conch.tools.session import Session
 from conch.warnings import Warnings, warning
 
@@ -23,12 +23,12 @@ MOST_ITEMS = 1_000
 STATUSES = {"open": ["open"], "closed": ["closed"], "all": ["open", "closed"]}
 
 
-def ping(session: Session, given: Object, call: Call) -> Result:
+def ping(session: Session, given: Object, call: Call) -> Reply:
     data = {"ok": True, "spec_version": SPEC_VERSION, "package_version": __version__, "warnings": []}
-    return Result(data, f"ok, spec {SPEC_VERSION}, conch {__version__}")
+    return Reply(data, f"ok, spec {SPEC_VERSION}, conch {__version__}")
 
 
-def topic_create(session: Session, given: Object, call: Call) -> Result:
+def topic_create(session: Session, given: Object, call: Call) -> Reply:
     call.check()
     topic, created = session.app.topics.create(given.get("name"), given.get("metadata"), given.get("mode", "reuse"))
     warnings = []
@@ -36,10 +36,10 @@ def topic_create(session: Session, given: Object, call: Call) -> Result:
         warnings.append(warning("METADATA_IGNORED", "The topic was there already; its metadata stays as it is."))
     data = {"topic_id": topic.topic_id, "name": topic.name, "status": topic.status, "created": created}
     verb = "Made" if created else "There is"
-    return Result({**data, "warnings": warnings}, f"{verb} topic {topic.topic_id} ({topic.name}).")
+    return Reply({**data, "warnings": warnings}, f"{verb} topic {topic.topic_id} ({topic.name}).")
 
 
-def topic_list(session: Session, given: Object, call: Call) -> Result:
+def topic_list(session: Session, given: Object, call: Call) -> Reply:
     found = session.app.topics.list(STATUSES[given.get("status", "open")], MOST_TOPICS + 1)
     warnings = []
     if len(found) > MOST_TOPICS:
@@ -47,16 +47,16 @@ def topic_list(session: Session, given: Object, call: Call) -> Result:
         warnings.append(warning("TOPICS_TRUNCATED", f"Only the newest {MOST_TOPICS} topics are listed."))
     topics = [{**shapes.topic(topic), "message_count": count} for topic, count in found]
     lines = [f"{topic.topic_id} {topic.name} ({topic.status}, {count} messages)" for topic, count in found]
-    return Result({"topics": topics, "warnings": warnings}, "\n".join(lines) or "No topics.")
+    return Reply({"topics": topics, "warnings": warnings}, "\n".join(lines) or "No topics.")
 
 
-def topic_resolve(session: Session, given: Object, call: Call) -> Result:
+def topic_resolve(session: Session, given: Object, call: Call) -> Reply:
     topic = session.app.topics.resolve(given["name"], given.get("allow_closed", False))
     data = {"topic_id": topic.topic_id, "name": topic.name, "status": topic.status, "warnings": []}
-    return Result(data, f"{topic.topic_id} ({topic.name}, {topic.status})")
+    return Reply(data, f"{topic.topic_id} ({topic.name}, {topic.status})")
 
 
-def topic_close(session: Session, given: Object, call: Call) -> Result:
+def topic_close(session: Session, given: Object, call: Call) -> Reply:
     call.check()
     topic, was_open = session.app.topics.close(given["topic_id"], given.get("reason"))
     warnings = [] if was_open else [warning("ALREADY_CLOSED", "The topic was closed before; nothing changed.")]
@@ -67,10 +67,10 @@ def topic_close(session: Session, given: Object, call: Call) -> Result:
         "close_reason": topic.close_reason,
         "warnings": warnings,
     }
-    return Result(data, f"Topic {topic.topic_id} is closed" + (" already." if warnings else "."))
+    return Reply(data, f"Topic {topic.topic_id} is closed" + (" already." if warnings else "."))
 
 
-def topic_join(session: Session, given: Object, call: Call) -> Result:
+def topic_join(session: Session, given: Object, call: Call) -> Reply:
     call.check()
     joined = session.app.peers.join(
         session.caller(),
@@ -92,7 +92,7 @@ def topic_join(session: Session, given: Object, call: Call) -> Result:
         "warnings": [],
     }
     text = f"You are {name} on topic {topic.topic_id} ({topic.name}). Keep this to be {name} again after a restart:"
-    return Result(data, f"{text} reclaim_token={joined.reclaim_token}")
+    return Reply(data, f"{text} reclaim_token={joined.reclaim_token}")
 
 
 def _kept_token(session: Session, given: Object) -> str | None:
@@ -103,28 +103,28 @@ def _kept_token(session: Session, given: Object) -> str | None:
     return session.kept_token(topic_id or "", given["agent_name"])
 
 
-def topic_presence(session: Session, given: Object, call: Call) -> Result:
+def topic_presence(session: Session, given: Object, call: Call) -> Reply:
     peers = session.app.peers.list_present(given["topic_id"], given.get("window_seconds", 300), given.get("limit", 200))
     shown = [{**peer._asdict(), "updated_at": to_seconds(peer.updated_at)} for peer in peers]
     lines = [f"{peer.agent_name}, {peer.age_seconds:.0f} s ago, has read to #{peer.last_seq}" for peer in peers]
     data = {"topic_id": given["topic_id"], "peers": shown, "warnings": []}
-    return Result(data, "\n".join(lines) or "Nobody was here lately.")
+    return Reply(data, "\n".join(lines) or "Nobody was here lately.")
 
 
-def cursor_reset(session: Session, given: Object, call: Call) -> Result:
+def cursor_reset(session: Session, given: Object, call: Call) -> Reply:
     call.check()
     topic_id = given["topic_id"]
-    session.deliveries.wait(topic_id)
+    session.replies.wait(topic_id)
     cursor = session.app.peers.reset_cursor(session.peer(topic_id), given.get("last_seq", 0))
     data = {"topic_id": topic_id, "last_seq": cursor, "cursor": cursor, "warnings": []}
-    return Result(data, f"The next sync begins after #{cursor}.")
+    return Reply(data, f"The next sync begins after #{cursor}.")
 
 
-def sync(session: Session, given: Object, call: Call) -> Result:
+def sync(session: Session, given: Object, call: Call) -> Reply:
     app, topic_id = session.app, given["topic_id"]
     auto_advance, ack_through = given.get("auto_advance", True), given.get("ack_through")
     outbox = check_outbox(given.get("outbox", []), app.settings)
-    session.deliveries.wait(topic_id)
+    session.replies.wait(topic_id)
     synced = app.messages.sync(
         session.peer(topic_id),
         outbox,
@@ -146,26 +146,15 @@ def sync(session: Session, given: Object, call: Call) -> Result:
         "warnings": _sync_warnings(session, synced, ignored_ack=auto_advance and ack_through is not None),
     }
     text = "\n".join([shapes.synced_text(synced, cursor), *shapes.warning_lines(data["warnings"])])
-    settled = session.deliveries.begin(topic_id)
-
-    def delivered() -> None:
-        try:
-            retry_interrupted(lambda: app.messages.settle(peer, synced, auto_advance))
-        finally:
-            settled()
-
     moves = auto_advance and bool(synced.page.received)
-    retract = _retraction(session, peer, synced.page.standing.last_seq) if moves else None
-    return Result(data, text, undo=settled, delivered=delivered, retract=retract)
-
-
-def _retraction(session: Session, peer: Peer, last_seq: int) -> Callable[[], Callable[[], None]]:
-    """Apart from `sync`, because it is kept for a while and must not keep all the messages with it."""
-
-    def set_back() -> None:
-        session.app.messages.retract(peer, last_seq)
-
-    return lambda: session.deliveries.then(peer.topic_id, set_back)
+    delivery = QueuedDelivery(
+        session.replies,
+        topic_id,
+        sent=partial(app.messages.settle, peer, synced, auto_advance),
+        # It is kept for a while, so it must not keep the messages with it.
+        retracted=partial(app.messages.retract, peer, synced.page.standing.last_seq) if moves else None,
+    )
+    return Reply(data, text, delivery)
 
 
 def _sync_warnings(session: Session, synced: Synced, ignored_ack: bool) -> Warnings:

@@ -7,22 +7,23 @@ from conch.calls import Call
 from conch.clock import to_seconds
 from conch.tools import bus_shapes as shapes
 from conch.tools import fields
-from conch.tools.registry import Object, Result, Tool
+from conch.tools.registry import Tool
+from conch.tools.replies import Object, Reply
 from conch.tools.session import Session
 from conch.warnings import warning
 
 
-def ask(session: Session, given: Object, call: Call) -> Result:
+def ask(session: Session, given: Object, call: Call) -> Reply:
     peer = session.peer(given["topic_id"])
     status, asked = session.app.questions.ask(peer, given["question"], given.get("wait_seconds", 60), call)
-    return Result(shapes.asked(status, asked), _asked_text(status, asked))
+    return Reply(shapes.asked(status, asked), _asked_text(status, asked))
 
 
-def ask_poll(session: Session, given: Object, call: Call) -> Result:
+def ask_poll(session: Session, given: Object, call: Call) -> Reply:
     asked = session.app.questions.poll(given["topic_id"], given["question_id"])
     stored = asked.question.status
     status = "answered" if asked.answers and stored == "pending" else stored
-    return Result(shapes.asked(status, asked), _asked_text(status, asked))
+    return Reply(shapes.asked(status, asked), _asked_text(status, asked))
 
 
 def _asked_text(status: str, asked: Asked) -> str:
@@ -36,7 +37,7 @@ def _asked_text(status: str, asked: Asked) -> str:
     return f"{said} Call ask_poll for its answers." if waits else said
 
 
-def ask_cancel(session: Session, given: Object, call: Call) -> Result:
+def ask_cancel(session: Session, given: Object, call: Call) -> Reply:
     call.check()
     peer = session.peer(given["topic_id"])
     question, changed = session.app.questions.cancel(peer, given["question_id"], given.get("reason"))
@@ -48,10 +49,10 @@ def ask_cancel(session: Session, given: Object, call: Call) -> Result:
         "cancel_reason": question.cancel_reason,
         "warnings": warnings,
     }
-    return Result(data, f"Question {question.question_id} is cancelled.")
+    return Reply(data, f"Question {question.question_id} is cancelled.")
 
 
-def question_mark_answered(session: Session, given: Object, call: Call) -> Result:
+def question_mark_answered(session: Session, given: Object, call: Call) -> Reply:
     call.check()
     peer = session.peer(given["topic_id"])
     question, changed = session.app.questions.mark_answered(peer, given["question_id"])
@@ -62,10 +63,10 @@ def question_mark_answered(session: Session, given: Object, call: Call) -> Resul
         "status": question.status,
         "warnings": warnings,
     }
-    return Result(data, f"Question {question.question_id} is closed as answered.")
+    return Reply(data, f"Question {question.question_id} is closed as answered.")
 
 
-def pending_list(session: Session, given: Object, call: Call) -> Result:
+def pending_list(session: Session, given: Object, call: Call) -> Reply:
     peer, wait_seconds = session.peer(given["topic_id"]), given.get("wait_seconds", 60)
     offer = session.app.questions.list_pending(peer, given.get("limit", 20), wait_seconds, call)
     found, waited = offer.questions, wait_seconds and not offer.is_closed
@@ -75,14 +76,14 @@ def pending_list(session: Session, given: Object, call: Call) -> Result:
     warnings = [shapes.topic_closed()] if offer.is_closed else []
     data = {"topic_id": peer.topic_id, "status": status, "questions": questions, "warnings": warnings}
     text = "\n\n".join(lines) or "No question waits for you."
-    return Result(data, "\n".join([text, *shapes.warning_lines(warnings)]))
+    return Reply(data, "\n".join([text, *shapes.warning_lines(warnings)]))
 
 
-def answer(session: Session, given: Object, call: Call) -> Result:
+def answer(session: Session, given: Object, call: Call) -> Reply:
     call.check()
     answered = session.app.questions.answer(session.peer(given["topic_id"]), given["responses"])
     lines = [f"Saved {answered.saved}, skipped {answered.skipped}."]
-    return Result(answered._asdict(), "\n".join([*lines, *(each["message"] for each in answered.warnings)]))
+    return Reply(answered._asdict(), "\n".join([*lines, *(each["message"] for each in answered.warnings)]))
 
 
 QUESTION_ID: Object = {"type": "string", "minLength": 1, "maxLength": fields.LONGEST_ID}

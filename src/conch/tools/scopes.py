@@ -7,19 +7,20 @@ from conch.host.paths import spell
 from conch.notices.events import MARKS, STATES
 from conch.scopes.reservations import LONGEST_TTL, SHORTEST_TTL, TTL_MINUTES
 from conch.tools import fields, notices
-from conch.tools.registry import Object, Result, Tool
+from conch.tools.registry import Tool
+from conch.tools.replies import Object, Reply
 from conch.tools.session import Session
 
 MOST_EVENTS = 500
 
 
-def agent_register(session: Session, given: Object, call: Call) -> Result:
+def agent_register(session: Session, given: Object, call: Call) -> Reply:
     agent = session.app.registration.register(session.caller(), given["room_id"], given.get("name"), given.get("role"))
     session.rename(agent.name)
-    return Result(notices.agent(agent), f"You are {notices.agent_line(agent)}.")
+    return Reply(notices.agent(agent), f"You are {notices.agent_line(agent)}.")
 
 
-def agent_adopt(session: Session, given: Object, call: Call) -> Result:
+def agent_adopt(session: Session, given: Object, call: Call) -> Reply:
     call.check()
     adopted = session.app.adoption.adopt(session.caller(), given["room_id"], given["name"], given["scope"])
     session.rename(adopted.agent.name)
@@ -28,21 +29,21 @@ def agent_adopt(session: Session, given: Object, call: Call) -> Result:
         f"You are {adopted.agent.name} now, with what it had reserved and what it was sent. "
         f"{adopted.evidence.summary} Read event_inbox next."
     )
-    return Result(data, text)
+    return Reply(data, text)
 
 
-def agent_heartbeat(session: Session, given: Object, call: Call) -> Result:
+def agent_heartbeat(session: Session, given: Object, call: Call) -> Reply:
     agent = session.app.registration.heartbeat(session.caller(), given["room_id"])
-    return Result(notices.agent(agent), f"{agent.name} is {agent.liveness}.")
+    return Reply(notices.agent(agent), f"{agent.name} is {agent.liveness}.")
 
 
-def agent_list(session: Session, given: Object, call: Call) -> Result:
+def agent_list(session: Session, given: Object, call: Call) -> Reply:
     agents = session.app.registration.list_agents(session.caller(), given["room_id"])
     text = "\n".join(f"- {notices.agent_line(agent)}" for agent in agents) or "Nobody is here."
-    return Result({"agents": [notices.agent(agent) for agent in agents]}, text)
+    return Reply({"agents": [notices.agent(agent) for agent in agents]}, text)
 
 
-def scope_reserve(session: Session, given: Object, call: Call) -> Result:
+def scope_reserve(session: Session, given: Object, call: Call) -> Reply:
     call.check()
     grant = session.app.reservations.reserve(
         session.caller(),
@@ -58,31 +59,31 @@ def scope_reserve(session: Session, given: Object, call: Call) -> Result:
         "taken_over": [notices.reservation(taken) for taken in grant.taken_over],
         "warnings": grant.warnings,
     }
-    return Result(data, notices.grant_text(grant))
+    return Reply(data, notices.grant_text(grant))
 
 
-def scope_release(session: Session, given: Object, call: Call) -> Result:
+def scope_release(session: Session, given: Object, call: Call) -> Reply:
     reservation = session.app.reservations.release(session.caller(), given["room_id"], given["scope"])
-    return Result({"reservation": notices.reservation(reservation)}, f"Released {spell(reservation.scope)}.")
+    return Reply({"reservation": notices.reservation(reservation)}, f"Released {spell(reservation.scope)}.")
 
 
-def scope_list(session: Session, given: Object, call: Call) -> Result:
+def scope_list(session: Session, given: Object, call: Call) -> Reply:
     found = session.app.reservations.list_reservations(
         session.caller(), given["room_id"], given.get("include_ended", False)
     )
     text = "\n".join(f"- {notices.reservation_line(each)}" for each in found) or "Nothing is reserved."
-    return Result({"reservations": [notices.reservation(each) for each in found]}, text)
+    return Reply({"reservations": [notices.reservation(each) for each in found]}, text)
 
 
-def scope_check(session: Session, given: Object, call: Call) -> Result:
+def scope_check(session: Session, given: Object, call: Call) -> Reply:
     caller = session.caller()
     found = session.app.reservations.check(caller, given["room_id"], given["path"])
     lines = [f"- {held.kind}: {notices.reservation_line(held.reservation)}" for held in found]
     overlaps = [notices.overlap(held, caller.agent_id) for held in found]
-    return Result({"overlaps": overlaps}, "\n".join(lines) or "Nobody has reserved it.")
+    return Reply({"overlaps": overlaps}, "\n".join(lines) or "Nobody has reserved it.")
 
 
-def event_send(session: Session, given: Object, call: Call) -> Result:
+def event_send(session: Session, given: Object, call: Call) -> Reply:
     call.check()
     event, warnings = session.app.protocol.send(
         session.caller(),
@@ -94,20 +95,20 @@ def event_send(session: Session, given: Object, call: Call) -> Result:
         given.get("scope"),
     )
     lines = [f"{event.event_type} {event.event_id} sent to {event.to_agent}.", *notices.warning_lines(warnings)]
-    return Result({"event": notices.envelope(event), "warnings": warnings}, "\n".join(lines))
+    return Reply({"event": notices.envelope(event), "warnings": warnings}, "\n".join(lines))
 
 
-def event_inbox(session: Session, given: Object, call: Call) -> Result:
+def event_inbox(session: Session, given: Object, call: Call) -> Reply:
     state = given.get("state")
     states = [state] if state in STATES else list(STATES) if state == "all" else [s for s in STATES if s != "accepted"]
     events, has_more = session.app.protocol.inbox(session.caller(), given["room_id"], states, given.get("limit", 50))
     text = "\n".join(notices.event_text(event) for event in events) or "Nothing waits for you."
-    return Result({"events": [notices.envelope(event) for event in events], "has_more": has_more}, text)
+    return Reply({"events": [notices.envelope(event) for event in events], "has_more": has_more}, text)
 
 
-def event_mark(session: Session, given: Object, call: Call) -> Result:
+def event_mark(session: Session, given: Object, call: Call) -> Reply:
     event = session.app.protocol.mark(session.caller(), given["event_id"], given["mark"])
-    return Result({"event": notices.envelope(event)}, f"{event.event_id} is {event.state}.")
+    return Reply({"event": notices.envelope(event)}, f"{event.event_id} is {event.state}.")
 
 
 ROOM = {"room_id": fields.ROOM_ID}

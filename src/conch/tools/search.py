@@ -6,18 +6,19 @@ from conch.calls import Call
 from conch.clock import SECOND
 from conch.search.search import DEFAULT_LIMIT, LONGEST_QUERY, MODES, MOST_RESULTS, Found, Hit
 from conch.tools import fields
-from conch.tools.registry import Object, Result, Tool
+from conch.tools.registry import Tool
+from conch.tools.replies import Object, Reply
 from conch.tools.session import Session
 
 FILTERS = ("topic_id", "mode", "limit", "model", "sender", "message_type", "since", "until")
 
 
-def messages_search(session: Session, given: Object, call: Call) -> Result:
+def messages_search(session: Session, given: Object, call: Call) -> Reply:
     options = {name: given[name] for name in FILTERS if name in given}
     found = session.app.search.search(given["query"], **options)
     with_content = given.get("include_content", False)
     results = [_result(hit, with_content) for hit in found.hits]
-    return Result({"results": results, "mode": found.mode, "warnings": found.warnings}, _text(found, with_content))
+    return Reply({"results": results, "mode": found.mode, "warnings": found.warnings}, _text(found, with_content))
 
 
 def _result(hit: Hit, with_content: bool) -> Object:

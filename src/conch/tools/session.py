@@ -12,7 +12,7 @@ from conch.app import App
 from conch.bus.peers import Peer
 from conch.errors import InvalidArgument, StoreError
 from conch.rooms.presence import renewal_ms
-from conch.tools.deliveries import Deliveries
+from conch.tools.replies import Queue
 
 
 def _nothing() -> str | None:
@@ -37,7 +37,7 @@ class Session:
         self._peers: dict[str, Peer] = {}
         self._tokens: dict[tuple[str, str], str] = {}
         self._noted = ("", 0.0)
-        self.deliveries = Deliveries()
+        self.replies = Queue()
 
     def caller(self) -> Caller:
         if self._caller is None:

@@ -7,7 +7,8 @@ from conch.clock import to_iso
 from conch.rooms import log
 from conch.rooms.handoffs import TEMPLATE
 from conch.tools import fields, shapes, texts
-from conch.tools.registry import Object, Result, Tool
+from conch.tools.registry import Tool
+from conch.tools.replies import Delivery, Object, Reply
 from conch.tools.session import Session
 from conch.turns.stick import Offer
 from conch.turns.waiting import Wait, describe
@@ -15,14 +16,14 @@ from conch.turns.waiting import Wait, describe
 MOST_EVENTS = 500
 
 
-def list_rooms(session: Session, given: Object, call: Call) -> Result:
+def list_rooms(session: Session, given: Object, call: Call) -> Reply:
     caller = session.caller()
     snapshots = session.app.rooms.list_rooms(session.path(given.get("context_path")), caller)
     text = "\n".join(texts.room_line(s) for s in snapshots) or "No room here yet; join_path makes one."
-    return Result({"rooms": [shapes.path_room(s, caller.agent_id) for s in snapshots]}, text)
+    return Reply({"rooms": [shapes.path_room(s, caller.agent_id) for s in snapshots]}, text)
 
 
-def join_path(session: Session, given: Object, call: Call) -> Result:
+def join_path(session: Session, given: Object, call: Call) -> Reply:
     path = session.path(given.get("context_path"))
     caller = session.rejoin(given.get("agent_id_override"))
     joined = session.app.membership.join_path(caller, path, given.get("force_new", False))
@@ -49,21 +50,21 @@ def join_path(session: Session, given: Object, call: Call) -> Result:
         f"Next: wait_for_turn; work only after your_turn, and heartbeat every {heartbeat_seconds} s.",
         *(warning["message"] for warning in joined.warnings),
     ]
-    return Result(data, "\n".join(lines))
+    return Reply(data, "\n".join(lines))
 
 
-def wait_for_turn(session: Session, given: Object, call: Call) -> Result:
+def wait_for_turn(session: Session, given: Object, call: Call) -> Reply:
     caller, claims = session.caller(), session.app.claims
     cursor = fields.parse_cursor("cursor", given.get("cursor"))
     wait = claims.wait_for_turn(caller, given["room_id"], cursor, given.get("max_wait_ms"), call)
     if wait.status == "your_turn":
-        undo = (lambda: claims.give_back(caller, wait)) if wait.claimed_from else None
-        return Result(_your_turn(wait), _your_turn_text(wait), undo)
+        delivery = Delivery(not_sent=lambda: claims.give_back(caller, wait))
+        return Reply(_your_turn(wait), _your_turn_text(wait), delivery)
     if wait.status == "takeover_available":
-        return Result(_takeover_available(wait), _takeover_text(wait))
+        return Reply(_takeover_available(wait), _takeover_text(wait))
     room = wait.snapshot.room
     if wait.status == "closed":
-        return Result({"status": "closed", "room_id": room.room_id}, f"Room {room.room_id} is closed.")
+        return Reply({"status": "closed", "room_id": room.room_id}, f"Room {room.room_id} is closed.")
     data = {
         "status": "not_yet",
         "room_id": room.room_id,
@@ -72,7 +73,7 @@ def wait_for_turn(session: Session, given: Object, call: Call) -> Result:
         "turn_id": room.turn_id,
         **shapes.expectation(room),
     }
-    return Result(data, f"not_yet: {describe(wait.snapshot)} Call wait_for_turn again. cursor={room.last_event_seq}")
+    return Reply(data, f"not_yet: {describe(wait.snapshot)} Call wait_for_turn again. cursor={room.last_event_seq}")
 
 
 def _your_turn(wait: Wait) -> Object:
@@ -117,7 +118,7 @@ def _takeover_text(wait: Wait) -> str:
     )
 
 
-def heartbeat(session: Session, given: Object, call: Call) -> Result:
+def heartbeat(session: Session, given: Object, call: Call) -> Reply:
     room = session.app.turns.heartbeat(session.caller(), given["room_id"], given["lease_id"], given["expected_turn_id"])
     data = {
         "room_id": room.room_id,
@@ -125,10 +126,10 @@ def heartbeat(session: Session, given: Object, call: Call) -> Result:
         "lease_id": room.lease_id,
         "lease_expires_at": to_iso(room.lease_expires_at),
     }
-    return Result(data, f"Still yours, until {data['lease_expires_at']} without another heartbeat.")
+    return Reply(data, f"Still yours, until {data['lease_expires_at']} without another heartbeat.")
 
 
-def release_stick(session: Session, given: Object, call: Call) -> Result:
+def release_stick(session: Session, given: Object, call: Call) -> Reply:
     call.check()
     return _offered(
         session.app.turns.release_stick(
@@ -137,7 +138,7 @@ def release_stick(session: Session, given: Object, call: Call) -> Result:
     )
 
 
-def pass_stick(session: Session, given: Object, call: Call) -> Result:
+def pass_stick(session: Session, given: Object, call: Call) -> Reply:
     call.check()
     return _offered(
         session.app.turns.pass_stick(
@@ -151,7 +152,7 @@ def pass_stick(session: Session, given: Object, call: Call) -> Result:
     )
 
 
-def _offered(offer: Offer) -> Result:
+def _offered(offer: Offer) -> Reply:
     room = offer.room
     data = {
         "room_id": room.room_id,
@@ -162,11 +163,11 @@ def _offered(offer: Offer) -> Result:
         "event_seq": offer.event_seq,
     }
     if room.reserved_for is None:
-        return Result(data, "Released. No other member is active; whoever comes first gets the stick and your handoff.")
-    return Result(data, f"Reserved for {room.reserved_for}, who is {offer.recipient_status}.")
+        return Reply(data, "Released. No other member is active; whoever comes first gets the stick and your handoff.")
+    return Reply(data, f"Reserved for {room.reserved_for}, who is {offer.recipient_status}.")
 
 
-def takeover_stick(session: Session, given: Object, call: Call) -> Result:
+def takeover_stick(session: Session, given: Object, call: Call) -> Reply:
     call.check()
     taken = session.app.turns.takeover_stick(
         session.caller(), given["room_id"], given["expected_turn_id"], given["reason"]
@@ -183,10 +184,10 @@ def takeover_stick(session: Session, given: Object, call: Call) -> Result:
         f"The stick is yours: turn_id={room.turn_id} lease_id={room.lease_id}; {taken.revoked} is revoked. "
         "Read get_room_events before you work: there is no handoff for you."
     )
-    return Result(data, text)
+    return Reply(data, text)
 
 
-def get_room_state(session: Session, given: Object, call: Call) -> Result:
+def get_room_state(session: Session, given: Object, call: Call) -> Reply:
     caller = session.caller()
     snapshot = session.app.rooms.get_state(caller, given["room_id"])
     reason = snapshot.takeover_reason
@@ -199,17 +200,17 @@ def get_room_state(session: Session, given: Object, call: Call) -> Result:
     lines = [texts.room_line(snapshot), texts.member_lines(snapshot)]
     if takeover["available"]:
         lines.append(f"Takeover is available ({reason}).")
-    return Result(data, "\n".join(lines))
+    return Reply(data, "\n".join(lines))
 
 
-def get_room_events(session: Session, given: Object, call: Call) -> Result:
+def get_room_events(session: Session, given: Object, call: Call) -> Reply:
     caller, app = session.caller(), session.app
     after = fields.parse_cursor("after", given.get("after"))
     app.rooms.get_state(caller, given["room_id"])
     page = log.list_events(app.store, given["room_id"], after, given.get("limit", 50))
     text = "\n".join(texts.event_line(event) for event in page.events) or "No events."
     more = " (more to come)" if page.has_more else ""
-    return Result(shapes.event_page(page), f"{text}\ncursor={page.cursor}{more}")
+    return Reply(shapes.event_page(page), f"{text}\ncursor={page.cursor}{more}")
 
 
 MEMBER: Object = {**fields.AGENT_ID, "description": "An agent_id or a name."}

@@ -16,7 +16,8 @@ import time
 from conch.app import open_app
 from conch.calls import Call
 from conch.doors.mcp.server import serve_stdio
-from conch.tools.registry import Object, Result, Tool
+from conch.tools.registry import Tool
+from conch.tools.replies import Delivery, Object, Reply
 from conch.tools.session import Session
 
 JOURNAL = sys.argv[1]
@@ -34,36 +35,36 @@ def sleep_until_cancelled(call: Call) -> None:
     woken.wait()
 
 
-def echo(session: Session, given: Object, call: Call) -> Result:
-    return Result({"text": given["text"]}, given["text"], take_back)
+def echo(session: Session, given: Object, call: Call) -> Reply:
+    return Reply({"text": given["text"]}, given["text"], Delivery(not_sent=take_back))
 
 
-def wait(session: Session, given: Object, call: Call) -> Result:
+def wait(session: Session, given: Object, call: Call) -> Reply:
     """Like wait_for_turn: sleeps, and changes nothing when it is cancelled."""
     sleep_until_cancelled(call)
     call.check()
     raise AssertionError("woken without being cancelled")
 
 
-def claim_anyway(session: Session, given: Object, call: Call) -> Result:
+def claim_anyway(session: Session, given: Object, call: Call) -> Reply:
     """Like wait_for_turn when the claim was committed just before the cancellation came."""
     sleep_until_cancelled(call)
     call.report("nobody wants to hear this any more")
-    return Result({"claimed": True}, "claimed", take_back)
+    return Reply({"claimed": True}, "claimed", Delivery(not_sent=take_back))
 
 
-def count(session: Session, given: Object, call: Call) -> Result:
+def count(session: Session, given: Object, call: Call) -> Reply:
     for number in range(given["to"]):
         call.report(f"step {number}")
-    return Result({}, "counted")
+    return Reply({}, "counted")
 
 
-def journal(session: Session, given: Object, call: Call) -> Result:
+def journal(session: Session, given: Object, call: Call) -> Reply:
     """Wait for as many lines in the journal, and say how many there are."""
     deadline = time.monotonic() + 10
     while len(lines := _journal_lines()) < given["lines"] and time.monotonic() < deadline:
         time.sleep(0.005)
-    return Result({"lines": len(lines)}, str(len(lines)))
+    return Reply({"lines": len(lines)}, str(len(lines)))
 
 
 def _journal_lines() -> list[str]:
@@ -72,35 +73,35 @@ def _journal_lines() -> list[str]:
         return journal.readlines()
 
 
-def make_noise(session: Session, given: Object, call: Call) -> Result:
+def make_noise(session: Session, given: Object, call: Call) -> Reply:
     print("a stray print", flush=True)
     os.write(1, b"a stray write\n")
     child = subprocess.run(["sh", "-c", "echo a noisy child; cat"], check=True, timeout=10)
-    return Result({"child": child.returncode}, "made noise")
+    return Reply({"child": child.returncode}, "made noise")
 
 
-def fill(session: Session, given: Object, call: Call) -> Result:
-    return Result({}, "x" * given["size"], take_back)
+def fill(session: Session, given: Object, call: Call) -> Reply:
+    return Reply({}, "x" * given["size"], Delivery(not_sent=take_back))
 
 
-def unspeakable(session: Session, given: Object, call: Call) -> Result:
-    return Result({"value": {"nan": float("nan"), "object": object()}[given["kind"]]}, "", take_back)
+def unspeakable(session: Session, given: Object, call: Call) -> Reply:
+    return Reply({"value": {"nan": float("nan"), "object": object()}[given["kind"]]}, "", Delivery(not_sent=take_back))
 
 
-def half_a_pair(session: Session, given: Object, call: Call) -> Result:
-    return Result({"text": "cut \ud83d here"}, "cut \ud83d here \U0001f41a")
+def half_a_pair(session: Session, given: Object, call: Call) -> Reply:
+    return Reply({"text": "cut \ud83d here"}, "cut \ud83d here \U0001f41a")
 
 
-def crash(session: Session, given: Object, call: Call) -> Result:
+def crash(session: Session, given: Object, call: Call) -> Reply:
     raise RuntimeError("a secret detail")
 
 
-def client(session: Session, given: Object, call: Call) -> Result:
+def client(session: Session, given: Object, call: Call) -> Reply:
     path, name = session.path(None), session._client_name()
-    return Result({"path": path, "name": name}, path, take_back)
+    return Reply({"path": path, "name": name}, path, Delivery(not_sent=take_back))
 
 
-def hang(session: Session, given: Object, call: Call) -> Result:
+def hang(session: Session, given: Object, call: Call) -> Reply:
     """A call that does not hear that it was cancelled."""
     call.report("waiting")
     threading.Event().wait()

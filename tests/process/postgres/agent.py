@@ -39,11 +39,10 @@ def say(words: Any) -> None:
 
 def call(tool: str, **arguments: Any) -> dict[str, Any]:
     outcome = call_tool(TOOLS[tool], SESSION, arguments, Call())
-    if outcome.delivered is not None:
-        try:
-            outcome.delivered()
-        except StoreError as trouble:  # as a door does: there is nobody to tell
-            print(trouble, file=sys.stderr)
+    try:
+        outcome.delivery.sent()
+    except StoreError as trouble:  # as a door does: there is nobody to tell
+        print(trouble, file=sys.stderr)
     return outcome.data
 
 

@@ -10,7 +10,8 @@ from conch.app import App, open_app
 from conch.calls import Call
 from conch.errors import InvalidArgument, TopicNotFound, UnknownMember, UnknownRoom
 from conch.tools import fields
-from conch.tools.registry import Result, run_tool
+from conch.tools.registry import run_tool
+from conch.tools.replies import Reply
 from conch.tools.schema import check_arguments
 from conch.tools.session import Session
 from conch.typed import TYPE_CHECKING, Any
@@ -119,7 +120,7 @@ class Context:
 
     # -- what commands do with it
 
-    def tool(self, address: str, call: Call | None = None, /, **arguments: Any) -> Result:
+    def tool(self, address: str, call: Call | None = None, /, **arguments: Any) -> Reply:
         """Run a tool that MCP offers too, with the same checks: `turns.join_path`."""
         group, _, name = address.partition(".")
         tool = next(tool for tool in import_module(f"conch.tools.{group}").TOOLS if tool.name == name)
@@ -133,7 +134,7 @@ class Context:
             raise InvalidArgument(f"--limit must be from 1 to {most}.", field="limit")
         return given
 
-    def room_tool(self, address: str, /, **arguments: Any) -> Result:
+    def room_tool(self, address: str, /, **arguments: Any) -> Reply:
         """The same in the room here."""
         return self.tool(address, room_id=self.room_id, **arguments)
 

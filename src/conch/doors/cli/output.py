@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
+from conch.tools.replies import NOTHING_FOLLOWS, Delivery
 from conch.typed import Any, NamedTuple, TextIO
 
 Object = dict[str, Any]
@@ -31,10 +32,8 @@ class Report(NamedTuple):
     status: int = 0
     printing: Callable[[], AbstractContextManager[None]] = nullcontext
     """What to be in while it is printed."""
-    told: Callable[[], None] | None = None
-    """What to do once it has been printed."""
-    untold: Callable[[], None] | None = None
-    """What to do when it could not be printed."""
+    delivery: Delivery = NOTHING_FOLLOWS
+    """What follows once it has been printed, or could not be."""
     is_printed: bool = False
     """The command has printed everything itself, as it came."""
 

@@ -9,7 +9,7 @@ from importlib import import_module
 
 import conch
 from conch import __version__
-from conch.app import open_app
+from conch.app import App, open_app
 from conch.calls import retry_interrupted
 from conch.doors.cli.catalogue import COMMANDS, FAMILIES
 from conch.doors.cli.context import Context, open_named
@@ -63,15 +63,15 @@ def _run_command(command: str, options: Any) -> int:
     except ConchError as refusal:
         return _print(command, _refused(refusal, command), options.json)
     try:
-        return _print(command, _report(command, Context(app, options)), options.json)
+        return _print(command, _report(command, app, options), options.json)
     finally:
         app.close()
 
 
-def _report(command: str, context: Context) -> Report:
+def _report(command: str, app: App, options: Any) -> Report:
     try:
         handler = _find_handler(command)
-        return retry_interrupted(lambda: handler(context))
+        return retry_interrupted(lambda: handler(Context(app, options)))
     except ConchError as refusal:
         return _refused(refusal, command)
     except Exception as defect:  # ours; even then people and programs get a sentence, not a trace
@@ -125,15 +125,13 @@ def _print(command: str, report: Report, as_json: bool) -> int:
             print_report(command, report, as_json)
     except (OSError, Interrupted) as problem:
         return _not_printed(report, problem)
-    if report.told is not None:
-        report.told()
+    report.delivery.sent()
     return report.status
 
 
 def _not_printed(report: Report, problem: OSError | Interrupted) -> int:
     try:
-        if report.untold is not None:
-            report.untold()
+        report.delivery.not_sent()
     except ConchError as refusal:
         warn(f"nobody could be told that the stick is yours, and it could not be given back: {refusal.message}")
     if isinstance(problem, OSError):

@@ -29,7 +29,7 @@ from conch.doors.cli.speech import (
 from conch.doors.cli.spoken import spoken
 from conch.errors import Cancelled, InvalidArgument, StoreError, StoreUnavailable, StoreUncertain
 from conch.tools import bus_shapes as shapes
-from conch.tools.registry import Result
+from conch.tools.replies import Delivery
 from conch.typed import Any
 
 Object = dict[str, Any]
@@ -90,14 +90,14 @@ def read(context: Context) -> Report:
     lines = message_texts(context, data["received"]) or ["Nothing new."]
     if data["has_more"]:
         lines.append("There is more: `conch read` again.")
-    return Report(data, "\n".join(lines), told=lambda: _move_on(result), untold=result.undo)
+    delivery = Delivery(sent=lambda: _move_on(result.delivery), not_sent=result.delivery.not_sent)
+    return Report(data, "\n".join(lines), delivery=delivery)
 
 
-def _move_on(result: Result) -> None:
+def _move_on(delivery: Delivery) -> None:
     """After the messages were shown. That has not failed even if the cursor stays: at worst they are shown again."""
     try:
-        if result.delivered is not None:
-            result.delivered()
+        delivery.sent()
     except StoreError as refusal:
         warn(f"these messages count as unread and will come again: {refusal.message} ({refusal.code})")
 

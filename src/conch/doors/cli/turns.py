@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from conch.config import check_length
 from conch.doors.cli.context import Context, find_member
 from conch.doors.cli.keeping import keep_lease, lease_text
@@ -11,6 +9,7 @@ from conch.doors.cli.output import Report
 from conch.doors.cli.writing import read_handoff
 from conch.errors import ConchError, StaleLease
 from conch.tools import fields
+from conch.tools.replies import NOTHING_FOLLOWS, Delivery
 from conch.tools.schema import check_arguments
 from conch.typed import Any
 
@@ -45,7 +44,7 @@ def take(context: Context) -> Report:
         f"The stick is yours (turn {data['turn_id']}), taken from {data['revoked']}. {lease_text(context, data)}\n"
         "There is no handoff for you: read `conch events` before you work."
     )
-    return Report(data, text, told=lambda: keep_lease(context, data))
+    return Report(data, text, delivery=Delivery(sent=lambda: keep_lease(context, data)))
 
 
 def close(context: Context) -> Report:
@@ -53,25 +52,24 @@ def close(context: Context) -> Report:
     room_id, reason = context.room_id, context.options.reason
     check_arguments("conch close", REASON, {"reason": reason})  # before a free stick is claimed for nothing
     check_length("reason", reason or "", context.app.settings.max_reason_chars, "max_reason_chars")
-    lease, undo = _lease_or_claim(context, room_id)
+    lease, claim = _lease_or_claim(context, room_id)
     try:
         closed = context.tool("admin.close_room", **lease, reason=reason)
     except ConchError:
-        if undo is not None:
-            undo()
+        claim.not_sent()
         raise
     return Report(closed.data, closed.text)
 
 
-def _lease_or_claim(context: Context, room_id: str) -> tuple[Lease, Callable[[], None] | None]:
-    """The lease of the holder, or of a claim made just now and how to take that back."""
+def _lease_or_claim(context: Context, room_id: str) -> tuple[Lease, Delivery]:
+    """The lease of the holder, or of a claim made just now and its delivery, to take that back."""
     if context.room.room.owner == context.caller.agent_id:
-        return _own_lease(context), None
+        return _own_lease(context), NOTHING_FOLLOWS
     result = context.tool("turns.wait_for_turn", room_id=room_id, max_wait_ms=0)
     data = result.data
     if data["status"] != "your_turn":
         raise StaleLease("Only the holder of the stick can close the room; `conch wait` for it first.", **data)
-    return {"room_id": room_id, "lease_id": data["lease_id"], "expected_turn_id": data["turn_id"]}, result.undo
+    return {"room_id": room_id, "lease_id": data["lease_id"], "expected_turn_id": data["turn_id"]}, result.delivery
 
 
 def _own_lease(context: Context) -> Lease:

@@ -15,7 +15,7 @@ from conch.doors.cli.keeping import keep_lease, lease_text
 from conch.doors.cli.output import Report, failure, one_line, shortened, write
 from conch.doors.cli.wording import duration, handoff_text
 from conch.errors import Cancelled, StoreBusy, StoreError, StoreUnavailable, StoreUncertain
-from conch.tools.registry import Result
+from conch.tools.replies import Delivery, Reply
 from conch.turns.waiting import Move
 from conch.typed import Any, Self
 
@@ -35,8 +35,7 @@ def wait(context: Context) -> Report:
     except Cancelled:
         return _interrupted(interruptions)
     if call.cancelled:
-        if result.undo is not None:
-            result.undo()
+        result.delivery.not_sent()
         return _interrupted(interruptions)
     if result.data["status"] != "your_turn":
         return _not_ours(result)._replace(printing=interruptions.raised)
@@ -44,12 +43,11 @@ def wait(context: Context) -> Report:
         result.data,
         _your_turn_text(context, result.data),
         printing=interruptions.raised,
-        told=lambda: keep_lease(context, result.data),
-        untold=result.undo,
+        delivery=Delivery(sent=lambda: keep_lease(context, result.data), not_sent=result.delivery.not_sent),
     )
 
 
-def _wait(context: Context, room_id: str, deadline: float, call: Call) -> Result:
+def _wait(context: Context, room_id: str, deadline: float, call: Call) -> Reply:
     """Look whenever the bell rings or the holder's process ends, and else only when no bell would tell.
 
     One ear for the whole wait: whoever lets go of the stick must find us waiting at every moment. A store that is busy
@@ -141,7 +139,7 @@ def _interrupted(interruptions: Interruptions) -> Report:
     return failure("cancelled", message, {}, status=exit_status(interruptions.number or 0))
 
 
-def _not_ours(result: Result) -> Report:
+def _not_ours(result: Reply) -> Report:
     data = result.data
     holder = data.get("current_owner") or data.get("reserved_for")
     message = {

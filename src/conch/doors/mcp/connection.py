@@ -169,17 +169,17 @@ class Connection:
 
     def _run_call(self, flight: Flight, request_id: Id, tool: Tool, arguments: Object) -> None:
         """On a worker: run the tool and deliver what came of it."""
-        outcome = call_tool(tool, self._session, arguments, flight.call)
+        reply = call_tool(tool, self._session, arguments, flight.call)
         result: Object = {
-            "content": [{"type": "text", "text": outcome.text}],
-            "structuredContent": outcome.data,
-            "isError": outcome.is_error,
+            "content": [{"type": "text", "text": reply.text}],
+            "structuredContent": reply.data,
+            "isError": reply.is_error,
         }
         try:
-            reply = result_reply(request_id, self._peer.shape(result))
+            line = result_reply(request_id, self._peer.shape(result))
         except (TypeError, ValueError, RecursionError) as error:
-            run_quietly(outcome.undo)
+            run_quietly(reply.delivery.not_sent)
             refusal = Refusal(INTERNAL_ERROR, f"Internal error: the result of {tool.name} cannot be sent: {error}")
             self._flights.finish(flight, error_reply(request_id, refusal))
         else:
-            self._flights.finish(flight, reply, outcome.undo, outcome.delivered, outcome.retract)
+            self._flights.finish(flight, line, reply.delivery)

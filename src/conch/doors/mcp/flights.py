@@ -9,9 +9,7 @@ from functools import partial
 
 from conch.calls import Call
 from conch.doors.mcp.protocol import INTERNAL_ERROR, INVALID_REQUEST, Id, Object, Refusal, encode
-
-Task = Callable[[], None]
-Retract = Callable[[], Task]
+from conch.tools.replies import NOTHING_FOLLOWS, Delivery, Task
 
 MOST_AT_ONCE = 256
 """Each call in flight holds a thread; a client that forgets to read must not exhaust the machine."""
@@ -37,9 +35,8 @@ class Flight:
         self.call = Call()
         self.cancelled = False
         self.reply = b""
-        self.undo: Task | None = None
-        self.delivered: Task | None = None
-        self.retract: Retract | None = None
+        self.delivery: Delivery | None = None
+        """Of the reply, once it is there."""
 
 
 class Flights:
@@ -50,7 +47,7 @@ class Flights:
         self._later = later
         self._lock = threading.Lock()
         self._flying: dict[Id, Flight] = {}
-        self._retractable: dict[Id, Retract] = {}
+        self._retractable: dict[Id, Delivery] = {}
 
     def begin(self, request_id: Id, batch: Batch | None, token: Id | None) -> Flight:
         """Register a call, so that it can be cancelled; progress is reported when the client gave a token."""
@@ -73,66 +70,62 @@ class Flights:
             self._join(flight)
         return flight
 
-    def finish(
-        self,
-        flight: Flight,
-        reply: bytes,
-        undo: Task | None = None,
-        delivered: Task | None = None,
-        retract: Retract | None = None,
-    ) -> None:
-        """Deliver the reply, alone or with its batch; then `delivered` is called, or `undo` when it did not leave."""
+    def finish(self, flight: Flight, reply: bytes, delivery: Delivery = NOTHING_FOLLOWS) -> None:
+        """Send the reply, alone or with its batch, and tell its delivery whether it left."""
         with self._lock:
             cancelled = flight.cancelled
             if not cancelled:
-                flight.reply, flight.undo, flight.delivered, flight.retract = reply, undo, delivered, retract
+                flight.reply, flight.delivery = reply, delivery
             leaving = self._leaving_with(flight)
         if cancelled:
-            run_quietly(undo)
+            run_quietly(delivery.not_sent)
         if leaving:
             left = self._send(_line(leaving, flight.batch))
             for one in leaving:
-                run_quietly(one.delivered if left else one.undo)
+                if one.delivery is not None:
+                    run_quietly(one.delivery.sent if left else one.delivery.not_sent)
 
     def cancel(self, request_id: Id) -> None:
         """The client wants no reply any more. One that has left is taken back; unknown: nothing happens."""
         with self._lock:
             flight = self._flying.pop(request_id, None)
-            retract = self._retractable.pop(request_id, None) if flight is None else None
-            undo = self._cancel(flight) if flight is not None else None
+            left = self._retractable.pop(request_id, None) if flight is None else None
+            waiting = self._cancel(flight) if flight is not None else None
         if flight is not None:
             flight.call.cancel()
-        self._undo_later(undo if retract is None else retract())
+        if waiting is not None:
+            self._run_later(waiting.not_sent)
+        if left is not None:
+            left.retracted(self._run_later)
 
     def cancel_all(self) -> None:
         """The connection ends: nothing that is not being delivered by now will be."""
         with self._lock:
             flights = list(self._flying.values())
             self._flying.clear()
-            undos = [self._cancel(flight) for flight in flights]
+            waiting = [self._cancel(flight) for flight in flights]
         for flight in flights:
             flight.call.cancel()
-        for undo in undos:
-            self._undo_later(undo)
+        for delivery in waiting:
+            if delivery is not None:
+                self._run_later(delivery.not_sent)
 
     def _join(self, flight: Flight) -> None:
         if flight.batch is not None:
             flight.batch.flights.append(flight)
             flight.batch.unfinished += 1
 
-    def _cancel(self, flight: Flight) -> Task | None:
-        """Under the lock. The undo of a call that had finished and only waited for its batch is the caller's now."""
+    def _cancel(self, flight: Flight) -> Delivery | None:
+        """Under the lock. The delivery of a reply that only waited for its batch is the caller's now."""
         flight.cancelled = True
-        undo, flight.undo = flight.undo, None
-        return undo
+        delivery, flight.delivery = flight.delivery, None
+        return delivery
 
-    def _undo_later(self, undo: Task | None) -> None:
-        if undo is None:
-            return
+    def _run_later(self, task: Task) -> None:
         try:
-            self._later(partial(run_quietly, undo))
+            self._later(partial(run_quietly, task))
         except RuntimeError:  # no thread left: late is better than never
-            run_quietly(undo)
+            run_quietly(task)
 
     def _leaving_with(self, flight: Flight) -> list[Flight]:
         """Under the lock: the flights whose replies leave now. From here on they cannot be cancelled."""
@@ -144,13 +137,13 @@ class Flights:
         for one in leaving:
             if one.request_id is not None:
                 self._flying.pop(one.request_id, None)
-                self._keep_retractable(one.request_id, one.retract)
+                self._keep_retractable(one.request_id, one.delivery)
         return leaving
 
-    def _keep_retractable(self, request_id: Id, retract: Retract | None) -> None:
+    def _keep_retractable(self, request_id: Id, delivery: Delivery | None) -> None:
         self._retractable.pop(request_id, None)
-        if retract is not None:
-            self._retractable[request_id] = retract
+        if delivery is not None and delivery.is_retractable:
+            self._retractable[request_id] = delivery
             if len(self._retractable) > MOST_RETRACTABLE:
                 del self._retractable[next(iter(self._retractable))]
 
@@ -172,10 +165,8 @@ class Progress:
         self._send(encode({"jsonrpc": "2.0", "method": "notifications/progress", "params": params}))
 
 
-def run_quietly(task: Task | None) -> None:
-    """Do what follows a call, if anything. A failure goes to the log: there is nobody left to tell."""
-    if task is None:
-        return
+def run_quietly(task: Task) -> None:
+    """Do what follows a call. A failure goes to the log: there is nobody left to tell."""
     try:
         task()
     except Exception:
