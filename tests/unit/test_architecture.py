@@ -124,6 +124,30 @@ def test_there_are_no_import_cycles_and_no_long_chains_of_imports() -> None:
     assert len(deepest) <= DEEPEST, " -> ".join(deepest)
 
 
+def test_rooms_are_changed_through_one_gate() -> None:
+    """Elsewhere a domain opens a write transaction only where there is no member to let in."""
+    exceptions = {
+        "members.membership": ["_create", "join_path"],  # whoever joins is no member yet
+        "turns.waiting": ["give_back"],  # takes back what a process got that may have ended since
+    }
+
+    writers = {
+        name: sorted(function.name for function in functions(name) if opens_a_write(function))
+        for name in SOURCES
+        if package(name) in ("notices", "turns", "scopes", "members")
+    }
+
+    assert {name: found for name, found in writers.items() if found} == exceptions
+
+
+def functions(name: str) -> list[ast.FunctionDef]:
+    return [node for node in ast.walk(TREES[name]) if isinstance(node, ast.FunctionDef)]
+
+
+def opens_a_write(function: ast.FunctionDef) -> bool:
+    return any(isinstance(node, ast.Attribute) and node.attr == "write" for node in ast.walk(function))
+
+
 def test_the_domains_know_no_driver_and_no_transport() -> None:
     foreign = {"sqlite3", "psycopg", "socket", "asyncio", "http", "subprocess", "mcp", "argparse"}
 

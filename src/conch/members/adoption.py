@@ -20,7 +20,6 @@ from conch.rooms.log import append_event
 from conch.rooms.presence import Rooms, admit
 from conch.rooms.room import Snapshot, save_room
 from conch.storage.base import Row, Transaction
-from conch.turns.leases import later
 from conch.typed import Any, NamedTuple
 
 
@@ -96,7 +95,7 @@ class Adoption:
         if snapshot.room.reserved_for == prior_id:
             tx.ring(seat_channel(snapshot.room.room_id, agent_id))
             _, room = append_event(tx, snapshot.room, "resume", by=prior_id, to=agent_id)
-            save_room(tx, room._replace(claim_expires_at=later(snapshot, snapshot.policy.claim_ttl_ms)))
+            save_room(tx, room._replace(claim_expires_at=snapshot.later(snapshot.policy.claim_ttl_ms)))
 
 
 def _find(tx: Transaction, snapshot: Snapshot, name: str) -> Row:

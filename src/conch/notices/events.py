@@ -11,23 +11,33 @@ import json
 from conch.agents.identity import Caller
 from conch.bus.names import present_name
 from conch.config import Settings
-from conch.errors import EventNotFound, MarkForbidden, UnknownRecipient
+from conch.errors import EventNotFound, InvalidArgument, LimitExceeded, MarkForbidden, UnknownRecipient
 from conch.host.beads import check_bead
 from conch.host.paths import parse_scope
 from conch.ids import new_id
 from conch.notices import activity
-from conch.notices.payloads import Payload, check_payload
 from conch.rooms.log import Event
 from conch.rooms.presence import Rooms
 from conch.rooms.room import Member, Room, Snapshot
 from conch.storage.base import Row, Store, Transaction
-from conch.typed import NamedTuple
+from conch.typed import Any, NamedTuple
 from conch.warnings import Warnings
+
+Payload = dict[str, Any]
 
 VERSION = "v1"
 STATES = ("unread", "seen", "accepted")
 MARKS = ("seen", "accepted")
 LONGEST_SUBJECT = 120
+URGENCIES = ("low", "medium", "high")
+SENDABLE = {
+    "HANDOFF": ("subject", "summary", "next_action"),
+    "BLOCKED": ("subject", "blocker", "requested_action", "urgency"),
+}
+SYSTEM_ONLY = {
+    "INCURSION": "it is recorded when a reservation meets another",
+    "RESUME": "it is recorded when an identity is adopted",
+}
 
 
 class ProtocolEvent(NamedTuple):
@@ -69,7 +79,7 @@ class Protocol:
         scope: str | None = None,
     ) -> Sent:
         """Tell one member of the room, named by its agent_id or name."""
-        checked = check_payload(event_type, payload, self._settings.max_handoff_bytes)
+        checked = _check_payload(event_type, payload, self._settings.max_handoff_bytes)
         root = self._rooms.root(room_id)
         within = None if scope is None else parse_scope(scope, root).path
         warnings = check_bead(root, bead_id)
@@ -113,6 +123,56 @@ def find_recipient(snapshot: Snapshot, text: str) -> Member:
         message = f"{text[:80]!r} is not in room {snapshot.room.room_id}; there are {names}."
         raise UnknownRecipient(message, field="to_agent", to_agent=text[:80])
     return found
+
+
+# -- what an agent must say, and what it may
+
+
+def _check_payload(event_type: str, payload: Payload, max_bytes: int) -> Payload:
+    """The payload with its defaults; InvalidArgument names the field that is not right."""
+    if event_type in SYSTEM_ONLY:
+        message = f"Agents cannot send {event_type}: {SYSTEM_ONLY[event_type]}."
+        raise InvalidArgument(message, field="event_type", reason="system_only")
+    if event_type not in SENDABLE:
+        raise InvalidArgument(f"event_type must be one of {', '.join(SENDABLE)}.", field="event_type")
+    for name in SENDABLE[event_type]:
+        _check_text(event_type, payload, name)
+    for name in payload:
+        if name not in (*SENDABLE[event_type], "requires_ack"):
+            known = ", ".join((*SENDABLE[event_type], "requires_ack"))
+            message = f"payload.{name[:80]} is not known for {event_type}; there are {known}."
+            raise InvalidArgument(message, field=f"payload.{name[:80]}")
+    _check_urgency(event_type, payload)
+    checked = {**payload, "requires_ack": payload.get("requires_ack", True)}
+    _check_ack(event_type, checked["requires_ack"])
+    _check_size(checked, max_bytes)
+    return checked
+
+
+def _check_text(event_type: str, payload: Payload, name: str) -> None:
+    value = payload.get(name)
+    if not isinstance(value, str) or not value.strip():
+        raise InvalidArgument(f"payload.{name} of {event_type} must be a non-empty string.", field=f"payload.{name}")
+
+
+def _check_urgency(event_type: str, payload: Payload) -> None:
+    if event_type == "BLOCKED" and payload["urgency"] not in URGENCIES:
+        message = f"payload.urgency must be one of {', '.join(URGENCIES)}."
+        raise InvalidArgument(message, field="payload.urgency")
+
+
+def _check_ack(event_type: str, requires_ack: Any) -> None:
+    if not isinstance(requires_ack, bool):
+        raise InvalidArgument("payload.requires_ack must be true or false.", field="payload.requires_ack")
+    if event_type == "BLOCKED" and not requires_ack:
+        raise InvalidArgument("payload.requires_ack of BLOCKED is always true.", field="payload.requires_ack")
+
+
+def _check_size(payload: Payload, max_bytes: int) -> None:
+    size = len(json.dumps(payload, ensure_ascii=False).encode())
+    if size > max_bytes:
+        message = f"payload is {size} bytes long; at most {max_bytes} are allowed (CONCH_MAX_HANDOFF_BYTES)."
+        raise LimitExceeded(message, field="payload", limit=max_bytes, actual=size)
 
 
 # -- writing

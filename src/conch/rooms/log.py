@@ -128,6 +128,12 @@ def latest_grant(tx: Transaction, room: Room) -> Event | None:
     return None if row is None else to_event(row)
 
 
+def prior_owner(tx: Transaction, room: Room) -> str | None:
+    """Who wrote the handoff that waits to be claimed."""
+    pending = find_event(tx, room.pending_handoff_event_seq)
+    return pending.from_agent_id if pending else None
+
+
 class EventPage(NamedTuple):
     events: list[Event]
     cursor: int

@@ -13,6 +13,7 @@ from conch.config import Settings
 from conch.errors import UnknownMember, UnknownRoom
 from conch.host import processes
 from conch.host.processes import Life, Process
+from conch.ids import new_lease
 from conch.storage.base import Row, Transaction
 from conch.typed import Any, Literal, NamedTuple
 
@@ -123,6 +124,9 @@ class Snapshot:
             self._lives[agent_id] = processes.check(member.process) if member else "unknown"
         return self._lives[agent_id]
 
+    def later(self, milliseconds: int) -> int:
+        return self.now + milliseconds * MILLISECOND
+
     def seen_within(self, member: Member, milliseconds: int) -> bool:
         return self.now - member.last_seen_at < milliseconds * MILLISECOND
 
@@ -211,3 +215,28 @@ class Snapshot:
             return True
         others = [m for m in self.members if m.agent_id not in (agent_id, self.room.reserved_for)]
         return not any(self.is_active(member) for member in others)
+
+
+# -- the lease of an owner
+
+
+def granted(snapshot: Snapshot, room: Room) -> Room:
+    """The room with a lease for its new owner."""
+    until = snapshot.later(snapshot.policy.owner_lease_ttl_ms)
+    return room._replace(lease_id=new_lease(), lease_expires_at=until)
+
+
+def renew(tx: Transaction, snapshot: Snapshot) -> Snapshot:
+    """The room with its lease extended."""
+    room = snapshot.room
+    until = snapshot.later(snapshot.policy.owner_lease_ttl_ms)
+    # Always another moment than before, even if the clock stands still: `give_back` goes by it.
+    room = room._replace(lease_expires_at=until + (until == room.lease_expires_at))
+    tx.run(
+        "extend_lease",
+        room_id=room.room_id,
+        lease_id=room.lease_id,
+        lease_expires_at=room.lease_expires_at,
+        now=snapshot.now,
+    )
+    return snapshot.with_room(room)

@@ -13,11 +13,10 @@ from conch.config import Settings, check_length
 from conch.errors import InvalidArgument, StoreError, TakeoverNotAvailable, UnknownMember, UnknownRecipient
 from conch.notices.events import accept_handoff, find_recipient, leave_handoff
 from conch.rooms.handoffs import dump_handoff
-from conch.rooms.log import append_event
+from conch.rooms.log import append_event, prior_owner
 from conch.rooms.presence import Lease, Rooms, require_turn
-from conch.rooms.room import Member, Room, Snapshot, load_room, save_room
+from conch.rooms.room import Member, Room, Snapshot, granted, load_room, renew, save_room
 from conch.storage.base import Store, Transaction
-from conch.turns.leases import granted, later, prior_owner, renew
 from conch.typed import Any, NamedTuple
 
 
@@ -160,7 +159,7 @@ def _offer(tx: Transaction, snapshot: Snapshot, kind: str, to: Member | None, ha
         handoff_json=handoff_json,
         details={"sequence_index": to.ordinal} if to else None,
     )
-    room = room._replace(claim_expires_at=later(snapshot, snapshot.policy.claim_ttl_ms) if to else None)
+    room = room._replace(claim_expires_at=snapshot.later(snapshot.policy.claim_ttl_ms) if to else None)
     save_room(tx, room)
     leave_handoff(tx, snapshot, to, event)
     return Offer(room, None, event.event_seq)

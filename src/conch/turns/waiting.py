@@ -13,11 +13,10 @@ from conch.errors import StoreUnavailable, StoreUncertain
 from conch.host.processes import Process
 from conch.notices.events import accept_handoff, reopen_handoff
 from conch.rooms.handoffs import Handoff
-from conch.rooms.log import Event, append_event, find_event, latest_grant
+from conch.rooms.log import Event, append_event, find_event, latest_grant, prior_owner
 from conch.rooms.presence import Rooms, admit, is_due, renewal_ms
-from conch.rooms.room import Room, Snapshot, save_room
+from conch.rooms.room import Room, Snapshot, granted, renew, save_room
 from conch.storage.base import Store, Transaction
-from conch.turns.leases import granted, prior_owner, renew
 from conch.typed import NamedTuple
 
 REPORT_EVERY_SECONDS = 4.0
