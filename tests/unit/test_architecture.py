@@ -25,6 +25,7 @@ class Layer(NamedTuple):
 # The only list of the layers; `docs/generate.py` makes the table of `docs/explanation.md` from it.
 LAYERS = [
     Layer(("typed",), "the names of `typing` that the code needs while it runs"),
+    Layer(("lazy",), "modules of the standard library that are imported at their first use"),
     Layer(("errors", "clock", "ids", "warnings"), "what everything may use"),
     Layer(("config", "calls"), "settings, and one request in flight"),
     Layer(("host",), "this machine: processes, workspaces, paths, git and Beads, the marks of harnesses"),
@@ -114,8 +115,8 @@ def test_there_are_no_import_cycles_and_no_long_chains_of_imports() -> None:
     def longest(name: str, trail: tuple[str, ...]) -> tuple[str, ...]:
         assert name not in trail, " -> ".join((*trail, name))
         if name not in chains:
-            # `typed` stands for a module of the standard library: it counts as little as that one.
-            below = [longest(other, (*trail, name)) for other in IMPORTS[name] & IMPORTS.keys() - {"typed"}]
+            # These stand for modules of the standard library, and count as little.
+            below = [longest(other, (*trail, name)) for other in IMPORTS[name] & IMPORTS.keys() - {"typed", "lazy"}]
             chains[name] = (name, *max(below, key=len, default=()))
         return chains[name]
 

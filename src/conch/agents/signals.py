@@ -7,7 +7,6 @@ is the identity: `identity.py` links them in the store.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 
 from conch.agents.identity import AGENT_ID_RULE, Signal, Signals, is_agent_id
@@ -124,8 +123,9 @@ def _find_sessions(environ: Mapping[str, str], known: Harness | None, client_nam
 
 
 def _session_signal(session: Session) -> Signal:
-    readable = re.fullmatch(r"[!-~]{1,128}", session.session_id)
-    session_id = session.session_id if readable else digest(session.session_id)
+    given = session.session_id
+    is_readable = given.isascii() and given.isprintable() and " " not in given and len(given) <= 128
+    session_id = given if is_readable else digest(given)
     return Signal("session", f"session:{session.slug}:{session_id}", session.source)
 
 
@@ -134,9 +134,17 @@ def _session_signal(session: Session) -> Signal:
 
 def _person_signal(environ: Mapping[str, str], tty: str | None) -> Signal:
     """`human:<user>:<tty>`, then the host: terminals are numbered on every machine alike."""
-    user = re.sub(r"[^A-Za-z0-9._-]+", "-", environ.get("USER") or environ.get("LOGNAME") or _account())[:64]
+    user = _plain(environ.get("USER") or environ.get("LOGNAME") or _account())[:64]
     value = f"human:{user}:{_short_tty(tty) if tty else 'notty'}@{processes.host_id()}"
     return Signal("person", value, f"terminal {tty}" if tty else "no terminal, and nobody above")
+
+
+def _plain(name: str) -> str:
+    """Letters, digits and `._-`; a hyphen stands for whatever is between them."""
+    plain = "".join(letter if letter.isascii() and (letter.isalnum() or letter in "._-") else " " for letter in name)
+    while "  " in plain:
+        plain = plain.replace("  ", " ")
+    return plain.replace(" ", "-")
 
 
 def _account() -> str:
@@ -150,7 +158,7 @@ def _account() -> str:
 
 def _short_tty(tty: str) -> str:
     """`ttys003` is s003, `pts/3` is pts3."""
-    return re.sub(r"^ttys(?=\d)", "s", tty).replace("/", "")
+    return (tty[3:] if tty.startswith("ttys") and tty[4:5].isdecimal() else tty).replace("/", "")
 
 
 # -- what to call it

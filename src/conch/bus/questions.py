@@ -5,8 +5,6 @@ Its life: `pending` takes answers, one from each other peer, until the asker clo
 
 from __future__ import annotations
 
-import json
-
 from conch.bells.base import Bell, topic_channel
 from conch.bus.drafts import Draft, check_batch, check_fields, required_text
 from conch.bus.peers import Peer, load_standing
@@ -24,6 +22,7 @@ from conch.errors import (
     StoreError,
     TopicMismatch,
 )
+from conch.lazy import json
 from conch.storage.base import Row, Store, Transaction
 from conch.typed import Any, NamedTuple
 from conch.warnings import Warning, Warnings, warning

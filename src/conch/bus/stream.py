@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 from conch.bells.base import topic_channel
 from conch.bus.drafts import Draft
 from conch.bus.peers import Peer
 from conch.errors import InvalidArgument
 from conch.ids import new_id
+from conch.lazy import json
 from conch.storage.base import Row, Transaction
 from conch.typed import Any, NamedTuple
 

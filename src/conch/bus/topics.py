@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 
 from conch.bells.base import topic_channel
 from conch.config import Settings, check_length
 from conch.errors import InvalidArgument, LimitExceeded, TopicClosed, TopicNotFound
 from conch.ids import new_id
+from conch.lazy import json
 from conch.storage.base import Row, Store, Transaction
 from conch.typed import Any, Literal, NamedTuple
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 
 from conch.errors import InvalidArgument
 from conch.host import commands
+from conch.lazy import json
 from conch.typed import Any, NamedTuple
 from conch.warnings import Warnings, warning
 

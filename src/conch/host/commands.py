@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
+from conch.lazy import signal
 from conch.typed import NamedTuple
 
 SECONDS = 10.0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Mapping
 
 from conch.typed import NamedTuple
@@ -110,7 +109,8 @@ def known_slug(name: str) -> str | None:
 
 
 def _clean(name: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:32].rstrip("-")
+    letters = [letter if letter.isascii() and letter.isalnum() else " " for letter in name.lower()]
+    return "-".join("".join(letters).split())[:32].rstrip("-")
 
 
 # -- programs: what a process runs, read from its executable and its arguments
@@ -137,6 +137,7 @@ HOSTS = _words("""
 """Programs that start sessions for anybody: they are nobody's harness, and no harness is above them."""
 
 _SCRIPTED = _words("node bun deno ruby perl")
+_ENDINGS = _words("js cjs mjs ts cts mts exe")
 _WITH_VALUE = _words("-r --require --import --loader --env-file -W -X -o -O --rcfile --init-file")
 
 
@@ -177,13 +178,21 @@ def _script(interpreter: set[str], arguments: tuple[str, ...]) -> str:
         elif not argument.startswith("-"):
             if argument != "run":
                 return argument
-        elif is_python and re.fullmatch("-[A-Za-z]*m", argument):
+        elif is_python and _switches(argument).endswith("m"):
             return next(rest, "")
-        elif argument == "--eval" or re.fullmatch(f"-[A-Za-z]*{inline}[A-Za-z]*", argument):
+        elif argument == "--eval" or inline in _switches(argument):
             return ""  # what follows is program text, whatever it looks like
     return ""
 
 
+def _switches(argument: str) -> str:
+    """The letters of `-Im`; none of anything else."""
+    letters = argument[1:]
+    return letters if letters.isascii() and letters.isalpha() else ""
+
+
 def _base(path: str) -> str:
     """A login shell is called `-bash`, a hidden executable `.opencode`; npm installs a `claude.exe` everywhere."""
-    return re.sub(r"\.([cm]?[jt]s|exe)$", "", os.path.basename(path)).lstrip("-.").rstrip(":")
+    name = os.path.basename(path)
+    stem, dot, ending = name.rpartition(".")
+    return (stem if dot and ending in _ENDINGS else name).lstrip("-.").rstrip(":")

@@ -8,17 +8,17 @@ inside `/src/`. So one key is inside another exactly if it begins with it.
 from __future__ import annotations
 
 import os
-import re
 
 from conch.errors import InvalidArgument
 from conch.host.workspaces import folded, folds_case
+from conch.lazy import re
 from conch.typed import Literal, NamedTuple
 
 Overlap = Literal["exact", "partial", "disjoint"]
 
-EVERYTHING_INSIDE = re.compile(r"(?:^|(?<=/))\*\*?/*$")
+EVERYTHING_INSIDE = r"(?:^|(?<=/))\*\*?/*$"
 # Wildcards, lists, and a beginning like `C:` or `file://`.
-SIGNS = re.compile(r"[*?\[\]{}]|[@+!]\(|^[A-Za-z][\w.+-]*:(?=/|$)")
+SIGNS = r"[*?\[\]{}]|[@+!]\(|^[A-Za-z][\w.+-]*:(?=/|$)"
 ADVICE = (
     "Name each file, or reserve the directory, such as 'src/lib'; brackets and braces are literal only if such a file "
     "exists."
@@ -53,7 +53,8 @@ def parse_scope(text: str, root: str, field: str = "scope", base: str | None = N
     A relative path starts at `base`, else at the root. `dir/*` and `dir/**` mean the directory.
     """
     folder = base or root
-    plain = EVERYTHING_INSIDE.sub("", text.replace("\\", "/"))
+    plain = text.replace("\\", "/")
+    plain = re.sub(EVERYTHING_INSIDE, "", plain) if "*" in plain else plain
     if _is_pattern(plain, folder):
         raise _refused(text, field, f"looks like a pattern or an address. {ADVICE}")
     try:
@@ -73,7 +74,9 @@ def parse_scope(text: str, root: str, field: str = "scope", base: str | None = N
 def _is_pattern(path: str, folder: str) -> bool:
     """Whether a path has the signs of a wildcard, a brace list, a drive or a URL and no file is called so."""
     drive, rest = os.path.splitdrive(path)
-    signs = list(SIGNS.finditer(rest))
+    if not set(rest) & set("*?[]{}(:"):  # most paths: they need no regular expression
+        return False
+    signs = list(re.finditer(SIGNS, rest))
     if not signs or "*" in rest or "?" in rest:
         return bool(signs)
     end = path.find("/", len(drive) + signs[-1].end())

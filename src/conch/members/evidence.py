@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 
 from conch.host.beads import WorkItem, in_progress_items
 from conch.host.commands import changed_files
 from conch.host.paths import Scope, classify, make_scope
 from conch.host.workspaces import folds_case, workspace_root
+from conch.lazy import json
 from conch.storage.base import Row, Transaction
 from conch.typed import NamedTuple
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from conch.agents.identity import Caller
 from conch.bus.peers import enter_as_itself
 from conch.bus.topics import close_topic, make_home
@@ -11,6 +9,7 @@ from conch.config import Settings, check_length, check_policy
 from conch.errors import InvalidArgument, StickHeld
 from conch.host.workspaces import ancestor_chain, canonicalize, workspace_root
 from conch.ids import new_id
+from conch.lazy import json
 from conch.rooms.log import Event, append_event
 from conch.rooms.presence import Lease, Rooms, member_columns
 from conch.rooms.room import Room, Snapshot, save_room

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
 from conch.agents.identity import LOCK, Caller
 from conch.bus.names import LONGEST_OWN_NAME, SYSTEM
 from conch.errors import AgentNotFound, DuplicateAgentName, InvalidAgentName
+from conch.lazy import re
 from conch.members.names import find_holder, rename
 from conch.notices import activity
 from conch.rooms.presence import Rooms
@@ -14,7 +13,7 @@ from conch.rooms.room import Liveness, Snapshot
 from conch.storage.base import Row, Transaction
 from conch.typed import NamedTuple
 
-NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+NAME = r"[a-z0-9]+(-[a-z0-9]+)*"
 SHORTEST_NAME, LONGEST_NAME = 3, LONGEST_OWN_NAME
 
 
@@ -90,7 +89,7 @@ def _why_taken(snapshot: Snapshot, caller: Caller, holder: Row, name: str) -> st
 def check_name(name: str) -> None:
     if name == SYSTEM:
         raise InvalidAgentName(f"{name} is who tells of what happened; choose another name.", field="name")
-    if not NAME.fullmatch(name) or not SHORTEST_NAME <= len(name) <= LONGEST_NAME:
+    if not re.fullmatch(NAME, name) or not SHORTEST_NAME <= len(name) <= LONGEST_NAME:
         message = (
             f"{name[:80]!r} cannot be a name: names are {SHORTEST_NAME} to {LONGEST_NAME} lower-case letters and "
             "digits, in words joined by single hyphens, such as amber-otter."

@@ -5,9 +5,8 @@ It is not part of the room's log: nobody who waits for the stick needs to wake f
 
 from __future__ import annotations
 
-import json
-
 from conch.bells.base import activity_channel
+from conch.lazy import json
 from conch.storage.base import Transaction
 from conch.typed import Any, Protocol
 

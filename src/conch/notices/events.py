@@ -6,8 +6,6 @@ every stick that is let go. An event belongs to its recipient by `agent_id`; the
 
 from __future__ import annotations
 
-import json
-
 from conch.agents.identity import Caller
 from conch.bus.names import present_name
 from conch.config import Settings
@@ -15,6 +13,7 @@ from conch.errors import EventNotFound, InvalidArgument, LimitExceeded, MarkForb
 from conch.host.beads import check_bead
 from conch.host.paths import parse_scope
 from conch.ids import new_id
+from conch.lazy import json
 from conch.notices import activity
 from conch.rooms.log import Event
 from conch.rooms.presence import Rooms

@@ -8,10 +8,10 @@ The log, reservations and notices name agents as they were called on that day. A
 
 from __future__ import annotations
 
-import json
 from heapq import merge
 
 from conch.errors import InvalidArgument, LimitExceeded
+from conch.lazy import json
 from conch.notices.events import ProtocolEvent, to_protocol_event
 from conch.rooms.log import Event, to_event
 from conch.rooms.room import Room, load_room

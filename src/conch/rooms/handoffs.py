@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 
 from conch.errors import InvalidHandoff, LimitExceeded
+from conch.lazy import json
 from conch.typed import Any
 
 Handoff = dict[str, Any]

@@ -6,11 +6,10 @@ transaction, and `verify.py` replays the log to prove that they still agree.
 
 from __future__ import annotations
 
-import json
-
 from conch.bells.base import room_channel
 from conch.errors import StoreCorrupt
 from conch.ids import new_id
+from conch.lazy import json
 from conch.rooms.handoffs import Handoff, load_handoff
 from conch.rooms.room import Room, load_room
 from conch.storage.base import Row, Store, Transaction

@@ -5,8 +5,6 @@ Nothing runs in the background, so lapse and death are never stored: `Snapshot` 
 
 from __future__ import annotations
 
-import json
-
 from conch.agents.identity import recorded_process
 from conch.clock import MILLISECOND, MINUTE
 from conch.config import Settings
@@ -14,6 +12,7 @@ from conch.errors import UnknownMember, UnknownRoom
 from conch.host import processes
 from conch.host.processes import Life, Process
 from conch.ids import new_lease
+from conch.lazy import json
 from conch.storage.base import Row, Transaction
 from conch.typed import Any, Literal, NamedTuple
 
@@ -87,7 +86,8 @@ class Snapshot:
         self.room = room
         self.members = members
         self._settings = settings
-        self.policy = settings.policy.merged(json.loads(room.policy_json))
+        overrides = {} if room.policy_json == "{}" else json.loads(room.policy_json)
+        self.policy = settings.policy.merged(overrides)
         self.stale_minutes = settings.stale_minutes
         self.now = now
         self._lives: dict[str, Life] = {}

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from conch.clock import to_iso
 from conch.host.paths import spell
-from conch.members.registration import Agent
-from conch.notices.events import VERSION, ProtocolEvent
+from conch.notices.events import VERSION
 from conch.scopes.overlaps import Held, Reservation, holder
-from conch.scopes.reservations import Grant
 from conch.tools.texts import behind_margin
-from conch.typed import Any
+from conch.typed import TYPE_CHECKING, Any
 from conch.warnings import Warnings
+
+if TYPE_CHECKING:
+    from conch.members.registration import Agent
+    from conch.notices.events import ProtocolEvent
+    from conch.scopes.reservations import Grant
 
 Object = dict[str, Any]
 

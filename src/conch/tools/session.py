@@ -8,11 +8,14 @@ from collections.abc import Callable
 
 from conch.agents.identity import Caller, adopt_override, identify
 from conch.agents.signals import gather_signals
-from conch.app import App
-from conch.bus.peers import Peer
 from conch.errors import InvalidArgument, StoreError
 from conch.rooms.presence import renewal_ms
 from conch.tools.replies import Queue
+from conch.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from conch.app import App
+    from conch.bus.peers import Peer
 
 
 def _nothing() -> str | None:

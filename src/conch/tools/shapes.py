@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from conch.clock import to_iso
-from conch.rooms.log import Event, EventPage
-from conch.rooms.room import Member, Room, Snapshot
-from conch.typed import Any
+from conch.typed import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from conch.rooms.log import Event, EventPage
+    from conch.rooms.room import Member, Room, Snapshot
 
 Object = dict[str, Any]
 
@@ -28,6 +30,14 @@ def path_room(snapshot: Snapshot, caller_id: str | None) -> Object:
         "claim_expires_at": to_iso(room.claim_expires_at),
         "state": snapshot.state,
         "updated_at": to_iso(room.updated_at),
+    }
+
+
+def room_state(snapshot: Snapshot, caller_id: str, can_take_over: bool) -> Object:
+    return {
+        "room": path_room(snapshot, caller_id),
+        "members": room_members(snapshot),
+        "takeover": {"available": can_take_over, "reason": snapshot.takeover_reason},
     }
 
 

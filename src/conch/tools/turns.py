@@ -190,17 +190,11 @@ def takeover_stick(session: Session, given: Object, call: Call) -> Reply:
 def get_room_state(session: Session, given: Object, call: Call) -> Reply:
     caller = session.caller()
     snapshot = session.app.rooms.get_state(caller, given["room_id"])
-    reason = snapshot.takeover_reason
-    takeover = {"available": session.app.turns.takeover_is_open(caller, snapshot), "reason": reason}
-    data = {
-        "room": shapes.path_room(snapshot, caller.agent_id),
-        "members": shapes.room_members(snapshot),
-        "takeover": takeover,
-    }
+    can_take_over = session.app.turns.takeover_is_open(caller, snapshot)
     lines = [texts.room_line(snapshot), texts.member_lines(snapshot)]
-    if takeover["available"]:
-        lines.append(f"Takeover is available ({reason}).")
-    return Reply(data, "\n".join(lines))
+    if can_take_over:
+        lines.append(f"Takeover is available ({snapshot.takeover_reason}).")
+    return Reply(shapes.room_state(snapshot, caller.agent_id, can_take_over), "\n".join(lines))
 
 
 def get_room_events(session: Session, given: Object, call: Call) -> Reply:

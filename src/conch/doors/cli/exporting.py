@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from conch.doors.cli.output import Report, clean, give_up, one_line
 from conch.doors.cli.speech import whole_json
 from conch.doors.cli.wording import local_time
 from conch.errors import InvalidArgument, StoreInterrupted, StoreUnavailable
+from conch.lazy import json
 from conch.tools import bus_shapes as shapes
 from conch.typed import Any, TextIO
 

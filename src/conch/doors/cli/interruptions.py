@@ -7,14 +7,12 @@ during a wait the signals are blocked there, and a thread of its own takes them 
 from __future__ import annotations
 
 import os
-import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from conch.calls import Call
-
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+from conch.lazy import signal
 
 
 class Interrupted(BaseException):
@@ -34,7 +32,8 @@ class Interruptions:
     def __init__(self, call: Call) -> None:
         self._call = call
         # A command in the background of a script ignores Ctrl-C, one under nohup a hang-up: so be it.
-        self._signals = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+        signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        self._signals = [number for number in signals if signal.getsignal(number) is not signal.SIG_IGN]
         self._raises = False
         self._has_raised = False
         self.number: int | None = None

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import select
 import sys
 
 from conch.doors.cli.context import Context
 from conch.doors.cli.post import Post
+from conch.lazy import json
 from conch.typed import Any
 
 PATIENCE_SECONDS = 10.0

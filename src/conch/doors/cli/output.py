@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
+from conch.lazy import json
 from conch.tools.replies import NOTHING_FOLLOWS, Delivery
 from conch.typed import Any, NamedTuple, TextIO
 

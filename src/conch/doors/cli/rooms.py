@@ -40,16 +40,16 @@ def join(context: Context) -> Report:
 
 
 def state(context: Context) -> Report:
-    room_id = context.room_id
-    snapshot = context.room
-    data = context.tool("turns.get_room_state", room_id=room_id).data
-    caller_id = context.caller.agent_id
-    lines = [room_text(snapshot, caller_id)]
-    if data["takeover"]["available"]:
-        lines.append(f"You may take over ({data['takeover']['reason']}): `conch take --reason ...`.")
-    if snapshot.find(caller_id) is None and snapshot.state != "closed":
-        lines.append(f"You ({caller_id}) are not a member; `conch join` makes you one.")
-    return Report(data, "\n".join([*lines, "", _members(snapshot)]) if snapshot.members else "\n".join(lines))
+    snapshot, caller = context.room, context.caller
+    can_take_over = snapshot.takeover_reason is not None and context.app.turns.takeover_is_open(caller, snapshot)
+    lines = [room_text(snapshot, caller.agent_id)]
+    if can_take_over:
+        lines.append(f"You may take over ({snapshot.takeover_reason}): `conch take --reason ...`.")
+    if snapshot.find(caller.agent_id) is None and snapshot.state != "closed":
+        lines.append(f"You ({caller.agent_id}) are not a member; `conch join` makes you one.")
+    if snapshot.members:
+        lines += ["", _members(snapshot)]
+    return Report(shapes.room_state(snapshot, caller.agent_id, can_take_over), "\n".join(lines))
 
 
 def _members(snapshot: Snapshot) -> str:

@@ -16,7 +16,6 @@ from conch.doors.cli.context import Context, open_named
 from conch.doors.cli.interruptions import Interrupted, exit_status
 from conch.doors.cli.output import Report, abandon_stream, failure, give_up, prepare_streams, print_report, warn
 from conch.doors.cli.parser import Words, parse_options, split_words
-from conch.doors.cli.spoken import spoken, spoken_field, without_passwords
 from conch.errors import ConchError, InternalError, InvalidArgument, StoreError
 from conch.typed import Any
 
@@ -42,6 +41,8 @@ def _run(words: Words) -> int:
     try:
         options = parse_options(words)
     except ConchError as refusal:
+        from conch.doors.cli.spoken import without_passwords
+
         report = _refused(refusal, words.command, USAGE_ERROR)
         return _print(without_passwords(words.command), report, words.wants_json)
     if words.command == "demo":
@@ -97,6 +98,8 @@ def _place(defect: Exception) -> str:
 
 
 def _refused(refusal: ConchError, command: str, status: int = 1) -> Report:
+    from conch.doors.cli.spoken import spoken, spoken_field, without_passwords  # most commands are not refused
+
     details = dict(refusal.details)
     if "field" in details:
         details["field"] = spoken_field(str(details["field"]))

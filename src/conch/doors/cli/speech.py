@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 import sys
 
 from conch.clock import SECOND
@@ -12,12 +10,13 @@ from conch.doors.cli.output import indented, one_line, whole
 from conch.doors.cli.wording import local_time
 from conch.doors.cli.writing import LARGEST_FILE, read_input
 from conch.errors import InvalidArgument, QuestionNotFound
+from conch.lazy import json, re
 from conch.typed import Any, NamedTuple
 
 Object = dict[str, Any]
 
 MARGIN = " " * 4
-AGE = re.compile(r"(\d{1,9})([smhd])")
+AGE = r"(\d{1,9})([smhd])"
 AGE_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
@@ -39,7 +38,7 @@ def moment(context: Context, field: str, text: str | None) -> float | None:
     """An age, or a time that is local unless it says otherwise, in seconds since the epoch."""
     if text is None:
         return None
-    if age := AGE.fullmatch(text):
+    if age := re.fullmatch(AGE, text):
         return max(0.0, context.now() / SECOND - int(age[1]) * AGE_SECONDS[age[2]])
     from datetime import datetime  # few ask for a time
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from conch.lazy import re
 
 WORDS = {
     "join_path": "`conch join`",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable
 
@@ -10,6 +9,7 @@ from conch.bells.base import activity_channel, room_channel, topic_channel
 from conch.doors.cli.context import Context
 from conch.doors.cli.output import Report, abandon_stream, clean, indented, one_line, write
 from conch.doors.cli.wording import MARGIN, handoff_lines, labelled, local_time
+from conch.lazy import json
 from conch.notices.timeline import Entry, Page, Place, parse_place, read_timeline
 from conch.tools import fields, stories
 from conch.tools.notices import LABELS

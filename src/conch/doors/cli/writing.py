@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import re
 import sys
 from functools import lru_cache
 
 from conch.errors import InvalidArgument, InvalidHandoff, LimitExceeded
+from conch.lazy import json, re
 from conch.rooms.handoffs import Handoff
 from conch.typed import Any, TextIO
 
