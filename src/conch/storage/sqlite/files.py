@@ -1,16 +1,18 @@
-"""The SQLite file as a whole: the disk it is on, copying it, emptying it, and the statements of a migration."""
+"""The SQLite file as a whole: making it on a disk that can be trusted, copying and emptying it, its migrations."""
 
 from __future__ import annotations
 
 import os
 import sqlite3
+import stat
 import sys
 import time
 from collections.abc import Iterator
 
-from conch.errors import StoreError
+from conch.errors import StoreError, StoreNotLocal, StoreUnavailable
 from conch.storage.sqlite.errors import translate
 
+OLDEST_SQLITE = (3, 35, 0)  # RETURNING
 # fmt: off
 NETWORK_FILESYSTEMS = frozenset({
     "nfs", "nfs3", "nfs4", "cifs", "smbfs", "smb2", "smb3", "9p", "afs", "afpfs", "ceph", "gfs", "gfs2",
@@ -20,6 +22,40 @@ NETWORK_FILESYSTEMS = frozenset({
     "fuse.mfs", "fuse.vmhgfs-fuse", "fuse.smbnetfs", "fuse.nfs",
 })
 # fmt: on
+
+
+def make_file(path: str, named: str) -> None:
+    """Make the store's file and its folder, unless they are there. `named` is the setting that says where they are."""
+    if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+        raise StoreUnavailable(f"This Python carries SQLite {sqlite3.sqlite_version}; conch needs 3.35 or newer.")
+    folder = os.path.dirname(path)
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        kind = network_filesystem(folder)
+        if kind is not None:
+            message = (
+                f"{folder} is on a network filesystem ({kind}), where SQLite's locks cannot be trusted. "
+                f"Name a place on a local disk with {named}."
+            )
+            raise StoreNotLocal(message, path=path, filesystem=kind)
+        _make_private(path, named)
+    except OSError as error:
+        raise translate(error, path, named) from error
+
+
+def _make_private(path: str, named: str) -> None:
+    """From its first moment; SQLite gives its -wal and -shm the same mode.
+
+    A file that exists is not opened: closing a second descriptor would drop SQLite's locks on it.
+    """
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    except FileExistsError:
+        mode = os.stat(path).st_mode
+        if not stat.S_ISREG(mode):  # a folder, a device: not ours to change
+            raise StoreUnavailable(f"{path} is not a file. Name one with {named}.", path=path) from None
+        if mode & 0o077:
+            os.chmod(path, 0o600)
 
 
 def emptying(connection: sqlite3.Connection) -> Iterator[str]:

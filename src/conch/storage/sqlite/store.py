@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 from conch.clock import Clock, system_clock
-from conch.errors import SchemaMismatch, StoreError, StoreNotLocal, StoreUnavailable
+from conch.errors import SchemaMismatch, StoreError, StoreUnavailable
 from conch.storage.base import Row
 from conch.storage.sqlite.errors import translate, translated
-from conch.storage.sqlite.files import copy, emptying, network_filesystem, split, stamp
+from conch.storage.sqlite.files import copy, emptying, make_file, split, stamp
 from conch.storage.sqlite.queue import Queue
-from conch.storage.sqlite.transaction import SqliteTransaction
+from conch.storage.sqlite.transaction import SqliteTransaction, as_dict, transaction
 from conch.storage.statements import Dialect, Migration, load_migrations, load_statements
-from conch.typed import Any
 
-OLDEST_SQLITE = (3, 35, 0)  # RETURNING
 DIALECT = Dialect("sqlite", serial_key="INTEGER PRIMARY KEY AUTOINCREMENT", bytes="BLOB")
 IDLE_CONNECTIONS = 4
 NEWER = "Upgrade conch and restart its servers"
@@ -59,7 +56,7 @@ class SqliteStore:
 
     @contextmanager
     def read(self) -> Iterator[SqliteTransaction]:
-        with self._translated(), self._borrowed() as connection, _transaction(connection, "BEGIN"):
+        with self._translated(), self._borrowed() as connection, transaction(connection, "BEGIN"):
             yield SqliteTransaction(connection, self._statements, self._clock(), self._translated)
 
     @contextmanager
@@ -69,12 +66,12 @@ class SqliteStore:
             self._translated(),
             self._borrowed() as connection,
             self._queued(connection),
-            _transaction(connection, "BEGIN IMMEDIATE"),
+            transaction(connection, "BEGIN IMMEDIATE"),
         ):
-            transaction = SqliteTransaction(connection, self._statements, self._clock(), self._translated)
+            tx = SqliteTransaction(connection, self._statements, self._clock(), self._translated)
             self._check_version(self._stored_version(connection))
-            yield transaction
-        self._ring(transaction.rings)
+            yield tx
+        self._ring(tx.rings)
 
     def migrate(self) -> tuple[int, int]:
         """The first use does it, after a backup."""
@@ -106,7 +103,7 @@ class SqliteStore:
 
     def wipe(self) -> None:
         with self._translated(), self._borrowed() as connection, self._queued(connection):
-            with _transaction(connection, "BEGIN IMMEDIATE"):
+            with transaction(connection, "BEGIN IMMEDIATE"):
                 connection.execute("PRAGMA defer_foreign_keys = ON")
                 for statement in list(emptying(connection)):
                     connection.execute(statement)
@@ -143,7 +140,7 @@ class SqliteStore:
     def _untouched(self) -> Iterator[sqlite3.Connection]:
         """A connection to the store as it is, of whatever schema."""
         with self._translated():
-            self._prepare_folder()
+            make_file(self.path, self._named)
             connection = self._connect()
             try:
                 yield connection
@@ -189,7 +186,7 @@ class SqliteStore:
 
     def _open(self) -> sqlite3.Connection:
         if not self._ready:
-            self._prepare_folder()
+            make_file(self.path, self._named)
         connection = self._connect()
         try:
             if not self._ready:
@@ -208,47 +205,12 @@ class SqliteStore:
             check_same_thread=False,  # a connection is used by one thread at a time, but not always the same one
             cached_statements=256,
         )
-        connection.row_factory = _as_dict
+        connection.row_factory = as_dict
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute(f"PRAGMA synchronous = {self._synchronous}")
         return connection
 
     # -- first use
-
-    def _prepare_folder(self) -> None:
-        try:
-            self._make_file()
-        except OSError as error:
-            raise translate(error, self.path, self._named) from error
-
-    def _make_file(self) -> None:
-        if sqlite3.sqlite_version_info < OLDEST_SQLITE:
-            raise StoreUnavailable(f"This Python carries SQLite {sqlite3.sqlite_version}; conch needs 3.35 or newer.")
-        folder = os.path.dirname(self.path)
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-        kind = network_filesystem(folder)
-        if kind is not None:
-            message = (
-                f"{folder} is on a network filesystem ({kind}), where SQLite's locks cannot be trusted. "
-                f"Name a place on a local disk with {self._named}."
-            )
-            raise StoreNotLocal(message, path=self.path, filesystem=kind)
-        self._make_private()
-
-    def _make_private(self) -> None:
-        """From its first moment; SQLite gives its -wal and -shm the same mode.
-
-        A file that exists is not opened: closing a second descriptor would drop SQLite's locks on it.
-        """
-        try:
-            os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        except FileExistsError:
-            mode = os.stat(self.path).st_mode
-            if not stat.S_ISREG(mode):  # a folder, a device: not ours to change
-                message = f"{self.path} is not a file. Name one with {self._named}."
-                raise StoreUnavailable(message, path=self.path) from None
-            if mode & 0o077:
-                os.chmod(self.path, 0o600)
 
     def _prepare_schema(self, connection: sqlite3.Connection) -> None:
         version = self._stored_version(connection)
@@ -311,7 +273,7 @@ class SqliteStore:
         self._check_version(version)
         if 0 < version < len(self._migrations):
             copy(connection, f"{self.path}.v{version}-{stamp()}.backup")
-        with _transaction(connection, "BEGIN IMMEDIATE"):
+        with transaction(connection, "BEGIN IMMEDIATE"):
             for migration in self._migrations[self._stored_version(connection) :]:
                 for statement in split(migration.script):
                     connection.execute(statement)
@@ -319,20 +281,3 @@ class SqliteStore:
                     migration.step(lambda sql, given: connection.execute(sql, given).fetchall())
             version_row = {"version": str(len(self._migrations))}
             connection.execute(self._statements["set_schema_version"], version_row)
-
-
-@contextmanager
-def _transaction(connection: sqlite3.Connection, begin: str) -> Iterator[None]:
-    """The one place that begins, commits and rolls back; it survives KeyboardInterrupt too."""
-    try:
-        connection.execute(begin)
-        yield
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
-
-
-def _as_dict(cursor: sqlite3.Cursor, row: tuple[Any, ...]) -> Row:
-    return {column[0]: value for column, value in zip(cursor.description, row, strict=True)}

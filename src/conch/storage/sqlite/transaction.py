@@ -1,10 +1,10 @@
-"""What runs inside one transaction on SQLite."""
+"""One transaction on SQLite: how it begins and ends, and what runs inside."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 
 from conch.storage.base import DERIVED, Phrase, Row
 from conch.storage.statements import expand_lists, referred_first
@@ -12,6 +12,23 @@ from conch.typed import Any
 
 MOST_ENDINGS = 200  # of the beginning of a word, that a search names one by one
 LAST_CHARACTER = "\U0010ffff"
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection, begin: str) -> Iterator[None]:
+    """The one place that begins, commits and rolls back; it survives KeyboardInterrupt too."""
+    try:
+        connection.execute(begin)
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def as_dict(cursor: sqlite3.Cursor, row: tuple[Any, ...]) -> Row:
+    return {column[0]: value for column, value in zip(cursor.description, row, strict=True)}
 
 
 class SqliteTransaction:
