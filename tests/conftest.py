@@ -26,6 +26,14 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# The longest tests begin first, so that no worker is left with one of them when the others have finished.
+LONGEST = ("test_turns_model", "test_bench", "test_inspector", "test_documents", "test_published_types")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: not item.path.name.startswith(LONGEST))
+
+
 NO_POSTGRES = (
     "There is no PostgreSQL for the tests. `make test` installs one; the system's `postgresql` would do as well."
 )

@@ -8,12 +8,13 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from threading import Timer
 
 import pytest
 
-INSPECTOR = (
-    Path(__file__).parent / "inspector/node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js"
-)
+CLIENTS = Path(__file__).parent / "inspector/node_modules/@modelcontextprotocol/inspector/clients"
+INSPECTOR = CLIENTS / "launcher/build/index.js"
+IN_ONE_PROCESS = Path(__file__).parent / "drivers/inspector.mjs"
 
 pytestmark = pytest.mark.skipif(
     not (shutil.which("node") and shutil.which("npm")), reason="npm or node not on this machine"
@@ -22,28 +23,43 @@ eras = pytest.mark.parametrize("era", ["legacy", "auto", "modern"])
 
 
 @pytest.fixture
-def inspect(tmp_path, workspace):
-    """Run the inspector against our server with a home of its own; returns the ended process."""
+def surroundings(tmp_path, workspace):
+    """A home of its own for the inspector."""
+    assert INSPECTOR.exists(), "the inspector is missing; `make oracle` installs it"
+    return {"text": True, "cwd": workspace, "env": {**os.environ, "HOME": str(tmp_path)}}
 
-    def run(era, *words):
-        assert INSPECTOR.exists(), "the inspector is missing; `make oracle` installs it"
-        server = [sys.executable, "-m", "conch", "mcp"]
-        options = ["--protocol-era", era, "--format", "json", "-e", f"CONCH_DATA_DIR={tmp_path / 'data'}"]
-        return subprocess.run(
-            ["node", INSPECTOR, "--cli", *server, *options, "-e", "CONCH_AGENT_ID=codex:inspector", *words],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            cwd=workspace,
-            env={**os.environ, "HOME": str(tmp_path)},
-        )
 
-    return run
+@pytest.fixture
+def our_server(tmp_path):
+    """How the inspector is to run our server, in an era."""
+    server = [sys.executable, "-m", "conch", "mcp"]
+    facts = ["-e", f"CONCH_DATA_DIR={tmp_path / 'data'}", "-e", "CONCH_AGENT_ID=codex:inspector"]
+    return lambda era: [*server, "--protocol-era", era, "--format", "json", *facts]
+
+
+@pytest.fixture
+def inspect(surroundings, our_server):
+    """What the inspector prints, for one command after the other; each starts a server of its own."""
+    command = ["node", IN_ONE_PROCESS, (CLIENTS / "cli/build/index.js").as_uri()]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, **surroundings) as process:
+
+        def run(era, *words):
+            process.stdin.write(json.dumps([*our_server(era), *words]) + "\n")
+            process.stdin.flush()
+            return json.loads(json.loads(process.stdout.readline()))["result"]
+
+        deadline = Timer(120, process.kill)
+        deadline.start()
+        yield run
+        deadline.cancel()
+        process.stdin.close()
 
 
 @eras
-def test_it_lists_the_tools_and_finds_no_fault_in_their_schemas(inspect, era):
-    listed = inspect(era, "--method", "tools/list", "--strict")
+def test_it_lists_the_tools_and_finds_no_fault_in_their_schemas(surroundings, our_server, era):
+    command = ["node", INSPECTOR, "--cli", *our_server(era), "--method", "tools/list", "--strict"]
+
+    listed = subprocess.run(command, capture_output=True, timeout=60, **surroundings)
 
     assert listed.returncode == 0, listed.stderr
     names = {tool["name"] for tool in json.loads(listed.stdout)["result"]["tools"]}
@@ -89,12 +105,12 @@ def others(room_id, home, me):
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 def test_it_calls_every_tool(inspect, era, workspace):
-    listed = json.loads(inspect(era, "--method", "tools/list").stdout)["result"]["tools"]
+    listed = inspect(era, "--method", "tools/list")["tools"]
     called = set()
 
     def call(tool, **arguments):
         words = ("--method", "tools/call", "--tool-name", tool, "--tool-args-json", json.dumps(arguments))
-        result = json.loads(inspect(era, *words).stdout)["result"]
+        result = inspect(era, *words)
         called.add(tool)
         assert result.get("isError", False) == ("error" in result["structuredContent"])
         return result["structuredContent"]

@@ -205,9 +205,15 @@ def test_standard_error_may_be_missing(launch):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits the memory that threads may reserve")
-def test_a_machine_without_threads_to_spare_refuses_the_call_and_serves_on(launch):
-    memory = 500 * 1024 * 1024
-    client = launch(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (memory, memory)))
+def spare_few_threads():
+    """There is room for a few large stacks; what is left of it is too small for another, but enough for all else."""
+    resource.setrlimit(resource.RLIMIT_STACK, (64 * 1024 * 1024, resource.RLIM_INFINITY))
+    resource.setrlimit(resource.RLIMIT_AS, (500 * 1024 * 1024, resource.RLIM_INFINITY))
+
+
+def test_a_machine_without_threads_to_spare_refuses_the_call_and_serves_on(launch, monkeypatch):
+    monkeypatch.setenv("MALLOC_ARENA_MAX", "1")  # or each thread would take its share of the room for itself
+    client = launch(preexec_fn=spare_few_threads)
     client.initialize()
     answered, waiting = None, []
     while answered is None:
