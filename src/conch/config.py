@@ -10,7 +10,7 @@ from conch.errors import InvalidArgument, InvalidSetting, LimitExceeded
 from conch.typed import Any, NamedTuple
 
 WEEK_MS = 7 * 24 * 3_600_000
-LONGEST_WAIT_MS = 50_000  # common MCP clients give up after 60 s; a reply after that goes to nobody
+LONGEST_WAIT_MS = 50_000  # common MCP clients give up after 60 s; a later reply is lost
 
 
 class Setting(NamedTuple):
@@ -99,7 +99,7 @@ SETTINGS = (
     _bus("max_question_chars", 8_000, "the longest question", 1_048_576),
     _bus("max_answer_chars", 65_536, "the longest answer", 1_048_576),
     _bus("max_publish_batch", 50, "how many messages or answers one call may carry", 1_000),
-    _bus("poll_initial_ms", 250, "how soon whoever waits for a message looks again where no bell can be heard", 60_000),
+    _bus("poll_initial_ms", 250, "how soon a wait for messages looks again where no bell can be heard", 60_000),
     _bus("poll_max_ms", 1_000, "how long those pauses grow, doubling", 60_000),
     Setting(
         "stale_minutes",

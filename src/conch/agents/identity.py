@@ -17,7 +17,7 @@ from conch.storage.base import Row, Store, Transaction
 from conch.typed import Any, Literal, NamedTuple
 
 AGENT_ID_RULE = "must be 1 to 128 letters, digits and . _ : @ / -, beginning with a letter or a digit"
-LOCK = "agents"  # whoever makes or renames an agent, or links a signal, writes under this name
+LOCK = "agents"  # held while an agent is made or renamed, or a signal linked
 
 
 class Signal(NamedTuple):
@@ -72,7 +72,7 @@ class Link(NamedTuple):
     standing: Literal["explicit", "unlinked", "here", "elsewhere", "linked"]
 
 
-class Verdict(NamedTuple):
+class _Verdict(NamedTuple):
     """Which of the links says who is calling (None: a new agent), why, and what is still to be linked to it."""
 
     winner: Link | None
@@ -148,7 +148,7 @@ def explain(store: Store, signals: Signals) -> dict[str, Any]:
     }
 
 
-def _explain_link(link: Link, verdict: Verdict) -> dict[str, Any]:
+def _explain_link(link: Link, verdict: _Verdict) -> dict[str, Any]:
     return {
         "kind": link.signal.kind,
         "value": link.signal.value,
@@ -162,10 +162,10 @@ def _explain_link(link: Link, verdict: Verdict) -> dict[str, Any]:
 # -- judging
 
 
-def _judge(tx: Transaction, signals: Signals) -> Verdict:
+def _judge(tx: Transaction, signals: Signals) -> _Verdict:
     links = _find_links(tx, signals)
     winner, reason = _choose(links)
-    return Verdict(winner, reason, links, [link.signal for link in links if _is_to_link(link, winner)])
+    return _Verdict(winner, reason, links, [link.signal for link in links if _is_to_link(link, winner)])
 
 
 def _find_links(tx: Transaction, signals: Signals) -> list[Link]:
@@ -195,7 +195,7 @@ def _standing(
 
 
 def _choose(links: list[Link]) -> tuple[Link | None, str]:
-    """The strongest link wins, but who is known in this process comes before whoever once had its session.
+    """The strongest link wins, but the agent known in this process comes before one that once had its session.
 
     Other doors of this process speak as that agent already; the one that had the session is gone, or has moved on.
     """
@@ -211,7 +211,7 @@ def _choose(links: list[Link]) -> tuple[Link | None, str]:
 
 
 def _is_to_link(link: Link, winner: Link | None) -> bool:
-    """Also a signal of another agent, if that one has never been in a room: nobody can know it by that name."""
+    """Also a signal of another agent, if that one has never been in a room: no other agent can know it."""
     if link.standing in ("explicit", "elsewhere") or link is winner:
         return False
     if link.agent is None or winner is None:
@@ -223,7 +223,7 @@ def _is_to_link(link: Link, winner: Link | None) -> bool:
 # -- settling
 
 
-def _settle(tx: Transaction, verdict: Verdict, signals: Signals) -> Row:
+def _settle(tx: Transaction, verdict: _Verdict, signals: Signals) -> Row:
     agent = verdict.agent
     if agent is None:
         process = signals.harness or signals.terminal
@@ -250,7 +250,7 @@ def _process_to_go_by(agent: Row, signals: Signals) -> Process | None:
     return signals.terminal if life == "gone" else signals.terminal or recorded
 
 
-def _new_agent_id(tx: Transaction, verdict: Verdict, signals: Signals) -> str:
+def _new_agent_id(tx: Transaction, verdict: _Verdict, signals: Signals) -> str:
     """`<harness>:<hash>` of the strongest signal, or `human:<user>:<tty>`; longer while another agent has it."""
     if signals.explicit:
         return signals.explicit

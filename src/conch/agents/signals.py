@@ -18,7 +18,7 @@ from conch.ids import digest
 from conch.typed import NamedTuple
 
 
-class Origin(NamedTuple):
+class _Origin(NamedTuple):
     """Who stands above this process: the nearest harness that conch knows, and the nearest that is no launcher."""
 
     known: Harness | None = None
@@ -70,21 +70,21 @@ def _explicit_id(environ: Mapping[str, str]) -> list[Signal]:
 # -- processes
 
 
-def _find_origin() -> Origin:
+def _find_origin() -> _Origin:
     client, label = None, ""
     for process, name, arguments in processes.ancestors():
         program = read_program(name, arguments)
         if known := recognise(program):
-            return Origin(known, process, client or process, label or program.label)
+            return _Origin(known, process, client or process, label or program.label)
         if program.is_any_of(HOSTS):
             break
         # In a container the harness may be pid 1; anything else there is an init, and everybody's ancestor.
         if client is None and process.pid > 1 and not program.is_any_of(LAUNCHERS):
             client, label = process, program.label
-    return Origin(client=client, client_label=label)
+    return _Origin(client=client, client_label=label)
 
 
-def _own_process(door: str, origin: Origin, unnamed: bool, person_or_session: bool) -> Process | None:
+def _own_process(door: str, origin: _Origin, unnamed: bool, person_or_session: bool) -> Process | None:
     """The process whose end is the agent's end, or None where only time can tell.
 
     A server lives exactly as long as its client, so a server that was given a name of its own goes by its client:
@@ -99,7 +99,7 @@ def _own_process(door: str, origin: Origin, unnamed: bool, person_or_session: bo
     return origin.client if unnamed and not person_or_session else None
 
 
-def _process_signal(process: Process | None, origin: Origin) -> list[Signal]:
+def _process_signal(process: Process | None, origin: _Origin) -> list[Signal]:
     if process is None:
         return []
     named = origin.known.slug if origin.known and process == origin.harness else origin.client_label
@@ -164,7 +164,7 @@ def _short_tty(tty: str) -> str:
 # -- what to call it
 
 
-def _slug(environ: Mapping[str, str], origin: Origin, client_name: str | None, sessions: list[Session]) -> str:
+def _slug(environ: Mapping[str, str], origin: _Origin, client_name: str | None, sessions: list[Session]) -> str:
     """A name that conch knows comes before one that it does not."""
     mark = marked(environ)
     claims = (

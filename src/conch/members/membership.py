@@ -95,7 +95,7 @@ class Membership:
             self._log(tx, snapshot, "join", caller, details=details)
 
     def leave_path(self, caller: Caller, room_id: str) -> Room:
-        """Leave for good. Whoever holds the stick hands it over first; a stick reserved for the leaver is free."""
+        """Leave for good. An owner hands the stick over first; a stick reserved for the leaver becomes free."""
         with self._rooms.change(caller, room_id) as (tx, snapshot):
             member = snapshot.member(caller.agent_id)
             if snapshot.room.owner == caller.agent_id:

@@ -1,6 +1,6 @@
 """What happens to names, reservations and protocol events, kept for the room's timeline.
 
-It is not part of the room's log: nobody who waits for the stick needs to wake for it.
+It is not part of the room's log: an agent that waits for the stick need not wake for it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def record(
     subject_id: str | None = None,
     details: dict[str, Any] | None = None,
 ) -> None:
-    """Everybody who watches the room hears of it."""
+    """Those who watch the room hear of it."""
     tx.run(
         "append_activity",
         room_id=room_id,

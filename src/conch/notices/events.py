@@ -1,4 +1,4 @@
-"""Protocol events: notices that somebody must see and accept.
+"""Protocol events: notices that their recipient must see and accept.
 
 Agents send HANDOFF and BLOCKED. INCURSION and RESUME come from the system alone, which also writes a HANDOFF for
 every stick that is let go. An event belongs to its recipient by `agent_id`; the names in it are those of its day.
@@ -22,18 +22,18 @@ from conch.storage.base import Row, Store, Transaction
 from conch.typed import Any, NamedTuple
 from conch.warnings import Warnings
 
-Payload = dict[str, Any]
+_Payload = dict[str, Any]
 
 VERSION = "v1"
 STATES = ("unread", "seen", "accepted")
 MARKS = ("seen", "accepted")
-LONGEST_SUBJECT = 120
-URGENCIES = ("low", "medium", "high")
-SENDABLE = {
+_LONGEST_SUBJECT = 120
+_URGENCIES = ("low", "medium", "high")
+_SENDABLE = {
     "HANDOFF": ("subject", "summary", "next_action"),
     "BLOCKED": ("subject", "blocker", "requested_action", "urgency"),
 }
-SYSTEM_ONLY = {
+_SYSTEM_ONLY = {
     "INCURSION": "it is recorded when a reservation meets another",
     "RESUME": "it is recorded when an identity is adopted",
 }
@@ -49,7 +49,7 @@ class ProtocolEvent(NamedTuple):
     to_agent_id: str | None
     to_agent: str | None
     scope: str | None
-    payload: Payload
+    payload: _Payload
     state: str
     created_at: int
     seen_at: int | None
@@ -73,7 +73,7 @@ class Protocol:
         room_id: str,
         event_type: str,
         to_agent: str,
-        payload: Payload,
+        payload: _Payload,
         bead_id: str | None = None,
         scope: str | None = None,
     ) -> Sent:
@@ -115,7 +115,7 @@ def _load_received(tx: Transaction, event_id: str, caller: Caller) -> ProtocolEv
 
 
 def find_recipient(snapshot: Snapshot, text: str) -> Member:
-    """By name, which in a room means one agent, whatever id somebody else may choose; or else by agent_id."""
+    """By name first: in a room it means one agent, even if another agent chose it as its id. Else by agent_id."""
     found = next((member for member in snapshot.members if member.name == text), None) or snapshot.find(text)
     if found is None:
         names = ", ".join(member.name for member in snapshot.members)
@@ -127,18 +127,18 @@ def find_recipient(snapshot: Snapshot, text: str) -> Member:
 # -- what an agent must say, and what it may
 
 
-def _check_payload(event_type: str, payload: Payload, max_bytes: int) -> Payload:
+def _check_payload(event_type: str, payload: _Payload, max_bytes: int) -> _Payload:
     """The payload with its defaults; InvalidArgument names the field that is not right."""
-    if event_type in SYSTEM_ONLY:
-        message = f"Agents cannot send {event_type}: {SYSTEM_ONLY[event_type]}."
+    if event_type in _SYSTEM_ONLY:
+        message = f"Agents cannot send {event_type}: {_SYSTEM_ONLY[event_type]}."
         raise InvalidArgument(message, field="event_type", reason="system_only")
-    if event_type not in SENDABLE:
-        raise InvalidArgument(f"event_type must be one of {', '.join(SENDABLE)}.", field="event_type")
-    for name in SENDABLE[event_type]:
+    if event_type not in _SENDABLE:
+        raise InvalidArgument(f"event_type must be one of {', '.join(_SENDABLE)}.", field="event_type")
+    for name in _SENDABLE[event_type]:
         _check_text(event_type, payload, name)
     for name in payload:
-        if name not in (*SENDABLE[event_type], "requires_ack"):
-            known = ", ".join((*SENDABLE[event_type], "requires_ack"))
+        if name not in (*_SENDABLE[event_type], "requires_ack"):
+            known = ", ".join((*_SENDABLE[event_type], "requires_ack"))
             message = f"payload.{name[:80]} is not known for {event_type}; there are {known}."
             raise InvalidArgument(message, field=f"payload.{name[:80]}")
     _check_urgency(event_type, payload)
@@ -148,15 +148,15 @@ def _check_payload(event_type: str, payload: Payload, max_bytes: int) -> Payload
     return checked
 
 
-def _check_text(event_type: str, payload: Payload, name: str) -> None:
+def _check_text(event_type: str, payload: _Payload, name: str) -> None:
     value = payload.get(name)
     if not isinstance(value, str) or not value.strip():
         raise InvalidArgument(f"payload.{name} of {event_type} must be a non-empty string.", field=f"payload.{name}")
 
 
-def _check_urgency(event_type: str, payload: Payload) -> None:
-    if event_type == "BLOCKED" and payload["urgency"] not in URGENCIES:
-        message = f"payload.urgency must be one of {', '.join(URGENCIES)}."
+def _check_urgency(event_type: str, payload: _Payload) -> None:
+    if event_type == "BLOCKED" and payload["urgency"] not in _URGENCIES:
+        message = f"payload.urgency must be one of {', '.join(_URGENCIES)}."
         raise InvalidArgument(message, field="payload.urgency")
 
 
@@ -167,7 +167,7 @@ def _check_ack(event_type: str, requires_ack: Any) -> None:
         raise InvalidArgument("payload.requires_ack of BLOCKED is always true.", field="payload.requires_ack")
 
 
-def _check_size(payload: Payload, max_bytes: int) -> None:
+def _check_size(payload: _Payload, max_bytes: int) -> None:
     size = len(json.dumps(payload, ensure_ascii=False).encode())
     if size > max_bytes:
         message = f"payload is {size} bytes long; at most {max_bytes} are allowed (CONCH_MAX_HANDOFF_BYTES)."
@@ -181,7 +181,7 @@ def insert_event(
     tx: Transaction,
     room: Room,
     event_type: str,
-    payload: Payload,
+    payload: _Payload,
     sender: activity.Named | None,
     recipient: activity.Named | None,
     bead_id: str | None = None,
@@ -209,12 +209,12 @@ def insert_event(
 
 
 def leave_handoff(tx: Transaction, snapshot: Snapshot, to: Member | None, release: Event) -> None:
-    """The notice that goes with a stick: to its recipient, or to whoever comes first. The log is its timeline."""
+    """The notice that goes with a stick, to its recipient if it has one. The timeline shows the log instead."""
     handoff = release.handoff
     assert handoff is not None
     status = str(handoff["status"]).strip()
     payload = {
-        "subject": status.splitlines()[0][:LONGEST_SUBJECT],
+        "subject": status.splitlines()[0][:_LONGEST_SUBJECT],
         "summary": handoff["status"],
         "next_action": handoff["next_action"],
         "requires_ack": True,
@@ -224,7 +224,7 @@ def leave_handoff(tx: Transaction, snapshot: Snapshot, to: Member | None, releas
 
 
 def accept_handoff(tx: Transaction, snapshot: Snapshot, event_seq: int | None, agent_id: str) -> None:
-    """Whoever gets the stick has accepted what came with it, also somebody else than it was meant for."""
+    """An agent that gets the stick has accepted its handoff, even if it was meant for another."""
     if event_seq is None:
         return
     member = snapshot.member(agent_id)
@@ -236,7 +236,7 @@ def accept_handoff(tx: Transaction, snapshot: Snapshot, event_seq: int | None, a
 def reopen_handoff(
     tx: Transaction, snapshot: Snapshot, event_seq: int | None, agent_id: str | None, claimed_at: int
 ) -> None:
-    """A claim that reached nobody accepted nothing: the notice waits for its recipient again.
+    """A claim that was not delivered accepted nothing: the notice waits for its recipient again.
 
     What was accepted before the claim stays so.
     """

@@ -23,7 +23,7 @@ TEMPLATE: Handoff = {
 
 def dump_handoff(handoff: Any, max_bytes: int) -> str:
     """A valid handoff as JSON, word for word; InvalidHandoff names the field that is not right."""
-    check_handoff(handoff)
+    _check_handoff(handoff)
     text = json.dumps(handoff, ensure_ascii=False)
     size = len(text.encode())
     if size > max_bytes:
@@ -39,7 +39,7 @@ def load_handoff(text: str | None) -> Handoff | None:
     return None if text is None else json.loads(text)
 
 
-def check_handoff(handoff: Any) -> None:
+def _check_handoff(handoff: Any) -> None:
     if not isinstance(handoff, dict):
         raise InvalidHandoff("handoff must be an object with status and next_action.", field="handoff")
     _check_fields(handoff, FIELDS, "")
@@ -77,7 +77,7 @@ def _check_artifacts(value: Any, field: str) -> None:
         place = f"{field}[{index}]"
         if not isinstance(item, dict):
             raise InvalidHandoff(f"handoff.{place} must be an object with path and role.", field=place)
-        _check_fields(item, ARTIFACT_FIELDS, place + ".")
+        _check_fields(item, _ARTIFACT_FIELDS, place + ".")
         for name in ("path", "role"):
             if name not in item:
                 raise InvalidHandoff(f"handoff.{place}.{name} is required.", field=f"{place}.{name}")
@@ -94,7 +94,7 @@ def _check_lines(value: Any, field: str) -> None:
         raise InvalidHandoff(f"handoff.{field} must be [first, last], counted from 1 and inclusive.", field=field)
 
 
-ARTIFACT_FIELDS = {"path": _check_text, "lines": _check_lines, "role": _check_role, "note": _check_text}
+_ARTIFACT_FIELDS = {"path": _check_text, "lines": _check_lines, "role": _check_role, "note": _check_text}
 FIELDS = {
     "status": _check_text,
     "next_action": _check_text,

@@ -77,10 +77,10 @@ def append_event(
 
 
 def project(room: Room, event: Event) -> Room:
-    """The room after an event. Lease and claim deadlines are not in the log; whoever grants them adds them."""
+    """The room after an event. Lease and claim deadlines are not in the log; the caller adds them."""
     room = room._replace(last_event_seq=event.event_seq, updated_at=event.created_at)
     if event.event_type in ("claim", "takeover"):
-        granted = _nobody(room)._replace(pending_handoff_event_seq=None)
+        granted = _without_owner(room)._replace(pending_handoff_event_seq=None)
         return granted._replace(state="owned", owner=event.to_agent_id, turn_id=event.turn_id)
     if event.event_type in ("release", "pass"):
         index = event.details.get("sequence_index", room.sequence_index)
@@ -90,17 +90,17 @@ def project(room: Room, event: Event) -> Room:
     if event.event_type == "resume":
         return room._replace(reserved_for=event.to_agent_id) if room.reserved_for == event.from_agent_id else room
     if event.event_type == "leave":
-        return _nobody(room) if room.reserved_for == event.from_agent_id else room
+        return _without_owner(room) if room.reserved_for == event.from_agent_id else room
     if event.event_type == "reorder":
         return room._replace(sequence_index=event.details["sequence_index"])
     if event.event_type == "policy":
         return room._replace(policy_json=json.dumps(event.details["policy"], sort_keys=True))
     if event.event_type == "close":
-        return _nobody(room)._replace(state="closed")
+        return _without_owner(room)._replace(state="closed")
     return room  # join, note
 
 
-def _nobody(room: Room) -> Room:
+def _without_owner(room: Room) -> Room:
     return room._replace(
         state="idle",
         owner=None,
@@ -112,7 +112,7 @@ def _nobody(room: Room) -> Room:
 
 
 def _offered(room: Room, event: Event, handoff_event_seq: int | None) -> Room:
-    room = _nobody(room)._replace(pending_handoff_event_seq=handoff_event_seq)
+    room = _without_owner(room)._replace(pending_handoff_event_seq=handoff_event_seq)
     return room._replace(state="reserved", reserved_for=event.to_agent_id) if event.to_agent_id else room
 
 
@@ -153,7 +153,7 @@ def list_events(store: Store, room_id: str, after: int | None, limit: int) -> Ev
 
 
 def to_event(row: Row) -> Event:
-    """StoreCorrupt if somebody has tampered with the row."""
+    """StoreCorrupt if the row was tampered with."""
     try:
         handoff = load_handoff(row["handoff_json"])
         details = json.loads(row["details_json"]) if row["details_json"] else {}

@@ -22,8 +22,8 @@ from conch.rooms.room import Member, Room, Snapshot, load_room, to_member
 from conch.storage.base import Row, Store, Transaction
 from conch.typed import NamedTuple, Protocol
 
-SHORTEST_RENEWAL_MS = 50
-MINUTE_MS = 60_000
+_SHORTEST_RENEWAL_MS = 50
+_MINUTE_MS = 60_000
 
 
 class Lease(NamedTuple):
@@ -73,7 +73,7 @@ class Rooms:
         with self._store.read() as tx:
             rooms = [Room(**row) for row in tx.all("rooms_at", paths=chain)]
             rooms.sort(key=lambda room: -len(room.canonical_path))
-            found = self.load_all(tx, rooms)
+            found = self._load_all(tx, rooms)
         if caller is not None:
             for snapshot in found:
                 self.touch_if_due(snapshot, caller)
@@ -82,7 +82,7 @@ class Rooms:
     def all_rooms(self) -> list[Snapshot]:
         """Every room of the store, closed ones too."""
         with self._store.read() as tx:
-            return self.load_all(tx, [Room(**row) for row in tx.all("all_rooms")])
+            return self._load_all(tx, [Room(**row) for row in tx.all("all_rooms")])
 
     def get_state(self, caller: Caller | None, room_id: str) -> Snapshot:
         """The room as it is found; that a member looked is noted afterwards."""
@@ -94,7 +94,7 @@ class Rooms:
     def load(self, tx: Transaction, room_id: str) -> Snapshot:
         return self._snapshot(tx, load_room(tx, room_id), tx.all("room_members", room_id=room_id))
 
-    def load_all(self, tx: Transaction, rooms: list[Room]) -> list[Snapshot]:
+    def _load_all(self, tx: Transaction, rooms: list[Room]) -> list[Snapshot]:
         rows = tx.all("members_of_rooms", room_ids=[room.room_id for room in rooms]) if rooms else []
         return [self._snapshot(tx, room, [row for row in rows if row["room_id"] == room.room_id]) for room in rooms]
 
@@ -112,7 +112,7 @@ class Rooms:
     def touch_if_due(self, snapshot: Snapshot, caller: Caller) -> None:
         """After a look at a room: renew the sign of life of a member in good time."""
         member = snapshot.find(caller.agent_id)
-        if member is not None and is_due(snapshot, member, caller) and not is_gone(member, caller):
+        if member is not None and is_due(snapshot, member, caller) and not _is_gone(member, caller):
             with self._store.write(snapshot.room.room_id) as tx:
                 _touch(tx, snapshot, caller)
 
@@ -141,7 +141,7 @@ def admit(snapshot: Snapshot, caller: Caller, lease: Lease | None = None, even_c
     if lease is not None:
         _require_lease(snapshot, caller, lease)
     member = snapshot.member(caller.agent_id)
-    if is_gone(member, caller):
+    if _is_gone(member, caller):
         raise _refuse_gone(snapshot, caller, lease)
     return member
 
@@ -169,7 +169,7 @@ def _refuse_gone(snapshot: Snapshot, caller: Caller, lease: Lease | None) -> Con
     return UnknownMember(message, agent_id=caller.agent_id, room_id=snapshot.room.room_id)
 
 
-def is_gone(member: Member, caller: Caller) -> bool:
+def _is_gone(member: Member, caller: Caller) -> bool:
     return processes.check(caller.process or member.process) == "gone"
 
 
@@ -188,8 +188,8 @@ class Timing(Protocol):
 
 def renewal_ms(timing: Timing) -> int:
     """How old a sign of life may grow before the next call, or a wait, renews it."""
-    soonest = min(timing.policy.presence_ttl_ms // 4, int(timing.stale_minutes * MINUTE_MS / 4))
-    return max(SHORTEST_RENEWAL_MS, min(timing.policy.heartbeat_interval_ms, soonest))
+    soonest = min(timing.policy.presence_ttl_ms // 4, int(timing.stale_minutes * _MINUTE_MS / 4))
+    return max(_SHORTEST_RENEWAL_MS, min(timing.policy.heartbeat_interval_ms, soonest))
 
 
 def is_due(snapshot: Snapshot, member: Member, caller: Caller) -> bool:

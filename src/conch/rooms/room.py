@@ -1,6 +1,6 @@
 """A room as it stands: its row, its members, and what follows from them at this moment.
 
-Nothing runs in the background, so lapse and death are never stored: `Snapshot` derives them whenever somebody looks.
+Nothing runs in the background, so lapse and death are never stored: every `Snapshot` derives them.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class Snapshot:
         return self.seen_within(member, self.policy.presence_ttl_ms) and self.life(member.agent_id) != "gone"
 
     @property
-    def is_deserted(self) -> bool:
+    def _is_deserted(self) -> bool:
         """Nobody was seen lately, and no member's process is known to live."""
         return not any(self.is_active(m) or self.life(m.agent_id) == "alive" for m in self.members)
 
@@ -149,7 +149,7 @@ class Snapshot:
         return "stale" if silence < 2 * threshold else "evicted"
 
     def may_be_running(self, agent: Row) -> bool:
-        """Whether the agent's process lives, or may: one that nobody can look at counts as living while active."""
+        """Whether the agent's process lives. One that cannot be looked at counts as living while active."""
         life = processes.check(recorded_process(agent))
         return life == "alive" or (life == "unknown" and self.liveness(agent) == "active")
 
@@ -164,11 +164,11 @@ class Snapshot:
         if room.owner is not None:
             if self.life(room.owner) == "gone":
                 return "owner_gone"
-            if self.lease_lapsed:
+            if self._lease_lapsed:
                 return "stale_owner"
         elif room.reserved_for is not None and self.life(room.reserved_for) == "gone":
             return "recipient_gone"
-        return "dormant" if self.is_deserted else room.state
+        return "dormant" if self._is_deserted else room.state
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -176,27 +176,27 @@ class Snapshot:
         return {"current_owner": self.room.owner, "current_turn_id": self.room.turn_id, "room_state": self.state}
 
     @property
-    def lease_lapsed(self) -> bool:
+    def _lease_lapsed(self) -> bool:
         expires = self.room.lease_expires_at
         return expires is not None and expires <= self.now
 
     @property
-    def claim_lapsed(self) -> bool:
+    def _claim_lapsed(self) -> bool:
         expires = self.room.claim_expires_at
         return expires is not None and expires <= self.now
 
     @property
     def takeover_reason(self) -> str | None:
-        """Why somebody else may take the stick now; a process proven gone comes before any timeout."""
+        """Why another member may take the stick now; a process proven gone comes before any timeout."""
         room = self.room
         if room.owner is not None:
             if self.life(room.owner) == "gone":
                 return "owner_gone"
-            return "owner_timeout" if self.lease_lapsed else None
+            return "owner_timeout" if self._lease_lapsed else None
         if room.reserved_for is not None:
             if self.life(room.reserved_for) == "gone":
                 return "recipient_gone"
-            return "claim_timeout" if self.claim_lapsed else None
+            return "claim_timeout" if self._claim_lapsed else None
         return None
 
     @property

@@ -37,7 +37,7 @@ class Held(NamedTuple):
 
 
 def to_reservation(row: Row, snapshot: Snapshot) -> Reservation:
-    """One whose time is over is expired, although nobody has archived it yet."""
+    """A reservation whose time is over is expired, even before it is archived."""
     lapsed = row["state"] == "active" and row["expires_at"] <= snapshot.now
     return Reservation(
         reservation_id=row["reservation_id"],

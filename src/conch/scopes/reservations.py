@@ -1,7 +1,7 @@
 """Who is about to change which part of the workspace.
 
 Two active reservations of different agents never overlap: every reservation is decided inside a write transaction
-under the room's lock. Lapse and liveness are derived whenever somebody looks; what is over is archived, not deleted.
+under the room's lock. Lapse and liveness are derived at every look; what is over is archived, not deleted.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from conch.warnings import Warnings
 
 TTL_MINUTES = 120
 SHORTEST_TTL, LONGEST_TTL = 5, 1_440
-MOST_ENDED = 500
-MOST_IN_MESSAGE = 5
+_MOST_ENDED = 500
+_MOST_IN_MESSAGE = 5
 
 
 class Grant(NamedTuple):
@@ -47,7 +47,7 @@ class Reservations:
         takeover_stale: bool = False,
         bead_id: str | None = None,
     ) -> Grant:
-        """Granted whole, or refused naming everybody in the way. Reserving the same again extends it."""
+        """Granted whole, or refused naming every owner in the way. Reserving the same again extends it."""
         wanted, root = self._locate(room_id, scope)
         warnings = check_bead(root, bead_id)
         with self._rooms.change(caller, room_id) as (tx, snapshot):
@@ -87,7 +87,7 @@ class Reservations:
         with self._rooms.look(caller, room_id) as (tx, snapshot):
             rows = tx.all("active_reservations", room_id=room_id)
             if include_ended:
-                rows += tx.all("ended_reservations", room_id=room_id, limit=MOST_ENDED)
+                rows += tx.all("ended_reservations", room_id=room_id, limit=_MOST_ENDED)
                 rows.sort(key=lambda row: row["number"], reverse=True)
             found = [to_reservation(row, snapshot) for row in rows]
         return [reservation for reservation in found if include_ended or reservation.is_active]
@@ -225,7 +225,7 @@ def _names(met: list[Held]) -> str:
     shown = [
         f"{spell(held.reservation.scope)} by {held.reservation.name} ({held.reservation.liveness}) until "
         f"{to_iso(held.reservation.expires_at)}"
-        for held in met[:MOST_IN_MESSAGE]
+        for held in met[:_MOST_IN_MESSAGE]
     ]
     rest = len(met) - len(shown)
     return ", ".join(shown) + (f" and {rest} more" if rest else "")
