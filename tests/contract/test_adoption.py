@@ -16,7 +16,7 @@ import pytest
 from conch.app import App
 from conch.notices.timeline import read_timeline
 from conch.rooms.verify import verify_rooms
-from conch.tools import stories
+from conch.tools import timeline_view
 from conch.tools.replies import Reply
 
 BD = Path(__file__).with_name("bd.py")
@@ -681,7 +681,7 @@ def test_the_timeline_of_an_adoption_does_not_contradict_itself(
         clock.advance(minutes=1)
         act()
 
-    lines = [stories.sentence(entry) for entry in read_timeline(app.store, ada.room_id, None, 50).entries]
+    lines = [timeline_view.sentence(entry) for entry in read_timeline(app.store, ada.room_id, None, 50).entries]
 
     assert f"{ada.name} passed to amber-otter" in lines
     assert f"{name} resumed amber-otter: the stick that waited for it can be claimed" in lines

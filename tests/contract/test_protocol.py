@@ -9,7 +9,7 @@ import pytest
 
 from conch.app import App, open_app
 from conch.notices.timeline import Entry, Place, read_timeline
-from conch.tools import stories
+from conch.tools import timeline_view
 
 HANDOFF = {"subject": "Parser", "summary": "It parses.", "next_action": "Review it."}
 BLOCKED = {"subject": "CI", "blocker": "no token", "requested_action": "add one", "urgency": "high"}
@@ -210,7 +210,7 @@ def test_whoever_follows_the_room_sees_that_a_handoff_was_accepted(app: App, ada
 
     claim(bob)
 
-    page = stories.page(read_timeline(app.store, ada.room_id, before, 50))
+    page = timeline_view.page(read_timeline(app.store, ada.room_id, before, 50))
     assert [(each["event_type"], each["label"]) for each in page["events"]] == [
         ("claim", None),
         ("accepted", "Accepted"),
@@ -340,7 +340,7 @@ EXPECTED = [
 def test_the_timeline_merges_everything_in_one_order(app: App, ada: Any, bob: Any, clock: Any) -> None:
     story(app, ada, bob, clock)
 
-    page = stories.page(read_timeline(app.store, ada.room_id, None, 50))
+    page = timeline_view.page(read_timeline(app.store, ada.room_id, None, 50))
 
     assert [(each["kind"], each["event_type"], each["label"]) for each in page["events"]] == EXPECTED
     released = page["events"][4]
@@ -384,7 +384,7 @@ def test_every_entry_reads_as_a_sentence(app: App, ada: Any, bob: Any, clock: An
     generated = ada.name
     story(app, ada, bob, clock)
 
-    lines = [stories.sentence(entry) for entry in read_timeline(app.store, ada.room_id, None, 50).entries]
+    lines = [timeline_view.sentence(entry) for entry in read_timeline(app.store, ada.room_id, None, 50).entries]
 
     assert lines[0] == f"{generated} (ada:1) joined (agent_id_override)"
     assert lines[1] == f"{bob.name} (bob:2) joined (agent_id_override)"
@@ -407,7 +407,7 @@ def test_a_mark_of_a_notice_without_a_subject_names_it_once(app: App, ada: Any, 
     (notice,) = ada.inbox()
     ada.data("event_mark", event_id=notice["id"], mark="seen")
 
-    lines = [stories.sentence(entry) for entry in read_timeline(app.store, ada.room_id, None, 50).entries]
+    lines = [timeline_view.sentence(entry) for entry in read_timeline(app.store, ada.room_id, None, 50).entries]
 
     assert lines[-1] == f"{ada.name} Seen: INCURSION ({notice['id']})"
 
@@ -446,7 +446,7 @@ def test_the_timeline_calls_everybody_by_the_name_of_that_day(app: App, ada: Any
         clock.advance(minutes=1)
         step()
 
-    lines = [stories.sentence(entry) for entry in read_timeline(app.store, bob.room_id, None, 50).entries]
+    lines = [timeline_view.sentence(entry) for entry in read_timeline(app.store, bob.room_id, None, 50).entries]
 
     assert lines[2:] == [
         f"{first} noted: one",
@@ -459,7 +459,7 @@ def test_the_timeline_calls_everybody_by_the_name_of_that_day(app: App, ada: Any
 
 
 def lines(app: App, room_id: str) -> list[str]:
-    return [stories.sentence(entry) for entry in read_timeline(app.store, room_id, None, 50).entries]
+    return [timeline_view.sentence(entry) for entry in read_timeline(app.store, room_id, None, 50).entries]
 
 
 def test_a_mark_is_by_the_name_of_its_day(app: App, ada: Any, bob: Any) -> None:

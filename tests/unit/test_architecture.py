@@ -26,7 +26,7 @@ class Layer(NamedTuple):
 LAYERS = [
     Layer(("typed",), "the names of `typing` that the code needs while it runs"),
     Layer(("lazy",), "modules of the standard library that are imported at their first use"),
-    Layer(("errors", "clock", "ids", "warnings"), "what everything may use"),
+    Layer(("errors", "clock", "ids", "text", "warnings"), "what everything may use"),
     Layer(("config", "calls"), "settings, and one request in flight"),
     Layer(("host",), "this machine: processes, workspaces, paths, git and Beads, the marks of harnesses"),
     Layer(("bells",), "how one process wakes another"),

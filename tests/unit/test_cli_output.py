@@ -10,22 +10,21 @@ import unicodedata
 import pytest
 
 from conch.doors.cli.context import find_member
+from conch.doors.cli.handoffs import read_handoff
 from conch.doors.cli.output import (
     Report,
     clean,
     columns,
+    duration,
     failure,
-    indented,
-    one_line,
     print_report,
     shortened,
     table,
 )
 from conch.doors.cli.parser import split_words
-from conch.doors.cli.wording import duration
-from conch.doors.cli.writing import read_handoff
 from conch.errors import InvalidArgument, UnknownMember
 from conch.rooms.room import Member
+from conch.text import behind_margin, one_line
 
 
 @pytest.mark.parametrize("code", [*range(0x20), *range(0x7F, 0xA0)])
@@ -61,9 +60,9 @@ def test_cleaning_twice_is_the_same_as_once() -> None:
 
 
 def test_lines_of_others_stand_behind_the_margin_whatever_separates_them() -> None:
-    lines = indented("a\nb\r\nc\x0bd\u2028e", "> ").split("\n")
+    lines = behind_margin("a\nb\r\nc\x0bd\u2028e\x1bf", "> ").split("\n")
 
-    assert lines == ["> a", "> b", "> c\\x0bd\\u2028e"]
+    assert lines == ["> a", "> b", "> c", "> d", "> e\\x1bf"]
 
 
 def test_one_line_is_one_line() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from conch.calls import Call
 from conch.config import POLICY_SETTINGS, Setting
-from conch.tools import fields, shapes
+from conch.tools import fields
+from conch.tools import turns_view as view
 from conch.tools.registry import Tool
 from conch.tools.replies import Object, Reply
 from conch.tools.session import Session
@@ -33,7 +34,7 @@ def close_room(session: Session, given: Object, call: Call) -> Reply:
 def reorder_members(session: Session, given: Object, call: Call) -> Reply:
     snapshot = session.app.membership.reorder_members(session.caller(), given["room_id"], given["order"])
     order = [member.agent_id for member in snapshot.members]
-    data = {"room_id": snapshot.room.room_id, "members": shapes.room_members(snapshot)}
+    data = {"room_id": snapshot.room.room_id, "members": view.room_members(snapshot)}
     return Reply(data, f"The sequence is now {' -> '.join(order)}.")
 
 

@@ -10,7 +10,8 @@ from conch.bus.sync import Synced
 from conch.calls import Call
 from conch.clock import to_seconds
 from conch.errors import StoreError
-from conch.tools import bus_shapes as shapes
+from conch.text import one_line
+from conch.tools import bus_view as view
 from conch.tools import fields
 from conch.tools.registry import Tool
 from conch.tools.replies import Object, QueuedDelivery, Reply
@@ -36,7 +37,7 @@ def topic_create(session: Session, given: Object, call: Call) -> Reply:
         warnings.append(warning("METADATA_IGNORED", "The topic was there already; its metadata stays as it is."))
     data = {"topic_id": topic.topic_id, "name": topic.name, "status": topic.status, "created": created}
     verb = "Made" if created else "There is"
-    return Reply({**data, "warnings": warnings}, f"{verb} topic {topic.topic_id} ({topic.name}).")
+    return Reply({**data, "warnings": warnings}, f"{verb} topic {topic.topic_id} ({one_line(topic.name)}).")
 
 
 def topic_list(session: Session, given: Object, call: Call) -> Reply:
@@ -45,15 +46,15 @@ def topic_list(session: Session, given: Object, call: Call) -> Reply:
     if len(found) > MOST_TOPICS:
         found = found[:MOST_TOPICS]
         warnings.append(warning("TOPICS_TRUNCATED", f"Only the newest {MOST_TOPICS} topics are listed."))
-    topics = [{**shapes.topic(topic), "message_count": count} for topic, count in found]
-    lines = [f"{topic.topic_id} {topic.name} ({topic.status}, {count} messages)" for topic, count in found]
+    topics = [{**view.topic(topic), "message_count": count} for topic, count in found]
+    lines = [view.topic_line(topic, count) for topic, count in found]
     return Reply({"topics": topics, "warnings": warnings}, "\n".join(lines) or "No topics.")
 
 
 def topic_resolve(session: Session, given: Object, call: Call) -> Reply:
     topic = session.app.topics.resolve(given["name"], given.get("allow_closed", False))
     data = {"topic_id": topic.topic_id, "name": topic.name, "status": topic.status, "warnings": []}
-    return Reply(data, f"{topic.topic_id} ({topic.name}, {topic.status})")
+    return Reply(data, f"{topic.topic_id} ({one_line(topic.name)}, {topic.status})")
 
 
 def topic_close(session: Session, given: Object, call: Call) -> Reply:
@@ -91,8 +92,11 @@ def topic_join(session: Session, given: Object, call: Call) -> Reply:
         "reclaim_token": joined.reclaim_token,
         "warnings": [],
     }
-    text = f"You are {name} on topic {topic.topic_id} ({topic.name}). Keep this to be {name} again after a restart:"
-    return Reply(data, f"{text} reclaim_token={joined.reclaim_token}")
+    text = (
+        f"You are {name} on topic {topic.topic_id} ({one_line(topic.name)}). "
+        f"Keep this to be {name} again after a restart: reclaim_token={joined.reclaim_token}"
+    )
+    return Reply(data, text)
 
 
 def _kept_token(session: Session, given: Object) -> str | None:
@@ -139,13 +143,13 @@ def sync(session: Session, given: Object, call: Call) -> Reply:
     data = {
         "topic_id": topic_id,
         "status": synced.status,
-        "received": [shapes.received(each, peer) for each in synced.page.received],
-        "sent": [{"message": shapes.message(sent.message)} for sent in synced.sent],
+        "received": [view.received(each, peer) for each in synced.page.received],
+        "sent": [{"message": view.message(sent.message)} for sent in synced.sent],
         "cursor": cursor,
         "has_more": synced.page.has_more,
         "warnings": _sync_warnings(session, synced, ignored_ack=auto_advance and ack_through is not None),
     }
-    text = "\n".join([shapes.synced_text(synced, cursor), *shapes.warning_lines(data["warnings"])])
+    text = "\n".join([view.synced_text(synced, cursor), *view.warning_lines(data["warnings"])])
     moves = auto_advance and bool(synced.page.received)
     delivery = QueuedDelivery(
         session.replies,
@@ -173,7 +177,7 @@ def _sync_warnings(session: Session, synced: Synced, ignored_ack: bool) -> Warni
         message = f"Nobody is called {name[:80]!r} on this topic."
         warnings.append(warning("UNKNOWN_ADDRESSEE", message, name=name))
     if synced.page.standing.status == "closed":
-        warnings.append(shapes.topic_closed())
+        warnings.append(view.topic_closed())
     return warnings
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from conch.bus.questions import Asked
 from conch.calls import Call
 from conch.clock import to_seconds
-from conch.tools import bus_shapes as shapes
-from conch.tools import fields
+from conch.text import behind_margin
+from conch.tools import bus_view, fields
+from conch.tools import questions_view as view
 from conch.tools.registry import Tool
 from conch.tools.replies import Object, Reply
 from conch.tools.session import Session
@@ -16,25 +16,14 @@ from conch.warnings import warning
 def ask(session: Session, given: Object, call: Call) -> Reply:
     peer = session.peer(given["topic_id"])
     status, asked = session.app.questions.ask(peer, given["question"], given.get("wait_seconds", 60), call)
-    return Reply(shapes.asked(status, asked), _asked_text(status, asked))
+    return Reply(view.asked(status, asked), view.asked_text(status, asked))
 
 
 def ask_poll(session: Session, given: Object, call: Call) -> Reply:
     asked = session.app.questions.poll(given["topic_id"], given["question_id"])
     stored = asked.question.status
     status = "answered" if asked.answers and stored == "pending" else stored
-    return Reply(shapes.asked(status, asked), _asked_text(status, asked))
-
-
-def _asked_text(status: str, asked: Asked) -> str:
-    if asked.answers and status != "cancelled":
-        return shapes.answers_text(asked)
-    reason = asked.question.cancel_reason
-    said = f"Question {asked.question.question_id}: {status}" + (f" ({reason})." if reason else ".")
-    if asked.answers:
-        return f"{said}\n\n{shapes.answers_text(asked)}"
-    waits = asked.question.status == "pending"
-    return f"{said} Call ask_poll for its answers." if waits else said
+    return Reply(view.asked(status, asked), view.asked_text(status, asked))
 
 
 def ask_cancel(session: Session, given: Object, call: Call) -> Reply:
@@ -72,18 +61,17 @@ def pending_list(session: Session, given: Object, call: Call) -> Reply:
     found, waited = offer.questions, wait_seconds and not offer.is_closed
     status = "ready" if found else "timeout" if waited else "empty"
     questions = [{**each._asdict(), "asked_at": to_seconds(each.asked_at)} for each in found]
-    lines = [f"{each.question_id} from {each.asked_by}:\n{shapes.indented(each.question_text)}" for each in found]
-    warnings = [shapes.topic_closed()] if offer.is_closed else []
+    warnings = [bus_view.topic_closed()] if offer.is_closed else []
     data = {"topic_id": peer.topic_id, "status": status, "questions": questions, "warnings": warnings}
-    text = "\n\n".join(lines) or "No question waits for you."
-    return Reply(data, "\n".join([text, *shapes.warning_lines(warnings)]))
+    text = "\n\n".join(map(view.pending_text, found)) or "No question waits for you."
+    return Reply(data, "\n".join([text, *bus_view.warning_lines(warnings)]))
 
 
 def answer(session: Session, given: Object, call: Call) -> Reply:
     call.check()
     answered = session.app.questions.answer(session.peer(given["topic_id"]), given["responses"])
-    lines = [f"Saved {answered.saved}, skipped {answered.skipped}."]
-    return Reply(answered._asdict(), "\n".join([*lines, *(each["message"] for each in answered.warnings)]))
+    told = [behind_margin(each["message"], first="") for each in answered.warnings]
+    return Reply(answered._asdict(), "\n".join([f"Saved {answered.saved}, skipped {answered.skipped}.", *told]))
 
 
 QUESTION_ID: Object = {"type": "string", "minLength": 1, "maxLength": fields.LONGEST_ID}

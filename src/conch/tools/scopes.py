@@ -6,7 +6,9 @@ from conch.calls import Call
 from conch.host.paths import spell
 from conch.notices.events import MARKS, STATES
 from conch.scopes.reservations import LONGEST_TTL, SHORTEST_TTL, TTL_MINUTES
-from conch.tools import fields, notices
+from conch.text import one_line
+from conch.tools import fields
+from conch.tools import scopes_view as view
 from conch.tools.registry import Tool
 from conch.tools.replies import Object, Reply
 from conch.tools.session import Session
@@ -17,30 +19,30 @@ MOST_EVENTS = 500
 def agent_register(session: Session, given: Object, call: Call) -> Reply:
     agent = session.app.registration.register(session.caller(), given["room_id"], given.get("name"), given.get("role"))
     session.rename(agent.name)
-    return Reply(notices.agent(agent), f"You are {notices.agent_line(agent)}.")
+    return Reply(view.agent(agent), f"You are {view.agent_line(agent)}.")
 
 
 def agent_adopt(session: Session, given: Object, call: Call) -> Reply:
     call.check()
     adopted = session.app.adoption.adopt(session.caller(), given["room_id"], given["name"], given["scope"])
     session.rename(adopted.agent.name)
-    data = {**notices.agent(adopted.agent), "event": notices.envelope(adopted.event)}
+    data = {**view.agent(adopted.agent), "event": view.envelope(adopted.event)}
     text = (
         f"You are {adopted.agent.name} now, with what it had reserved and what it was sent. "
-        f"{adopted.evidence.summary} Read event_inbox next."
+        f"{one_line(adopted.evidence.summary)} Read event_inbox next."
     )
     return Reply(data, text)
 
 
 def agent_heartbeat(session: Session, given: Object, call: Call) -> Reply:
     agent = session.app.registration.heartbeat(session.caller(), given["room_id"])
-    return Reply(notices.agent(agent), f"{agent.name} is {agent.liveness}.")
+    return Reply(view.agent(agent), f"{agent.name} is {agent.liveness}.")
 
 
 def agent_list(session: Session, given: Object, call: Call) -> Reply:
     agents = session.app.registration.list_agents(session.caller(), given["room_id"])
-    text = "\n".join(f"- {notices.agent_line(agent)}" for agent in agents) or "Nobody is here."
-    return Reply({"agents": [notices.agent(agent) for agent in agents]}, text)
+    text = "\n".join(f"- {view.agent_line(agent)}" for agent in agents) or "Nobody is here."
+    return Reply({"agents": [view.agent(agent) for agent in agents]}, text)
 
 
 def scope_reserve(session: Session, given: Object, call: Call) -> Reply:
@@ -54,32 +56,32 @@ def scope_reserve(session: Session, given: Object, call: Call) -> Reply:
         given.get("bead_id"),
     )
     data = {
-        "reservation": notices.reservation(grant.reservation),
+        "reservation": view.reservation(grant.reservation),
         "renewed": grant.renewed,
-        "taken_over": [notices.reservation(taken) for taken in grant.taken_over],
+        "taken_over": [view.reservation(taken) for taken in grant.taken_over],
         "warnings": grant.warnings,
     }
-    return Reply(data, notices.grant_text(grant))
+    return Reply(data, view.grant_text(grant))
 
 
 def scope_release(session: Session, given: Object, call: Call) -> Reply:
     reservation = session.app.reservations.release(session.caller(), given["room_id"], given["scope"])
-    return Reply({"reservation": notices.reservation(reservation)}, f"Released {spell(reservation.scope)}.")
+    return Reply({"reservation": view.reservation(reservation)}, f"Released {one_line(spell(reservation.scope))}.")
 
 
 def scope_list(session: Session, given: Object, call: Call) -> Reply:
     found = session.app.reservations.list_reservations(
         session.caller(), given["room_id"], given.get("include_ended", False)
     )
-    text = "\n".join(f"- {notices.reservation_line(each)}" for each in found) or "Nothing is reserved."
-    return Reply({"reservations": [notices.reservation(each) for each in found]}, text)
+    text = "\n".join(f"- {view.reservation_line(each)}" for each in found) or "Nothing is reserved."
+    return Reply({"reservations": [view.reservation(each) for each in found]}, text)
 
 
 def scope_check(session: Session, given: Object, call: Call) -> Reply:
     caller = session.caller()
     found = session.app.reservations.check(caller, given["room_id"], given["path"])
-    lines = [f"- {held.kind}: {notices.reservation_line(held.reservation)}" for held in found]
-    overlaps = [notices.overlap(held, caller.agent_id) for held in found]
+    lines = [f"- {held.kind}: {view.reservation_line(held.reservation)}" for held in found]
+    overlaps = [view.overlap(held, caller.agent_id) for held in found]
     return Reply({"overlaps": overlaps}, "\n".join(lines) or "Nobody has reserved it.")
 
 
@@ -94,21 +96,21 @@ def event_send(session: Session, given: Object, call: Call) -> Reply:
         given.get("bead_id"),
         given.get("scope"),
     )
-    lines = [f"{event.event_type} {event.event_id} sent to {event.to_agent}.", *notices.warning_lines(warnings)]
-    return Reply({"event": notices.envelope(event), "warnings": warnings}, "\n".join(lines))
+    lines = [f"{event.event_type} {event.event_id} sent to {event.to_agent}.", *view.warning_lines(warnings)]
+    return Reply({"event": view.envelope(event), "warnings": warnings}, "\n".join(lines))
 
 
 def event_inbox(session: Session, given: Object, call: Call) -> Reply:
     state = given.get("state")
     states = [state] if state in STATES else list(STATES) if state == "all" else [s for s in STATES if s != "accepted"]
     events, has_more = session.app.protocol.inbox(session.caller(), given["room_id"], states, given.get("limit", 50))
-    text = "\n".join(notices.event_text(event) for event in events) or "Nothing waits for you."
-    return Reply({"events": [notices.envelope(event) for event in events], "has_more": has_more}, text)
+    text = "\n".join(view.event_text(event) for event in events) or "Nothing waits for you."
+    return Reply({"events": [view.envelope(event) for event in events], "has_more": has_more}, text)
 
 
 def event_mark(session: Session, given: Object, call: Call) -> Reply:
     event = session.app.protocol.mark(session.caller(), given["event_id"], given["mark"])
-    return Reply({"event": notices.envelope(event)}, f"{event.event_id} is {event.state}.")
+    return Reply({"event": view.envelope(event)}, f"{event.event_id} is {event.state}.")
 
 
 ROOM = {"room_id": fields.ROOM_ID}

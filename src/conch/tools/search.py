@@ -5,6 +5,7 @@ from __future__ import annotations
 from conch.calls import Call
 from conch.clock import SECOND
 from conch.search.search import DEFAULT_LIMIT, LONGEST_QUERY, MODES, MOST_RESULTS, Found, Hit
+from conch.text import behind_margin, one_line
 from conch.tools import fields
 from conch.tools.registry import Tool
 from conch.tools.replies import Object, Reply
@@ -30,15 +31,13 @@ def _result(hit: Hit, with_content: bool) -> Object:
 
 def _text(found: Found, with_content: bool) -> str:
     lines = [_line(hit, with_content) for hit in found.hits] or ["Nothing was found."]
-    return "\n".join([*lines, *(f"{warning['code']}: {warning['message']}" for warning in found.warnings)])
+    lines += [behind_margin(warning["message"], first=f"{warning['code']}: ") for warning in found.warnings]
+    return "\n".join(lines)
 
 
 def _line(hit: Hit, with_content: bool) -> str:
-    line = f"{hit.topic_name} ({hit.topic_id}) #{hit.seq} {hit.sender}: {hit.snippet}"
-    if not with_content:
-        return line
-    body = hit.content_markdown.replace("\n", "\n  ")  # the words of one agent must not pass for a line of ours
-    return f"{line}\n  {body}"
+    line = one_line(f"{hit.topic_name} ({hit.topic_id}) #{hit.seq} {hit.sender}: {hit.snippet}")
+    return f"{line}\n{behind_margin(hit.content_markdown)}" if with_content else line
 
 
 NAME: Object = {"type": "string", "minLength": 1, "maxLength": fields.LONGEST_ID}

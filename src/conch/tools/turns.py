@@ -6,12 +6,14 @@ from conch.calls import Call
 from conch.clock import to_iso
 from conch.rooms import log
 from conch.rooms.handoffs import TEMPLATE
-from conch.tools import fields, shapes, texts
+from conch.text import behind_margin
+from conch.tools import fields
+from conch.tools import turns_view as view
 from conch.tools.registry import Tool
 from conch.tools.replies import Delivery, Object, Reply
 from conch.tools.session import Session
 from conch.turns.stick import Offer
-from conch.turns.waiting import Wait, describe
+from conch.turns.waiting import describe
 
 MOST_EVENTS = 500
 
@@ -19,8 +21,8 @@ MOST_EVENTS = 500
 def list_rooms(session: Session, given: Object, call: Call) -> Reply:
     caller = session.caller()
     snapshots = session.app.rooms.list_rooms(session.path(given.get("context_path")), caller)
-    text = "\n".join(texts.room_line(s) for s in snapshots) or "No room here yet; join_path makes one."
-    return Reply({"rooms": [shapes.path_room(s, caller.agent_id) for s in snapshots]}, text)
+    text = "\n".join(view.room_line(s) for s in snapshots) or "No room here yet; join_path makes one."
+    return Reply({"rooms": [view.path_room(s, caller.agent_id) for s in snapshots]}, text)
 
 
 def join_path(session: Session, given: Object, call: Call) -> Reply:
@@ -36,8 +38,8 @@ def join_path(session: Session, given: Object, call: Call) -> Reply:
         "canonical_path": snapshot.room.canonical_path,
         "topic_id": snapshot.room.topic_id,
         "created": joined.created,
-        "room": shapes.path_room(snapshot, caller.agent_id),
-        "members": shapes.room_members(snapshot),
+        "room": view.path_room(snapshot, caller.agent_id),
+        "members": view.room_members(snapshot),
         "policy": snapshot.policy._asdict(),
         "handoff_template": TEMPLATE,
         "warnings": joined.warnings,
@@ -45,10 +47,10 @@ def join_path(session: Session, given: Object, call: Call) -> Reply:
     heartbeat_seconds = snapshot.policy.heartbeat_interval_ms // 1_000
     lines = [
         f"You are {caller.agent_id} ({name}). {'Made' if joined.created else 'Joined'} room "
-        + texts.room_line(snapshot),
-        texts.member_lines(snapshot),
+        + view.room_line(snapshot),
+        view.member_lines(snapshot),
         f"Next: wait_for_turn; work only after your_turn, and heartbeat every {heartbeat_seconds} s.",
-        *(warning["message"] for warning in joined.warnings),
+        *(behind_margin(warning["message"], first="") for warning in joined.warnings),
     ]
     return Reply(data, "\n".join(lines))
 
@@ -59,9 +61,9 @@ def wait_for_turn(session: Session, given: Object, call: Call) -> Reply:
     wait = claims.wait_for_turn(caller, given["room_id"], cursor, given.get("max_wait_ms"), call)
     if wait.status == "your_turn":
         delivery = Delivery(not_sent=lambda: claims.give_back(caller, wait))
-        return Reply(_your_turn(wait), _your_turn_text(wait), delivery)
+        return Reply(view.your_turn(wait), view.your_turn_text(wait), delivery)
     if wait.status == "takeover_available":
-        return Reply(_takeover_available(wait), _takeover_text(wait))
+        return Reply(view.takeover_available(wait), view.takeover_text(wait))
     room = wait.snapshot.room
     if wait.status == "closed":
         return Reply({"status": "closed", "room_id": room.room_id}, f"Room {room.room_id} is closed.")
@@ -71,51 +73,9 @@ def wait_for_turn(session: Session, given: Object, call: Call) -> Reply:
         "cursor": str(room.last_event_seq),
         "room_state": wait.snapshot.state,
         "turn_id": room.turn_id,
-        **shapes.expectation(room),
+        **view.expectation(room),
     }
     return Reply(data, f"not_yet: {describe(wait.snapshot)} Call wait_for_turn again. cursor={room.last_event_seq}")
-
-
-def _your_turn(wait: Wait) -> Object:
-    room = wait.snapshot.room
-    return {
-        "status": "your_turn",
-        "room_id": room.room_id,
-        "turn_id": room.turn_id,
-        "lease_id": room.lease_id,
-        "lease_expires_at": to_iso(room.lease_expires_at),
-        "handoff": wait.handoff,
-        "from_agent_id": wait.from_agent_id,
-        "reason": wait.reason,
-    }
-
-
-def _your_turn_text(wait: Wait) -> str:
-    room = wait.snapshot.room
-    head = f"your_turn ({wait.reason}): turn_id={room.turn_id} lease_id={room.lease_id} room_id={room.room_id}"
-    return f"{head}\n{texts.handoff_text(wait.handoff, wait.from_agent_id)}"
-
-
-def _takeover_available(wait: Wait) -> Object:
-    room = wait.snapshot.room
-    data = {
-        "status": "takeover_available",
-        "room_id": room.room_id,
-        "turn_id": room.turn_id,
-        "room_state": wait.snapshot.state,
-        "reason": wait.reason,
-        "cursor": str(room.last_event_seq),
-    }
-    absent = {"current_owner": room.owner, "reserved_for": room.reserved_for}
-    return data | {name: agent_id for name, agent_id in absent.items() if agent_id}
-
-
-def _takeover_text(wait: Wait) -> str:
-    room = wait.snapshot.room
-    return (
-        f"takeover_available ({wait.reason}): {wait.snapshot.expected} does not answer. To take the stick: "
-        f"takeover_stick(room_id={room.room_id}, expected_turn_id={room.turn_id}, reason=...)."
-    )
 
 
 def heartbeat(session: Session, given: Object, call: Call) -> Reply:
@@ -191,10 +151,10 @@ def get_room_state(session: Session, given: Object, call: Call) -> Reply:
     caller = session.caller()
     snapshot = session.app.rooms.get_state(caller, given["room_id"])
     can_take_over = session.app.turns.takeover_is_open(caller, snapshot)
-    lines = [texts.room_line(snapshot), texts.member_lines(snapshot)]
+    lines = [view.room_line(snapshot), view.member_lines(snapshot)]
     if can_take_over:
         lines.append(f"Takeover is available ({snapshot.takeover_reason}).")
-    return Reply(shapes.room_state(snapshot, caller.agent_id, can_take_over), "\n".join(lines))
+    return Reply(view.room_state(snapshot, caller.agent_id, can_take_over), "\n".join(lines))
 
 
 def get_room_events(session: Session, given: Object, call: Call) -> Reply:
@@ -202,9 +162,9 @@ def get_room_events(session: Session, given: Object, call: Call) -> Reply:
     after = fields.parse_cursor("after", given.get("after"))
     app.rooms.get_state(caller, given["room_id"])
     page = log.list_events(app.store, given["room_id"], after, given.get("limit", 50))
-    text = "\n".join(texts.event_line(event) for event in page.events) or "No events."
+    text = "\n".join(view.event_line(event) for event in page.events) or "No events."
     more = " (more to come)" if page.has_more else ""
-    return Reply(shapes.event_page(page), f"{text}\ncursor={page.cursor}{more}")
+    return Reply(view.event_page(page), f"{text}\ncursor={page.cursor}{more}")
 
 
 MEMBER: Object = {**fields.AGENT_ID, "description": "An agent_id or a name."}

@@ -275,7 +275,7 @@ def test_an_export_shows_who_answered_what_in_words_that_no_terminal_obeys(conch
 
     heads = [line for line in markdown.splitlines() if line.startswith("## ")]
     assert heads == [f"## 1. {ada} (question)", f"## 2. {bob} (answer)", f"## 3. {ada} to {bob}"]
-    assert "\n# main\n\n- *now*\n" in markdown and f"*in reply to `{question}`, 20" in markdown
+    assert "\n> # main\n> \n> - *now*\n" in markdown and f"*in reply to `{question}`, 20" in markdown
     assert not set(markdown) & set("\x1b\x07\x9b\u202e")
     assert [exact[1]["content_markdown"], exact[2]["reply_to"]] == [EVIL, question]
 

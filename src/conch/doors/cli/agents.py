@@ -8,12 +8,13 @@ import sys
 from conch.agents.identity import explain
 from conch.agents.signals import gather_signals
 from conch.doors.cli.context import Context
-from conch.doors.cli.output import Report, one_line, table, write
+from conch.doors.cli.output import Report, table, write
 from conch.doors.cli.scopes import from_here, reservation_table
 from conch.errors import ConchError, DecisionNeeded, RoomClosed
 from conch.members.adoption import Candidate
 from conch.members.registration import check_name, find_agent, itself
-from conch.tools import notices
+from conch.text import one_line
+from conch.tools import scopes_view
 from conch.typed import Any
 
 ANYWHERE = "*"
@@ -49,9 +50,9 @@ def show(context: Context) -> Report:
     named = context.options.name and context.name_here(context.options.name)
     agent = find_agent(agents, named) if named else itself(agents, caller)
     found = context.app.reservations.list_reservations(caller, room_id)
-    own = [notices.reservation(each) for each in found if each.agent_id == agent.agent_id]
-    data = {**notices.agent(agent), "reservations": own}
-    return Report(data, f"{notices.agent_line(agent)}\n{reservation_table(own)}")
+    own = [scopes_view.reservation(each) for each in found if each.agent_id == agent.agent_id]
+    data = {**scopes_view.agent(agent), "reservations": own}
+    return Report(data, f"{scopes_view.agent_line(agent)}\n{reservation_table(own)}")
 
 
 # -- who is calling

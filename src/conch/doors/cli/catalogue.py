@@ -358,7 +358,7 @@ _ALL = (
     Command(
         "topics export",
         TOPICS,
-        "exporting.export",
+        "export.export",
         "write a whole topic as Markdown or JSON lines",
         "Write a whole topic, however long, as Markdown or as one JSON object per line.",
         (

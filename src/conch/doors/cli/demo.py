@@ -21,9 +21,10 @@ from types import FrameType
 
 from conch.app import open_app
 from conch.doors.cli.demo_agents import Agent, Object, Reply, Unexpected
-from conch.doors.cli.output import abandon_stream, clean, one_line
+from conch.doors.cli.output import abandon_stream, clean
 from conch.errors import ConchError
 from conch.rooms.verify import verify_rooms
+from conch.text import one_line
 from conch.typed import Any, NoReturn
 
 Handler = Callable[[int, FrameType | None], NoReturn] | signal.Handlers

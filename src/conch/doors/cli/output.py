@@ -5,22 +5,20 @@ from __future__ import annotations
 import io
 import os
 import sys
+import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
+from conch.clock import SECOND
 from conch.lazy import json
+from conch.text import behind_margin, one_line, visible, whole
 from conch.tools.replies import NOTHING_FOLLOWS, Delivery
 from conch.typed import Any, NamedTuple, TextIO
 
 Object = dict[str, Any]
 
 MORE = "There are more, older ones; --limit shows them."  # below a list, newest first, that was cut
-CONTROL = {*range(0x20), *range(0x7F, 0xA0)} - {0x0A}
-# They are not seen, or make a line read as something else than it is: line separators, direction marks and
-# overrides, zero-width spaces, tags.
-INVISIBLE = {0x061C, 0x200B, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2060, 0x206A), 0xFEFF}
-INVISIBLE |= {*range(0xE0000, 0xE0080)}
-ESCAPES = {code: ascii(chr(code))[1:-1] for code in CONTROL | INVISIBLE} | {0x09: "    "}
+TAB = " " * 4
 
 
 class Report(NamedTuple):
@@ -40,29 +38,25 @@ class Report(NamedTuple):
 
 def failure(code: str, message: str, details: Object, *, text: str | None = None, status: int = 1) -> Report:
     error = {"code": code, "message": message, **details}
-    return Report(None, f"{message} ({code})" if text is None else text, error, status)
+    return Report(None, behind_margin(f"{message} ({code})", first="") if text is None else text, error, status)
 
 
 # -- text
 
 
 def clean(text: str) -> str:
-    """Text from other agents, safe to show: a terminal obeys control characters, so it gets none."""
-    return whole(text.replace("\r\n", "\n").translate(ESCAPES))
+    """The last look at what is printed: a terminal obeys control characters, so it gets none."""
+    return visible(text).replace("\t", TAB)
 
 
-def whole(text: str) -> str:
-    """Half a surrogate pair, which stands for a byte of a name that is not UTF-8, becomes an escape."""
-    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
+def duration(seconds: float) -> str:
+    minutes, rest = divmod(max(0, int(seconds)), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
 
 
-def one_line(text: str) -> str:
-    return clean(" ".join(text.split()))
-
-
-def indented(text: str, margin: str) -> str:
-    """Every line behind a margin, so that nobody's words can pass for a line of ours."""
-    return "\n".join(margin + line for line in clean(text).split("\n"))
+def local_time(moment: int) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment / SECOND))
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]], below: Sequence[str] = ()) -> str:

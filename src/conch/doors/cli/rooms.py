@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from conch.clock import SECOND
 from conch.doors.cli.context import Context, find_member
-from conch.doors.cli.output import Report, one_line, table
-from conch.doors.cli.wording import duration, room_text, who
+from conch.doors.cli.output import Report, duration, table
 from conch.errors import InvalidArgument
 from conch.rooms.room import Snapshot
-from conch.tools import shapes
+from conch.text import one_line
+from conch.tools import turns_view
 
 LONGEST_NUMBER = 18
 
@@ -16,15 +16,21 @@ LONGEST_NUMBER = 18
 def rooms(context: Context) -> Report:
     caller, app = context.caller, context.app
     found = app.rooms.all_rooms() if context.options.all else app.rooms.list_rooms(context.path(), caller)
-    data = {"rooms": [shapes.path_room(snapshot, caller.agent_id) for snapshot in found]}
+    data = {"rooms": [turns_view.path_room(snapshot, caller.agent_id) for snapshot in found]}
     if not found:
         return Report(data, "No room here yet; `conch join` makes one.")
     rows = [
-        (s.room.room_id, s.state, str(s.room.turn_id), str(len(s.members)), who(s, s.expected) if s.expected else "-")
+        (s.room.room_id, s.state, str(s.room.turn_id), str(len(s.members)), _who(s, s.expected) if s.expected else "-")
         for s in found
     ]
     headings = ("ROOM", "STATE", "TURN", "MEMBERS", "STICK")
     return Report(data, table(headings, rows, below=[s.room.canonical_path for s in found]))
+
+
+def _who(snapshot: Snapshot, agent_id: str | None) -> str:
+    """Both names of a member."""
+    member = snapshot.find(agent_id)
+    return f"{agent_id} ({member.name})" if member else str(agent_id)
 
 
 def join(context: Context) -> Report:
@@ -42,14 +48,39 @@ def join(context: Context) -> Report:
 def state(context: Context) -> Report:
     snapshot, caller = context.room, context.caller
     can_take_over = snapshot.takeover_reason is not None and context.app.turns.takeover_is_open(caller, snapshot)
-    lines = [room_text(snapshot, caller.agent_id)]
+    lines = [_room_text(snapshot, caller.agent_id)]
     if can_take_over:
         lines.append(f"You may take over ({snapshot.takeover_reason}): `conch take --reason ...`.")
     if snapshot.find(caller.agent_id) is None and snapshot.state != "closed":
         lines.append(f"You ({caller.agent_id}) are not a member; `conch join` makes you one.")
     if snapshot.members:
         lines += ["", _members(snapshot)]
-    return Report(shapes.room_state(snapshot, caller.agent_id, can_take_over), "\n".join(lines))
+    return Report(turns_view.room_state(snapshot, caller.agent_id, can_take_over), "\n".join(lines))
+
+
+def _room_text(snapshot: Snapshot, caller_id: str) -> str:
+    """Where the stick is, and what the caller can do about it."""
+    room = snapshot.room
+    head = f"{one_line(room.canonical_path)}\n{room.room_id}: {snapshot.state}, turn {room.turn_id}"
+    return f"{head}\n{_stick_text(snapshot, caller_id)}"
+
+
+def _stick_text(snapshot: Snapshot, caller_id: str) -> str:
+    room = snapshot.room
+    if room.state == "closed":
+        return "It is over; `conch join` opens a new room here."
+    if room.owner:
+        holder = "You hold" if room.owner == caller_id else f"{_who(snapshot, room.owner)} holds"
+        return f"{holder} the stick; the lease {_lapse(snapshot, room.lease_expires_at)}."
+    if room.reserved_for:
+        recipient = "you" if room.reserved_for == caller_id else _who(snapshot, room.reserved_for)
+        return f"The stick waits for {recipient}; the claim {_lapse(snapshot, room.claim_expires_at)}."
+    return "The stick is free; `conch wait` takes it."
+
+
+def _lapse(snapshot: Snapshot, moment: int | None) -> str:
+    left = ((moment or snapshot.now) - snapshot.now) / SECOND
+    return f"lapses in {duration(left)}" if left > 0 else f"lapsed {duration(-left)} ago"
 
 
 def _members(snapshot: Snapshot) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 
 from conch.doors.cli.context import Context
-from conch.doors.cli.output import Report, indented, one_line, table
+from conch.doors.cli.output import Report, table
 from conch.host.paths import parse_scope
-from conch.tools import notices
+from conch.text import behind_margin, one_line
+from conch.tools import scopes_view
 from conch.typed import Any
 
 Object = dict[str, Any]
@@ -103,11 +104,11 @@ def inbox(context: Context) -> Report:
 
 
 def _notice(event: Object) -> str:
-    label = notices.LABELS.get(event["event_type"], event["event_type"])
-    state = notices.LABELS.get(event["state"], event["state"])
+    label = scopes_view.LABELS.get(event["event_type"], event["event_type"])
+    state = scopes_view.LABELS.get(event["state"], event["state"])
     head = f"{event['id']} {label}, from {event['from_agent'] or 'conch'}, {event['created_at']}: {state}"
     about = {"scope": event["scope"], "bead": event["bead_id"], **event["payload"]}
-    lines = [indented(f"{name}: {value}", MARGIN) for name, value in about.items() if value is not None]
+    lines = [behind_margin(f"{name}: {value}", MARGIN) for name, value in about.items() if value is not None]
     return "\n".join([one_line(head), *lines])
 
 

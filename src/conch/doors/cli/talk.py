@@ -13,8 +13,7 @@ from conch.calls import Call
 from conch.clock import to_seconds
 from conch.doors.cli.context import Context
 from conch.doors.cli.interruptions import Interruptions, exit_status
-from conch.doors.cli.output import MORE, Report, failure, give_up, indented, one_line, table, warn, write
-from conch.doors.cli.speech import (
+from conch.doors.cli.messages import (
     MARGIN,
     Place,
     find_message,
@@ -26,9 +25,11 @@ from conch.doors.cli.speech import (
     since,
     whole_json,
 )
+from conch.doors.cli.output import MORE, Report, clean, failure, give_up, table, warn, write
 from conch.doors.cli.spoken import spoken
 from conch.errors import Cancelled, InvalidArgument, StoreError, StoreUnavailable, StoreUncertain
-from conch.tools import bus_shapes as shapes
+from conch.text import behind_margin, one_line
+from conch.tools import bus_view, questions_view
 from conch.tools.replies import Delivery
 from conch.typed import Any
 
@@ -104,7 +105,7 @@ def _move_on(delivery: Delivery) -> None:
 
 def _history(context: Context, peer: Peer, place: Place, limit: int) -> Report:
     history = context.app.messages.history(peer.topic_id, place.after, place.moment)
-    found = [shapes.received(message, peer) for message in islice(history, limit + 1)]
+    found = [bus_view.received(message, peer) for message in islice(history, limit + 1)]
     data = {"topic_id": peer.topic_id, "received": found[:limit], "has_more": len(found) > limit}
     lines = message_texts(context, found[:limit]) or ["Nothing was said since."]
     if data["has_more"]:
@@ -125,8 +126,8 @@ def _follow(context: Context, peer: Peer, place: Place | None, limit: int | None
             with suppress(StoreUnavailable):
                 peer, _ = messages.standing(peer)  # who may have been renamed meanwhile
             batch = [each for each in come if each.created_at >= start.moment][:left]
-            shown = [shapes.received(each, peer) for each in batch]
-            lines = [whole_json(each) for each in shown] if as_json else message_texts(context, shown)
+            shown = [bus_view.received(each, peer) for each in batch]
+            lines = map(whole_json, shown) if as_json else map(clean, message_texts(context, shown))
             write(sys.stdout, "".join(f"{line}\n" for line in lines))
             if moves:
                 with suppress(StoreUnavailable, StoreUncertain):  # the next batch moves it on
@@ -164,7 +165,7 @@ def ask(context: Context) -> Report:
     if asked is None:
         message = "Nobody has answered yet. The question stays open; `conch read` brings the answer."
         return failure("timeout", message, question)
-    shown = shapes.asked(asked.outcome, asked)
+    shown = questions_view.asked(asked.outcome, asked)
     if asked.outcome == "cancelled":
         return failure("cancelled", "The question was cancelled.", shown)
     return Report(shown, "\n\n".join(_answer_text(answer) for answer in shown["answers"]))
@@ -178,7 +179,7 @@ def _number(context: Context, question_id: str) -> str:
 
 
 def _answer_text(answer: Object) -> str:
-    lines = [f"{one_line(answer['answered_by'])}:", indented(answer["answer_markdown"], MARGIN)]
+    lines = [f"{one_line(answer['answered_by'])}:", behind_margin(answer["answer_markdown"], MARGIN)]
     lines += [f"{MARGIN}see {one_line(pointer)}" for pointer in answer["repo_pointers"]]
     lines += [f"{MARGIN}ask next: {one_line(followup)}" for followup in answer["suggested_followups"]]
     return "\n".join(lines)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from conch.clock import SECOND
 from conch.doors.cli.context import Context
-from conch.doors.cli.output import MORE, Report, one_line, table
-from conch.doors.cli.wording import duration, local_time
-from conch.tools import bus_shapes as shapes
+from conch.doors.cli.output import MORE, Report, duration, local_time, table
+from conch.text import one_line
+from conch.tools import bus_view
 
 MOST_TOPICS = 100_000
 MOST_PEERS = 1_000
@@ -23,7 +23,7 @@ def list_topics(context: Context) -> Report:
     limit = context.limit(MOST_TOPICS)
     found = context.app.topics.list(STATUSES[context.options.status], limit + 1)
     has_more, found = len(found) > limit, found[:limit]
-    topics = [{**shapes.topic(topic), "message_count": count} for topic, count in found]
+    topics = [{**bus_view.topic(topic), "message_count": count} for topic, count in found]
     data = {"topics": topics, "has_more": has_more}
     rows = [(topic.topic_id, topic.status, str(count), local_time(topic.created_at)) for topic, count in found]
     if not rows:
@@ -37,7 +37,7 @@ def show(context: Context) -> Report:
     topic = context.app.topics.find(topic_id)
     peers = context.app.peers.list_present(topic_id, WINDOW_SECONDS, MOST_PEERS)
     present = [{**peer._asdict(), "updated_at": peer.updated_at / SECOND} for peer in peers]
-    data = {**shapes.topic(topic), "peers": present}
+    data = {**bus_view.topic(topic), "peers": present}
     lines = [f"{topic.topic_id}: {one_line(topic.name)}", f"{topic.status} since {local_time(topic.created_at)}"]
     if topic.closed_at is not None:
         lines[-1] = f"closed {local_time(topic.closed_at)}" + (
@@ -54,7 +54,7 @@ def close(context: Context) -> Report:
 
 def rename(context: Context) -> Report:
     topic = context.app.topics.rename(context.topic_id, context.options.new_name)
-    return Report(shapes.topic(topic), f"{topic.topic_id} is now called {one_line(topic.name)}.")
+    return Report(bus_view.topic(topic), f"{topic.topic_id} is now called {one_line(topic.name)}.")
 
 
 def free(context: Context) -> Report:

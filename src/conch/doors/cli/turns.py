@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from conch.config import check_length
 from conch.doors.cli.context import Context, find_member
+from conch.doors.cli.handoffs import read_handoff
 from conch.doors.cli.keeping import keep_lease, lease_text
 from conch.doors.cli.output import Report
-from conch.doors.cli.writing import read_handoff
 from conch.errors import ConchError, StaleLease
 from conch.tools import fields
 from conch.tools.replies import NOTHING_FOLLOWS, Delivery

@@ -10,11 +10,12 @@ from types import TracebackType
 from conch.bells.base import Ear, room_channel, seat_channel
 from conch.calls import Call
 from conch.doors.cli.context import Context
+from conch.doors.cli.handoffs import handoff_text
 from conch.doors.cli.interruptions import Interruptions, exit_status
 from conch.doors.cli.keeping import keep_lease, lease_text
-from conch.doors.cli.output import Report, failure, one_line, shortened, write
-from conch.doors.cli.wording import duration, handoff_text
+from conch.doors.cli.output import Report, duration, failure, shortened, write
 from conch.errors import Cancelled, StoreBusy, StoreError, StoreUnavailable, StoreUncertain
+from conch.text import one_line
 from conch.tools.replies import Delivery, Reply
 from conch.turns.waiting import Move
 from conch.typed import Any, Self

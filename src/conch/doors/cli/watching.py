@@ -7,13 +7,14 @@ from collections.abc import Callable
 
 from conch.bells.base import activity_channel, room_channel, topic_channel
 from conch.doors.cli.context import Context
-from conch.doors.cli.output import Report, abandon_stream, clean, indented, one_line, write
-from conch.doors.cli.wording import MARGIN, handoff_lines, labelled, local_time
+from conch.doors.cli.handoffs import MARGIN, handoff_lines, labelled
+from conch.doors.cli.output import Report, abandon_stream, clean, local_time, write
 from conch.lazy import json
 from conch.notices.timeline import Entry, Page, Place, parse_place, read_timeline
-from conch.tools import fields, stories
-from conch.tools.notices import LABELS
+from conch.text import behind_margin
+from conch.tools import fields, timeline_view
 from conch.tools.schema import check_arguments
+from conch.tools.scopes_view import LABELS
 from conch.tools.turns import MOST_EVENTS
 
 LIMITS = fields.takes(
@@ -36,7 +37,7 @@ def events(context: Context) -> Report:
     page = look(place)
     if options.follow:
         return _follow(context, page, look, (room_channel(room_id), activity_channel(room_id), topic_channel(topic_id)))
-    return Report(stories.page(page), page_text(page, options.after, options.limit))
+    return Report(timeline_view.page(page), page_text(page, options.after, options.limit))
 
 
 def _follow(context: Context, page: Page, look: Callable[[Place], Page], channels: tuple[str, ...]) -> Report:
@@ -46,7 +47,7 @@ def _follow(context: Context, page: Page, look: Callable[[Place], Page], channel
         while True:
             try:
                 for entry in page.entries:
-                    write(sys.stdout, (json.dumps(stories.entry(entry)) if as_json else entry_text(entry)) + "\n")
+                    write(sys.stdout, (json.dumps(timeline_view.entry(entry)) if as_json else entry_text(entry)) + "\n")
             except BrokenPipeError:
                 abandon_stream(sys.stdout)
                 return Report({"cursor": str(page.place)}, "")
@@ -72,10 +73,9 @@ def page_text(page: Page, after: str | None, limit: int) -> str:
 
 def entry_text(entry: Entry) -> str:
     """One entry on one line, what it carries below it."""
-    first, newline, rest = stories.sentence(entry).partition("\n")
     number = str(entry.event.event_seq) if entry.event else ""
-    head = f"{number:>4}  {local_time(entry.created_at)}  {one_line(first)}"
-    below = [indented(rest, MARGIN)] if newline else []
+    first = f"{number:>4}  {local_time(entry.created_at)}  "
+    head, below = behind_margin(timeline_view.sentence(entry), MARGIN, first), []
     if entry.event and entry.event.handoff:
         below += [_whereabouts(entry), handoff_lines(entry.event.handoff)]
     elif entry.kind == "protocol" and entry.protocol and entry.row["kind"] in LABELS:

@@ -6,11 +6,11 @@ import sys
 
 from conch.clock import SECOND
 from conch.doors.cli.context import Context
-from conch.doors.cli.output import indented, one_line, whole
-from conch.doors.cli.wording import local_time
-from conch.doors.cli.writing import LARGEST_FILE, read_input
+from conch.doors.cli.handoffs import LARGEST_FILE, read_input
+from conch.doors.cli.output import local_time
 from conch.errors import InvalidArgument, QuestionNotFound
 from conch.lazy import json, re
+from conch.text import behind_margin, one_line, whole
 from conch.typed import Any, NamedTuple
 
 Object = dict[str, Any]
@@ -97,14 +97,14 @@ def _message_text(message: Object, replied_to: int | None) -> str:
     address = (f" to {names}" + (" (you)" if message.get("addressed") else "")) if names else ""
     moment = local_time(int(message["created_at"] * SECOND))
     head = one_line(f"#{message['seq']} {moment} {message['sender']}{address}{kind}{reply}")
-    return f"{head}\n{indented(message['content_markdown'], MARGIN)}"
+    return f"{head}\n{behind_margin(message['content_markdown'], MARGIN)}"
 
 
 def hit_text(hit: Object) -> str:
     """One message that was found: where it stands, and the line or the whole of it."""
     head = one_line(f"{hit['topic_name']} #{hit['seq']} {local_time(int(hit['created_at'] * SECOND))} {hit['sender']}")
     words: str = hit.get("content_markdown") or hit["snippet"]
-    return f"{head}\n{indented(words, MARGIN)}"
+    return f"{head}\n{behind_margin(words, MARGIN)}"
 
 
 def whole_json(message: Object) -> str:

@@ -1,4 +1,4 @@
-"""Agents, reservations and protocol events: what goes over the wire, and what a model reads."""
+"""How agents, reservations and notices go over the wire, and how they read."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from conch.clock import to_iso
 from conch.host.paths import spell
 from conch.notices.events import VERSION
 from conch.scopes.overlaps import Held, Reservation, holder
-from conch.tools.texts import behind_margin
+from conch.text import MARGIN, behind_margin, one_line
 from conch.typed import TYPE_CHECKING, Any
 from conch.warnings import Warnings
 
@@ -31,7 +31,7 @@ def agent(agent: Agent) -> Object:
 
 
 def agent_line(agent: Agent) -> str:
-    role = f", {agent.role}" if agent.role else ""
+    role = f", {one_line(agent.role)}" if agent.role else ""
     return f"{agent.name} ({agent.agent_id}){role}: {agent.liveness}, last seen {to_iso(agent.last_seen_at)}"
 
 
@@ -51,7 +51,7 @@ def reservation(reservation: Reservation) -> Object:
 
 def reservation_line(reservation: Reservation) -> str:
     state = f"until {to_iso(reservation.expires_at)}" if reservation.is_active else reservation.state
-    return f"{spell(reservation.scope)} by {reservation.name} ({reservation.liveness}), {state}"
+    return f"{one_line(spell(reservation.scope))} by {reservation.name} ({reservation.liveness}), {state}"
 
 
 def overlap(held: Held, caller_id: str) -> Object:
@@ -60,13 +60,13 @@ def overlap(held: Held, caller_id: str) -> Object:
 
 def grant_text(grant: Grant) -> str:
     verb = "Renewed" if grant.renewed else "Reserved"
-    lines = [f"{verb} {spell(grant.reservation.scope)} until {to_iso(grant.reservation.expires_at)}."]
-    lines += [f"Taken over from {taken.name}: {spell(taken.scope)}." for taken in grant.taken_over]
+    lines = [f"{verb} {one_line(spell(grant.reservation.scope))} until {to_iso(grant.reservation.expires_at)}."]
+    lines += [f"Taken over from {taken.name}: {one_line(spell(taken.scope))}." for taken in grant.taken_over]
     return "\n".join(lines + warning_lines(grant.warnings))
 
 
 def warning_lines(warnings: Warnings) -> list[str]:
-    return [f"Warning: {warning['message']}" for warning in warnings]
+    return [behind_margin(warning["message"], first="Warning: ") for warning in warnings]
 
 
 def envelope(event: ProtocolEvent) -> Object:
@@ -92,5 +92,9 @@ def event_text(event: ProtocolEvent) -> str:
     """Everything in it: a model that reads only text must be able to act on it."""
     head = f"{event.event_id} {event.event_type} from {event.from_agent or 'conch'}, {event.state}"
     about = {"scope": event.scope, "bead_id": event.bead_id, **event.payload}
-    lines = [f"{name}: {value}" for name, value in about.items() if value is not None]
-    return behind_margin("\n".join([head, *lines]))
+    lines = [
+        behind_margin(str(value), MARGIN * 2, first=f"{MARGIN}{one_line(name)}: ")
+        for name, value in about.items()
+        if value is not None
+    ]
+    return "\n".join([head, *lines])

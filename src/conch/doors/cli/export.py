@@ -11,15 +11,16 @@ from conch.bus.questions import Question
 from conch.bus.stream import Message
 from conch.calls import retry_interrupted
 from conch.doors.cli.context import Context
-from conch.doors.cli.output import Report, clean, give_up, one_line
-from conch.doors.cli.speech import whole_json
-from conch.doors.cli.wording import local_time
+from conch.doors.cli.messages import whole_json
+from conch.doors.cli.output import Report, give_up, local_time
 from conch.errors import InvalidArgument, StoreInterrupted, StoreUnavailable
 from conch.lazy import json
-from conch.tools import bus_shapes as shapes
+from conch.text import behind_margin, one_line
+from conch.tools import bus_view
 from conch.typed import Any, TextIO
 
 LONGEST_ECHO = 200
+QUOTE = "> "
 LISTS = {"repo_pointers": "See", "suggested_followups": "Ask next"}
 
 
@@ -73,10 +74,10 @@ def _write(file: TextIO, lines: Iterator[str]) -> int:
 
 def _jsonl(context: Context, topic_id: str) -> Iterator[str]:
     topic = context.app.topics.find(topic_id)
-    yield whole_json({"kind": "topic", **shapes.topic(topic)}) + "\n"
+    yield whole_json({"kind": "topic", **bus_view.topic(topic)}) + "\n"
     for message, question in _history(context, topic_id):
         facts = {"question_status": question.status, "cancel_reason": question.cancel_reason} if question else {}
-        yield whole_json({"kind": "message", **shapes.message(message), **facts}) + "\n"
+        yield whole_json({"kind": "message", **bus_view.message(message), **facts}) + "\n"
 
 
 def _markdown(context: Context, topic_id: str) -> Iterator[str]:
@@ -108,14 +109,14 @@ def _page(context: Context, topic_id: str, after: int) -> list[tuple[Message, Qu
 
 
 def _section(message: Message, question: Question | None) -> str:
-    """The words stay as they are, but whatever a terminal would obey."""
+    """The words as a quotation, so that no line of them passes for a heading of ours."""
     to = f" to {', '.join(message.addressees)}" if message.addressees else ""
     kind = "" if message.message_type == "message" else f" ({message.message_type})"
     head = one_line(f"{message.seq}. {message.sender}{to}{kind}")
     reply = f"in reply to `{message.reply_to}`, " if message.reply_to else ""
     status = f", {_status(question)}" if question else ""
     facts = f"*{reply}{local_time(message.created_at)}, `{message.message_id}`{status}*"
-    lines = [f"\n## {head}", facts, clean(message.content_markdown), *_metadata_lines(message.metadata)]
+    lines = [f"\n## {head}", facts, behind_margin(message.content_markdown, QUOTE), *_metadata_lines(message.metadata)]
     return "\n\n".join(lines) + "\n"
 
 
@@ -130,4 +131,4 @@ def _metadata_lines(metadata: dict[str, Any] | None) -> list[str]:
     for name, title in LISTS.items():
         if isinstance(rest.get(name), list):
             lines.append("\n".join([f"{title}:", "", *(f"- {one_line(str(item))}" for item in rest.pop(name))]))
-    return lines + ([f"Metadata: `{clean(json.dumps(rest, ensure_ascii=False))}`"] if rest else [])
+    return lines + ([f"Metadata: `{one_line(json.dumps(rest, ensure_ascii=False))}`"] if rest else [])

@@ -1,13 +1,12 @@
-"""The timeline: what goes over the wire, and how its entries read."""
+"""How the timeline of a room goes over the wire, and how its entries read."""
 
 from __future__ import annotations
 
 from conch.clock import to_iso
 from conch.host.paths import spell
 from conch.notices.timeline import Entry, Page
-from conch.tools.notices import LABELS, envelope
-from conch.tools.shapes import room_event
-from conch.tools.texts import event_sentence
+from conch.tools.scopes_view import LABELS, envelope
+from conch.tools.turns_view import event_sentence, room_event
 from conch.typed import Any
 
 Object = dict[str, Any]

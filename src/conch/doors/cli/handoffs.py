@@ -1,4 +1,4 @@
-"""A handoff from the words of a command line, or from a file."""
+"""Handoffs on the command line: from options or a file, and as they read on a terminal."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ from functools import lru_cache
 from conch.errors import InvalidArgument, InvalidHandoff, LimitExceeded
 from conch.lazy import json, re
 from conch.rooms.handoffs import Handoff
+from conch.text import behind_margin
+from conch.tools.turns_view import artifact_text
 from conch.typed import Any, TextIO
 
 ARTIFACT = re.compile(r"(?P<path>.+?)(?::(?P<first>\d{1,9})(?:-(?P<last>\d{1,9}))?)?(?:=(?P<role>\w+))?")
+MARGIN = " " * 8
+LABEL = 10
 LARGEST_FILE = 16 * 1024 * 1024  # as large as any handoff may be; nobody reads on to the end of /dev/zero
 
 
@@ -71,3 +75,26 @@ def _artifact(text: str) -> dict[str, Any]:
     if match["first"]:
         artifact["lines"] = [int(match["first"]), int(match["last"] or match["first"])]
     return artifact
+
+
+# -- showing one
+
+
+def handoff_text(handoff: Handoff | None, author: str | None) -> str:
+    if handoff is None:
+        return "There is no handoff for you."
+    return f"Handoff from {author}:\n{handoff_lines(handoff)}"
+
+
+def handoff_lines(handoff: Handoff) -> str:
+    """One part per line behind its label; longer parts go on below, behind the same margin."""
+    parts = [("status", handoff["status"]), ("next", handoff["next_action"])]
+    parts += [("artifact", artifact_text(artifact)) for artifact in handoff.get("artifacts", ())]
+    parts += [("question", question) for question in handoff.get("open_questions", ())]
+    parts += [("do not", rule) for rule in handoff.get("do_not", ())]
+    return "\n".join(labelled(label, text) for label, text in parts)
+
+
+def labelled(label: str, text: str) -> str:
+    width = max(LABEL, len(label) + 1)
+    return behind_margin(text.strip(), MARGIN + " " * width, first=f"{MARGIN}{label:<{width}}")

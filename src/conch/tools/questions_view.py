@@ -1,0 +1,85 @@
+"""How questions and answers go over the wire, as seed 002 has it, and how they read."""
+
+from __future__ import annotations
+
+from conch.bus.questions import Asked, Pending, extras
+from conch.bus.stream import Message
+from conch.clock import to_seconds
+from conch.text import behind_margin, one_line
+from conch.typed import Any
+
+Object = dict[str, Any]
+
+
+def answer(each: Message) -> Object:
+    pointers, followups = extras(each)
+    return {
+        "answer_id": each.message_id,
+        "answered_by": each.sender,
+        "answered_at": to_seconds(each.created_at),
+        "answer_markdown": each.content_markdown,
+        "repo_pointers": pointers,
+        "suggested_followups": followups,
+    }
+
+
+def asked(status: str, found: Asked) -> Object:
+    question = found.question
+    data = {
+        "topic_id": question.topic_id,
+        "question_id": question.question_id,
+        "status": status,
+        "question_status": question.status,
+        "accepting_answers": question.status == "pending",
+        "answers_count": len(found.answers),
+        "answers": [answer(each) for each in found.answers],
+        "warnings": [],
+    }
+    return data | ({"cancel_reason": question.cancel_reason} if question.cancel_reason is not None else {})
+
+
+# -- the same for models that read text
+
+
+def asked_text(status: str, found: Asked) -> str:
+    if found.answers and status != "cancelled":
+        return _answers_text(found)
+    reason = found.question.cancel_reason
+    said = f"Question {found.question.question_id}: {status}" + (f" ({one_line(reason)})." if reason else ".")
+    if found.answers:
+        return f"{said}\n\n{_answers_text(found)}"
+    waits = found.question.status == "pending"
+    return f"{said} Call ask_poll for its answers." if waits else said
+
+
+def _answers_text(found: Asked) -> str:
+    """The answers, and an invitation to ask on."""
+    bodies = [
+        f"Answer from {one_line(each.sender)}:\n\n{behind_margin(each.content_markdown)}" for each in found.answers
+    ]
+    pointers = dict.fromkeys(pointer for each in found.answers for pointer in extras(each)[0])
+    if pointers:
+        bodies.append("See: " + ", ".join(map(one_line, pointers)))
+    followups = dict.fromkeys(one_line(followup) for each in found.answers for followup in extras(each)[1])
+    numbered = [f"{number}) {text}" for number, text in enumerate(followups, start=1)]
+    return "\n".join(
+        [
+            "\n\n".join(bodies),
+            "",
+            "---",
+            "FOLLOW_UP_REQUIRED",
+            "Choose ONE follow-up question and call:",
+            f'ask(topic_id="{found.question.topic_id}", question="<your question>")',
+            "",
+            "Suggested follow-ups:",
+            *(numbered or ["(none)"]),
+            "",
+            "If you fully understand, reply with:",
+            "NO_FOLLOWUP_NEEDED",
+            "and provide a 3-5 bullet summary of what you learned.",
+        ]
+    )
+
+
+def pending_text(question: Pending) -> str:
+    return f"{question.question_id} from {one_line(question.asked_by)}:\n{behind_margin(question.question_text)}"

@@ -1,0 +1,219 @@
+"""How rooms, turns and the room's log go over the wire, and how they read."""
+
+from __future__ import annotations
+
+from conch.clock import to_iso
+from conch.text import MARGIN, behind_margin, one_line
+from conch.typed import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from conch.rooms.handoffs import Handoff
+    from conch.rooms.log import Event, EventPage
+    from conch.rooms.room import Member, Room, Snapshot
+    from conch.turns.waiting import Wait
+
+Object = dict[str, Any]
+
+
+def path_room(snapshot: Snapshot, caller_id: str | None) -> Object:
+    """The seed's PathRoom. The lease is a key to the stick: only its owner is shown it."""
+    room = snapshot.room
+    return {
+        "room_id": room.room_id,
+        "canonical_path": room.canonical_path,
+        "topic_id": room.topic_id,
+        "members": [member.agent_id for member in snapshot.members],
+        "sequence_index": room.sequence_index,
+        "owner": room.owner,
+        "reserved_for": room.reserved_for,
+        "pending_handoff_event_seq": room.pending_handoff_event_seq,
+        "turn_id": room.turn_id,
+        "lease_id": room.lease_id if room.owner == caller_id else None,
+        "lease_expires_at": to_iso(room.lease_expires_at),
+        "claim_expires_at": to_iso(room.claim_expires_at),
+        "state": snapshot.state,
+        "updated_at": to_iso(room.updated_at),
+    }
+
+
+def room_member(snapshot: Snapshot, member: Member) -> Object:
+    process = member.process
+    return {
+        "agent_id": member.agent_id,
+        "name": member.name,
+        "ordinal": member.ordinal,
+        "joined_at": to_iso(member.joined_at),
+        "last_seen_at": to_iso(member.last_seen_at),
+        "status": "active" if snapshot.is_active(member) else "inactive",
+        "process": snapshot.life(member.agent_id),
+        "host_id": process.host_id if process else None,
+        "pid": process.pid if process else None,
+        "process_started_at": process.started_at if process else None,
+        "session_kind": member.session_kind,
+        "display_name": member.display_name,
+    }
+
+
+def room_members(snapshot: Snapshot) -> list[Object]:
+    return [room_member(snapshot, member) for member in snapshot.members]
+
+
+def room_state(snapshot: Snapshot, caller_id: str, can_take_over: bool) -> Object:
+    return {
+        "room": path_room(snapshot, caller_id),
+        "members": room_members(snapshot),
+        "takeover": {"available": can_take_over, "reason": snapshot.takeover_reason},
+    }
+
+
+def room_event(event: Event) -> Object:
+    return {
+        "event_seq": event.event_seq,
+        "event_id": event.event_id,
+        "room_id": event.room_id,
+        "turn_id": event.turn_id,
+        "event_type": event.event_type,
+        "from_agent_id": event.from_agent_id,
+        "to_agent_id": event.to_agent_id,
+        "handoff": event.handoff,
+        "reason": event.reason,
+        "details": event.details,
+        "created_at": to_iso(event.created_at),
+    }
+
+
+def event_page(page: EventPage) -> Object:
+    return {
+        "events": [room_event(event) for event in page.events],
+        "cursor": str(page.cursor),
+        "has_more": page.has_more,
+    }
+
+
+def expectation(room: Room) -> Object:
+    """Whose move it is, and until when."""
+    return {
+        "current_owner": room.owner,
+        "reserved_for": room.reserved_for,
+        "lease_expires_at": to_iso(room.lease_expires_at),
+        "claim_expires_at": to_iso(room.claim_expires_at),
+    }
+
+
+def your_turn(wait: Wait) -> Object:
+    room = wait.snapshot.room
+    return {
+        "status": "your_turn",
+        "room_id": room.room_id,
+        "turn_id": room.turn_id,
+        "lease_id": room.lease_id,
+        "lease_expires_at": to_iso(room.lease_expires_at),
+        "handoff": wait.handoff,
+        "from_agent_id": wait.from_agent_id,
+        "reason": wait.reason,
+    }
+
+
+def takeover_available(wait: Wait) -> Object:
+    room = wait.snapshot.room
+    data = {
+        "status": "takeover_available",
+        "room_id": room.room_id,
+        "turn_id": room.turn_id,
+        "room_state": wait.snapshot.state,
+        "reason": wait.reason,
+        "cursor": str(room.last_event_seq),
+    }
+    absent = {"current_owner": room.owner, "reserved_for": room.reserved_for}
+    return data | {name: agent_id for name, agent_id in absent.items() if agent_id}
+
+
+# -- the same for models that read text
+
+
+def room_line(snapshot: Snapshot) -> str:
+    room = snapshot.room
+    if room.owner:
+        holder = f", owner {room.owner}"
+    elif room.reserved_for:
+        holder = f", reserved for {room.reserved_for}"
+    else:
+        holder = ""
+    place = one_line(room.canonical_path)
+    return f"{room.room_id} at {place}: {snapshot.state}, turn {room.turn_id}{holder}"
+
+
+def member_lines(snapshot: Snapshot) -> str:
+    lines = [
+        f"- {member.agent_id} ({member.name}), {'active' if snapshot.is_active(member) else 'inactive'}, "
+        f"last seen {to_iso(member.last_seen_at)}"
+        for member in snapshot.members
+    ]
+    return "\n".join(lines)
+
+
+def your_turn_text(wait: Wait) -> str:
+    room = wait.snapshot.room
+    head = f"your_turn ({wait.reason}): turn_id={room.turn_id} lease_id={room.lease_id} room_id={room.room_id}"
+    return f"{head}\n{handoff_text(wait.handoff, wait.from_agent_id)}"
+
+
+def takeover_text(wait: Wait) -> str:
+    room = wait.snapshot.room
+    return (
+        f"takeover_available ({wait.reason}): {wait.snapshot.expected} does not answer. To take the stick: "
+        f"takeover_stick(room_id={room.room_id}, expected_turn_id={room.turn_id}, reason=...)."
+    )
+
+
+def handoff_text(handoff: Handoff | None, author: str | None) -> str:
+    if handoff is None:
+        return "There is no handoff: nobody has worked here before you, or they did not write one."
+    return f"Handoff from {author}:\n{handoff_lines(handoff)}"
+
+
+def handoff_lines(handoff: Handoff, margin: str = "") -> str:
+    """One part per line behind its label, all of it behind a margin."""
+    parts = [("status", handoff["status"]), ("next_action", handoff["next_action"])]
+    parts += [("artifact", artifact_text(artifact)) for artifact in handoff.get("artifacts", ())]
+    parts += [("open question", question) for question in handoff.get("open_questions", ())]
+    parts += [("do not", rule) for rule in handoff.get("do_not", ())]
+    return "\n".join(behind_margin(text, margin + MARGIN, first=f"{margin}{label}: ") for label, text in parts)
+
+
+def artifact_text(artifact: dict[str, Any]) -> str:
+    lines = artifact.get("lines")
+    place = artifact["path"] + (f":{lines[0]}-{lines[1]}" if lines else "")
+    note = artifact.get("note")
+    return f"{place} ({artifact['role']})" + (f": {note}" if note else "")
+
+
+def event_line(event: Event) -> str:
+    """One event on one line, its handoff below it."""
+    line = behind_margin(event_sentence(event), first=f"#{event.event_seq} {to_iso(event.created_at)} ")
+    return line if event.handoff is None else f"{line}\n{handoff_lines(event.handoff, MARGIN)}"
+
+
+def event_sentence(event: Event, names: Mapping[str, str] | None = None) -> str:
+    """Who did what, by agent_id or by the names given; of more than one line only where somebody wrote so."""
+    names = names or {}
+    by, to = event.from_agent_id or "nobody", event.to_agent_id
+    who, whom = names.get(by, by), names.get(to, to) if to else None
+    newcomer = who if who == by else f"{who} ({by})"
+    order = (names.get(agent_id, agent_id) for agent_id in event.details.get("order", ()))
+    return {
+        "join": f"{newcomer} joined" + (" (agent_id_override)" if event.details.get("agent_id_override") else ""),
+        "leave": f"{who} left",
+        "claim": f"{whom} claimed turn {event.turn_id} ({event.reason})",
+        "release": f"{who} released to {whom or 'whoever comes first'}",
+        "pass": f"{who} passed to {whom}",
+        "return": f"{who} gave the stick back: {event.reason}",
+        "resume": f"{whom} resumed {who}: the stick that waited for it can be claimed",
+        "takeover": f"{whom} took over turn {event.turn_id} from {who}: {event.reason}",
+        "note": f"{who} noted: {event.details.get('note')}",
+        "reorder": f"{who} reordered the members: {', '.join(order)}",
+        "policy": f"{who} set the policy to {event.details.get('policy')}",
+        "close": f"{who} closed the room" + (f": {event.reason}" if event.reason else ""),
+    }.get(event.event_type, f"{event.event_type} by {who}")

@@ -1,0 +1,395 @@
+"""No character of one agent's text begins a line of ours, and none is obeyed or unseen: in any tool, in any command."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import unicodedata
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.contract.conftest import Child, Client, Enter
+
+from conch.app import App, open_app
+from conch.doors.cli.catalogue import COMMANDS
+from conch.tools.catalogue import TOOLS
+
+LETTERS = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000]
+LINE_ENDS = [letter for letter in LETTERS if len(f"a{letter}b".splitlines()) > 1]
+# What a terminal obeys: C0 and C1. No store keeps NUL, so it is refused.
+CONTROLS = [letter for letter in LETTERS if unicodedata.category(letter) == "Cc" and letter not in "\0\t"]
+TURNING = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
+BIDIRECTIONAL = [letter for letter in LETTERS if unicodedata.bidirectional(letter) in TURNING]
+BIDIRECTIONAL += ["\u200e", "\u200f", "\u061c"]
+DANGEROUS = sorted({*LINE_ENDS, *CONTROLS, *BIDIRECTIONAL})
+# So many in one text as fit into the shortest field, a role.
+BUNCHES = [DANGEROUS[start : start + 9] for start in range(0, len(DANGEROUS), 9)]
+ANY_LINE_END = re.compile("|".join(map(re.escape, DANGEROUS)))
+NO_TEXT_OF_OTHERS = {"mcp", "demo", "db path", "db verify", "db backup", "db migrate", "db copy", "db wipe"}
+
+Texts = dict[str, list[str]]
+
+# One process for all commands, because a start costs more than a command.
+RUN_EACH = """
+import io, json, os, sys
+from contextlib import redirect_stderr, redirect_stdout
+from conch.doors.cli.run import run
+
+printed = []
+for agent_id, command, words in json.load(sys.stdin):
+    os.environ["CONCH_AGENT_ID"] = agent_id
+    with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as err:
+        run([*command.split(), *words])
+    printed.append([out.getvalue(), err.getvalue()])
+print(json.dumps(printed))
+"""
+
+
+@pytest.fixture(params=["sqlite"])
+def environ(tmp_path: Path) -> dict[str, str]:
+    """How a text reads does not depend on the engine."""
+    return {"HOME": str(tmp_path / "home"), "CONCH_DATA_DIR": str(tmp_path / "data")}
+
+
+@pytest.fixture
+def app(environ: dict[str, str]) -> Iterator[App]:
+    """By the real clock, which the commands go by as well."""
+    app = open_app(environ)
+    yield app
+    app.close()
+
+
+@pytest.fixture
+def folder(tmp_path: Path, letters: list[str]) -> str:
+    """A workspace with the characters in its own name."""
+    root = tmp_path / forgery(letters)
+    root.mkdir()
+    subprocess.run(["git", "init", "--quiet", root], check=True)
+    (root / forgery(letters)).write_text("left unfinished")
+    return os.path.realpath(root)
+
+
+def forgery(letters: list[str]) -> str:
+    return "x" + "".join(f"{letter}FORGED" for letter in letters)
+
+
+def name_of(letters: list[str]) -> str:
+    return f"U+{ord(letters[0]):04X} to U+{ord(letters[-1]):04X}"
+
+
+def forged_lines(texts: Texts) -> list[tuple[str, str]]:
+    return [
+        (source, line)
+        for source, found in texts.items()
+        for text in found
+        for line in ANY_LINE_END.split(text)
+        if line.startswith("FORGED")
+    ]
+
+
+def raw(texts: Texts, letters: list[str]) -> list[tuple[str, str]]:
+    return [
+        (source, letter)
+        for source, found in texts.items()
+        for letter in letters
+        if letter != "\n" and any(letter in text for text in found)
+    ]
+
+
+@pytest.mark.parametrize("letters", BUNCHES, ids=name_of)
+def test_no_text_of_a_tool_has_a_line_that_another_agent_forged(
+    enter: Enter, folder: str, child: Callable[[], Child], letters: list[str]
+) -> None:
+    texts: Texts = {}
+
+    for tool, text in everything_said(enter, folder, child(), forgery(letters)):
+        texts.setdefault(tool, []).append(text)
+    bob = enter("bob:2", None, folder)
+    for client, tool, arguments in closing(bob, forgery(letters)):
+        texts.setdefault(tool, []).append(client.call(tool, **filled(client, arguments)).text)
+
+    assert set(texts) == set(TOOLS)
+    assert any("FORGED" in text for found in texts.values() for text in found)
+    assert forged_lines(texts) == []
+    assert raw(texts, letters) == []
+
+
+@pytest.mark.parametrize("letters", BUNCHES, ids=name_of)
+def test_no_command_prints_a_line_that_another_agent_forged(
+    enter: Enter,
+    folder: str,
+    child: Callable[[], Child],
+    letters: list[str],
+    environ: dict[str, str],
+) -> None:
+    for _ in everything_said(enter, folder, child(), forgery(letters)):
+        pass
+    commands = list(every_command(forgery(letters)))
+
+    done = subprocess.run(
+        [sys.executable, "-c", RUN_EACH],
+        cwd=folder,
+        env=environ,
+        input=json.dumps(commands).encode(),
+        capture_output=True,
+    )
+
+    texts: Texts = {}
+    for (_, command, _), printed in zip(commands, json.loads(done.stdout), strict=True):
+        texts.setdefault(command, []).extend(printed)
+    assert set(texts) == set(COMMANDS) - NO_TEXT_OF_OTHERS
+    assert any("FORGED" in text for found in texts.values() for text in found)
+    assert forged_lines(texts) == []
+    assert raw(texts, letters) == []
+
+
+def test_structures_keep_the_text_as_it_was_written(enter: Enter, workspace: str) -> None:
+    evil = forgery(DANGEROUS)
+    ada, bob = enter("ada:1", None, workspace), enter("bob:2", None, workspace)
+    ada.send(ada.home, evil)
+    ada.data("append_note", note=evil)
+
+    assert bob.read(bob.home) == [evil]
+    assert bob.data("get_room_events")["events"][-1]["details"] == {"note": evil}
+
+
+# -- the story
+
+
+def everything_said(enter: Enter, folder: str, gone: Child, evil: str) -> Iterator[tuple[str, str]]:
+    """Every tool, with the text in every field that an agent can write, and what the tool says then."""
+    ada, bob = enter("ada:1", gone.process, folder), enter("bob:2", None, folder)
+    for client, tool, arguments in [*turns(ada, bob, evil), *talk(ada, bob, evil), *scopes(ada, bob, evil)]:
+        yield tool, client.call(tool, **filled(client, arguments)).text
+    gone.kill()
+    for client, tool, arguments in ending(bob, evil):
+        yield tool, client.call(tool, **filled(client, arguments)).text
+
+
+Step = tuple[Client, str, dict[str, Any]]
+
+
+def filled(client: Client, arguments: dict[str, Any]) -> dict[str, Any]:
+    """What a step can know only now is given as a function."""
+    return {name: value(client) if callable(value) else value for name, value in arguments.items()}
+
+
+def lease(client: Client) -> str:
+    return str(client.data("get_room_state")["room"]["lease_id"])
+
+
+def turn(client: Client) -> int:
+    return int(client.data("get_room_state")["room"]["turn_id"])
+
+
+def first_event(client: Client) -> str:
+    return str(client.inbox(state="all")[0]["id"])
+
+
+def plan(client: Client) -> str:
+    return str(client.data("topic_resolve", name="plan", allow_closed=True)["topic_id"])
+
+
+def questions(client: Client) -> list[str]:
+    received = client.data("sync", topic_id=client.home, wait_seconds=0, include_self=True, auto_advance=False)
+    return [str(each["message_id"]) for each in received["received"] if each["message_type"] == "question"]
+
+
+def question(client: Client) -> str:
+    return questions(client)[0]
+
+
+def other_question(client: Client) -> str:
+    return questions(client)[1]
+
+
+def turns(ada: Client, bob: Client, evil: str) -> list[Step]:
+    held = {"lease_id": lease, "expected_turn_id": turn}
+    handoff = {
+        "status": evil,
+        "next_action": evil,
+        "artifacts": [{"path": evil, "role": "review", "note": evil}],
+        "open_questions": [evil],
+        "do_not": [evil],
+    }
+    return [
+        (ada, "list_rooms", {"context_path": ada.joined["canonical_path"]}),
+        (ada, "join_path", {"context_path": ada.joined["canonical_path"]}),
+        (ada, "wait_for_turn", {"max_wait_ms": 0}),
+        (bob, "wait_for_turn", {"max_wait_ms": 0}),
+        (ada, "heartbeat", held),
+        (ada, "append_note", {"note": evil}),
+        (ada, "reorder_members", {"order": ["ada:1", "bob:2"]}),
+        (ada, "set_room_policy", {"policy": {"claim_ttl_ms": 60_000}}),
+        (ada, "set_room_policy", {"policy": {evil: 1}}),
+        (ada, "release_stick", {**held, "handoff": handoff}),
+        (bob, "wait_for_turn", {"max_wait_ms": 0}),
+        (bob, "pass_stick", {**held, "to_agent_id": evil, "handoff": handoff}),
+        (bob, "pass_stick", {**held, "to_agent_id": "ada:1", "handoff": handoff}),
+        (ada, "wait_for_turn", {"max_wait_ms": 0}),
+        (bob, "get_room_state", {}),
+        (bob, "get_room_events", {}),
+    ]
+
+
+def talk(ada: Client, bob: Client, evil: str) -> list[Step]:
+    message = {"content_markdown": evil, "metadata": {evil: evil}}
+    here = {"topic_id": ada.home, "wait_seconds": 0}
+    response = {"answer_markdown": evil, "repo_pointers": [evil], "suggested_followups": [evil]}
+    return [
+        (ada, "ping", {}),
+        (ada, "topic_create", {"name": evil}),
+        (ada, "topic_create", {"name": "plan", "metadata": {evil: evil}}),
+        (ada, "topic_create", {"name": "plan", "metadata": {evil: evil}}),
+        (ada, "topic_list", {}),
+        (ada, "topic_resolve", {"name": evil}),
+        (ada, "topic_resolve", {"name": ada.joined["canonical_path"]}),
+        (ada, "topic_join", {"topic_id": plan, "agent_name": evil}),
+        (ada, "topic_join", {"name": "plan", "agent_name": "scout"}),
+        (ada, "sync", {"topic_id": plan, "outbox": [message], "wait_seconds": 0}),
+        (ada, "sync", {"topic_id": ada.home, "outbox": [message, message], "wait_seconds": 0}),
+        (ada, "sync", {**here, "outbox": [{**message, "metadata": {"to": [evil]}}]}),
+        (ada, "sync", {**here, "outbox": [{**message, "client_message_id": evil}]}),
+        (ada, "sync", {**here, "outbox": [{**message, "message_type": evil}]}),
+        (ada, "sync", {**here, "outbox": [{**message, evil: evil}]}),
+        (bob, "sync", {"topic_id": bob.home, "wait_seconds": 0}),
+        (bob, "cursor_reset", {"topic_id": bob.home}),
+        (bob, "topic_presence", {"topic_id": bob.home}),
+        (ada, "ask", {"topic_id": ada.home, "question": evil, "wait_seconds": 0}),
+        (ada, "ask", {"topic_id": ada.home, "question": evil, "wait_seconds": 0}),
+        (bob, "pending_list", {"topic_id": bob.home, "wait_seconds": 0}),
+        (
+            bob,
+            "answer",
+            {
+                "topic_id": bob.home,
+                "responses": lambda bob: [{"question_id": question(bob), **response}],
+                "wait_seconds": 0,
+            },
+        ),
+        (bob, "answer", {"topic_id": bob.home, "responses": [{"question_id": evil, **response}]}),
+        (ada, "ask_poll", {"topic_id": ada.home, "question_id": question}),
+        (ada, "question_mark_answered", {"topic_id": ada.home, "question_id": question}),
+        (ada, "ask_cancel", {"topic_id": ada.home, "question_id": other_question, "reason": evil}),
+        (ada, "ask_poll", {"topic_id": ada.home, "question_id": other_question}),
+        (bob, "messages_search", {"query": "FORGED"}),
+        (bob, "messages_search", {"query": "FORGED", "include_content": True}),
+        (ada, "topic_close", {"topic_id": plan, "reason": evil}),
+    ]
+
+
+def scopes(ada: Client, bob: Client, evil: str) -> list[Step]:
+    notice = {"subject": evil, "summary": evil, "next_action": evil}
+    blocked = {"subject": evil, "blocker": evil, "requested_action": evil, "urgency": "high"}
+    to_bob = {"to_agent": "bob:2", "bead_id": evil, "scope": evil}
+    return [
+        (ada, "agent_register", {"name": "scout", "role": evil}),
+        (ada, "agent_register", {"name": evil}),
+        (bob, "agent_register", {"name": "planner", "role": evil}),
+        (ada, "agent_heartbeat", {}),
+        (bob, "agent_list", {}),
+        (ada, "scope_reserve", {"scope": evil, "bead_id": evil}),
+        (bob, "scope_reserve", {"scope": evil, "bead_id": evil}),
+        (bob, "scope_release", {"scope": evil}),
+        (bob, "scope_check", {"path": evil}),
+        (bob, "scope_list", {}),
+        (ada, "scope_release", {"scope": evil}),
+        (ada, "scope_reserve", {"scope": evil}),
+        (ada, "event_send", {"event_type": "HANDOFF", "payload": notice, **to_bob}),
+        (ada, "event_send", {"event_type": "BLOCKED", "payload": blocked, **to_bob}),
+        (ada, "event_send", {"event_type": "HANDOFF", "payload": notice, **to_bob, "to_agent": evil}),
+        (ada, "event_inbox", {"state": "all"}),
+        (bob, "event_inbox", {"state": "all"}),
+        (bob, "event_mark", {"event_id": first_event, "mark": "seen"}),
+    ]
+
+
+def ending(bob: Client, evil: str) -> list[Step]:
+    return [
+        (bob, "wait_for_turn", {"max_wait_ms": 0}),
+        (bob, "takeover_stick", {"expected_turn_id": turn, "reason": evil}),
+        (bob, "leave_path", {}),
+    ]
+
+
+def closing(bob: Client, evil: str) -> list[Step]:
+    return [
+        (bob, "agent_adopt", {"name": "scout", "scope": evil}),
+        (bob, "event_inbox", {"state": "all"}),
+        (bob, "close_room", {"lease_id": lease, "expected_turn_id": turn, "reason": evil}),
+        (bob, "get_room_events", {"limit": 500}),
+    ]
+
+
+def every_command(evil: str) -> Iterator[tuple[str, str, list[str]]]:
+    """As two agents of the room: bob holds the stick and hands it to eve."""
+    ours = ("--status", evil, "--next", evil, "--question", evil, "--do-not", evil)
+    notice = ("--subject", evil, "--summary", evil, "--next", evil, "--bead", evil)
+    for agent_id, command, *words in (
+        ("eve:3", "join"),
+        ("eve:3", "rooms"),
+        ("eve:3", "whoami"),
+        ("eve:3", "whoami", "--explain"),
+        ("eve:3", "init", "--non-interactive"),
+        ("eve:3", "agent register", "--role", evil),
+        ("eve:3", "agent register", evil),
+        ("eve:3", "agent heartbeat"),
+        ("eve:3", "agent list"),
+        ("eve:3", "agent show", "scout"),
+        ("eve:3", "agent show", evil),
+        ("eve:3", "agent status"),
+        ("eve:3", "agent status", evil),
+        ("eve:3", "agent reserve", evil),
+        ("eve:3", "agent reserve", evil, "--takeover-stale"),
+        ("eve:3", "agent release", evil),
+        ("bob:2", "agent send", "eve:3", *notice),
+        ("bob:2", "agent send", evil, *notice),
+        ("eve:3", "agent inbox"),
+        ("bob:2", "agent inbox", "--state", "all"),
+        ("eve:3", "agent seen", evil),
+        ("eve:3", "agent accept", evil),
+        ("eve:3", "agent adopt", evil),
+        ("bob:2", "state"),
+        ("bob:2", "note", evil),
+        ("bob:2", "policy"),
+        ("bob:2", "policy", evil),
+        ("bob:2", "reorder", evil),
+        ("bob:2", "pass", evil, *ours),
+        ("bob:2", "pass", "eve:3", *ours, "--artifact", evil),
+        ("bob:2", "pass", "eve:3", *ours),
+        ("eve:3", "wait", "--timeout", "0"),
+        ("bob:2", "wait", "--timeout", "0"),
+        ("bob:2", "take", "--reason", evil),
+        ("eve:3", "state"),
+        ("eve:3", "release", *ours),
+        ("eve:3", "send", evil, "--to", evil),
+        ("eve:3", "send", evil),
+        ("eve:3", "ask", evil, "--wait", "0"),
+        ("eve:3", "answer", evil, evil),
+        ("bob:2", "answer", "8", evil, "--pointer", evil, "--followup", evil),
+        ("bob:2", "read"),
+        ("bob:2", "read", "--since", "0"),
+        ("bob:2", "questions", "--all"),
+        ("bob:2", "search", "FORGED"),
+        ("bob:2", "search", "FORGED", "--content"),
+        ("bob:2", "topics create", evil),
+        ("bob:2", "topics list", "--status", "all"),
+        ("bob:2", "topics show", "plan"),
+        ("bob:2", "topics show"),
+        ("bob:2", "topics export", "plan"),
+        ("bob:2", "topics export"),
+        ("bob:2", "names free", evil, "--topic", "plan"),
+        ("bob:2", "names free", "scout", "--topic", "plan"),
+        ("bob:2", "topics rename", "plan", evil),
+        ("bob:2", "topics close", "plan", "--reason", evil),
+        ("eve:3", "leave"),
+        ("bob:2", "events", "--limit", "500"),
+        ("bob:2", "close", "--reason", evil),
+        ("bob:2", "events", "--after", "0", "--limit", "500"),
+    ):
+        yield agent_id, command, words
