@@ -86,3 +86,14 @@ def test_an_agent_whose_process_is_gone_changes_nothing(app: App, haunted: Haunt
 
     assert (refusal["error"], refusal["message"]) == (STALE if tool in AS_OWNER else JOIN_AGAIN)
     assert dump(app) == before
+
+
+def test_a_process_that_is_gone_leaves_no_sign_of_life(app: App, haunted: Haunted, clock: Any) -> None:
+    clock.advance(minutes=10)
+    before = dump(app)
+    afresh = App(app.store, app.bell, app.settings)
+
+    afresh.rooms.get_state(haunted.ghost.session.caller(), haunted.ghost.room_id)
+    afresh.rooms.stay_active(haunted.ghost.session.caller())
+
+    assert dump(app) == before

@@ -9,6 +9,7 @@ is shorter. So waiting and watching cost the store next to nothing.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -39,6 +40,8 @@ class Rooms:
     def __init__(self, store: Store, settings: Settings) -> None:
         self._store = store
         self._settings = settings
+        self._roots: dict[str, str] = {}  # of rooms seen before: a room never moves
+        self._active_until: dict[str, float] = {}  # when the sign of life of an agent is due again
 
     @contextmanager
     def change(
@@ -49,6 +52,7 @@ class Rooms:
             snapshot = self.load(tx, room_id)
             admit(snapshot, caller, lease, even_closed)
             yield tx, _touch(tx, snapshot, caller)
+        self._note_touch(caller)
 
     @contextmanager
     def look(self, caller: Caller | None, room_id: str) -> Iterator[tuple[Transaction, Snapshot]]:
@@ -61,8 +65,10 @@ class Rooms:
 
     def root(self, room_id: str) -> str:
         """The workspace of a room, for what must be looked up there before a transaction."""
-        with self._store.read() as tx:
-            return load_room(tx, room_id).canonical_path
+        if room_id not in self._roots:
+            with self._store.read() as tx:
+                self._roots[room_id] = load_room(tx, room_id).canonical_path
+        return self._roots[room_id]
 
     # -- finding
 
@@ -105,6 +111,7 @@ class Rooms:
         return self._snapshot(tx, room, tx.all("some_members", room_id=room_id, agent_ids=agent_ids))
 
     def _snapshot(self, tx: Transaction, room: Room, members: list[Row]) -> Snapshot:
+        self._roots[room.room_id] = room.canonical_path
         return Snapshot(room, [to_member(row) for row in members], self._settings, tx.now)
 
     # -- signs of life
@@ -115,15 +122,25 @@ class Rooms:
         if member is not None and is_due(snapshot, member, caller) and not _is_gone(member, caller):
             with self._store.write(snapshot.room.room_id) as tx:
                 _touch(tx, snapshot, caller)
+            self._note_touch(caller)
 
     def stay_active(self, caller: Caller) -> None:
-        """The same for a call that looks at no room. A process that is gone leaves no sign of life."""
+        """The same for a call that looks at no room. A process that is gone leaves no sign of life.
+
+        The store is asked only once in the time that a sign of life lasts.
+        """
+        if time.monotonic() < self._active_until.get(caller.agent_id, 0.0):
+            return
         with self._store.read() as tx:
             row = tx.one("agent_seen", agent_id=caller.agent_id)
             age = 0 if row is None else tx.now - row["last_seen_at"]
         if age >= renewal_ms(self._settings) * MILLISECOND and processes.check(caller.process) != "gone":
             with self._store.write(caller.agent_id) as tx:
                 tx.run("touch_agent", agent_id=caller.agent_id, now=tx.now)
+        self._note_touch(caller)
+
+    def _note_touch(self, caller: Caller) -> None:
+        self._active_until[caller.agent_id] = time.monotonic() + renewal_ms(self._settings) / 1_000
 
 
 # -- the gate

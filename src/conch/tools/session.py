@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable
 
 from conch.agents.identity import Caller, adopt_override, identify
 from conch.agents.signals import gather_signals
 from conch.errors import InvalidArgument, StoreError
-from conch.rooms.presence import renewal_ms
 from conch.tools.replies import Queue
 from conch.typed import TYPE_CHECKING
 
@@ -39,7 +37,6 @@ class Session:
         self._caller: Caller | None = None
         self._peers: dict[str, Peer] = {}
         self._tokens: dict[tuple[str, str], str] = {}
-        self._noted = ("", 0.0)
         self.replies = Queue()
 
     def caller(self) -> Caller:
@@ -79,21 +76,12 @@ class Session:
         self.app.rooms.stay_active(self.caller())
 
     def note_call(self) -> None:
-        """After any call, show that its caller is still there, if it is known who calls.
-
-        The store is asked only once in the time that a sign of life lasts: most tools have left one anyway. That it
-        could not be left is not what became of the call.
-        """
-        if self._caller is None:
-            return
-        agent_id, until = self._noted
-        if agent_id == self._caller.agent_id and time.monotonic() < until:
-            return
-        try:
-            self.stay_active()
-        except StoreError:
-            return
-        self._noted = (self._caller.agent_id, time.monotonic() + renewal_ms(self.app.settings) / 1_000)
+        """After any call, show that its caller is still there, if it is known who calls."""
+        if self._caller is not None:
+            try:
+                self.stay_active()
+            except StoreError:
+                pass  # failing to record presence must not fail the call
 
     def rename(self, name: str) -> None:
         """The caller has another name now."""
