@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from conch.errors import InvalidArgument, InvalidSetting, LimitExceeded
 from conch.typed import Any, NamedTuple
 
-WEEK_MS = 7 * 24 * 3_600_000
+_WEEK_MS = 7 * 24 * 3_600_000
 LONGEST_WAIT_MS = 50_000  # common MCP clients give up after 60 s; a later reply is lost
 
 
@@ -54,7 +54,7 @@ class Setting(NamedTuple):
         return f"must be {kind} from {self.low} to {self.high}"
 
 
-def _policy(name: str, default: int, about: str, low: int = 1, high: int = WEEK_MS) -> Setting:
+def _policy(name: str, default: int, about: str, low: int = 1, high: int = _WEEK_MS) -> Setting:
     return Setting(name, default, about, low, high, aliases=(f"TALKING_STICK_{name.upper()}",))
 
 

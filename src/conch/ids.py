@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-MASK = 2**128 - 1
+_MASK = 2**128 - 1
 
 
 def new_id(kind: str, size: int = 8) -> str:
@@ -29,7 +29,7 @@ def digest(text: str) -> str:
     """
     value = 0x6C62272E07BB014262B821756295C58D
     for byte in text.encode("utf-8", "surrogatepass"):
-        value = (value ^ byte) * 0x1000000000000000000013B & MASK
+        value = (value ^ byte) * 0x1000000000000000000013B & _MASK
     for shift in (65, 63):
-        value = (value ^ value >> shift) * 0xFF51AFD7ED558CCDC4CEB9FE1A85EC53 & MASK
+        value = (value ^ value >> shift) * 0xFF51AFD7ED558CCDC4CEB9FE1A85EC53 & _MASK
     return f"{value ^ value >> 67:032x}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-INTERRUPTED = 130
+_INTERRUPTED = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -19,4 +19,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         return run(words)
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return _INTERRUPTED

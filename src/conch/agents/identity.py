@@ -59,7 +59,7 @@ class Caller(NamedTuple):
     overridden: bool = False
 
 
-class Link(NamedTuple):
+class _Link(NamedTuple):
     """A signal, the agent that it is linked to, and how that agent stands to the caller.
 
     `here`: it lives in the very process that the caller lives in, and is in a room, so that others know it.
@@ -75,9 +75,9 @@ class Link(NamedTuple):
 class _Verdict(NamedTuple):
     """Which of the links says who is calling (None: a new agent), why, and what is still to be linked to it."""
 
-    winner: Link | None
+    winner: _Link | None
     reason: str
-    links: list[Link]
+    links: list[_Link]
     to_link: list[Signal]
 
     @property
@@ -148,7 +148,7 @@ def explain(store: Store, signals: Signals) -> dict[str, Any]:
     }
 
 
-def _explain_link(link: Link, verdict: _Verdict) -> dict[str, Any]:
+def _explain_link(link: _Link, verdict: _Verdict) -> dict[str, Any]:
     return {
         "kind": link.signal.kind,
         "value": link.signal.value,
@@ -168,17 +168,17 @@ def _judge(tx: Transaction, signals: Signals) -> _Verdict:
     return _Verdict(winner, reason, links, [link.signal for link in links if _is_to_link(link, winner)])
 
 
-def _find_links(tx: Transaction, signals: Signals) -> list[Link]:
+def _find_links(tx: Transaction, signals: Signals) -> list[_Link]:
     values = [signal.value for signal in signals.found]
     linked = {row["signal"]: row for row in tx.all("agents_by_signals", signals=values)}
     links = [
-        Link(signal, agent := linked.get(signal.value), _standing(signal, agent, signals.harness))
+        _Link(signal, agent := linked.get(signal.value), _standing(signal, agent, signals.harness))
         for signal in signals.found
         if signal.kind != "explicit"
     ]
     if signals.explicit is None:
         return links
-    return [Link(signals.found[0], tx.one("find_agent", agent_id=signals.explicit), "explicit"), *links]
+    return [_Link(signals.found[0], tx.one("find_agent", agent_id=signals.explicit), "explicit"), *links]
 
 
 def _standing(
@@ -194,7 +194,7 @@ def _standing(
     return "elsewhere" if signal.kind == "session" and processes.check(recorded) == "alive" else "linked"
 
 
-def _choose(links: list[Link]) -> tuple[Link | None, str]:
+def _choose(links: list[_Link]) -> tuple[_Link | None, str]:
     """The strongest link wins, but the agent known in this process comes before one that once had its session.
 
     Other doors of this process speak as that agent already; the one that had the session is gone, or has moved on.
@@ -210,7 +210,7 @@ def _choose(links: list[Link]) -> tuple[Link | None, str]:
     return None, "no signal is linked to an agent yet that could be this one: a new agent"
 
 
-def _is_to_link(link: Link, winner: Link | None) -> bool:
+def _is_to_link(link: _Link, winner: _Link | None) -> bool:
     """Also a signal of another agent, if that one has never been in a room: no other agent can know it."""
     if link.standing in ("explicit", "elsewhere") or link is winner:
         return False

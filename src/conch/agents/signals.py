@@ -27,7 +27,7 @@ class _Origin(NamedTuple):
     client_label: str = ""
 
 
-class Session(NamedTuple):
+class _Session(NamedTuple):
     slug: str
     session_id: str
     source: str
@@ -110,11 +110,11 @@ def _process_signal(process: Process | None, origin: _Origin) -> list[Signal]:
 # -- sessions
 
 
-def _find_sessions(environ: Mapping[str, str], known: Harness | None, client_name: str | None) -> list[Session]:
+def _find_sessions(environ: Mapping[str, str], known: Harness | None, client_name: str | None) -> list[_Session]:
     """A harness that another one started inherits the other's environment, with a session that is not its own."""
     owner = known.slug if known else known_slug(client_name or "")
     exported = [
-        Session(harness.slug, environ[variable], variable)
+        _Session(harness.slug, environ[variable], variable)
         for harness in HARNESSES
         for variable in harness.sessions
         if environ.get(variable) and owner in (harness.slug, None)
@@ -122,7 +122,7 @@ def _find_sessions(environ: Mapping[str, str], known: Harness | None, client_nam
     return exported if owner else exported[:1]
 
 
-def _session_signal(session: Session) -> Signal:
+def _session_signal(session: _Session) -> Signal:
     given = session.session_id
     is_readable = given.isascii() and given.isprintable() and " " not in given and len(given) <= 128
     session_id = given if is_readable else digest(given)
@@ -164,7 +164,7 @@ def _short_tty(tty: str) -> str:
 # -- what to call it
 
 
-def _slug(environ: Mapping[str, str], origin: _Origin, client_name: str | None, sessions: list[Session]) -> str:
+def _slug(environ: Mapping[str, str], origin: _Origin, client_name: str | None, sessions: list[_Session]) -> str:
     """A name that conch knows comes before one that it does not."""
     mark = marked(environ)
     claims = (

@@ -20,10 +20,10 @@ from conch.host.processes import Process, host_id
 from conch.ids import lock_number
 from conch.typed import Any
 
-RECHECK_SECONDS = 30.0  # the server tells, and a lost connection is noticed: this is for what nobody has thought of
-LISTEN_SECONDS = 5.0
+_RECHECK_SECONDS = 30.0  # the server tells, and a lost connection is noticed: this is for what nobody has thought of
+_LISTEN_SECONDS = 5.0
 IDLE_SECONDS = 60.0  # a server has only so many connections: this one is closed when nobody listens any more
-PAUSES = (0.05, 0.1, 0.2, 0.5, 1.0)
+_PAUSES = (0.05, 0.1, 0.2, 0.5, 1.0)
 
 Connection = psycopg.Connection[Any]
 
@@ -48,7 +48,7 @@ class PostgresBell:
         self._watcher: ServerWatcher | None = None
 
     def recheck_seconds(self, poll_seconds: float) -> float:
-        return RECHECK_SECONDS
+        return _RECHECK_SECONDS
 
     def listen(self, *channels: str, announce: str | None = None) -> WatchingEar:
         """Every channel that is listened to is announced: that is how ringers know that somebody hears."""
@@ -94,7 +94,7 @@ class ServerWatcher:
             self._channels[notification(channel)] = channel
             if not self._closed:
                 self._nudge()
-            self._changed.wait_for(lambda: channel in self._known or self._failures or self._closed, LISTEN_SECONDS)
+            self._changed.wait_for(lambda: channel in self._known or self._failures or self._closed, _LISTEN_SECONDS)
             if channel not in self._known:
                 self._late.add(channel)
         return partial(self._stop, channel, wake)
@@ -114,7 +114,7 @@ class ServerWatcher:
             if not self._closed:
                 self._closed = True
                 self._nudge()
-        self._thread.join(LISTEN_SECONDS)
+        self._thread.join(_LISTEN_SECONDS)
         if self._processes is not None:
             self._processes.close()
 
@@ -157,7 +157,7 @@ class ServerWatcher:
     def _wait_for_listeners(self) -> bool:
         """Whether there are any; without them the bell is being closed."""
         with self._changed:
-            pause = PAUSES[min(self._failures, len(PAUSES)) - 1] if self._failures else 0
+            pause = _PAUSES[min(self._failures, len(_PAUSES)) - 1] if self._failures else 0
             self._changed.wait_for(lambda: self._closed, pause)
             self._changed.wait_for(lambda: self._closed or self._wakes)
             return not self._closed

@@ -7,11 +7,11 @@ from conch.config import Settings, check_length
 from conch.errors import InvalidArgument, LimitExceeded
 from conch.typed import Any, NamedTuple
 
-LONGEST_TYPE = 64
-LONGEST_KEY = 200
-LIMITS = {"question": "max_question_chars", "answer": "max_answer_chars"}
+_LONGEST_TYPE = 64
+_LONGEST_KEY = 200
+_LIMITS = {"question": "max_question_chars", "answer": "max_answer_chars"}
 FIELDS = ("content_markdown", "message_type", "reply_to", "metadata", "client_message_id")
-MISTAKEN = {"content": "content_markdown", "text": "content_markdown", "body": "content_markdown",
+_MISTAKEN = {"content": "content_markdown", "text": "content_markdown", "body": "content_markdown",
             "type": "message_type", "in_reply_to": "reply_to"}  # fmt: skip
 
 
@@ -35,24 +35,24 @@ def check_batch(field: str, items: list[Any], settings: Settings) -> None:
 def check_outbox(outbox: list[Any], settings: Settings) -> list[Draft]:
     """The messages to send; InvalidArgument names the first field that is wrong."""
     check_batch("outbox", outbox, settings)
-    return [check_message(item, f"outbox[{place}]", settings) for place, item in enumerate(outbox)]
+    return [_check_message(item, f"outbox[{place}]", settings) for place, item in enumerate(outbox)]
 
 
-def check_message(item: dict[str, Any], field: str, settings: Settings) -> Draft:
-    check_fields(item, field, FIELDS, MISTAKEN)
+def _check_message(item: dict[str, Any], field: str, settings: Settings) -> Draft:
+    check_fields(item, field, FIELDS, _MISTAKEN)
     content = required_text(item, field, "content_markdown")
-    kind = optional_text(item, field, "message_type", LONGEST_TYPE) or "message"
-    check_name(f"{field}.message_type", kind, LONGEST_TYPE)
-    setting = LIMITS.get(kind, "max_message_chars")
+    kind = _optional_text(item, field, "message_type", _LONGEST_TYPE) or "message"
+    check_name(f"{field}.message_type", kind, _LONGEST_TYPE)
+    setting = _LIMITS.get(kind, "max_message_chars")
     check_length(f"{field}.content_markdown", content, getattr(settings, setting), setting)
     metadata = item.get("metadata")
     _check_addressees(metadata, f"{field}.metadata.to")
     return Draft(
         content,
         kind,
-        optional_text(item, field, "reply_to", LONGEST_KEY),
+        _optional_text(item, field, "reply_to", _LONGEST_KEY),
         dump_metadata(f"{field}.metadata", metadata, settings),
-        optional_text(item, field, "client_message_id", LONGEST_KEY),
+        _optional_text(item, field, "client_message_id", _LONGEST_KEY),
         field,
     )
 
@@ -78,7 +78,7 @@ def required_text(item: dict[str, Any], field: str, name: str) -> str:
     return text
 
 
-def optional_text(item: dict[str, Any], field: str, name: str, longest: int) -> str | None:
+def _optional_text(item: dict[str, Any], field: str, name: str, longest: int) -> str | None:
     if item.get(name) is None:
         return None
     text = required_text(item, field, name)

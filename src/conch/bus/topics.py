@@ -12,8 +12,8 @@ from conch.lazy import json
 from conch.storage.base import Row, Store, Transaction
 from conch.typed import Any, Literal, NamedTuple
 
-LOCK = "topic names"  # whoever makes or renames a topic writes under this name
-LONGEST_NAME = 200
+_LOCK = "topic names"  # whoever makes or renames a topic writes under this name
+_LONGEST_NAME = 200
 
 Mode = Literal["reuse", "new"]
 
@@ -50,8 +50,8 @@ class Topics:
         text = dump_metadata("metadata", metadata, self._settings)
         if mode == "reuse" and (found := self._find_open(name)):
             return found, False
-        with self._store.write(LOCK) as tx:
-            found = None if mode == "new" else newest_named(tx, name, "open")
+        with self._store.write(_LOCK) as tx:
+            found = None if mode == "new" else _newest_named(tx, name, "open")
             if found is not None:
                 return found, False
             _insert(tx, topic_id, name, text, mode)
@@ -59,7 +59,7 @@ class Topics:
 
     def _find_open(self, name: str) -> Topic | None:
         with self._store.read() as tx:
-            return newest_named(tx, name, "open")
+            return _newest_named(tx, name, "open")
 
     def list(self, statuses: list[str], limit: int) -> list[tuple[Topic, int]]:
         """Newest first, each with the number of its messages."""
@@ -89,11 +89,11 @@ class Topics:
 
     def rename(self, topic_id: str, name: str) -> Topic:
         name = _check_free_name(name)
-        with self._store.write(LOCK) as tx:
+        with self._store.write(_LOCK) as tx:
             topic = find_topic(tx, topic_id)
             if topic.is_home:
                 raise InvalidArgument("The home topic of a room is named after its path.", field="topic_id")
-            other = newest_named(tx, name, "open")
+            other = _newest_named(tx, name, "open")
             if other is not None and other.topic_id != topic_id and topic.status == "open":
                 message = f"There is an open topic of this name already: {other.topic_id}."
                 raise InvalidArgument(message, field="name", topic_id=other.topic_id)
@@ -125,16 +125,16 @@ def find_topic(tx: Transaction, topic_id: str) -> Topic:
     return _topic(row)
 
 
-def newest_named(tx: Transaction, name: str, status: str) -> Topic | None:
+def _newest_named(tx: Transaction, name: str, status: str) -> Topic | None:
     row = tx.one("newest_topic_named", name=name, status=status)
     return None if row is None else _topic(row)
 
 
 def resolve(tx: Transaction, name: str, allow_closed: bool) -> Topic:
-    topic = newest_named(tx, name, "open") or (newest_named(tx, name, "closed") if allow_closed else None)
+    topic = _newest_named(tx, name, "open") or (_newest_named(tx, name, "closed") if allow_closed else None)
     if topic is None:
         message = f"There is no open topic named {name[:80]!r}; topic_create makes one."
-        raise TopicNotFound(message, field="name", name=name[:LONGEST_NAME])
+        raise TopicNotFound(message, field="name", name=name[:_LONGEST_NAME])
     return topic
 
 
@@ -172,7 +172,7 @@ def _check_free_name(name: str) -> str:
     if os.path.isabs(name):
         message = "name must not be an absolute path: topics of such names belong to rooms; join_path gives theirs."
         raise InvalidArgument(message, field="name")
-    return check_name("name", name, LONGEST_NAME)
+    return check_name("name", name, _LONGEST_NAME)
 
 
 def dump_metadata(field: str, metadata: Any, settings: Settings) -> str | None:

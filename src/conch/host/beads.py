@@ -11,7 +11,7 @@ from conch.typed import Any, NamedTuple
 from conch.warnings import Warnings, warning
 
 SECONDS = 5.0  # a reservation waits for it
-LONGEST_ID = 200
+_LONGEST_ID = 200
 
 
 class WorkItem(NamedTuple):
@@ -102,7 +102,7 @@ def _items(output: bytes) -> list[dict[str, Any]]:
 
 
 def _is_id(value: Any) -> bool:
-    return isinstance(value, str) and 0 < len(value) <= LONGEST_ID and value.isprintable()
+    return isinstance(value, str) and 0 < len(value) <= _LONGEST_ID and value.isprintable()
 
 
 def _unwrapped(output: bytes) -> Any:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from conch.lazy import signal
 from conch.typed import NamedTuple
 
-SECONDS = 10.0
+_SECONDS = 10.0
 
 
 class TooSlow(Exception):
@@ -22,7 +22,7 @@ class Answer(NamedTuple):
     complaint: str
 
 
-def ask(command: Sequence[str], folder: str, environ: Mapping[str, str], seconds: float = SECONDS) -> Answer | None:
+def ask(command: Sequence[str], folder: str, environ: Mapping[str, str], seconds: float = _SECONDS) -> Answer | None:
     """What a program says; None when there is no such program.
 
     TooSlow if it does not answer in time: it is ended then, with all that it has started.
@@ -56,9 +56,9 @@ def environment(*without: str) -> dict[str, str]:
 
 # -- git, which is only asked, and takes no lock that another git could meet
 
-GIT_STATUS = ("git", "--no-optional-locks", "-c", "core.fsmonitor=false", "status", "--porcelain", "-z",
+_GIT_STATUS = ("git", "--no-optional-locks", "-c", "core.fsmonitor=false", "status", "--porcelain", "-z",
           "--untracked-files=all", "--ignore-submodules=none")  # fmt: skip
-TWO_PATHS = ("R", "C")
+_TWO_PATHS = ("R", "C")
 
 
 def changed_files(top: str) -> list[str] | None:
@@ -67,7 +67,7 @@ def changed_files(top: str) -> list[str] | None:
     A renamed file is two: what it was called, and what it is called now. A repository inside is asked itself.
     """
     try:
-        answer = ask(GIT_STATUS, top, environment("GIT_"))
+        answer = ask(_GIT_STATUS, top, environment("GIT_"))
     except TooSlow:
         return None
     if answer is None or answer.status:
@@ -84,6 +84,6 @@ def _paths(listing: str) -> list[str]:
     for entry in entries:
         if entry:
             found.append(entry[3:])
-            if entry[0] in TWO_PATHS or entry[1] in TWO_PATHS:
+            if entry[0] in _TWO_PATHS or entry[1] in _TWO_PATHS:
                 found.append(next(entries))
     return found

@@ -19,10 +19,10 @@ _INITIAL_NAMESPACES = {"pid": 4026531836, "time": 4026531834}
 
 def facts(pid: int) -> Facts:
     with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
-        return parse_stat(file.read())
+        return _parse_stat(file.read())
 
 
-def parse_stat(text: bytes) -> Facts:
+def _parse_stat(text: bytes) -> Facts:
     """The name stands in parentheses and may hold more of them, and spaces: fields count after the last one."""
     head, _, tail = text.rpartition(b")")
     name = os.fsdecode(head.partition(b"(")[2])

@@ -16,15 +16,15 @@ from conch.typed import Literal, NamedTuple
 
 Overlap = Literal["exact", "partial", "disjoint"]
 
-EVERYTHING_INSIDE = r"(?:^|(?<=/))\*\*?/*$"
+_EVERYTHING_INSIDE = r"(?:^|(?<=/))\*\*?/*$"
 # Wildcards, lists, and a beginning like `C:` or `file://`.
-SIGNS = r"[*?\[\]{}]|[@+!]\(|^[A-Za-z][\w.+-]*:(?=/|$)"
-ADVICE = (
+_SIGNS = r"[*?\[\]{}]|[@+!]\(|^[A-Za-z][\w.+-]*:(?=/|$)"
+_ADVICE = (
     "Name each file, or reserve the directory, such as 'src/lib'; brackets and braces are literal only if such a file "
     "exists."
 )
-LONGEST_ECHO = 200
-LONGEST_KEY = 2_000  # bytes; what every engine can index
+_LONGEST_ECHO = 200
+_LONGEST_KEY = 2_000  # bytes; what every engine can index
 
 
 class Scope(NamedTuple):
@@ -54,9 +54,9 @@ def parse_scope(text: str, root: str, field: str = "scope", base: str | None = N
     """
     folder = base or root
     plain = text.replace("\\", "/")
-    plain = re.sub(EVERYTHING_INSIDE, "", plain) if "*" in plain else plain
+    plain = re.sub(_EVERYTHING_INSIDE, "", plain) if "*" in plain else plain
     if _is_pattern(plain, folder):
-        raise _refused(text, field, f"looks like a pattern or an address. {ADVICE}")
+        raise _refused(text, field, f"looks like a pattern or an address. {_ADVICE}")
     try:
         path = os.path.realpath(os.path.join(folder, os.path.expanduser(plain)))
         path.encode()
@@ -65,9 +65,9 @@ def parse_scope(text: str, root: str, field: str = "scope", base: str | None = N
     scope = make_scope(path, root, folds_case(root))
     if scope is None:
         raise _refused(text, field, f"is outside the workspace {root}; only what is inside can be used.")
-    if len(scope.key.encode()) > LONGEST_KEY:
-        message = f"{field} is {len(scope.key.encode())} bytes long; at most {LONGEST_KEY} are allowed."
-        raise InvalidArgument(message, field=field, limit=LONGEST_KEY)
+    if len(scope.key.encode()) > _LONGEST_KEY:
+        message = f"{field} is {len(scope.key.encode())} bytes long; at most {_LONGEST_KEY} are allowed."
+        raise InvalidArgument(message, field=field, limit=_LONGEST_KEY)
     return scope
 
 
@@ -76,7 +76,7 @@ def _is_pattern(path: str, folder: str) -> bool:
     drive, rest = os.path.splitdrive(path)
     if not set(rest) & set("*?[]{}(:"):  # most paths: they need no regular expression
         return False
-    signs = list(re.finditer(SIGNS, rest))
+    signs = list(re.finditer(_SIGNS, rest))
     if not signs or "*" in rest or "?" in rest:
         return bool(signs)
     end = path.find("/", len(drive) + signs[-1].end())
@@ -85,7 +85,7 @@ def _is_pattern(path: str, folder: str) -> bool:
 
 
 def _refused(text: str, field: str, why: str) -> InvalidArgument:
-    return InvalidArgument(f"{field} {text[:LONGEST_ECHO]!r} {why}", field=field)
+    return InvalidArgument(f"{field} {text[:_LONGEST_ECHO]!r} {why}", field=field)
 
 
 def make_scope(path: str, root: str, folds: bool) -> Scope | None:

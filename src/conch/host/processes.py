@@ -22,7 +22,7 @@ else:
 Life = Literal["alive", "gone", "unknown"]
 
 
-class Facts(NamedTuple):
+class _Facts(NamedTuple):
     """What the system says of a pid. `started_at` is in the system's own unit: only ever compare it."""
 
     started_at: int
@@ -137,8 +137,8 @@ def controlling_tty() -> str | None:
     return (system.tty_name(terminal) or _tty_of_streams()) if terminal else None
 
 
-def _facts(pid: int) -> Facts:
-    return Facts(*system.facts(pid))
+def _facts(pid: int) -> _Facts:
+    return _Facts(*system.facts(pid))
 
 
 def _is_absent(pid: int) -> bool:

@@ -12,8 +12,8 @@ from conch.lazy import json
 from conch.storage.base import Row, Transaction
 from conch.typed import NamedTuple
 
-MOST_NAMED = 3
-MOST_BEADS = 20
+_MOST_NAMED = 3
+_MOST_BEADS = 20
 
 
 class Evidence(NamedTuple):
@@ -85,12 +85,12 @@ def find_evidence(traces: Traces, past: Past, within: Scope) -> Evidence | None:
     files = [scope.path for scope in changed if any(scope.key.startswith(row["scope_key"]) for row in touched)]
     if files:
         beads = list(dict.fromkeys(row["bead_id"] for row in touched if row["bead_id"]))
-        linked = f" For {_enumerate(beads, MOST_BEADS)}." if beads else ""
+        linked = f" For {_enumerate(beads, _MOST_BEADS)}." if beads else ""
         return Evidence("uncommitted_scope", f"Not committed: {_enumerate(files)}.{linked}", next(iter(beads), None))
     own = [item.bead_id for item in traces.items if item.assignee == past.name or item.assignee in past.agent_ids]
     items = [bead_id for bead_id in own if _is_relevant(bead_id, past.reserved, within)]
     if items:
-        return Evidence("in_progress_ownership", f"In progress: {_enumerate(items, MOST_BEADS)}.", items[0])
+        return Evidence("in_progress_ownership", f"In progress: {_enumerate(items, _MOST_BEADS)}.", items[0])
     return None
 
 
@@ -100,7 +100,7 @@ def _is_relevant(bead_id: str, reserved: list[Row], within: Scope) -> bool:
     return not places or any(classify(within.key, place) != "disjoint" for place in places)
 
 
-def _enumerate(things: list[str], most: int = MOST_NAMED) -> str:
+def _enumerate(things: list[str], most: int = _MOST_NAMED) -> str:
     shown = [os.fsencode(thing).decode(errors="backslashreplace") for thing in things[:most]]
     rest = len(things) - len(shown)
     return ", ".join(shown) + (f" and {rest} more" if rest else "")

@@ -42,7 +42,7 @@ def load_handoff(text: str | None) -> Handoff | None:
 def _check_handoff(handoff: Any) -> None:
     if not isinstance(handoff, dict):
         raise InvalidHandoff("handoff must be an object with status and next_action.", field="handoff")
-    _check_fields(handoff, FIELDS, "")
+    _check_fields(handoff, _FIELDS, "")
     for name in ("status", "next_action"):
         if name not in handoff:
             raise InvalidHandoff(f"handoff.{name} is required.", field=name)
@@ -95,7 +95,7 @@ def _check_lines(value: Any, field: str) -> None:
 
 
 _ARTIFACT_FIELDS = {"path": _check_text, "lines": _check_lines, "role": _check_role, "note": _check_text}
-FIELDS = {
+_FIELDS = {
     "status": _check_text,
     "next_action": _check_text,
     "artifacts": _check_artifacts,

@@ -10,7 +10,7 @@ from conch.rooms.room import Room
 from conch.storage.base import Store, Transaction
 from conch.typed import Any, NamedTuple
 
-REPLAYED = (
+_REPLAYED = (
     "owner",
     "reserved_for",
     "pending_handoff_event_seq",
@@ -49,7 +49,7 @@ def _compare(tx: Transaction, room: Room) -> list[Difference]:
     except (StoreCorrupt, KeyError) as problem:
         differences.append(("log", str(problem), "events that can be replayed"))
         return [Difference(room.room_id, room.canonical_path, *difference) for difference in differences]
-    differences += [(name, getattr(room, name), getattr(replayed, name)) for name in REPLAYED]
+    differences += [(name, getattr(room, name), getattr(replayed, name)) for name in _REPLAYED]
     stored = {row["agent_id"]: row["ordinal"] for row in tx.all("room_members", room_id=room.room_id)}
     for agent_id in sorted({*stored, *members}):
         differences.append((f"ordinal of member {agent_id}", stored.get(agent_id), members.get(agent_id)))

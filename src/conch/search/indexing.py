@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from conch.storage.base import Row, Store, Transaction
 from conch.typed import Any, NamedTuple
 
-LOCK = "search"
-READ_MESSAGES = 1_000
-MESSAGE_CHARACTERS = 200  # what a message costs however short it is, in characters of text
+_LOCK = "search"
+_READ_MESSAGES = 1_000
+_MESSAGE_CHARACTERS = 200  # what a message costs however short it is, in characters of text
 
 
 class Index(NamedTuple):
@@ -28,7 +28,7 @@ class Index(NamedTuple):
     store: Callable[[Transaction, int, Any], None]
 
 
-class Part(NamedTuple):
+class _Part(NamedTuple):
     """Some messages of one topic, that come right after what is indexed of it."""
 
     topic_id: str
@@ -49,17 +49,17 @@ def catch_up(store: Store, index: Index, topic_id: str | None, deadline: float) 
             parts = _next_parts(tx, index, behind)
         for batch in _batches(parts, index.batch_characters):
             prepared = [(part, index.prepare(part.topic_id, part.rows)) for part in batch]
-            with store.write(LOCK) as tx:
+            with store.write(_LOCK) as tx:
                 for part, values in prepared:
                     _store_part(tx, index, part, values)
             if time.monotonic() >= deadline:
                 break
 
 
-def _next_parts(tx: Transaction, index: Index, behind: Sequence[Row]) -> list[Part]:
+def _next_parts(tx: Transaction, index: Index, behind: Sequence[Row]) -> list[_Part]:
     """About as many messages as are read at once, of as many topics as it takes."""
-    parts: list[Part] = []
-    room = READ_MESSAGES
+    parts: list[_Part] = []
+    room = _READ_MESSAGES
     for topic in behind:
         taken = _take(tx, index, topic, room)
         parts += taken
@@ -69,7 +69,7 @@ def _next_parts(tx: Transaction, index: Index, behind: Sequence[Row]) -> list[Pa
     return parts
 
 
-def _take(tx: Transaction, index: Index, topic: Row, most: int) -> list[Part]:
+def _take(tx: Transaction, index: Index, topic: Row, most: int) -> list[_Part]:
     """The next messages of a topic in parts that are not too long, though a part has at least one message."""
     topic_id, after, last = topic["topic_id"], topic["through_seq"], topic["last_seq"]
     rows = tx.all(
@@ -81,11 +81,11 @@ def _take(tx: Transaction, index: Index, topic: Row, most: int) -> list[Part]:
         longest=index.longest_text,
         most=most,
     )
-    parts = [Part(topic_id, after, after, [])]
+    parts = [_Part(topic_id, after, after, [])]
     for row in rows:
-        part, length = parts[-1], len(row["text"]) + MESSAGE_CHARACTERS
+        part, length = parts[-1], len(row["text"]) + _MESSAGE_CHARACTERS
         if part.rows and part.length + length > index.batch_characters:
-            part = Part(topic_id, part.through, part.through, [])
+            part = _Part(topic_id, part.through, part.through, [])
             parts.append(part)
         part.rows.append(row)
         parts[-1] = part._replace(through=row["seq"], length=part.length + length)
@@ -94,9 +94,9 @@ def _take(tx: Transaction, index: Index, topic: Row, most: int) -> list[Part]:
     return parts
 
 
-def _batches(parts: Sequence[Part], most_characters: int) -> Iterator[list[Part]]:
+def _batches(parts: Sequence[_Part], most_characters: int) -> Iterator[list[_Part]]:
     """What is stored in one transaction each, so that no other writer waits long."""
-    batch: list[Part] = []
+    batch: list[_Part] = []
     for part in parts:
         if batch and sum(each.length for each in batch) + part.length > most_characters:
             yield batch
@@ -105,7 +105,7 @@ def _batches(parts: Sequence[Part], most_characters: int) -> Iterator[list[Part]
     yield batch
 
 
-def _store_part(tx: Transaction, index: Index, part: Part, values: Sequence[Any]) -> None:
+def _store_part(tx: Transaction, index: Index, part: _Part, values: Sequence[Any]) -> None:
     progress = tx.one("topic_progress", kind=index.kind, topic_id=part.topic_id)
     if (progress["through_seq"] if progress else 0) != part.after:
         return  # somebody else was faster

@@ -12,13 +12,13 @@ from conch.search.queries import Query
 from conch.search.words import LONGEST_TEXT, fold, marks
 
 WIDTH = 160
-LONG = 10_000
-MOST_PLACES = 500  # of each term that are looked at
-LEAD = 40  # how much stands before the first marked word
+_LONG = 10_000
+_MOST_PLACES = 500  # of each term that are looked at
+_LEAD = 40  # how much stands before the first marked word
 MARK = "**"
-ELLIPSIS = "\u2026"
+_ELLIPSIS = "\u2026"
 
-Span = tuple[int, int]
+_Span = tuple[int, int]
 
 
 def snippet(query: Query, text: str) -> str:
@@ -32,7 +32,7 @@ def snippet(query: Query, text: str) -> str:
             shown += f"{line[place:first]}{MARK}{line[first:last]}{MARK}"
             place = last
     shown += line[place:end]
-    return f"{ELLIPSIS if start else ''}{shown.strip()}{ELLIPSIS if end < len(line) else ''}"
+    return f"{_ELLIPSIS if start else ''}{shown.strip()}{_ELLIPSIS if end < len(line) else ''}"
 
 
 def _spans(query: Query, line: str) -> list[tuple[int, int, int]]:
@@ -40,7 +40,7 @@ def _spans(query: Query, line: str) -> list[tuple[int, int, int]]:
     folded, places = _aligned(line)
     found = []
     for number, term in enumerate(query.terms):
-        for match in islice(term.pattern.finditer(folded), MOST_PLACES):
+        for match in islice(term.pattern.finditer(folded), _MOST_PLACES):
             found.append((*_unfolded(places, match.span()), number))
     return sorted(found)
 
@@ -49,31 +49,31 @@ def _best_place(spans: Sequence[tuple[int, int, int]]) -> int:
     """Where the part begins that has the most different terms; the first of several."""
     best, most, first = 0, 0, 0
     for last, (_, end, _) in enumerate(spans):
-        while end - spans[first][0] > WIDTH - LEAD and first < last:
+        while end - spans[first][0] > WIDTH - _LEAD and first < last:
             first += 1
         if (different := len({number for _, _, number in spans[first : last + 1]})) > most:
             best, most = spans[first][0], different
     return best
 
 
-def _window(line: str, place: int) -> Span:
+def _window(line: str, place: int) -> _Span:
     """Around a place, cut between words where there are blanks."""
-    start = max(0, min(place - LEAD, len(line) - WIDTH))
+    start = max(0, min(place - _LEAD, len(line) - WIDTH))
     if start:
         blank = line.find(" ", start, place)
         start = start if blank < 0 else blank + 1
     end = min(start + WIDTH, len(line))
     if end < len(line):
-        blank = line.rfind(" ", start + WIDTH - LEAD, end)
+        blank = line.rfind(" ", start + WIDTH - _LEAD, end)
         end = end if blank < 0 else blank
     return start, end
 
 
-def _aligned(line: str) -> tuple[str, list[Span]]:
+def _aligned(line: str) -> tuple[str, list[_Span]]:
     """The folded line, and where in it which place of the line begins, wherever the distance between both changes."""
     whole = fold(line)
     # Letter by letter takes a third of a second for the longest texts; in those an equal length is proof enough.
-    if line.isascii() or (len(line) > LONG and len(whole) == len(line)):
+    if line.isascii() or (len(line) > _LONG and len(whole) == len(line)):
         return whole, [(0, 0)]
     pieces, places, length, distance = [], [(0, 0)], 0, 0
     for match in _clusters().finditer(line):
@@ -86,13 +86,13 @@ def _aligned(line: str) -> tuple[str, list[Span]]:
     return "".join(pieces), places
 
 
-def _unfolded(places: Sequence[Span], span: Span) -> Span:
+def _unfolded(places: Sequence[_Span], span: _Span) -> _Span:
     """A span of the folded line as one of the line itself."""
     start, end = (_original(places, place) for place in span)
     return start, max(end, start + 1)
 
 
-def _original(places: Sequence[Span], place: int) -> int:
+def _original(places: Sequence[_Span], place: int) -> int:
     folded, original = places[bisect_right(places, (place, 2**31)) - 1]
     return original + place - folded
 

@@ -20,21 +20,21 @@ LONGEST_TEXT = 131_072  # of a message, the beginning that is indexed
 LONGEST_WORD = 64
 MOST_WORDS = 16_000  # positions in an index row must stay below 16,384 for phrases to be found
 MOST_BYTES = 700_000  # an index row must stay below 1 MB
-ROW_OVERHEAD = 8
+_ROW_OVERHEAD = 8
 
 SPELLED = {"+": "plus", "#": "sharp"}
-LONGEST_SUFFIX = 4
-FACET = "\uf8ff"  # begins what is not a word of the text; for private use, so no text has a word with it
+_LONGEST_SUFFIX = 4
+_FACET = "\uf8ff"  # begins what is not a word of the text; for private use, so no text has a word with it
 
-ACCENTED = re.compile("([a-z\u00df-\u02af\u0370-\u03ff\u0400-\u052f])[\u0300-\u036f]+")  # Latin, Greek, Cyrillic
-PLAIN = re.compile(r"([a-z0-9]+)([+#]*)")
+_ACCENTED = re.compile("([a-z\u00df-\u02af\u0370-\u03ff\u0400-\u052f])[\u0300-\u036f]+")  # Latin, Greek, Cyrillic
+_PLAIN = re.compile(r"([a-z0-9]+)([+#]*)")
 # Thai, Lao, Myanmar, Khmer; Hiragana, Katakana, Bopomofo; Han
 UNSPACED = (
     "\u0e01-\u0e46\u0e81-\u0ec6\u1000-\u109f\u1780-\u17d3"
     "\u3005-\u3007\u3021-\u3029\u3041-\u3096\u309d-\u312f\u31a0-\u31bf\u31f0-\u31ff"
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 )
-UNSPACED_LETTER = re.compile(f"[{UNSPACED}]")
+_UNSPACED_LETTER = re.compile(f"[{UNSPACED}]")
 # Signs: cent to section, copyright, registered; currencies; arrows, operators and technical signs; stars to dingbats;
 # arrows; emoji. Not those that lines and boxes are drawn with.
 SIGNS = (
@@ -56,13 +56,13 @@ def fold(text: str) -> str:
     if text.isascii():
         return text.lower()
     folded = unicodedata.normalize("NFD", unicodedata.normalize("NFKC", text).casefold())
-    return unicodedata.normalize("NFKC", ACCENTED.sub(r"\1", folded))
+    return unicodedata.normalize("NFKC", _ACCENTED.sub(r"\1", folded))
 
 
 def tokens(folded: str) -> Iterator[Token]:
     """The words of a folded text, in order. One with a suffix, as in `C++`, comes without it and then with it."""
     if folded.isascii():
-        pattern, parts = PLAIN, None
+        pattern, parts = _PLAIN, None
     else:
         pattern, parts = _patterns()
         folded = folded.replace("_", " ")  # the pattern's one character that is no part of a word
@@ -79,8 +79,8 @@ def tokens(folded: str) -> Iterator[Token]:
         suffix = match[2]
         # Two of them always belong to the word (C++17); a single one could be an operator (a+b).
         belongs = len(suffix) > 1 or (suffix and not folded[match.end() : match.end() + 1].isalnum())
-        if belongs and not UNSPACED_LETTER.match(pieces[-1].word):
-            spelled = "".join(SPELLED[sign] for sign in suffix[:LONGEST_SUFFIX])
+        if belongs and not _UNSPACED_LETTER.match(pieces[-1].word):
+            spelled = "".join(SPELLED[sign] for sign in suffix[:_LONGEST_SUFFIX])
             yield Token(pieces[-1].word[: LONGEST_WORD - len(spelled)] + spelled, pieces[-1].start, match.end())
 
 
@@ -88,7 +88,7 @@ def index_words(text: str) -> list[str]:
     """The words of a message that are indexed; whatever the message is, an index row can hold them."""
     folded = fold(text[:LONGEST_TEXT])
     if folded.isascii() and "+" not in folded and "#" not in folded:
-        words = [match[0][:LONGEST_WORD] for match in islice(PLAIN.finditer(folded), MOST_WORDS)]
+        words = [match[0][:LONGEST_WORD] for match in islice(_PLAIN.finditer(folded), MOST_WORDS)]
     else:
         words = [token.word for token in islice(tokens(folded), MOST_WORDS)]
     return words if _bytes(words) <= MOST_BYTES else _cut(words)
@@ -102,13 +102,13 @@ def _cut(words: list[str]) -> list[str]:
 
 
 def _bytes(words: list[str]) -> int:
-    return sum(len(word.encode()) + ROW_OVERHEAD for word in words)
+    return sum(len(word.encode()) + _ROW_OVERHEAD for word in words)
 
 
 @lru_cache(4_096)
 def facet(kind: str, value: str) -> str:
     """A word for what a message has beside its text, such as its topic."""
-    return FACET + kind + digest(value)
+    return _FACET + kind + digest(value)
 
 
 @cache

@@ -8,7 +8,7 @@ from conch.errors import InvalidArgument, StoreError
 from conch.storage.base import Row, Store
 from conch.typed import NamedTuple
 
-KEPT = ("meta",)  # the target has its own
+_KEPT = ("meta",)  # the target has its own
 
 
 class CopiedTable(NamedTuple):
@@ -21,7 +21,7 @@ def copy_store(source: Store, target: Store) -> list[CopiedTable]:
     with source.read():  # whoever cannot be read is found out before anything is made elsewhere
         pass
     with target.write("schema") as copy, source.read() as origin:
-        tables = [table for table in origin.tables() if table not in KEPT]
+        tables = [table for table in origin.tables() if table not in _KEPT]
         for table in tables:
             if next(iter(copy.dump(table)), None) is not None:
                 message = f"{target.describe()} is not empty: its table {table} has rows. Copy to a new store."

@@ -10,8 +10,8 @@ from conch.config import Settings
 from conch.errors import InvalidSetting
 from conch.storage.base import Store
 
-POSTGRES_SCHEMES = ("postgresql://", "postgres://")
-SQLITE_SCHEME = "sqlite://"
+_POSTGRES_SCHEMES = ("postgresql://", "postgres://")
+_SQLITE_SCHEME = "sqlite://"
 
 
 def open_store(settings: Settings, clock: Clock | None = None, named: str = "CONCH_STORE") -> tuple[Store, Bell]:
@@ -19,7 +19,7 @@ def open_store(settings: Settings, clock: Clock | None = None, named: str = "CON
 
     `named` is what names `settings.store`, the setting itself or an option of a command: errors speak of that.
     """
-    if settings.store.startswith(POSTGRES_SCHEMES):
+    if settings.store.startswith(_POSTGRES_SCHEMES):
         return _open_postgres(settings, clock, named)
     if not _is_file(settings.store):
         # Not shown: a mistyped address may hold a password.
@@ -36,9 +36,9 @@ def open_store(settings: Settings, clock: Clock | None = None, named: str = "CON
 
 def _is_file(store: str) -> bool:
     """Whether it can only be meant as one: not a URL, whole or not, nor PostgreSQL's `host=... password=...`."""
-    if not store or store.startswith(SQLITE_SCHEME + "/"):
+    if not store or store.startswith(_SQLITE_SCHEME + "/"):
         return True
-    file = store.removeprefix(SQLITE_SCHEME)
+    file = store.removeprefix(_SQLITE_SCHEME)
     has_login = ":" in file.rpartition("@")[0]
     return file != "" and not has_login and not _begins_as_address(file)
 
@@ -68,7 +68,7 @@ def _open_sqlite(settings: Settings, clock: Clock | None, named: str) -> tuple[S
 def sqlite_path(settings: Settings) -> str:
     """`CONCH_STORE` when it names a file, else `rooms.sqlite` in the data directory."""
     if settings.store:
-        return os.path.abspath(os.path.expanduser(settings.store.removeprefix(SQLITE_SCHEME)))
+        return os.path.abspath(os.path.expanduser(settings.store.removeprefix(_SQLITE_SCHEME)))
     return os.path.join(os.path.abspath(os.path.expanduser(settings.data_dir)), "rooms.sqlite")
 
 

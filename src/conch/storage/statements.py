@@ -12,7 +12,7 @@ from conch.storage.base import Execute, Parameters
 from conch.typed import NamedTuple
 
 HERE = os.path.dirname(__file__)
-MARK = "-- name:"
+_MARK = "-- name:"
 
 
 class Dialect(NamedTuple):
@@ -34,7 +34,7 @@ def load_statements(dialect: Dialect) -> dict[str, str]:
     """Every statement by its name; names are unique across the files of an engine."""
     statements: dict[str, str] = {}
     for script in _scripts("sql", dialect.engine).values():
-        for block in script.split(MARK)[1:]:
+        for block in script.split(_MARK)[1:]:
             name, _, statement = block.partition("\n")
             if name.strip() in statements:
                 raise ValueError(f"two statements are named {name.strip()}")
@@ -49,7 +49,7 @@ def load_migrations(dialect: Dialect) -> list[Migration]:
         stem = name.partition(".")[0]
         spelled = script.replace("$serial_key", dialect.serial_key).replace("$bytes", dialect.bytes)
         scripts[stem] = scripts.get(stem, "") + spelled
-    return [Migration(number, script, STEPS.get(number)) for number, script in enumerate(scripts.values(), start=1)]
+    return [Migration(number, script, _STEPS.get(number)) for number, script in enumerate(scripts.values(), start=1)]
 
 
 def _name_agents_in_events(execute: Execute) -> None:
@@ -58,7 +58,7 @@ def _name_agents_in_events(execute: Execute) -> None:
     write_names(execute)
 
 
-STEPS = {6: _name_agents_in_events}
+_STEPS = {6: _name_agents_in_events}
 
 
 def _scripts(folder: str, engine: str) -> dict[str, str]:

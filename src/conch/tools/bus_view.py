@@ -16,7 +16,7 @@ from conch.warnings import Warning, Warnings, warning
 
 Object = dict[str, Any]
 
-LONGEST_BODY = 4_000
+_LONGEST_BODY = 4_000
 """Of one message in the text for models; the whole of it is in the object."""
 
 
@@ -62,19 +62,19 @@ def topic_line(topic: Topic, count: int) -> str:
     return f"{topic.topic_id} {one_line(topic.name)} ({topic.status}, {count} messages)"
 
 
-def message_text(each: Message, peer: Peer) -> str:
+def _message_text(each: Message, peer: Peer) -> str:
     to = f" to {', '.join(each.addressees)}" if each.addressees else ""
     mark = " (to you)" if peer.is_meant(each.addressees) else ""
     reply = f" in reply to {each.reply_to}" if each.reply_to else ""
     head = one_line(f"#{each.seq} {each.sender}{to}{mark} [{each.message_type}] {each.message_id}{reply}:")
     body = each.content_markdown
-    if len(body) > LONGEST_BODY:
-        body = f"{body[:LONGEST_BODY]}... ({len(body) - LONGEST_BODY} more characters in content_markdown)"
+    if len(body) > _LONGEST_BODY:
+        body = f"{body[:_LONGEST_BODY]}... ({len(body) - _LONGEST_BODY} more characters in content_markdown)"
     return f"{head}\n{behind_margin(body)}"
 
 
 def synced_text(synced: Synced, cursor: int) -> str:
-    lines = [message_text(each, synced.page.peer) for each in synced.page.received]
+    lines = [_message_text(each, synced.page.peer) for each in synced.page.received]
     lines += [f"Sent #{sent.message.seq} {sent.message.message_id}{_remark(sent)}" for sent in synced.sent]
     more = "; there is more, call sync again" if synced.page.has_more else ""
     return "\n".join([*lines, f"status={synced.status} cursor={cursor}{more}"])

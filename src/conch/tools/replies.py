@@ -11,7 +11,7 @@ from conch.typed import Any, NamedTuple
 Object = dict[str, Any]
 Task = Callable[[], None]
 
-LONGEST_SECONDS = 1.0  # replies that leave together may wait for each other; then the same comes twice
+_LONGEST_SECONDS = 1.0  # replies that leave together may wait for each other; then the same comes twice
 
 
 class Queue:
@@ -30,7 +30,7 @@ class Queue:
         with self._lock:
             unsettled = self._unsettled.get(topic_id)
         if unsettled is not None:
-            unsettled.wait(LONGEST_SECONDS)
+            unsettled.wait(_LONGEST_SECONDS)
 
     def enter(self, topic_id: str) -> tuple[Task, Task]:
         """From now on others wait for this one. Returns how to wait for the one before it, and how to settle it."""
@@ -41,7 +41,7 @@ class Queue:
 
         def wait() -> None:
             if before is not None:
-                before.wait(LONGEST_SECONDS)
+                before.wait(_LONGEST_SECONDS)
 
         def settle() -> None:
             mine.set()

@@ -10,7 +10,7 @@ from conch.typed import Any
 
 Object = dict[str, Any]
 
-TYPES: dict[str, tuple[type | tuple[type, ...], str]] = {
+_TYPES: dict[str, tuple[type | tuple[type, ...], str]] = {
     "string": (str, "a string"),
     "integer": (int, "a whole number"),
     "number": ((int, float), "a number"),
@@ -18,8 +18,8 @@ TYPES: dict[str, tuple[type | tuple[type, ...], str]] = {
     "object": (dict, "an object"),
     "array": (list, "a list"),
 }
-DEEPEST = 32
-DEEPEST_NAMED = 3  # as in `outbox[0].metadata.to`; what is below is named by that
+_DEEPEST = 32
+_DEEPEST_NAMED = 3  # as in `outbox[0].metadata.to`; what is below is named by that
 
 
 def check_arguments(tool: str, schema: Object, arguments: Object) -> Object:
@@ -44,7 +44,7 @@ def _check_value(field: str, schema: Object, value: Any) -> None:
     choices = schema.get("anyOf", [schema])
     fitting = [choice for choice in choices if _is_type(value, choice["type"])]
     if not fitting:
-        wanted = " or ".join(TYPES[choice["type"]][1] for choice in choices)
+        wanted = " or ".join(_TYPES[choice["type"]][1] for choice in choices)
         raise _refusal(field, f"{field} must be {wanted}.")
     schema = fitting[0]
     if "enum" in schema and value not in schema["enum"]:
@@ -56,7 +56,7 @@ def _check_value(field: str, schema: Object, value: Any) -> None:
             field, f"{field} must be a whole number from {schema.get('minimum')} to {schema.get('maximum')}."
         )
     if isinstance(value, list) and not all(_is_type(item, schema["items"]["type"]) for item in value):
-        raise _refusal(field, f"every item of {field} must be {TYPES[schema['items']['type']][1]}.")
+        raise _refusal(field, f"every item of {field} must be {_TYPES[schema['items']['type']][1]}.")
 
 
 def _check_length(field: str, schema: Object, value: str) -> None:
@@ -70,7 +70,7 @@ def _check_length(field: str, schema: Object, value: str) -> None:
 
 def _is_type(value: Any, name: str) -> bool:
     # Python counts True among the integers; JSON does not.
-    return isinstance(value, TYPES[name][0]) and (name == "boolean" or not isinstance(value, bool))
+    return isinstance(value, _TYPES[name][0]) and (name == "boolean" or not isinstance(value, bool))
 
 
 def _check_texts(field: str, value: Any, depth: int = 0) -> None:
@@ -81,9 +81,9 @@ def _check_texts(field: str, value: Any, depth: int = 0) -> None:
         if not value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in value):
             raise _refusal(field, f"{field} contains half of a surrogate pair, which is not valid Unicode.")
     elif isinstance(value, (dict, list)):
-        if depth == DEEPEST:
-            raise _refusal(field, f"{field} is nested more than {DEEPEST} levels deep.")
-        is_named = depth < DEEPEST_NAMED and field != "handoff"  # of which the parts have names of their own
+        if depth == _DEEPEST:
+            raise _refusal(field, f"{field} is nested more than {_DEEPEST} levels deep.")
+        is_named = depth < _DEEPEST_NAMED and field != "handoff"  # of which the parts have names of their own
         if isinstance(value, list):
             for place, item in enumerate(value):
                 _check_texts(f"{field}[{place}]" if is_named else field, item, depth + 1)

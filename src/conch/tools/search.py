@@ -11,11 +11,11 @@ from conch.tools.registry import Tool
 from conch.tools.replies import Object, Reply
 from conch.tools.session import Session
 
-FILTERS = ("topic_id", "mode", "limit", "model", "sender", "message_type", "since", "until")
+_FILTERS = ("topic_id", "mode", "limit", "model", "sender", "message_type", "since", "until")
 
 
 def messages_search(session: Session, given: Object, call: Call) -> Reply:
-    options = {name: given[name] for name in FILTERS if name in given}
+    options = {name: given[name] for name in _FILTERS if name in given}
     found = session.app.search.search(given["query"], **options)
     with_content = given.get("include_content", False)
     results = [_result(hit, with_content) for hit in found.hits]

@@ -38,7 +38,7 @@ def path_room(snapshot: Snapshot, caller_id: str | None) -> Object:
     }
 
 
-def room_member(snapshot: Snapshot, member: Member) -> Object:
+def _room_member(snapshot: Snapshot, member: Member) -> Object:
     process = member.process
     return {
         "agent_id": member.agent_id,
@@ -57,7 +57,7 @@ def room_member(snapshot: Snapshot, member: Member) -> Object:
 
 
 def room_members(snapshot: Snapshot) -> list[Object]:
-    return [room_member(snapshot, member) for member in snapshot.members]
+    return [_room_member(snapshot, member) for member in snapshot.members]
 
 
 def room_state(snapshot: Snapshot, caller_id: str, can_take_over: bool) -> Object:
@@ -157,7 +157,7 @@ def member_lines(snapshot: Snapshot) -> str:
 def your_turn_text(wait: Wait) -> str:
     room = wait.snapshot.room
     head = f"your_turn ({wait.reason}): turn_id={room.turn_id} lease_id={room.lease_id} room_id={room.room_id}"
-    return f"{head}\n{handoff_text(wait.handoff, wait.from_agent_id)}"
+    return f"{head}\n{_handoff_text(wait.handoff, wait.from_agent_id)}"
 
 
 def takeover_text(wait: Wait) -> str:
@@ -168,13 +168,13 @@ def takeover_text(wait: Wait) -> str:
     )
 
 
-def handoff_text(handoff: Handoff | None, author: str | None) -> str:
+def _handoff_text(handoff: Handoff | None, author: str | None) -> str:
     if handoff is None:
         return "There is no handoff: nobody has worked here before you, or they did not write one."
-    return f"Handoff from {author}:\n{handoff_lines(handoff)}"
+    return f"Handoff from {author}:\n{_handoff_lines(handoff)}"
 
 
-def handoff_lines(handoff: Handoff, margin: str = "") -> str:
+def _handoff_lines(handoff: Handoff, margin: str = "") -> str:
     """One part per line behind its label, all of it behind a margin."""
     parts = [("status", handoff["status"]), ("next_action", handoff["next_action"])]
     parts += [("artifact", artifact_text(artifact)) for artifact in handoff.get("artifacts", ())]
@@ -193,7 +193,7 @@ def artifact_text(artifact: dict[str, Any]) -> str:
 def event_line(event: Event) -> str:
     """One event on one line, its handoff below it."""
     line = behind_margin(event_sentence(event), first=f"#{event.event_seq} {to_iso(event.created_at)} ")
-    return line if event.handoff is None else f"{line}\n{handoff_lines(event.handoff, MARGIN)}"
+    return line if event.handoff is None else f"{line}\n{_handoff_lines(event.handoff, MARGIN)}"
 
 
 def event_sentence(event: Event, names: Mapping[str, str] | None = None) -> str:

@@ -17,7 +17,7 @@ from conch.text import one_line
 from conch.tools import scopes_view
 from conch.typed import Any
 
-ANYWHERE = "*"
+_ANYWHERE = "*"
 
 
 def register(context: Context) -> Report:
@@ -28,7 +28,7 @@ def register(context: Context) -> Report:
 def adopt(context: Context) -> Report:
     scope = from_here(context, context.options.scope)
     result = context.room_tool(
-        "scopes.agent_adopt", name=context.options.name, scope=ANYWHERE if scope is None else scope
+        "scopes.agent_adopt", name=context.options.name, scope=_ANYWHERE if scope is None else scope
     )
     return Report(result.data, result.text)
 

@@ -17,26 +17,26 @@ FAMILIES = {group.name: group for group in (AGENT, TOPICS, NAMES, DB)}
 
 # -- what several commands take
 
-SHARED = (
+_SHARED = (
     switch("--json", "print one JSON object: ok, command, data, error", heading="every command"),
     flag("--store", "STORE", "a file, or the URL of a server; default: see `conch db path`", heading="every command"),
 )
-ROOM = (
+_ROOM = (
     flag("--path", "DIR", "the room of this path; default: of the working directory", heading="which room"),
     flag("--room", "ID", "the room with this id", heading="which room"),
-    *SHARED,
+    *_SHARED,
 )
-TOPIC = (flag("--topic", "TOPIC", "its id or its name; default: the topic of this room", text), *ROOM)
-TOPIC_GIVEN = (
+_TOPIC = (flag("--topic", "TOPIC", "its id or its name; default: the topic of this room", text), *_ROOM)
+_TOPIC_GIVEN = (
     word("topic", "TOPIC", "its id or its name; default: the topic of this room", text, required=False),
-    *ROOM,
+    *_ROOM,
 )
-SPEAKER = (flag("--agent", "AGENT", "speak as this agent (agent_id or name); default: yourself"), *ROOM)
-REASON = flag("--reason", "TEXT", "why; it goes into the log")
-SCOPE = word("scope", "SCOPE", "a file or directory, from here, or 'dir/*'")
-BEAD = flag("--bead", "ID", "the work item that it is for")
-EVENT = word("event", "EVENT", "its id; see `conch agent inbox`")
-HANDOFF = (
+_SPEAKER = (flag("--agent", "AGENT", "speak as this agent (agent_id or name); default: yourself"), *_ROOM)
+_REASON = flag("--reason", "TEXT", "why; it goes into the log")
+_SCOPE = word("scope", "SCOPE", "a file or directory, from here, or 'dir/*'")
+_BEAD = flag("--bead", "ID", "the work item that it is for")
+_EVENT = word("event", "EVENT", "its id; see `conch agent inbox`")
+_HANDOFF = (
     flag("--status", "TEXT", "what you did, what you learned, what is unfinished", heading="the handoff"),
     flag("--next", "TEXT", "what the next agent should do", field="next_action", heading="the handoff"),
     flag(
@@ -63,7 +63,7 @@ _ALL = (
         (
             word("path", "DIR", "a path in the workspace; default: here", required=False),
             switch("--force-new", "make a nested room at exactly this path"),
-            *SHARED,
+            *_SHARED,
         ),
     ),
     Command(
@@ -75,7 +75,7 @@ _ALL = (
         "after that. The exit status is 0 only if you hold the stick. Meanwhile it says\n"
         "who holds it and for how long. Interrupted, it leaves the stick where it is.\n\n"
         "Your lease is then renewed for you as long as your shell or harness lives.",
-        (flag("--timeout", "SECONDS", "give up after this long; 0: just look", seconds), *ROOM),
+        (flag("--timeout", "SECONDS", "give up after this long; 0: just look", seconds), *_ROOM),
         "  conch wait                     until it is your turn\n"
         "  conch wait --timeout 30 --json for agents: ask, and ask again\n"
         "  conch wait --timeout 0         take it if it is free",
@@ -87,7 +87,7 @@ _ALL = (
         "hand over to the next member in sequence",
         "Let go of the stick: it is reserved for the next active member in sequence.\n"
         "The handoff must say what you did and what to do next.",
-        (*HANDOFF, *ROOM),
+        (*_HANDOFF, *_ROOM),
         '  conch release --status "Parser done; 2 tests fail" --next "Fix test_cli" \\\n'
         "                --artifact src/parser.py:10-42=review\n"
         "  conch release --handoff handoff.json",
@@ -98,7 +98,7 @@ _ALL = (
         "turns.pass_stick",
         "hand over to one member of your choice",
         "Hand the stick to one active member, with the same handoff as `conch release`.",
-        (word("to", "AGENT", "an agent_id or a name, or how it begins; see `conch state`"), *HANDOFF, *ROOM),
+        (word("to", "AGENT", "an agent_id or a name, or how it begins; see `conch state`"), *_HANDOFF, *_ROOM),
         '  conch pass amber --status "Schema is in" --next "Review the migration"',
     ),
     Command(
@@ -109,7 +109,7 @@ _ALL = (
         "Take the stick from an owner or a recipient that is gone or silent for too\n"
         "long. `conch state` and `conch wait` say when that is allowed. There is no\n"
         "handoff for you then: read `conch events`.",
-        (REASON._replace(required=True), *ROOM),
+        (_REASON._replace(required=True), *_ROOM),
     ),
     Command(
         "state",
@@ -117,7 +117,7 @@ _ALL = (
         "rooms.state",
         "who holds the stick, and who is there",
         "Who holds the stick, whose turn is next, and which members are there.",
-        ROOM,
+        _ROOM,
     ),
     Command(
         "rooms",
@@ -128,7 +128,7 @@ _ALL = (
         (
             flag("--path", "DIR", "a path in the workspace; default: the working directory"),
             switch("--all", "every room of the store, closed ones too"),
-            *SHARED,
+            *_SHARED,
         ),
     ),
     Command(
@@ -144,7 +144,7 @@ _ALL = (
             flag("--after", "CURSOR", "only what came after a cursor or an event's number; 0: all"),
             flag("--limit", "N", "at most this many (default: 50)", integer, default=50),
             switch("--follow", "go on with what happens from now on"),
-            *ROOM,
+            *_ROOM,
         ),
     ),
     Command(
@@ -153,7 +153,7 @@ _ALL = (
         "rooms.note",
         "write a note into the log",
         "Write a note into the log. The stick is not touched.",
-        (word("text", "TEXT", "what to note"), *ROOM),
+        (word("text", "TEXT", "what to note"), *_ROOM),
     ),
     Command(
         "leave",
@@ -161,7 +161,7 @@ _ALL = (
         "rooms.leave",
         "stop being a member",
         "Stop being a member. Hand over the stick first if you hold it.",
-        ROOM,
+        _ROOM,
     ),
     Command(
         "close",
@@ -170,7 +170,7 @@ _ALL = (
         "end the room, as the holder of its stick",
         "End the room for everybody. Takes the stick for it if that is free. The log\n"
         "stays readable; `conch join` opens a new room at the same place.",
-        (REASON, *ROOM),
+        (_REASON, *_ROOM),
     ),
     Command(
         "reorder",
@@ -178,7 +178,7 @@ _ALL = (
         "rooms.reorder",
         "set the sequence of the members",
         "Set the sequence in which the stick goes round.",
-        (words("order", "AGENT", "every member once, in the new order"), *ROOM),
+        (words("order", "AGENT", "every member once, in the new order"), *_ROOM),
     ),
     Command(
         "policy",
@@ -186,7 +186,7 @@ _ALL = (
         "rooms.policy",
         "show or set the room's timing",
         "Show the room's timing, or set some of it. Times are in milliseconds.",
-        (words("values", "NAME=VALUE", "a value to set; `NAME=` restores its default", required=False), *ROOM),
+        (words("values", "NAME=VALUE", "a value to set; `NAME=` restores its default", required=False), *_ROOM),
         "  conch policy owner_lease_ttl_ms=600000\n  conch policy owner_lease_ttl_ms=",
     ),
     Command(
@@ -203,7 +203,7 @@ _ALL = (
             ),
             flag("--reply-to", "MESSAGE", "the id, or the number, of the message this answers", text),
             flag("--key", "KEY", "sending again under the same key sends nothing twice", text),
-            *TOPIC,
+            *_TOPIC,
         ),
         '  conch send "The schema is in" --to amber-otter\n  git diff --stat | conch send -',
     ),
@@ -232,7 +232,7 @@ _ALL = (
                 "at most this many (default: 100); with --follow, end after this many (default: never)",
                 integer,
             ),
-            *TOPIC,
+            *_TOPIC,
         ),
         "  conch read --follow            as they come\n  conch read --since 2h          once more",
     ),
@@ -248,7 +248,7 @@ _ALL = (
             flag(
                 "--wait", "SECONDS", "how long to wait for an answer (default: 60); 0: just ask", seconds, default=60.0
             ),
-            *TOPIC,
+            *_TOPIC,
         ),
         '  conch ask "Which branch do we release from?" --wait 300',
     ),
@@ -263,7 +263,7 @@ _ALL = (
             word("text", "TEXT", "the answer; `-` reads it from standard input", text),
             flag("--pointer", "PATH", "where to look", text, many=True),
             flag("--followup", "TEXT", "what to ask next", text, many=True),
-            *TOPIC,
+            *_TOPIC,
         ),
         '  conch answer 12 "From main." --pointer docs/releasing.md',
     ),
@@ -278,7 +278,7 @@ _ALL = (
             flag("--cancel", "QUESTION", "take back one of yours", unless="--done"),
             switch("--all", "also those that are answered or cancelled"),
             flag("--limit", "N", "at most this many (default: 50)", integer, default=50),
-            *TOPIC,
+            *_TOPIC,
         ),
         "  conch questions --done 12",
     ),
@@ -307,7 +307,7 @@ _ALL = (
             flag("--model", "NAME", "which model knows the meaning"),
             flag("--limit", "N", "at most this many (default: 20)", integer, default=20),
             switch("--content", "whole messages, not only a line of each"),
-            *SHARED,
+            *_SHARED,
         ),
         "  conch search db.py migration\n  conch search '\"exactly this\"' --sender amber-otter --since 2d",
     ),
@@ -317,7 +317,7 @@ _ALL = (
         "topics.create",
         "make a topic beside the room's own",
         "Make a topic, or find the open one.",
-        (word("name", "NAME", "what it is called", text), *SHARED),
+        (word("name", "NAME", "what it is called", text), *_SHARED),
     ),
     Command(
         "topics list",
@@ -328,7 +328,7 @@ _ALL = (
         (
             flag("--status", "STATUS", "which (default: open)", default="open", choices=("open", "closed", "all")),
             flag("--limit", "N", "at most this many (default: 1000)", integer, default=1_000),
-            *SHARED,
+            *_SHARED,
         ),
     ),
     Command(
@@ -337,7 +337,7 @@ _ALL = (
         "topics.show",
         "a topic, and who is on it",
         "What a topic is called, and who was on it lately.",
-        TOPIC_GIVEN,
+        _TOPIC_GIVEN,
     ),
     Command(
         "topics close",
@@ -345,7 +345,7 @@ _ALL = (
         "topics.close",
         "end a topic",
         "End a topic. It stays readable, and its open questions can still be answered.",
-        (REASON, *TOPIC_GIVEN),
+        (_REASON, *_TOPIC_GIVEN),
     ),
     Command(
         "topics rename",
@@ -353,7 +353,7 @@ _ALL = (
         "topics.rename",
         "give a topic another name",
         "Give a topic another name.",
-        (word("topic", "TOPIC", "its id or its name", text), word("new_name", "NAME", "the new name", text), *ROOM),
+        (word("topic", "TOPIC", "its id or its name", text), word("new_name", "NAME", "the new name", text), *_ROOM),
     ),
     Command(
         "topics export",
@@ -364,7 +364,7 @@ _ALL = (
         (
             flag("--format", "FORMAT", "(default: markdown)", default="markdown", choices=("markdown", "jsonl")),
             flag("--output", "FILE", "a file that does not exist yet; default: standard output"),
-            *TOPIC_GIVEN,
+            *_TOPIC_GIVEN,
         ),
         "  conch topics export --format jsonl --output talk.jsonl",
     ),
@@ -374,7 +374,7 @@ _ALL = (
         "topics.free",
         "free a name whose token is lost",
         "Let anybody have a name again whose reclaim_token is lost. A message on the\ntopic says so.",
-        (word("name", "NAME", "the name to free; see `conch topics show`", text), *TOPIC),
+        (word("name", "NAME", "the name to free; see `conch topics show`", text), *_TOPIC),
     ),
     Command(
         "whoami",
@@ -382,9 +382,9 @@ _ALL = (
         "agents.whoami",
         "who conch takes you for",
         "Which agent you are here. CONCH_AGENT_ID, when exported, decides.",
-        (switch("--explain", "show every signal, its link, and which one won"), *SHARED),
+        (switch("--explain", "show every signal, its link, and which one won"), *_SHARED),
     ),
-    Command("db path", DB, "store.path", "print where the store is", "Print where the store is.", SHARED),
+    Command("db path", DB, "store.path", "print where the store is", "Print where the store is.", _SHARED),
     Command(
         "db verify",
         DB,
@@ -392,7 +392,7 @@ _ALL = (
         "replay the log and compare it with the rooms",
         "Check the files, replay every room's log and compare. Changes nothing; the\n"
         "exit status is 0 only if all is well.",
-        SHARED,
+        _SHARED,
     ),
     Command(
         "db backup",
@@ -400,7 +400,7 @@ _ALL = (
         "store.backup",
         "copy the store while others go on using it",
         "Make a consistent copy while others go on using the store.",
-        (word("file", "FILE", "a file that does not exist yet", required=False), *SHARED),
+        (word("file", "FILE", "a file that does not exist yet", required=False), *_SHARED),
     ),
     Command(
         "db migrate",
@@ -409,7 +409,7 @@ _ALL = (
         "bring an older store to this version's schema",
         "Bring an older store to the schema of this version of conch. A file is backed up\n"
         "first, by itself; for a server take a dump before.",
-        SHARED,
+        _SHARED,
     ),
     Command(
         "db copy",
@@ -418,7 +418,7 @@ _ALL = (
         "move everything into another store",
         "Copy every table into another, empty store, of either kind, and compare every\n"
         "row. This store stays as it is.",
-        (flag("--to", "STORE", "a file, or the URL of a server", required=True), *SHARED),
+        (flag("--to", "STORE", "a file, or the URL of a server", required=True), *_SHARED),
         '  conch db copy --to "$NEW_STORE"',
     ),
     Command(
@@ -427,7 +427,7 @@ _ALL = (
         "store.wipe",
         "forget every room, member and event",
         "Forget everything. A store that cannot be read is moved aside instead.",
-        (switch("--yes", "really do it"), *SHARED),
+        (switch("--yes", "really do it"), *_SHARED),
     ),
     Command(
         "mcp",
@@ -458,7 +458,7 @@ _ALL = (
             switch("--non-interactive", "never ask; fail where a person must decide"),
             flag("--adopt", "AGENT", "resume this identity, if it left unfinished work"),
             flag("--register", "NAME", "begin under this name", unless="--adopt"),
-            *ROOM,
+            *_ROOM,
         ),
         "  conch init --non-interactive --json\n  conch init --adopt amber-otter",
         invalid=AGENT.invalid,
@@ -473,7 +473,7 @@ _ALL = (
         (
             word("name", "NAME", "such as amber-otter; default: your generated name", required=False),
             flag("--role", "TEXT", "what you do here"),
-            *SPEAKER,
+            *_SPEAKER,
         ),
     ),
     Command(
@@ -487,7 +487,7 @@ _ALL = (
         (
             word("name", "AGENT", "the name or agent_id to resume"),
             flag("--scope", "SCOPE", "where its work lies, from here (default: anywhere)"),
-            *SPEAKER,
+            *_SPEAKER,
         ),
     ),
     Command(
@@ -496,10 +496,10 @@ _ALL = (
         "agents.heartbeat",
         "say that you are still at work",
         "Say that you are still at work, so that no agent takes over what you reserved.",
-        SPEAKER,
+        _SPEAKER,
     ),
     Command(
-        "agent list", AGENT, "agents.list_agents", "who is here, and how lively", "Every agent in the room.", SPEAKER
+        "agent list", AGENT, "agents.list_agents", "who is here, and how lively", "Every agent in the room.", _SPEAKER
     ),
     Command(
         "agent show",
@@ -507,7 +507,7 @@ _ALL = (
         "agents.show",
         "one agent, and what it has reserved",
         "One agent of the room, and what it has reserved.",
-        (word("name", "AGENT", "an agent_id or a name; default: yourself", required=False), *SPEAKER),
+        (word("name", "AGENT", "an agent_id or a name; default: yourself", required=False), *_SPEAKER),
     ),
     Command(
         "agent send",
@@ -526,8 +526,8 @@ _ALL = (
             flag("--request", "TEXT", "BLOCKED: what would help", field="requested_action"),
             flag("--urgency", "URGENCY", "BLOCKED (default: medium)", choices=("low", "medium", "high")),
             flag("--scope", "SCOPE", "the files that it is about, from here"),
-            BEAD,
-            *SPEAKER,
+            _BEAD,
+            *_SPEAKER,
         ),
         '  conch agent send amber-otter --subject "Parser" --summary "It parses" \\\n'
         '                   --next "Review it"\n'
@@ -548,7 +548,7 @@ _ALL = (
                 choices=("unread", "seen", "accepted", "all"),
             ),
             flag("--limit", "N", "at most this many (default: 50)", integer, default=50),
-            *SPEAKER,
+            *_SPEAKER,
         ),
     ),
     Command(
@@ -557,7 +557,7 @@ _ALL = (
         "scopes.seen",
         "say that you have seen a notice",
         "Mark a notice to you as seen.",
-        (EVENT, *SPEAKER),
+        (_EVENT, *_SPEAKER),
     ),
     Command(
         "agent accept",
@@ -565,7 +565,7 @@ _ALL = (
         "scopes.accept",
         "accept a notice",
         "Accept a notice to you; once accepted, it stays so.",
-        (EVENT, *SPEAKER),
+        (_EVENT, *_SPEAKER),
     ),
     Command(
         "agent reserve",
@@ -575,11 +575,11 @@ _ALL = (
         "Reserve a file or a directory with everything in it; again, to renew it. It is\n"
         "refused while others have reserved any part of it.",
         (
-            SCOPE,
+            _SCOPE,
             flag("--ttl", "MINUTES", "for how long, 5 to 1440 (default: 120)", integer),
             switch("--takeover-stale", "take it from owners that are stale or evicted"),
-            BEAD,
-            *SPEAKER,
+            _BEAD,
+            *_SPEAKER,
         ),
         "  conch agent reserve src/parser.py\n  conch agent reserve 'src/*' --ttl 30",
     ),
@@ -589,7 +589,7 @@ _ALL = (
         "scopes.release",
         "give back what you reserved",
         "Give back what you reserved.",
-        (SCOPE, *SPEAKER),
+        (_SCOPE, *_SPEAKER),
     ),
     Command(
         "agent status",
@@ -600,7 +600,7 @@ _ALL = (
         (
             word("scope", "PATH", "only what overlaps this path", required=False),
             switch("--all", "also what is released or expired, newest first"),
-            *SPEAKER,
+            *_SPEAKER,
         ),
     ),
 )

@@ -27,28 +27,28 @@ from conch.rooms.verify import verify_rooms
 from conch.text import one_line
 from conch.typed import Any, NoReturn
 
-Handler = Callable[[int, FrameType | None], NoReturn] | signal.Handlers
+_Handler = Callable[[int, FrameType | None], NoReturn] | signal.Handlers
 
-ROLES = {  # by name: the agent's id, and how such a harness introduces itself to a server
+_ROLES = {  # by name: the agent's id, and how such a harness introduces itself to a server
     "codex": ("codex:demo", "codex-mcp-client"),
     "claude": ("claude-code:demo", "claude-code"),
     "gemini": ("gemini:demo", "gemini-cli-mcp-client"),
 }
-NAMES = {agent_id: name for name, (agent_id, _) in ROLES.items()}
-FILES = {
+_NAMES = {agent_id: name for name, (agent_id, _) in _ROLES.items()}
+_FILES = {
     "AGENTS.md": "Scratch checkout of `conch demo`. Call join_path before you change anything.\n",
     "plan.md": "# Plan\n\n1. Find the slow query.\n2. Cache its result.\n3. Expire the cache.\n",
 }
-FOREIGN = ("CONCH_", "TALKING_STICK_", "AGENT_BUS_", "BB_")  # settings of the user's own store
-SHORT_CLAIM_TTL_MS = 700
-OPEN = {"status": "your_turn", "reason": "open_claim"}
-RECEIVED = "claimed turn {turn_id}, {ms} after it was let go, and reads:"
-LATER = "hears {ms} later: {status}, {reason}"
-NOT_YET = "{status}, {owner} has it (turn {turn_id})"
-LINE_SECONDS, ACT_SECONDS = 0.12, 0.5
-INDENT = 22
-BOLD, DIM, RED, GREEN = "1", "2", "31", "32"
-COLOURS = {"codex": "36", "claude": "33", "gemini": "35"}
+_FOREIGN = ("CONCH_", "TALKING_STICK_", "AGENT_BUS_", "BB_")  # settings of the user's own store
+_SHORT_CLAIM_TTL_MS = 700
+_OPEN = {"status": "your_turn", "reason": "open_claim"}
+_RECEIVED = "claimed turn {turn_id}, {ms} after it was let go, and reads:"
+_LATER = "hears {ms} later: {status}, {reason}"
+_NOT_YET = "{status}, {owner} has it (turn {turn_id})"
+_LINE_SECONDS, _ACT_SECONDS = 0.12, 0.5
+_INDENT = 22
+_BOLD, _DIM, _RED, _GREEN = "1", "2", "31", "32"
+_COLOURS = {"codex": "36", "claude": "33", "gemini": "35"}
 
 
 def run_demo(keep: bool) -> int:
@@ -57,7 +57,7 @@ def run_demo(keep: bool) -> int:
     `keep` leaves the scratch checkout and its store behind.
     """
     try:
-        Demo(keep).run()
+        _Demo(keep).run()
         return 0
     except (ConchError, Unexpected) as refusal:
         _complain(str(refusal))
@@ -68,7 +68,7 @@ def run_demo(keep: bool) -> int:
     return 1
 
 
-class Screen:
+class _Screen:
     """Writes to standard output. On a terminal it uses colour, and pauses so that a person can follow."""
 
     def __init__(self) -> None:
@@ -78,17 +78,17 @@ class Screen:
         self._width = max(40, min(shutil.get_terminal_size().columns, 110))
 
     def headline(self, title: str, about: str) -> None:
-        self.print(f"\n{self._paint(title, BOLD)}  {self._paint(about, DIM)}", ACT_SECONDS)
+        self.print(f"\n{self._paint(title, _BOLD)}  {self._paint(about, _DIM)}", _ACT_SECONDS)
 
     def show(self, at: int, who: str, text: str, quoting: tuple[str, ...] = (), colour: str = "") -> None:
         """The next entry of the timeline: when (in monotonic nanoseconds), who, what, and words that belong to it."""
-        moment = self._paint(f"{(at - self._began) / 1e6:9.1f} ms  ", DIM)
-        margin = f"{moment}{self._paint(who.ljust(6), COLOURS[who])}  "
-        for line in self._wrap(text, INDENT):
-            self.print(margin + self._paint(line, colour), LINE_SECONDS)
-            margin = " " * INDENT
-        for line in (line for words in quoting for line in self._wrap(words, INDENT + 2)):
-            self.print(f"{margin}  {self._paint(line, DIM)}", LINE_SECONDS)
+        moment = self._paint(f"{(at - self._began) / 1e6:9.1f} ms  ", _DIM)
+        margin = f"{moment}{self._paint(who.ljust(6), _COLOURS[who])}  "
+        for line in self._wrap(text, _INDENT):
+            self.print(margin + self._paint(line, colour), _LINE_SECONDS)
+            margin = " " * _INDENT
+        for line in (line for words in quoting for line in self._wrap(words, _INDENT + 2)):
+            self.print(f"{margin}  {self._paint(line, _DIM)}", _LINE_SECONDS)
 
     def say(self, text: str, colour: str = "") -> None:
         for line in self._wrap(text, 0):
@@ -106,15 +106,15 @@ class Screen:
         return f"\x1b[{colour}m{text}\x1b[0m" if self._coloured and colour else text
 
 
-class Demo:
+class _Demo:
     """The scratch directory, everybody who ever worked in it, and the room as far as the play has got."""
 
     def __init__(self, keep: bool) -> None:
         self._keep = keep
-        self._screen = Screen()
+        self._screen = _Screen()
         self._folder = os.path.realpath(tempfile.mkdtemp(prefix="conch-demo-"))
         self._checkout, self._data = (os.path.join(self._folder, name) for name in ("checkout", "data"))
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN)}
         self._environ = {**kept, "CONCH_DATA_DIR": self._data}
         self._agents: list[Agent] = []
         self._room_id, self._turn_id, self._lease_id = "", 0, ""
@@ -126,7 +126,7 @@ class Demo:
         _handle(_leave, signal.SIGTERM, signal.SIGHUP)
         try:
             self._announce()
-            cast = self._hire(*ROLES)
+            cast = self._hire(*_ROLES)
             for act in (self._round_robin, self._explicit_skip, self._missed_recipient, self._crashed_owner):
                 act(*cast)
             self._sum_up()
@@ -139,19 +139,19 @@ class Demo:
         for agent in (codex, claude, gemini):
             self._join(agent)
         room = self._call(gemini, "get_room_state").data["room"]
-        sequence = " -> ".join(NAMES[member] for member in room["members"])
+        sequence = " -> ".join(_NAMES[member] for member in room["members"])
         self._screen.show(time.monotonic_ns(), "gemini", f"sees the sequence {sequence}; state {room['state']}")
-        self._call(codex, "wait_for_turn", "claimed turn {turn_id}: nobody had the stick", OPEN, max_wait_ms=0)
+        self._call(codex, "wait_for_turn", "claimed turn {turn_id}: nobody had the stick", _OPEN, max_wait_ms=0)
         at, news = self._wait(claude)
         self._screen.show(at, "claude", f"waits. {news}")
         self._wait(gemini)
         self._let_go(codex, claude, "wrote the plan, steps 1 to 3", "look for gaps in it", 1)
-        self._waited((claude, RECEIVED, {"reason": "sequence"}))
+        self._waited((claude, _RECEIVED, {"reason": "sequence"}))
         self._wait(codex)
         self._let_go(claude, gemini, "read the plan; step 3 is thin on stale entries", "say more in step 3", 5)
-        self._waited((gemini, RECEIVED, {"reason": "sequence"}))
+        self._waited((gemini, _RECEIVED, {"reason": "sequence"}))
         self._let_go(gemini, codex, "step 3 now covers stale entries", "start on step 1", 3)
-        self._waited((codex, RECEIVED, {"reason": "sequence"}))
+        self._waited((codex, _RECEIVED, {"reason": "sequence"}))
 
     def _explicit_skip(self, codex: Agent, claude: Agent, gemini: Agent) -> None:
         self._screen.headline("Act 2: an explicit skip", "The owner chooses; the sequence goes on from there.")
@@ -160,40 +160,40 @@ class Demo:
         self._wait(gemini)
         self._let_go(codex, gemini, "step 2 may race with a second writer", "does the lease cover it?", 4, passing=True)
         self._waited(
-            (gemini, RECEIVED, {"reason": "direct_pass"}), (claude, f"waits too: {NOT_YET}", {"status": "not_yet"})
+            (gemini, _RECEIVED, {"reason": "direct_pass"}), (claude, f"waits too: {_NOT_YET}", {"status": "not_yet"})
         )
         self._wait(codex)
         self._let_go(gemini, codex, "the lease covers it: no race", "write step 2", 4)
-        self._waited((codex, RECEIVED, {"reason": "sequence"}))
+        self._waited((codex, _RECEIVED, {"reason": "sequence"}))
 
     def _missed_recipient(self, codex: Agent, claude: Agent, gemini: Agent) -> None:
         self._screen.headline("Act 3: a missed recipient", "Nobody is waited for without end.")
-        limit = {"claim_ttl_ms": SHORT_CLAIM_TTL_MS}
+        limit = {"claim_ttl_ms": _SHORT_CLAIM_TTL_MS}
         self._call(codex, "set_room_policy", "set the room's claim_ttl_ms to {policy[claim_ttl_ms]}", policy=limit)
         self._wait(gemini)
         self._let_go(codex, claude, "step 2 is written", "test it", 4)
-        self._waited((gemini, LATER, {"status": "takeover_available", "reason": "claim_timeout"}))
+        self._waited((gemini, _LATER, {"status": "takeover_available", "reason": "claim_timeout"}))
         takeover = {"expected_turn_id": self._turn_id, "reason": "claim timeout expired"}
         refusal = {"error": "takeover_not_available"}
         self._call(codex, "takeover_stick", "wants it back: refused, {error}", refusal, **takeover)
         self._take_over(gemini, claude)
         late = {"status": "not_yet", "turn_id": self._turn_id}
-        self._call(claude, "wait_for_turn", f"comes late: {NOT_YET}", late, max_wait_ms=0)
+        self._call(claude, "wait_for_turn", f"comes late: {_NOT_YET}", late, max_wait_ms=0)
         self._call(gemini, "set_room_policy", policy={"claim_ttl_ms": None})
 
     def _crashed_owner(self, codex: Agent, claude: Agent, gemini: Agent) -> None:
         self._screen.headline("Act 4: a crashed owner", "Its death is seen at once, and its lease is void.")
         self._wait(claude)
         self._let_go(gemini, claude, "tested step 2: it holds", "you missed a turn; take step 3", 5, passing=True)
-        self._waited((claude, RECEIVED, {"reason": "direct_pass"}))
+        self._waited((claude, _RECEIVED, {"reason": "direct_pass"}))
         lost = self._key()
         self._wait(codex)
         self._wait(gemini)
         self._since = claude.crash()
         text = f"is killed holding the stick: SIGKILL to process {claude.pid}"
-        self._screen.show(self._since, "claude", text, colour=RED)
+        self._screen.show(self._since, "claude", text, colour=_RED)
         gone = {"status": "takeover_available", "reason": "owner_gone"}
-        self._waited((codex, LATER, gone), (gemini, LATER, gone))
+        self._waited((codex, _LATER, gone), (gemini, _LATER, gone))
         self._take_over(codex, claude)
         (claude,) = self._hire("claude")
         self._join(claude)
@@ -249,7 +249,7 @@ class Demo:
         *_, last = (event for event in log.data["events"] if event["handoff"] is not None)
         if last["handoff"] != self._handoff:
             raise agent.surprise(f"find {self._handoff}", f"the log ends with {last}")
-        text = f"reads the log; the last handoff in it is from {NAMES[last['from_agent_id']]}:"
+        text = f"reads the log; the last handoff in it is from {_NAMES[last['from_agent_id']]}:"
         self._tell(agent, log._replace(data=last), text)
 
     def _call(self, agent: Agent, tool: str, text: str = "", expected: Object | None = None, **given: Any) -> Reply:
@@ -280,28 +280,28 @@ class Demo:
     def _tell(self, agent: Agent, reply: Reply, text: str) -> None:
         """Show a reply. The text may name the fields of its answer, the `owner`, and `ms`, the time since `_since`."""
         data = reply.data
-        owner = NAMES.get(data.get("current_owner") or "", "nobody")
+        owner = _NAMES.get(data.get("current_owner") or "", "nobody")
         shown = text.format(ms=f"{(reply.arrived_at - self._since) / 1e6:.1f} ms", owner=owner, **data)
-        colour = RED if reply.refused else GREEN if data.get("lease_id") else ""
+        colour = _RED if reply.refused else _GREEN if data.get("lease_id") else ""
         self._screen.show(reply.arrived_at, agent.name, shown, _words(data), colour)
 
     # -- before and after
 
     def _announce(self) -> None:
-        self._screen.say("conch demo: three scripted agents share one checkout.", BOLD)
+        self._screen.say("conch demo: three scripted agents share one checkout.", _BOLD)
         self._screen.say("Each is a process of its own and speaks MCP to its own `conch mcp`.")
         self._screen.print(
             f"Scratch directory, {'kept' if self._keep else 'removed at the end'}: {clean(self._folder)}"
         )
         os.mkdir(self._checkout)
-        for name, text in FILES.items():
+        for name, text in _FILES.items():
             with open(os.path.join(self._checkout, name), "w", encoding="utf-8") as file:
                 file.write(text)
 
     def _hire(self, *names: str) -> list[Agent]:
         """Agents that start at the same time, once all their servers have answered."""
         for name in names:
-            self._agents.append(Agent(name, *ROLES[name], self._checkout, self._environ))
+            self._agents.append(Agent(name, *_ROLES[name], self._checkout, self._environ))
         hired = self._agents[-len(names) :]
         for agent in hired:
             agent.until_ready()
@@ -315,13 +315,13 @@ class Demo:
             raise Unexpected(f"The rooms should be what their log says, but {problems} {differences}.")
         count, took = len(self._latencies_ms), statistics.median(self._latencies_ms)
         self._screen.print("")
-        self._screen.say(f"{self._turn_id} turns granted, 2 of them by takeover.", GREEN)
+        self._screen.say(f"{self._turn_id} turns granted, 2 of them by takeover.", _GREEN)
         delivered = f"{count} handoffs delivered word for word; median {took:.1f} ms from call to your_turn."
-        self._screen.say(delivered, GREEN)
-        self._screen.say(f"db verify: {rooms} room replayed, nothing differs.", GREEN)
+        self._screen.say(delivered, _GREEN)
+        self._screen.say(f"db verify: {rooms} room replayed, nothing differs.", _GREEN)
         if self._keep:
             self._screen.print(f"Read its log: {clean(command)}")
-        self._screen.say("Next: `conch join` in your checkout, or add `conch mcp` to your harness.", BOLD)
+        self._screen.say("Next: `conch join` in your checkout, or add `conch mcp` to your harness.", _BOLD)
 
     def _clean_up(self) -> None:
         """Everybody leaves at the same time."""
@@ -341,7 +341,7 @@ def _words(data: Object) -> tuple[str, ...]:
     return (data["message"],) if "error" in data else ()
 
 
-def _handle(handler: Handler, *numbers: signal.Signals) -> None:
+def _handle(handler: _Handler, *numbers: signal.Signals) -> None:
     """Handle some signals in this way from now on; those that are ignored stay so."""
     for number in numbers:
         if signal.getsignal(number) != signal.SIG_IGN:

@@ -18,9 +18,9 @@ from queue import Empty, SimpleQueue
 from conch import __version__
 from conch.typed import Any, NamedTuple
 
-PROGRAM = "import subprocess, sys; sys.exit(subprocess.call([sys.executable, '-m', 'conch', 'mcp']))"
-PROTOCOL_VERSION = "2025-11-25"
-ANSWER_SECONDS, LEAVE_SECONDS = 10.0, 2.0
+_PROGRAM = "import subprocess, sys; sys.exit(subprocess.call([sys.executable, '-m', 'conch', 'mcp']))"
+_PROTOCOL_VERSION = "2025-11-25"
+_ANSWER_SECONDS, _LEAVE_SECONDS = 10.0, 2.0
 
 Object = dict[str, Any]
 
@@ -46,7 +46,7 @@ class Agent:
         self._calls, self._tool, self._sent_at = 0, "initialize", 0
         self._heard: SimpleQueue[tuple[int, Object] | None] = SimpleQueue()
         self._process = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, client_name],
+            [sys.executable, "-c", _PROGRAM, client_name],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             bufsize=0,
@@ -59,7 +59,7 @@ class Agent:
         self._reader = threading.Thread(target=self._listen, daemon=True)
         self._reader.start()
         client = {"name": client_name, "version": __version__}
-        handshake = {"protocolVersion": PROTOCOL_VERSION, "capabilities": {}, "clientInfo": client}
+        handshake = {"protocolVersion": _PROTOCOL_VERSION, "capabilities": {}, "clientInfo": client}
         self._send({"id": 0, "method": "initialize", "params": handshake})
 
     def until_ready(self) -> None:
@@ -103,10 +103,10 @@ class Agent:
 
     def wait_for_exit(self) -> None:
         """See both processes off, if need be by force: while one of them hangs, their output is open."""
-        self._reader.join(LEAVE_SECONDS)
+        self._reader.join(_LEAVE_SECONDS)
         if self._reader.is_alive():
             os.killpg(self.pid, signal.SIGKILL)
-            self._reader.join(LEAVE_SECONDS)
+            self._reader.join(_LEAVE_SECONDS)
         with self._process:  # closes its pipes, and waits
             pass
 
@@ -124,9 +124,9 @@ class Agent:
 
     def _next(self) -> tuple[int, Object]:
         try:
-            heard = self._heard.get(timeout=ANSWER_SECONDS)
+            heard = self._heard.get(timeout=_ANSWER_SECONDS)
         except Empty:
-            raise self.surprise("be answered", f"nothing came in {ANSWER_SECONDS:.0f} s") from None
+            raise self.surprise("be answered", f"nothing came in {_ANSWER_SECONDS:.0f} s") from None
         if heard is None:
             raise self.surprise("be answered", "its process has ended")
         return heard

@@ -19,9 +19,9 @@ from conch.text import behind_margin, one_line
 from conch.tools import bus_view
 from conch.typed import Any, TextIO
 
-LONGEST_ECHO = 200
-QUOTE = "> "
-LISTS = {"repo_pointers": "See", "suggested_followups": "Ask next"}
+_LONGEST_ECHO = 200
+_QUOTE = "> "
+_LISTS = {"repo_pointers": "See", "suggested_followups": "Ask next"}
 
 
 def export(context: Context) -> Report:
@@ -42,7 +42,7 @@ def export(context: Context) -> Report:
 
 
 def _export_to_file(topic_id: str, lines: Iterator[str], path: str) -> Report:
-    shown = repr(path[:LONGEST_ECHO])
+    shown = repr(path[:_LONGEST_ECHO])
     try:
         with open(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="utf-8") as file:
             count = _write_whole(file, lines, path)
@@ -116,7 +116,7 @@ def _section(message: Message, question: Question | None) -> str:
     reply = f"in reply to `{message.reply_to}`, " if message.reply_to else ""
     status = f", {_status(question)}" if question else ""
     facts = f"*{reply}{local_time(message.created_at)}, `{message.message_id}`{status}*"
-    lines = [f"\n## {head}", facts, behind_margin(message.content_markdown, QUOTE), *_metadata_lines(message.metadata)]
+    lines = [f"\n## {head}", facts, behind_margin(message.content_markdown, _QUOTE), *_metadata_lines(message.metadata)]
     return "\n\n".join(lines) + "\n"
 
 
@@ -128,7 +128,7 @@ def _metadata_lines(metadata: dict[str, Any] | None) -> list[str]:
     """Where to look and what to ask next as lists, whatever else there is as JSON; `to` is in the heading."""
     rest = {name: value for name, value in (metadata or {}).items() if name != "to" and value != []}
     lines = []
-    for name, title in LISTS.items():
+    for name, title in _LISTS.items():
         if isinstance(rest.get(name), list):
             lines.append("\n".join([f"{title}:", "", *(f"- {one_line(str(item))}" for item in rest.pop(name))]))
     return lines + ([f"Metadata: `{one_line(json.dumps(rest, ensure_ascii=False))}`"] if rest else [])

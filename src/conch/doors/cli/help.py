@@ -7,17 +7,17 @@ from textwrap import wrap
 from conch.doors.cli.catalogue import COMMANDS, FAMILIES, OTHERS, ROOMS, TALK, TURNS
 from conch.doors.cli.command import Command, Group, Option
 
-WIDTH = 79
-COLUMN = 24  # where the help of an option begins at the latest
-HELP = Option("--help", "", "show this and exit")
+_WIDTH = 79
+_COLUMN = 24  # where the help of an option begins at the latest
+_HELP = Option("--help", "", "show this and exit")
 
-INTRODUCTION = """\
+_INTRODUCTION = """\
 usage: conch COMMAND [OPTIONS]
 
 Several coding agents share one checkout. The one that holds the stick may work.
 Begin with `conch join`, then `conch wait`; hand over with `conch release`."""
 
-CLOSING = """\
+_CLOSING = """\
 `conch COMMAND --help` tells more about a command, `conch --version` which
 conch this is. --json makes a command print one object: ok, command, data,
 error; the exit status is 0 only when ok."""
@@ -32,7 +32,7 @@ def help_text(command: str) -> str:
         more = f"`conch {family} ACTION --help` tells more about each."
         return f"usage: conch {family} ACTION [OPTIONS]\n\n{_listing(FAMILIES[family])}\n\n{more}"
     groups = "\n\n".join(_listing(group) for group in (TURNS, ROOMS, TALK, OTHERS))
-    return f"{INTRODUCTION}\n\n{groups}\n\n{CLOSING}"
+    return f"{_INTRODUCTION}\n\n{groups}\n\n{_CLOSING}"
 
 
 def _listing(group: Group) -> str:
@@ -46,8 +46,8 @@ def _command_text(command: Command) -> str:
     flags = [option for option in command.options if option.is_flag]
     headings = dict.fromkeys(["options", *(option.heading for option in flags)])
     blocks = {"arguments": loose} | {name: [o for o in flags if o.heading == name] for name in headings}
-    blocks["options"].append(HELP)
-    width = min(COLUMN, max(len(_left(option)) + 4 for options in blocks.values() for option in options))
+    blocks["options"].append(_HELP)
+    width = min(_COLUMN, max(len(_left(option)) + 4 for options in blocks.values() for option in options))
     parts = [_usage(command.name, flags, loose), command.about]
     parts += [_block(name, options, width) for name, options in blocks.items() if options]
     return "\n\n".join([*parts, *([f"examples:\n{command.examples}"] if command.examples else [])])
@@ -58,7 +58,7 @@ def _usage(name: str, flags: list[Option], loose: list[Option]) -> str:
     lines, head = [], f"usage: conch {name} "
     line = head
     for word in [*words, "[-h]", *map(_usage_of_word, loose)]:
-        if len(line) + len(word) > WIDTH and line.strip():
+        if len(line) + len(word) > _WIDTH and line.strip():
             lines.append(line.rstrip())
             line = " " * len(head)
         line += f"{word} "
@@ -83,7 +83,7 @@ def _spelled(option: Option) -> str:
 
 
 def _left(option: Option) -> str:
-    if option is HELP:
+    if option is _HELP:
         return "-h, --help"
     return _spelled(option) if option.is_flag else option.value
 
@@ -91,7 +91,7 @@ def _left(option: Option) -> str:
 def _block(heading: str, options: list[Option], width: int) -> str:
     lines = [f"{heading}:"]
     for option in options:
-        left, about = f"  {_left(option)}", wrap(option.help, WIDTH - width) or [""]
+        left, about = f"  {_left(option)}", wrap(option.help, _WIDTH - width) or [""]
         if len(left) + 2 > width:
             lines.append(left)
             left = ""

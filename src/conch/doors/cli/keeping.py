@@ -10,7 +10,7 @@ from conch.doors.cli.post import Post
 from conch.lazy import json
 from conch.typed import Any
 
-PATIENCE_SECONDS = 10.0
+_PATIENCE_SECONDS = 10.0
 
 
 def lease_text(context: Context, turn: dict[str, Any]) -> str:
@@ -58,5 +58,5 @@ def _start(context: Context, turn: dict[str, Any]) -> bool:
     with guardian.stdin, guardian.stdout:
         guardian.stdin.write(json.dumps(order).encode())
         guardian.stdin.close()
-        readable, _, _ = select.select([guardian.stdout], [], [], PATIENCE_SECONDS)
+        readable, _, _ = select.select([guardian.stdout], [], [], _PATIENCE_SECONDS)
         return bool(readable) and guardian.stdout.read(1) != b""

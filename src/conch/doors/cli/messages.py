@@ -16,8 +16,8 @@ from conch.typed import Any, NamedTuple
 Object = dict[str, Any]
 
 MARGIN = " " * 4
-AGE = r"(\d{1,9})([smhd])"
-AGE_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+_AGE = r"(\d{1,9})([smhd])"
+_AGE_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
 class Place(NamedTuple):
@@ -38,8 +38,8 @@ def moment(context: Context, field: str, text: str | None) -> float | None:
     """An age, or a time that is local unless it says otherwise, in seconds since the epoch."""
     if text is None:
         return None
-    if age := re.fullmatch(AGE, text):
-        return max(0.0, context.now() / SECOND - int(age[1]) * AGE_SECONDS[age[2]])
+    if age := re.fullmatch(_AGE, text):
+        return max(0.0, context.now() / SECOND - int(age[1]) * _AGE_SECONDS[age[2]])
     from datetime import datetime  # few ask for a time
 
     try:

@@ -18,7 +18,7 @@ from conch.typed import Any, NamedTuple, TextIO
 Object = dict[str, Any]
 
 MORE = "There are more, older ones; --limit shows them."  # below a list, newest first, that was cut
-TAB = " " * 4
+_TAB = " " * 4
 
 
 class Report(NamedTuple):
@@ -46,7 +46,7 @@ def failure(code: str, message: str, details: Object, *, text: str | None = None
 
 def clean(text: str) -> str:
     """The last look at what is printed: a terminal obeys control characters, so it gets none."""
-    return visible(text).replace("\t", TAB)
+    return visible(text).replace("\t", _TAB)
 
 
 def duration(seconds: float) -> str:
@@ -63,12 +63,12 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]], below: Sequenc
     """Columns as wide as they must be. `below` has a text for each row that is too long to be a column."""
     lines = [list(headings), *([one_line(cell) for cell in row] for row in rows)]
     widths = [max(columns(line[place]) for line in lines) for place in range(len(headings))]
-    shown = ["  ".join(map(padded, line, widths)).rstrip() for line in lines]
+    shown = ["  ".join(map(_padded, line, widths)).rstrip() for line in lines]
     extra = ["", *(f"\n    {one_line(text)}" for text in below)] if below else [""] * len(shown)
     return "\n".join(map(str.__add__, shown, extra))
 
 
-def padded(text: str, width: int) -> str:
+def _padded(text: str, width: int) -> str:
     return text + " " * (width - columns(text))
 
 

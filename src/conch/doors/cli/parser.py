@@ -10,8 +10,8 @@ from conch.doors.cli.command import Command, Option
 from conch.errors import InvalidArgument
 from conch.typed import Any, NamedTuple
 
-LONGEST_ECHO = 200
-WITH_VALUE = ("--store", "--path", "--room", "--agent")  # options that may stand before the command
+_LONGEST_ECHO = 200
+_WITH_VALUE = ("--store", "--path", "--room", "--agent")  # options that may stand before the command
 
 
 class Words(NamedTuple):
@@ -42,7 +42,7 @@ def split_words(words: Sequence[str]) -> Words:
 def _take_name(words: list[str]) -> tuple[str, list[str]]:
     place = 0
     while place < len(words) and words[place].startswith("-"):
-        place += 2 if words[place] in WITH_VALUE else 1
+        place += 2 if words[place] in _WITH_VALUE else 1
     return "".join(words[place : place + 1]), words[:place] + words[place + 1 :]
 
 
@@ -136,9 +136,9 @@ class _Parse:
         from conch.doors.cli.spoken import without_passwords  # only for those who mistype
 
         message = without_passwords(message)  # before it is cut, or half a password would not look like one
-        text = message if len(message) <= LONGEST_ECHO else f"{message[:LONGEST_ECHO]}..."
+        text = message if len(message) <= _LONGEST_ECHO else f"{message[:_LONGEST_ECHO]}..."
         text += f" ({hint})" if hint else ""
-        field = without_passwords(name).lstrip("-").replace("-", "_")[:LONGEST_ECHO].lower()
+        field = without_passwords(name).lstrip("-").replace("-", "_")[:_LONGEST_ECHO].lower()
         return InvalidArgument(f"{text}. See `conch {self._command.name} --help`.", field=field)
 
 
@@ -157,6 +157,6 @@ def _unknown(name: str) -> str:
     if not name or name in FAMILIES:
         return f"Which command? See `{f'conch {name}'.rstrip()} --help`."
     name = without_passwords(name)
-    near = get_close_matches(name[:LONGEST_ECHO], [*FAMILIES, *COMMANDS], n=1)
+    near = get_close_matches(name[:_LONGEST_ECHO], [*FAMILIES, *COMMANDS], n=1)
     advice = f"did you mean `conch {near[0]}`?" if near else "see `conch --help`."
-    return f"There is no command {name[:LONGEST_ECHO]!r}; {advice}"
+    return f"There is no command {name[:_LONGEST_ECHO]!r}; {advice}"

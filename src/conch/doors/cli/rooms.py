@@ -10,7 +10,7 @@ from conch.rooms.room import Snapshot
 from conch.text import one_line
 from conch.tools import turns_view
 
-LONGEST_NUMBER = 18
+_LONGEST_NUMBER = 18
 
 
 def rooms(context: Context) -> Report:
@@ -133,5 +133,5 @@ def _policy_value(text: str) -> tuple[str, int | str | None]:
         raise InvalidArgument(f"{text[:80]!r} must look like NAME=VALUE.", field="policy")
     if not value:
         return name, None
-    is_number = value.isascii() and value.isdecimal() and len(value) <= LONGEST_NUMBER
+    is_number = value.isascii() and value.isdecimal() and len(value) <= _LONGEST_NUMBER
     return name, int(value) if is_number else value

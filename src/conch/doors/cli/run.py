@@ -19,7 +19,7 @@ from conch.doors.cli.parser import Words, parse_options, split_words
 from conch.errors import ConchError, InternalError, InvalidArgument, StoreError
 from conch.typed import Any
 
-USAGE_ERROR = 2
+_USAGE_ERROR = 2
 
 
 def run(words: Sequence[str]) -> int:
@@ -37,13 +37,13 @@ def _run(words: Words) -> int:
         return _print("", Report(None, f"conch {__version__}"), False)
     if words.command in ("", *FAMILIES) and not words.rest:
         _print_help(words.command)
-        return USAGE_ERROR
+        return _USAGE_ERROR
     try:
         options = parse_options(words)
     except ConchError as refusal:
         from conch.doors.cli.spoken import without_passwords
 
-        report = _refused(refusal, words.command, USAGE_ERROR)
+        report = _refused(refusal, words.command, _USAGE_ERROR)
         return _print(without_passwords(words.command), report, words.wants_json)
     if words.command == "demo":
         from conch.doors.cli.demo import run_demo

@@ -13,7 +13,7 @@ from conch.typed import Any
 
 Object = dict[str, Any]
 
-MARGIN = " " * 4
+_MARGIN = " " * 4
 
 
 def from_here(context: Context, scope: str | None, field: str = "scope") -> str | None:
@@ -108,7 +108,7 @@ def _notice(event: Object) -> str:
     state = scopes_view.LABELS.get(event["state"], event["state"])
     head = f"{event['id']} {label}, from {event['from_agent'] or 'conch'}, {event['created_at']}: {state}"
     about = {"scope": event["scope"], "bead": event["bead_id"], **event["payload"]}
-    lines = [behind_margin(f"{name}: {value}", MARGIN) for name, value in about.items() if value is not None]
+    lines = [behind_margin(f"{name}: {value}", _MARGIN) for name, value in about.items() if value is not None]
     return "\n".join([one_line(head), *lines])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from conch.lazy import re
 
-WORDS = {
+_WORDS = {
     "join_path": "`conch join`",
     "list_rooms": "`conch rooms`",
     "wait_for_turn": "`conch wait`",
@@ -31,7 +31,7 @@ WORDS = {
     "suggested_followups": "followup",
     "responses[0]": "pointer",
 }
-FIELDS = {
+_FIELDS = {
     "room_id": "room",
     "topic_id": "topic",
     "agent_name": "name",
@@ -39,22 +39,22 @@ FIELDS = {
     "bead_id": "bead",
 }
 # A command sends one message or one answer; and what somebody typed comes back in quotes, as it was.
-TOLD = re.compile(rf"(?<![\w'\"])(?:(?:outbox|responses)\[0\]\.)?({'|'.join(map(re.escape, WORDS))})(?![\w'\"])")
+_TOLD = re.compile(rf"(?<![\w'\"])(?:(?:outbox|responses)\[0\]\.)?({'|'.join(map(re.escape, _WORDS))})(?![\w'\"])")
 # A login of an address, up to the last @ of the word, and a password that is called one.
-LOGIN = re.compile(r"(\b[a-z][\w+.-]*:/*[^\s:@/]*:)[^\s'\"]*@", re.IGNORECASE)
-PASSWORD = re.compile(r"(password\s*=\s*)('[^']*'|[^\s&'\"]+)", re.IGNORECASE)
+_LOGIN = re.compile(r"(\b[a-z][\w+.-]*:/*[^\s:@/]*:)[^\s'\"]*@", re.IGNORECASE)
+_PASSWORD = re.compile(r"(password\s*=\s*)('[^']*'|[^\s&'\"]+)", re.IGNORECASE)
 
 
 def without_passwords(text: str) -> str:
     """What an error may repeat of the words that somebody typed: an address in the wrong place keeps its secret."""
-    return PASSWORD.sub(r"\1***", LOGIN.sub(r"\1***@", text))
+    return _PASSWORD.sub(r"\1***", _LOGIN.sub(r"\1***@", text))
 
 
 def spoken(text: str) -> str:
-    return TOLD.sub(lambda found: WORDS[found[1]], text)
+    return _TOLD.sub(lambda found: _WORDS[found[1]], text)
 
 
 def spoken_field(field: str) -> str:
     """The option, or the argument, that a field of a tool comes from."""
     name = spoken(field)
-    return FIELDS.get(name, name)
+    return _FIELDS.get(name, name)

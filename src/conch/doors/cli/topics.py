@@ -8,10 +8,10 @@ from conch.doors.cli.output import MORE, Report, duration, local_time, table
 from conch.text import one_line
 from conch.tools import bus_view
 
-MOST_TOPICS = 100_000
-MOST_PEERS = 1_000
-WINDOW_SECONDS = 3_600
-STATUSES = {"open": ["open"], "closed": ["closed"], "all": ["open", "closed"]}
+_MOST_TOPICS = 100_000
+_MOST_PEERS = 1_000
+_WINDOW_SECONDS = 3_600
+_STATUSES = {"open": ["open"], "closed": ["closed"], "all": ["open", "closed"]}
 
 
 def create(context: Context) -> Report:
@@ -20,8 +20,8 @@ def create(context: Context) -> Report:
 
 
 def list_topics(context: Context) -> Report:
-    limit = context.limit(MOST_TOPICS)
-    found = context.app.topics.list(STATUSES[context.options.status], limit + 1)
+    limit = context.limit(_MOST_TOPICS)
+    found = context.app.topics.list(_STATUSES[context.options.status], limit + 1)
     has_more, found = len(found) > limit, found[:limit]
     topics = [{**bus_view.topic(topic), "message_count": count} for topic, count in found]
     data = {"topics": topics, "has_more": has_more}
@@ -35,7 +35,7 @@ def list_topics(context: Context) -> Report:
 def show(context: Context) -> Report:
     topic_id = context.topic_id
     topic = context.app.topics.find(topic_id)
-    peers = context.app.peers.list_present(topic_id, WINDOW_SECONDS, MOST_PEERS)
+    peers = context.app.peers.list_present(topic_id, _WINDOW_SECONDS, _MOST_PEERS)
     present = [{**peer._asdict(), "updated_at": peer.updated_at / SECOND} for peer in peers]
     data = {**bus_view.topic(topic), "peers": present}
     lines = [f"{topic.topic_id}: {one_line(topic.name)}", f"{topic.status} since {local_time(topic.created_at)}"]

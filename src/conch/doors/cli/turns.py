@@ -13,9 +13,9 @@ from conch.tools.replies import NOTHING_FOLLOWS, Delivery
 from conch.tools.schema import check_arguments
 from conch.typed import Any
 
-Lease = dict[str, Any]
+_Lease = dict[str, Any]
 
-REASON = fields.takes(reason=fields.TEXT)
+_REASON = fields.takes(reason=fields.TEXT)
 
 
 def release(context: Context) -> Report:
@@ -50,7 +50,7 @@ def take(context: Context) -> Report:
 def close(context: Context) -> Report:
     """End the room: with the stick in hand, or with one that is free to take."""
     room_id, reason = context.room_id, context.options.reason
-    check_arguments("conch close", REASON, {"reason": reason})  # before a free stick is claimed for nothing
+    check_arguments("conch close", _REASON, {"reason": reason})  # before a free stick is claimed for nothing
     check_length("reason", reason or "", context.app.settings.max_reason_chars, "max_reason_chars")
     lease, claim = _lease_or_claim(context, room_id)
     try:
@@ -61,7 +61,7 @@ def close(context: Context) -> Report:
     return Report(closed.data, closed.text)
 
 
-def _lease_or_claim(context: Context, room_id: str) -> tuple[Lease, Delivery]:
+def _lease_or_claim(context: Context, room_id: str) -> tuple[_Lease, Delivery]:
     """The lease of the holder, or of a claim made just now and its delivery, to take that back."""
     if context.room.room.owner == context.caller.agent_id:
         return _own_lease(context), NOTHING_FOLLOWS
@@ -72,7 +72,7 @@ def _lease_or_claim(context: Context, room_id: str) -> tuple[Lease, Delivery]:
     return {"room_id": room_id, "lease_id": data["lease_id"], "expected_turn_id": data["turn_id"]}, result.delivery
 
 
-def _own_lease(context: Context) -> Lease:
+def _own_lease(context: Context) -> _Lease:
     """What the holder must show; on the command line it is looked up instead of remembered."""
     snapshot = context.room
     room, caller_id = snapshot.room, context.caller.agent_id

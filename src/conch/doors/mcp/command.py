@@ -11,7 +11,7 @@ from conch.doors.mcp.server import serve_stdio
 from conch.errors import ConchError, InvalidArgument
 from conch.tools.catalogue import GROUPS, select_tools
 
-USAGE = f"""usage: conch mcp [--tools GROUPS]
+_USAGE = f"""usage: conch mcp [--tools GROUPS]
 
 Serve MCP on standard input and output; harnesses start this. Tool groups, separated by commas: {", ".join(GROUPS)}."""
 
@@ -19,7 +19,7 @@ Serve MCP on standard input and output; harnesses start this. Tool groups, separ
 def serve(words: Sequence[str]) -> int:
     try:
         if words and words[0] in ("-h", "--help"):
-            print(USAGE)
+            print(_USAGE)
             return 0
         tools = select_tools(_groups(words))
         app = open_app(os.environ)

@@ -37,8 +37,8 @@ Ask = Callable[[], str | None]
 MakeSession = Callable[[Ask, Ask], Session]
 """Makes the connection's session from `client_name` and `default_path`."""
 
-DRAIN_SECONDS = 0.6
-MOST_ECHOED = 80
+_DRAIN_SECONDS = 0.6
+_MOST_ECHOED = 80
 
 
 class ServerInfo(NamedTuple):
@@ -69,7 +69,7 @@ class Connection:
                 self._receive(line)
         self._flights.cancel_all()
         self._roots.close()
-        return self._workers.drain(DRAIN_SECONDS)
+        return self._workers.drain(_DRAIN_SECONDS)
 
     def _receive(self, line: bytes) -> None:
         try:
@@ -145,7 +145,7 @@ class Connection:
             return self._peer.shape({"supportedVersions": [STATELESS_VERSION], **self._introduction}, cacheable=True)
         if request.method == "ping" and not self._peer.stateless:
             return {}
-        raise Refusal(METHOD_NOT_FOUND, f"Method not found: {request.method[:MOST_ECHOED]}")
+        raise Refusal(METHOD_NOT_FOUND, f"Method not found: {request.method[:_MOST_ECHOED]}")
 
     def _list_tools(self, params: Object) -> Object:
         if params.get("cursor") is not None:
@@ -156,7 +156,7 @@ class Connection:
         name, arguments = request.params.get("name"), request.params.get("arguments")
         tool = self._tools.get(name) if isinstance(name, str) else None
         if tool is None:
-            raise Refusal(INVALID_PARAMS, f"Unknown tool: {str(name)[:MOST_ECHOED]}")
+            raise Refusal(INVALID_PARAMS, f"Unknown tool: {str(name)[:_MOST_ECHOED]}")
         if arguments is not None and not isinstance(arguments, dict):
             raise Refusal(INVALID_PARAMS, "Invalid params: arguments must be an object.")
         token = meta_of(request.params).get("progressToken")

@@ -11,10 +11,10 @@ from conch.calls import Call
 from conch.doors.mcp.protocol import INTERNAL_ERROR, INVALID_REQUEST, Id, Object, Refusal, encode
 from conch.tools.replies import NOTHING_FOLLOWS, Delivery, Task
 
-MOST_AT_ONCE = 256
+_MOST_AT_ONCE = 256
 """Each call in flight holds a thread; a client that forgets to read must not exhaust the machine."""
 
-MOST_RETRACTABLE = 64
+_MOST_RETRACTABLE = 64
 """Replies that left lately: whoever cancelled one of them before it came throws it away."""
 
 
@@ -53,12 +53,12 @@ class Flights:
         """Register a call, so that it can be cancelled; progress is reported when the client gave a token."""
         flight = Flight(request_id, batch)
         if token is not None:
-            flight.call = Call(Progress(token, flight, self._send).report)
+            flight.call = Call(_Progress(token, flight, self._send).report)
         with self._lock:
             if request_id in self._flying:
                 raise Refusal(INVALID_REQUEST, "Invalid request: another request with this id is in flight.")
-            if len(self._flying) >= MOST_AT_ONCE:
-                raise Refusal(INTERNAL_ERROR, f"Too many requests in flight; at most {MOST_AT_ONCE}.")
+            if len(self._flying) >= _MOST_AT_ONCE:
+                raise Refusal(INTERNAL_ERROR, f"Too many requests in flight; at most {_MOST_AT_ONCE}.")
             self._flying[request_id] = flight
             self._join(flight)
         return flight
@@ -144,11 +144,11 @@ class Flights:
         self._retractable.pop(request_id, None)
         if delivery is not None and delivery.is_retractable:
             self._retractable[request_id] = delivery
-            if len(self._retractable) > MOST_RETRACTABLE:
+            if len(self._retractable) > _MOST_RETRACTABLE:
                 del self._retractable[next(iter(self._retractable))]
 
 
-class Progress:
+class _Progress:
     """Tells the client how its call is getting on, under the token that it gave."""
 
     def __init__(self, token: Id, flight: Flight, send: Callable[[bytes], bool]) -> None:

@@ -19,8 +19,8 @@ from conch.doors.mcp.protocol import (
     unsupported_version,
 )
 
-CACHE_MS = 300_000
-NEED_AN_ERA = ("server/discover", "tools/list", "tools/call")
+_CACHE_MS = 300_000
+_NEED_AN_ERA = ("server/discover", "tools/list", "tools/call")
 
 
 class Peer:
@@ -59,7 +59,7 @@ class Peer:
             self._admit_enveloped(request)
         elif self.stateless:
             raise Refusal(INVALID_PARAMS, f"Invalid params: _meta must carry {VERSION_KEY}.")
-        elif self._version is None and request.method in NEED_AN_ERA:
+        elif self._version is None and request.method in _NEED_AN_ERA:
             raise Refusal(INVALID_PARAMS, f"Invalid params: initialize first, or send _meta with {VERSION_KEY}.")
 
     def _admit_enveloped(self, request: Request) -> None:
@@ -74,4 +74,4 @@ class Peer:
         if not self.stateless:
             return result
         shaped = {"resultType": "complete", **result, "_meta": {SERVER_KEY: self._server}}
-        return {**shaped, "ttlMs": CACHE_MS, "cacheScope": "private"} if cacheable else shaped
+        return {**shaped, "ttlMs": _CACHE_MS, "cacheScope": "private"} if cacheable else shaped

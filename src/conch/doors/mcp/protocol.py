@@ -18,11 +18,11 @@ INVALID_REQUEST = -32600
 METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
-UNSUPPORTED_VERSION = -32022
+_UNSUPPORTED_VERSION = -32022
 
 VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
-CAPABILITIES_KEY = "io.modelcontextprotocol/clientCapabilities"
-CLIENT_KEY = "io.modelcontextprotocol/clientInfo"
+_CAPABILITIES_KEY = "io.modelcontextprotocol/clientCapabilities"
+_CLIENT_KEY = "io.modelcontextprotocol/clientInfo"
 SERVER_KEY = "io.modelcontextprotocol/serverInfo"
 
 
@@ -165,16 +165,16 @@ def read_envelope(params: Object, served: tuple[str, ...]) -> str | None:
         raise Refusal(INVALID_PARAMS, f"Invalid params: _meta must carry {VERSION_KEY}, a string.")
     if version != STATELESS_VERSION:
         raise unsupported_version(version, served)
-    if not isinstance(meta.get(CAPABILITIES_KEY), dict):
-        raise Refusal(INVALID_PARAMS, f"Invalid params: _meta must carry {CAPABILITIES_KEY}, an object.")
-    return name_of(meta.get(CLIENT_KEY))
+    if not isinstance(meta.get(_CAPABILITIES_KEY), dict):
+        raise Refusal(INVALID_PARAMS, f"Invalid params: _meta must carry {_CAPABILITIES_KEY}, an object.")
+    return name_of(meta.get(_CLIENT_KEY))
 
 
 def unsupported_version(requested: object, served: tuple[str, ...]) -> Refusal:
     data: Object = {"supported": list(served)}
     if isinstance(requested, str):
         data["requested"] = requested
-    return Refusal(UNSUPPORTED_VERSION, "Unsupported protocol version", data)
+    return Refusal(_UNSUPPORTED_VERSION, "Unsupported protocol version", data)
 
 
 def name_of(client_info: object) -> str | None:

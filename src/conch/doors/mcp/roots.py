@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from conch.doors.mcp.protocol import Id, Object, encode
 
-ANSWER_SECONDS = 2.0
+_ANSWER_SECONDS = 2.0
 
 
 class Roots:
@@ -62,7 +62,7 @@ class Roots:
         if not self._open:  # closed since; after this line `close` finds an event that it can set
             return
         self._notify({"id": self._request_id(), "method": "roots/list"})
-        if not self._answered.wait(ANSWER_SECONDS):
+        if not self._answered.wait(_ANSWER_SECONDS):
             self._answered.set()
             self._notify({"method": "notifications/cancelled", "params": {"requestId": self._request_id()}})
 
@@ -77,13 +77,13 @@ def _first_path(result: Object | None) -> str | None:
     roots = result.get("roots") if result else None
     for root in roots if isinstance(roots, list) else []:
         uri = root.get("uri") if isinstance(root, dict) else None
-        path = path_of(uri) if isinstance(uri, str) else None
+        path = _path_of(uri) if isinstance(uri, str) else None
         if path is not None:
             return path
     return None
 
 
-def path_of(uri: str) -> str | None:
+def _path_of(uri: str) -> str | None:
     """The local path of a file URI; None for any other."""
     from urllib.parse import unquote_to_bytes, urlsplit  # slow to import, and most servers never need it
 

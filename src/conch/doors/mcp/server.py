@@ -16,7 +16,7 @@ from conch.doors.mcp.stdio import StopSign, Wire, claim_standard_streams
 from conch.tools.registry import Tool
 from conch.tools.session import Session
 
-INTERRUPTED = 130
+_INTERRUPTED = 130
 
 
 def serve_stdio(app: App, tools: Mapping[str, Tool]) -> int:
@@ -35,7 +35,7 @@ def serve_stdio(app: App, tools: Mapping[str, Tool]) -> int:
     signals = _raise_on_signals(stop)
     info = ServerInfo("conch", __version__, INSTRUCTIONS)
     all_ended = Connection(tools, partial(Session, app, "mcp"), info, wire).serve()
-    status = INTERRUPTED if signal.SIGINT in signals else 0
+    status = _INTERRUPTED if signal.SIGINT in signals else 0
     if not all_ended:
         os._exit(status)  # a call hangs: do not take the interpreter down around it
     return status

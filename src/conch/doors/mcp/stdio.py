@@ -8,10 +8,10 @@ import select
 import threading
 from collections.abc import Iterator
 
-CHUNK = 65_536
-GONE = select.POLLERR | select.POLLHUP
-HALF_CLOSED = getattr(select, "POLLRDHUP", 0)
-LAST_CHANCE_MS = 250
+_CHUNK = 65_536
+_GONE = select.POLLERR | select.POLLHUP
+_HALF_CLOSED = getattr(select, "POLLRDHUP", 0)
+_LAST_CHANCE_MS = 250
 
 
 def claim_standard_streams() -> tuple[int, int]:
@@ -90,7 +90,7 @@ class Wire:
         self._broken = False
         self._reading = _poll_for((self._input, select.POLLIN), (stop.seen_by, select.POLLIN), (self._output, 0))
         self._sending = _poll_for(
-            (self._output, select.POLLOUT), (stop.seen_by, select.POLLIN), (self._input, HALF_CLOSED)
+            (self._output, select.POLLOUT), (stop.seen_by, select.POLLIN), (self._input, _HALF_CLOSED)
         )
         self._last_chance = _poll_for((self._output, select.POLLOUT))
 
@@ -98,7 +98,7 @@ class Wire:
         """What the client sends, until it closes either end or the stop sign is raised. None: a line too long."""
         while self._readable():
             try:
-                chunk = os.read(self._input, CHUNK)
+                chunk = os.read(self._input, _CHUNK)
             except BlockingIOError:
                 continue
             except OSError:  # a terminal that went away
@@ -117,7 +117,7 @@ class Wire:
 
     def _readable(self) -> bool:
         for descriptor, events in self._reading.poll():
-            if descriptor == self._stop.seen_by or (descriptor == self._output and events & GONE):
+            if descriptor == self._stop.seen_by or (descriptor == self._output and events & _GONE):
                 return False
         return True
 
@@ -137,7 +137,7 @@ class Wire:
     def _writable(self) -> bool:
         """Wait while the client does not read; once one of us wants to end, only for a moment more."""
         ready = [descriptor for descriptor, _ in self._sending.poll()]
-        return self._output in ready or bool(self._last_chance.poll(LAST_CHANCE_MS))
+        return self._output in ready or bool(self._last_chance.poll(_LAST_CHANCE_MS))
 
 
 def _poll_for(*wanted: tuple[int, int]) -> select.poll:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 Task = Callable[[], None]
 
-IDLE_KEPT = 4
+_IDLE_KEPT = 4
 
 
 class Workers:
@@ -40,7 +40,7 @@ class Workers:
             self._busy -= 1
             if not self._busy:
                 self._changed.notify_all()
-            keep = len(self._idle) < IDLE_KEPT
+            keep = len(self._idle) < _IDLE_KEPT
             if keep:
                 self._idle.append(worker)
             return keep

@@ -18,7 +18,7 @@ SCHEMA = "conch"  # a schema of our own: `agents` and `messages` are names that 
 
 # A host that is cut off hears nothing, not even a refusal: these end a call there within ten seconds or so, instead of
 # the quarter of an hour that a kernel tries. The address may say otherwise.
-PATIENCE = {
+_PATIENCE = {
     "connect_timeout": "4",
     "keepalives_idle": "3",
     "keepalives_interval": "2",
@@ -26,7 +26,7 @@ PATIENCE = {
     "tcp_user_timeout": "5000",
 }
 # The same on the server's side: locks of a client that vanished, or stopped inside a transaction, are given back.
-SERVER_PATIENCE = {
+_SERVER_PATIENCE = {
     "idle_in_transaction_session_timeout": "20s",
     "tcp_keepalives_idle": "5",
     "tcp_keepalives_interval": "2",
@@ -34,10 +34,10 @@ SERVER_PATIENCE = {
     "tcp_user_timeout": "10s",
 }
 
-PLACE = ("user", "host", "hostaddr", "port", "dbname", "service")
+_PLACE = ("user", "host", "hostaddr", "port", "dbname", "service")
 # The client library knows itself which of its options are not for showing: passwords, keys, traces.
-HIDDEN = frozenset(option.keyword.decode() for option in pq.Conninfo.get_defaults() if option.dispchar)
-UNKNOWN_OPTION = re.compile(r'invalid URI query parameter: "(\w+)"$')
+_HIDDEN = frozenset(option.keyword.decode() for option in pq.Conninfo.get_defaults() if option.dispchar)
+_UNKNOWN_OPTION = re.compile(r'invalid URI query parameter: "(\w+)"$')
 
 Connection = psycopg.Connection[Row]
 
@@ -48,8 +48,8 @@ class Address:
     def __init__(self, url: str, named: str) -> None:
         """`named` is the setting or the option that it comes from."""
         self._given = _parse(url, named)
-        shown = {name: str(value) for name, value in self._given.items() if value is not None and name not in HIDDEN}
-        self.place = _spell({name: value for name, value in shown.items() if name in PLACE})
+        shown = {name: str(value) for name, value in self._given.items() if value is not None and name not in _HIDDEN}
+        self.place = _spell({name: value for name, value in shown.items() if name in _PLACE})
         """The address for people and logs: who, where, which database, and no secret."""
         self._shown = shown
 
@@ -61,9 +61,9 @@ class Address:
         given = {name: value for name, value in self._given.items() if value is not None}
         # The last word wins: what conch relies on comes after what the address says, and that after our defaults.
         ours = {"search_path": SCHEMA, "default_transaction_isolation": r"read\ committed"}
-        defaults = {"lock_timeout": str(lock_timeout_ms), **SERVER_PATIENCE}
+        defaults = {"lock_timeout": str(lock_timeout_ms), **_SERVER_PATIENCE}
         options = " ".join((_options(defaults), str(given.get("options", "")), _options(ours)))
-        settings = {"application_name": "conch", **PATIENCE, **given, "options": options, "client_encoding": "utf8"}
+        settings = {"application_name": "conch", **_PATIENCE, **given, "options": options, "client_encoding": "utf8"}
         return psycopg.connect(make_conninfo(**settings), autocommit=True, row_factory=dict_row)
 
 
@@ -76,7 +76,7 @@ def _parse(url: str, named: str) -> dict[str, Any]:
     try:
         given = conninfo_to_dict(url)
     except psycopg.Error as error:
-        raise _refusal(named, UNKNOWN_OPTION.match(str(error)) if _is_whole(url) else None) from None
+        raise _refusal(named, _UNKNOWN_OPTION.match(str(error)) if _is_whole(url) else None) from None
     host, database = str(given.get("host") or ""), str(given.get("dbname") or "")
     ports = str(given.get("port") or "").split(",")
     # A bare @ or / ends a password early, and the rest of it is taken for a host, a port, a database or an option.

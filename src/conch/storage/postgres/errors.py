@@ -25,74 +25,74 @@ from conch.errors import (
     StoreUncertain,
 )
 
-BUSY = (StoreBusy, "The store at {place} is busy: another process has held a lock too long. Try again.")
-FULL = (StoreFull, "The server of {place} is out of disk; nothing was changed. Free some space there and try again.")
-READ_ONLY = (StoreReadOnly, "The store at {place} cannot be written: {reason}. Nothing was changed. Use the primary "
-             "server, and a database and role that are not set to read only.")  # fmt: skip
-FORBIDDEN = (StoreReadOnly, "The role of {place} may not do this: {reason}. Nothing was changed. Grant it what "
-             "`docs/scaling.md` names, or use another role.")  # fmt: skip
-CORRUPT = (StoreCorrupt, "The server of {place} reports damaged data: {reason}. Restore a dump.")
-CONFLICT = (StoreInterrupted, "Two writers met in the store at {place}; nothing was changed. Try again.")
-LOST = (StoreInterrupted, "The connection to {place} was lost; nothing was changed. Try again.")
-UNUSABLE = (StoreUnavailable, "The store at {place} cannot be used: {reason}. Nothing was changed.")
-UNCERTAIN = (StoreUncertain, "The connection to {place} was lost while a change was being committed: it was made, or "
-             "it was not. Look at the room before you do anything again.")  # fmt: skip
+_BUSY = (StoreBusy, "The store at {place} is busy: another process has held a lock too long. Try again.")
+_FULL = (StoreFull, "The server of {place} is out of disk; nothing was changed. Free some space there and try again.")
+_READ_ONLY = (StoreReadOnly, "The store at {place} cannot be written: {reason}. Nothing was changed. Use the primary "
+              "server, and a database and role that are not set to read only.")  # fmt: skip
+_FORBIDDEN = (StoreReadOnly, "The role of {place} may not do this: {reason}. Nothing was changed. Grant it what "
+              "`docs/scaling.md` names, or use another role.")  # fmt: skip
+_CORRUPT = (StoreCorrupt, "The server of {place} reports damaged data: {reason}. Restore a dump.")
+_CONFLICT = (StoreInterrupted, "Two writers met in the store at {place}; nothing was changed. Try again.")
+_LOST = (StoreInterrupted, "The connection to {place} was lost; nothing was changed. Try again.")
+_UNUSABLE = (StoreUnavailable, "The store at {place} cannot be used: {reason}. Nothing was changed.")
+_UNCERTAIN = (StoreUncertain, "The connection to {place} was lost while a change was being committed: it was made, or "
+              "it was not. Look at the room before you do anything again.")  # fmt: skip
 
-BY_STATE = {
-    "40001": CONFLICT,  # serialization failure
-    "40P01": CONFLICT,  # deadlock
-    "55P03": BUSY,  # lock timeout
-    "57014": BUSY,  # statement timeout
-    "53100": FULL,
-    "25006": READ_ONLY,
-    "42501": FORBIDDEN,
-    "25P03": LOST,  # it stood still inside a transaction for too long
-    "XX001": CORRUPT,
-    "XX002": CORRUPT,
+_BY_STATE = {
+    "40001": _CONFLICT,  # serialization failure
+    "40P01": _CONFLICT,  # deadlock
+    "55P03": _BUSY,  # lock timeout
+    "57014": _BUSY,  # statement timeout
+    "53100": _FULL,
+    "25006": _READ_ONLY,
+    "42501": _FORBIDDEN,
+    "25P03": _LOST,  # it stood still inside a transaction for too long
+    "XX001": _CORRUPT,
+    "XX002": _CORRUPT,
 }
-BY_CLASS = {"08": LOST, "57": LOST}
+_BY_CLASS = {"08": _LOST, "57": _LOST}
 
-CROWDED = (StoreUnavailable, "The server of {place} has no connection left ({reason}). Close some, or raise its "
-           "max_connections or the role's CONNECTION LIMIT.")  # fmt: skip
-RESTARTING = (StoreUnavailable, "The server of {place} is not ready: {reason}. Try again in a moment.")
-NO_DATABASE = (StoreUnavailable, "The server of {place} answers, but {reason}. Create it (`createdb`), or name another "
-               "database in {named}.")  # fmt: skip
-NO_LOGIN = (StoreUnavailable, "The server of {place} refused the login: {reason}. Check the user and the password in "
-            "{named}.")  # fmt: skip
-NO_TLS = (StoreUnavailable, "No TLS connection to {place} as {named} asks for it: {reason}. Check sslmode, "
-          "sslrootcert and the server's certificate.")  # fmt: skip
-STRANGER = (StoreUnavailable, "What answers at {place} does not speak as PostgreSQL does: {reason}. Check the host and "
-            "the port in {named}.")  # fmt: skip
-UNREACHABLE = (StoreUnavailable, "The store at {place} cannot be reached: {reason}. Is the server running, and does "
-               "{named} name it?")  # fmt: skip
+_CROWDED = (StoreUnavailable, "The server of {place} has no connection left ({reason}). Close some, or raise its "
+            "max_connections or the role's CONNECTION LIMIT.")  # fmt: skip
+_RESTARTING = (StoreUnavailable, "The server of {place} is not ready: {reason}. Try again in a moment.")
+_NO_DATABASE = (StoreUnavailable, "The server of {place} answers, but {reason}. Create it (`createdb`), or name "
+                "another database in {named}.")  # fmt: skip
+_NO_LOGIN = (StoreUnavailable, "The server of {place} refused the login: {reason}. Check the user and the password in "
+             "{named}.")  # fmt: skip
+_NO_TLS = (StoreUnavailable, "No TLS connection to {place} as {named} asks for it: {reason}. Check sslmode, "
+           "sslrootcert and the server's certificate.")  # fmt: skip
+_STRANGER = (StoreUnavailable, "What answers at {place} does not speak as PostgreSQL does: {reason}. Check the host "
+             "and the port in {named}.")  # fmt: skip
+_UNREACHABLE = (StoreUnavailable, "The store at {place} cannot be reached: {reason}. Is the server running, and does "
+                "{named} name it?")  # fmt: skip
 
-REFUSED_OPTION = (InvalidSetting, "PostgreSQL refuses an option in {named}, or in an environment variable of its own: "
-                  "{reason}.")  # fmt: skip
+_REFUSED_OPTION = (InvalidSetting, "PostgreSQL refuses an option in {named}, or in an environment variable of its own: "
+                   "{reason}.")  # fmt: skip
 
 # A refused connection has no state in the driver, only words; in another language the last text fits them all. The
 # client library looks at the values of some options only when it connects.
-BY_WORDS = (
+_BY_WORDS = (
     (r'^invalid "?\w+"? value: |^invalid integer value|^bad value for|^invalid port number|^could not match \d|'
      r"^could not parse network address|^definition of service|^service file|^unrecognized configuration parameter|"
-     r'^invalid value for parameter|^parameter ".*" cannot be changed|^invalid command-line argument', REFUSED_OPTION),
-    ("too many clients|too many connections|connection slots", CROWDED),
-    ("starting up|shutting down|in recovery|not yet accepting|not accepting", RESTARTING),
-    ("^database .* does not exist", NO_DATABASE),
-    ("invalid response to .* negotiation|^expected authentication request from server", STRANGER),
-    ("password|authentication|pg_hba|^role |privilege|permission", NO_LOGIN),
-    ("SSL|TLS|certificate", NO_TLS),
-    ("", UNREACHABLE),
+     r'^invalid value for parameter|^parameter ".*" cannot be changed|^invalid command-line argument', _REFUSED_OPTION),
+    ("too many clients|too many connections|connection slots", _CROWDED),
+    ("starting up|shutting down|in recovery|not yet accepting|not accepting", _RESTARTING),
+    ("^database .* does not exist", _NO_DATABASE),
+    ("invalid response to .* negotiation|^expected authentication request from server", _STRANGER),
+    ("password|authentication|pg_hba|^role |privilege|permission", _NO_LOGIN),
+    ("SSL|TLS|certificate", _NO_TLS),
+    ("", _UNREACHABLE),
 )  # fmt: skip
-PREAMBLE = re.compile(r"^connection (failed|is bad): (connection to server .*? failed: )?(FATAL:\s+)?")
+_PREAMBLE = re.compile(r"^connection (failed|is bad): (connection to server .*? failed: )?(FATAL:\s+)?")
 
 
 def translate(error: Error, place: str) -> StoreError:
     """What went wrong before a commit was tried: nothing was changed."""
     state = error.sqlstate
     if state is not None:
-        kind, text = BY_STATE.get(state) or BY_CLASS.get(state[:2]) or UNUSABLE
+        kind, text = _BY_STATE.get(state) or _BY_CLASS.get(state[:2]) or _UNUSABLE
     else:
-        kind, text = LOST if isinstance(error, OperationalError) else UNUSABLE
+        kind, text = _LOST if isinstance(error, OperationalError) else _UNUSABLE
     return _tell(kind, text, error, place)
 
 
@@ -111,7 +111,7 @@ def translate_refusal(error: Error, place: str, named: str) -> ConchError:
     `named` is the setting or the option that the address comes from.
     """
     reason = _reason(error)
-    kind, text = next(found for words, found in BY_WORDS if re.search(words, reason))
+    kind, text = next(found for words, found in _BY_WORDS if re.search(words, reason))
     message = text.format(place=place, reason=reason, named=named)
     return InvalidSetting(message, setting=named) if kind is InvalidSetting else kind(message, store=place)
 
@@ -120,7 +120,7 @@ def translate_commit(error: Error, place: str, answered: bool) -> StoreError:
     """Why a commit was not confirmed. It is undone if the server `answered`, or had closed the session before."""
     if answered or error.sqlstate == "25P03":
         return translate(error, place)
-    return _tell(*UNCERTAIN, error, place)
+    return _tell(*_UNCERTAIN, error, place)
 
 
 def _tell(kind: type[StoreError], text: str, error: Error, place: str) -> StoreError:
@@ -129,4 +129,4 @@ def _tell(kind: type[StoreError], text: str, error: Error, place: str) -> StoreE
 
 def _reason(error: Error) -> str:
     lines = str(error).strip().splitlines() or [type(error).__name__]
-    return PREAMBLE.sub("", lines[0])
+    return _PREAMBLE.sub("", lines[0])

@@ -20,10 +20,10 @@ from conch.storage.postgres.schema import DIALECT, Schema
 from conch.storage.postgres.transaction import PostgresTransaction
 from conch.storage.statements import Migration, load_migrations, load_statements
 
-MOST_CONNECTIONS = 8  # of one process at a time, however many agents it serves
-KEPT_CONNECTIONS = 2  # of those that nobody has used for a while
+_MOST_CONNECTIONS = 8  # of one process at a time, however many agents it serves
+_KEPT_CONNECTIONS = 2  # of those that nobody has used for a while
 IDLE_SECONDS = 10.0
-FACTS = """SELECT
+_FACTS = """SELECT
   (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now,
   (SELECT value FROM meta WHERE key = 'schema_version') AS version
 """
@@ -50,7 +50,7 @@ class PostgresStore:
         )
         self._clock = clock
         self._busy_timeout_ms = busy_timeout_ms
-        self._slots = threading.BoundedSemaphore(MOST_CONNECTIONS)
+        self._slots = threading.BoundedSemaphore(_MOST_CONNECTIONS)
         self._idle: list[tuple[float, Connection]] = []  # since when, the longest first
         self._idle_lock = threading.Lock()
         self._thread = threading.local()
@@ -86,7 +86,7 @@ class PostgresStore:
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[PostgresTransaction]:
         """Begun in one journey to the server, undone if anything is raised, and left for the caller to end."""
-        connection, facts = self._ask(f"{begin}; {FACTS}")
+        connection, facts = self._ask(f"{begin}; {_FACTS}")
         outer, self._thread.connection = self._inside(), connection
         now = self._clock() if self._clock else facts["now"]
         try:
@@ -173,7 +173,7 @@ class PostgresStore:
         with self._idle_lock:
             if not connection.closed:
                 self._idle.append((now, connection))
-            rusty = [each for since, each in self._idle[:-KEPT_CONNECTIONS] if now - since > IDLE_SECONDS]
+            rusty = [each for since, each in self._idle[:-_KEPT_CONNECTIONS] if now - since > IDLE_SECONDS]
             del self._idle[: len(rusty)]
         for each in rusty:
             each.close()

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from conch.errors import StoreError, StoreNotLocal, StoreUnavailable
 from conch.storage.sqlite.errors import translate
 
-OLDEST_SQLITE = (3, 35, 0)  # RETURNING
+_OLDEST_SQLITE = (3, 35, 0)  # RETURNING
 # fmt: off
-NETWORK_FILESYSTEMS = frozenset({
+_NETWORK_FILESYSTEMS = frozenset({
     "nfs", "nfs3", "nfs4", "cifs", "smbfs", "smb2", "smb3", "9p", "afs", "afpfs", "ceph", "gfs", "gfs2",
     "glusterfs", "lustre", "ncpfs", "ocfs2", "webdav", "davfs", "davfs2", "beegfs", "gpfs", "pvfs2", "orangefs",
     "moosefs", "vboxsf", "prl_fs", "vmhgfs",
@@ -26,12 +26,12 @@ NETWORK_FILESYSTEMS = frozenset({
 
 def make_file(path: str, named: str) -> None:
     """Make the store's file and its folder, unless they are there. `named` is the setting that says where they are."""
-    if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+    if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
         raise StoreUnavailable(f"This Python carries SQLite {sqlite3.sqlite_version}; conch needs 3.35 or newer.")
     folder = os.path.dirname(path)
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
-        kind = network_filesystem(folder)
+        kind = _network_filesystem(folder)
         if kind is not None:
             message = (
                 f"{folder} is on a network filesystem ({kind}), where SQLite's locks cannot be trusted. "
@@ -106,7 +106,7 @@ def split(script: str) -> Iterator[str]:
             statement = ""
 
 
-def network_filesystem(path: str) -> str | None:
+def _network_filesystem(path: str) -> str | None:
     """The type of the network filesystem that holds this existing path, or None on a local disk."""
     if sys.platform == "darwin":
         return _darwin_network_filesystem(path)
@@ -115,7 +115,7 @@ def network_filesystem(path: str) -> str | None:
             kind = filesystem_type(os.path.realpath(path), file.read())
     except OSError:
         return None
-    return kind if kind in NETWORK_FILESYSTEMS else None
+    return kind if kind in _NETWORK_FILESYSTEMS else None
 
 
 def filesystem_type(path: str, mountinfo: str) -> str | None:

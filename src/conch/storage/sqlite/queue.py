@@ -40,7 +40,7 @@ class Queue:
     def _wait(self, seconds: float) -> bool:
         # A blocking flock has no timeout and cannot be interrupted from another thread, so it gets a thread of its
         # own. Whoever gives up, or is interrupted, leaves the descriptor to that thread, which closes it in the end.
-        place = Place(self._file)
+        place = _Place(self._file)
         try:
             place.begin()
             if place.entered.wait(seconds):
@@ -54,7 +54,7 @@ class Queue:
         os.close(self._file)
 
 
-class Place:
+class _Place:
     """Somebody who stands in the queue for us, until it is our turn or we have lost patience."""
 
     def __init__(self, file: int) -> None:

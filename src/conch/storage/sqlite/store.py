@@ -18,10 +18,10 @@ from conch.storage.sqlite.transaction import SqliteTransaction, as_dict, transac
 from conch.storage.statements import Dialect, Migration, load_migrations, load_statements
 
 DIALECT = Dialect("sqlite", serial_key="INTEGER PRIMARY KEY AUTOINCREMENT", bytes="BLOB")
-IDLE_CONNECTIONS = 4
-NEWER = "Upgrade conch and restart its servers"
-NAMELESS = "Restore a copy made by `conch db backup`"
-FOREIGN = "Leave it to whoever made it"
+_IDLE_CONNECTIONS = 4
+_NEWER = "Upgrade conch and restart its servers"
+_NAMELESS = "Restore a copy made by `conch db backup`"
+_FOREIGN = "Leave it to whoever made it"
 
 Ring = Callable[[Iterable[str]], None]
 
@@ -160,7 +160,7 @@ class SqliteStore:
             broken = True  # whatever is wrong with it, the next caller starts afresh
             raise
         finally:
-            if broken or len(self._idle) >= IDLE_CONNECTIONS:
+            if broken or len(self._idle) >= _IDLE_CONNECTIONS:
                 connection.close()
             else:
                 self._idle.append(connection)
@@ -250,15 +250,15 @@ class SqliteStore:
             if "meta" in tables:  # made by somebody else a moment ago
                 return self._stored_version(connection)
             if tables:
-                raise self._mismatch("it is not a conch store", FOREIGN) from None
+                raise self._mismatch("it is not a conch store", _FOREIGN) from None
             return 0
         if row is None or not str(row["value"]).isdecimal():
-            raise self._mismatch("it does not say which schema it has", NAMELESS)
+            raise self._mismatch("it does not say which schema it has", _NAMELESS)
         return int(row["value"])
 
     def _check_version(self, version: int) -> None:
         if version > len(self._migrations):
-            raise self._mismatch(f"it has schema {version}, made by a newer conch", NEWER)
+            raise self._mismatch(f"it has schema {version}, made by a newer conch", _NEWER)
 
     def _mismatch(self, why: str, advice: str) -> SchemaMismatch:
         message = (
