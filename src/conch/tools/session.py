@@ -12,8 +12,11 @@ from conch.tools.replies import Queue
 from conch.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from conch.app import App
     from conch.bus.peers import Peer
+from conch.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from conch.app import App
 
 
 def _nothing() -> str | None:
