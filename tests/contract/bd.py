@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """A stand-in for Beads' `bd`: answers exactly the calls that conch makes, from the files beside it."""
 
 from __future__ import annotations

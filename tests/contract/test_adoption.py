@@ -7,6 +7,7 @@ import os
 import shutil
 import stat
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -565,7 +566,7 @@ def beads(workspace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     folder = tmp_path / "bd"
     folder.mkdir()
     program = folder / "bd"
-    shutil.copy(BD, program)
+    program.write_text(f"#!{sys.executable} -IS\n{BD.read_text()}")
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
     Path(workspace, ".beads").mkdir()
