@@ -119,10 +119,14 @@ class Rooms:
     def touch_if_due(self, snapshot: Snapshot, caller: Caller) -> None:
         """After a look at a room: renew the sign of life of a member in good time."""
         member = snapshot.find(caller.agent_id)
-        if member is not None and is_due(snapshot, member, caller) and not _is_gone(member, caller):
+        if member is None:
+            return
+        if is_due(snapshot, member, caller):
+            if _is_gone(member, caller):
+                return
             with self._store.write(snapshot.room.room_id) as tx:
                 _touch(tx, snapshot, caller)
-            self._note_touch(caller)
+        self._note_touch(caller)
 
     def stay_active(self, caller: Caller) -> None:
         """The same for a call that looks at no room. A process that is gone leaves no sign of life.

@@ -6,7 +6,6 @@ from functools import partial
 
 from conch import __version__
 from conch.bus.drafts import FIELDS, check_outbox
-from conch.bus.sync import Synced
 from conch.calls import Call
 from conch.clock import to_seconds
 from conch.errors import StoreError
@@ -16,7 +15,12 @@ from conch.tools import fields
 from conch.tools.registry import Tool
 from conch.tools.replies import Object, QueuedDelivery, Reply
 from conch.tools.session import Session
+from conch.typed import TYPE_CHECKING
 from conch.warnings import Warnings, warning
+
+if TYPE_CHECKING:
+    from conch.bus.stream import Sent
+    from conch.bus.sync import Synced
 
 SPEC_VERSION = "v6.3"
 MOST_TOPICS = 500
@@ -165,7 +169,16 @@ def _sync_warnings(session: Session, synced: Synced, ignored_ack: bool) -> Warni
     warnings: Warnings = []
     if ignored_ack:
         warnings.append(warning("ACK_IGNORED", "ack_through counts only with auto_advance=false."))
-    for sent in synced.sent:
+    warnings += sent_warnings(session, synced.page.peer.topic_id, synced.sent)
+    if synced.page.standing.status == "closed":
+        warnings.append(view.topic_closed())
+    return warnings
+
+
+def sent_warnings(session: Session, topic_id: str, messages: list[Sent]) -> Warnings:
+    """What a sender should know of the messages it has sent."""
+    warnings: Warnings = []
+    for sent in messages:
         if sent.is_repeated:
             message = f"#{sent.message.seq} was sent before under this client_message_id; it was not sent again."
             warnings.append(warning("ALREADY_SENT", message, seq=sent.message.seq))
@@ -173,18 +186,16 @@ def _sync_warnings(session: Session, synced: Synced, ignored_ack: bool) -> Warni
             message = f"#{sent.message.seq} was sent, but does not count as an answer: {sent.obstacle.reason}."
             context = {"seq": sent.message.seq, "question_id": sent.message.reply_to}
             warnings.append(warning(sent.obstacle.code, message, **context))
-    for name in _unknown_addressees(session, synced):
+    for name in _unknown_addressees(session, topic_id, messages):
         message = f"Nobody is called {name[:80]!r} on this topic."
         warnings.append(warning("UNKNOWN_ADDRESSEE", message, name=name))
-    if synced.page.standing.status == "closed":
-        warnings.append(view.topic_closed())
     return warnings
 
 
-def _unknown_addressees(session: Session, synced: Synced) -> list[str]:
-    meant = {name for sent in synced.sent for name in sent.message.addressees}
+def _unknown_addressees(session: Session, topic_id: str, messages: list[Sent]) -> list[str]:
+    meant = {name for sent in messages for name in sent.message.addressees}
     try:
-        return sorted(meant and meant - session.app.peers.known_names(synced.page.peer.topic_id, meant))
+        return sorted(meant and meant - session.app.peers.known_names(topic_id, meant))
     except StoreError:  # the messages are sent; for want of a warning that must not become a refusal
         return []
 

@@ -76,7 +76,7 @@ class Context:
     @property
     def room_id(self) -> str:
         """The id of the same room; one that is given is taken as it is."""
-        return self._room.room.room_id if self.options.room is None else self._given_room()
+        return self.room.room.room_id if self.options.room is None else self._given_room()
 
     def _given_room(self) -> str:
         check_arguments("conch", PLACE, {"room": self.options.room})
@@ -124,7 +124,8 @@ class Context:
         """Run a tool that MCP offers too, with the same checks: `turns.join_path`."""
         group, _, name = address.partition(".")
         tool = next(tool for tool in import_module(f"conch.tools.{group}").TOOLS if tool.name == name)
-        _ = self.caller  # tools ask the session, which must know of `--agent`
+        if self._speaks_for is not None:
+            _ = self.caller  # tools ask the session
         return run_tool(tool, self.session, arguments, call or Call())
 
     def limit(self, most: int) -> int:

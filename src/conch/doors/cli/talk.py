@@ -7,7 +7,7 @@ import time
 from contextlib import suppress
 from itertools import islice
 
-from conch.bus.peers import Peer
+from conch.bus.drafts import check_outbox
 from conch.bus.questions import Asked
 from conch.calls import Call
 from conch.clock import to_seconds
@@ -26,29 +26,32 @@ from conch.doors.cli.messages import (
     whole_json,
 )
 from conch.doors.cli.output import MORE, Report, clean, failure, give_up, table, warn, write
-from conch.doors.cli.spoken import spoken
 from conch.errors import Cancelled, InvalidArgument, StoreError, StoreUnavailable, StoreUncertain
 from conch.text import behind_margin, one_line
-from conch.tools import bus_view, questions_view
+from conch.tools import bus_view, fields, questions_view
+from conch.tools.bus import sent_warnings
 from conch.tools.replies import Delivery
-from conch.typed import Any
+from conch.tools.schema import check_arguments
+from conch.typed import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from conch.bus.peers import Peer
 
 Object = dict[str, Any]
 
+OUTBOX = fields.takes(outbox={"type": "array", "items": {"type": "object"}})
 MOST_MESSAGES = 1_000
 DEFAULT_MESSAGES = 100
 
 
 def send(context: Context) -> Report:
     topic_id = context.topic_id
-    item = _outgoing(context, topic_id)
-    context.join_topic(topic_id)
-    data = context.tool(
-        "bus.sync", topic_id=topic_id, outbox=[item], wait_seconds=0, max_items=1, auto_advance=False
-    ).data
-    message, warnings = data["sent"][0]["message"], [_warning(each) for each in data["warnings"]]
-    is_repeated = any(warning["code"] == "ALREADY_SENT" for warning in warnings)
-    lines = [f"{'Sent before' if is_repeated else 'Sent'} as {message['sender']}, number {message['seq']}."]
+    outbox = [_outgoing(context, topic_id)]
+    check_arguments("conch send", OUTBOX, {"outbox": outbox})
+    sent = context.app.messages.send(context.join_topic(topic_id), check_outbox(outbox, context.app.settings))
+    warnings = [_warning(each) for each in sent_warnings(context.session, topic_id, sent)]
+    message = bus_view.message(sent[0].message)
+    lines = [f"{'Sent before' if sent[0].is_repeated else 'Sent'} as {message['sender']}, number {message['seq']}."]
     lines += [f"Warning: {one_line(warning['message'])}" for warning in warnings]
     return Report({"message": message, "warnings": warnings}, "\n".join(lines))
 
@@ -68,6 +71,8 @@ def _outgoing(context: Context, topic_id: str) -> Object:
 
 
 def _warning(warning: Object) -> Object:
+    from conch.doors.cli.spoken import spoken
+
     advice = " `conch topics show` tells who is there." if warning["code"] == "UNKNOWN_ADDRESSEE" else ""
     return {**warning, "message": spoken(warning["message"]) + advice}
 
