@@ -45,7 +45,7 @@ class PostgresBell:
         self._open_watcher = open_watcher
         self._is_locked = is_locked
         self._lock = threading.Lock()
-        self._watcher: ServerWatcher | None = None
+        self._watcher: _ServerWatcher | None = None
 
     def recheck_seconds(self, poll_seconds: float) -> float:
         return _RECHECK_SECONDS
@@ -53,7 +53,7 @@ class PostgresBell:
     def listen(self, *channels: str, announce: str | None = None) -> WatchingEar:
         """Every channel that is listened to is announced: that is how ringers know that somebody hears."""
         with self._lock:
-            watcher = self._watcher = self._watcher or ServerWatcher(self._connect, self._open_watcher)
+            watcher = self._watcher = self._watcher or _ServerWatcher(self._connect, self._open_watcher)
         return WatchingEar(watcher, channels if announce is None else (*channels, announce), own=announce)
 
     def hears(self, channel: str) -> bool:
@@ -69,7 +69,7 @@ class PostgresBell:
             watcher.close()
 
 
-class ServerWatcher:
+class _ServerWatcher:
     """The thread behind the ears, with its connection. A lost connection is made anew, and every ear looks again."""
 
     def __init__(self, connect: Callable[[], Connection], open_watcher: Callable[[], Watcher]) -> None:

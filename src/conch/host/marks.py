@@ -120,9 +120,9 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-SHELLS = _words("sh bash zsh dash ash fish ksh mksh tcsh csh nu pwsh busybox")
+_SHELLS = _words("sh bash zsh dash ash fish ksh mksh tcsh csh nu pwsh busybox")
 
-LAUNCHERS = SHELLS | _words("""
+LAUNCHERS = _SHELLS | _words("""
     conch env timeout nice ionice nohup setsid stdbuf time script xargs flock
     sudo doas su runuser setpriv bwrap firejail sandbox-exec codex-linux-sandbox
     uv uvx pipx poetry hatch npx npm pnpm yarn bunx pyenv mise direnv asdf
@@ -168,8 +168,8 @@ def read_program(name: str, arguments: tuple[str, ...]) -> Program:
 def _script(interpreter: set[str], arguments: tuple[str, ...]) -> str:
     """The file (or the Python module) that an interpreter was started with; empty for anything else."""
     is_python = any(name.startswith("python") for name in interpreter)
-    inline = "c" if is_python or interpreter & SHELLS else "e"
-    if not is_python and not interpreter & (SHELLS | _SCRIPTED):
+    inline = "c" if is_python or interpreter & _SHELLS else "e"
+    if not is_python and not interpreter & (_SHELLS | _SCRIPTED):
         return ""
     rest = iter(arguments)
     for argument in rest:

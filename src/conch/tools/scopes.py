@@ -116,7 +116,7 @@ def event_mark(session: Session, given: Object, call: Call) -> Reply:
 ROOM = {"room_id": fields.ROOM_ID}
 NAME: Object = {"type": "string", "maxLength": fields.LONGEST_ID}
 ROLE: Object = {"type": "string", "minLength": 1, "maxLength": 64}
-BEAD_ID: Object = {"type": "string", "minLength": 1, "maxLength": fields.LONGEST_ID}
+_BEAD_ID: Object = {"type": "string", "minLength": 1, "maxLength": fields.LONGEST_ID}
 SCOPE: Object = {**fields.PATH, "description": "A path in the workspace, or dir/*."}
 
 TOOLS = (
@@ -169,7 +169,7 @@ TOOLS = (
             scope=SCOPE,
             ttl_minutes={"type": "integer", "minimum": SHORTEST_TTL, "maximum": LONGEST_TTL},
             takeover_stale={"type": "boolean"},
-            bead_id=BEAD_ID,
+            bead_id=_BEAD_ID,
         ),
         scope_reserve,
         fields.REPEATABLE,
@@ -216,7 +216,7 @@ TOOLS = (
             event_type={"type": "string"},
             to_agent={**fields.AGENT_ID, "description": "A name or agent_id."},
             payload={"type": "object"},
-            bead_id=BEAD_ID,
+            bead_id=_BEAD_ID,
             scope=SCOPE,
         ),
         event_send,

@@ -167,8 +167,8 @@ def get_room_events(session: Session, given: Object, call: Call) -> Reply:
     return Reply(view.event_page(page), f"{text}\ncursor={page.cursor}{more}")
 
 
-MEMBER: Object = {**fields.AGENT_ID, "description": "An agent_id or a name."}
-FENCED = {"room_id": fields.ROOM_ID, "lease_id": fields.LEASE_ID, "expected_turn_id": fields.TURN_ID}
+_MEMBER: Object = {**fields.AGENT_ID, "description": "An agent_id or a name."}
+_FENCED = {"room_id": fields.ROOM_ID, "lease_id": fields.LEASE_ID, "expected_turn_id": fields.TURN_ID}
 
 TOOLS = (
     Tool(
@@ -222,7 +222,7 @@ TOOLS = (
         "turns",
         "Keep the stick",
         "Extend your lease while you work. On stale_lease or turn_mismatch stop: the stick is not yours any more.",
-        fields.takes(*FENCED, **FENCED),
+        fields.takes(*_FENCED, **_FENCED),
         heartbeat,
         fields.REPEATABLE,
     ),
@@ -231,7 +231,7 @@ TOOLS = (
         "turns",
         "Release the stick",
         "Hand over to the next member in sequence. The handoff must say truthfully what was done and what to do next.",
-        fields.takes(*FENCED, "handoff", **FENCED, handoff=fields.HANDOFF),
+        fields.takes(*_FENCED, "handoff", **_FENCED, handoff=fields.HANDOFF),
         release_stick,
         fields.WRITES,
     ),
@@ -240,7 +240,7 @@ TOOLS = (
         "turns",
         "Pass the stick to somebody",
         "Hand over to one active member of your choice, with the same handoff as release_stick.",
-        fields.takes(*FENCED, "to_agent_id", "handoff", **FENCED, to_agent_id=MEMBER, handoff=fields.HANDOFF),
+        fields.takes(*_FENCED, "to_agent_id", "handoff", **_FENCED, to_agent_id=_MEMBER, handoff=fields.HANDOFF),
         pass_stick,
         fields.WRITES,
     ),

@@ -11,9 +11,9 @@ TALK = Group("talking", "INVALID_ARGUMENT")
 OTHERS = Group("everything else")
 AGENT = Group("agent", "INVALID_ARGS", ROOMS.name, "who is here, what they reserve, and notices between them")
 TOPICS = Group("topics", TALK.invalid, TALK.name, "the topics: create, list, show, close, rename, export")
-NAMES = Group("names", TALK.invalid, TALK.name, "the names on a topic: free")
-DB = Group("db", heading=OTHERS.name, summary="the store: path, verify, backup, migrate, copy, wipe")
-FAMILIES = {group.name: group for group in (AGENT, TOPICS, NAMES, DB)}
+_NAMES = Group("names", TALK.invalid, TALK.name, "the names on a topic: free")
+_DB = Group("db", heading=OTHERS.name, summary="the store: path, verify, backup, migrate, copy, wipe")
+FAMILIES = {group.name: group for group in (AGENT, TOPICS, _NAMES, _DB)}
 
 # -- what several commands take
 
@@ -370,7 +370,7 @@ _ALL = (
     ),
     Command(
         "names free",
-        NAMES,
+        _NAMES,
         "topics.free",
         "free a name whose token is lost",
         "Let anybody have a name again whose reclaim_token is lost. A message on the\ntopic says so.",
@@ -384,10 +384,10 @@ _ALL = (
         "Which agent you are here. CONCH_AGENT_ID, when exported, decides.",
         (switch("--explain", "show every signal, its link, and which one won"), *_SHARED),
     ),
-    Command("db path", DB, "store.path", "print where the store is", "Print where the store is.", _SHARED),
+    Command("db path", _DB, "store.path", "print where the store is", "Print where the store is.", _SHARED),
     Command(
         "db verify",
-        DB,
+        _DB,
         "store.verify",
         "replay the log and compare it with the rooms",
         "Check the files, replay every room's log and compare. Changes nothing; the\n"
@@ -396,7 +396,7 @@ _ALL = (
     ),
     Command(
         "db backup",
-        DB,
+        _DB,
         "store.backup",
         "copy the store while others go on using it",
         "Make a consistent copy while others go on using the store.",
@@ -404,7 +404,7 @@ _ALL = (
     ),
     Command(
         "db migrate",
-        DB,
+        _DB,
         "store.migrate",
         "bring an older store to this version's schema",
         "Bring an older store to the schema of this version of conch. A file is backed up\n"
@@ -413,7 +413,7 @@ _ALL = (
     ),
     Command(
         "db copy",
-        DB,
+        _DB,
         "store.copy",
         "move everything into another store",
         "Copy every table into another, empty store, of either kind, and compare every\n"
@@ -423,7 +423,7 @@ _ALL = (
     ),
     Command(
         "db wipe",
-        DB,
+        _DB,
         "store.wipe",
         "forget every room, member and event",
         "Forget everything. A store that cannot be read is moved aside instead.",

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from conch.rooms.room import Member, Snapshot
 
 PLACE = fields.takes(path=fields.PATH, room=fields.ROOM_ID)
-LONGEST_ECHO = 80
+_LONGEST_ECHO = 80
 
 
 def open_named(option: str, store: str) -> App:
@@ -99,7 +99,7 @@ class Context:
             raise InvalidArgument("The working directory is gone; go elsewhere or name a path.", field="path") from None
         except UnicodeEncodeError:
             raise InvalidArgument(
-                f"path {path[:LONGEST_ECHO]!r} cannot be used: it is not valid UTF-8.", field="path"
+                f"path {path[:_LONGEST_ECHO]!r} cannot be used: it is not valid UTF-8.", field="path"
             ) from None
         check_arguments("conch", PLACE, {"path": path})
         return path
@@ -115,7 +115,7 @@ class Context:
                 return find(given).topic_id
             except TopicNotFound:
                 continue
-        message = f"There is no topic {given[:LONGEST_ECHO]!r}; `conch topics list` shows those there are."
+        message = f"There is no topic {given[:_LONGEST_ECHO]!r}; `conch topics list` shows those there are."
         raise TopicNotFound(message, field="topic")
 
     # -- what commands do with it
@@ -173,7 +173,7 @@ def find_member(members: list[Member], text: str, field: str) -> str:
     found = found or [m for m in members if m.agent_id.startswith(text) or m.name.startswith(text)]
     if len(found) == 1:
         return found[0].agent_id
-    said, names = repr(text[:LONGEST_ECHO]), [f"{m.agent_id} ({m.name})" for m in found or members]
+    said, names = repr(text[:_LONGEST_ECHO]), [f"{m.agent_id} ({m.name})" for m in found or members]
     if found:
         raise InvalidArgument(f"{said} could be {' or '.join(names)}; say more of it.", field=field)
     raise UnknownMember(f"There is no member {said} here; there are {', '.join(names) or 'none'}.", field=field)
