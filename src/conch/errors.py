@@ -51,18 +51,37 @@ ConchError
 
 from __future__ import annotations
 
-from conch.typed import Any
+from collections.abc import Mapping
+
+from conch.typed import Any, NamedTuple
+
+
+class Advice(NamedTuple):
+    """What the caller can do next: a step that each door puts into its own words, and what these words need."""
+
+    step: str
+    about: Mapping[str, str] = {}
 
 
 class ConchError(Exception):
-    """A refusal with a code for programs, a sentence for readers and details for both."""
+    """A refusal with a code for programs, a sentence for readers and details for both.
+
+    The message says what happened and why. It names no tool and no command: these are for the advice.
+    """
 
     code = "internal_error"
 
-    def __init__(self, message: str, **details: Any) -> None:
+    def __init__(self, message: str, advice: Advice | None = None, /, **details: Any) -> None:
         super().__init__(message)
         self.message = message
+        self.advice = advice
         self.details = details
+
+    def advised(self, steps: Mapping[str, str]) -> str:
+        """The message, and what to do next in the words of a door."""
+        if self.advice is None:
+            return self.message
+        return f"{self.message} {steps[self.advice.step].format(**self.advice.about)}"
 
     def to_dict(self) -> dict[str, Any]:
         return {"error": self.code, "message": self.message, **self.details}

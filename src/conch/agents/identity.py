@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import chain
 
 from conch.agents.petnames import propose_names
-from conch.errors import AgentNotFound, InvalidArgument
+from conch.errors import Advice, AgentNotFound, InvalidArgument
 from conch.host import processes
 from conch.host.processes import Process
 from conch.ids import digest
@@ -120,7 +120,7 @@ def load_caller(store: Store, text: str, topic_id: str | None = None) -> Caller:
     """
     agent = _find(store, text, topic_id) if text.isprintable() else None
     if agent is None:
-        raise AgentNotFound(f"There is no agent {text[:80]!r}; `conch whoami` says who you are.", field="agent")
+        raise AgentNotFound(f"There is no agent {text[:80]!r}.", Advice("check_identity"), field="agent")
     return Caller(agent["agent_id"], agent["name"], recorded_process(agent), agent["session_kind"], None)
 
 

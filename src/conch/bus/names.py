@@ -6,7 +6,7 @@ import os
 
 from conch.agents.identity import Caller
 from conch.bus.topics import Topic, find_topic
-from conch.errors import AgentNameInUse, InvalidArgument
+from conch.errors import Advice, AgentNameInUse, InvalidArgument
 from conch.storage.base import Row, Transaction
 
 LONGEST_NAME = 64
@@ -100,8 +100,7 @@ def _hashed(token: str) -> str:
 
 
 def _in_use(topic: Topic, agent_name: str) -> AgentNameInUse:
-    message = (
-        f"The name {agent_name!r} is reserved on topic {topic.topic_id}. Give the reclaim_token that came with it, "
-        "or choose another name; an operator can free it with `conch names free`."
+    message = f"The name {agent_name!r} is reserved on topic {topic.topic_id}."
+    return AgentNameInUse(
+        message, Advice("reclaim_name"), field="agent_name", topic_id=topic.topic_id, agent_name=agent_name
     )
-    return AgentNameInUse(message, field="agent_name", topic_id=topic.topic_id, agent_name=agent_name)

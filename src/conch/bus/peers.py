@@ -12,7 +12,7 @@ from conch.agents.identity import Caller, recorded_process
 from conch.bus.names import LONGEST_NAME, LONGEST_OWN_NAME, SYSTEM, claim, is_somebody_else, present_name, reserve
 from conch.bus.topics import Topic, check_name, find_topic, require_open, resolve
 from conch.clock import SECOND
-from conch.errors import AgentNotJoined, InvalidArgument, TopicNotFound
+from conch.errors import Advice, AgentNotJoined, InvalidArgument, TopicNotFound
 from conch.host import processes
 from conch.storage.base import Row, Store, Transaction
 from conch.typed import NamedTuple
@@ -221,5 +221,5 @@ def _enter(tx: Transaction, topic_id: str, agent_name: str, caller: Caller) -> P
 
 
 def _not_joined(topic_id: str) -> AgentNotJoined:
-    message = f"You have no name on topic {topic_id}; call topic_join first."
-    return AgentNotJoined(message, field="topic_id", topic_id=topic_id)
+    message = f"You have no name on topic {topic_id}."
+    return AgentNotJoined(message, Advice("join_topic"), field="topic_id", topic_id=topic_id)

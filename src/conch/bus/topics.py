@@ -6,7 +6,7 @@ import os
 
 from conch.bells.base import topic_channel
 from conch.config import Settings, check_length
-from conch.errors import InvalidArgument, LimitExceeded, TopicClosed, TopicNotFound
+from conch.errors import Advice, InvalidArgument, LimitExceeded, TopicClosed, TopicNotFound
 from conch.ids import new_id
 from conch.lazy import json
 from conch.storage.base import Row, Store, Transaction
@@ -82,8 +82,8 @@ class Topics:
         with self._store.write(topic_id) as tx:
             topic = find_topic(tx, topic_id)
             if topic.is_home and topic.status == "open":
-                message = f"{topic_id} is the home topic of a room and ends with it; close_room ends the room."
-                raise InvalidArgument(message, field="topic_id")
+                message = f"{topic_id} is the home topic of a room and ends with it."
+                raise InvalidArgument(message, Advice("close_room"), field="topic_id")
             was_open = close_topic(tx, topic_id, reason)
             return find_topic(tx, topic_id), was_open
 
@@ -120,8 +120,8 @@ def close_topic(tx: Transaction, topic_id: str, reason: str | None) -> bool:
 def find_topic(tx: Transaction, topic_id: str) -> Topic:
     row = tx.one("find_topic", topic_id=topic_id)
     if row is None:
-        message = f"There is no topic {topic_id!r}; topic_list gives those there are."
-        raise TopicNotFound(message, field="topic_id", topic_id=topic_id)
+        message = f"There is no topic {topic_id!r}."
+        raise TopicNotFound(message, Advice("find_topics"), field="topic_id", topic_id=topic_id)
     return _topic(row)
 
 
@@ -133,8 +133,8 @@ def _newest_named(tx: Transaction, name: str, status: str) -> Topic | None:
 def resolve(tx: Transaction, name: str, allow_closed: bool) -> Topic:
     topic = _newest_named(tx, name, "open") or (_newest_named(tx, name, "closed") if allow_closed else None)
     if topic is None:
-        message = f"There is no open topic named {name[:80]!r}; topic_create makes one."
-        raise TopicNotFound(message, field="name", name=name[:_LONGEST_NAME])
+        message = f"There is no open topic named {name[:80]!r}."
+        raise TopicNotFound(message, Advice("create_topic"), field="name", name=name[:_LONGEST_NAME])
     return topic
 
 
@@ -170,8 +170,8 @@ def check_name(field: str, name: str, longest: int) -> str:
 def _check_free_name(name: str) -> str:
     """The name of a topic beside the rooms': those are named after their paths."""
     if os.path.isabs(name):
-        message = "name must not be an absolute path: topics of such names belong to rooms; join_path gives theirs."
-        raise InvalidArgument(message, field="name")
+        message = "name must not be an absolute path: absolute paths are reserved for room topics."
+        raise InvalidArgument(message, Advice("find_home_topic"), field="name")
     return check_name("name", name, _LONGEST_NAME)
 
 

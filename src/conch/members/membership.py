@@ -6,7 +6,7 @@ from conch.agents.identity import Caller
 from conch.bus.peers import enter_as_itself
 from conch.bus.topics import close_topic, make_home
 from conch.config import Settings, check_length, check_policy
-from conch.errors import InvalidArgument, StickHeld
+from conch.errors import Advice, InvalidArgument, StickHeld
 from conch.host.workspaces import ancestor_chain, canonicalize, workspace_root
 from conch.ids import new_id
 from conch.lazy import json
@@ -99,8 +99,9 @@ class Membership:
         with self._rooms.change(caller, room_id) as (tx, snapshot):
             member = snapshot.member(caller.agent_id)
             if snapshot.room.owner == caller.agent_id:
-                message = "You hold the stick; release_stick or pass_stick first, so that your work is not lost."
-                raise StickHeld(message, room_id=room_id, turn_id=snapshot.room.turn_id)
+                raise StickHeld(
+                    "You hold the stick.", Advice("hand_over"), room_id=room_id, turn_id=snapshot.room.turn_id
+                )
             release_all(tx, snapshot, caller.agent_id)
             _, room = self._log(tx, snapshot, "leave", caller, details={"name": member.name})
             tx.run("delete_member", room_id=room_id, agent_id=caller.agent_id)

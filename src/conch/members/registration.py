@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from conch.agents.identity import LOCK, Caller
 from conch.bus.names import LONGEST_OWN_NAME, SYSTEM
-from conch.errors import AgentNotFound, DuplicateAgentName, InvalidAgentName
+from conch.errors import Advice, AgentNotFound, DuplicateAgentName, InvalidAgentName
 from conch.lazy import re
 from conch.members.names import find_holder, rename
 from conch.notices import activity
@@ -63,8 +63,8 @@ def _require_free(tx: Transaction, snapshot: Snapshot, caller: Caller, name: str
     """Another agent's name is resumed with proof, or not at all, as long as it stands for what that agent did."""
     holder = find_holder(tx, snapshot.room, name)
     if holder is not None and (holder["agent_id"] != caller.agent_id or _is_chosen(holder)):
-        message = f"{name} {_why_taken(snapshot, caller, holder, name)}"
-        raise DuplicateAgentName(message, field="name", name=name, agent_id=holder["agent_id"])
+        why, advice = _why_taken(snapshot, caller, holder, name)
+        raise DuplicateAgentName(f"{name} {why}", advice, field="name", name=name, agent_id=holder["agent_id"])
 
 
 def _is_chosen(holder: Row) -> bool:
@@ -72,18 +72,15 @@ def _is_chosen(holder: Row) -> bool:
     return holder.get("is_own") == 0 and holder["renamed_to"] is None
 
 
-def _why_taken(snapshot: Snapshot, caller: Caller, holder: Row, name: str) -> str:
+def _why_taken(snapshot: Snapshot, caller: Caller, holder: Row, name: str) -> tuple[str, Advice | None]:
     if renamed_to := holder.get("renamed_to"):
-        return f"is what {renamed_to} was called in this room before; choose another name."
-    freeing = f"`conch names free {name}` frees this one"
+        return f"is what {renamed_to} was called in this room before; choose another name.", None
     if holder["agent_id"] == caller.agent_id:
-        return f"is yours on the room's topic, by a token. Choose another name; {freeing}."
+        return "is yours on the room's topic, by a token.", Advice("free_name", {"name": name})
     means = f"means {holder['agent_id']} in this room already."
     if snapshot.find(holder["agent_id"]) is None:
-        return f"{means} Choose another name; if that agent has left for good, {freeing}."
-    return (
-        f"{means} agent_adopt takes it over if its process is gone and left unfinished work; else choose another name."
-    )
+        return means, Advice("free_name_of_leaver", {"name": name})
+    return means, Advice("adopt_name")
 
 
 def check_name(name: str) -> None:

@@ -7,7 +7,7 @@ transaction, and `verify.py` replays the log to prove that they still agree.
 from __future__ import annotations
 
 from conch.bells.base import room_channel
-from conch.errors import StoreCorrupt
+from conch.errors import Advice, StoreCorrupt
 from conch.ids import new_id
 from conch.lazy import json
 from conch.rooms.handoffs import Handoff, load_handoff
@@ -158,8 +158,8 @@ def to_event(row: Row) -> Event:
         handoff = load_handoff(row["handoff_json"])
         details = json.loads(row["details_json"]) if row["details_json"] else {}
     except ValueError:
-        message = f"Event {row['event_seq']} of room {row['room_id']} cannot be read; `conch db verify` says more."
-        raise StoreCorrupt(message, event_seq=row["event_seq"]) from None
+        message = f"Event {row['event_seq']} of room {row['room_id']} cannot be read."
+        raise StoreCorrupt(message, Advice("verify_store"), event_seq=row["event_seq"]) from None
     return Event(
         event_seq=row["event_seq"],
         event_id=row["event_id"],

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from conch.agents.identity import Caller, process_columns
 from conch.clock import MILLISECOND
 from conch.config import Policy, Settings
-from conch.errors import ConchError, RoomClosed, StaleLease, TurnMismatch, UnknownMember
+from conch.errors import Advice, ConchError, RoomClosed, StaleLease, TurnMismatch, UnknownMember
 from conch.host import processes
 from conch.host.workspaces import ancestor_chain, canonicalize, workspace_root
 from conch.rooms.room import Member, Room, Snapshot, load_room, to_member
@@ -186,8 +186,8 @@ def require_turn(snapshot: Snapshot, expected_turn_id: int) -> None:
 def _refuse_gone(snapshot: Snapshot, caller: Caller, lease: Lease | None) -> ConchError:
     if lease is not None:
         return StaleLease("The process that holds this lease is gone; others may take over.", **snapshot.facts)
-    message = f"The process that {caller.agent_id} joined with is gone. Call join_path again to come back."
-    return UnknownMember(message, agent_id=caller.agent_id, room_id=snapshot.room.room_id)
+    message = f"The process that {caller.agent_id} joined with is gone."
+    return UnknownMember(message, Advice("come_back"), agent_id=caller.agent_id, room_id=snapshot.room.room_id)
 
 
 def _is_gone(member: Member, caller: Caller) -> bool:

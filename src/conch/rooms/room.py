@@ -8,7 +8,7 @@ from __future__ import annotations
 from conch.agents.identity import recorded_process
 from conch.clock import MILLISECOND, MINUTE
 from conch.config import Settings
-from conch.errors import UnknownMember, UnknownRoom
+from conch.errors import Advice, UnknownMember, UnknownRoom
 from conch.host import processes
 from conch.host.processes import Life, Process
 from conch.ids import new_lease
@@ -54,8 +54,8 @@ class Member(NamedTuple):
 def load_room(tx: Transaction, room_id: str) -> Room:
     row = tx.one("find_room", room_id=room_id)
     if row is None:
-        message = f"There is no room {room_id!r}; join_path or list_rooms give the rooms there are."
-        raise UnknownRoom(message, field="room_id", room_id=room_id)
+        message = f"There is no room {room_id!r}."
+        raise UnknownRoom(message, Advice("find_rooms"), field="room_id", room_id=room_id)
     return Room(**row)
 
 
@@ -109,8 +109,8 @@ class Snapshot:
     def member(self, agent_id: str) -> Member:
         member = self.find(agent_id)
         if member is None:
-            message = f"{agent_id} is not a member of room {self.room.room_id}; call join_path first."
-            raise UnknownMember(message, agent_id=agent_id, room_id=self.room.room_id)
+            message = f"{agent_id} is not a member of room {self.room.room_id}."
+            raise UnknownMember(message, Advice("join_room"), agent_id=agent_id, room_id=self.room.room_id)
         return member
 
     # -- who is there

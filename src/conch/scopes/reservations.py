@@ -8,7 +8,14 @@ from __future__ import annotations
 
 from conch.agents.identity import Caller
 from conch.clock import MINUTE, to_iso
-from conch.errors import ConchError, ReleaseForbidden, ReservationConflict, ReservationNotFound, ReservationStale
+from conch.errors import (
+    Advice,
+    ConchError,
+    ReleaseForbidden,
+    ReservationConflict,
+    ReservationNotFound,
+    ReservationStale,
+)
 from conch.host.beads import check_bead
 from conch.host.paths import Scope, parse_scope, spell
 from conch.ids import new_id
@@ -186,15 +193,12 @@ def _hint(owner: Reservation, incoming: str, granted: bool) -> str:
 def _refuse_reservation(wanted: Scope, met: list[Held]) -> ConchError:
     """An active owner beats every flag; owners that are all stale or evicted can be taken over."""
     active = any(held.reservation.liveness == "active" for held in met)
-    advice = (
-        "Work elsewhere, or ask them to release it."
-        if active
-        else "They seem to be gone: reserve with takeover_stale to take over."
-    )
     what = "The whole workspace cannot be reserved" if wanted.path == "." else f"{wanted.path} is reserved"
-    message = f"{what}: {_names(met)}. {advice}"
-    kind = ReservationConflict if active else ReservationStale
-    return kind(message, scope=wanted.path, holders=[holder(held) for held in met])
+    message = f"{what}: {_names(met)}."
+    facts = {"scope": wanted.path, "holders": [holder(held) for held in met]}
+    if active:
+        return ReservationConflict(f"{message} Work elsewhere, or ask them to release it.", None, **facts)
+    return ReservationStale(message, Advice("take_over_reservation"), **facts)
 
 
 def _refuse_release(

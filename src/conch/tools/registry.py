@@ -8,6 +8,7 @@ from collections.abc import Callable
 from conch.calls import Call, retry_interrupted
 from conch.errors import ConchError, InternalError, InvalidArgument, StoreError
 from conch.text import behind_margin
+from conch.tools.advice import STEPS
 from conch.tools.replies import Object, Reply
 from conch.tools.schema import check_arguments
 from conch.tools.session import Session
@@ -68,4 +69,6 @@ def call_tool(tool: Tool, session: Session, arguments: Object, call: Call) -> Re
 
 
 def _refused(refusal: ConchError) -> Reply:
-    return Reply(refusal.to_dict(), behind_margin(refusal.message, first=f"{refusal.code}: "), is_error=True)
+    message = refusal.advised(STEPS)
+    data = {**refusal.to_dict(), "message": message}
+    return Reply(data, behind_margin(message, first=f"{refusal.code}: "), is_error=True)

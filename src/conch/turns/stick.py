@@ -10,7 +10,7 @@ from conch.agents.identity import Caller
 from conch.bells.base import Bell, seat_channel
 from conch.bus.names import present_name
 from conch.config import Settings, check_length
-from conch.errors import InvalidArgument, StoreError, TakeoverNotAvailable, UnknownMember, UnknownRecipient
+from conch.errors import Advice, InvalidArgument, StoreError, TakeoverNotAvailable, UnknownMember, UnknownRecipient
 from conch.notices.events import accept_handoff, find_recipient, leave_handoff
 from conch.rooms.handoffs import dump_handoff
 from conch.rooms.log import append_event, prior_owner
@@ -135,8 +135,9 @@ class Turns:
 def _require_takeover(tx: Transaction, snapshot: Snapshot, caller: Caller, expected_turn_id: int) -> None:
     require_turn(snapshot, expected_turn_id)
     if not snapshot.may_take_over(caller.agent_id, prior_owner(tx, snapshot.room)):
-        why, message = _why_not(snapshot, caller)
-        raise TakeoverNotAvailable(message, reason=why, reserved_for=snapshot.room.reserved_for, **snapshot.facts)
+        why, message, advice = _why_not(snapshot, caller)
+        facts = {"reserved_for": snapshot.room.reserved_for, **snapshot.facts}
+        raise TakeoverNotAvailable(message, advice, reason=why, **facts)
 
 
 def _next_in_sequence(snapshot: Snapshot, waiting: set[str]) -> Member | None:
@@ -171,18 +172,18 @@ def _find_target(snapshot: Snapshot, caller: Caller, text: str) -> Member:
     except UnknownRecipient:
         target = None
     if target is None or not snapshot.is_active(target):
-        message = "pass_stick target must be an active room member."
+        message = "The stick can be passed only to an active room member."
         raise UnknownMember(message, field="to_agent_id", to_agent_id=text)
     if target.agent_id == caller.agent_id:
         raise InvalidArgument("to_agent_id is you; keep working, or name another member.", field="to_agent_id")
     return target
 
 
-def _why_not(snapshot: Snapshot, caller: Caller) -> tuple[str, str]:
+def _why_not(snapshot: Snapshot, caller: Caller) -> tuple[str, str, Advice | None]:
     if snapshot.expected is None:
-        return "not_owned", "Nobody holds the stick; call wait_for_turn to claim it."
+        return "not_owned", "Nobody holds the stick.", Advice("claim_stick")
     if snapshot.expected == caller.agent_id:
-        return "your_own_turn", "It is your own turn; call wait_for_turn to claim or keep the stick."
+        return "your_own_turn", "It is your own turn.", Advice("keep_stick")
     if snapshot.takeover_reason is None:
-        return "not_timed_out", f"{snapshot.expected} still has time; wait_for_turn says when takeover opens."
-    return "prior_owner", "You let go of the stick last; another active member may take over before you."
+        return "not_timed_out", f"{snapshot.expected} still has time.", Advice("await_takeover")
+    return "prior_owner", "You let go of the stick last; another active member may take over before you.", None

@@ -133,7 +133,7 @@ class _Parse:
         return "a text that begins with a hyphen goes behind `--`" if takes_text else ""
 
     def _refusal(self, message: str, name: str, hint: str = "") -> InvalidArgument:
-        from conch.doors.cli.spoken import without_passwords  # only for those who mistype
+        from conch.doors.cli.advice import without_passwords  # only for those who mistype
 
         message = without_passwords(message)  # before it is cut, or half a password would not look like one
         text = message if len(message) <= _LONGEST_ECHO else f"{message[:_LONGEST_ECHO]}..."
@@ -152,7 +152,7 @@ def _is_value(word: str) -> bool:
 def _unknown(name: str) -> str:
     from difflib import get_close_matches  # only for those who mistype
 
-    from conch.doors.cli.spoken import without_passwords
+    from conch.doors.cli.advice import without_passwords
 
     if not name or name in FAMILIES:
         return f"Which command? See `{f'conch {name}'.rstrip()} --help`."

@@ -16,7 +16,7 @@ from conch.doors.cli.context import Context, open_named
 from conch.doors.cli.interruptions import Interrupted, exit_status
 from conch.doors.cli.output import Report, abandon_stream, failure, give_up, prepare_streams, print_report, warn
 from conch.doors.cli.parser import Words, parse_options, split_words
-from conch.errors import ConchError, InternalError, InvalidArgument, StoreError
+from conch.errors import ConchError, InternalError, InvalidArgument
 from conch.typed import Any
 
 _USAGE_ERROR = 2
@@ -41,7 +41,7 @@ def _run(words: Words) -> int:
     try:
         options = parse_options(words)
     except ConchError as refusal:
-        from conch.doors.cli.spoken import without_passwords
+        from conch.doors.cli.advice import without_passwords
 
         report = _refused(refusal, words.command, _USAGE_ERROR)
         return _print(without_passwords(words.command), report, words.wants_json)
@@ -98,18 +98,16 @@ def _place(defect: Exception) -> str:
 
 
 def _refused(refusal: ConchError, command: str, status: int = 1) -> Report:
-    from conch.doors.cli.spoken import spoken, spoken_field, without_passwords  # most commands are not refused
+    from conch.doors.cli.advice import without_passwords, word_field, word_refusal  # most commands are not refused
 
     details = dict(refusal.details)
     if "field" in details:
-        details["field"] = spoken_field(str(details["field"]))
+        details["field"] = word_field(str(details["field"]))
     code = refusal.code
     if isinstance(refusal, InvalidArgument):
         code = _invalid(command) or code
-    # A store's errors name no tool, but a place; a folder or a database may be called as a tool is.
-    message = refusal.message if isinstance(refusal, StoreError) else spoken(refusal.message)
     details = {name: without_passwords(told) if isinstance(told, str) else told for name, told in details.items()}
-    return failure(code, without_passwords(message), details, status=status)
+    return failure(code, without_passwords(word_refusal(refusal)), details, status=status)
 
 
 def _invalid(command: str) -> str:

@@ -71,10 +71,13 @@ def _outgoing(context: Context, topic_id: str) -> Object:
 
 
 def _warning(warning: Object) -> Object:
-    from conch.doors.cli.spoken import spoken
-
-    advice = " `conch topics show` tells who is there." if warning["code"] == "UNKNOWN_ADDRESSEE" else ""
-    return {**warning, "message": spoken(warning["message"]) + advice}
+    """The same, with what the command line has to say about it."""
+    message = warning["message"]
+    if warning["code"] == "UNKNOWN_ADDRESSEE":
+        message += " `conch topics show` tells who is there."
+    elif warning["code"] == "ALREADY_SENT":
+        message = f"#{warning['context']['seq']} was sent before under this key; it was not sent again."
+    return {**warning, "message": message}
 
 
 # -- reading

@@ -1,0 +1,84 @@
+"""Advice is data: the domains say which step helps, each door says it in its own words."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import conch
+from conch.doors.cli import advice as commands
+from conch.doors.cli.catalogue import COMMANDS
+from conch.errors import Advice, ConchError, InvalidArgument
+from conch.tools import advice as tools
+from conch.tools.catalogue import TOOLS
+
+ROOT = Path(conch.__file__).parent
+DOMAINS = ("agents", "rooms", "bus", "search", "notices", "turns", "scopes", "members")
+TREES = {path: ast.parse(path.read_text()) for name in DOMAINS for path in sorted((ROOT / name).rglob("*.py"))}
+# The other names of tools are ordinary words: ask, answer, sync, ping, heartbeat.
+TOOL_NAMES = [name for name in TOOLS if "_" in name]
+A_COMMAND = re.compile(r"`conch ([a-z]+(?: [a-z]+)?)")
+
+
+def find_steps() -> set[str]:
+    """The steps that the domains advise."""
+    calls = (node for tree in TREES.values() for node in ast.walk(tree) if isinstance(node, ast.Call))
+    advised = (call.args[0] for call in calls if isinstance(call.func, ast.Name) and call.func.id == "Advice")
+    return {step.value for step in advised if isinstance(step, ast.Constant)}
+
+
+def find_sentences(tree: ast.AST) -> Iterator[str]:
+    """Every text with a blank in it that is no docstring."""
+    alone = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in alone:
+            yield from [node.value] if " " in node.value else []
+
+
+def test_each_door_has_words_for_exactly_the_steps_that_are_advised() -> None:
+    assert set(tools.STEPS) == find_steps()
+    assert set(commands.STEPS) == find_steps()
+
+
+@pytest.mark.parametrize("step", sorted(tools.STEPS))
+@pytest.mark.parametrize("words", [tools.STEPS, commands.STEPS], ids=["tools", "commands"])
+def test_every_piece_of_advice_is_a_sentence_of_its_own(words: dict[str, str], step: str) -> None:
+    refusal = ConchError("It did not work.", Advice(step, {"name": "amber-otter"}))
+
+    said = refusal.advised(words)
+
+    assert re.fullmatch(r"It did not work\. [A-Za-z`].*[a-z`]\.", said)
+    assert "{" not in said
+
+
+@pytest.mark.parametrize("step", sorted(commands.STEPS))
+def test_the_command_line_advises_commands_that_exist_and_no_tools(step: str) -> None:
+    said = commands.STEPS[step]
+
+    named = A_COMMAND.findall(said)
+    assert all(name in COMMANDS or name.split()[0] in COMMANDS for name in named), named
+    assert not [name for name in TOOL_NAMES if re.search(rf"\b{name}\b", said)]
+
+
+@pytest.mark.parametrize("path", TREES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_sentence_of_a_domain_names_a_tool_or_a_command(path: Path) -> None:
+    sentences = list(find_sentences(TREES[path]))
+
+    assert [text for text in sentences if "`conch " in text or "conch mcp" in text] == []
+    assert [text for text in sentences for name in TOOL_NAMES if re.search(rf"\b{name}\b", text)] == []
+
+
+@pytest.mark.parametrize(
+    ("field", "message", "said"),
+    [
+        ("outbox[0].content_markdown", "outbox[0].content_markdown must be non-empty.", "text must be non-empty."),
+        ("context_path", "context_path '/x' cannot be used: it is gone.", "path '/x' cannot be used: it is gone."),
+        ("topic_id", "There is no topic 'topic_id'.", "There is no topic 'topic_id'."),
+    ],
+)
+def test_the_command_line_calls_a_field_what_its_option_is_called(field: str, message: str, said: str) -> None:
+    assert commands.word_refusal(InvalidArgument(message, field=field)) == said
