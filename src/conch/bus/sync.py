@@ -16,7 +16,7 @@ from conch.bus.peers import Peer, Standing, check_seq, load_standing, system_pee
 from conch.bus.stream import Message, Sent, append_messages, to_message
 from conch.bus.topics import find_topic, require_open
 from conch.bus.waits import wait_for
-from conch.calls import Call
+from conch.calls import Call, retry_interrupted
 from conch.config import LONGEST_WAIT_MS, Settings
 from conch.errors import AgentNotJoined, StoreError, StoreUnavailable, StoreUncertain, TopicNotFound
 from conch.storage.base import Row, Store, Transaction
@@ -78,7 +78,9 @@ class Messages:
             return Synced(*self._receive(peer, max_items, include_self, wait_seconds, call), [], False)
         sent, standing = self._send(peer, outbox, ack_through)
         try:
-            return Synced(*self._receive(peer, max_items, include_self, wait_seconds, call), sent, True)
+            # A request that has sent must not run again as a whole, so only its second half does.
+            found = retry_interrupted(lambda: self._receive(peer, max_items, include_self, wait_seconds, call))
+            return Synced(*found, sent, True)
         except StoreError:
             if not sent:
                 raise
