@@ -47,23 +47,25 @@ def _fill(scratch: Scratch, stack: ExitStack, size: int) -> Library:
     stack.callback(app.close)
     reader = stack.enter_context(scratch.server("bench:reader", **place))
     topic_id = join(reader, "reading", "reader")
-    sender = app.peers.join(Session(app, "mcp").caller(), "sender", topic_id, None, None).peer
+    caller = Session(app, "mcp").caller()
+    sender = app.peers.join(caller, "sender", topic_id, None, None).peer
+    others = [app.peers.join(caller, f"peer-{number}", topic_id, None, None).peer for number in range(7)]
     for first in range(1, size + 1, BATCH):
         last = min(first + BATCH - 1, size)
         with app.store.write(topic_id) as tx:
             tx.run("take_seqs", topic_id=topic_id, count=last - first + 1, now=tx.now)
-            tx.load("messages", _messages(topic_id, first, last, tx.now))
+            tx.load("messages", _messages(others, first, last, tx.now))
     reader.call("cursor_reset", topic_id=topic_id, last_seq=size)
     return Library(size, app, sender, reader, topic_id, [])
 
 
-def _messages(topic_id: str, first: int, last: int, now: int) -> Iterator[dict[str, Any]]:
+def _messages(senders: list[Peer], first: int, last: int, now: int) -> Iterator[dict[str, Any]]:
     for seq in range(first, last + 1):
         yield {
             "message_id": f"msg_{seq:012}",
-            "topic_id": topic_id,
+            "topic_id": senders[0].topic_id,
             "seq": seq,
-            "sender": f"peer-{seq % 7}",
+            "sender_id": senders[seq % len(senders)].peer_id,
             "message_type": "message",
             "content_markdown": BODY,
             "created_at": now,

@@ -126,7 +126,17 @@ def _fill(app: App, texts: Iterator[str]) -> None:
         tx.load(
             "topics", [{"topic_id": f"topic_{t}", "name": f"topic {t}", "created_at": moment} for t in range(TOPICS)]
         )
+        tx.load("peers", (_peer(topic, sender, moment) for topic in range(TOPICS) for sender in range(SENDERS)))
         tx.load("messages", (_message(number, text, moment) for number, text in enumerate(texts)))
+
+
+def _peer(topic: int, sender: int, moment: int) -> dict[str, Any]:
+    known = {"peer_id": _peer_id(topic, sender), "topic_id": f"topic_{topic}", "name": f"agent-{sender}"}
+    return {**known, "created_at": moment, "last_claimed_at": moment}
+
+
+def _peer_id(topic: int, sender: int) -> int:
+    return 1 + topic * SENDERS + sender
 
 
 def _message(number: int, text: str, moment: int) -> dict[str, Any]:
@@ -134,7 +144,7 @@ def _message(number: int, text: str, moment: int) -> dict[str, Any]:
         "message_id": f"msg_{number}",
         "topic_id": f"topic_{number % TOPICS}",
         "seq": number // TOPICS + 1,
-        "sender": f"agent-{number % SENDERS}",
+        "sender_id": _peer_id(number % TOPICS, number % SENDERS),
         "message_type": "message",
         "content_markdown": text,
         "created_at": moment + number,

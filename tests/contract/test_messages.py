@@ -36,8 +36,8 @@ def test_a_slower_connection_of_the_same_peer_does_not_set_the_cursor_back(
     peer = blue.session.peer(pink)
     few, many = app.messages.sync(peer, [], max_items=1), app.messages.sync(peer, [], max_items=5)
 
-    app.messages.settle(peer, few, advance=True)
-    app.messages.settle(peer, many, advance=True)
+    app.messages.settle(few, advance=True)
+    app.messages.settle(many, advance=True)
 
     assert blue.read(pink) == ["5"]
 
@@ -47,8 +47,8 @@ def test_a_faster_connection_of_the_same_peer_is_not_held_back(app: App, red: An
     peer = blue.session.peer(pink)
     few, many = app.messages.sync(peer, [], max_items=1), app.messages.sync(peer, [], max_items=5)
 
-    app.messages.settle(peer, many, advance=True)
-    app.messages.settle(peer, few, advance=True)
+    app.messages.settle(many, advance=True)
+    app.messages.settle(few, advance=True)
 
     assert blue.read(pink) == ["5"]
 
@@ -439,7 +439,7 @@ def test_a_cursor_that_was_set_meanwhile_is_not_moved_by_a_late_reply(red: Any, 
     blue.read(pink)
     blue.data("cursor_reset", topic_id=pink, last_seq=1)
 
-    app.messages.settle(blue.session.peer(pink), late, advance=True)
+    app.messages.settle(late, advance=True)
 
     assert blue.read(pink) == ["2"]
 
@@ -455,7 +455,7 @@ def test_a_late_reply_does_not_move_the_cursor_of_whoever_has_the_name_now(
     green = enter("test:green")
     green.join(pink, "blue")
 
-    app.messages.settle(before, late, advance=True)
+    app.messages.settle(late, advance=True)
 
     assert green.read(pink)[:2] == ["1", "2"]
 

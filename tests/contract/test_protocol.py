@@ -291,8 +291,11 @@ def say(app: App, room_id: str, seq: int, text: str) -> None:
         if not any(row["topic_id"] == room["topic_id"] for row in tx.dump("topics")):
             topic = {"topic_id": room["topic_id"], "name": "home", "created_at": tx.now, "mode": "home"}
             tx.load("topics", [topic])
+        known = {"topic_id": room["topic_id"], "name": "ada", "agent_id": None, "is_own": 0}
+        peer = tx.one("insert_peer", reclaim_token_hash=None, now=tx.now, **known)
+        assert peer is not None
         message = {
-            "message_id": f"m{seq}", "topic_id": room["topic_id"], "seq": seq, "sender": "ada",
+            "message_id": f"m{seq}", "topic_id": room["topic_id"], "seq": seq, "sender_id": peer["peer_id"],
             "message_type": "message", "content_markdown": text, "created_at": tx.now,
         }  # fmt: skip
         tx.load("messages", [message])

@@ -83,9 +83,10 @@ def test_a_new_name_is_the_agents_own_on_its_topics_too(app: App, ada: Any) -> N
     ada.data("agent_register", name="amber-otter")
 
     with app.store.read() as tx:
-        names = {row["agent_name"]: (row["is_own"], row["renamed_to"]) for row in tx.dump("agent_name_reservations")}
-        assert names == {"amber-otter": (1, None), former: (0, "amber-otter")}
-        assert [row["agent_name"] for row in tx.dump("cursors")] == ["amber-otter"]
+        (peer,) = tx.dump("peers")
+        assert (peer["name"], peer["agent_id"], peer["is_own"]) == ("amber-otter", "ada:1", 1)
+        names = {row["agent_name"]: row["peer_id"] for row in tx.dump("agent_name_reservations")}
+        assert names == {"amber-otter": peer["peer_id"], former: peer["peer_id"]}
 
 
 # -- liveness

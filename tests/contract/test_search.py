@@ -38,21 +38,25 @@ def write(store: Store) -> Write:
         with store.write(topic) as tx:
             if topic not in last:
                 tx.load("topics", [{"topic_id": f"topic_{topic}", "name": topic, "created_at": START * SECOND}])
+            known = {"topic_id": f"topic_{topic}", "name": sender, "agent_id": None, "is_own": 0}
+            peer = tx.one("system_peer", **known) or tx.one("insert_peer", reclaim_token_hash=None, now=0, **known)
+            assert peer is not None
             first = last.get(topic, 0) + 1
             last[topic] = first + len(texts) - 1
             tx.load(
-                "messages", (_message(topic, seq, sender, message_type, text) for seq, text in enumerate(texts, first))
+                "messages",
+                (_message(topic, seq, peer["peer_id"], message_type, text) for seq, text in enumerate(texts, first)),
             )
 
     return write
 
 
-def _message(topic: str, seq: int, sender: str, message_type: str, text: str) -> dict[str, Any]:
+def _message(topic: str, seq: int, sender_id: int, message_type: str, text: str) -> dict[str, Any]:
     return {
         "message_id": f"msg_{topic}_{seq}",
         "topic_id": f"topic_{topic}",
         "seq": seq,
-        "sender": sender,
+        "sender_id": sender_id,
         "message_type": message_type,
         "content_markdown": text,
         "created_at": (START + seq) * SECOND,

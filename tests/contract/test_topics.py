@@ -157,9 +157,7 @@ def test_nobody_takes_another_agents_name_in_a_room(red: Any, blue: Any, app: Ap
 
 def test_an_agent_whose_name_is_taken_joins_under_the_next_one(app: App, red: Any, agent: Callable[..., Any]) -> None:
     late = agent("test:late")
-    with app.store.write("x") as tx:
-        taken = {"topic_id": red.home, "agent_name": late.name, "agent_id": None, "is_own": 0}
-        tx.run("reserve_name", reclaim_token_hash=None, now=1, **taken)
+    red.join(red.home, late.name)
 
     assert app.peers.join_as_itself(late, red.home).agent_name == f"{late.name}-2"
 
@@ -201,7 +199,7 @@ def test_the_token_is_in_the_text_and_not_in_the_store(red: Any, topic_id: str, 
 
     assert f"reclaim_token={token}" in outcome.text
     with store.read() as tx:
-        assert token not in repr(list(tx.dump("agent_name_reservations")))
+        assert token not in repr(list(tx.dump("peers")))
 
 
 def test_a_name_stays_reserved_however_long_its_peer_is_away(red: Any, blue: Any, topic_id: str, clock: Any) -> None:
@@ -384,7 +382,7 @@ def test_a_renamed_agent_goes_on_where_it_was(red: Any, blue: Any, clock: Any) -
 
     blue.data("agent_register", name="blue-whale")
     found = blue.app.messages.sync(session_before, [])
-    blue.app.messages.settle(session_before, found, advance=True)
+    blue.app.messages.settle(found, advance=True)
 
     assert [message.content_markdown for message in found.page.received] == ["before"]
     assert blue.send(blue.home, "after")[0]["sender"] == "blue-whale"
@@ -422,7 +420,7 @@ def test_what_an_agent_said_under_its_former_name_stays_its_own(red: Any, blue: 
 
 
 def test_a_message_to_a_former_name_is_for_whoever_had_it(red: Any, blue: Any) -> None:
-    former = blue.session.peer(blue.home).agent_name
+    former = blue.joined["name"]
     red.data("sync", topic_id=red.home, outbox=[{"content_markdown": "1", "metadata": {"to": former}}], wait_seconds=0)
     blue.data("agent_register", name="blue-whale")
 
@@ -435,7 +433,7 @@ def test_a_message_to_a_former_name_is_for_whoever_had_it(red: Any, blue: Any) -
 
 
 def test_nobody_else_can_have_a_former_name(red: Any, blue: Any) -> None:
-    former = blue.session.peer(blue.home).agent_name
+    former = blue.joined["name"]
     blue.data("agent_register", name="blue-whale")
 
     assert red.refused("topic_join", topic_id=red.home, agent_name=former)["error"] == "AGENT_NAME_IN_USE"
@@ -445,7 +443,7 @@ def test_nobody_else_can_have_a_former_name(red: Any, blue: Any) -> None:
 
 
 def test_a_name_taken_by_token_and_changed_there_and_back_stays_one_peer(red: Any, blue: Any) -> None:
-    own = red.session.peer(red.home).agent_name
+    own = red.joined["name"]
     red.join(red.home, own)
     red.data("agent_register", name="beta-one")
     key = {"content_markdown": "once", "client_message_id": "k-1"}
@@ -464,7 +462,7 @@ def test_a_name_taken_by_token_and_changed_there_and_back_stays_one_peer(red: An
 
 
 def test_a_token_is_good_for_a_former_name_too(red: Any, blue: Any) -> None:
-    own = red.session.peer(red.home).agent_name
+    own = red.joined["name"]
     token = red.join(red.home, own)["reclaim_token"]
     red.send(red.home, "under the former name")
     red.data("agent_register", name="beta-one")
@@ -479,7 +477,7 @@ def test_a_token_is_good_for_a_former_name_too(red: Any, blue: Any) -> None:
 
 
 def test_a_former_name_cannot_be_freed_from_under_its_bearer(app: App, red: Any) -> None:
-    own = red.session.peer(red.home).agent_name
+    own = red.joined["name"]
     red.data("agent_register", name="beta-one")
 
     with pytest.raises(InvalidArgument, match="beta-one"):
@@ -522,7 +520,7 @@ def test_what_was_said_under_a_name_before_is_somebody_elses(app: App, red: Any,
 
 
 def test_a_name_that_an_agent_comes_back_to_was_its_own_all_along(red: Any) -> None:
-    first = red.session.peer(red.home).agent_name
+    first = red.joined["name"]
     for name in ("red-fox", first):
         red.send(red.home, f"before {name}")
         red.data("agent_register", name=name)

@@ -338,7 +338,7 @@ def read_messages(name: str, topic_id: str, through: int, token: str | None = No
     while last_seq < through:
         synced = app.messages.sync(joined.peer, [], max_items=50, wait_seconds=LONGEST_WAIT_MS / 1_000)
         say("read", [(message.seq, message.content_markdown) for message in synced.page.received])
-        app.messages.settle(joined.peer, synced, advance=True)
+        app.messages.settle(synced, advance=True)
         last_seq = synced.page.last_seq
     say("done")
 

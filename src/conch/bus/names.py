@@ -15,33 +15,30 @@ SYSTEM = "conch"  # who tells a topic what an operator did; nobody else can have
 
 
 def present_name(tx: Transaction, topic_id: str, agent_name: str) -> str:
-    """What whoever had this name is called now."""
-    row = tx.one("find_reservation", topic_id=topic_id, agent_name=agent_name)
-    return str(row["renamed_to"]) if row is not None and row["renamed_to"] is not None else agent_name
+    """What the peer that has or had this name is called now; a name that means no peer stays as it is."""
+    row = tx.one("peer_named", topic_id=topic_id, agent_name=agent_name)
+    return agent_name if row is None else str(row["name"])
 
 
-def claim(tx: Transaction, topic: Topic, caller: Caller, agent_name: str, token: str | None) -> str:
-    """The token of a name that is the caller's from now on."""
-    row = tx.one("find_reservation", topic_id=topic.topic_id, agent_name=agent_name)
+def claim(tx: Transaction, topic: Topic, caller: Caller, agent_name: str, token: str | None) -> tuple[Row, str]:
+    """The peer of this name, which is the caller's from now on, and its token."""
+    row = tx.one("peer_named", topic_id=topic.topic_id, agent_name=agent_name)
     if row is None:
         if _is_system(agent_name) or is_somebody_else(tx, topic.topic_id, caller, agent_name):
             raise _in_use(topic, agent_name)
         issued = os.urandom(16).hex()
-        reserve(tx, topic.topic_id, agent_name, caller, issued)
-        return issued
+        added = add_peer(tx, topic.topic_id, agent_name, caller, issued)
+        if added is None:
+            raise _in_use(topic, agent_name)
+        return added, issued
     if row["reclaim_token_hash"] is None and row["agent_id"] == caller.agent_id:
         token = os.urandom(16).hex()
     elif token is None or _hashed(token) != row["reclaim_token_hash"]:
         raise _in_use(topic, agent_name)
-    tx.run(
-        "claim_name",
-        topic_id=topic.topic_id,
-        agent_name=agent_name,
-        agent_id=caller.agent_id,
-        reclaim_token_hash=_hashed(token),
-        now=tx.now,
-    )
-    return token
+    hashed = {"peer_id": row["peer_id"], "reclaim_token_hash": _hashed(token)}
+    tx.run("claim_peer", agent_id=caller.agent_id, now=tx.now, **hashed)
+    tx.run("touch_cursor", peer_id=row["peer_id"], now=tx.now)
+    return row, token
 
 
 def is_somebody_else(tx: Transaction, topic_id: str, caller: Caller, agent_name: str) -> bool:
@@ -56,38 +53,59 @@ def _is_system(agent_name: str) -> bool:
     return normalize("NFKC", agent_name).casefold() == SYSTEM
 
 
-def reserve(
-    tx: Transaction, topic_id: str, agent_name: str, caller: Caller, token: str | None, is_own: bool = False
-) -> bool:
-    columns: Row = {
-        "topic_id": topic_id,
-        "agent_name": agent_name,
-        "agent_id": caller.agent_id,
-        "is_own": int(is_own),
-        "reclaim_token_hash": None if token is None else _hashed(token),
-    }
-    is_reserved = tx.run("reserve_name", now=tx.now, **columns) > 0
-    if is_reserved:
-        forget_others(tx, topic_id, agent_name)
-    return is_reserved
+def add_peer(
+    tx: Transaction, topic_id: str, name: str, caller: Caller, token: str | None, is_own: bool = False
+) -> Row | None:
+    """A new peer, which has read nothing yet; None where another one has the name."""
+    made = insert_peer(tx, topic_id, name, caller.agent_id, None if token is None else _hashed(token), is_own)
+    if not tx.run("reserve_name", topic_id=topic_id, agent_name=name, peer_id=made["peer_id"]):
+        tx.run("delete_peer", peer_id=made["peer_id"])
+        return None
+    tx.run("add_cursor", topic_id=topic_id, peer_id=made["peer_id"], now=tx.now)
+    return made
 
 
-def forget_others(tx: Transaction, topic_id: str, agent_name: str) -> None:
-    """Whoever takes a name that somebody had before has read nothing, and sent nothing that could be sent again."""
-    tx.run("drop_cursor", topic_id=topic_id, agent_name=agent_name)
-    tx.run("forget_keys", topic_id=topic_id, sender=agent_name)
+def insert_peer(
+    tx: Transaction, topic_id: str, name: str, agent_id: str | None, token_hash: str | None = None, is_own: bool = False
+) -> Row:
+    columns: Row = {"topic_id": topic_id, "name": name, "agent_id": agent_id, "is_own": int(is_own)}
+    made = tx.one("insert_peer", reclaim_token_hash=token_hash, now=tx.now, **columns)
+    assert made is not None
+    return {**columns, **made}
+
+
+def rename_peer(tx: Transaction, peer: Row, name: str) -> None:
+    """Its former name still means it. Where another peer has the new name already, nothing changes."""
+    tx.run("reserve_name", topic_id=peer["topic_id"], agent_name=name, peer_id=peer["peer_id"])
+    tx.run("rename_peer", peer_id=peer["peer_id"], name=name)
+
+
+def hand_over_names(tx: Transaction, peer: Row, heir_id: str) -> None:
+    """What a peer was called, which has just been renamed, means another agent from now on, who goes on with what was
+    asked under it. Where that agent is not on the topic, the name is free."""
+    heir = tx.one("own_peer", topic_id=peer["topic_id"], agent_id=heir_id)
+    if heir is None:
+        tx.run("free_name", topic_id=peer["topic_id"], agent_name=peer["name"])
+        return
+    renamed = tx.one("find_peer", peer_id=peer["peer_id"])
+    assert renamed is not None
+    given = {"peer_id": peer["peer_id"], "heir_id": heir["peer_id"]}
+    tx.run("hand_over_names", kept=renamed["name"], **given)
+    tx.run("hand_over_questions", topic_id=peer["topic_id"], **given)
 
 
 def free_name(tx: Transaction, topic_id: str, agent_name: str) -> None:
+    """End a peer. What it said stays its own; who takes one of its names is another peer."""
     find_topic(tx, topic_id)
-    present = present_name(tx, topic_id, agent_name)
-    if present != agent_name:
-        message = f"{agent_name} is what {present} was called before; only {present} can be freed."
-        raise InvalidArgument(message, field="agent_name")
-    if not tx.run("free_name", topic_id=topic_id, agent_name=agent_name):
+    peer = tx.one("peer_named", topic_id=topic_id, agent_name=agent_name)
+    if peer is None:
         message = f"Nobody has the name {agent_name[:80]!r} on topic {topic_id}."
         raise InvalidArgument(message, field="agent_name")
-    tx.run("drop_cursor", topic_id=topic_id, agent_name=agent_name)
+    if peer["name"] != agent_name:
+        message = f"{agent_name} is what {peer['name']} was called before; only {peer['name']} can be freed."
+        raise InvalidArgument(message, field="agent_name")
+    for statement in ("free_names", "drop_cursor", "disown_peer"):
+        tx.run(statement, peer_id=peer["peer_id"])
 
 
 def _hashed(token: str) -> str:

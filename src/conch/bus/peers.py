@@ -1,4 +1,4 @@
-"""Who speaks on a topic: reserved names, the tokens that reclaim them, cursors and presence.
+"""Who speaks on a topic: peers, their cursors and their presence.
 
 An agent goes by its name in the room on a home topic, and by its own one on the others, where it speaks from the
 command line. Names that are chosen with `topic_join` belong to whoever has their token.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import islice
 
 from conch.agents.identity import Caller, recorded_process
-from conch.bus.names import LONGEST_NAME, LONGEST_OWN_NAME, SYSTEM, claim, is_somebody_else, present_name, reserve
+from conch.bus.names import LONGEST_NAME, LONGEST_OWN_NAME, SYSTEM, add_peer, claim, insert_peer, is_somebody_else
 from conch.bus.topics import Topic, check_name, find_topic, require_open, resolve
 from conch.clock import SECOND
 from conch.errors import Advice, AgentNotJoined, InvalidArgument, TopicNotFound
@@ -21,21 +21,17 @@ SIGN_OF_LIFE_EVERY = SECOND  # of one who calls more often than that, each one w
 
 
 class Peer(NamedTuple):
-    """A caller under its name on one topic. A name that was freed and taken again is another peer."""
+    """Who speaks on a topic. Without a peer_id it is the agent as itself, which `load_standing` looks up."""
 
     topic_id: str
-    agent_name: str
-    reserved_at: int
     agent_id: str
-    former_names: tuple[str, ...] = ()
-    """What it was called here before: what was said under these names is its own too."""
-
-    @property
-    def names(self) -> list[str]:
-        return [self.agent_name, *self.former_names]
+    peer_id: int | None = None
+    agent_name: str = ""
+    names: tuple[str, ...] = ()
+    """Every name that means it, former ones too, where somebody has looked."""
 
     def is_meant(self, addressees: list[str]) -> bool:
-        return bool(addressees) and not {self.agent_id, *self.names}.isdisjoint(addressees)
+        return bool(addressees) and not {self.agent_id, self.agent_name, *self.names}.isdisjoint(addressees)
 
 
 class Joined(NamedTuple):
@@ -87,35 +83,26 @@ class Peers:
             topic = find_topic(tx, topic_id)
             if not allow_closed:
                 require_open(topic_id, topic.status)
-            agent_name = present_name(tx, topic_id, agent_name)
-            token = claim(tx, topic, caller, agent_name, reclaim_token)
-            return Joined(topic, _enter(tx, topic_id, agent_name, caller), token)
+            row, token = claim(tx, topic, caller, agent_name, reclaim_token)
+            tx.run("touch_agent", agent_id=caller.agent_id, now=tx.now)
+            return Joined(topic, _to_peer(row, caller.agent_id), token)
 
     def join_as_itself(self, caller: Caller, topic_id: str) -> Peer:
         """The caller under its own name, joined now if it was not."""
         with self._store.read() as tx:
             find_topic(tx, topic_id)
-            peer = own_peer(tx, topic_id, caller.agent_id)
-        if peer is None:
-            with self._store.write(topic_id) as tx:
-                peer = enter_as_itself(tx, topic_id, caller)
-        return peer
-
-    def find_own(self, caller: Caller, topic_id: str) -> Peer:
-        """The caller under its own name; AgentNotJoined if it has none here, TopicNotFound where no topic is."""
-        with self._store.read() as tx:
-            peer = own_peer(tx, topic_id, caller.agent_id)
-            if peer is None:
-                find_topic(tx, topic_id)
-                raise _not_joined(topic_id)
-        return peer
+            own = tx.one("own_peer", topic_id=topic_id, agent_id=caller.agent_id)
+            if own is not None:
+                return with_names(tx, _to_peer(own, caller.agent_id))
+        with self._store.write(topic_id) as tx:
+            return enter_as_itself(tx, topic_id, caller)
 
     def reset_cursor(self, peer: Peer, last_seq: int) -> int:
         with self._store.write(peer.topic_id) as tx:
             peer, standing = load_standing(tx, peer)
             check_seq("last_seq", last_seq, standing)
             tx.run("touch_agent", agent_id=peer.agent_id, now=tx.now)
-            tx.run("set_cursor", topic_id=peer.topic_id, agent_name=peer.agent_name, last_seq=last_seq, now=tx.now)
+            tx.run("set_cursor", peer_id=peer.peer_id, last_seq=last_seq, now=tx.now)
         return last_seq
 
     def list_present(self, topic_id: str, window_seconds: int, limit: int) -> list[Presence]:
@@ -139,43 +126,45 @@ class Peers:
     def name_of(self, topic_id: str, agent_id: str) -> str | None:
         """What an agent is called on a topic when it speaks as itself."""
         with self._store.read() as tx:
-            row = tx.one("own_reservation", topic_id=topic_id, agent_id=agent_id)
-        return None if row is None else str(row["agent_name"])
+            row = tx.one("own_peer", topic_id=topic_id, agent_id=agent_id)
+        return None if row is None else str(row["name"])
 
     def known_names(self, topic_id: str, names: set[str]) -> set[str]:
         """Those that mean somebody on a topic, by name or by agent_id."""
         with self._store.read() as tx:
-            rows = tx.all("names_on_topic", topic_id=topic_id, names=sorted(names))
-        return names & {name for row in rows for name in (row["agent_name"], row["agent_id"])}
+            return {row["name"] for row in tx.all("known_on_topic", topic_id=topic_id, names=sorted(names))}
 
 
-def system_peer(topic_id: str) -> Peer:
-    return Peer(topic_id, SYSTEM, reserved_at=0, agent_id="")
+def system_peer(tx: Transaction, topic_id: str) -> Peer:
+    """Conch itself, which tells a topic what an operator did; its name is reserved everywhere."""
+    row = tx.one("system_peer", topic_id=topic_id, name=SYSTEM) or insert_peer(tx, topic_id, SYSTEM, agent_id=None)
+    return _to_peer(row, agent_id="")
 
 
 def load_standing(tx: Transaction, peer: Peer) -> tuple[Peer, Standing]:
-    """The peer, under the name that it has by now, and how it stands to the topic.
+    """The peer under its present name, and how it stands to the topic.
 
-    TopicNotFound, or AgentNotJoined when the peer's name has been freed meanwhile.
+    TopicNotFound, or AgentNotJoined where the agent is no peer, or where its name was freed.
     """
-    row = tx.one("peer_state", topic_id=peer.topic_id, agent_name=peer.agent_name)
+    if peer.peer_id is None:
+        row = tx.one("standing_of_agent", topic_id=peer.topic_id, agent_id=peer.agent_id)
+    else:
+        row = tx.one("standing_of_peer", topic_id=peer.topic_id, peer_id=peer.peer_id)
     if row is None:
-        message = f"There is no topic {peer.topic_id!r} any more."
-        raise TopicNotFound(message, field="topic_id", topic_id=peer.topic_id)
-    if (row["reserved_at"], row["renamed_to"], row["former_names"]) != (peer.reserved_at, None, len(peer.former_names)):
-        return load_standing(tx, _renamed(tx, peer))
-    is_fresh = 0 <= tx.now - (row["updated_at"] or 0) < SIGN_OF_LIFE_EVERY
-    return peer, Standing(row["status"], row["next_seq"] - 1, row["last_seq"] or 0, is_fresh, row["resets"] or 0)
+        message = f"There is no topic {peer.topic_id!r}."
+        raise TopicNotFound(message, Advice("find_topics"), field="topic_id", topic_id=peer.topic_id)
+    if row["last_seq"] is None:
+        message = f"You have no name on topic {peer.topic_id}."
+        raise AgentNotJoined(message, Advice("join_topic"), field="topic_id", topic_id=peer.topic_id)
+    is_fresh = 0 <= tx.now - row["updated_at"] < SIGN_OF_LIFE_EVERY
+    standing = Standing(row["status"], row["next_seq"] - 1, row["last_seq"], is_fresh, row["resets"])
+    return peer._replace(peer_id=row["peer_id"], agent_name=row["name"]), standing
 
 
-def _renamed(tx: Transaction, peer: Peer) -> Peer:
-    """The same peer as it is called on the topic by now."""
-    name = present_name(tx, peer.topic_id, peer.agent_name)
-    rows = tx.all("names_of_peer", topic_id=peer.topic_id, agent_name=name)
-    for now in (_to_peer(peer.topic_id, peer.agent_id, rows), own_peer(tx, peer.topic_id, peer.agent_id)):
-        if now is not None and now.reserved_at == peer.reserved_at and now != peer:
-            return now
-    raise _not_joined(peer.topic_id)
+def with_names(tx: Transaction, peer: Peer) -> Peer:
+    """The peer with every name that means it."""
+    names = tx.all("names_of_peer", peer_id=peer.peer_id)
+    return peer._replace(names=tuple(row["agent_name"] for row in names))
 
 
 def check_seq(field: str, seq: int, standing: Standing) -> None:
@@ -184,42 +173,19 @@ def check_seq(field: str, seq: int, standing: Standing) -> None:
         raise InvalidArgument(message, field=field, highest_seq=standing.highest_seq)
 
 
-def own_peer(tx: Transaction, topic_id: str, agent_id: str) -> Peer | None:
-    """The agent under its own name, if it has one here."""
-    return _to_peer(topic_id, agent_id, tx.all("names_of_itself", topic_id=topic_id, agent_id=agent_id))
-
-
-def _to_peer(topic_id: str, agent_id: str, rows: list[Row]) -> Peer | None:
-    if not rows:
-        return None
-    former_names = tuple(row["former_name"] for row in rows if row["former_name"] is not None)
-    return Peer(topic_id, rows[0]["agent_name"], rows[0]["created_at"], agent_id, former_names)
-
-
 def enter_as_itself(tx: Transaction, topic_id: str, caller: Caller) -> Peer:
-    """Join under the agent's own name, or where somebody has taken that, under the next one like it."""
-    peer, number = own_peer(tx, topic_id, caller.agent_id), 1
-    known = {"agent_id": caller.agent_id}
-    agent = tx.one("member_on_topic", topic_id=topic_id, **known) or tx.one("find_agent", **known)
+    """Join under the agent's own name, or where another peer has taken that, under the next one like it."""
+    known = {"topic_id": topic_id, "agent_id": caller.agent_id}
+    row, number = tx.one("own_peer", **known), 1
+    agent = tx.one("member_on_topic", **known) or tx.one("find_agent", agent_id=caller.agent_id)
     own = agent["name"] if agent else caller.name  # another door of this agent may have renamed it
-    while peer is None:
+    while row is None:
         name = own if number == 1 else f"{own[: LONGEST_OWN_NAME - len(str(number)) - 1].rstrip('-')}-{number}"
-        is_free = not is_somebody_else(tx, topic_id, caller, name)
-        if is_free and reserve(tx, topic_id, name, caller, None, is_own=True):
-            peer = _enter(tx, topic_id, name, caller)
+        if not is_somebody_else(tx, topic_id, caller, name):
+            row = add_peer(tx, topic_id, name, caller, None, is_own=True)
         number += 1
-    return peer
+    return _to_peer(row, caller.agent_id)
 
 
-def _enter(tx: Transaction, topic_id: str, agent_name: str, caller: Caller) -> Peer:
-    tx.run("add_cursor", topic_id=topic_id, agent_name=agent_name, now=tx.now)
-    tx.run("touch_agent", agent_id=caller.agent_id, now=tx.now)
-    rows = tx.all("names_of_peer", topic_id=topic_id, agent_name=agent_name)
-    peer = _to_peer(topic_id, caller.agent_id, rows)
-    assert peer is not None
-    return peer
-
-
-def _not_joined(topic_id: str) -> AgentNotJoined:
-    message = f"You have no name on topic {topic_id}."
-    return AgentNotJoined(message, Advice("join_topic"), field="topic_id", topic_id=topic_id)
+def _to_peer(row: Row, agent_id: str) -> Peer:
+    return Peer(row["topic_id"], agent_id, row["peer_id"], row["name"])

@@ -37,6 +37,7 @@ MISTAKEN = {"answer": "answer_markdown", "content_markdown": "answer_markdown", 
 class Question(NamedTuple):
     question_id: str
     topic_id: str
+    asked_by_id: int
     asked_by: str
     asked_at: int
     status: str
@@ -140,7 +141,7 @@ class Questions:
         with self._store.write(peer.topic_id) as tx:
             peer, _ = load_standing(tx, peer)
             question = _load(tx, peer.topic_id, question_id).question
-            if question.asked_by not in peer.names:
+            if question.asked_by_id != peer.peer_id:
                 message = f"Only {question.asked_by}, who asked, can do that."
                 raise ForbiddenNotAsker(message, question_id=question_id, asked_by=question.asked_by)
             if question.status == forbidden:
@@ -159,7 +160,7 @@ class Questions:
         def look() -> Offer | None:
             with self._store.read() as tx:
                 now, standing = load_standing(tx, peer)
-                rows = tx.all("answerable_questions", topic_id=peer.topic_id, names=now.names, limit=limit)
+                rows = tx.all("answerable_questions", topic_id=peer.topic_id, peer_id=now.peer_id, limit=limit)
             offer = Offer([Pending(**row) for row in rows], standing.status == "closed")
             return offer if offer.questions or offer.is_closed else None
 
@@ -281,4 +282,4 @@ def _texts(item: Row, field: str, name: str, most: int, code: str, warnings: War
 
 def _touch(tx: Transaction, peer: Peer) -> None:
     tx.run("touch_agent", agent_id=peer.agent_id, now=tx.now)
-    tx.run("touch_cursor", topic_id=peer.topic_id, agent_name=peer.agent_name, now=tx.now)
+    tx.run("touch_cursor", peer_id=peer.peer_id, now=tx.now)

@@ -87,7 +87,7 @@ def _find_repeated(tx: Transaction, peer: Peer, outbox: list[Draft]) -> dict[int
             repeated[place] = places[key]
             continue
         places[key] = place
-        row = tx.one("message_sent_as", topic_id=peer.topic_id, names=peer.names, client_message_id=key)
+        row = tx.one("message_sent_as", topic_id=peer.topic_id, sender_id=peer.peer_id, client_message_id=key)
         if row is not None:
             repeated[place] = to_message(row)
     return repeated
@@ -109,10 +109,11 @@ def _insert(tx: Transaction, peer: Peer, draft: Draft, seq: int) -> Sent:
         client_message_id=draft.client_message_id,
         created_at=tx.now,
     )
-    tx.run("insert_message", **message._asdict())
+    columns = message._asdict() | {"sender_id": peer.peer_id}
+    tx.run("insert_message", **{name: value for name, value in columns.items() if name != "sender"})
     if draft.message_type == "question":
         tx.run(
-            "insert_question", question_id=message.message_id, topic_id=topic_id, asked_by=message.sender, now=tx.now
+            "insert_question", question_id=message.message_id, topic_id=topic_id, asked_by_id=peer.peer_id, now=tx.now
         )
     elif draft.message_type == "answer" and draft.reply_to is not None:
         return Sent(message, False, _count_answer(tx, peer, message))
@@ -137,7 +138,7 @@ def _count_answer(tx: Transaction, peer: Peer, message: Message) -> Obstacle | N
         tx.run(
             "insert_answer",
             question_id=message.reply_to,
-            answered_by=message.sender,
+            answered_by_id=peer.peer_id,
             answer_id=message.message_id,
             now=tx.now,
         )
@@ -148,13 +149,12 @@ def find_obstacle(tx: Transaction, peer: Peer, question: Row) -> Obstacle | None
     """Why a peer cannot answer a question of its topic, if it cannot."""
     if question["status"] != "pending":
         return Obstacle("QUESTION_NOT_PENDING", f"the question is {question['status']}")
-    if question["asked_by"] in peer.names:
+    if question["asked_by_id"] == peer.peer_id:
         return Obstacle("FORBIDDEN_SELF_ANSWER", "you asked the question yourself")
-    if tx.one("find_answer", question_id=question["question_id"], names=peer.names):
+    if tx.one("find_answer", question_id=question["question_id"], peer_id=peer.peer_id):
         return Obstacle("FORBIDDEN_ALREADY_ANSWERED", "you have answered the question already")
     return None
 
 
 def to_message(row: Row) -> Message:
-    row.pop("number")
-    return Message(**row)
+    return Message(**{name: row[name] for name in Message._fields})

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 
 from conch.bells.base import Bell, topic_channel
 from conch.bus.drafts import Draft
 from conch.bus.names import free_name
-from conch.bus.peers import Peer, Standing, check_seq, load_standing, system_peer
+from conch.bus.peers import Peer, Standing, check_seq, load_standing, system_peer, with_names
 from conch.bus.stream import Message, Sent, append_messages, to_message
 from conch.bus.topics import find_topic, require_open
 from conch.bus.waits import wait_for
 from conch.calls import Call, retry_interrupted
 from conch.config import LONGEST_WAIT_MS, Settings
-from conch.errors import AgentNotJoined, StoreError, StoreUnavailable, StoreUncertain, TopicNotFound
+from conch.errors import StoreError, StoreUnavailable, StoreUncertain
 from conch.storage.base import Row, Store, Transaction
 from conch.typed import NamedTuple
 
@@ -26,6 +27,7 @@ PAGE = 500
 MOST_CHARS = 400_000  # of bodies in one reply, unless a single one is longer
 STEP = 50
 MOST_SILENCES = 1_000
+NOBODY = 0  # no peer has this id
 
 
 class Page(NamedTuple):
@@ -58,7 +60,7 @@ class Messages:
         self._settings = settings
         # Behind which cursor, and up to which seq, a peer has only its own messages. Messages never change, so nobody
         # needs to look there again: whoever talks to itself for long would read all of it at every call.
-        self._silences: dict[Peer, tuple[int, int]] = {}
+        self._silences: dict[int | None, tuple[int, int]] = {}
 
     def sync(
         self,
@@ -75,12 +77,12 @@ class Messages:
         call = call or Call()
         call.check()
         if not outbox and ack_through is None:
-            return Synced(*self._receive(peer, max_items, include_self, wait_seconds, call), [], False)
-        sent, standing = self._send(peer, outbox, ack_through)
+            return Synced(*self._receive(peer, None, max_items, include_self, wait_seconds, call), [], False)
+        peer, standing, sent = self._send(peer, outbox, ack_through)
         try:
             # A request that has sent must not run again as a whole, so only its second half does.
-            found = retry_interrupted(lambda: self._receive(peer, max_items, include_self, wait_seconds, call))
-            return Synced(*found, sent, True)
+            receive = partial(self._receive, peer, standing, max_items, include_self, wait_seconds, call)
+            return Synced(*retry_interrupted(receive), sent, True)
         except StoreError:
             if not sent:
                 raise
@@ -88,13 +90,19 @@ class Messages:
             return Synced("empty", Page(peer, standing, [], has_more=True), sent, True)
 
     def _receive(
-        self, peer: Peer, max_items: int, include_self: bool, wait_seconds: float, call: Call
+        self,
+        peer: Peer,
+        standing: Standing | None,
+        max_items: int,
+        include_self: bool,
+        wait_seconds: float,
+        call: Call,
     ) -> tuple[str, Page]:
         def look() -> Page | None:
             page = self._unread(peer, max_items, include_self)
             return page if _is_worth_waking(page) else None
 
-        page, is_late = self._unread(peer, max_items, include_self), False
+        page, is_late = self._unread(peer, max_items, include_self, standing), False
         if wait_seconds > 0 and not _is_worth_waking(page):
             self._show_presence(page)
             found = wait_for(self._bell, topic_channel(peer.topic_id), look, wait_seconds, call, self._settings)
@@ -109,9 +117,10 @@ class Messages:
             self._touch(tx, page.peer, page.standing, page.standing.last_seq)
 
     def send(self, peer: Peer, outbox: list[Draft]) -> list[Sent]:
-        return self._send(peer, outbox, None)[0]
+        return self._send(peer, outbox, None)[2]
 
-    def _send(self, peer: Peer, outbox: list[Draft], ack_through: int | None) -> tuple[list[Sent], Standing]:
+    def _send(self, peer: Peer, outbox: list[Draft], ack_through: int | None) -> tuple[Peer, Standing, list[Sent]]:
+        """The peer, how it stands to the topic afterwards, and what was sent."""
         with self._store.write(peer.topic_id) as tx:
             peer, standing = load_standing(tx, peer)
             if ack_through is not None:
@@ -122,72 +131,66 @@ class Messages:
             last_seq = max(standing.last_seq, ack_through or 0)
             if last_seq != standing.last_seq or not standing.is_fresh:
                 self._touch(tx, peer, standing, last_seq)
-        return sent, standing._replace(last_seq=last_seq)
+        standing = standing._replace(last_seq=last_seq)
+        after = standing._replace(highest_seq=max([standing.highest_seq, *(each.message.seq for each in sent)]))
+        if self._silent_through(peer, standing) == standing.highest_seq:
+            self._note_silence(peer, after)
+        return peer, after, sent
 
-    def _unread(self, peer: Peer, max_items: int, include_self: bool) -> Page:
+    def _unread(self, peer: Peer, max_items: int, include_self: bool, standing: Standing | None = None) -> Page:
+        """Reads nothing where a standing, which was just found, says that there is nothing to read."""
+        if standing is not None and not include_self and self._silent_through(peer, standing) == standing.highest_seq:
+            return Page(peer, standing, [], has_more=False, has_news=False)
         with self._store.read() as tx:
-            peer, standing = load_standing(tx, peer)
+            if standing is None:
+                peer, standing = load_standing(tx, peer)
             given: Row = {"topic_id": peer.topic_id}
             if include_self:
                 messages = _next_messages(tx, "messages_after", standing.last_seq, max_items + 1, given)
             else:
-                given["names"] = peer.names
+                given["peer_id"] = peer.peer_id
                 after = self._silent_through(peer, standing)
                 messages = _next_messages(tx, "messages_of_others_after", after, max_items + 1, given)
             has_news = _has_news(tx, peer, messages, include_self)
+            if any(message.addressees for message in messages):
+                peer = with_names(tx, peer)
         if not messages and not include_self:
             self._note_silence(peer, standing)
         fitting = _fitting(messages[:max_items])
         return Page(peer, standing, fitting, len(fitting) < len(messages), has_news)
 
     def _silent_through(self, peer: Peer, standing: Standing) -> int:
-        cursor, through = self._silences.get(peer, (0, 0))
+        cursor, through = self._silences.get(peer.peer_id, (0, 0))
         return through if cursor == standing.last_seq and through <= standing.highest_seq else standing.last_seq
 
     def _note_silence(self, peer: Peer, standing: Standing) -> None:
         if len(self._silences) >= MOST_SILENCES:
             self._silences.clear()
-        self._silences[peer] = (standing.last_seq, standing.highest_seq)
+        self._silences[peer.peer_id] = (standing.last_seq, standing.highest_seq)
 
-    def settle(self, peer: Peer, synced: Synced, advance: bool) -> None:
+    def settle(self, synced: Synced, advance: bool) -> None:
         """After the reply has gone out: move the cursor behind what it carried, unless it was moved meanwhile."""
         page, found = synced.page, synced.page.standing.last_seq
         moves = advance and page.last_seq != found
         if moves or not (synced.is_touched or page.standing.is_fresh):
-            with self._store.write(peer.topic_id) as tx:
-                try:
-                    peer, _ = load_standing(tx, peer)
-                except (AgentNotJoined, TopicNotFound):  # meanwhile the name was freed, or all is forgotten
-                    return
-                self._touch(tx, peer, page.standing, page.last_seq if moves else found)
+            with self._store.write(page.peer.topic_id) as tx:
+                self._touch(tx, page.peer, page.standing, page.last_seq if moves else found)
 
     def retract(self, peer: Peer, last_seq: int) -> None:
         """After a reply that nobody read all the same: what it carried comes again, and whatever came since with it."""
         with self._store.write(peer.topic_id) as tx:
-            try:
-                peer, standing = load_standing(tx, peer)
-            except (AgentNotJoined, TopicNotFound):
-                return
-            back = min(standing.last_seq, last_seq)
-            tx.run("set_cursor", topic_id=peer.topic_id, agent_name=peer.agent_name, last_seq=back, now=tx.now)
+            tx.run("set_cursor_back", peer_id=peer.peer_id, last_seq=last_seq, now=tx.now)
 
     def _touch(self, tx: Transaction, peer: Peer, found: Standing, last_seq: int) -> None:
-        """Move the cursor forward, unless it was set by hand since it was found so."""
+        """Move the cursor forward, unless it was set by hand since it was found so. A freed peer has none."""
         tx.run("touch_agent", agent_id=peer.agent_id, now=tx.now)
-        tx.run(
-            "move_cursor",
-            topic_id=peer.topic_id,
-            agent_name=peer.agent_name,
-            reserved_at=peer.reserved_at,
-            resets=found.resets,
-            last_seq=last_seq,
-            now=tx.now,
-        )
+        tx.run("move_cursor", peer_id=peer.peer_id, resets=found.resets, last_seq=last_seq, now=tx.now)
 
     def standing(self, peer: Peer) -> tuple[Peer, Standing]:
-        """The peer under the name that it has by now, and how it stands to the topic."""
+        """The peer under its present name, with every name that means it, and how it stands to the topic."""
         with self._store.read() as tx:
-            return load_standing(tx, peer)
+            peer, standing = load_standing(tx, peer)
+            return with_names(tx, peer), standing
 
     def mark_read(self, peer: Peer, last_seq: int) -> None:
         """Move the cursor forward to here."""
@@ -200,7 +203,7 @@ class Messages:
         with self._store.write(topic_id) as tx:
             free_name(tx, topic_id, agent_name)
             notice = Draft(f"{operator} freed the name {agent_name}: whoever joins next can have it.", "notice")
-            append_messages(tx, system_peer(topic_id), [notice])
+            append_messages(tx, system_peer(tx, topic_id), [notice])
 
     def numbers(self, message_ids: set[str]) -> dict[str, int]:
         """The numbers on their topics of those messages that there are."""
@@ -275,8 +278,8 @@ def _has_news(tx: Transaction, peer: Peer, messages: list[Message], include_self
     """Thanks alone do not end a wait. Behind those that were read there may be anything."""
     if not messages or any(message.message_type != "ack" for message in messages):
         return bool(messages)
-    names = [""] if include_self else peer.names  # nobody is called nothing
-    given = {"topic_id": peer.topic_id, "after": messages[-1].seq, "names": names}
+    own = NOBODY if include_self else peer.peer_id
+    given = {"topic_id": peer.topic_id, "after": messages[-1].seq, "peer_id": own}
     return tx.one("more_than_thanks_after", **given) is not None
 
 

@@ -69,12 +69,12 @@ def _require_free(tx: Transaction, snapshot: Snapshot, caller: Caller, name: str
 
 def _is_chosen(holder: Row) -> bool:
     """With topic_join, on the room's topic: its bearer would have two names there."""
-    return holder.get("is_own") == 0 and holder["renamed_to"] is None
+    return holder.get("is_own") == 0
 
 
 def _why_taken(snapshot: Snapshot, caller: Caller, holder: Row, name: str) -> tuple[str, Advice | None]:
-    if renamed_to := holder.get("renamed_to"):
-        return f"is what {renamed_to} was called in this room before; choose another name.", None
+    if "peer_id" in holder and holder["name"] != name:
+        return f"is what {holder['name']} was called in this room before; choose another name.", None
     if holder["agent_id"] == caller.agent_id:
         return "is yours on the room's topic, by a token.", Advice("free_name", {"name": name})
     means = f"means {holder['agent_id']} in this room already."

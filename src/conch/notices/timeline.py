@@ -91,7 +91,7 @@ def _place_of(tx: Transaction, room: Room, event_seq: int) -> Place:
 def _after(tx: Transaction, room: Room, after: Place, limit: int) -> Page:
     sources = (
         tx.all("events_after", room_id=room.room_id, after=after.log, limit=limit + 1),
-        tx.all("home_messages_after", topic_id=room.topic_id, after=after.messages, limit=limit + 1),
+        tx.all("messages_after", topic_id=room.topic_id, after=after.messages, limit=limit + 1),
         tx.all("activity_after", room_id=room.room_id, after=after.activity, limit=limit + 1),
     )
     merged = _merge(sources)
@@ -101,7 +101,7 @@ def _after(tx: Transaction, room: Room, after: Place, limit: int) -> Page:
 def _latest(tx: Transaction, room: Room, limit: int) -> Page:
     sources = (
         tx.all("latest_events", room_id=room.room_id, limit=limit)[::-1],
-        tx.all("latest_home_messages", topic_id=room.topic_id, limit=limit)[::-1],
+        tx.all("latest_messages", topic_id=room.topic_id, limit=limit)[::-1],
         tx.all("latest_activity", room_id=room.room_id, limit=limit)[::-1],
     )
     merged = _merge(sources)

@@ -14,6 +14,8 @@ from conch.warnings import Warnings
 MOST_CANDIDATES = 500  # ranking all matches would take the longer the more there are
 RECENT = 4_000  # the newest messages, of which many enough have a common word
 RANKED_TEXT = 4_000  # characters of a match that its rank depends on
+MOST_FACETS = 100  # peers of one name that the index is asked for; of more, the messages themselves are looked at
+NOBODY = 0  # no peer has this id
 BATCH_CHARACTERS = 500_000  # indexed in one transaction
 SATURATION = 1.2  # how soon it matters less that a word occurs once more
 LENGTH_WEIGHT = 0.75  # how much longer texts must say it oftener
@@ -34,7 +36,7 @@ class FullText:
 
     def find(self, tx: Transaction, query: Query, filters: Filters) -> list[int]:
         """Numbers of messages, best first."""
-        facets = {"t": filters.topic_id, "s": filters.sender, "y": filters.message_type}
+        facets = {"t": filters.topic_id, "y": filters.message_type}
         narrowed = [Phrase((facet(kind, value),)) for kind, value in facets.items() if value is not None]
         phrases = [*(term.phrase for term in query.terms), *narrowed]
         return rank(query, [Candidate(number, text) for number, text in _candidates(tx, phrases, filters).items()])
@@ -49,10 +51,12 @@ def _candidates(tx: Transaction, phrases: Sequence[Phrase], filters: Filters) ->
     Common words are found among the most recent messages, others with the whole index.
     """
     asked = {"longest": RANKED_TEXT, "most": MOST_CANDIDATES, **filters._asdict()}
+    asked |= {"is_anyone": filters.senders is None, "senders": filters.senders or [NOBODY]}
+    senders = [Phrase((facet("s", str(peer_id)),)) for peer_id in filters.senders or ()]
     found: dict[int, str] = {}
     for wanted in dict.fromkeys((tuple(phrase._replace(is_prefix=False) for phrase in phrases), tuple(phrases))):
         if len(found) < MOST_CANDIDATES:
-            match = tx.match(wanted)
+            match = tx.match(wanted, senders if len(senders) <= MOST_FACETS else ())
             rows = tx.all("recent_with_words", match=match, recent=RECENT, **asked)
             if len(rows) < MOST_CANDIDATES:
                 rows = tx.all("all_with_words", match=match, **asked)
@@ -62,7 +66,9 @@ def _candidates(tx: Transaction, phrases: Sequence[Phrase], filters: Filters) ->
 
 def _prepare(topic_id: str, rows: list[Row]) -> Sequence[str]:
     """Words between blanks; what the filters look for comes last, where it does not stand between words."""
-    facets = [[facet("t", topic_id), facet("s", row["sender"]), facet("y", row["message_type"])] for row in rows]
+    facets = [
+        [facet("t", topic_id), facet("s", str(row["sender_id"])), facet("y", row["message_type"])] for row in rows
+    ]
     return [" ".join(index_words(row["text"]) + extra) for row, extra in zip(rows, facets, strict=True)]
 
 

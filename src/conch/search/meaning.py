@@ -51,6 +51,9 @@ class Meaning:
         tx.run("insert_vector", model=self._embedder.name, number=number, vector=vector)
 
 
+SENDER = 2  # its column in a matrix's codes
+
+
 class Matrix:
     """One model's vectors, loaded once and then only what is new. Shared by the threads of a process."""
 
@@ -58,7 +61,7 @@ class Matrix:
     _vectors: NDArray[Any]
     _numbers: NDArray[Any]
     _moments: NDArray[Any]
-    _codes: NDArray[Any]  # of topic, sender and type
+    _codes: NDArray[Any]  # of topic and type, and the peer_id of the sender
 
     def __init__(self, model: str, kind: str) -> None:
         self._model = model
@@ -84,9 +87,11 @@ class Matrix:
     def _fit(self, filters: Filters) -> NDArray[np.bool_]:
         size = self._size
         fit = (self._moments[:size] >= filters.since) & (self._moments[:size] <= filters.until)
-        for column, value in enumerate((filters.topic_id, filters.sender, filters.message_type)):
+        for column, value in enumerate((filters.topic_id, filters.message_type)):
             if value is not None:
                 fit &= self._codes[:size, column] == self._code_of.get(value, -1)
+        if filters.senders is not None:
+            fit &= np.isin(self._codes[:size, SENDER], filters.senders)
         return fit
 
     def _load(self, tx: Transaction) -> None:
@@ -114,7 +119,7 @@ class Matrix:
         self._numbers[first:size] = [row["number"] for row in rows]
         self._moments[first:size] = [row["created_at"] for row in rows]
         self._codes[first:size] = [
-            [self._code(value) for value in (topic_id, row["sender"], row["message_type"])] for row in rows
+            [self._code(topic_id), self._code(row["message_type"]), row["sender_id"]] for row in rows
         ]
         self._size = size
 
@@ -143,7 +148,7 @@ class Matrix:
         self._vectors = np.zeros((0, 1), np.float32)
         self._numbers = np.zeros(0, np.int64)
         self._moments = np.zeros(0, np.int64)
-        self._codes = np.zeros((0, 3), np.int32)
+        self._codes = np.zeros((0, 3), np.int64)
 
 
 def oldest_number(tx: Transaction) -> int:

@@ -101,19 +101,18 @@ class Filters(NamedTuple):
     """Every one that is given must fit. Moments are microseconds, both ends included."""
 
     topic_id: str | None
-    sender: str | None
     message_type: str | None
     since: int
     until: int
+    senders: list[int] | None = None
+    """The peers that one name means, on whichever topics."""
 
 
-def make_filters(
-    topic_id: str | None, sender: str | None, message_type: str | None, since: float | None, until: float | None
-) -> Filters:
+def make_filters(topic_id: str | None, message_type: str | None, since: float | None, until: float | None) -> Filters:
     """Moments are given in seconds since the epoch."""
     earliest = -FARTHEST_SECONDS if since is None else since
     latest = FARTHEST_SECONDS if until is None else until
-    return Filters(topic_id, sender, message_type, _moment("since", earliest), _moment("until", latest))
+    return Filters(topic_id, message_type, _moment("since", earliest), _moment("until", latest))
 
 
 def _moment(field: str, seconds: float) -> int:

@@ -84,7 +84,7 @@ class Search:
         from conch.search.queries import make_filters, parse_query
 
         _check(query, mode, limit)
-        filters = make_filters(topic_id, sender, message_type, since, until)
+        filters = make_filters(topic_id, message_type, since, until)
         if topic_id is not None:
             with self._store.read() as tx:
                 find_topic(tx, topic_id)
@@ -95,7 +95,7 @@ class Search:
         if parsed.was_cut:
             warnings.append(warning("QUERY_CUT", "The query is long; only its first words were looked for."))
         self._catch_up(ways, topic_id, warnings)
-        return Found(self._find(ways, parsed, filters, limit, warnings), mode, warnings)
+        return Found(self._find(ways, parsed, filters, sender, limit, warnings), mode, warnings)
 
     def _ways(self, mode: str, model: str | None, warnings: Warnings) -> tuple[str, list[Way]]:
         """The mode that can be had, and how it looks."""
@@ -139,8 +139,13 @@ class Search:
                 message = f"{behind:,} messages are not indexed yet; search again to go on with it."
                 warnings.append(warning("INDEX_BEHIND", message, messages=behind))
 
-    def _find(self, ways: Sequence[Way], query: Query, filters: Filters, limit: int, warnings: Warnings) -> list[Hit]:
+    def _find(
+        self, ways: Sequence[Way], query: Query, filters: Filters, sender: str | None, limit: int, warnings: Warnings
+    ) -> list[Hit]:
         with self._store.read() as tx:
+            if sender is not None:
+                named = tx.all("peers_named", name=sender, topic_id=filters.topic_id)
+                filters = filters._replace(senders=[row["peer_id"] for row in named])
             numbers = fuse(*(way.find(tx, query, filters) for way in ways))[:limit]
             warnings += [warning for way in ways for warning in way.warnings(tx)]
             rows = {row["number"]: row for row in tx.all("found_messages", numbers=numbers)} if numbers else {}

@@ -43,8 +43,8 @@ class Transaction(Protocol):
     def run(self, statement: str, **parameters: Any) -> int:
         """How many rows the statement changed."""
 
-    def match(self, phrases: Sequence[Phrase]) -> str:
-        """How the engine's full-text index is asked for the texts that have all of these phrases."""
+    def match(self, phrases: Sequence[Phrase], any_of: Sequence[Phrase] = ()) -> str:
+        """How the engine's full-text index is asked for the texts that have all of these phrases, and one of those."""
 
     def ring(self, *channels: str) -> None:
         """Ring these bells, in this order, once the transaction has been committed."""

@@ -22,8 +22,8 @@ SELECT room_id, from_agent_id, details_json, created_at FROM room_events
 WHERE event_type = 'leave' AND details_json IS NOT NULL
 """
 OWN_NAMES = """
-SELECT r.room_id, own.agent_id, own.agent_name AS name
-FROM agent_name_reservations own JOIN path_rooms r ON r.topic_id = own.topic_id WHERE own.is_own = 1
+SELECT r.room_id, own.agent_id, own.name
+FROM peers own JOIN path_rooms r ON r.topic_id = own.topic_id WHERE own.is_own = 1
 """
 NAME_THEN = """
 UPDATE room_events SET {role} = :name
@@ -32,7 +32,7 @@ WHERE room_id = :room_id AND {role}_id = :agent_id AND created_at <= :until AND 
 NAME_NOW = """
 UPDATE room_events SET {role} = COALESCE(
   (SELECT m.name FROM room_members m WHERE m.room_id = room_events.room_id AND m.agent_id = room_events.{role}_id),
-  (SELECT own.agent_name FROM agent_name_reservations own JOIN path_rooms r ON r.topic_id = own.topic_id
+  (SELECT own.name FROM peers own JOIN path_rooms r ON r.topic_id = own.topic_id
    WHERE r.room_id = room_events.room_id AND own.agent_id = room_events.{role}_id AND own.is_own = 1),
   {role}_id
 )

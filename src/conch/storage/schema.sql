@@ -114,32 +114,40 @@ CREATE TABLE topic_seq (
   updated_at BIGINT NOT NULL
 );
 
-CREATE TABLE agent_name_reservations (
+CREATE TABLE peers (
+  peer_id $serial_key,
   topic_id TEXT NOT NULL REFERENCES topics (topic_id),
-  agent_name TEXT NOT NULL,
+  name TEXT NOT NULL,
   agent_id TEXT REFERENCES agents (agent_id),
   is_own BIGINT NOT NULL DEFAULT 0,
   reclaim_token_hash TEXT,
   created_at BIGINT NOT NULL,
-  last_claimed_at BIGINT NOT NULL,
-  renamed_to TEXT,
-  after_seq BIGINT NOT NULL DEFAULT 0,
-  PRIMARY KEY (topic_id, agent_name)
+  last_claimed_at BIGINT NOT NULL
 );
 
-CREATE INDEX agent_name_reservations_renamed_to_idx ON agent_name_reservations (topic_id, renamed_to)
-WHERE renamed_to IS NOT NULL;
+CREATE INDEX peers_name_idx ON peers (name, topic_id);
+CREATE INDEX peers_agent_idx ON peers (agent_id, topic_id);
 
--- The name that an agent has on a topic by itself, without a token; at most one.
-CREATE UNIQUE INDEX agent_name_reservations_own_idx ON agent_name_reservations (agent_id, topic_id) WHERE is_own = 1;
+-- The peer that an agent is on a topic by itself, without a token; at most one.
+CREATE UNIQUE INDEX peers_own_idx ON peers (agent_id, topic_id) WHERE is_own = 1;
 
-CREATE TABLE cursors (
+-- Which peer a name means: what the peer is called now, and what it was called before.
+CREATE TABLE agent_name_reservations (
   topic_id TEXT NOT NULL REFERENCES topics (topic_id),
   agent_name TEXT NOT NULL,
+  peer_id BIGINT NOT NULL REFERENCES peers (peer_id),
+  PRIMARY KEY (agent_name, topic_id)
+);
+
+CREATE INDEX agent_name_reservations_peer_idx ON agent_name_reservations (peer_id);
+
+-- A peer whose names were freed has none: it cannot read or write any more.
+CREATE TABLE cursors (
+  peer_id BIGINT PRIMARY KEY REFERENCES peers (peer_id),
+  topic_id TEXT NOT NULL REFERENCES topics (topic_id),
   last_seq BIGINT NOT NULL DEFAULT 0,
   updated_at BIGINT NOT NULL,
-  resets BIGINT NOT NULL DEFAULT 0,
-  PRIMARY KEY (topic_id, agent_name)
+  resets BIGINT NOT NULL DEFAULT 0
 );
 
 CREATE INDEX cursors_topic_updated_at_idx ON cursors (topic_id, updated_at);
@@ -149,17 +157,17 @@ CREATE TABLE messages (
   message_id TEXT NOT NULL UNIQUE,
   topic_id TEXT NOT NULL REFERENCES topics (topic_id),
   seq BIGINT NOT NULL,
-  sender TEXT NOT NULL,
   message_type TEXT NOT NULL,
   reply_to TEXT,
   content_markdown TEXT NOT NULL,
   metadata_json TEXT,
   client_message_id TEXT,
-  created_at BIGINT NOT NULL
+  created_at BIGINT NOT NULL,
+  sender_id BIGINT REFERENCES peers (peer_id)
 );
 
 CREATE UNIQUE INDEX messages_topic_seq_idx ON messages (topic_id, seq);
-CREATE UNIQUE INDEX messages_client_message_id_idx ON messages (topic_id, sender, client_message_id)
+CREATE UNIQUE INDEX messages_client_message_id_idx ON messages (topic_id, sender_id, client_message_id)
 WHERE client_message_id IS NOT NULL;
 CREATE INDEX messages_topic_reply_to_idx ON messages (topic_id, reply_to) WHERE reply_to IS NOT NULL;
 
@@ -167,10 +175,10 @@ CREATE INDEX messages_topic_reply_to_idx ON messages (topic_id, reply_to) WHERE 
 CREATE TABLE questions (
   question_id TEXT PRIMARY KEY,
   topic_id TEXT NOT NULL REFERENCES topics (topic_id),
-  asked_by TEXT NOT NULL,
   asked_at BIGINT NOT NULL,
   status TEXT NOT NULL DEFAULT 'pending',
   cancel_reason TEXT,
+  asked_by_id BIGINT REFERENCES peers (peer_id),
   CHECK (status IN ('pending', 'answered', 'cancelled'))
 );
 
@@ -179,10 +187,10 @@ CREATE INDEX questions_topic_status_asked_at_idx ON questions (topic_id, status,
 -- Which message is an agent's one answer to a question.
 CREATE TABLE answers (
   question_id TEXT NOT NULL REFERENCES questions (question_id),
-  answered_by TEXT NOT NULL,
+  answered_by_id BIGINT NOT NULL REFERENCES peers (peer_id),
   answer_id TEXT NOT NULL UNIQUE,
   answered_at BIGINT NOT NULL,
-  PRIMARY KEY (question_id, answered_by)
+  PRIMARY KEY (question_id, answered_by_id)
 );
 
 CREATE INDEX answers_question_answered_at_idx ON answers (question_id, answered_at);

@@ -158,7 +158,7 @@ def sync(session: Session, given: Object, call: Call) -> Reply:
     delivery = QueuedDelivery(
         session.replies,
         topic_id,
-        sent=partial(app.messages.settle, peer, synced, auto_advance),
+        sent=partial(app.messages.settle, synced, auto_advance),
         # It is kept for a while, so it must not keep the messages with it.
         retracted=partial(app.messages.retract, peer, synced.page.standing.last_seq) if moves else None,
     )

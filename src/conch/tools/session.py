@@ -67,8 +67,10 @@ class Session:
         return self._tokens.get((topic_id, agent_name))
 
     def peer(self, topic_id: str) -> Peer:
-        """The name taken on a topic, else the caller's own; AgentNotJoined if it has neither."""
-        return self._peers.get(topic_id) or self.app.peers.find_own(self.caller(), topic_id)
+        """The peer whose name was taken on a topic, else the caller as itself."""
+        from conch.bus.peers import Peer  # only the bus needs it
+
+        return self._peers.get(topic_id) or Peer(topic_id, self.caller().agent_id)
 
     def speak_as(self, caller: Caller) -> None:
         """Be this agent from now on, whatever the signals say."""

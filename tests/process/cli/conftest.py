@@ -84,8 +84,8 @@ class Conch:
     def contents(self) -> list[Any]:
         """Everything that is known of the rooms and of what was said; not who was last seen when."""
         columns = dict.fromkeys(("path_rooms", "room_members", "room_events", "topics", "messages"), "*")
-        columns |= dict.fromkeys(("questions", "answers", "agent_name_reservations"), "*")
-        columns["cursors"] = "topic_id, agent_name, last_seq"
+        columns |= dict.fromkeys(("questions", "answers", "peers", "agent_name_reservations"), "*")
+        columns["cursors"] = "topic_id, peer_id, last_seq"
         connection = sqlite3.connect(f"file:{self.database}?mode=ro", uri=True)
         rows = [
             row for name in columns for row in connection.execute(f"SELECT {columns[name]} FROM {name} ORDER BY 1, 2")

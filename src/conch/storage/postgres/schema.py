@@ -25,7 +25,7 @@ _OTHER_OWNER = """SELECT tableowner FROM pg_tables
 WHERE schemaname = %s AND tablename = 'meta' AND NOT pg_has_role(tableowner, 'USAGE')
 """
 _INDEXES = "SELECT indexname FROM pg_indexes WHERE schemaname = %s"
-_UNIQUE_INDEX = re.compile(r"CREATE UNIQUE INDEX (\w+)")
+_UNIQUE_INDEX = re.compile(r"(CREATE UNIQUE|DROP) INDEX (\w+)")
 _NEWER = "Upgrade conch and restart its servers, or name another store."
 _OLDER = (
     "Stop everybody who uses it, take a dump (`conch db backup` says how), and run `conch db migrate` as the owner "
@@ -87,9 +87,13 @@ class Schema:
         return found
 
     def _missing_indexes(self, connection: Connection) -> list[str]:
-        wanted = [name for migration in self._migrations for name in _UNIQUE_INDEX.findall(migration.script)]
+        wanted: dict[str, bool] = {}
+        for migration in self._migrations:
+            wanted |= {name: verb != "DROP" for verb, name in _UNIQUE_INDEX.findall(migration.script)}
         there = {row["indexname"] for row in connection.execute(_INDEXES, [SCHEMA])}
-        return [f"the unique index {name} is missing" for name in wanted if name not in there]
+        return [
+            f"the unique index {name} is missing" for name, is_made in wanted.items() if is_made and name not in there
+        ]
 
     def other_owner(self, connection: Connection) -> str | None:
         """The role that the tables belong to, unless it is this one."""

@@ -78,8 +78,9 @@ class PostgresTransaction:
     def run(self, statement: str, **parameters: Any) -> int:
         return self._execute(statement, parameters).rowcount
 
-    def match(self, phrases: Sequence[Phrase]) -> str:
-        return " & ".join(map(_spell_phrase, phrases))
+    def match(self, phrases: Sequence[Phrase], any_of: Sequence[Phrase] = ()) -> str:
+        one = [f"({' | '.join(map(_spell_phrase, any_of))})"] if any_of else []
+        return " & ".join([*map(_spell_phrase, phrases), *one])
 
     def ring(self, *channels: str) -> None:
         self._rings.extend(channels)

@@ -48,28 +48,6 @@ WHERE r.topic_id = :topic_id AND m.name = :name;
 SELECT m.agent_id, m.name FROM room_members m JOIN path_rooms r ON r.room_id = m.room_id
 WHERE r.topic_id = :topic_id AND m.agent_id = :agent_id;
 
--- name: free_topics_as
-SELECT own.topic_id FROM agent_name_reservations own JOIN topics t ON t.topic_id = own.topic_id
-WHERE own.agent_id = :agent_id AND own.is_own = 1 AND own.agent_name = :name AND t.mode <> 'home';
-
--- name: rename_cursor
-UPDATE cursors SET agent_name = :name WHERE topic_id = :topic_id AND agent_name = :former;
-
--- name: rename_reservation
-UPDATE agent_name_reservations SET agent_name = :name, after_seq = :after_seq
-WHERE topic_id = :topic_id AND agent_name = :former;
-
--- name: keep_former_name
-INSERT INTO agent_name_reservations
-  (topic_id, agent_name, agent_id, is_own, renamed_to, after_seq, created_at, last_claimed_at)
-SELECT topic_id, :former, agent_id, 0, :name, :after_seq, created_at, last_claimed_at FROM agent_name_reservations
-WHERE topic_id = :topic_id AND agent_name = :name;
-
--- name: rename_again
-UPDATE agent_name_reservations SET renamed_to = :name WHERE topic_id = :topic_id AND renamed_to = :former;
-
--- name: former_names
-SELECT agent_name FROM agent_name_reservations WHERE topic_id = :topic_id AND renamed_to = :name;
-
--- name: begin_former_names
-UPDATE agent_name_reservations SET after_seq = :after_seq WHERE topic_id = :topic_id AND renamed_to = :name;
+-- name: free_peers_named
+SELECT p.* FROM peers p JOIN topics t ON t.topic_id = p.topic_id
+WHERE p.agent_id = :agent_id AND p.is_own = 1 AND p.name = :name AND t.mode <> 'home';

@@ -1,81 +1,108 @@
--- name: find_reservation
-SELECT * FROM agent_name_reservations WHERE topic_id = :topic_id AND agent_name = :agent_name;
+-- name: peer_named
+SELECT p.* FROM agent_name_reservations n JOIN peers p ON p.peer_id = n.peer_id
+WHERE n.topic_id = :topic_id AND n.agent_name = :agent_name;
 
--- name: own_reservation
-SELECT * FROM agent_name_reservations WHERE agent_id = :agent_id AND topic_id = :topic_id AND is_own = 1;
+-- name: find_peer
+SELECT * FROM peers WHERE peer_id = :peer_id;
 
--- name: names_of_itself
-SELECT r.agent_name, r.created_at, former.agent_name AS former_name
-FROM agent_name_reservations r
-LEFT JOIN agent_name_reservations former ON former.topic_id = r.topic_id AND former.renamed_to = r.agent_name
-WHERE r.agent_id = :agent_id AND r.topic_id = :topic_id AND r.is_own = 1
-ORDER BY former.agent_name;
+-- name: own_peer
+SELECT * FROM peers WHERE agent_id = :agent_id AND topic_id = :topic_id AND is_own = 1;
+
+-- name: system_peer
+SELECT * FROM peers WHERE topic_id = :topic_id AND name = :name AND agent_id IS NULL;
+
+-- name: peers_named
+SELECT peer_id FROM peers
+WHERE name = :name AND (CAST(:topic_id AS TEXT) IS NULL OR topic_id = :topic_id)
+UNION
+SELECT peer_id FROM agent_name_reservations
+WHERE agent_name = :name AND (CAST(:topic_id AS TEXT) IS NULL OR topic_id = :topic_id);
 
 -- name: names_of_peer
-SELECT r.agent_name, r.created_at, former.agent_name AS former_name
-FROM agent_name_reservations r
-LEFT JOIN agent_name_reservations former ON former.topic_id = r.topic_id AND former.renamed_to = r.agent_name
-WHERE r.topic_id = :topic_id AND r.agent_name = :agent_name
-ORDER BY former.agent_name;
+SELECT agent_name FROM agent_name_reservations WHERE peer_id = :peer_id;
 
--- name: reserve_name
-INSERT INTO agent_name_reservations
-  (topic_id, agent_name, agent_id, is_own, reclaim_token_hash, after_seq, created_at, last_claimed_at)
-SELECT s.topic_id, :agent_name, :agent_id, :is_own, :reclaim_token_hash, s.next_seq - 1, :now, :now
-FROM topic_seq s WHERE s.topic_id = :topic_id
-ON CONFLICT (topic_id, agent_name) DO NOTHING;
+-- name: known_on_topic
+SELECT agent_name AS name FROM agent_name_reservations WHERE topic_id = :topic_id AND agent_name IN :names
+UNION
+SELECT p.agent_id FROM peers p JOIN cursors c ON c.peer_id = p.peer_id
+WHERE p.topic_id = :topic_id AND p.agent_id IN :names;
 
--- name: claim_name
-UPDATE agent_name_reservations
+-- name: insert_peer
+INSERT INTO peers (topic_id, name, agent_id, is_own, reclaim_token_hash, created_at, last_claimed_at)
+VALUES (:topic_id, :name, :agent_id, :is_own, :reclaim_token_hash, :now, :now)
+RETURNING peer_id;
+
+-- name: delete_peer
+DELETE FROM peers WHERE peer_id = :peer_id;
+
+-- name: claim_peer
+UPDATE peers
 SET is_own = CASE agent_id WHEN :agent_id THEN is_own ELSE 0 END, agent_id = :agent_id,
   reclaim_token_hash = :reclaim_token_hash, last_claimed_at = :now
-WHERE topic_id = :topic_id AND agent_name = :agent_name;
+WHERE peer_id = :peer_id;
+
+-- name: disown_peer
+UPDATE peers SET is_own = 0, reclaim_token_hash = NULL WHERE peer_id = :peer_id;
+
+-- name: reserve_name
+INSERT INTO agent_name_reservations (topic_id, agent_name, peer_id) VALUES (:topic_id, :agent_name, :peer_id)
+ON CONFLICT (agent_name, topic_id) DO NOTHING;
+
+-- name: rename_peer
+UPDATE peers SET name = :name WHERE peer_id = :peer_id AND EXISTS (
+  SELECT 1 FROM agent_name_reservations n
+  WHERE n.agent_name = :name AND n.topic_id = peers.topic_id AND n.peer_id = peers.peer_id
+);
 
 -- name: free_name
-DELETE FROM agent_name_reservations
-WHERE topic_id = :topic_id AND (agent_name = :agent_name OR renamed_to = :agent_name);
+DELETE FROM agent_name_reservations WHERE agent_name = :agent_name AND topic_id = :topic_id;
 
--- name: drop_cursor
-DELETE FROM cursors WHERE topic_id = :topic_id AND agent_name = :agent_name;
+-- name: free_names
+DELETE FROM agent_name_reservations WHERE peer_id = :peer_id;
 
--- name: names_on_topic
-SELECT agent_name, agent_id FROM agent_name_reservations
-WHERE topic_id = :topic_id AND (agent_name IN :names OR agent_id IN :names);
+-- name: hand_over_names
+UPDATE agent_name_reservations SET peer_id = :heir_id WHERE peer_id = :peer_id AND agent_name <> :kept;
 
 -- name: add_cursor
-INSERT INTO cursors (topic_id, agent_name, updated_at) VALUES (:topic_id, :agent_name, :now)
-ON CONFLICT (topic_id, agent_name) DO UPDATE SET updated_at = excluded.updated_at;
+INSERT INTO cursors (peer_id, topic_id, updated_at) VALUES (:peer_id, :topic_id, :now);
 
 -- name: touch_cursor
-UPDATE cursors SET updated_at = :now WHERE topic_id = :topic_id AND agent_name = :agent_name;
+UPDATE cursors SET updated_at = :now WHERE peer_id = :peer_id;
 
 -- name: move_cursor
 UPDATE cursors
 SET
   last_seq = CASE WHEN resets = :resets AND last_seq < :last_seq THEN :last_seq ELSE last_seq END,
   updated_at = :now
-WHERE topic_id = :topic_id AND agent_name = :agent_name
-  AND EXISTS (SELECT 1 FROM agent_name_reservations r
-              WHERE r.topic_id = :topic_id AND r.agent_name = :agent_name AND r.created_at = :reserved_at);
+WHERE peer_id = :peer_id;
 
 -- name: set_cursor
-UPDATE cursors SET last_seq = :last_seq, resets = resets + 1, updated_at = :now
-WHERE topic_id = :topic_id AND agent_name = :agent_name;
+UPDATE cursors SET last_seq = :last_seq, resets = resets + 1, updated_at = :now WHERE peer_id = :peer_id;
 
--- name: peer_state
-SELECT t.status, s.next_seq, r.created_at AS reserved_at, r.renamed_to,
-  (SELECT count(*) FROM agent_name_reservations former
-   WHERE former.topic_id = t.topic_id AND former.renamed_to = :agent_name) AS former_names,
-  c.last_seq, c.updated_at, c.resets
+-- name: set_cursor_back
+UPDATE cursors
+SET last_seq = CASE WHEN last_seq > :last_seq THEN :last_seq ELSE last_seq END, resets = resets + 1, updated_at = :now
+WHERE peer_id = :peer_id;
+
+-- name: drop_cursor
+DELETE FROM cursors WHERE peer_id = :peer_id;
+
+-- name: standing_of_peer
+SELECT t.status, s.next_seq, p.peer_id, p.name, c.last_seq, c.updated_at, c.resets
 FROM topics t JOIN topic_seq s ON s.topic_id = t.topic_id
-LEFT JOIN agent_name_reservations r ON r.topic_id = t.topic_id AND r.agent_name = :agent_name
-LEFT JOIN cursors c ON c.topic_id = t.topic_id AND c.agent_name = :agent_name
+LEFT JOIN peers p ON p.topic_id = t.topic_id AND p.peer_id = :peer_id
+LEFT JOIN cursors c ON c.peer_id = p.peer_id
+WHERE t.topic_id = :topic_id;
+
+-- name: standing_of_agent
+SELECT t.status, s.next_seq, p.peer_id, p.name, c.last_seq, c.updated_at, c.resets
+FROM topics t JOIN topic_seq s ON s.topic_id = t.topic_id
+LEFT JOIN peers p ON p.topic_id = t.topic_id AND p.agent_id = :agent_id AND p.is_own = 1
+LEFT JOIN cursors c ON c.peer_id = p.peer_id
 WHERE t.topic_id = :topic_id;
 
 -- name: recent_peers
-SELECT c.agent_name, c.last_seq, c.updated_at, a.host_id, a.boot_id, a.pid, a.process_started_at
-FROM cursors c
-LEFT JOIN agent_name_reservations r ON r.topic_id = c.topic_id AND r.agent_name = c.agent_name
-LEFT JOIN agents a ON a.agent_id = r.agent_id
+SELECT p.name AS agent_name, c.last_seq, c.updated_at, a.host_id, a.boot_id, a.pid, a.process_started_at
+FROM cursors c JOIN peers p ON p.peer_id = c.peer_id LEFT JOIN agents a ON a.agent_id = p.agent_id
 WHERE c.topic_id = :topic_id AND c.updated_at >= :since
-ORDER BY c.updated_at DESC, c.agent_name;
+ORDER BY c.updated_at DESC, p.name;

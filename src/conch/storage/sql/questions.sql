@@ -1,38 +1,46 @@
 -- name: insert_question
-INSERT INTO questions (question_id, topic_id, asked_by, asked_at)
-VALUES (:question_id, :topic_id, :asked_by, :now);
+INSERT INTO questions (question_id, topic_id, asked_by_id, asked_at)
+VALUES (:question_id, :topic_id, :asked_by_id, :now);
 
 -- name: find_question
-SELECT * FROM questions WHERE question_id = :question_id;
+SELECT q.*, (SELECT p.name FROM peers p WHERE p.peer_id = q.asked_by_id) AS asked_by
+FROM questions q WHERE q.question_id = :question_id;
 
 -- name: questions_by_id
-SELECT * FROM questions WHERE question_id IN :question_ids;
+SELECT q.*, (SELECT p.name FROM peers p WHERE p.peer_id = q.asked_by_id) AS asked_by
+FROM questions q WHERE q.question_id IN :question_ids;
 
 -- name: end_question
 UPDATE questions SET status = :status, cancel_reason = :cancel_reason
 WHERE question_id = :question_id AND status = 'pending';
 
+-- name: hand_over_questions
+UPDATE questions SET asked_by_id = :heir_id WHERE topic_id = :topic_id AND asked_by_id = :peer_id;
+
 -- name: insert_answer
-INSERT INTO answers (question_id, answered_by, answer_id, answered_at)
-VALUES (:question_id, :answered_by, :answer_id, :now)
-ON CONFLICT (question_id, answered_by) DO NOTHING;
+INSERT INTO answers (question_id, answered_by_id, answer_id, answered_at)
+VALUES (:question_id, :answered_by_id, :answer_id, :now)
+ON CONFLICT (question_id, answered_by_id) DO NOTHING;
 
 -- name: find_answer
-SELECT answer_id FROM answers WHERE question_id = :question_id AND answered_by IN :names LIMIT 1;
+SELECT answer_id FROM answers WHERE question_id = :question_id AND answered_by_id = :peer_id;
 
 -- name: answers_to
-SELECT m.* FROM answers a JOIN messages m ON m.message_id = a.answer_id
+SELECT m.*, (SELECT p.name FROM peers p WHERE p.peer_id = m.sender_id) AS sender
+FROM answers a JOIN messages m ON m.message_id = a.answer_id
 WHERE a.question_id = :question_id ORDER BY m.seq;
 
 -- name: answerable_questions
-SELECT q.question_id, q.asked_by, q.asked_at, m.content_markdown AS question_text
+SELECT q.question_id, (SELECT p.name FROM peers p WHERE p.peer_id = q.asked_by_id) AS asked_by, q.asked_at,
+  m.content_markdown AS question_text
 FROM questions q JOIN messages m ON m.message_id = q.question_id
-WHERE q.topic_id = :topic_id AND q.status = 'pending' AND q.asked_by NOT IN :names
-  AND NOT EXISTS (SELECT 1 FROM answers a WHERE a.question_id = q.question_id AND a.answered_by IN :names)
+WHERE q.topic_id = :topic_id AND q.status = 'pending' AND q.asked_by_id <> :peer_id
+  AND NOT EXISTS (SELECT 1 FROM answers a WHERE a.question_id = q.question_id AND a.answered_by_id = :peer_id)
 ORDER BY q.asked_at, m.seq LIMIT :limit;
 
 -- name: questions_on_topic
-SELECT q.*, m.content_markdown AS question_text, m.seq,
+SELECT q.question_id, q.topic_id, (SELECT p.name FROM peers p WHERE p.peer_id = q.asked_by_id) AS asked_by, q.asked_at,
+  q.status, q.cancel_reason, m.content_markdown AS question_text, m.seq,
   (SELECT count(*) FROM answers a WHERE a.question_id = q.question_id) AS answers_count
 FROM questions q JOIN messages m ON m.message_id = q.question_id
 WHERE q.topic_id = :topic_id AND q.status IN :statuses

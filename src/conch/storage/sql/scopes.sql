@@ -18,11 +18,11 @@ ORDER BY r.scope_key;
 
 -- name: ended_reservations
 SELECT
-  r.*, COALESCE(m.name, own.agent_name, a.agent_id) AS name, a.last_seen_at, a.host_id, a.boot_id, a.pid,
+  r.*, COALESCE(m.name, own.name, a.agent_id) AS name, a.last_seen_at, a.host_id, a.boot_id, a.pid,
   a.process_started_at
 FROM reservations r JOIN agents a ON a.agent_id = r.agent_id JOIN path_rooms p ON p.room_id = r.room_id
 LEFT JOIN room_members m ON m.room_id = r.room_id AND m.agent_id = r.agent_id
-LEFT JOIN agent_name_reservations own ON own.topic_id = p.topic_id AND own.agent_id = r.agent_id AND own.is_own = 1
+LEFT JOIN peers own ON own.topic_id = p.topic_id AND own.agent_id = r.agent_id AND own.is_own = 1
 WHERE r.room_id = :room_id AND r.state <> 'active'
 ORDER BY r.number DESC LIMIT :limit;
 

@@ -20,7 +20,7 @@ FROM (SELECT number, words FROM index_words ORDER BY number DESC LIMIT :recent) 
 CROSS JOIN LATERAL (SELECT * FROM messages WHERE messages.number = w.number OFFSET 0) m
 WHERE w.words @@ CAST(:match AS tsquery)
   AND (CAST(:topic_id AS TEXT) IS NULL OR m.topic_id = :topic_id)
-  AND (CAST(:sender AS TEXT) IS NULL OR m.sender = :sender)
+  AND (CAST(:is_anyone AS BOOLEAN) OR m.sender_id IN :senders)
   AND (CAST(:message_type AS TEXT) IS NULL OR m.message_type = :message_type)
   AND m.created_at BETWEEN :since AND :until
 ORDER BY w.number DESC LIMIT :most;
@@ -32,7 +32,7 @@ SELECT m.number, substr(m.content_markdown, 1, :longest) AS text
 FROM (SELECT number FROM index_words WHERE words @@ CAST(:match AS tsquery) ORDER BY number DESC OFFSET 0) w
 CROSS JOIN LATERAL (SELECT * FROM messages WHERE messages.number = w.number OFFSET 0) m
 WHERE (CAST(:topic_id AS TEXT) IS NULL OR m.topic_id = :topic_id)
-  AND (CAST(:sender AS TEXT) IS NULL OR m.sender = :sender)
+  AND (CAST(:is_anyone AS BOOLEAN) OR m.sender_id IN :senders)
   AND (CAST(:message_type AS TEXT) IS NULL OR m.message_type = :message_type)
   AND m.created_at BETWEEN :since AND :until
 ORDER BY w.number DESC LIMIT :most;

@@ -11,7 +11,7 @@ FROM (
 WHERE behind.last_seq > behind.through_seq;
 
 -- name: messages_to_index
-SELECT number, seq, sender, message_type, substr(content_markdown, 1, :longest) AS text
+SELECT number, seq, sender_id, message_type, substr(content_markdown, 1, :longest) AS text
 FROM messages
 WHERE topic_id = :topic_id AND seq > :after AND seq <= :through AND number > :oldest
 ORDER BY seq LIMIT :most;
@@ -33,12 +33,12 @@ ON CONFLICT (kind, topic_id) DO UPDATE SET through_seq = excluded.through_seq;
 INSERT INTO index_vectors (model, number, vector) VALUES (:model, :number, :vector);
 
 -- name: vectors_of_topic
-SELECT m.number, m.sender, m.message_type, m.created_at, v.vector
+SELECT m.number, m.sender_id, m.message_type, m.created_at, v.vector
 FROM messages m JOIN index_vectors v ON v.model = :model AND v.number = m.number
 WHERE m.topic_id = :topic_id AND m.seq > :after AND m.seq <= :through AND m.number > :oldest;
 
 -- name: found_messages
-SELECT m.number, m.topic_id, t.name AS topic_name, m.message_id, m.seq, m.sender, m.message_type, m.created_at,
-  m.content_markdown
+SELECT m.number, m.topic_id, t.name AS topic_name, m.message_id, m.seq, m.message_type, m.created_at, m.content_markdown,
+  (SELECT p.name FROM peers p WHERE p.peer_id = m.sender_id) AS sender
 FROM messages m JOIN topics t ON t.topic_id = m.topic_id
 WHERE m.number IN :numbers;

@@ -7,7 +7,7 @@ FROM index_words CROSS JOIN messages m ON m.number = index_words.rowid
 WHERE index_words MATCH :match
   AND index_words.rowid > (SELECT max(number) FROM messages) - :recent
   AND (:topic_id IS NULL OR m.topic_id = :topic_id)
-  AND (:sender IS NULL OR m.sender = :sender)
+  AND (:is_anyone OR m.sender_id IN :senders)
   AND (:message_type IS NULL OR m.message_type = :message_type)
   AND m.created_at BETWEEN :since AND :until
 ORDER BY index_words.rowid DESC LIMIT :most;
@@ -17,7 +17,7 @@ SELECT m.number, substr(m.content_markdown, 1, :longest) AS text
 FROM index_words CROSS JOIN messages m ON m.number = index_words.rowid
 WHERE index_words MATCH :match
   AND (:topic_id IS NULL OR m.topic_id = :topic_id)
-  AND (:sender IS NULL OR m.sender = :sender)
+  AND (:is_anyone OR m.sender_id IN :senders)
   AND (:message_type IS NULL OR m.message_type = :message_type)
   AND m.created_at BETWEEN :since AND :until
 ORDER BY index_words.rowid DESC LIMIT :most;

@@ -4,12 +4,6 @@ SELECT * FROM room_activity WHERE room_id = :room_id AND number > :after ORDER B
 -- name: latest_activity
 SELECT * FROM room_activity WHERE room_id = :room_id ORDER BY number DESC LIMIT :limit;
 
--- name: home_messages_after
-SELECT * FROM messages WHERE topic_id = :topic_id AND seq > :after ORDER BY seq LIMIT :limit;
-
--- name: latest_home_messages
-SELECT * FROM messages WHERE topic_id = :topic_id ORDER BY seq DESC LIMIT :limit;
-
 -- name: moment_in_log
 SELECT max(created_at) AS moment FROM room_events WHERE room_id = :room_id AND event_seq <= :event_seq;
 

@@ -56,8 +56,9 @@ class SqliteTransaction:
     def run(self, statement: str, **parameters: Any) -> int:
         return self._execute(statement, parameters).rowcount
 
-    def match(self, phrases: Sequence[Phrase]) -> str:
-        return " AND ".join(map(self._spell, phrases))
+    def match(self, phrases: Sequence[Phrase], any_of: Sequence[Phrase] = ()) -> str:
+        one = [f"({' OR '.join(map(self._spell, any_of))})"] if any_of else []
+        return " AND ".join([*map(self._spell, phrases), *one])
 
     def _spell(self, phrase: Phrase) -> str:
         """A phrase for the index. It would join the lists of all words that begin alike: few are quicker named."""

@@ -1,0 +1,1 @@
+INSERT INTO index_words (index_words) VALUES ('delete-all');
