@@ -311,6 +311,32 @@ def test_release_says_that_the_recipient_is_waiting_and_wakes_it(table: Table) -
     assert [wait.status for wait in found] == ["your_turn"]
 
 
+class LateBell:
+    """Asked who listens, it answers only after the one that waited has the stick, and listens no more."""
+
+    def __init__(self, bell: Bell, waiter: threading.Thread) -> None:
+        self._bell = bell
+        self._waiter = waiter
+
+    def hears(self, channel: str) -> bool:
+        self._waiter.join(10)
+        return self._bell.hears(channel)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._bell, name)
+
+
+def test_a_recipient_that_has_the_stick_already_was_waiting(table: Table) -> None:
+    lease = table.claim(table.codex)
+    thread, found, _ = _wait_in_background(table, table.claude)
+    turns = App(table.app.store, LateBell(table.app.bell, thread), table.app.settings).turns
+
+    offer = turns.release_stick(table.codex, table.room_id, *lease, HANDOFF)
+
+    assert [wait.status for wait in found] == ["your_turn"]
+    assert offer.recipient_status == "waiting"
+
+
 def test_waiting_first_prefers_the_next_member_that_waits_right_now(table: Table) -> None:
     table.app.membership.set_room_policy(table.codex, table.room_id, {"release_order": "waiting_first"})
     lease = table.claim(table.codex)
