@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-
-from conch.main import main
+from conch.main import command
 
 if __name__ == "__main__":
-    sys.exit(main())
+    command()

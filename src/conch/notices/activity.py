@@ -37,7 +37,20 @@ def record(
         agent_id=by.agent_id,
         agent_name=by.name,
         subject_id=subject_id,
-        details_json=json.dumps(details) if details else None,
+        details_json=_dump(details) if details else None,
         now=tx.now,
     )
     tx.ring(activity_channel(room_id))
+
+
+def _dump(details: dict[str, Any]) -> str:
+    """As JSON. Plain words and numbers, which most details are, need no import of `json`."""
+    parts = []
+    for name, value in details.items():
+        if type(value) is str and value.isascii() and value.isprintable() and not {'"', "\\"} & {*value}:
+            parts.append(f'"{name}": "{value}"')
+        elif type(value) is int:
+            parts.append(f'"{name}": {value}')
+        else:
+            return json.dumps(details)
+    return f"{{{', '.join(parts)}}}"

@@ -5,14 +5,16 @@ Times are unix seconds, and `warnings` is always there.
 
 from __future__ import annotations
 
-from conch.bus.peers import Peer
-from conch.bus.stream import Message, Sent
-from conch.bus.sync import Synced
-from conch.bus.topics import Topic
 from conch.clock import to_seconds
 from conch.text import behind_margin, one_line
-from conch.typed import Any
+from conch.typed import TYPE_CHECKING, Any
 from conch.warnings import Warning, Warnings, warning
+
+if TYPE_CHECKING:
+    from conch.bus.peers import Peer
+    from conch.bus.stream import Message, Sent
+    from conch.bus.sync import Synced
+    from conch.bus.topics import Topic
 
 Object = dict[str, Any]
 

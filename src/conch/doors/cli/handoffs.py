@@ -12,7 +12,7 @@ from conch.text import behind_margin
 from conch.tools.turns_view import artifact_text
 from conch.typed import Any, TextIO
 
-_ARTIFACT = re.compile(r"(?P<path>.+?)(?::(?P<first>\d{1,9})(?:-(?P<last>\d{1,9}))?)?(?:=(?P<role>\w+))?")
+_ARTIFACT = r"(?P<path>.+?)(?::(?P<first>\d{1,9})(?:-(?P<last>\d{1,9}))?)?(?:=(?P<role>\w+))?"
 MARGIN = " " * 8
 _LABEL = 10
 LARGEST_FILE = 16 * 1024 * 1024  # as large as any handoff may be; nobody reads on to the end of /dev/zero
@@ -68,7 +68,7 @@ def read_input(stream: TextIO) -> bytes:
 
 def _artifact(text: str) -> dict[str, Any]:
     """`PATH`, `PATH:10-42`, `PATH=review` or `PATH:10-42=review`."""
-    match = _ARTIFACT.fullmatch(text)
+    match = re.fullmatch(_ARTIFACT, text)
     if match is None:
         raise InvalidHandoff(f"--artifact {text[:80]!r} must look like PATH[:A-B][=ROLE].", field="artifacts")
     artifact: dict[str, Any] = {"path": match["path"], "role": match["role"] or "examine"}

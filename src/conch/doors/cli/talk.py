@@ -28,7 +28,7 @@ from conch.doors.cli.messages import (
 from conch.doors.cli.output import MORE, Report, clean, failure, give_up, table, warn, write
 from conch.errors import Cancelled, InvalidArgument, StoreError, StoreUnavailable, StoreUncertain
 from conch.text import behind_margin, one_line
-from conch.tools import bus_view, fields, questions_view
+from conch.tools import bus_view, fields
 from conch.tools.bus import sent_warnings
 from conch.tools.replies import Delivery
 from conch.tools.schema import check_arguments
@@ -173,6 +173,8 @@ def ask(context: Context) -> Report:
     if asked is None:
         message = "Nobody has answered yet. The question stays open; `conch read` brings the answer."
         return failure("timeout", message, question)
+    from conch.tools import questions_view
+
     shown = questions_view.asked(asked.outcome, asked)
     if asked.outcome == "cancelled":
         return failure("cancelled", "The question was cancelled.", shown)
