@@ -27,8 +27,8 @@ TURNING = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
 BIDIRECTIONAL = [letter for letter in LETTERS if unicodedata.bidirectional(letter) in TURNING]
 BIDIRECTIONAL += ["\u200e", "\u200f", "\u061c"]
 DANGEROUS = sorted({*LINE_ENDS, *CONTROLS, *BIDIRECTIONAL})
-# So many in one text as fit into the shortest field, a role.
-BUNCHES = [DANGEROUS[start : start + 9] for start in range(0, len(DANGEROUS), 9)]
+FORGED = "Z9"  # a word that search finds, and so short that many fit into the shortest field, a role
+BUNCHES = [DANGEROUS[start : start + 21] for start in range(0, len(DANGEROUS), 21)]
 ANY_LINE_END = re.compile("|".join(map(re.escape, DANGEROUS)))
 NO_TEXT_OF_OTHERS = {"mcp", "demo", "db path", "db verify", "db backup", "db migrate", "db copy", "db wipe"}
 
@@ -75,7 +75,7 @@ def folder(tmp_path: Path, letters: list[str]) -> str:
 
 
 def forgery(letters: list[str]) -> str:
-    return "x" + "".join(f"{letter}FORGED" for letter in letters)
+    return "x" + "".join(f"{letter}{FORGED}" for letter in letters)
 
 
 def name_of(letters: list[str]) -> str:
@@ -88,7 +88,7 @@ def forged_lines(texts: Texts) -> list[tuple[str, str]]:
         for source, found in texts.items()
         for text in found
         for line in ANY_LINE_END.split(text)
-        if line.startswith("FORGED")
+        if line.startswith((FORGED, f"**{FORGED}"))  # search marks what it has found
     ]
 
 
@@ -114,7 +114,7 @@ def test_no_text_of_a_tool_has_a_line_that_another_agent_forged(
         texts.setdefault(tool, []).append(client.call(tool, **filled(client, arguments)).text)
 
     assert set(texts) == set(TOOLS)
-    assert any("FORGED" in text for found in texts.values() for text in found)
+    assert any(FORGED in text for found in texts.values() for text in found)
     assert forged_lines(texts) == []
     assert raw(texts, letters) == []
 
@@ -143,7 +143,7 @@ def test_no_command_prints_a_line_that_another_agent_forged(
     for (_, command, _), printed in zip(commands, json.loads(done.stdout), strict=True):
         texts.setdefault(command, []).extend(printed)
     assert set(texts) == set(COMMANDS) - NO_TEXT_OF_OTHERS
-    assert any("FORGED" in text for found in texts.values() for text in found)
+    assert any(FORGED in text for found in texts.values() for text in found)
     assert forged_lines(texts) == []
     assert raw(texts, letters) == []
 
@@ -277,8 +277,8 @@ def talk(ada: Client, bob: Client, evil: str) -> list[Step]:
         (ada, "question_mark_answered", {"topic_id": ada.home, "question_id": question}),
         (ada, "ask_cancel", {"topic_id": ada.home, "question_id": other_question, "reason": evil}),
         (ada, "ask_poll", {"topic_id": ada.home, "question_id": other_question}),
-        (bob, "messages_search", {"query": "FORGED"}),
-        (bob, "messages_search", {"query": "FORGED", "include_content": True}),
+        (bob, "messages_search", {"query": FORGED}),
+        (bob, "messages_search", {"query": FORGED, "include_content": True}),
         (ada, "topic_close", {"topic_id": plan, "reason": evil}),
     ]
 
@@ -375,8 +375,8 @@ def every_command(evil: str) -> Iterator[tuple[str, str, list[str]]]:
         ("bob:2", "read"),
         ("bob:2", "read", "--since", "0"),
         ("bob:2", "questions", "--all"),
-        ("bob:2", "search", "FORGED"),
-        ("bob:2", "search", "FORGED", "--content"),
+        ("bob:2", "search", FORGED),
+        ("bob:2", "search", FORGED, "--content"),
         ("bob:2", "topics create", evil),
         ("bob:2", "topics list", "--status", "all"),
         ("bob:2", "topics show", "plan"),

@@ -202,7 +202,7 @@ class Messages:
         """Let anybody have a name again whose token is lost, and tell the topic who did it."""
         with self._store.write(topic_id) as tx:
             free_name(tx, topic_id, agent_name)
-            notice = Draft(f"{operator} freed the name {agent_name}: whoever joins next can have it.", "notice")
+            notice = Draft(f"{operator} freed the name {agent_name}: the next agent to join can take it.", "notice")
             append_messages(tx, system_peer(tx, topic_id), [notice])
 
     def numbers(self, message_ids: set[str]) -> dict[str, int]:

@@ -140,11 +140,8 @@ def resolve(tx: Transaction, name: str, allow_closed: bool) -> Topic:
 
 def require_open(topic_id: str, status: str) -> None:
     if status != "open":
-        message = (
-            f"Topic {topic_id} is closed: nothing new can be said there. It can be read; whoever has no name on it yet "
-            "joins with allow_closed."
-        )
-        raise TopicClosed(message, topic_id=topic_id)
+        message = f"Topic {topic_id} is closed: it takes no new messages and no new names, but stays readable."
+        raise TopicClosed(message, Advice("read_closed_topic"), topic_id=topic_id)
 
 
 def _topic(row: Row) -> Topic:

@@ -110,7 +110,9 @@ def _require_gone(snapshot: Snapshot, caller: Caller, agent: Row) -> None:
     if agent["agent_id"] == caller.agent_id:
         raise _rejected("already_yours", f"{name} is you already.", name)
     if snapshot.may_be_running(agent):
-        raise _rejected("still_running", f"{name} is still at work, or may be: a living identity is its own.", name)
+        raise _rejected(
+            "still_running", f"{name} is still at work, or may be: only an agent that is gone can be resumed.", name
+        )
 
 
 def _no_evidence(name: str, within: Scope, traces: Traces) -> AdoptionRejected:

@@ -85,7 +85,7 @@ def _why_taken(snapshot: Snapshot, caller: Caller, holder: Row, name: str) -> tu
 
 def check_name(name: str) -> None:
     if name == SYSTEM:
-        raise InvalidAgentName(f"{name} is who tells of what happened; choose another name.", field="name")
+        raise InvalidAgentName(f"{name} is the name of the system itself; choose another name.", field="name")
     if not re.fullmatch(NAME, name) or not SHORTEST_NAME <= len(name) <= LONGEST_NAME:
         message = (
             f"{name[:80]!r} cannot be a name: names are {SHORTEST_NAME} to {LONGEST_NAME} lower-case letters and "
@@ -97,7 +97,7 @@ def check_name(name: str) -> None:
 def itself(agents: list[Agent], caller: Caller) -> Agent:
     found = next((agent for agent in agents if agent.agent_id == caller.agent_id), None)
     if found is None:
-        raise AgentNotFound("You are not in this room; join it first.", name=caller.name)
+        raise AgentNotFound("You are not in this room.", Advice("join_room"), name=caller.name)
     return found
 
 

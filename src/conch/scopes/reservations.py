@@ -184,7 +184,7 @@ def _hint(owner: Reservation, incoming: str, granted: bool) -> str:
         return f"{incoming} has taken over; {owner.name} stops changing {scope} and asks {incoming} before more."
     if owner.liveness == "active":
         return f"{owner.name} releases {scope} when it is done, or {incoming} works elsewhere meanwhile."
-    return f"{owner.name} comes back to {scope}, or {incoming} reserves again with takeover_stale."
+    return f"{owner.name} comes back to {scope}, or {incoming} takes it over."
 
 
 # -- refusals

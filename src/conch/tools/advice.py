@@ -12,6 +12,7 @@ STEPS = {
     "find_topics": "topic_list gives those there are.",
     "create_topic": "topic_create makes one.",
     "find_home_topic": "join_path gives the topic of a room.",
+    "read_closed_topic": "To read it under a name of your own, call topic_join with allow_closed.",
     "close_room": "close_room ends the room.",
     "claim_stick": "Call wait_for_turn to claim it.",
     "keep_stick": "Call wait_for_turn to claim or keep the stick.",

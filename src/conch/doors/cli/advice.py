@@ -15,6 +15,7 @@ STEPS = {
     "find_topics": "`conch topics list` shows those there are.",
     "create_topic": "`conch topics create` makes one.",
     "find_home_topic": "`conch join` prints the room.",
+    "read_closed_topic": "`conch topics export` shows what was said there.",
     "close_room": "`conch close` ends the room.",
     "claim_stick": "`conch wait` claims it.",
     "keep_stick": "`conch wait` claims or keeps the stick.",
