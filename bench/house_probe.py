@@ -17,16 +17,22 @@ from types import FrameType
 from typing import Any
 
 COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
+STAND_INS = ("typed.py", "lazy.py")  # for modules of the standard library, whose calls do not count either
 
 calls: list[str] = []  # the file of each
 transactions: list[str] = []
+importing = threading.local()  # how many modules are just being imported in this thread
 
 
 def count_call(frame: FrameType, event: str, _: Any) -> None:
-    code = frame.f_code
-    is_function = code.co_flags & inspect.CO_OPTIMIZED and code.co_name not in COMPREHENSIONS
-    if event == "call" and is_function and code.co_filename.startswith(SOURCE):
-        calls.append(code.co_filename)
+    """What is called while a module is imported is part of no walk."""
+    code, depth = frame.f_code, getattr(importing, "depth", 0)
+    if code.co_name == "<module>" and frame.f_globals.get("__name__") != "__main__":
+        importing.depth = depth + {"call": 1, "return": -1}.get(event, 0)
+    elif event == "call" and not depth and code.co_filename.startswith(SOURCE):
+        is_function = code.co_flags & inspect.CO_OPTIMIZED and code.co_name not in COMPREHENSIONS
+        if is_function and not code.co_filename.endswith(STAND_INS):
+            calls.append(code.co_filename)
 
 
 def count_statement(statement: str) -> None:
