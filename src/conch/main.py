@@ -7,8 +7,8 @@ import os
 import sys
 from collections.abc import Sequence
 
-INTERRUPTED = 130
-GARBAGE = 50_000  # objects; importing a command's modules stays below it
+_INTERRUPTED = 130
+_GARBAGE = 50_000  # objects; importing a command's modules stays below it
 
 
 def command() -> None:
@@ -17,7 +17,7 @@ def command() -> None:
     It leaves as soon as all is written: taking the interpreter apart takes a third as long as starting it. Nothing is
     left to do then, because stores are closed and streams are flushed.
     """
-    gc.set_threshold(GARBAGE)
+    gc.set_threshold(_GARBAGE)
     status = main()
     for stream in (sys.stdout, sys.stderr):
         try:
@@ -38,4 +38,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         return run(words)
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return _INTERRUPTED

@@ -17,7 +17,7 @@ from conch.host import processes
 from conch.storage.base import Row, Store, Transaction
 from conch.typed import NamedTuple
 
-SIGN_OF_LIFE_EVERY = SECOND  # of one who calls more often than that, each one would cost a write
+_SIGN_OF_LIFE_EVERY = SECOND  # of one who calls more often than that, each one would cost a write
 
 
 class Peer(NamedTuple):
@@ -156,7 +156,7 @@ def load_standing(tx: Transaction, peer: Peer) -> tuple[Peer, Standing]:
     if row["last_seq"] is None:
         message = f"You have no name on topic {peer.topic_id}."
         raise AgentNotJoined(message, Advice("join_topic"), field="topic_id", topic_id=peer.topic_id)
-    is_fresh = 0 <= tx.now - row["updated_at"] < SIGN_OF_LIFE_EVERY
+    is_fresh = 0 <= tx.now - row["updated_at"] < _SIGN_OF_LIFE_EVERY
     standing = Standing(row["status"], row["next_seq"] - 1, row["last_seq"], is_fresh, row["resets"])
     return peer._replace(peer_id=row["peer_id"], agent_name=row["name"]), standing
 

@@ -36,7 +36,7 @@ def rename(tx: Transaction, room: Room, agent_id: str, name: str) -> list[Row]:
 
 def take_over_name(tx: Transaction, room: Room, prior_id: str, name: str, agent_id: str) -> str:
     """Give a member's name to another one, with what was asked under it. Returns what the first is called now."""
-    prior_name = generate_name(tx, room, prior_id)
+    prior_name = _generate_name(tx, room, prior_id)
     for peer in rename(tx, room, prior_id, prior_name):
         hand_over_names(tx, peer, agent_id)
     rename(tx, room, agent_id, name)
@@ -55,7 +55,7 @@ def find_holder(tx: Transaction, room: Room, name: str) -> Row | None:
     )
 
 
-def generate_name(tx: Transaction, room: Room, agent_id: str) -> str:
+def _generate_name(tx: Transaction, room: Room, agent_id: str) -> str:
     """A name for an agent that nobody has in the room; its own one if that can be."""
     agent = tx.one("find_agent", agent_id=agent_id)
     own = [str(agent["name"])] if agent else []

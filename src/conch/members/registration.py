@@ -14,7 +14,7 @@ from conch.storage.base import Row, Transaction
 from conch.typed import NamedTuple
 
 NAME = r"[a-z0-9]+(-[a-z0-9]+)*"
-SHORTEST_NAME, LONGEST_NAME = 3, LONGEST_OWN_NAME
+_SHORTEST_NAME, LONGEST_NAME = 3, LONGEST_OWN_NAME
 
 
 class Agent(NamedTuple):
@@ -86,9 +86,9 @@ def _why_taken(snapshot: Snapshot, caller: Caller, holder: Row, name: str) -> tu
 def check_name(name: str) -> None:
     if name == SYSTEM:
         raise InvalidAgentName(f"{name} is the name of the system itself; choose another name.", field="name")
-    if not re.fullmatch(NAME, name) or not SHORTEST_NAME <= len(name) <= LONGEST_NAME:
+    if not re.fullmatch(NAME, name) or not _SHORTEST_NAME <= len(name) <= LONGEST_NAME:
         message = (
-            f"{name[:80]!r} cannot be a name: names are {SHORTEST_NAME} to {LONGEST_NAME} lower-case letters and "
+            f"{name[:80]!r} cannot be a name: names are {_SHORTEST_NAME} to {LONGEST_NAME} lower-case letters and "
             "digits, in words joined by single hyphens, such as amber-otter."
         )
         raise InvalidAgentName(message, field="name")

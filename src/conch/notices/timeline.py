@@ -18,9 +18,9 @@ from conch.rooms.room import Room, load_room
 from conch.storage.base import Row, Store, Transaction
 from conch.typed import Any, NamedTuple
 
-LONGEST_NUMBER = 16
+_LONGEST_NUMBER = 16
 TURNS = ("claim", "release", "pass", "return", "resume", "takeover")
-RESERVATIONS = ("reserved", "renewed", "released", "expired")
+_RESERVATIONS = ("reserved", "renewed", "released", "expired")
 MARKS = ("seen", "accepted")
 
 
@@ -60,8 +60,8 @@ def parse_place(field: str, text: str | None) -> Place | int | None:
     if text is None:
         return None
     numbers = text.split(".")
-    if any(len(number) > LONGEST_NUMBER for number in numbers):
-        raise LimitExceeded(f"{field} has more than {LONGEST_NUMBER} digits.", field=field, limit=LONGEST_NUMBER)
+    if any(len(number) > _LONGEST_NUMBER for number in numbers):
+        raise LimitExceeded(f"{field} has more than {_LONGEST_NUMBER} digits.", field=field, limit=_LONGEST_NUMBER)
     if len(numbers) not in (1, 3) or not all(number.isascii() and number.isdecimal() for number in numbers):
         raise InvalidArgument(f"{field} must be a cursor that was returned before, or 0.", field=field)
     return Place(*map(int, numbers)) if len(numbers) == 3 else int(text)
@@ -136,7 +136,7 @@ def _entry(row: Row) -> Entry:
 
 
 def _activity_kind(kind: str) -> str:
-    if kind in RESERVATIONS:
+    if kind in _RESERVATIONS:
         return "reservation"
     return "mark" if kind in MARKS else "agent" if kind == "registered" else "protocol"
 

@@ -11,14 +11,14 @@ from conch.storage.base import Phrase, Row, Store, Transaction
 from conch.typed import NamedTuple
 from conch.warnings import Warnings
 
-MOST_CANDIDATES = 500  # ranking all matches would take the longer the more there are
-RECENT = 4_000  # the newest messages, of which many enough have a common word
-RANKED_TEXT = 4_000  # characters of a match that its rank depends on
-MOST_FACETS = 100  # peers of one name that the index is asked for; of more, the messages themselves are looked at
+_MOST_CANDIDATES = 500  # ranking all matches would take the longer the more there are
+_RECENT = 4_000  # the newest messages, of which many enough have a common word
+_RANKED_TEXT = 4_000  # characters of a match that its rank depends on
+_MOST_FACETS = 100  # peers of one name that the index is asked for; of more, the messages themselves are looked at
 NOBODY = 0  # no peer has this id
 BATCH_CHARACTERS = 500_000  # indexed in one transaction
-SATURATION = 1.2  # how soon it matters less that a word occurs once more
-LENGTH_WEIGHT = 0.75  # how much longer texts must say it oftener
+_SATURATION = 1.2  # how soon it matters less that a word occurs once more
+_LENGTH_WEIGHT = 0.75  # how much longer texts must say it oftener
 
 
 class Candidate(NamedTuple):
@@ -50,15 +50,15 @@ def _candidates(tx: Transaction, phrases: Sequence[Phrase], filters: Filters) ->
 
     Common words are found among the most recent messages, others with the whole index.
     """
-    asked = {"longest": RANKED_TEXT, "most": MOST_CANDIDATES, **filters._asdict()}
+    asked = {"longest": _RANKED_TEXT, "most": _MOST_CANDIDATES, **filters._asdict()}
     asked |= {"is_anyone": filters.senders is None, "senders": filters.senders or [NOBODY]}
     senders = [Phrase((facet("s", str(peer_id)),)) for peer_id in filters.senders or ()]
     found: dict[int, str] = {}
     for wanted in dict.fromkeys((tuple(phrase._replace(is_prefix=False) for phrase in phrases), tuple(phrases))):
-        if len(found) < MOST_CANDIDATES:
-            match = tx.match(wanted, senders if len(senders) <= MOST_FACETS else ())
-            rows = tx.all("recent_with_words", match=match, recent=RECENT, **asked)
-            if len(rows) < MOST_CANDIDATES:
+        if len(found) < _MOST_CANDIDATES:
+            match = tx.match(wanted, senders if len(senders) <= _MOST_FACETS else ())
+            rows = tx.all("recent_with_words", match=match, recent=_RECENT, **asked)
+            if len(rows) < _MOST_CANDIDATES:
                 rows = tx.all("all_with_words", match=match, **asked)
             found |= {row["number"]: row["text"] for row in rows}
     return found
@@ -82,7 +82,7 @@ def rank(query: Query, candidates: Iterable[Candidate]) -> list[int]:
     average = sum(len(text) for _, text in folded) / max(len(folded), 1) or 1
     scored = []
     for number, text in folded:
-        norm = SATURATION * (1 - LENGTH_WEIGHT + LENGTH_WEIGHT * len(text) / average)
+        norm = _SATURATION * (1 - _LENGTH_WEIGHT + _LENGTH_WEIGHT * len(text) / average)
         counts = [len(term.pattern.findall(text)) for term in query.terms]
         is_literal = query.literal in " ".join(text.split())
         scored.append((is_literal, sum(count / (count + norm) for count in counts), number))

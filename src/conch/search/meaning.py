@@ -15,7 +15,7 @@ from conch.typed import Any
 from conch.warnings import Warnings, warning
 
 MOST_VECTORS = 200_000  # the newest messages; 200 MB of 256 numbers each
-MOST_NEAREST = 200
+_MOST_NEAREST = 200
 BATCH_CHARACTERS = 60_000  # embedded at once: two or three seconds for the slowest model
 
 
@@ -25,21 +25,21 @@ class Meaning:
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
         self._kind = f"vectors:{embedder.name}"
-        self._matrix = Matrix(embedder.name, self._kind)
+        self._matrix = _Matrix(embedder.name, self._kind)
 
     def index(self, store: Store) -> Index:
         """Messages that are too old to be searched are not embedded either."""
         with store.read() as tx:
-            oldest = oldest_number(tx)
+            oldest = _oldest_number(tx)
         return Index(self._kind, LONGEST_TEXT, oldest, BATCH_CHARACTERS, self._prepare, self._store)
 
     def find(self, tx: Transaction, query: Query, filters: Filters) -> list[int]:
         """Numbers of messages, the most similar first."""
         vector = self._embedder.embed([query.text])[0]
-        return self._matrix.nearest(tx, vector, filters, self._embedder.least_similarity, MOST_NEAREST)
+        return self._matrix.nearest(tx, vector, filters, self._embedder.least_similarity, _MOST_NEAREST)
 
     def warnings(self, tx: Transaction) -> Warnings:
-        if oldest_number(tx) == 0:
+        if _oldest_number(tx) == 0:
             return []
         message = f"By meaning only the newest {MOST_VECTORS:,} messages are searched."
         return [warning("SEMANTIC_PARTIAL", message)]
@@ -51,10 +51,10 @@ class Meaning:
         tx.run("insert_vector", model=self._embedder.name, number=number, vector=vector)
 
 
-SENDER = 2  # its column in a matrix's codes
+_SENDER = 2  # its column in a matrix's codes
 
 
-class Matrix:
+class _Matrix:
     """One model's vectors, loaded once and then only what is new. Shared by the threads of a process."""
 
     _size: int
@@ -91,7 +91,7 @@ class Matrix:
             if value is not None:
                 fit &= self._codes[:size, column] == self._code_of.get(value, -1)
         if filters.senders is not None:
-            fit &= np.isin(self._codes[:size, SENDER], filters.senders)
+            fit &= np.isin(self._codes[:size, _SENDER], filters.senders)
         return fit
 
     def _load(self, tx: Transaction) -> None:
@@ -99,7 +99,7 @@ class Matrix:
         progress = {row["topic_id"]: row["through_seq"] for row in tx.all("index_progress", kind=self._kind)}
         if any(progress.get(topic_id, 0) < through for topic_id, through in self._through.items()):
             self._forget()
-        oldest = oldest_number(tx)
+        oldest = _oldest_number(tx)
         for topic_id, through in progress.items():
             after = self._through.get(topic_id, 0)
             if after < through:
@@ -151,7 +151,7 @@ class Matrix:
         self._codes = np.zeros((0, 3), np.int64)
 
 
-def oldest_number(tx: Transaction) -> int:
+def _oldest_number(tx: Transaction) -> int:
     """The newest message that is too old to be searched by meaning."""
     newest = tx.one("newest_number")
     assert newest is not None

@@ -12,20 +12,20 @@ from conch.storage.base import Phrase
 from conch.typed import NamedTuple
 
 MOST_WORDS = 64
-FARTHEST_SECONDS = 10**11  # some three thousand years; its microseconds fit any store
-SHORTEST_PREFIX_BYTES = 3  # shorter beginnings fit too many words
+_FARTHEST_SECONDS = 10**11  # some three thousand years; its microseconds fit any store
+_SHORTEST_PREFIX_BYTES = 3  # shorter beginnings fit too many words
 
-QUOTES = str.maketrans("\u201c\u201d\u201e\u00ab\u00bb", '"""""')
-SIGN = re.compile(f"[{SIGNS}]")
-ALONE = re.compile(f"[{UNSPACED}{SIGNS}]")  # what is a word by itself, whatever stands around it
-EMPTY_WORDS = """
+_QUOTES = str.maketrans("\u201c\u201d\u201e\u00ab\u00bb", '"""""')
+_SIGN = re.compile(f"[{SIGNS}]")
+_ALONE = re.compile(f"[{UNSPACED}{SIGNS}]")  # what is a word by itself, whatever stands around it
+_EMPTY_WORDS = """
 a about after all also am an and any are as at be been before being but by can could did do does doing down for from
 had has have having he her here hers him his how i if in into is it its just me more most my no nor not now of off on
 once only or other our ours out over own same she should so some such than that the their theirs them then there these
 they this those through to too under until up us was we were what when where which while who whom why will with would
 you your yours
 """
-STOP_WORDS = frozenset(EMPTY_WORDS.split())
+_STOP_WORDS = frozenset(_EMPTY_WORDS.split())
 
 
 class Term(NamedTuple):
@@ -53,7 +53,7 @@ def parse_query(text: str) -> Query:
     terms: list[Term] = []
     trivial: list[Term] = []
     count, was_cut = 0, False
-    straight = text.translate(QUOTES)
+    straight = text.translate(_QUOTES)
     for piece, is_quoted, is_last in _pieces(straight):
         found = list(tokens(fold(piece)))
         was_cut = was_cut or count + len(found) > MOST_WORDS
@@ -61,7 +61,7 @@ def parse_query(text: str) -> Query:
         count += len(found)
         if found:
             term = _term(fold(piece), found, may_be_prefix=is_last and not is_quoted)
-            is_trivial = not is_quoted and len(found) == 1 and found[0].word in STOP_WORDS
+            is_trivial = not is_quoted and len(found) == 1 and found[0].word in _STOP_WORDS
             (trivial if is_trivial else terms).append(term)
     chosen = {term.phrase.words: term for term in reversed(terms or trivial)}
     literal = " ".join(fold(straight).replace('"', " ").split())
@@ -85,14 +85,14 @@ def _pieces(text: str) -> Iterator[tuple[str, bool, bool]]:
 def _term(folded: str, found: list[Token], may_be_prefix: bool) -> Term:
     words = tuple(token.word for token in found)
     first, last = found[0], found[-1]
-    ends_itself = ALONE.match(folded, last.start) or folded[last.end - 1] in SPELLED
-    is_prefix = may_be_prefix and not ends_itself and len(words[-1].encode()) >= SHORTEST_PREFIX_BYTES
+    ends_itself = _ALONE.match(folded, last.start) or folded[last.end - 1] in SPELLED
+    is_prefix = may_be_prefix and not ends_itself and len(words[-1].encode()) >= _SHORTEST_PREFIX_BYTES
     # A word with a suffix stands for the same place in the text as the word before it, and for more of it.
     shown = list({token.start: re.escape(folded[token.start : token.end]) for token in found}.values())
-    if not ALONE.match(folded, first.start):
+    if not _ALONE.match(folded, first.start):
         shown[0] += rf"(?<![^\W_]{shown[0]})"  # after the word, because a pattern that begins with letters is faster
     after = r"\w*" if is_prefix else "" if ends_itself else r"(?![^\W_])"
-    if SIGN.match(folded, last.start):
+    if _SIGN.match(folded, last.start):
         after = f"[{SIGN_TRAILERS}]?"
     return Term(Phrase(words, is_prefix), re.compile(r"[\W_]*".join(shown) + after))
 
@@ -110,12 +110,12 @@ class Filters(NamedTuple):
 
 def make_filters(topic_id: str | None, message_type: str | None, since: float | None, until: float | None) -> Filters:
     """Moments are given in seconds since the epoch."""
-    earliest = -FARTHEST_SECONDS if since is None else since
-    latest = FARTHEST_SECONDS if until is None else until
+    earliest = -_FARTHEST_SECONDS if since is None else since
+    latest = _FARTHEST_SECONDS if until is None else until
     return Filters(topic_id, message_type, _moment("since", earliest), _moment("until", latest))
 
 
 def _moment(field: str, seconds: float) -> int:
-    if not abs(seconds) <= FARTHEST_SECONDS:  # not a number, too
+    if not abs(seconds) <= _FARTHEST_SECONDS:  # not a number, too
         raise InvalidArgument(f"{field} must be a time in seconds since 1970.", field=field)
     return round(seconds * SECOND)

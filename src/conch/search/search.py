@@ -22,7 +22,7 @@ DEFAULT_LIMIT = 20
 MOST_RESULTS = 200
 LONGEST_QUERY = 10_000
 INDEXING_SECONDS = 10.0  # nobody waits longer than this for the index; the next search goes on with it
-FUSION = 60  # how little the first places differ when two rankings are fused
+_FUSION = 60  # how little the first places differ when two rankings are fused
 
 
 class Hit(NamedTuple):
@@ -47,7 +47,7 @@ class Found(NamedTuple):
     warnings: Warnings
 
 
-class Way(Protocol):
+class _Way(Protocol):
     """One way to search: its index, and what it finds with it."""
 
     def index(self, store: Store) -> Index: ...
@@ -97,7 +97,7 @@ class Search:
         self._catch_up(ways, topic_id, warnings)
         return Found(self._find(ways, parsed, filters, sender, limit, warnings), mode, warnings)
 
-    def _ways(self, mode: str, model: str | None, warnings: Warnings) -> tuple[str, list[Way]]:
+    def _ways(self, mode: str, model: str | None, warnings: Warnings) -> tuple[str, list[_Way]]:
         """The mode that can be had, and how it looks."""
         from conch.search.fulltext import FullText
 
@@ -123,7 +123,7 @@ class Search:
                 self._meanings[model.name] = Meaning(load_embedder(model))
             return self._meanings[model.name]
 
-    def _catch_up(self, ways: Sequence[Way], topic_id: str | None, warnings: Warnings) -> None:
+    def _catch_up(self, ways: Sequence[_Way], topic_id: str | None, warnings: Warnings) -> None:
         """Where the index cannot be written, what it has must do."""
         from conch.search.indexing import catch_up
 
@@ -140,7 +140,7 @@ class Search:
                 warnings.append(warning("INDEX_BEHIND", message, messages=behind))
 
     def _find(
-        self, ways: Sequence[Way], query: Query, filters: Filters, sender: str | None, limit: int, warnings: Warnings
+        self, ways: Sequence[_Way], query: Query, filters: Filters, sender: str | None, limit: int, warnings: Warnings
     ) -> list[Hit]:
         with self._store.read() as tx:
             if sender is not None:
@@ -157,7 +157,7 @@ def fuse(*rankings: Sequence[int]) -> list[int]:
     scores: dict[int, float] = {}
     for ranking in rankings:
         for place, number in enumerate(ranking, start=1):
-            scores[number] = scores.get(number, 0.0) + 1 / (FUSION + place)
+            scores[number] = scores.get(number, 0.0) + 1 / (_FUSION + place)
     return sorted(scores, key=lambda number: (-scores[number], -number))
 
 

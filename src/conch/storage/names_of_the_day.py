@@ -13,23 +13,23 @@ from conch.storage.base import Execute, Row
 from conch.typed import NamedTuple
 
 MEMBERS = "SELECT room_id, agent_id, name FROM room_members"
-RENAMINGS = """
+_RENAMINGS = """
 SELECT room_id, agent_id, agent_name, details_json, created_at FROM room_activity
 WHERE kind IN ('registered', 'RESUME') AND details_json IS NOT NULL
 """
-DEPARTURES = """
+_DEPARTURES = """
 SELECT room_id, from_agent_id, details_json, created_at FROM room_events
 WHERE event_type = 'leave' AND details_json IS NOT NULL
 """
-OWN_NAMES = """
+_OWN_NAMES = """
 SELECT r.room_id, own.agent_id, own.name
 FROM peers own JOIN path_rooms r ON r.topic_id = own.topic_id WHERE own.is_own = 1
 """
-NAME_THEN = """
+_NAME_THEN = """
 UPDATE room_events SET {role} = :name
 WHERE room_id = :room_id AND {role}_id = :agent_id AND created_at <= :until AND {role} IS NULL
 """
-NAME_NOW = """
+_NAME_NOW = """
 UPDATE room_events SET {role} = COALESCE(
   (SELECT m.name FROM room_members m WHERE m.room_id = room_events.room_id AND m.agent_id = room_events.{role}_id),
   (SELECT own.name FROM peers own JOIN path_rooms r ON r.topic_id = own.topic_id
@@ -38,11 +38,11 @@ UPDATE room_events SET {role} = COALESCE(
 )
 WHERE {role} IS NULL AND {role}_id IS NOT NULL
 """
-REORDERINGS = """
+_REORDERINGS = """
 SELECT event_seq, room_id, details_json, created_at FROM room_events
 WHERE event_type = 'reorder' AND details_json IS NOT NULL
 """
-SET_DETAILS = "UPDATE room_events SET details_json = :details_json WHERE event_seq = :event_seq"
+_SET_DETAILS = "UPDATE room_events SET details_json = :details_json WHERE event_seq = :event_seq"
 
 
 class Agent(NamedTuple):
@@ -58,29 +58,29 @@ class Until(NamedTuple):
 
 
 def write_names(execute: Execute) -> None:
-    today = {Agent(row["room_id"], row["agent_id"]): row["name"] for sql in (OWN_NAMES, MEMBERS)
+    today = {Agent(row["room_id"], row["agent_id"]): row["name"] for sql in (_OWN_NAMES, MEMBERS)
              for row in execute(sql, {})}  # fmt: skip
     history = _history(execute, today)
     for role in ("from_agent", "to_agent"):
         for agent, earlier in history.items():
             for until in earlier:
                 given = {**agent._asdict(), "until": until.moment, "name": until.name}
-                execute(NAME_THEN.format(role=role), given)
-        execute(NAME_NOW.format(role=role), {})
-    for row in execute(REORDERINGS, {}):
+                execute(_NAME_THEN.format(role=role), given)
+        execute(_NAME_NOW.format(role=role), {})
+    for row in execute(_REORDERINGS, {}):
         _name_order(execute, row, today, history)
 
 
 def _history(execute: Execute, today: dict[Agent, str]) -> dict[Agent, list[Until]]:
     """The names that agents had before today's, oldest first; one that did not change is not in it."""
     found = defaultdict[Agent, set[Until]](set)
-    for row in execute(RENAMINGS, {}):
+    for row in execute(_RENAMINGS, {}):
         details, room_id, moment = json.loads(row["details_json"]), row["room_id"], row["created_at"]
         if "former_name" in details:
             found[Agent(room_id, row["agent_id"])].add(Until(moment, details["former_name"]))
         if "prior_agent_id" in details:  # whose name the one that resumed it has from then on
             found[Agent(room_id, details["prior_agent_id"])].add(Until(moment, row["agent_name"]))
-    for row in execute(DEPARTURES, {}):
+    for row in execute(_DEPARTURES, {}):
         details = json.loads(row["details_json"])
         if "name" in details:
             found[Agent(row["room_id"], row["from_agent_id"])].add(Until(row["created_at"], details["name"]))
@@ -105,4 +105,4 @@ def _name_order(execute: Execute, row: Row, today: dict[Agent, str], history: di
         for agent in agents
     ]
     text = json.dumps({**details, "names": names})
-    execute(SET_DETAILS, {"details_json": text, "event_seq": row["event_seq"]})
+    execute(_SET_DETAILS, {"details_json": text, "event_seq": row["event_seq"]})

@@ -18,39 +18,39 @@ from conch.storage.postgres.address import SCHEMA, Connection
 from conch.storage.statements import expand_lists, referred_first
 from conch.typed import Any
 
-RING = """
+_RING = """
 SELECT pg_notify(bell, '') FROM unnest(%(bells)s::text[], %(keys)s::bigint[]) AS rung (bell, key)
 WHERE NOT pg_try_advisory_xact_lock(key)
 """
 # The catalogue and not information_schema, which hides what the role has no rights on.
 TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = %s ORDER BY tablename"
-REFERENCES = """
+_REFERENCES = """
 SELECT own.relname AS from_table, other.relname AS to_table
 FROM pg_constraint JOIN pg_class own ON own.oid = conrelid JOIN pg_class other ON other.oid = confrelid
 WHERE contype = 'f' AND connamespace = %s::regnamespace
 """
-IDENTITIES = """
+_IDENTITIES = """
 SELECT attname FROM pg_attribute
 WHERE attrelid = format('%%I.%%I', %s::text, %s::text)::regclass AND attidentity <> '' AND NOT attisdropped
 """
 # Whoever moves a whole table may be busy elsewhere for longer than a transaction may otherwise stand still.
-UNHURRIED = "SET LOCAL idle_in_transaction_session_timeout = 0"
-ROWS_AT_ONCE = 500
+_UNHURRIED = "SET LOCAL idle_in_transaction_session_timeout = 0"
+_ROWS_AT_ONCE = 500
 
-PARAMETER = re.compile(r"(?<!:):(\w+)")
+_PARAMETER = re.compile(r"(?<!:):(\w+)")
 
 
 @cache
 def spell(statement: str) -> str:
     """`:name` as the driver wants it."""
-    return PARAMETER.sub(r"%(\1)s", statement.replace("%", "%%"))
+    return _PARAMETER.sub(r"%(\1)s", statement.replace("%", "%%"))
 
 
 def number_parameters(statement: str) -> str:
     """`:name` as the server itself wants it, and a list of one where a list is meant."""
-    names = list(dict.fromkeys(PARAMETER.findall(statement)))
+    names = list(dict.fromkeys(_PARAMETER.findall(statement)))
     listed = re.sub(r"\bIN (:\w+)", r"IN (\1)", statement)
-    return PARAMETER.sub(lambda found: f"${names.index(found[1]) + 1}", listed)
+    return _PARAMETER.sub(lambda found: f"${names.index(found[1]) + 1}", listed)
 
 
 class PostgresTransaction:
@@ -94,13 +94,13 @@ class PostgresTransaction:
         if self._rings:
             bells = [notification(channel) for channel in self._rings]
             keys = [lock_number("bell", channel) for channel in self._rings]
-            self.connection.execute(RING, {"bells": bells, "keys": keys})
+            self.connection.execute(_RING, {"bells": bells, "keys": keys})
 
     def tables(self) -> list[str]:
         with self._translated():
             names = [name for name in self.all_tables() if not name.startswith(DERIVED)]
             references: dict[str, set[str]] = {name: set() for name in names}
-            for row in self.connection.execute(REFERENCES, [SCHEMA]):
+            for row in self.connection.execute(_REFERENCES, [SCHEMA]):
                 references[row["from_table"]].add(row["to_table"])
             return referred_first(references)
 
@@ -112,9 +112,9 @@ class PostgresTransaction:
         connection is free for other words, above all for a ROLLBACK."""
         cursor = sql.Identifier(f"dump_{next(self._dumps)}")
         rows = sql.SQL("SELECT * FROM {}").format(sql.Identifier(table))
-        fetching = sql.SQL("FETCH {} FROM {}").format(ROWS_AT_ONCE, cursor)
+        fetching = sql.SQL("FETCH {} FROM {}").format(_ROWS_AT_ONCE, cursor)
         with self._translated():
-            self.connection.execute(UNHURRIED)
+            self.connection.execute(_UNHURRIED)
             self.connection.execute(sql.SQL("DECLARE {} NO SCROLL CURSOR FOR {}").format(cursor, rows), prepare=False)
             while page := self.connection.execute(fetching, prepare=False).fetchall():
                 yield from page
@@ -123,14 +123,14 @@ class PostgresTransaction:
     def load(self, table: str, rows: Iterable[Row]) -> None:
         name, remaining = sql.Identifier(table), iter(rows)
         with self._translated():
-            self.connection.execute(UNHURRIED)
+            self.connection.execute(_UNHURRIED)
             if first := next(remaining, None):
                 columns = sql.SQL(", ").join(map(sql.Identifier, first))
                 copying = sql.SQL("COPY {} ({}) FROM STDIN").format(name, columns)
                 with self.connection.cursor() as cursor, cursor.copy(copying) as copy:
                     for row in chain([first], remaining):
                         copy.write_row([row[column] for column in first])
-            for column in self.connection.execute(IDENTITIES, [SCHEMA, table]).fetchall():
+            for column in self.connection.execute(_IDENTITIES, [SCHEMA, table]).fetchall():
                 number = sql.Identifier(column["attname"])
                 last = sql.SQL("SELECT setval(pg_get_serial_sequence({}, {}), max({})) FROM {}")
                 self.connection.execute(last.format(f"{SCHEMA}.{table}", column["attname"], number, name))

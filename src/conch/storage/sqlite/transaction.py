@@ -10,8 +10,8 @@ from conch.storage.base import DERIVED, Phrase, Row
 from conch.storage.statements import expand_lists, referred_first
 from conch.typed import Any
 
-MOST_ENDINGS = 200  # of the beginning of a word, that a search names one by one
-LAST_CHARACTER = "\U0010ffff"
+_MOST_ENDINGS = 200  # of the beginning of a word, that a search names one by one
+_LAST_CHARACTER = "\U0010ffff"
 
 
 @contextmanager
@@ -65,8 +65,8 @@ class SqliteTransaction:
         *before, last = phrase.words
         if not phrase.is_prefix:
             return _quoted(phrase.words)
-        rows = self.all("words_that_begin", start=last, end=last + LAST_CHARACTER, most=MOST_ENDINGS + 1)
-        if not rows or len(rows) > MOST_ENDINGS:
+        rows = self.all("words_that_begin", start=last, end=last + _LAST_CHARACTER, most=_MOST_ENDINGS + 1)
+        if not rows or len(rows) > _MOST_ENDINGS:
             return _quoted(phrase.words) + " *"
         return f"({' OR '.join(_quoted([*before, row['term']]) for row in rows)})"
 
