@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.contract.conftest import DEADLINE, in_background
+from tests.contract.conftest import DEADLINE, Client, in_background
 
 from conch.app import App
 from conch.calls import Call
 from conch.config import LONGEST_WAIT_MS
 from conch.errors import StoreUnavailable
+from conch.storage.base import Store, Transaction
 from conch.tools.catalogue import TOOLS
 
 
@@ -51,6 +53,60 @@ def test_a_faster_connection_of_the_same_peer_is_not_held_back(app: App, red: An
     app.messages.settle(few, advance=True)
 
     assert blue.read(pink) == ["5"]
+
+
+# -- what it costs
+
+
+class Counting:
+    """A store that counts its transactions."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.begun: list[str] = []
+
+    def read(self) -> AbstractContextManager[Transaction]:
+        self.begun.append("read")
+        return self._store.read()
+
+    def write(self, *locks: str) -> AbstractContextManager[Transaction]:
+        self.begun.append("write")
+        return self._store.write(*locks)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
+@pytest.fixture
+def counted(app: App, workspace: str) -> tuple[Client, list[str]]:
+    """A member of the room as itself, and the transactions that its calls begin."""
+    store: Any = Counting(app.store)
+    green = Client(App(store, app.bell, app.settings), "test:green", workspace)
+    green.read(green.home)
+    store.begun.clear()
+    return green, store.begun
+
+
+def test_sending_takes_one_write_where_nothing_is_to_be_received(counted: tuple[Client, list[str]]) -> None:
+    green, begun = counted
+
+    green.data("sync", topic_id=green.home, outbox=[{"content_markdown": "1"}], wait_seconds=0)
+    green.data("sync", topic_id=green.home, outbox=[{"content_markdown": "2"}], wait_seconds=0)
+
+    assert begun == ["write", "write"]
+
+
+def test_sending_takes_one_write_and_one_read_where_there_is_something_to_receive(
+    red: Any, counted: tuple[Client, list[str]]
+) -> None:
+    green, begun = counted
+    red.send(red.home, "news")
+    given = {"topic_id": green.home, "outbox": [{"content_markdown": "1"}], "auto_advance": False}
+
+    synced = green.data("sync", **given, wait_seconds=0)
+
+    assert [each["content_markdown"] for each in synced["received"]] == ["news"]
+    assert begun == ["write", "read"]
 
 
 # -- waiting

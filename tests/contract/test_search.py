@@ -523,3 +523,17 @@ def test_a_phrase_is_found_behind_any_number_of_repeats(app: App, write: Write) 
     found = app.search.search("zebra.py", mode="fts")
 
     assert [text[-13:] for text in texts(found)] == ["zebra.py tail"]
+
+
+# -- senders
+
+
+def test_a_sender_is_found_by_its_present_and_its_former_names(app: App, red: Any) -> None:
+    first = red.joined["name"]
+    red.send(red.home, "a report")
+    assert search(app, "report", sender=first) == ["a report"]
+    red.data("agent_register", name="red-fox")
+
+    for name in (first, "red-fox"):
+        (hit,) = app.search.search("report", sender=name, mode="fts").hits
+        assert (hit.sender, hit.content_markdown) == ("red-fox", "a report")

@@ -1,0 +1,200 @@
+"""A store of the version before: it opens, it is sound, and nothing in it is lost.
+
+The rows in `store_of_schema_5.json` were written by the last version with schema 5, and so were the facts beside them:
+what its tools said of that store.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.conftest import Database
+from tests.contract.conftest import Client, MovableClock
+
+from conch.agents.identity import Caller, adopt_override
+from conch.app import App, open_app
+from conch.notices.timeline import read_timeline
+from conch.rooms.verify import verify_rooms
+from conch.storage.statements import load_migrations
+from conch.tools import timeline_view
+from conch.tools.session import Session
+
+OLD = json.loads(Path(__file__).with_name("store_of_schema_5.json").read_text())
+FACTS = OLD["facts"]
+NAMES = sorted(FACTS["agent_ids"])
+HOME, PINK = FACTS["home"], FACTS["pink"]
+
+SENDERS = {
+    "history": [
+        *["ruby-crane"] * 4,
+        "gray-wolf",
+        "old-elm",
+        "ruby-crane",
+        *["gray-wolf"] * 2,
+        *["old-elm"] * 2,
+        *["lost-one"] * 2,  # of the one that was resumed, which had no name of its own left
+        *["lost-two"] * 2,
+        *["lost-two"] * 2,
+        "old-elm",
+        "conch",
+        "old-elm",
+        "ruby-crane",
+    ],
+    "history of pink": [*["ruby-crane"] * 2, *["zed"] * 2, "conch", *["zed"] * 2],
+}
+
+Enter = Callable[[str], Client]
+
+
+def fill(store: Any) -> None:
+    with store.write("schema") as tx:
+        for table, rows in OLD["tables"].items():
+            tx.load(table, rows)
+    store.close()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def environ(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, str]]:
+    """An older store of either engine, in a file or a database of its own."""
+    environ = {"HOME": str(tmp_path), "CONCH_DATA_DIR": str(tmp_path / "data")}
+    if request.param == "sqlite":
+        from conch.storage.sqlite.store import DIALECT, SqliteStore
+
+        path = str(tmp_path / "data" / "rooms.sqlite")
+        fill(SqliteStore(path, ring=lambda channels: None, migrations=load_migrations(DIALECT)[:5]))
+        yield environ
+        return
+    from conch.storage.postgres.schema import DIALECT as POSTGRES
+    from conch.storage.postgres.store import PostgresStore
+
+    server: Database = request.getfixturevalue("first_database")
+    server.connection.execute("CREATE DATABASE older")
+    url = server.url.replace("/postgres?", "/older?")
+    fill(PostgresStore(url, migrations=load_migrations(POSTGRES)[:5]))
+    yield {**environ, "CONCH_STORE": url}
+    server.connection.execute("DROP DATABASE older WITH (FORCE)")
+
+
+@pytest.fixture
+def app(environ: dict[str, str], clock: MovableClock) -> Iterator[App]:
+    clock.advance(minutes=200)
+    app = open_app(environ, clock)
+    assert app.store.migrate()[0] == 5
+    yield app
+    app.close()
+
+
+class Returning(Client):
+    """One of the store's agents, which is in its room already."""
+
+    def __init__(self, app: App, agent_id: str) -> None:
+        self.app, self.agent_id, self.session = app, agent_id, Session(app, "mcp")
+        self.session.speak_as(adopt_override(app.store, Caller("t:0", "nobody", None, "mcp_harness", None), agent_id))
+        self.room_id, self.home = FACTS["room_id"], HOME
+
+
+@pytest.fixture
+def enter(app: App) -> Enter:
+    return lambda name: Returning(app, FACTS["agent_ids"].get(name, name))
+
+
+def test_the_migrated_store_is_sound(app: App) -> None:
+    assert app.store.integrity_problems() == []
+    assert verify_rooms(app.store) == (2, [])
+
+
+@pytest.mark.parametrize(("topic", "topic_id"), [("history", HOME), ("history of pink", PINK)])
+def test_every_message_is_there_and_of_the_peer_that_sent_it(app: App, topic: str, topic_id: str) -> None:
+    found = [(each.seq, each.sender, each.content_markdown) for each in app.messages.history(topic_id)]
+
+    assert [(seq, text) for seq, _, text in found] == [(seq, text) for seq, _, text in FACTS[topic]]
+    assert [sender for _, sender, _ in found] == SENDERS[topic]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_cursor_stands_where_it_stood(enter: Enter, name: str) -> None:
+    assert enter(name).read(HOME, max_items=100, auto_advance=False) == FACTS["unread"][name]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_question_is_open_to_those_to_whom_it_was(enter: Enter, name: str) -> None:
+    pending = enter(name).data("pending_list", topic_id=HOME, wait_seconds=0)["questions"]
+
+    assert [question["question_text"] for question in pending] == FACTS["pending"][name]
+
+
+@pytest.mark.parametrize("name", ["ada", "bob", "heir"])
+def test_every_open_question_is_still_its_askers(enter: Enter, name: str) -> None:
+    given = {"topic_id": HOME, "question_id": FACTS["questions"][name]}
+
+    assert enter(name).data("question_mark_answered", **given)["status"] == "answered"
+
+
+def test_every_answer_is_there(enter: Enter) -> None:
+    ada = enter("ada")
+
+    found = [ada.data("ask_poll", topic_id=HOME, question_id=FACTS["questions"][name]) for name in ("ada", "bob")]
+
+    answers = [[(each["answered_by"], each["answer_markdown"]) for each in asked["answers"]] for asked in found]
+    assert answers == [[("gray-wolf", "So.")], [("old-elm", "Thus.")]]
+
+
+def test_every_event_says_what_its_agents_were_called_on_that_day(app: App) -> None:
+    entries = read_timeline(app.store, FACTS["room_id"], 0, 500).entries
+
+    assert [timeline_view.sentence(entry) for entry in entries if entry.kind != "message"] == FACTS["timeline"]
+
+
+def test_every_name_means_whom_it_meant(app: App, enter: Enter) -> None:
+    former = [FACTS["first_names"]["ada"], "amber-otter", "red-hen", "ruby-crane"]
+    members = {member["agent_id"]: member["name"] for member in enter("ada").data("get_room_state")["members"]}
+
+    with app.store.read() as tx:
+        meant = [tx.one("peer_named", topic_id=HOME, agent_name=name) for name in [*former, "lost-one", "green-owl"]]
+
+    agents = [peer["agent_id"] for peer in meant if peer]
+    assert agents == [*["ada:1"] * 4, "heir:4", "cleo:3"]
+    assert members == FACTS["members"]
+
+
+@pytest.mark.parametrize(
+    ("topic_id", "name", "now"), [(PINK, "spare", "spare"), (PINK, "zed", "zed"), (HOME, "green-owl", "old-elm")]
+)
+def test_every_token_reclaims_its_name(enter: Enter, topic_id: str, name: str, now: str) -> None:
+    joined = enter("new:1").join(topic_id, name, reclaim_token=FACTS["tokens"][name])
+
+    assert joined["agent_name"] == now
+
+
+def test_what_was_sent_under_a_key_is_not_sent_again(enter: Enter) -> None:
+    ada, heir = enter("ada"), enter("heir")
+    keyed = {"content_markdown": "again", "client_message_id": "k-1"}
+
+    again = ada.data("sync", topic_id=HOME, outbox=[keyed], wait_seconds=0)
+    new = heir.data("sync", topic_id=HOME, outbox=[{**keyed, "client_message_id": "l"}], wait_seconds=0)
+
+    assert [warning["code"] for warning in again["warnings"]] == ["ALREADY_SENT"]
+    assert new["warnings"] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_notice_waits_for_its_recipient(enter: Enter, name: str) -> None:
+    assert [event["id"] for event in enter(name).inbox()] == FACTS["inbox"][name]
+
+
+def test_the_handoff_that_waits_is_claimed_with_its_stick(enter: Enter) -> None:
+    turn = enter("heir").data("wait_for_turn", max_wait_ms=0)
+
+    assert (turn["status"], turn["handoff"]["status"]) == ("your_turn", "for the lost")
+
+
+def test_old_messages_are_found_by_the_senders_present_and_former_names(app: App) -> None:
+    for name in ("ruby-crane", "red-hen", FACTS["first_names"]["ada"]):
+        found = app.search.search("ada", sender=name, mode="fts", topic_id=HOME)
+
+        assert {hit.sender for hit in found.hits} == {"ruby-crane"}
+        assert len(found.hits) == 3
