@@ -110,10 +110,14 @@ class Server:
 
 
 def _find_port() -> int:
-    """A free port that no client is ever given for its own end: while the server is down, nobody takes it."""
+    """A free port that no client is ever given for its own end: while the server is down, nobody takes it.
+
+    Each worker that runs tests has a thousand of its own.
+    """
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 12
     while True:
         with socket.socket() as probe:
-            port = random.randrange(20_000, 32_000)
+            port = 20_000 + 1_000 * worker + random.randrange(1_000)
             try:
                 probe.bind(("127.0.0.1", port))
             except OSError:
