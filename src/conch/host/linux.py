@@ -10,7 +10,10 @@ import os
 import sys
 
 Facts = tuple[int, int, int, str, bool]
-"""When a process started, its parent, its terminal, its name, whether it has ended; `processes` names them."""
+"""When a process started, its parent, its terminal, its name, and whether it has ended.
+
+The moment is in the system's own unit: only ever compare it.
+"""
 
 # Inode numbers that the kernel gives its initial namespaces. Pids mean something else in another pid
 # namespace, start times in another time namespace.

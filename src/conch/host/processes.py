@@ -22,16 +22,6 @@ else:
 Life = Literal["alive", "gone", "unknown"]
 
 
-class _Facts(NamedTuple):
-    """What the system says of a pid. `started_at` is in the system's own unit: only ever compare it."""
-
-    started_at: int
-    parent: int
-    terminal: int
-    name: str
-    ended: bool
-
-
 class Process(NamedTuple):
     """One process, told apart from every later one that gets its pid."""
 
@@ -71,12 +61,12 @@ def boot_id() -> str:
 def look_up(pid: int) -> Process | None:
     """The process that has this pid now; None if there is none, it has ended, or the system does not tell."""
     try:
-        facts = _facts(pid)
+        started_at, _, _, _, ended = system.facts(pid)
     except OSError:
         return None
-    if facts.ended or not boot_id():
+    if ended or not boot_id():
         return None
-    return Process(host_id(), boot_id(), pid, facts.started_at)
+    return Process(host_id(), boot_id(), pid, started_at)
 
 
 def check(process: Process | None) -> Life:
@@ -86,10 +76,10 @@ def check(process: Process | None) -> Life:
     if process.boot_id != boot_id():
         return "gone"
     try:
-        facts = _facts(process.pid)
+        started_at, _, _, _, ended = system.facts(process.pid)
     except OSError:
         return "gone" if _is_absent(process.pid) else "unknown"
-    return "gone" if facts.ended or facts.started_at != process.started_at else "alive"
+    return "gone" if ended or started_at != process.started_at else "alive"
 
 
 def open_pidfd(process: Process) -> int | None:
@@ -111,7 +101,7 @@ def ancestors(pid: int | None = None) -> Iterator[Ancestor]:
     """The parent of `pid` (of this process, unless given), then its parent and so on, up to pid 1."""
     child = os.getpid() if pid is None else pid
     try:
-        while (parent := _facts(child).parent) > 0:
+        while (parent := system.facts(child)[1]) > 0:
             process = look_up(parent)
             if process is None:
                 return
@@ -131,14 +121,10 @@ def session_leader() -> Process | None:
 def controlling_tty() -> str | None:
     """The terminal this process belongs to, such as `pts/3`, wherever its streams lead; None without one."""
     try:
-        terminal = _facts(os.getpid()).terminal
+        _, _, terminal, _, _ = system.facts(os.getpid())
     except OSError:
         return _tty_of_streams()
     return (system.tty_name(terminal) or _tty_of_streams()) if terminal else None
-
-
-def _facts(pid: int) -> _Facts:
-    return _Facts(*system.facts(pid))
 
 
 def _is_absent(pid: int) -> bool:
@@ -158,7 +144,8 @@ def _program_name(pid: int) -> str:
     try:
         return os.path.basename(system.executable(pid))
     except OSError:
-        return _facts(pid).name
+        _, _, _, name, _ = system.facts(pid)
+        return name
 
 
 def _arguments(pid: int) -> tuple[str, ...]:
