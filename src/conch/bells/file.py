@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import select
 import sys
 import threading
 import time
@@ -12,9 +11,12 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache, partial
 
 from conch.bells.base import Stop, Wake, Watcher
-from conch.bells.ears import WatchingEar
 from conch.host.processes import Process
 from conch.ids import digest
+from conch.typed import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from conch.bells.ears import WatchingEar
 
 _SAFE_BYTES = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
 _LONGEST_NAME = 120
@@ -78,7 +80,7 @@ class FileBell:
                 os.close(os.open(path, os.O_RDONLY | os.O_CREAT, 0o600))
             with self._lock:
                 watcher = self._watcher = self._watcher or open_watcher()
-            ear = WatchingEar(watcher, paths, own)
+            ear = _make_ear(watcher, paths, own)
         except OSError:
             return None
         self._is_counting = False
@@ -88,7 +90,7 @@ class FileBell:
         with self._lock:
             watcher = self._counter_watcher = self._counter_watcher or CounterWatcher(self._counter)
         self._is_counting = True
-        return WatchingEar(watcher, paths)
+        return _make_ear(watcher, paths)
 
 
 def open_watcher() -> Watcher:
@@ -97,11 +99,19 @@ def open_watcher() -> Watcher:
         from conch.bells.inotify import InotifyWatcher
 
         return InotifyWatcher()
+    import select  # only those who wait need it
+
     if sys.platform != "linux" and sys.platform != "win32" and hasattr(select, "kqueue"):
         from conch.bells.kqueue import KqueueWatcher
 
         return KqueueWatcher()
     raise OSError(errno.ENOSYS, "This system cannot tell about touched files.")
+
+
+def _make_ear(watcher: Watcher, paths: list[str], own: str | None = None) -> WatchingEar:
+    from conch.bells.ears import WatchingEar  # most commands ring, and do not listen
+
+    return WatchingEar(watcher, paths, own)
 
 
 @lru_cache(maxsize=256)

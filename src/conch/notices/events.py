@@ -7,10 +7,8 @@ every stick that is let go. An event belongs to its recipient by `agent_id`; the
 from __future__ import annotations
 
 from conch.agents.identity import Caller
-from conch.bus.names import present_name
 from conch.config import Settings
 from conch.errors import EventNotFound, InvalidArgument, LimitExceeded, MarkForbidden, UnknownRecipient
-from conch.host.beads import check_bead
 from conch.host.paths import parse_scope
 from conch.ids import new_id
 from conch.lazy import json
@@ -78,6 +76,9 @@ class Protocol:
         scope: str | None = None,
     ) -> Sent:
         """Tell one member of the room, named by its agent_id or name."""
+        from conch.bus.names import present_name  # to reserve and to hand over needs neither
+        from conch.host.beads import check_bead
+
         checked = _check_payload(event_type, payload, self._settings.max_handoff_bytes)
         root = self._rooms.root(room_id)
         within = None if scope is None else parse_scope(scope, root).path

@@ -16,7 +16,6 @@ from conch.errors import (
     ReservationNotFound,
     ReservationStale,
 )
-from conch.host.beads import check_bead
 from conch.host.paths import Scope, parse_scope, spell
 from conch.ids import new_id
 from conch.notices import activity
@@ -56,7 +55,11 @@ class Reservations:
     ) -> Grant:
         """Granted whole, or refused naming every owner in the way. Reserving the same again extends it."""
         wanted, root = self._locate(room_id, scope)
-        warnings = check_bead(root, bead_id)
+        warnings: Warnings = []
+        if bead_id is not None:
+            from conch.host.beads import check_bead  # few workspaces have Beads
+
+            warnings = check_bead(root, bead_id)
         with self._rooms.change(caller, room_id) as (tx, snapshot):
             found = find_overlapping(tx, snapshot, wanted)
             met = [held for held in found if held.reservation.is_active and not _is_of(held, caller)]

@@ -2,26 +2,48 @@
 
 from __future__ import annotations
 
-import json
+import os
 import subprocess
 import sys
 from typing import Any
 
 import pytest
 
-# Prints the modules that a command has loaded, beyond those that Python starts with here.
+# Prints the modules that a command has loaded, beyond those that Python starts with.
 DRIVER = """
-import json, os, sys
+import sys
 before = set(sys.modules)
 from conch.main import main
 status = main(sys.argv[1:])
-os.write(2, json.dumps(sorted(set(sys.modules) - before)).encode())
+sys.stderr.write(" ".join(set(sys.modules) - before))
 """
 HEAVY = {
     "asyncio", "concurrent", "ctypes", "dataclasses", "email", "http", "importlib.metadata", "inspect", "logging",
     "pathlib", "random", "secrets", "shutil", "socket", "ssl", "subprocess", "tempfile", "unittest", "urllib", "uuid",
     "xml", "zipfile",
 }  # fmt: skip
+# The modules of ours that every short command may load: settings, the store, who calls, the room, the command line.
+ROOM = {
+    *("agents", "agents.identity", "agents.petnames", "agents.signals", "app", "bells", "bells.base", "bells.file"),
+    *("calls", "clock", "config", "doors", "doors.cli", "doors.cli.catalogue", "doors.cli.command"),
+    *("doors.cli.context", "doors.cli.interruptions", "doors.cli.output", "doors.cli.parser", "doors.cli.run"),
+    *("errors", "host", "host.linux", "host.marks", "host.processes", "host.workspaces", "ids", "lazy", "main"),
+    *("rooms", "rooms.handoffs", "rooms.presence", "rooms.room", "storage", "storage.base", "storage.opening"),
+    *("storage.sqlite", "storage.sqlite.errors", "storage.sqlite.files", "storage.sqlite.queue"),
+    *("storage.sqlite.store", "storage.sqlite.transaction", "storage.statements", "text", "tools", "tools.advice"),
+    *("tools.fields", "tools.registry", "tools.replies", "tools.schema", "tools.session", "typed"),
+}
+BUS = {"bus", "bus.drafts", "bus.names", "bus.peers", "bus.stream", "bus.sync", "bus.topics", "bus.waits", "warnings"}
+NOTICES = {"notices", "notices.activity", "notices.events", "rooms.log", "host.paths", "warnings"}
+LEAN = {
+    ("state",): ROOM | {"doors.cli.rooms", "tools.turns_view"},
+    ("send", "m"): ROOM | BUS | {"doors.cli.messages", "doors.cli.talk", "tools.bus", "tools.bus_view"},
+    ("agent", "reserve", "src/x"): ROOM
+    | NOTICES
+    | {"doors.cli.scopes", "scopes", "scopes.overlaps", "scopes.reservations", "tools.scopes", "tools.scopes_view"},
+}
+# What a short command does without, because it takes longer to import than the command takes to run.
+UNNEEDED = {"argparse", "enum", "gettext", "importlib.util", "json", "locale", "re", "select", "signal", "typing"}
 
 
 @pytest.fixture
@@ -30,12 +52,12 @@ def modules(conch: Any) -> Any:
     conch("join")
 
     def run(*words: str) -> set[str]:
-        command = [sys.executable, "-c", DRIVER, *words]
-        env = {**conch.env, "CONCH_AGENT_ID": "ada:1"}
+        command = [sys.executable, "-S", "-c", DRIVER, *words]  # -S: what an environment loads by itself hides nothing
+        env = {**conch.env, "CONCH_AGENT_ID": "ada:1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         done = subprocess.run(
             command, env=env, cwd=conch.workspace, stdin=subprocess.DEVNULL, capture_output=True, timeout=30
         )
-        loaded: set[str] = set(json.loads(done.stderr))
+        loaded = set(done.stderr.decode().split())
         assert "conch.storage.sqlite.store" in loaded
         return loaded
 
@@ -61,6 +83,16 @@ def modules(conch: Any) -> Any:
 )
 def test_a_plain_command_loads_nothing_heavy(modules: Any, words: tuple[str, ...]) -> None:
     assert modules(*words) & HEAVY == set()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a command looks at processes in another way")
+@pytest.mark.parametrize("words", LEAN, ids=" ".join)
+def test_a_short_command_loads_only_what_it_needs(modules: Any, words: tuple[str, ...]) -> None:
+    loaded = modules(*words)
+
+    ours = {name.removeprefix("conch.") for name in loaded if name.startswith("conch.")}
+    assert ours - LEAN[words] == set()
+    assert loaded & (HEAVY | UNNEEDED) == set()
 
 
 def test_the_mcp_server_loads_nothing_heavy_and_nothing_of_the_command_line(modules: Any) -> None:

@@ -6,7 +6,6 @@ import sys
 
 from conch.clock import SECOND
 from conch.doors.cli.context import Context
-from conch.doors.cli.handoffs import LARGEST_FILE, read_input
 from conch.doors.cli.output import local_time
 from conch.errors import InvalidArgument, QuestionNotFound
 from conch.lazy import json, re
@@ -53,6 +52,8 @@ def read_text(given: str) -> str:
     """What was typed, or for `-` what standard input has."""
     if given != "-":
         return given
+    from conch.doors.cli.handoffs import LARGEST_FILE, read_input
+
     if sys.stdin is None:
         raise InvalidArgument("There is no standard input to read.", field="text")
     try:

@@ -8,7 +8,6 @@ from contextlib import suppress
 from itertools import islice
 
 from conch.bus.drafts import check_outbox
-from conch.bus.questions import Asked
 from conch.calls import Call
 from conch.clock import to_seconds
 from conch.doors.cli.context import Context
@@ -36,6 +35,7 @@ from conch.typed import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from conch.bus.peers import Peer
+    from conch.bus.questions import Asked
 
 Object = dict[str, Any]
 
