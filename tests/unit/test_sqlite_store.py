@@ -281,7 +281,7 @@ def test_a_backup_of_a_store_of_another_schema_is_made_of_it_as_it_is(open_store
     [
         ("UPDATE meta SET value = '99'", "Upgrade conch"),
         ("DELETE FROM meta", "Restore a copy"),
-        ("ALTER TABLE meta RENAME TO facts", "Leave it to whoever made it"),
+        ("ALTER TABLE meta RENAME TO facts", "Leave it to the program that made it"),
     ],
 )
 def test_each_mismatch_has_its_own_advice(open_store: Open, path: str, statement: str, advice: str) -> None:

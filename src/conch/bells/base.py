@@ -1,6 +1,6 @@
 """The bell: how one process tells another that something changed.
 
-A ring is a hint, never the truth: whoever hears it looks at the table. A waiter listens first, looks
+A ring is a hint, never the truth: a process that hears it looks at the table. A waiter listens first, looks
 second and sleeps third, so that nothing can change unheard between the look and the sleep:
 
     with bell.listen(room_channel(room_id), announce=seat_channel(room_id, agent_id)) as ear:
@@ -29,7 +29,7 @@ def room_channel(room_id: str) -> str:
 
 
 def activity_channel(room_id: str) -> str:
-    """Whoever watches a room hears this one; nobody who waits for the stick wakes for it."""
+    """Watchers of a room hear this one; agents that wait for the stick do not wake for it."""
     return f"activity-{room_id}"
 
 
@@ -52,7 +52,7 @@ class Ear(Protocol):
     """One waiter's end of the bell. Used by one thread, woken from any."""
 
     called: bool
-    """Whether the announced channel was rung since the last `wait` but one: somebody has something for this waiter."""
+    """Whether the announced channel was rung since the last `wait` but one: there is something for this waiter."""
 
     def wait(self, seconds: float, linger: float = LINGER_SECONDS) -> bool:
         """Sleep until a ring, the end of the watched process, `wake` or the timeout; True unless the timeout.

@@ -164,7 +164,7 @@ class CounterWatcher:
         # begun to listen since may be woken for nothing, but cannot miss a change.
         last: int | None = None
         pause = _SHORTEST_PAUSE
-        while self._somebody_listens():
+        while self._has_listeners():
             count = self._count(last)
             if count != last:
                 last, pause = count, _SHORTEST_PAUSE
@@ -172,7 +172,7 @@ class CounterWatcher:
             time.sleep(pause)
             pause = min(pause * _GROWTH, _LONGEST_PAUSE)
 
-    def _somebody_listens(self) -> bool:
+    def _has_listeners(self) -> bool:
         with self._changed:
             self._changed.wait_for(lambda: self._wakes or self._closed)
             return not self._closed
@@ -231,7 +231,7 @@ else:
     def _is_announced(path: str) -> bool:
         """Probe the lock by taking it for a moment.
 
-        Probers take turns, one at a time in the whole directory: so whoever else holds the lock is a listener.
+        Probers take turns, one at a time in the whole directory, so any other holder of the lock is a listener.
         """
         try:
             turn = os.open(os.path.dirname(path), os.O_RDONLY)
@@ -246,7 +246,7 @@ else:
             _withdraw(turn)
 
     def _lock(descriptor: int, kind: int) -> None:
-        """Wait a moment, but never for somebody who does not move on: OSError then."""
+        """Wait a moment, but not for a process that hangs: OSError then."""
         for _ in range(_MOST_TRIES):
             try:
                 return fcntl.flock(descriptor, kind | fcntl.LOCK_NB)

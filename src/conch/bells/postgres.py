@@ -51,7 +51,7 @@ class PostgresBell:
         return _RECHECK_SECONDS
 
     def listen(self, *channels: str, announce: str | None = None) -> WatchingEar:
-        """Every channel that is listened to is announced: that is how ringers know that somebody hears."""
+        """Every channel with a listener is announced: ringers then know that a ring will be heard."""
         with self._lock:
             watcher = self._watcher = self._watcher or _ServerWatcher(self._connect, self._open_watcher)
         return WatchingEar(watcher, channels if announce is None else (*channels, announce), own=announce)
@@ -80,7 +80,7 @@ class _ServerWatcher:
         self._wakes: dict[str, list[Wake]] = {}
         self._channels: dict[str, str] = {}  # those of `_wakes`, by the names that the server knows
         self._known: set[str] = set()  # the channels that the server knows of
-        self._late: set[str] = set()  # channels that somebody relies on although the server did not know in time
+        self._late: set[str] = set()  # channels with listeners that the server did not know of in time
         self._failures = 0
         self._closed = False
         self._nudged, self._nudging = os.pipe()
@@ -149,7 +149,7 @@ class _ServerWatcher:
                     self._known.clear()
                     self._late.update(self._wakes)  # what is rung from now on is lost, so everybody looks once
         finally:
-            with self._changed:  # whoever closes the bell may still be nudging
+            with self._changed:  # the thread that closes the bell may still be nudging
                 self._closed = True
                 os.close(self._nudging)
                 os.close(self._nudged)
@@ -190,8 +190,8 @@ class _ServerWatcher:
         with self._changed:
             begun, ceased = self._wakes.keys() - self._known, self._known - self._wakes.keys()
         if begun or ceased:
-            # LISTEN counts from the end of this batch on. Whoever rings later finds the lock and notifies; what was
-            # rung before has been committed by then, since the lock waits for that, and is seen by whoever looks.
+            # LISTEN counts from the end of this batch on. A later ringer finds the lock, and notifies. An earlier one
+            # has committed by then, because the lock waits for it, so the next look at the table sees its change.
             words = [
                 f"SELECT pg_advisory_unlock_shared({_key(each)}); UNLISTEN {notification(each)}" for each in ceased
             ]

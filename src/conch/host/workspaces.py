@@ -1,4 +1,4 @@
-"""From a path that somebody names to the workspace it belongs to.
+"""From any path to the workspace that it belongs to.
 
 A workspace is a directory tree. Two agents share a room only when both arrive at the same spelling of
 its root, so every path is reduced to one canonical form first: absolute, free of links, in the casing
@@ -43,7 +43,7 @@ def workspace_root(directory: str) -> str:
     """The root of the workspace that a canonical directory belongs to.
 
     The git top level; else the nearest directory with a marker file; else the directory itself. Markers
-    in the home directory or the filesystem root are somebody's general notes: they make a workspace of
+    in the home directory or the filesystem root are general notes: they make a workspace of
     that very directory, not of everything below it.
     """
     chain = list(_upwards(directory))

@@ -1,4 +1,4 @@
 """Search over the messages: by their words, by their meaning, or both.
 
-Only `search.py` is imported before somebody searches; it imports the others when that happens.
+Only `search.py` is imported at the start; the first search imports the others.
 """

@@ -98,7 +98,7 @@ def load_embedder(model: Model) -> Embedder:
     """SemanticUnavailable if its packages are there but cannot be used."""
     try:
         return model.load()
-    except Exception as error:  # whatever is wrong with somebody else's package, words can still be searched
+    except Exception as error:  # words can still be searched when a package is broken
         message = f"The model {model.name} cannot be loaded ({error}); install it again: {_INSTALL}"
         raise SemanticUnavailable(message, model=model.name) from error
 

@@ -1,7 +1,7 @@
-"""Indexes that are brought up to date by whoever searches.
+"""Indexes that every search brings up to date.
 
-What a message needs is computed while nobody is kept waiting; a short transaction then stores it, unless somebody
-else has meanwhile done the same. `seq` has no gaps within a topic, so how far a topic was read says all.
+What a message needs is computed while nobody is kept waiting; a short transaction then stores it, unless another
+process has done the same meanwhile. `seq` has no gaps within a topic, so how far a topic was read says all.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _batches(parts: Sequence[_Part], most_characters: int) -> Iterator[list[_Par
 def _store_part(tx: Transaction, index: Index, part: _Part, values: Sequence[Any]) -> None:
     progress = tx.one("topic_progress", kind=index.kind, topic_id=part.topic_id)
     if (progress["through_seq"] if progress else 0) != part.after:
-        return  # somebody else was faster
+        return  # another process was faster
     for row, value in zip(part.rows, values, strict=True):
         index.store(tx, row["number"], value)
     tx.run("set_topic_progress", kind=index.kind, topic_id=part.topic_id, through=part.through)

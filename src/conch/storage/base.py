@@ -73,7 +73,7 @@ class Store(Protocol):
         """Bring the schema to this version of conch; from which schema, to which one."""
 
     def change_counter(self) -> int:
-        """A number that differs after somebody else has committed; cheap enough to ask often."""
+        """A number that changes when another process commits; cheap enough to ask often."""
 
     def integrity_problems(self) -> list[str]:
         """What the engine itself finds wrong with its files."""

@@ -18,7 +18,7 @@ class CopiedTable(NamedTuple):
 
 def copy_store(source: Store, target: Store) -> list[CopiedTable]:
     """Everything, or nothing: one transaction on each side, of which the target's ends last. It must be empty."""
-    with source.read():  # whoever cannot be read is found out before anything is made elsewhere
+    with source.read():  # a source that cannot be read fails before anything is made in the target
         pass
     with target.write("schema") as copy, source.read() as origin:
         tables = [table for table in origin.tables() if table not in _KEPT]

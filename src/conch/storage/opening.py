@@ -15,7 +15,7 @@ _SQLITE_SCHEME = "sqlite://"
 
 
 def open_store(settings: Settings, clock: Clock | None = None, named: str = "CONCH_STORE") -> tuple[Store, Bell]:
-    """Nothing is touched yet: a store opens at its first use, so that its errors reach whoever asks.
+    """Nothing is touched yet: a store opens at its first use, so that its errors reach the caller.
 
     `named` is what names `settings.store`, the setting itself or an option of a command: errors speak of that.
     """

@@ -1,4 +1,4 @@
-"""The schema of a PostgreSQL store: made when it is missing, never touched when it is somebody else's."""
+"""The schema of a PostgreSQL store: made when it is missing, never touched when it is not conch's."""
 
 from __future__ import annotations
 

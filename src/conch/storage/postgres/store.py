@@ -76,7 +76,7 @@ class PostgresStore:
 
     @contextmanager
     def _slot(self) -> Iterator[None]:
-        """The right to one of this process's connections. Whoever is inside a transaction already need not queue."""
+        """The right to one of this process's connections. A thread inside a transaction already need not queue."""
         if self._inside() is not None:
             yield
             return
@@ -201,7 +201,7 @@ class PostgresStore:
             return self._schema.migrate(connection), self._schema.version
 
     def integrity_problems(self) -> list[str]:
-        """The server checks its own pages and foreign keys; what somebody has changed in the schema is found here."""
+        """The server checks its own pages and foreign keys; changes of the schema by hand are found here."""
         with self.read():  # there is a schema, and it is this conch's
             pass
         with self._connected() as connection:

@@ -33,7 +33,7 @@ _IDENTITIES = """
 SELECT attname FROM pg_attribute
 WHERE attrelid = format('%%I.%%I', %s::text, %s::text)::regclass AND attidentity <> '' AND NOT attisdropped
 """
-# Whoever moves a whole table may be busy elsewhere for longer than a transaction may otherwise stand still.
+# Moving a whole table takes longer between statements than a transaction may otherwise stand still.
 _UNHURRIED = "SET LOCAL idle_in_transaction_session_timeout = 0"
 _ROWS_AT_ONCE = 500
 
@@ -86,10 +86,10 @@ class PostgresTransaction:
         self._rings.extend(channels)
 
     def send_rings(self) -> None:
-        """Notify where somebody may listen. Every commit with a notification waits for all others that have one.
+        """Notify where a listener may be. Every commit with a notification waits for all others that have one.
 
         A listener holds a shared lock on its bell. Where there is none, this transaction keeps the lock to its end:
-        whoever begins to listen meanwhile waits for it, and then sees what it has changed.
+        a new listener waits for it, and then sees what it has changed.
         """
         if self._rings:
             bells = [notification(channel) for channel in self._rings]

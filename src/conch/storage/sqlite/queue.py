@@ -39,7 +39,7 @@ class Queue:
 
     def _wait(self, seconds: float) -> bool:
         # A blocking flock has no timeout and cannot be interrupted from another thread, so it gets a thread of its
-        # own. Whoever gives up, or is interrupted, leaves the descriptor to that thread, which closes it in the end.
+        # own. A caller that gives up, or is interrupted, leaves the descriptor to that thread, which closes it.
         place = _Place(self._file)
         try:
             place.begin()
@@ -55,7 +55,7 @@ class Queue:
 
 
 class _Place:
-    """Somebody who stands in the queue for us, until it is our turn or we have lost patience."""
+    """A thread that stands in the queue for us, until it is our turn or we give up."""
 
     def __init__(self, file: int) -> None:
         self.entered = threading.Event()

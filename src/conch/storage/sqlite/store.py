@@ -21,7 +21,7 @@ DIALECT = Dialect("sqlite", serial_key="INTEGER PRIMARY KEY AUTOINCREMENT", byte
 _IDLE_CONNECTIONS = 4
 _NEWER = "Upgrade conch and restart its servers"
 _NAMELESS = "Restore a copy made by `conch db backup`"
-_FOREIGN = "Leave it to whoever made it"
+_FOREIGN = "Leave it to the program that made it"
 
 Ring = Callable[[Iterable[str]], None]
 
@@ -167,7 +167,7 @@ class SqliteStore:
 
     @contextmanager
     def _queued(self, connection: sqlite3.Connection) -> Iterator[None]:
-        """A place in the queue for half of the busy timeout; whoever gets none tries its luck for the other half."""
+        """A place in the queue for half of the busy timeout; failing that, SQLite's own waiting for the other half."""
         try:
             queue = self._queues.pop()
         except IndexError:
@@ -240,14 +240,14 @@ class SqliteStore:
             raise StoreUnavailable(message, path=self.path)
 
     def _stored_version(self, connection: sqlite3.Connection) -> int:
-        """0 for an empty file; SchemaMismatch for somebody else's database."""
+        """0 for an empty file; SchemaMismatch for a database that is not conch's."""
         try:
             row = connection.execute(self._statements["schema_version"]).fetchone()
         except sqlite3.OperationalError as error:
             if "no such table" not in str(error):
                 raise
             tables = {row["name"] for row in connection.execute("SELECT name FROM sqlite_master")}
-            if "meta" in tables:  # made by somebody else a moment ago
+            if "meta" in tables:  # made by another process a moment ago
                 return self._stored_version(connection)
             if tables:
                 raise self._mismatch("it is not a conch store", _FOREIGN) from None
