@@ -7,7 +7,8 @@ A request that was interrupted before it changed anything runs again.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from conch.errors import Cancelled, StoreInterrupted
 from conch.typed import TypeVar
@@ -15,6 +16,7 @@ from conch.typed import TypeVar
 Answer = TypeVar("Answer")
 
 MOST_TRIES = 3
+REPORT_EVERY_SECONDS = 4.0
 
 
 def retry_interrupted(request: Callable[[], Answer]) -> Answer:
@@ -35,11 +37,13 @@ def retry_interrupted(request: Callable[[], Answer]) -> Answer:
 class Call:
     """Shared by the thread that works on a request and the one that hears of its cancellation."""
 
-    def __init__(self, report: Callable[[str], None] | None = None) -> None:
+    def __init__(self, report: Callable[[str], None] | None = None, every: float = REPORT_EVERY_SECONDS) -> None:
+        """`report` gets to hear how a wait is getting on, `every` so many seconds."""
         self._lock = threading.Lock()
         self._wake: Callable[[], None] | None = None
         self._cancelled = False
         self._report = report
+        self.report_every = float("inf") if report is None else every
         self._renew: Callable[[], None] | None = None
 
     @property
@@ -52,6 +56,15 @@ class Call:
             wake = self._wake
         if wake is not None:
             wake()
+
+    @contextmanager
+    def waking(self, wake: Callable[[], None]) -> Iterator[None]:
+        """Meanwhile something sleeps, and a cancellation wakes it."""
+        self.wake_with(wake)
+        try:
+            yield
+        finally:
+            self.wake_with(None)
 
     def wake_with(self, wake: Callable[[], None] | None) -> None:
         """Name what a cancellation must wake; None when nothing sleeps any more."""

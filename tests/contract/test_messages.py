@@ -15,7 +15,6 @@ from tests.contract.conftest import DEADLINE, Client, in_background
 from conch.app import App
 from conch.calls import Call
 from conch.config import LONGEST_WAIT_MS
-from conch.errors import StoreUnavailable
 from conch.storage.base import Store, Transaction
 from conch.tools.catalogue import TOOLS
 
@@ -152,25 +151,6 @@ def test_whoever_waits_is_present(red: Any, blue: Any, pink: str, clock: Any) ->
 
     assert present
     assert waiting()["status"] == "ready"
-
-
-def test_whoever_follows_outlasts_a_store_that_is_away_for_a_whole_wait(
-    app: App, red: Any, pink: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Away means here that reading fails a few times, as it does while a server restarts."""
-    failures = iter(range(3))
-    read = app.store.read
-
-    def read_or_fail() -> Any:
-        if next(failures, None) is not None:
-            raise StoreUnavailable("away")
-        return read()
-
-    red.send(pink, "after the outage")
-    monkeypatch.setattr("conch.bus.sync.LONGEST_WAIT_MS", 1)
-    monkeypatch.setattr(app.store, "read", read_or_fail)
-
-    assert [each.content_markdown for each in next(app.messages.follow(pink, 0, Call()))] == ["after the outage"]
 
 
 def test_what_matters_is_in_the_text_too(red: Any, blue: Any, pink: str) -> None:

@@ -7,18 +7,13 @@ from collections.abc import Callable
 import pytest
 
 from conch.app import App
-from conch.bus import waits
-from conch.bus.waits import wait_for
+from conch.bells import waits
+from conch.bells.waits import FOREVER, Pause, wait_for
 from conch.calls import Call
-from conch.errors import Cancelled, StoreUnavailable
+from conch.errors import Cancelled, StoreBusy, StoreError, StoreFull, StoreUnavailable
 
 LONG = 20.0
-
-
-@pytest.fixture(autouse=True)
-def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever waits reports at once, and again and again."""
-    monkeypatch.setattr(waits, "REPORT_EVERY_SECONDS", 0.01)
+RARELY = (LONG, LONG)
 
 
 def after(reports: int, act: Callable[[], None]) -> Call:
@@ -30,7 +25,7 @@ def after(reports: int, act: Callable[[], None]) -> Call:
         if len(come) == reports:
             act()
 
-    return Call(report)
+    return Call(report, every=0.01)
 
 
 def test_whoever_waits_reports_without_a_look_at_the_store(app: App) -> None:
@@ -38,7 +33,7 @@ def test_whoever_waits_reports_without_a_look_at_the_store(app: App) -> None:
     call = after(5, lambda: call.cancel())
 
     with pytest.raises(Cancelled):
-        wait_for(app.bell, "topic-a", lambda: looks.append(None), LONG, call, app.settings)
+        wait_for(app.bell, ["topic-a"], lambda pause: looks.append(None), LONG, call, polls=RARELY)
 
     assert len(looks) == 1
 
@@ -46,7 +41,7 @@ def test_whoever_waits_reports_without_a_look_at_the_store(app: App) -> None:
 def test_a_ring_between_two_reports_is_heard(app: App) -> None:
     looks: list[None] = []
 
-    def look() -> str | None:
+    def look(pause: Pause) -> str | None:
         looks.append(None)
         return "rung" if len(looks) == 2 else None
 
@@ -54,22 +49,77 @@ def test_a_ring_between_two_reports_is_heard(app: App) -> None:
         with app.store.write("a") as tx:
             tx.ring("topic-a")
 
-    assert wait_for(app.bell, "topic-a", look, LONG, after(3, ring), app.settings) == "rung"
+    assert wait_for(app.bell, ["topic-a"], look, LONG, after(3, ring), polls=RARELY) == "rung"
 
 
 def test_a_store_that_did_not_answer_is_asked_again_unrung(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waits, "RETRY_SECONDS", 0.01)
     looks: list[None] = []
 
-    def look() -> str | None:
+    def look(pause: Pause) -> str | None:
         looks.append(None)
-        if len(looks) == 1:
+        if len(looks) <= 3:
             raise StoreUnavailable("The server restarts.")
         return "back"
 
-    assert wait_for(app.bell, "topic-a", look, LONG, Call(), app.settings) == "back"
-    assert len(looks) == 2
+    assert wait_for(app.bell, ["topic-a"], look, FOREVER, Call()) == "back"
+    assert len(looks) == 4
 
 
 def test_a_wait_ends_with_its_time(app: App) -> None:
-    assert wait_for(app.bell, "topic-a", lambda: None, 0.05, Call(), app.settings) is None
+    assert wait_for(app.bell, ["topic-a"], lambda pause: None, 0.05, Call()) is None
+
+
+def test_the_last_look_says_what_there_is_when_the_time_is_over(app: App) -> None:
+    found = wait_for(app.bell, ["topic-a"], lambda pause: "as it is" if pause.is_last else None, 0.05, Call())
+
+    assert found == "as it is"
+
+
+def test_trouble_that_lasts_is_raised_when_the_time_is_over(app: App) -> None:
+    def look(pause: Pause) -> None:
+        raise StoreUnavailable("The server is gone.")
+
+    with pytest.raises(StoreUnavailable):
+        wait_for(app.bell, ["topic-a"], look, 0.05, Call())
+
+
+@pytest.mark.parametrize(("trouble", "looks"), [(StoreUnavailable, 1), (StoreBusy, 2)])
+def test_a_store_that_never_answered_is_waited_for_only_if_it_is_busy(
+    app: App, monkeypatch: pytest.MonkeyPatch, trouble: type[StoreError], looks: int
+) -> None:
+    monkeypatch.setattr(waits, "RETRY_SECONDS", 0.01)
+    troubles = iter([trouble("not now"), StoreUnavailable("The server was never there.")])
+    seen: list[None] = []
+
+    def look(pause: Pause) -> None:
+        seen.append(None)
+        raise next(troubles)
+
+    with pytest.raises(StoreUnavailable):
+        wait_for(app.bell, ["topic-a"], look, LONG, Call(), has_answered=False)
+
+    assert len(seen) == looks
+
+
+def test_trouble_that_does_not_pass_ends_a_wait_at_once(app: App) -> None:
+    def look(pause: Pause) -> None:
+        raise StoreFull("The disk is full.")
+
+    with pytest.raises(StoreFull):
+        wait_for(app.bell, ["topic-a"], look, LONG, Call())
+
+
+def test_a_wait_renews_the_sign_of_life_of_its_caller(app: App) -> None:
+    renewals: list[None] = []
+    call = Call()
+
+    def renew() -> None:
+        renewals.append(None)
+        if len(renewals) == 3:
+            call.cancel()
+
+    call.renew_with(renew)
+
+    with pytest.raises(Cancelled):
+        wait_for(app.bell, ["topic-a"], lambda pause: None, LONG, call, renewal=0.01)

@@ -6,11 +6,11 @@ Its life: `pending` takes answers, one from each other peer, until the asker clo
 from __future__ import annotations
 
 from conch.bells.base import Bell, topic_channel
+from conch.bells.waits import Pause
 from conch.bus.drafts import Draft, check_batch, check_fields, required_text
 from conch.bus.peers import Peer, load_standing
-from conch.bus.stream import Message, append_messages, find_obstacle, to_message
+from conch.bus.stream import Message, append_messages, find_obstacle, to_message, wait_on_topic
 from conch.bus.topics import dump_metadata, find_topic, require_open
-from conch.bus.waits import wait_for
 from conch.calls import Call
 from conch.config import Settings, check_length
 from conch.errors import (
@@ -114,12 +114,12 @@ class Questions:
     def wait(self, topic_id: str, question_id: str, wait_seconds: float, call: Call) -> Asked | None:
         """The question once it has an answer or has ended; None when the time is over."""
 
-        def look() -> Asked | None:
+        def look(pause: Pause) -> Asked | None:
             found = self.poll(topic_id, question_id)
             return found if found.is_settled else None
 
         try:
-            return wait_for(self._bell, topic_channel(topic_id), look, wait_seconds, call, self._settings)
+            return wait_on_topic(self._bell, topic_id, look, wait_seconds, call, self._settings)
         except StoreError:  # it is asked all the same: a refusal would have it asked again
             return None
 
@@ -157,17 +157,16 @@ class Questions:
     def list_pending(self, peer: Peer, limit: int, wait_seconds: float, call: Call | None = None) -> Offer:
         """What this peer could answer, oldest first, waiting for something if asked to, and if anything can come."""
 
-        def look() -> Offer | None:
+        def look(pause: Pause | None) -> Offer | None:
             with self._store.read() as tx:
                 now, standing = load_standing(tx, peer)
                 rows = tx.all("answerable_questions", topic_id=peer.topic_id, peer_id=now.peer_id, limit=limit)
             offer = Offer([Pending(**row) for row in rows], standing.status == "closed")
             return offer if offer.questions or offer.is_closed else None
 
-        found = look()
+        found = look(None)
         if found is None and wait_seconds > 0:
-            call, channel = call or Call(), topic_channel(peer.topic_id)
-            found = wait_for(self._bell, channel, look, wait_seconds, call, self._settings)
+            found = wait_on_topic(self._bell, peer.topic_id, look, wait_seconds, call or Call(), self._settings)
         return found or Offer([], is_closed=False)
 
     def list_all(self, topic_id: str, statuses: list[str], limit: int) -> list[Row]:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from conch.bells.base import topic_channel
+from collections.abc import Callable
+
+from conch.bells.base import Bell, topic_channel
+from conch.bells.waits import Found, Pause, wait_for
 from conch.bus.drafts import Draft
 from conch.bus.peers import Peer
+from conch.calls import Call
+from conch.config import Settings
 from conch.errors import InvalidArgument
 from conch.ids import new_id
 from conch.lazy import json
+from conch.rooms.presence import renewal_ms
 from conch.storage.base import Row, Transaction
 from conch.typed import Any, NamedTuple
 
@@ -158,3 +164,15 @@ def find_obstacle(tx: Transaction, peer: Peer, question: Row) -> Obstacle | None
 
 def to_message(row: Row) -> Message:
     return Message(**{name: row[name] for name in Message._fields})
+
+
+# -- waiting
+
+
+def wait_on_topic(
+    bell: Bell, topic_id: str, look: Callable[[Pause], Found | None], seconds: float, call: Call, settings: Settings
+) -> Found | None:
+    """As `wait_for`, for what happens on a topic. Whoever waits there stays active."""
+    polls = (settings.poll_initial_ms / 1_000, settings.poll_max_ms / 1_000)
+    renewal = renewal_ms(settings) / 1_000
+    return wait_for(bell, [topic_channel(topic_id)], look, seconds, call, linger=0.0, polls=polls, renewal=renewal)

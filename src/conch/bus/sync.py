@@ -10,16 +10,16 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 
-from conch.bells.base import Bell, topic_channel
+from conch.bells.base import Bell
+from conch.bells.waits import Pause
 from conch.bus.drafts import Draft
 from conch.bus.names import free_name
 from conch.bus.peers import Peer, Standing, check_seq, load_standing, system_peer, with_names
-from conch.bus.stream import Message, Sent, append_messages, to_message
+from conch.bus.stream import Message, Sent, append_messages, to_message, wait_on_topic
 from conch.bus.topics import find_topic, require_open
-from conch.bus.waits import wait_for
 from conch.calls import Call, retry_interrupted
-from conch.config import LONGEST_WAIT_MS, Settings
-from conch.errors import StoreError, StoreUnavailable, StoreUncertain
+from conch.config import Settings
+from conch.errors import StoreError
 from conch.storage.base import Row, Store, Transaction
 from conch.typed import NamedTuple
 
@@ -98,15 +98,15 @@ class Messages:
         wait_seconds: float,
         call: Call,
     ) -> tuple[str, Page]:
-        def look() -> Page | None:
+        def look(pause: Pause) -> Page | None:
             page = self._unread(peer, max_items, include_self)
-            return page if _is_worth_waking(page) else None
+            return page if pause.is_last or _is_worth_waking(page) else None
 
-        page, is_late = self._unread(peer, max_items, include_self, standing), False
-        if wait_seconds > 0 and not _is_worth_waking(page):
+        page, waits = self._unread(peer, max_items, include_self, standing), wait_seconds > 0
+        if waits and not _is_worth_waking(page):
             self._show_presence(page)
-            found = wait_for(self._bell, topic_channel(peer.topic_id), look, wait_seconds, call, self._settings)
-            page, is_late = found or self._unread(peer, max_items, include_self), found is None
+            page = wait_on_topic(self._bell, peer.topic_id, look, wait_seconds, call, self._settings) or page
+        is_late = waits and not _is_worth_waking(page)
         return "ready" if page.received else "timeout" if is_late else "empty", page
 
     def _show_presence(self, page: Page) -> None:
@@ -226,28 +226,12 @@ class Messages:
             rows = tx.all("messages_since", topic_id=topic_id, after=after, since=since, limit=PAGE)
         return [to_message(row) for row in rows]
 
-    def follow(self, topic_id: str, after: int, call: Call) -> Iterator[list[Message]]:
-        """What comes after a message, as it comes, until the topic ends or the call is cancelled."""
-
-        def look() -> list[Message] | None:
-            with self._store.read() as tx:
-                status = find_topic(tx, topic_id).status
-                rows = tx.all("messages_after", topic_id=topic_id, after=after, limit=PAGE)
-            return [to_message(row) for row in rows] if rows or status == "closed" else None
-
-        while True:
-            try:
-                found = wait_for(
-                    self._bell, topic_channel(topic_id), look, LONGEST_WAIT_MS / 1_000, call, self._settings
-                )
-            except (StoreUnavailable, StoreUncertain):  # away for a whole wait: it may come back in the next
-                continue
-            if found is None:
-                continue
-            if not found:
-                return
-            yield found
-            after = found[-1].seq
+    def following(self, topic_id: str, after: int) -> tuple[list[Message], bool]:
+        """Some of what came after a message, and whether the topic is closed."""
+        with self._store.read() as tx:
+            is_closed = find_topic(tx, topic_id).status == "closed"
+            rows = tx.all("messages_after", topic_id=topic_id, after=after, limit=PAGE)
+        return [to_message(row) for row in rows], is_closed
 
 
 def _next_messages(tx: Transaction, statement: str, after: int, most: int, given: Row) -> list[Message]:

@@ -138,7 +138,7 @@ def sync(session: Session, given: Object, call: Call) -> Reply:
         outbox,
         max_items=given.get("max_items", 20),
         include_self=given.get("include_self", False),
-        wait_seconds=given.get("wait_seconds", 60),
+        wait_seconds=fields.wait_seconds(given),
         ack_through=None if auto_advance else ack_through,
         call=call,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from conch.config import LONGEST_WAIT_MS
 from conch.errors import InvalidArgument
 from conch.rooms.handoffs import ROLES
 from conch.typed import Any
@@ -73,3 +74,8 @@ def parse_cursor(field: str, value: str | int | None) -> int | None:
         message = f"{field} must be a cursor that wait_for_turn or get_room_events returned."
         raise InvalidArgument(message, field=field)
     return int(value)
+
+
+def wait_seconds(given: Object) -> float:
+    """How long a call may wait, cut so that the reply comes before common clients give up."""
+    return min(float(given.get("wait_seconds", 60)), LONGEST_WAIT_MS / 1_000)

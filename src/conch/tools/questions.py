@@ -15,7 +15,7 @@ from conch.warnings import warning
 
 def ask(session: Session, given: Object, call: Call) -> Reply:
     peer = session.peer(given["topic_id"])
-    status, asked = session.app.questions.ask(peer, given["question"], given.get("wait_seconds", 60), call)
+    status, asked = session.app.questions.ask(peer, given["question"], fields.wait_seconds(given), call)
     return Reply(view.asked(status, asked), view.asked_text(status, asked))
 
 
@@ -56,7 +56,7 @@ def question_mark_answered(session: Session, given: Object, call: Call) -> Reply
 
 
 def pending_list(session: Session, given: Object, call: Call) -> Reply:
-    peer, wait_seconds = session.peer(given["topic_id"]), given.get("wait_seconds", 60)
+    peer, wait_seconds = session.peer(given["topic_id"]), fields.wait_seconds(given)
     offer = session.app.questions.list_pending(peer, given.get("limit", 20), wait_seconds, call)
     found, waited = offer.questions, wait_seconds and not offer.is_closed
     status = "ready" if found else "timeout" if waited else "empty"

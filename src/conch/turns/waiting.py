@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import time
 
 from conch.agents.identity import Caller
-from conch.bells.base import LINGER_SECONDS, Bell, Ear, room_channel, seat_channel
+from conch.bells.base import LINGER_SECONDS, Bell, room_channel, seat_channel
+from conch.bells.waits import Pause, wait_for
 from conch.calls import Call
 from conch.clock import SECOND
-from conch.errors import StoreUnavailable, StoreUncertain
 from conch.host.processes import Process
 from conch.notices.events import accept_handoff, reopen_handoff
 from conch.rooms.handoffs import Handoff
@@ -19,8 +18,6 @@ from conch.rooms.room import Room, Snapshot, granted, renew, save_room
 from conch.storage.base import Store, Transaction
 from conch.typed import NamedTuple
 
-REPORT_EVERY_SECONDS = 4.0
-RETRY_SECONDS = 0.5
 LOOKS_PER_SECOND = 200  # of all who wait in one room
 
 
@@ -75,40 +72,29 @@ class Claims:
         budget = (longest if max_wait_ms is None else min(max_wait_ms, longest)) / 1_000
         if _is_settled(found, cursor) or budget <= 0:
             return found
-        deadline = time.monotonic() + budget
-        with self._bell.listen(room_channel(room_id), announce=seat_channel(room_id, caller.agent_id)) as ear:
-            call.wake_with(ear.wake)
-            try:
-                return self._wait(caller, room_id, cursor, deadline, call, ear, len(found.snapshot.members))
-            finally:
-                call.wake_with(None)
+        crowd = len(found.snapshot.members)
 
-    def _wait(
-        self, caller: Caller, room_id: str, cursor: int | None, deadline: float, call: Call, ear: Ear, crowd: int
-    ) -> Wait:
-        reported = 0.0
-        while True:
-            now = time.monotonic()
-            try:
-                if ear.called:  # by name: no need to look first whether there is anything to claim
-                    found = self._settle(caller, room_id, call)
-                elif now >= deadline:
-                    found = self._look(caller, room_id, call)
-                else:
-                    found = self._look_again(caller, room_id, cursor, call)
-            except (StoreUnavailable, StoreUncertain):
-                if now >= deadline:
-                    raise
-                ear.wait(min(deadline - now, RETRY_SECONDS))  # a server that restarts: whoever waits can wait for it
-                continue
-            if _is_settled(found, cursor) or now >= deadline:
+        def look(pause: Pause) -> Wait | None:
+            if pause.called:  # by name: no need to look first whether there is anything to claim
+                found = self._settle(caller, room_id, call)
+            elif pause.is_last:
+                found = self._look(caller, room_id, call)
+            else:
+                found = self._look_again(caller, room_id, cursor, call)
+            if _is_settled(found, cursor) or pause.is_last:
                 return found
-            if now - reported >= REPORT_EVERY_SECONDS:
-                call.report(describe(found.snapshot))
-                reported = now
-            expected = found.snapshot.find(found.snapshot.expected)
-            ear.watch(expected.process if expected else None)
-            ear.wait(min(deadline - now, self._patience(found.snapshot)), _linger(crowd))
+            self._prepare(pause, found.snapshot, crowd)
+            return None
+
+        seat = seat_channel(room_id, caller.agent_id)
+        return wait_for(self._bell, [room_channel(room_id)], look, budget, call, announce=seat) or found
+
+    def _prepare(self, pause: Pause, snapshot: Snapshot, crowd: int) -> None:
+        expected = snapshot.find(snapshot.expected)
+        pause.process = expected.process if expected else None
+        pause.seconds = self._patience(snapshot)
+        pause.linger = _linger(crowd)
+        pause.progress = describe(snapshot)
 
     def current_move(self, room_id: str) -> Move:
         with self._store.read() as tx:

@@ -72,10 +72,9 @@ def test_a_waiter_gets_the_stick_when_it_is_released(conch: Conch, start: Start)
 # The same command with another clock. With one that never ticks only what has to can wake it.
 OTHER_CLOCK = """
 import sys
-from conch.bells import file
-from conch.doors.cli import waiting
+from conch.bells import file, waits
 from conch.main import main
-file._SECONDS_BETWEEN_LOOKS = waiting.RETRY_SECONDS = float(sys.argv[1])
+file._SECONDS_BETWEEN_LOOKS = waits.RETRY_SECONDS = float(sys.argv[1])
 sys.exit(main(["wait", "--json"]))
 """
 NEVER = 1e6

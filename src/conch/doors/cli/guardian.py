@@ -11,18 +11,19 @@ import os
 import signal
 import sys
 import time
+from contextlib import suppress
 
 from conch.agents.identity import Caller
 from conch.app import App, open_app
 from conch.bells.base import room_channel
+from conch.bells.waits import FOREVER, PASSING, Pause, wait_for
+from conch.calls import Call
 from conch.doors.cli.post import Post
-from conch.errors import ConchError, SchemaMismatch, StoreError
+from conch.errors import ConchError, StoreFull, StoreReadOnly
 from conch.host import processes
 from conch.host.processes import Process
-from conch.rooms.presence import Timing, renewal_ms
+from conch.rooms.presence import renewal_ms
 from conch.typed import Any
-
-RETRY_SECONDS = 5.0
 
 
 def main() -> int:
@@ -61,49 +62,35 @@ class Guardian:
         self._caller = caller
         self._turn = turn
         self._store = _file_id(app.store.describe())
-        self._interval = _interval(app.settings)
+        self._due = time.monotonic()
 
     def stand(self) -> None:
-        """Renew until the lease is not ours any more or the holder is gone."""
-        due: float | None = time.monotonic()
-        with self._app.bell.listen(room_channel(self._turn["room_id"])) as ear:
-            ear.watch(self._caller.process)
-            while due is not None and self._has_reason_to_stay():
-                if time.monotonic() >= due:
-                    due = self._renew()
-                else:
-                    ear.wait(due - time.monotonic())
+        """Renew until the lease is not ours any more, the holder is gone, or trouble comes that does not pass.
 
-    def _has_reason_to_stay(self) -> bool:
+        A full disk is no reason to leave: a lease is much longer than most such troubles.
+        """
+        passing = (*PASSING, StoreFull, StoreReadOnly)
+        with suppress(ConchError):
+            wait_for(
+                self._app.bell, [room_channel(self._turn["room_id"])], self._look, FOREVER, Call(), passing=passing
+            )
+
+    def _look(self, pause: Pause) -> str | None:
+        """Renew if that is due; why there is no reason to stay, if there is none."""
+        pause.process = self._caller.process
         if processes.check(self._caller.process) == "gone":
-            return False
+            return "the holder is gone"
         if _file_id(self._app.store.describe()) != self._store:
-            return False  # removed or moved aside: what we have open is nobody's any more
-        try:
-            snapshot = self._app.rooms.get_state(None, self._turn["room_id"])
-        except ConchError as problem:
-            return _passes(problem)
-        self._interval = _interval(snapshot)
-        return bool(snapshot.room.lease_id == self._turn["lease_id"])
-
-    def _renew(self) -> float | None:
-        """When to do it again; None when the lease cannot be ours any more."""
-        turn = self._turn
-        try:
+            return "removed or moved aside: what we have open is nobody's any more"
+        snapshot = self._app.rooms.get_state(None, self._turn["room_id"])
+        if snapshot.room.lease_id != self._turn["lease_id"]:
+            return "the lease is over"
+        if time.monotonic() >= self._due:
+            turn = self._turn
             self._app.turns.heartbeat(self._caller, turn["room_id"], turn["lease_id"], turn["turn_id"])
-        except ConchError as problem:
-            return time.monotonic() + min(self._interval, RETRY_SECONDS) if _passes(problem) else None
-        return time.monotonic() + self._interval
-
-
-def _interval(timing: Timing) -> float:
-    """How many seconds to let pass: the holder is to keep its lease, and never to seem stale."""
-    return renewal_ms(timing) / 1_000
-
-
-def _passes(problem: ConchError) -> bool:
-    """A busy store or a full disk is no reason to leave: a lease is much longer than most such troubles."""
-    return isinstance(problem, StoreError) and not isinstance(problem, SchemaMismatch)
+            self._due = time.monotonic() + renewal_ms(snapshot) / 1_000  # so that the holder never seems stale
+        pause.seconds = self._due - time.monotonic()
+        return None
 
 
 def _file_id(path: str) -> tuple[int, int] | None:

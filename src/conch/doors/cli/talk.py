@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-import time
 from contextlib import suppress
 from itertools import islice
 
+from conch.bells.waits import FOREVER, Pause
 from conch.bus.drafts import check_outbox
+from conch.bus.stream import Message, wait_on_topic
 from conch.calls import Call
 from conch.clock import to_seconds
 from conch.doors.cli.context import Context
@@ -35,7 +36,6 @@ from conch.typed import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from conch.bus.peers import Peer
-    from conch.bus.questions import Asked
 
 Object = dict[str, Any]
 
@@ -123,31 +123,60 @@ def _history(context: Context, peer: Peer, place: Place, limit: int) -> Report:
 
 def _follow(context: Context, peer: Peer, place: Place | None, limit: int | None) -> Report:
     """Print messages as they come, up to so many; each counts as read once it is printed."""
+    follower = Follower(context, peer, place, limit)
     call = Call()
     call.renew_with(context.session.stay_active)
     interruptions = Interruptions(call)
-    messages, as_json = context.app.messages, context.options.json
-    moves = place is None and not context.options.peek
-    start, left = place or Place(messages.standing(peer)[1].last_seq, 0), limit
+
+    def look(pause: Pause) -> bool | None:
+        while not follower.is_done and follower.show():
+            call.check()
+        return follower.is_done or None
+
     try:
-        for come in messages.follow(peer.topic_id, start.after, call):
-            with suppress(StoreUnavailable):
-                peer, _ = messages.standing(peer)  # who may have been renamed meanwhile
-            batch = [each for each in come if each.created_at >= start.moment][:left]
-            shown = [bus_view.received(each, peer) for each in batch]
-            lines = map(whole_json, shown) if as_json else map(clean, message_texts(context, shown))
-            write(sys.stdout, "".join(f"{line}\n" for line in lines))
-            if moves:
-                with suppress(StoreUnavailable, StoreUncertain):  # the next batch moves it on
-                    messages.mark_read(peer, batch[-1].seq)
-            left = None if left is None else left - len(batch)
-            if left == 0:
-                break
+        wait_on_topic(context.app.bell, peer.topic_id, look, FOREVER, call, context.app.settings)
     except Cancelled:
         return Report(None, "", status=exit_status(interruptions.number or 0), is_printed=True)
     except OSError as problem:
         return Report(None, "", status=give_up(problem), is_printed=True)
     return Report(None, "", is_printed=True)
+
+
+class Follower:
+    """Shows a topic as it goes on. It asks the store first and prints then, so that nothing is printed twice."""
+
+    def __init__(self, context: Context, peer: Peer, place: Place | None, limit: int | None) -> None:
+        self._context = context
+        self._messages = context.app.messages
+        self._peer = peer
+        self._moves = place is None and not context.options.peek
+        self._after, self._moment = place or (self._messages.standing(peer)[1].last_seq, 0)
+        self._left = limit
+        self.is_done = False
+
+    def show(self) -> bool:
+        """Print some of what is new; False if there was nothing."""
+        come, is_closed = self._messages.following(self._peer.topic_id, self._after)
+        if not come:
+            self.is_done = is_closed
+            return False
+        self._peer, _ = self._messages.standing(self._peer)  # who may have been renamed meanwhile
+        batch = [each for each in come if each.created_at >= self._moment][: self._left]
+        write(sys.stdout, "".join(f"{line}\n" for line in self._lines(batch)))
+        self._after = come[-1].seq
+        if self._moves:
+            with suppress(StoreUnavailable, StoreUncertain):  # the next batch moves it on
+                self._messages.mark_read(self._peer, batch[-1].seq)
+        if self._left is not None:
+            self._left -= len(batch)
+            self.is_done = self._left == 0
+        return True
+
+    def _lines(self, batch: list[Message]) -> list[str]:
+        shown = [bus_view.received(each, self._peer) for each in batch]
+        if self._context.options.json:
+            return [whole_json(each) for each in shown]
+        return [clean(text) for text in message_texts(self._context, shown)]
 
 
 # -- asking and answering
@@ -157,16 +186,13 @@ def ask(context: Context) -> Report:
     call = Call()
     topic_id, text = context.topic_id, read_text(context.options.text)
     context.join_topic(topic_id)
-    deadline = time.monotonic() + context.options.wait
     data = context.tool("questions.ask", call, topic_id=topic_id, question=text, wait_seconds=0).data
     question = {"topic_id": topic_id, "question_id": data["question_id"]}
     if context.options.wait == 0:
         return Report(data, f"Asked{_number(context, data['question_id'])}. `conch read` brings the answer.")
     interruptions = Interruptions(call)
-    asked: Asked | None = None
     try:
-        while asked is None and (rest := deadline - time.monotonic()) > 0:
-            asked = context.app.questions.wait(topic_id, data["question_id"], rest, call)
+        asked = context.app.questions.wait(topic_id, data["question_id"], context.options.wait, call)
     except Cancelled:
         message = "Interrupted. The question stays open; `conch read` brings the answer."
         return failure("cancelled", message, question, status=exit_status(interruptions.number or 0))

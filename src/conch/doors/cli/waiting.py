@@ -7,32 +7,32 @@ import sys
 import time
 from types import TracebackType
 
-from conch.bells.base import Ear, room_channel, seat_channel
+from conch.bells.base import room_channel, seat_channel
+from conch.bells.waits import FOREVER, Pause, wait_for
 from conch.calls import Call
 from conch.doors.cli.context import Context
 from conch.doors.cli.handoffs import handoff_text
 from conch.doors.cli.interruptions import Interruptions, exit_status
 from conch.doors.cli.keeping import keep_lease, lease_text
 from conch.doors.cli.output import Report, duration, failure, shortened, write
-from conch.errors import Cancelled, StoreBusy, StoreError, StoreUnavailable, StoreUncertain
+from conch.errors import Cancelled
 from conch.text import one_line
 from conch.tools.replies import Delivery, Reply
 from conch.turns.waiting import Move
 from conch.typed import Any, Self
 
 TICK_SECONDS = 1.0  # the clock of a line that moves
-RETRY_SECONDS = 0.5  # until a store that did not answer is asked again
-FOREVER = float("inf")
 
 
 def wait(context: Context) -> Report:
     """Block until the stick is ours. Interrupted or cut off, it leaves the stick where it is."""
     room_id = context.room_id
     limit = FOREVER if context.options.timeout is None else context.options.timeout
-    call = Call()
+    line = StatusLine()
+    call = Call(line.tick if line.moves else None, every=TICK_SECONDS)
     interruptions = Interruptions(call)
     try:
-        result = _wait(context, room_id, time.monotonic() + limit, call)
+        result = _wait(context, room_id, limit, call, line)
     except Cancelled:
         return _interrupted(interruptions)
     if call.cancelled:
@@ -48,40 +48,26 @@ def wait(context: Context) -> Report:
     )
 
 
-def _wait(context: Context, room_id: str, deadline: float, call: Call) -> Reply:
+def _wait(context: Context, room_id: str, seconds: float, call: Call, line: StatusLine) -> Reply:
     """Look whenever the bell rings or the holder's process ends, and else only when no bell would tell.
 
-    One ear for the whole wait: whoever lets go of the stick must find us waiting at every moment. A store that is busy
-    is waited for; so is one that restarts, once it has answered.
+    One ear for the whole wait: whoever lets go of the stick must find us waiting at every moment.
     """
+
+    def look(pause: Pause) -> Reply | None:
+        reply = context.tool("turns.wait_for_turn", call, room_id=room_id, max_wait_ms=0)
+        if reply.data["status"] != "not_yet" or pause.is_last:
+            return reply
+        move = context.app.claims.current_move(room_id)
+        line.show(move)
+        pause.process, pause.seconds = move.process, move.patience
+        return None
+
     bell, seat = context.app.bell, seat_channel(room_id, context.caller.agent_id)
-    passing: tuple[type[StoreError], ...] = (StoreBusy,)
-    with bell.listen(room_channel(room_id), announce=seat) as ear, StatusLine() as line:
-        call.wake_with(ear.wake)
-        while True:
-            pause = RETRY_SECONDS
-            try:
-                result = context.tool("turns.wait_for_turn", call, room_id=room_id, max_wait_ms=0)
-                if result.data["status"] != "not_yet" or time.monotonic() >= deadline:
-                    return result
-                passing = (StoreBusy, StoreUnavailable, StoreUncertain)
-                move = context.app.claims.current_move(room_id)
-                line.show(move)
-                ear.watch(move.process)
-                pause = move.patience
-            except passing:
-                if time.monotonic() >= deadline:
-                    raise
-            _rest(ear, line, min(deadline - time.monotonic(), pause))
-
-
-def _rest(ear: Ear, line: StatusLine, seconds: float) -> None:
-    """Sleep until somebody rings or the time is over. The clock on the screen asks nobody for the time."""
-    end = time.monotonic() + seconds
-    while (left := end - time.monotonic()) > 0:
-        if ear.wait(min(left, TICK_SECONDS) if line.moves else left):
-            return
-        line.tick()
+    with line:
+        reply = wait_for(bell, [room_channel(room_id)], look, seconds, call, announce=seat, has_answered=False)
+    assert reply is not None  # the last look returns one
+    return reply
 
 
 class StatusLine:
@@ -103,8 +89,8 @@ class StatusLine:
                 self._print(self._text() + "\n")
         self.tick()
 
-    def tick(self) -> None:
-        """The same, a little later."""
+    def tick(self, _: str = "") -> None:
+        """The same, a little later. The clock on the screen asks nobody for the time."""
         if self.moves and self._holder:
             self._print(f"\r\x1b[K{shortened(self._text(), _width() - 1)}")
 

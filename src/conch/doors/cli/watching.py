@@ -6,11 +6,14 @@ import sys
 from collections.abc import Callable
 
 from conch.bells.base import activity_channel, room_channel, topic_channel
+from conch.bells.waits import FOREVER, Pause, wait_for
+from conch.calls import Call
 from conch.doors.cli.context import Context
 from conch.doors.cli.handoffs import MARGIN, handoff_lines, labelled
 from conch.doors.cli.output import Report, abandon_stream, clean, local_time, write
 from conch.lazy import json
 from conch.notices.timeline import Entry, Page, Place, parse_place, read_timeline
+from conch.rooms.presence import renewal_ms
 from conch.text import behind_margin
 from conch.tools import fields, timeline_view
 from conch.tools.schema import check_arguments
@@ -31,32 +34,37 @@ def events(context: Context) -> Report:
     place = parse_place("after", options.after)
     topic_id = context.room.room.topic_id  # also a sign of life, and whether there is such a room
 
-    def look(after: Place | int | None) -> Page:
+    def read(after: Place | int | None) -> Page:
         return read_timeline(context.app.store, room_id, after, options.limit)
 
-    page = look(place)
+    page = read(place)
     if options.follow:
-        return _follow(context, page, look, (room_channel(room_id), activity_channel(room_id), topic_channel(topic_id)))
+        return _follow(context, page, read, (room_channel(room_id), activity_channel(room_id), topic_channel(topic_id)))
     return Report(timeline_view.page(page), page_text(page, options.after, options.limit))
 
 
-def _follow(context: Context, page: Page, look: Callable[[Place], Page], channels: tuple[str, ...]) -> Report:
+def _follow(context: Context, page: Page, read: Callable[[Place], Page], channels: tuple[str, ...]) -> Report:
     """Print until the room is closed, nobody reads any more, or somebody interrupts."""
-    as_json = context.options.json
-    with context.app.bell.listen(*channels) as ear:
-        while True:
-            try:
-                for entry in page.entries:
-                    write(sys.stdout, (json.dumps(timeline_view.entry(entry)) if as_json else entry_text(entry)) + "\n")
-            except BrokenPipeError:
-                abandon_stream(sys.stdout)
-                return Report({"cursor": str(page.place)}, "")
-            page = look(page.place)
-            if not page.entries:
-                if page.is_closed:
-                    return Report({"cursor": str(page.place)}, "")
-                ear.wait(context.app.bell.recheck_seconds(1.0))
-                page = look(page.place)
+    call = Call()
+    call.renew_with(context.session.stay_active)
+
+    def look(pause: Pause) -> Page | None:
+        nonlocal page
+        while (page := read(page.place)).entries:
+            _print(page, context.options.json)
+        return page if page.is_closed else None
+
+    try:
+        _print(page, context.options.json)
+        wait_for(context.app.bell, channels, look, FOREVER, call, renewal=renewal_ms(context.app.settings) / 1_000)
+    except BrokenPipeError:
+        abandon_stream(sys.stdout)
+    return Report({"cursor": str(page.place)}, "")
+
+
+def _print(page: Page, as_json: bool) -> None:
+    for entry in page.entries:
+        write(sys.stdout, (json.dumps(timeline_view.entry(entry)) if as_json else entry_text(entry)) + "\n")
 
 
 def page_text(page: Page, after: str | None, limit: int) -> str:

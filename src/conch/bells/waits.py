@@ -1,0 +1,111 @@
+"""The wait loop: listen, look, sleep until something may have changed, and look again.
+
+Everything that waits in conch waits here. A caller gives a `look` and the channels to listen to; the loop adds the ear,
+the sleep, progress reports, presence, cancellation, and what to do while the store does not answer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from conch.bells.base import LINGER_SECONDS, Bell, Ear
+from conch.calls import Call
+from conch.errors import StoreBusy, StoreError, StoreInterrupted, StoreUnavailable, StoreUncertain
+from conch.host.processes import Process
+from conch.typed import TypeVar
+
+Found = TypeVar("Found")
+
+FOREVER = float("inf")
+RETRY_SECONDS = 0.5  # until a store that did not answer is asked again, unless a bell rings before
+PASSING: tuple[type[StoreError], ...] = (StoreBusy, StoreUnavailable, StoreUncertain)
+
+
+class Pause:
+    """Why a wait looks, and how it sleeps until it looks again. A look may change how."""
+
+    def __init__(self, linger: float) -> None:
+        self.called = False
+        """The announced channel was rung: somebody has something for this waiter."""
+        self.is_last = False
+        """The time is over: this look is the last one."""
+        self.seconds = 0.0
+        """How long to sleep if no bell rings."""
+        self.linger = linger
+        """How long to leave a ring of a shared channel alone."""
+        self.process: Process | None = None
+        """The end of this process wakes the wait too."""
+        self.progress = ""
+        """What to report meanwhile."""
+
+
+def wait_for(
+    bell: Bell,
+    channels: Sequence[str],
+    look: Callable[[Pause], Found | None],
+    seconds: float,
+    call: Call,
+    *,
+    announce: str | None = None,
+    linger: float = LINGER_SECONDS,
+    polls: tuple[float, float] = (1.0, 1.0),
+    renewal: float = FOREVER,
+    passing: tuple[type[StoreError], ...] = PASSING,
+    has_answered: bool = True,
+) -> Found | None:
+    """What `look` finds, as soon as it finds something; when the time is over, what its last look returns.
+
+    It looks when a bell rings, and where none can be heard at intervals that grow from the first of `polls` to the
+    second. Every `renewal` seconds it renews the caller's sign of life. A store that is in `passing` trouble is asked
+    again until the time is over, and then the trouble is raised. A store that has never answered is not waited for,
+    unless it is only busy.
+    """
+    deadline = time.monotonic() + seconds
+    poll, longest_poll = polls
+    renew_at = FOREVER if renewal == FOREVER else 0.0
+    pause = Pause(linger)
+    with bell.listen(*channels, announce=announce) as ear, call.waking(ear.wake):
+        rest = _Rest(ear, call)
+        while True:
+            call.check()
+            now = time.monotonic()
+            pause.called, pause.is_last, pause.seconds = ear.called, now >= deadline, bell.recheck_seconds(poll)
+            try:
+                if now >= renew_at:
+                    call.renew()
+                    renew_at = now + renewal
+                found = look(pause)
+                has_answered = True
+            except passing as trouble:
+                if pause.is_last or not (has_answered or isinstance(trouble, (StoreBusy, StoreInterrupted))):
+                    raise
+                found, pause.seconds = None, RETRY_SECONDS
+            if found is not None or pause.is_last:
+                return found
+            rest.take(min(deadline - time.monotonic(), pause.seconds, renewal), pause)
+            poll = min(2 * poll, longest_poll)
+
+
+class _Rest:
+    """The sleep between two looks. It reports how the wait is getting on, and asks the store nothing for that."""
+
+    def __init__(self, ear: Ear, call: Call) -> None:
+        self._ear = ear
+        self._call = call
+        self._report_at: float | None = None
+
+    def take(self, seconds: float, pause: Pause) -> None:
+        """Until a bell rings, the watched process ends or the time is over."""
+        self._ear.watch(pause.process)
+        now = time.monotonic()
+        end = now + seconds
+        if self._report_at is None:  # what there is to tell is told at once, that nothing happens is not
+            self._report_at = now + (0.0 if pause.progress else self._call.report_every)
+        while not self._ear.wait(min(end, self._report_at) - time.monotonic(), pause.linger):
+            now = time.monotonic()
+            if now >= self._report_at:
+                self._call.report(pause.progress or "Still waiting.")
+                self._report_at = now + self._call.report_every
+            if now >= end:
+                return
