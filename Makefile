@@ -36,15 +36,17 @@ scale: .venv/developing
 docs: .venv/developing
 	$(BIN)/python docs/generate.py
 
-.venv/installed: pyproject.toml
+$(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "conch needs Python 3.11 or newer"; exit 1; }
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(PYTHON) -m venv .venv
+
+.venv/installed: pyproject.toml | $(BIN)/python
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable .
 	touch $@
 
-.venv/developing: .venv/installed
+.venv/developing: pyproject.toml | $(BIN)/python
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	touch $@
+	touch .venv/installed $@
 
 # The official clients of both protocol eras cannot live in one environment.
 .venv-mcp1/installed: Makefile
