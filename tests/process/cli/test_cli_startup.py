@@ -33,7 +33,7 @@ ROOM = {
     *("storage.sqlite.store", "storage.sqlite.transaction", "storage.statements", "text", "tools", "tools.advice"),
     *("tools.fields", "tools.registry", "tools.replies", "tools.schema", "tools.session", "typed"),
 }
-BUS = {"bus", "bus.drafts", "bus.names", "bus.peers", "bus.stream", "bus.sync", "bus.topics", "bus.waits", "warnings"}
+BUS = {"bus", "bus.drafts", "bus.names", "bus.peers", "bus.stream", "bus.sync", "bus.topics", "bells.waits", "warnings"}
 NOTICES = {"notices", "notices.activity", "notices.events", "rooms.log", "host.paths", "warnings"}
 LEAN = {
     ("state",): ROOM | {"doors.cli.rooms", "tools.turns_view"},
