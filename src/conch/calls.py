@@ -15,8 +15,8 @@ from conch.typed import TypeVar
 
 Answer = TypeVar("Answer")
 
-MOST_TRIES = 3
-REPORT_EVERY_SECONDS = 4.0
+_MOST_TRIES = 3
+_REPORT_EVERY_SECONDS = 4.0
 
 
 def retry_interrupted(request: Callable[[], Answer]) -> Answer:
@@ -26,7 +26,7 @@ def retry_interrupted(request: Callable[[], Answer]) -> Answer:
     repeats harmlessly what comes before, so an interruption means that nothing was changed. What may have been
     committed is never repeated: that is StoreUncertain, which the caller gets to see.
     """
-    for _ in range(MOST_TRIES - 1):
+    for _ in range(_MOST_TRIES - 1):
         try:
             return request()
         except StoreInterrupted:
@@ -37,7 +37,7 @@ def retry_interrupted(request: Callable[[], Answer]) -> Answer:
 class Call:
     """Shared by the thread that works on a request and the one that hears of its cancellation."""
 
-    def __init__(self, report: Callable[[str], None] | None = None, every: float = REPORT_EVERY_SECONDS) -> None:
+    def __init__(self, report: Callable[[str], None] | None = None, every: float = _REPORT_EVERY_SECONDS) -> None:
         """`report` gets to hear how a wait is getting on, `every` so many seconds."""
         self._lock = threading.Lock()
         self._wake: Callable[[], None] | None = None

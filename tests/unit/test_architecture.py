@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Collection
 from pathlib import Path
@@ -48,10 +49,11 @@ RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer.names}
 DEEPEST = 15
 
 ROOT = Path(conch.__file__).parent
-SOURCES = {
-    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path.read_text()
+PATHS = {
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
     for path in sorted(ROOT.rglob("*.py"))
 }
+SOURCES = {name: path.read_text() for name, path in PATHS.items()}
 TREES = {name: ast.parse(text) for name, text in SOURCES.items()}
 
 
@@ -186,3 +188,46 @@ def test_only_the_engines_know_their_names() -> None:
     }
 
     assert knowing == set()
+
+
+REPOSITORY = Path(__file__).parents[2]
+READERS = [path for folder in ("src", "tests", "bench", "docs") for path in (REPOSITORY / folder).rglob("*.py")]
+WORDS = {path: set(re.findall(r"\w+", path.read_text())) for path in READERS if "node_modules" not in path.parts}
+
+
+def find_public(tree: ast.Module) -> set[str]:
+    """The names that a module defines for others."""
+    found = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    for node in tree.body:
+        if isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            found |= {name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)}
+    return {name for name in found if not name.startswith("_")}
+
+
+def find_shown(tree: ast.Module) -> set[str]:
+    """The names that other modules meet without spelling them: in signatures, in fields, as functions in a table."""
+    functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    tables = [node.value for node in tree.body if isinstance(node, ast.Assign | ast.AnnAssign) and node.value]
+    types: list[ast.expr | None] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and (node.name == "__init__" or not node.name.startswith("_")):
+            types += [node.returns, *(each.annotation for each in ast.walk(node.args) if isinstance(each, ast.arg))]
+        elif isinstance(node, ast.ClassDef):
+            types += [*node.bases, *(field.annotation for field in node.body if isinstance(field, ast.AnnAssign))]
+    return _names(tables) & functions | _names([each for each in types if each is not None])
+
+
+def _names(nodes: list[ast.expr]) -> set[str]:
+    return {name.id for node in nodes for name in ast.walk(node) if isinstance(name, ast.Name)}
+
+
+def test_a_name_that_no_other_module_uses_is_private() -> None:
+    unused = {
+        f"{name}.{public}"
+        for name, tree in TREES.items()
+        for public in find_public(tree) - find_shown(tree)
+        if not any(public in words for path, words in WORDS.items() if path != PATHS[name])
+    }
+
+    assert unused == set()

@@ -27,11 +27,11 @@ from conch.storage.base import Row, Store, Transaction
 from conch.typed import Any, NamedTuple
 from conch.warnings import Warning, Warnings, warning
 
-MOST_POINTERS = 10
-MOST_FOLLOWUPS = 5
-RESPONSE_FIELDS = ("question_id", "answer_markdown", "repo_pointers", "suggested_followups")
-FORBIDDEN = {error.code: error for error in (ForbiddenSelfAnswer, ForbiddenAlreadyAnswered)}
-MISTAKEN = {"answer": "answer_markdown", "content_markdown": "answer_markdown", "content": "answer_markdown"}
+_MOST_POINTERS = 10
+_MOST_FOLLOWUPS = 5
+_RESPONSE_FIELDS = ("question_id", "answer_markdown", "repo_pointers", "suggested_followups")
+_FORBIDDEN = {error.code: error for error in (ForbiddenSelfAnswer, ForbiddenAlreadyAnswered)}
+_MISTAKEN = {"answer": "answer_markdown", "content_markdown": "answer_markdown", "content": "answer_markdown"}
 
 
 class Question(NamedTuple):
@@ -209,13 +209,13 @@ class Questions:
         return Answered(saved, len(checked) - saved, warnings)
 
     def _check_response(self, item: Any, field: str, needs_followups: bool) -> Response:
-        check_fields(item, field, RESPONSE_FIELDS, MISTAKEN)
+        check_fields(item, field, _RESPONSE_FIELDS, _MISTAKEN)
         question_id = required_text(item, field, "question_id")
         text = required_text(item, field, "answer_markdown")
         check_length(f"{field}.answer_markdown", text, self._settings.max_answer_chars, "max_answer_chars")
         warnings: Warnings = []
-        pointers = _texts(item, field, "repo_pointers", MOST_POINTERS, "REPO_POINTERS_TRUNCATED", warnings)
-        followups = _texts(item, field, "suggested_followups", MOST_FOLLOWUPS, "FOLLOWUPS_TRUNCATED", warnings)
+        pointers = _texts(item, field, "repo_pointers", _MOST_POINTERS, "REPO_POINTERS_TRUNCATED", warnings)
+        followups = _texts(item, field, "suggested_followups", _MOST_FOLLOWUPS, "FOLLOWUPS_TRUNCATED", warnings)
         if needs_followups and not followups:
             name = f"{field}.suggested_followups"
             raise InvalidArgument(f"{name} is required: at least one question that would be good to ask.", field=name)
@@ -255,10 +255,10 @@ def _obstacle(tx: Transaction, peer: Peer, response: Response) -> Warning | None
     obstacle = find_obstacle(tx, peer, row)
     if obstacle is None:
         return None
-    if obstacle.code not in FORBIDDEN:
+    if obstacle.code not in _FORBIDDEN:
         return _skipped(obstacle.code, question_id, obstacle.reason)
     message = f"{field}: {obstacle.reason} ({question_id}). Nothing was saved."
-    raise FORBIDDEN[obstacle.code](message, field=field, question_id=question_id)
+    raise _FORBIDDEN[obstacle.code](message, field=field, question_id=question_id)
 
 
 def _skipped(code: str, question_id: str, why: str) -> Warning:

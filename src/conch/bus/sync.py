@@ -24,9 +24,9 @@ from conch.storage.base import Row, Store, Transaction
 from conch.typed import NamedTuple
 
 PAGE = 500
-MOST_CHARS = 400_000  # of bodies in one reply, unless a single one is longer
-STEP = 50
-MOST_SILENCES = 1_000
+_MOST_CHARS = 400_000  # of bodies in one reply, unless a single one is longer
+_STEP = 50
+_MOST_SILENCES = 1_000
 NOBODY = 0  # no peer has this id
 
 
@@ -164,7 +164,7 @@ class Messages:
         return through if cursor == standing.last_seq and through <= standing.highest_seq else standing.last_seq
 
     def _note_silence(self, peer: Peer, standing: Standing) -> None:
-        if len(self._silences) >= MOST_SILENCES:
+        if len(self._silences) >= _MOST_SILENCES:
             self._silences.clear()
         self._silences[peer.peer_id] = (standing.last_seq, standing.highest_seq)
 
@@ -238,8 +238,8 @@ def _next_messages(tx: Transaction, statement: str, after: int, most: int, given
     """Some at a time until a reply is full: whoever asks for a thousand long messages does not get them at once."""
     messages: list[Message] = []
     total = 0
-    while len(messages) < most and total <= MOST_CHARS:
-        limit = min(STEP, most - len(messages))
+    while len(messages) < most and total <= _MOST_CHARS:
+        limit = min(_STEP, most - len(messages))
         found = [to_message(row) for row in tx.all(statement, after=after, limit=limit, **given)]
         messages += found
         if len(found) < limit:
@@ -253,7 +253,7 @@ def _fitting(messages: list[Message]) -> list[Message]:
     total = 0
     for place, message in enumerate(messages):
         total += message.size
-        if total > MOST_CHARS and place:
+        if total > _MOST_CHARS and place:
             return messages[:place]
     return messages
 

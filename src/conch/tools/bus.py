@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from conch.bus.stream import Sent
     from conch.bus.sync import Synced
 
-SPEC_VERSION = "v6.3"
-MOST_TOPICS = 500
-MOST_ITEMS = 1_000
-STATUSES = {"open": ["open"], "closed": ["closed"], "all": ["open", "closed"]}
+_SPEC_VERSION = "v6.3"
+_MOST_TOPICS = 500
+_MOST_ITEMS = 1_000
+_STATUSES = {"open": ["open"], "closed": ["closed"], "all": ["open", "closed"]}
 
 
 def ping(session: Session, given: Object, call: Call) -> Reply:
-    data = {"ok": True, "spec_version": SPEC_VERSION, "package_version": __version__, "warnings": []}
-    return Reply(data, f"ok, spec {SPEC_VERSION}, conch {__version__}")
+    data = {"ok": True, "spec_version": _SPEC_VERSION, "package_version": __version__, "warnings": []}
+    return Reply(data, f"ok, spec {_SPEC_VERSION}, conch {__version__}")
 
 
 def topic_create(session: Session, given: Object, call: Call) -> Reply:
@@ -45,11 +45,11 @@ def topic_create(session: Session, given: Object, call: Call) -> Reply:
 
 
 def topic_list(session: Session, given: Object, call: Call) -> Reply:
-    found = session.app.topics.list(STATUSES[given.get("status", "open")], MOST_TOPICS + 1)
+    found = session.app.topics.list(_STATUSES[given.get("status", "open")], _MOST_TOPICS + 1)
     warnings = []
-    if len(found) > MOST_TOPICS:
-        found = found[:MOST_TOPICS]
-        warnings.append(warning("TOPICS_TRUNCATED", f"Only the newest {MOST_TOPICS} topics are listed."))
+    if len(found) > _MOST_TOPICS:
+        found = found[:_MOST_TOPICS]
+        warnings.append(warning("TOPICS_TRUNCATED", f"Only the newest {_MOST_TOPICS} topics are listed."))
     topics = [{**view.topic(topic), "message_count": count} for topic, count in found]
     lines = [view.topic_line(topic, count) for topic, count in found]
     return Reply({"topics": topics, "warnings": warnings}, "\n".join(lines) or "No topics.")
@@ -201,8 +201,8 @@ def _unknown_addressees(session: Session, topic_id: str, messages: list[Sent]) -
 
 
 NAME: Object = {"type": "string", "minLength": 1}
-OBJECT: Object = {"type": "object"}
-OUTGOING: Object = {
+_OBJECT: Object = {"type": "object"}
+_OUTGOING: Object = {
     "type": "object",
     "properties": {
         "content_markdown": {"type": "string"},
@@ -213,7 +213,7 @@ OUTGOING: Object = {
     },
     "required": ["content_markdown"],
 }
-assert tuple(OUTGOING["properties"]) == FIELDS
+assert tuple(_OUTGOING["properties"]) == FIELDS
 
 TOOLS = (
     Tool("ping", "bus", "Ping", "Whether the server answers, and its versions.", fields.takes(), ping, fields.READS),
@@ -222,7 +222,7 @@ TOOLS = (
         "bus",
         "Make a topic",
         "Make a topic, or find the newest open one of that name (mode=reuse).",
-        fields.takes(name=NAME, metadata=OBJECT, mode={"type": "string", "enum": ["reuse", "new"]}),
+        fields.takes(name=NAME, metadata=_OBJECT, mode={"type": "string", "enum": ["reuse", "new"]}),
         topic_create,
         fields.REPEATABLE,
     ),
@@ -231,7 +231,7 @@ TOOLS = (
         "bus",
         "List topics",
         "Topics, newest first.",
-        fields.takes(status={"type": "string", "enum": list(STATUSES)}),
+        fields.takes(status={"type": "string", "enum": list(_STATUSES)}),
         topic_list,
         fields.READS,
     ),
@@ -279,7 +279,7 @@ TOOLS = (
             "topic_id",
             topic_id=fields.TOPIC_ID,
             window_seconds={"type": "integer", "minimum": 1, "maximum": 2**31},
-            limit={"type": "integer", "minimum": 1, "maximum": MOST_ITEMS},
+            limit={"type": "integer", "minimum": 1, "maximum": _MOST_ITEMS},
         ),
         topic_presence,
         fields.READS,
@@ -304,8 +304,8 @@ TOOLS = (
         fields.takes(
             "topic_id",
             topic_id=fields.TOPIC_ID,
-            outbox={"type": "array", "items": OUTGOING},
-            max_items={"type": "integer", "minimum": 1, "maximum": MOST_ITEMS, "description": "Default 20."},
+            outbox={"type": "array", "items": _OUTGOING},
+            max_items={"type": "integer", "minimum": 1, "maximum": _MOST_ITEMS, "description": "Default 20."},
             include_self={"type": "boolean"},
             wait_seconds=fields.WAIT_SECONDS,
             auto_advance={"type": "boolean", "description": "Default true. False: acknowledge with ack_through."},

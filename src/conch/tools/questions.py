@@ -74,8 +74,8 @@ def answer(session: Session, given: Object, call: Call) -> Reply:
     return Reply(answered._asdict(), "\n".join([f"Saved {answered.saved}, skipped {answered.skipped}.", *told]))
 
 
-QUESTION_ID: Object = {"type": "string", "minLength": 1, "maxLength": fields.LONGEST_ID}
-RESPONSE: Object = {
+_QUESTION_ID: Object = {"type": "string", "minLength": 1, "maxLength": fields.LONGEST_ID}
+_RESPONSE: Object = {
     "type": "object",
     "properties": {
         "question_id": {"type": "string"},
@@ -103,7 +103,7 @@ TOOLS = (
         "questions",
         "Look at a question",
         "A question's status and all its answers so far.",
-        fields.takes("topic_id", "question_id", topic_id=fields.TOPIC_ID, question_id=QUESTION_ID),
+        fields.takes("topic_id", "question_id", topic_id=fields.TOPIC_ID, question_id=_QUESTION_ID),
         ask_poll,
         fields.READS,
     ),
@@ -113,7 +113,7 @@ TOOLS = (
         "Cancel a question",
         "Take back a pending question of yours.",
         fields.takes(
-            "topic_id", "question_id", topic_id=fields.TOPIC_ID, question_id=QUESTION_ID, reason={"type": "string"}
+            "topic_id", "question_id", topic_id=fields.TOPIC_ID, question_id=_QUESTION_ID, reason={"type": "string"}
         ),
         ask_cancel,
         {**fields.DESTROYS, "idempotentHint": True},
@@ -123,7 +123,7 @@ TOOLS = (
         "questions",
         "Close a question",
         "Say that your question is answered well enough; it is offered to nobody any more.",
-        fields.takes("topic_id", "question_id", topic_id=fields.TOPIC_ID, question_id=QUESTION_ID),
+        fields.takes("topic_id", "question_id", topic_id=fields.TOPIC_ID, question_id=_QUESTION_ID),
         question_mark_answered,
         fields.REPEATABLE,
     ),
@@ -146,7 +146,9 @@ TOOLS = (
         "questions",
         "Answer questions",
         "Answer one or more pending questions of others, each once. Suggest what would be good to ask next.",
-        fields.takes("topic_id", "responses", topic_id=fields.TOPIC_ID, responses={"type": "array", "items": RESPONSE}),
+        fields.takes(
+            "topic_id", "responses", topic_id=fields.TOPIC_ID, responses={"type": "array", "items": _RESPONSE}
+        ),
         answer,
         fields.WRITES,
     ),

@@ -38,7 +38,7 @@ def main() -> int:
         if taken:
             facts = order["caller"]
             caller = Caller(**{**facts, "process": Process(*facts["process"])})
-            Guardian(app, caller, order["turn"]).stand()
+            _Guardian(app, caller, order["turn"]).stand()
     finally:
         app.close()
     return 0
@@ -56,7 +56,7 @@ def _report_for_duty() -> None:
     os.close(nothing)
 
 
-class Guardian:
+class _Guardian:
     def __init__(self, app: App, caller: Caller, turn: dict[str, Any]) -> None:
         self._app = app
         self._caller = caller

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from conch.calls import Call
 from conch.lazy import signal
 
-NUDGE_SECONDS = 0.02
+_NUDGE_SECONDS = 0.02
 
 
 class Interrupted(BaseException):
@@ -54,7 +54,7 @@ class Interruptions:
         self._call.cancel()
         while self._raises and not self._has_raised:  # it came at the last moment: the main thread may sleep in a write
             signal.pthread_kill(threading.main_thread().ident or 0, self._nudge)
-            time.sleep(NUDGE_SECONDS)
+            time.sleep(_NUDGE_SECONDS)
         os._exit(exit_status(signal.sigwait(self._signals)))  # whoever insists gets their way
 
     @contextmanager

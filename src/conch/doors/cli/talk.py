@@ -39,15 +39,15 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 
-OUTBOX = fields.takes(outbox={"type": "array", "items": {"type": "object"}})
-MOST_MESSAGES = 1_000
-DEFAULT_MESSAGES = 100
+_OUTBOX = fields.takes(outbox={"type": "array", "items": {"type": "object"}})
+_MOST_MESSAGES = 1_000
+_DEFAULT_MESSAGES = 100
 
 
 def send(context: Context) -> Report:
     topic_id = context.topic_id
     outbox = [_outgoing(context, topic_id)]
-    check_arguments("conch send", OUTBOX, {"outbox": outbox})
+    check_arguments("conch send", _OUTBOX, {"outbox": outbox})
     sent = context.app.messages.send(context.join_topic(topic_id), check_outbox(outbox, context.app.settings))
     warnings = [_warning(each) for each in sent_warnings(context.session, topic_id, sent)]
     message = bus_view.message(sent[0].message)
@@ -85,13 +85,13 @@ def _warning(warning: Object) -> Object:
 
 def read(context: Context) -> Report:
     options = context.options
-    limit = None if options.limit is None else context.limit(MOST_MESSAGES)
+    limit = None if options.limit is None else context.limit(_MOST_MESSAGES)
     place = None if options.since is None else since(context, options.since)
     topic_id = context.topic_id
     peer = context.join_topic(topic_id)
     if options.follow:
         return _follow(context, peer, place, limit)
-    limit = limit or DEFAULT_MESSAGES
+    limit = limit or _DEFAULT_MESSAGES
     if place is not None:
         return _history(context, peer, place, limit)
     result = context.tool("bus.sync", topic_id=topic_id, wait_seconds=0, max_items=limit, auto_advance=not options.peek)
@@ -123,7 +123,7 @@ def _history(context: Context, peer: Peer, place: Place, limit: int) -> Report:
 
 def _follow(context: Context, peer: Peer, place: Place | None, limit: int | None) -> Report:
     """Print messages as they come, up to so many; each counts as read once it is printed."""
-    follower = Follower(context, peer, place, limit)
+    follower = _Follower(context, peer, place, limit)
     call = Call()
     call.renew_with(context.session.stay_active)
     interruptions = Interruptions(call)
@@ -142,7 +142,7 @@ def _follow(context: Context, peer: Peer, place: Place | None, limit: int | None
     return Report(None, "", is_printed=True)
 
 
-class Follower:
+class _Follower:
     """Shows a topic as it goes on. It asks the store first and prints then, so that nothing is printed twice."""
 
     def __init__(self, context: Context, peer: Peer, place: Place | None, limit: int | None) -> None:
@@ -242,7 +242,7 @@ def questions(context: Context) -> Report:
     options, topic_id = context.options, context.topic_id
     if options.done is not None or options.cancel is not None:
         return _end_question(context, topic_id)
-    limit = context.limit(MOST_MESSAGES)
+    limit = context.limit(_MOST_MESSAGES)
     statuses = ["pending", "answered", "cancelled"] if context.options.all else ["pending"]
     listed = context.app.questions.list_all(topic_id, statuses, limit + 1)
     has_more, found = len(listed) > limit, listed[:limit]

@@ -21,15 +21,15 @@ from conch.tools.replies import Delivery, Reply
 from conch.turns.waiting import Move
 from conch.typed import Any, Self
 
-TICK_SECONDS = 1.0  # the clock of a line that moves
+_TICK_SECONDS = 1.0  # the clock of a line that moves
 
 
 def wait(context: Context) -> Report:
     """Block until the stick is ours. Interrupted or cut off, it leaves the stick where it is."""
     room_id = context.room_id
     limit = FOREVER if context.options.timeout is None else context.options.timeout
-    line = StatusLine()
-    call = Call(line.tick if line.moves else None, every=TICK_SECONDS)
+    line = _StatusLine()
+    call = Call(line.tick if line.moves else None, every=_TICK_SECONDS)
     interruptions = Interruptions(call)
     try:
         result = _wait(context, room_id, limit, call, line)
@@ -48,7 +48,7 @@ def wait(context: Context) -> Report:
     )
 
 
-def _wait(context: Context, room_id: str, seconds: float, call: Call, line: StatusLine) -> Reply:
+def _wait(context: Context, room_id: str, seconds: float, call: Call, line: _StatusLine) -> Reply:
     """Look whenever the bell rings or the holder's process ends, and else only when no bell would tell.
 
     One ear for the whole wait: whoever lets go of the stick must find us waiting at every moment.
@@ -70,7 +70,7 @@ def _wait(context: Context, room_id: str, seconds: float, call: Call, line: Stat
     return reply
 
 
-class StatusLine:
+class _StatusLine:
     """Who holds the stick and for how long: a line that moves on a terminal, a new line per holder elsewhere."""
 
     def __init__(self) -> None:

@@ -20,17 +20,17 @@ from conch.tools.schema import check_arguments
 from conch.tools.scopes_view import LABELS
 from conch.tools.turns import MOST_EVENTS
 
-LIMITS = fields.takes(
+_LIMITS = fields.takes(
     after={"type": "string"},
     limit={"type": "integer", "minimum": 1, "maximum": MOST_EVENTS},
 )
-UNSAID = ("subject", "requires_ack")
+_UNSAID = ("subject", "requires_ack")
 
 
 def events(context: Context) -> Report:
     options = context.options
     room_id = context.room_id
-    check_arguments("conch events", LIMITS, {"after": options.after, "limit": options.limit})
+    check_arguments("conch events", _LIMITS, {"after": options.after, "limit": options.limit})
     place = parse_place("after", options.after)
     topic_id = context.room.room.topic_id  # also a sign of life, and whether there is such a room
 
@@ -40,7 +40,7 @@ def events(context: Context) -> Report:
     page = read(place)
     if options.follow:
         return _follow(context, page, read, (room_channel(room_id), activity_channel(room_id), topic_channel(topic_id)))
-    return Report(timeline_view.page(page), page_text(page, options.after, options.limit))
+    return Report(timeline_view.page(page), _page_text(page, options.after, options.limit))
 
 
 def _follow(context: Context, page: Page, read: Callable[[Place], Page], channels: tuple[str, ...]) -> Report:
@@ -64,14 +64,14 @@ def _follow(context: Context, page: Page, read: Callable[[Place], Page], channel
 
 def _print(page: Page, as_json: bool) -> None:
     for entry in page.entries:
-        write(sys.stdout, (json.dumps(timeline_view.entry(entry)) if as_json else entry_text(entry)) + "\n")
+        write(sys.stdout, (json.dumps(timeline_view.entry(entry)) if as_json else _entry_text(entry)) + "\n")
 
 
-def page_text(page: Page, after: str | None, limit: int) -> str:
+def _page_text(page: Page, after: str | None, limit: int) -> str:
     """Some entries, and how to see the others."""
     if not page.entries:
         return "Nothing has happened yet." if after is None else "Nothing has happened since."
-    lines = [entry_text(entry) for entry in page.entries]
+    lines = [_entry_text(entry) for entry in page.entries]
     if page.has_more:
         lines.append(f"More: `conch events --after {page.place}`.")
     elif after is None and len(page.entries) == limit:
@@ -79,7 +79,7 @@ def page_text(page: Page, after: str | None, limit: int) -> str:
     return "\n".join(lines)
 
 
-def entry_text(entry: Entry) -> str:
+def _entry_text(entry: Entry) -> str:
     """One entry on one line, what it carries below it."""
     number = str(entry.event.event_seq) if entry.event else ""
     first = f"{number:>4}  {local_time(entry.created_at)}  "
@@ -88,7 +88,7 @@ def entry_text(entry: Entry) -> str:
         below += [_whereabouts(entry), handoff_lines(entry.event.handoff)]
     elif entry.kind == "protocol" and entry.protocol and entry.row["kind"] in LABELS:
         payload = entry.protocol.payload
-        below += [labelled(name, str(value)) for name, value in payload.items() if name not in UNSAID]
+        below += [labelled(name, str(value)) for name, value in payload.items() if name not in _UNSAID]
     return clean("\n".join(line for line in [head, *below] if line))
 
 
