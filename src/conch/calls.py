@@ -6,11 +6,11 @@ A request that was interrupted before it changed anything runs again.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from conch.errors import Cancelled, StoreInterrupted
+from conch.lazy import Lock
 from conch.typed import TypeVar
 
 Answer = TypeVar("Answer")
@@ -39,7 +39,7 @@ class Call:
 
     def __init__(self, report: Callable[[str], None] | None = None, every: float = _REPORT_EVERY_SECONDS) -> None:
         """`report` gets to hear how a wait is getting on, `every` so many seconds."""
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._wake: Callable[[], None] | None = None
         self._cancelled = False
         self._report = report

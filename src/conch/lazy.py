@@ -5,12 +5,15 @@
 
 from __future__ import annotations
 
+from _thread import allocate_lock as Lock  # noqa: N812 - `threading.Lock` under its own name, without the rest of it
+
 from conch.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import json
     import re
     import signal
+    import threading
 else:
 
     class _Lazy:
@@ -22,6 +25,6 @@ else:
             setattr(self, attribute, value)  # the next use finds it at once
             return value
 
-    json, re, signal = _Lazy("json"), _Lazy("re"), _Lazy("signal")
+    json, re, signal, threading = _Lazy("json"), _Lazy("re"), _Lazy("signal"), _Lazy("threading")
 
-__all__ = ["json", "re", "signal"]
+__all__ = ["Lock", "json", "re", "signal", "threading"]

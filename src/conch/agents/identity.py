@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from itertools import chain
 
-from conch.agents.petnames import propose_names
 from conch.errors import Advice, AgentNotFound, InvalidArgument
 from conch.host import processes
 from conch.host.processes import Process
@@ -263,6 +262,8 @@ def _new_agent_id(tx: Transaction, verdict: _Verdict, signals: Signals) -> str:
 
 
 def _insert_agent(tx: Transaction, agent_id: str, harness: str, session_kind: str, process: Process | None) -> Row:
+    from conch.agents.petnames import propose_names  # few callers are new
+
     names = propose_names(digest(agent_id))
     name = next(name for name in names if tx.one("anybody_named", name=name) is None)
     agent = {"agent_id": agent_id, "name": name, "harness": harness, "session_kind": session_kind}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterable
 from functools import lru_cache, partial
@@ -13,6 +12,7 @@ from functools import lru_cache, partial
 from conch.bells.base import Stop, Wake, Watcher
 from conch.host.processes import Process
 from conch.ids import digest
+from conch.lazy import Lock, threading
 from conch.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class FileBell:
         """`counter` is asked only where the kernel cannot tell, and always from one and the same thread."""
         self._directory = directory
         self._counter = counter
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._watcher: Watcher | None = None
         self._counter_watcher: CounterWatcher | None = None
         self._is_counting = False

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 
 from conch.calls import retry_interrupted
+from conch.lazy import Lock, threading
 from conch.typed import Any, NamedTuple
 
 Object = dict[str, Any]
@@ -22,7 +22,7 @@ class Queue:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._unsettled: dict[str, threading.Event] = {}
 
     def wait(self, topic_id: str) -> None:

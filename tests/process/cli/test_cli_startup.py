@@ -24,7 +24,7 @@ HEAVY = {
 }  # fmt: skip
 # The modules of ours that every short command may load: settings, the store, who calls, the room, the command line.
 ROOM = {
-    *("agents", "agents.identity", "agents.petnames", "agents.signals", "app", "bells", "bells.base", "bells.file"),
+    *("agents", "agents.identity", "agents.signals", "app", "bells", "bells.base", "bells.file"),
     *("calls", "clock", "config", "doors", "doors.cli", "doors.cli.catalogue", "doors.cli.command"),
     *("doors.cli.context", "doors.cli.interruptions", "doors.cli.output", "doors.cli.parser", "doors.cli.run"),
     *("errors", "host", "host.linux", "host.marks", "host.processes", "host.workspaces", "ids", "lazy", "main"),
@@ -43,7 +43,8 @@ LEAN = {
     | {"doors.cli.scopes", "scopes", "scopes.overlaps", "scopes.reservations", "tools.scopes", "tools.scopes_view"},
 }
 # What a short command does without, because it takes longer to import than the command takes to run.
-UNNEEDED = {"argparse", "enum", "gettext", "importlib.util", "json", "locale", "re", "select", "signal", "typing"}
+UNNEEDED = {"argparse", "enum", "gettext", "importlib.util", "json", "locale", "re", "select", "signal"}
+UNNEEDED |= {"threading", "typing"}
 
 
 @pytest.fixture

@@ -10,13 +10,12 @@ before a write begins does not end it.
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from conch.calls import Call
-from conch.lazy import signal
+from conch.lazy import signal, threading
 
 _NUDGE_SECONDS = 0.02
 

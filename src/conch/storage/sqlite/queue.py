@@ -8,7 +8,8 @@ own lock is what keeps writers apart, so a holder that hangs delays the others b
 from __future__ import annotations
 
 import os
-import threading
+
+from conch.lazy import Lock, threading
 
 try:
     import fcntl
@@ -60,7 +61,7 @@ class _Place:
     def __init__(self, file: int) -> None:
         self.entered = threading.Event()
         self._file = file
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._given_up = False
 
     def begin(self) -> None:
