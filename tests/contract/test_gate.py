@@ -38,6 +38,7 @@ STALE = ("stale_lease", "The process that holds this lease is gone; others may t
 JOIN_AGAIN = ("unknown_member", "The process that ghost:1 joined with is gone. Call join_path again to come back.")
 # The way back in, and it asks anew which process the caller lives in.
 WAYS_IN = {"join_path"}
+# The others change topics and questions, which have rules of their own.
 ROOM_GROUPS = ("turns", "admin", "scopes")
 
 
