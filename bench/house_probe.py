@@ -1,7 +1,7 @@
 """Runs `conch` as a process of its own, with its calls and its transactions counted.
 
-`python house_probe.py SRC ASKED TOLD WORDS...`: whoever writes a line to the descriptor ASKED gets one from TOLD, the
-counts since the last time. `end` as the only answer comes when the process is over.
+`python house_probe.py SRC ASKED TOLD WORDS...`: for every byte that comes from the descriptor ASKED it writes a line to
+TOLD, the counts since the last time; one more line comes when the process ends.
 """
 
 from __future__ import annotations
@@ -58,12 +58,19 @@ def answer(asked: int, told: int) -> None:
         tell(told)
 
 
+def leave(status: int) -> None:
+    """A command may end its process without unwinding."""
+    sys.setprofile(None)
+    tell(told)
+    original_exit(status)
+
+
 if __name__ == "__main__":
     SOURCE, asked, told = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     sys.argv[:] = ["conch", *sys.argv[4:]]
     sys.path[0] = SOURCE
-    original_connect = sqlite3.connect
-    sqlite3.connect = connect  # type: ignore[assignment]
+    original_connect, original_exit = sqlite3.connect, os._exit
+    sqlite3.connect, os._exit = connect, leave  # type: ignore[assignment]
     threading.Thread(target=answer, args=(asked, told), daemon=True).start()
     threading.setprofile(count_call)
     sys.setprofile(count_call)
