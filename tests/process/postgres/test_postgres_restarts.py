@@ -234,6 +234,24 @@ def test_a_command_that_waits_asks_the_server_nothing_while_nothing_happens(
     assert len(looks) == 1  # when its time was over
 
 
+def test_following_the_events_of_a_room_outlasts_a_server_that_is_killed(
+    held: Table, server: Any, environ: dict[str, str], workspace: str
+) -> None:
+    command = [sys.executable, "-m", "conch", "events", "--follow", "--json", "--limit", "1"]
+    who = {**os.environ, **environ, "CONCH_AGENT_ID": "claude:1"}
+    with subprocess.Popen(command, env=who, cwd=workspace, stdout=subprocess.PIPE, text=True) as follower:
+        assert follower.stdout is not None
+        before = json.loads(follower.stdout.readline())
+        server.kill()
+        server.start()
+
+        held.codex.call("append_note", room_id=held.room_id, note="we are back")
+
+        after = json.loads(follower.stdout.readline())
+        follower.kill()
+    assert (before["event_type"], after["event_type"]) == ("claim", "note")
+
+
 # -- in the middle of the traffic
 
 
