@@ -7,16 +7,22 @@ what its tools said of that store.
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
 from tests.conftest import Database
-from tests.contract.conftest import Client, MovableClock
+from tests.contract.conftest import DEADLINE, Client, MovableClock
 
 from conch.agents.identity import Caller, adopt_override
 from conch.app import App, open_app
+from conch.errors import SchemaMismatch
 from conch.notices.timeline import read_timeline
 from conch.rooms.verify import verify_rooms
 from conch.storage.statements import load_migrations
@@ -77,6 +83,101 @@ def environ(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str
     fill(PostgresStore(url, migrations=load_migrations(POSTGRES)[:5]))
     yield {**environ, "CONCH_STORE": url}
     server.connection.execute("DROP DATABASE older WITH (FORCE)")
+
+
+USER = """
+import sys
+from conch.storage.statements import load_migrations
+{importing}
+store = {opening}
+with store.read():
+    pass
+print(flush=True)
+input()
+"""
+OPENING = {
+    "sqlite": (
+        "from conch.storage.sqlite.store import DIALECT, SqliteStore",
+        "SqliteStore(sys.argv[1], ring=list, migrations=load_migrations(DIALECT)[:5])",
+    ),
+    "postgres": (
+        "from conch.storage.postgres.schema import DIALECT; from conch.storage.postgres.store import PostgresStore",
+        "PostgresStore(sys.argv[1], migrations=load_migrations(DIALECT)[:5])",
+    ),
+}
+
+
+@pytest.fixture
+def user(environ: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    """A process of the version before that has the store open."""
+    store = environ.get("CONCH_STORE") or f"{environ['CONCH_DATA_DIR']}/rooms.sqlite"
+    importing, opening = OPENING["postgres" if "CONCH_STORE" in environ else "sqlite"]
+    words = [sys.executable, "-c", USER.format(importing=importing, opening=opening), store]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stdout.readline() == b"\n"
+        yield process
+        process.kill()
+
+
+def test_a_store_that_others_use_is_migrated_once_they_have_ended(
+    environ: dict[str, str], user: subprocess.Popen[bytes]
+) -> None:
+    store = open_app(environ).store
+
+    with pytest.raises(SchemaMismatch, match="--force") as refusal:
+        store.migrate()
+    user.kill()
+    user.wait()
+
+    found = refusal.value.details
+    if "processes" in found:
+        assert [each["pid"] for each in found["processes"]] == [user.pid]
+        assert str(user.pid) in refusal.value.message
+    else:
+        assert [each["application_name"] for each in found["sessions"]] == ["conch"]
+        assert "this host" in refusal.value.message and "since 20" in refusal.value.message
+    deadline = time.monotonic() + DEADLINE
+    while True:  # a server takes a moment to see that a client is gone
+        try:
+            assert store.migrate() == (5, 6)
+            break
+        except SchemaMismatch:
+            assert time.monotonic() < deadline
+    store.close()
+
+
+@pytest.mark.usefixtures("user")
+def test_a_store_that_others_use_is_migrated_at_once_where_somebody_insists(environ: dict[str, str]) -> None:
+    store = open_app(environ).store
+    assert store.migrate(force=True) == (5, 6)
+    store.close()
+
+
+def conch(environ: dict[str, str], *words: str) -> subprocess.Popen[str]:
+    env = {**os.environ, **environ, "CONCH_AGENT_ID": "new:1"}
+    return subprocess.Popen([sys.executable, "-m", "conch", *words, "--json"], env=env, stdout=PIPE, text=True)
+
+
+@pytest.mark.parametrize("environ", ["sqlite"], indirect=True)
+def test_a_command_is_refused_while_others_use_an_older_file(
+    environ: dict[str, str], user: subprocess.Popen[bytes]
+) -> None:
+    refused = json.loads(conch(environ, "topics", "list").communicate()[0])["error"]
+    forced = json.loads(conch(environ, "db", "migrate", "--force").communicate()[0])["data"]
+
+    assert refused["code"] == "DB_SCHEMA_MISMATCH"
+    assert f"{user.pid} (" in refused["message"] and "conch db migrate --force" in refused["message"]
+    assert forced == {"from": 5, "to": 6}
+    assert len([name for name in os.listdir(environ["CONCH_DATA_DIR"]) if name.endswith(".backup")]) == 1
+
+
+@pytest.mark.parametrize("environ", ["sqlite"], indirect=True)
+def test_processes_of_the_new_version_do_not_stand_in_each_others_way(environ: dict[str, str]) -> None:
+    started = [conch(environ, "topics", "list") for _ in range(6)]
+
+    answers = [json.loads(process.communicate()[0]) for process in started]
+
+    assert [answer["error"] for answer in answers] == [None] * 6
 
 
 @pytest.fixture

@@ -47,6 +47,27 @@ def arguments(pid: int) -> tuple[str, ...]:
     return tuple(os.fsdecode(text).split("\0")) if text else ()
 
 
+def users_of(path: str) -> list[int]:
+    """The processes that have a file open. Only links and inodes are looked at; the file itself is not opened."""
+    meant, name = os.stat(path), os.path.basename(path)
+    return [int(pid) for pid in os.listdir("/proc") if pid.isdecimal() and _uses(pid, meant, name)]
+
+
+def _uses(pid: str, meant: os.stat_result, name: str) -> bool:
+    try:
+        links = [f"/proc/{pid}/fd/{number}" for number in os.listdir(f"/proc/{pid}/fd")]
+    except OSError:  # it has ended, or belongs to another user
+        return False
+    return any(_leads_to(link, meant, name) for link in links)
+
+
+def _leads_to(link: str, meant: os.stat_result, name: str) -> bool:
+    try:
+        return os.path.basename(os.readlink(link)) == name and os.path.samestat(os.stat(link), meant)
+    except OSError:
+        return False
+
+
 def machine_id() -> str:
     """Empty if this machine (or container) was never given one."""
     for path in ("/etc/machine-id", "/var/lib/dbus/machine-id"):

@@ -111,6 +111,24 @@ def ancestors(pid: int | None = None) -> Iterator[Ancestor]:
         return
 
 
+class User(NamedTuple):
+    """A process that has a file open."""
+
+    pid: int
+    command: str
+
+
+def other_users_of(path: str) -> list[User] | None:
+    """The other processes that have a file open; None where the system does not say. The file itself is not opened."""
+    if sys.platform == "darwin":
+        return None
+    try:
+        pids = system.users_of(path)
+    except OSError:
+        return None
+    return [User(pid, " ".join(_arguments(pid)) or "?") for pid in pids if pid != os.getpid()]
+
+
 def session_leader() -> Process | None:
     """The process that began this session (in a terminal: usually the shell), while it still runs."""
     if sys.platform == "win32":

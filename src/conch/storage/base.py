@@ -69,8 +69,11 @@ class Store(Protocol):
     def write(self, *locks: str) -> AbstractContextManager[Transaction]:
         """All or nothing. No other writer that names one of the same locks is inside at the same time."""
 
-    def migrate(self) -> tuple[int, int]:
-        """Bring the schema to this version of conch; from which schema, to which one."""
+    def migrate(self, force: bool = False) -> tuple[int, int]:
+        """Bring the schema to this version of conch; from which schema, to which one.
+
+        SchemaMismatch names the other processes that use an older store, unless they are to be disregarded.
+        """
 
     def change_counter(self) -> int:
         """A number that changes when another process commits; cheap enough to ask often."""

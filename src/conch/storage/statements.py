@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 
+from conch.errors import SchemaMismatch
 from conch.storage.base import Execute, Parameters
-from conch.typed import NamedTuple
+from conch.typed import Any, NamedTuple
 
 HERE = os.path.dirname(__file__)
 _MARK = "-- name:"
@@ -59,6 +60,16 @@ def _name_agents_in_events(execute: Execute) -> None:
 
 
 _STEPS = {6: _name_agents_in_events}
+
+
+def still_in_use(place: str, stored: int, wanted: int, why: str, **details: Any) -> SchemaMismatch:
+    """An older store is not migrated under processes of the version that it belongs to."""
+    message = (
+        f"The store at {place} has schema {stored} and must be migrated to schema {wanted}, but {why}. Nothing was "
+        "touched. End every conch of the older version, then try again. `conch db migrate --force` migrates at once; "
+        "the older version is refused from then on."
+    )
+    return SchemaMismatch(message, expected=wanted, **details)
 
 
 def _scripts(folder: str, engine: str) -> dict[str, str]:

@@ -408,8 +408,9 @@ _ALL = (
         "store.migrate",
         "bring an older store to this version's schema",
         "Bring an older store to the schema of this version of conch. A file is backed up\n"
-        "first, by itself; for a server take a dump before.",
-        _SHARED,
+        "first, by itself; for a server take a dump before. While other processes use the\n"
+        "store, they are named and nothing is changed, unless you say --force.",
+        (switch("--force", "migrate although other processes use the store"), *_SHARED),
     ),
     Command(
         "db copy",

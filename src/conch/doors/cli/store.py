@@ -56,7 +56,7 @@ def backup(context: Context) -> Report:
 
 
 def migrate(context: Context) -> Report:
-    before, after = context.app.store.migrate()
+    before, after = context.app.store.migrate(context.options.force)
     said = f"Migrated from schema {before} to {after}." if before != after else f"Nothing to do: schema {after}."
     return Report({"from": before, "to": after}, said)
 

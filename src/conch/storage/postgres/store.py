@@ -196,9 +196,9 @@ class PostgresStore:
 
     # -- operations
 
-    def migrate(self) -> tuple[int, int]:
+    def migrate(self, force: bool = False) -> tuple[int, int]:
         with self._connected() as connection:
-            return self._schema.migrate(connection), self._schema.version
+            return self._schema.migrate(connection, force), self._schema.version
 
     def integrity_problems(self) -> list[str]:
         """The server checks its own pages and foreign keys; changes of the schema by hand are found here."""

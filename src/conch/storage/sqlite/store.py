@@ -15,10 +15,12 @@ from conch.storage.sqlite.errors import translate, translated
 from conch.storage.sqlite.files import copy, emptying, make_file, split, stamp
 from conch.storage.sqlite.queue import Queue
 from conch.storage.sqlite.transaction import SqliteTransaction, as_dict, transaction
-from conch.storage.statements import Dialect, Migration, load_migrations, load_statements
+from conch.storage.statements import Dialect, Migration, load_migrations, load_statements, still_in_use
 
 DIALECT = Dialect("sqlite", serial_key="INTEGER PRIMARY KEY AUTOINCREMENT", bytes="BLOB")
 _IDLE_CONNECTIONS = 4
+_LOOKING_SECONDS = 0.5
+_LONGEST_COMMAND = 80
 _NEWER = "Upgrade conch and restart its servers"
 _NAMELESS = "Restore a copy made by `conch db backup`"
 _FOREIGN = "Leave it to the program that made it"
@@ -73,10 +75,13 @@ class SqliteStore:
             yield tx
         self._ring(tx.rings)
 
-    def migrate(self) -> tuple[int, int]:
+    def migrate(self, force: bool = False) -> tuple[int, int]:
         """The first use does it, after a backup."""
         with self._untouched() as connection:
             before = self._stored_version(connection)
+        if force:
+            with self._translated():
+                self._prepare(force).close()
         with self.read():
             return before, len(self._migrations)
 
@@ -185,16 +190,19 @@ class SqliteStore:
             self._queues.append(queue)
 
     def _open(self) -> sqlite3.Connection:
-        if not self._ready:
-            make_file(self.path, self._named)
+        if self._ready:
+            return self._connect()
+        make_file(self.path, self._named)
         connection = self._connect()
         try:
-            if not self._ready:
-                self._prepare_schema(connection)
-                self._ready = True
+            is_ready = self._is_current(connection)
         except BaseException:
             connection.close()
             raise
+        if not is_ready:
+            connection.close()  # or else a process that migrates would take this one for a user of the old schema
+            connection = self._prepare()
+        self._ready = True
         return connection
 
     def _connect(self) -> sqlite3.Connection:
@@ -212,13 +220,27 @@ class SqliteStore:
 
     # -- first use
 
-    def _prepare_schema(self, connection: sqlite3.Connection) -> None:
+    def _is_current(self, connection: sqlite3.Connection) -> bool:
         version = self._stored_version(connection)
         self._check_version(version)
-        if version != len(self._migrations) or self._journal_mode(connection) != "wal":
-            with self._queued(connection):
+        return version == len(self._migrations) and self._journal_mode(connection) == "wal"
+
+    def _prepare(self, force: bool = False) -> sqlite3.Connection:
+        """A connection to the store of this version, after a turn in the queue."""
+        queue = Queue(self.path + ".queue")
+        try:
+            queue.enter(self._busy_timeout_ms / 2_000)
+            connection = self._connect()
+            try:
                 self._use_wal(connection)
-                self._migrate(connection)
+                self._migrate(connection, force)
+            except BaseException:
+                connection.close()
+                raise
+            return connection
+        finally:
+            queue.leave()
+            queue.close()
 
     def _journal_mode(self, connection: sqlite3.Connection, change: str = "") -> str:
         row: Row = connection.execute(f"PRAGMA journal_mode{change}").fetchone()
@@ -268,10 +290,29 @@ class SqliteStore:
         )
         return SchemaMismatch(message, path=self.path, expected=len(self._migrations))
 
-    def _migrate(self, connection: sqlite3.Connection) -> None:
+    def _require_alone(self, version: int) -> None:
+        """SchemaMismatch while other processes have the file open: they may be of the version before.
+
+        One that only looks which schema there is closes it in a moment.
+        """
+        from conch.host.processes import other_users_of
+
+        deadline = time.monotonic() + _LOOKING_SECONDS
+        while (users := other_users_of(self.path)) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        if users == []:
+            return
+        named = ", ".join(f"{user.pid} ({user.command[:_LONGEST_COMMAND]})" for user in users or ())
+        why = f"other processes still use it: {named}" if users else "this system does not say who still uses it"
+        found = [{"pid": user.pid, "command": user.command} for user in users or ()]
+        raise still_in_use(self.path, version, len(self._migrations), why, path=self.path, processes=found)
+
+    def _migrate(self, connection: sqlite3.Connection, force: bool) -> None:
         version = self._stored_version(connection)
         self._check_version(version)
         if 0 < version < len(self._migrations):
+            if not force:
+                self._require_alone(version)
             copy(connection, f"{self.path}.v{version}-{stamp()}.backup")
         with transaction(connection, "BEGIN IMMEDIATE"):
             for migration in self._migrations[self._stored_version(connection) :]:
