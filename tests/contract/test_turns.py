@@ -28,6 +28,7 @@ from conch.errors import (
 from conch.rooms.log import list_events
 from conch.rooms.verify import verify_rooms
 from conch.storage.base import Store
+from conch.tools.advice import STEPS
 from conch.turns import waiting
 from conch.turns.waiting import Wait
 
@@ -115,8 +116,10 @@ def test_the_owner_who_asks_again_gets_the_same_lease_and_the_handoff_it_receive
 
 
 def test_an_outsider_must_join_before_it_waits(table: Table, agent: Callable[..., Caller]) -> None:
-    with pytest.raises(UnknownMember, match="join_path"):
+    with pytest.raises(UnknownMember) as refusal:
         table.wait(agent("stranger:1"))
+
+    assert "join_path" in refusal.value.advised(STEPS)
 
 
 def test_an_unknown_room_is_named_in_the_error(table: Table) -> None:
@@ -623,8 +626,10 @@ def test_takeover_of_the_wrong_turn_is_refused(table: Table, clock: Any) -> None
 
 
 def test_takeover_of_an_idle_room_points_to_wait_for_turn(table: Table) -> None:
-    with pytest.raises(TakeoverNotAvailable, match="wait_for_turn"):
+    with pytest.raises(TakeoverNotAvailable) as refusal:
         table.take_over(table.claude, 0)
+
+    assert "wait_for_turn" in refusal.value.advised(STEPS)
 
 
 def test_the_stale_owner_cannot_take_over_from_itself(table: Table, clock: Any) -> None:
