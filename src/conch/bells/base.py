@@ -1,11 +1,7 @@
 """The bell: how one process tells another that something changed.
 
-A ring is a hint, never the truth: a process that hears it looks at the table. A waiter listens first, looks
-second and sleeps third, so that nothing can change unheard between the look and the sleep:
-
-    with bell.listen(room_channel(room_id), announce=seat_channel(room_id, agent_id)) as ear:
-        while not (found := look_at_the_table()):
-            ear.wait(seconds)
+A ring is a hint, never the truth: after it the waiter looks at the table. A waiter listens first, looks second and
+sleeps third, so that nothing can change unheard between the look and the sleep. `waits.py` does so for everybody.
 """
 
 from __future__ import annotations
