@@ -43,6 +43,11 @@ def load_statements(dialect: Dialect) -> dict[str, str]:
     return statements
 
 
+def count_migrations(dialect: Dialect) -> int:
+    """Which schema they lead to, without reading them: most processes only compare it."""
+    return len({name[0] for name in _names("migrations", dialect.engine)})
+
+
 def load_migrations(dialect: Dialect) -> list[Migration]:
     """Oldest first, numbered from 1 without gaps."""
     scripts: dict[str, str] = {}
@@ -74,15 +79,18 @@ def still_in_use(place: str, stored: int, wanted: int, why: str, **details: Any)
 
 def _scripts(folder: str, engine: str) -> dict[str, str]:
     """The shared files and the engine's own, by name; a shared one comes before those that add to it."""
-    directory = os.path.join(HERE, folder)
-    names = [name.split(".") for name in os.listdir(directory) if name.endswith(".sql")]
     scripts = {}
-    fitting = [parts for parts in names if len(parts) == 2 or parts[1] == engine]
-    for name in sorted(fitting, key=lambda parts: (parts[0], len(parts))):
+    for name in sorted(_names(folder, engine), key=lambda parts: (parts[0], len(parts))):
         path = ".".join(name)
-        with open(os.path.join(directory, path), encoding="utf-8") as file:
+        with open(os.path.join(HERE, folder, path), encoding="utf-8") as file:
             scripts[path] = file.read()
     return scripts
+
+
+def _names(folder: str, engine: str) -> list[list[str]]:
+    """The parts of the names of these files."""
+    names = [name.split(".") for name in os.listdir(os.path.join(HERE, folder)) if name.endswith(".sql")]
+    return [parts for parts in names if len(parts) == 2 or parts[1] == engine]
 
 
 def expand_lists(statement: str, parameters: Parameters) -> tuple[str, Parameters]:

@@ -8,7 +8,6 @@ from conch import __version__
 from conch.bus.drafts import FIELDS, check_outbox
 from conch.calls import Call
 from conch.clock import to_seconds
-from conch.errors import StoreError
 from conch.text import one_line
 from conch.tools import bus_view as view
 from conch.tools import fields
@@ -19,7 +18,6 @@ from conch.typed import TYPE_CHECKING
 from conch.warnings import Warnings, warning
 
 if TYPE_CHECKING:
-    from conch.bus.stream import Sent
     from conch.bus.sync import Synced
 
 _SPEC_VERSION = "v6.3"
@@ -169,35 +167,10 @@ def _sync_warnings(session: Session, synced: Synced, ignored_ack: bool) -> Warni
     warnings: Warnings = []
     if ignored_ack:
         warnings.append(warning("ACK_IGNORED", "ack_through counts only with auto_advance=false."))
-    warnings += sent_warnings(session, synced.page.peer.topic_id, synced.sent)
+    warnings += view.sent_warnings(session.app.peers, synced.page.peer.topic_id, synced.sent)
     if synced.page.standing.status == "closed":
         warnings.append(view.topic_closed())
     return warnings
-
-
-def sent_warnings(session: Session, topic_id: str, messages: list[Sent]) -> Warnings:
-    """What a sender should know of the messages it has sent."""
-    warnings: Warnings = []
-    for sent in messages:
-        if sent.is_repeated:
-            message = f"#{sent.message.seq} was sent before under this client_message_id; it was not sent again."
-            warnings.append(warning("ALREADY_SENT", message, seq=sent.message.seq))
-        elif sent.obstacle is not None:
-            message = f"#{sent.message.seq} was sent, but does not count as an answer: {sent.obstacle.reason}."
-            context = {"seq": sent.message.seq, "question_id": sent.message.reply_to}
-            warnings.append(warning(sent.obstacle.code, message, **context))
-    for name in _unknown_addressees(session, topic_id, messages):
-        message = f"Nobody is called {name[:80]!r} on this topic."
-        warnings.append(warning("UNKNOWN_ADDRESSEE", message, name=name))
-    return warnings
-
-
-def _unknown_addressees(session: Session, topic_id: str, messages: list[Sent]) -> list[str]:
-    meant = {name for sent in messages for name in sent.message.addressees}
-    try:
-        return sorted(meant and meant - session.app.peers.known_names(topic_id, meant))
-    except StoreError:  # the messages are sent; for want of a warning that must not become a refusal
-        return []
 
 
 NAME: Object = {"type": "string", "minLength": 1}

@@ -6,12 +6,13 @@ Times are unix seconds, and `warnings` is always there.
 from __future__ import annotations
 
 from conch.clock import to_seconds
+from conch.errors import StoreError
 from conch.text import behind_margin, one_line
 from conch.typed import TYPE_CHECKING, Any
 from conch.warnings import Warning, Warnings, warning
 
 if TYPE_CHECKING:
-    from conch.bus.peers import Peer
+    from conch.bus.peers import Peer, Peers
     from conch.bus.stream import Message, Sent
     from conch.bus.sync import Synced
     from conch.bus.topics import Topic
@@ -20,6 +21,31 @@ Object = dict[str, Any]
 
 _LONGEST_BODY = 4_000
 """Of one message in the text for models; the whole of it is in the object."""
+
+
+def sent_warnings(peers: Peers, topic_id: str, messages: list[Sent]) -> Warnings:
+    """What a sender should know of the messages it has sent."""
+    warnings: Warnings = []
+    for sent in messages:
+        if sent.is_repeated:
+            message = f"#{sent.message.seq} was sent before under this client_message_id; it was not sent again."
+            warnings.append(warning("ALREADY_SENT", message, seq=sent.message.seq))
+        elif sent.obstacle is not None:
+            message = f"#{sent.message.seq} was sent, but does not count as an answer: {sent.obstacle.reason}."
+            context = {"seq": sent.message.seq, "question_id": sent.message.reply_to}
+            warnings.append(warning(sent.obstacle.code, message, **context))
+    for name in _unknown_addressees(peers, topic_id, messages):
+        message = f"Nobody is called {name[:80]!r} on this topic."
+        warnings.append(warning("UNKNOWN_ADDRESSEE", message, name=name))
+    return warnings
+
+
+def _unknown_addressees(peers: Peers, topic_id: str, messages: list[Sent]) -> list[str]:
+    meant = {name for sent in messages for name in sent.message.addressees}
+    try:
+        return sorted(meant and meant - peers.known_names(topic_id, meant))
+    except StoreError:  # the messages are sent; for want of a warning that must not become a refusal
+        return []
 
 
 def topic_closed() -> Warning:

@@ -37,7 +37,7 @@ BUS = {"bus", "bus.drafts", "bus.names", "bus.peers", "bus.stream", "bus.sync", 
 NOTICES = {"notices", "notices.activity", "notices.events", "rooms.log", "host.paths", "warnings"}
 LEAN = {
     ("state",): ROOM | {"doors.cli.rooms", "tools.turns_view"},
-    ("send", "m"): ROOM | BUS | {"doors.cli.messages", "doors.cli.talk", "tools.bus", "tools.bus_view"},
+    ("send", "m"): ROOM | BUS | {"doors.cli.messages", "doors.cli.talk", "tools.bus_view"},
     ("agent", "reserve", "src/x"): ROOM
     | NOTICES
     | {"doors.cli.scopes", "scopes", "scopes.overlaps", "scopes.reservations", "tools.scopes", "tools.scopes_view"},

@@ -29,7 +29,6 @@ from conch.doors.cli.output import MORE, Report, clean, failure, give_up, table,
 from conch.errors import Cancelled, InvalidArgument, StoreError, StoreUnavailable, StoreUncertain
 from conch.text import behind_margin, one_line
 from conch.tools import bus_view, fields
-from conch.tools.bus import sent_warnings
 from conch.tools.replies import Delivery
 from conch.tools.schema import check_arguments
 from conch.typed import TYPE_CHECKING, Any
@@ -49,7 +48,7 @@ def send(context: Context) -> Report:
     outbox = [_outgoing(context, topic_id)]
     check_arguments("conch send", _OUTBOX, {"outbox": outbox})
     sent = context.app.messages.send(context.join_topic(topic_id), check_outbox(outbox, context.app.settings))
-    warnings = [_warning(each) for each in sent_warnings(context.session, topic_id, sent)]
+    warnings = [_warning(each) for each in bus_view.sent_warnings(context.app.peers, topic_id, sent)]
     message = bus_view.message(sent[0].message)
     lines = [f"{'Sent before' if sent[0].is_repeated else 'Sent'} as {message['sender']}, number {message['seq']}."]
     lines += [f"Warning: {one_line(warning['message'])}" for warning in warnings]

@@ -15,7 +15,14 @@ from conch.storage.sqlite.errors import translate, translated
 from conch.storage.sqlite.files import copy, emptying, make_file, split, stamp
 from conch.storage.sqlite.queue import Queue
 from conch.storage.sqlite.transaction import SqliteTransaction, as_dict, transaction
-from conch.storage.statements import Dialect, Migration, load_migrations, load_statements, still_in_use
+from conch.storage.statements import (
+    Dialect,
+    Migration,
+    count_migrations,
+    load_migrations,
+    load_statements,
+    still_in_use,
+)
 
 DIALECT = Dialect("sqlite", serial_key="INTEGER PRIMARY KEY AUTOINCREMENT", bytes="BLOB")
 _IDLE_CONNECTIONS = 4
@@ -49,7 +56,8 @@ class SqliteStore:
         self._clock = clock
         self._busy_timeout_ms = busy_timeout_ms
         self._synchronous = synchronous
-        self._migrations = load_migrations(DIALECT) if migrations is None else migrations
+        self._migrations = migrations
+        self._schema = count_migrations(DIALECT) if migrations is None else len(migrations)
         self._statements = load_statements(DIALECT)
         self._idle: list[sqlite3.Connection] = []
         self._queues: list[Queue] = []
@@ -83,7 +91,7 @@ class SqliteStore:
             with self._translated():
                 self._prepare(force).close()
         with self.read():
-            return before, len(self._migrations)
+            return before, self._schema
 
     def change_counter(self) -> int:
         with self._translated():
@@ -223,7 +231,7 @@ class SqliteStore:
     def _is_current(self, connection: sqlite3.Connection) -> bool:
         version = self._stored_version(connection)
         self._check_version(version)
-        return version == len(self._migrations) and self._journal_mode(connection) == "wal"
+        return version == self._schema and self._journal_mode(connection) == "wal"
 
     def _prepare(self, force: bool = False) -> sqlite3.Connection:
         """A connection to the store of this version, after a turn in the queue."""
@@ -279,16 +287,16 @@ class SqliteStore:
         return int(row["value"])
 
     def _check_version(self, version: int) -> None:
-        if version > len(self._migrations):
+        if version > self._schema:
             raise self._mismatch(f"it has schema {version}, made by a newer conch", _NEWER)
 
     def _mismatch(self, why: str, advice: str) -> SchemaMismatch:
         message = (
-            f"The store at {self.path} cannot be used by this conch (schema {len(self._migrations)}): {why}. "
+            f"The store at {self.path} cannot be used by this conch (schema {self._schema}): {why}. "
             f"Nothing was touched. {advice}, name another place with {self._named}, or start afresh: `conch db wipe` "
             "moves it aside."
         )
-        return SchemaMismatch(message, path=self.path, expected=len(self._migrations))
+        return SchemaMismatch(message, path=self.path, expected=self._schema)
 
     def _require_alone(self, version: int) -> None:
         """SchemaMismatch while other processes have the file open: they may be of the version before.
@@ -305,20 +313,21 @@ class SqliteStore:
         named = ", ".join(f"{user.pid} ({user.command[:_LONGEST_COMMAND]})" for user in users or ())
         why = f"other processes still use it: {named}" if users else "this system does not say who still uses it"
         found = [{"pid": user.pid, "command": user.command} for user in users or ()]
-        raise still_in_use(self.path, version, len(self._migrations), why, path=self.path, processes=found)
+        raise still_in_use(self.path, version, self._schema, why, path=self.path, processes=found)
 
     def _migrate(self, connection: sqlite3.Connection, force: bool) -> None:
         version = self._stored_version(connection)
         self._check_version(version)
-        if 0 < version < len(self._migrations):
+        if 0 < version < self._schema:
             if not force:
                 self._require_alone(version)
             copy(connection, f"{self.path}.v{version}-{stamp()}.backup")
         with transaction(connection, "BEGIN IMMEDIATE"):
-            for migration in self._migrations[self._stored_version(connection) :]:
+            migrations = load_migrations(DIALECT) if self._migrations is None else self._migrations
+            for migration in migrations[self._stored_version(connection) :]:
                 for statement in split(migration.script):
                     connection.execute(statement)
                 if migration.step is not None:
                     migration.step(lambda sql, given: connection.execute(sql, given).fetchall())
-            version_row = {"version": str(len(self._migrations))}
+            version_row = {"version": str(self._schema)}
             connection.execute(self._statements["set_schema_version"], version_row)
