@@ -1,0 +1,41 @@
+"""One catalogue of commands: each entry leads to a function, and says what the domains say."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import pytest
+
+from conch.doors.cli.catalogue import COMMANDS
+from conch.doors.cli.command import Option
+from conch.notices import events
+from conch.rooms.handoffs import ROLES
+from conch.scopes.reservations import LONGEST_TTL, SHORTEST_TTL, TTL_MINUTES
+
+ELSEWHERE = {"mcp", "demo"}  # neither opens a store for its command
+
+
+def option(command: str, name: str) -> Option:
+    return next(option for option in COMMANDS[command].options if option.name == name)
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ELSEWHERE])
+def test_every_command_has_its_function(name: str) -> None:
+    module, _, function = COMMANDS[name].handler.partition(".")
+
+    assert callable(getattr(import_module(f"conch.doors.cli.{module}"), function))
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_no_two_options_of_a_command_share_a_name(name: str) -> None:
+    keys = [option.key for option in COMMANDS[name].options]
+
+    assert len(keys) == len(set(keys))
+
+
+def test_choices_and_limits_are_those_of_the_domains() -> None:
+    assert option("agent send", "--type").choices == tuple(events._SENDABLE)
+    assert option("agent send", "--urgency").choices == events._URGENCIES
+    assert option("agent inbox", "--state").choices == (*events.STATES, "all")
+    assert f"{SHORTEST_TTL} to {LONGEST_TTL} (default: {TTL_MINUTES})" in option("agent reserve", "--ttl").help
+    assert f"ROLE: {', '.join(ROLES)} (default: {ROLES[0]})" in option("release", "--artifact").help
