@@ -115,10 +115,12 @@ def test_the_reference_is_what_the_code_says() -> None:
     assert stale == [], "run `make docs`"
 
 
-def test_the_changelog_speaks_of_this_version_first() -> None:
-    versions = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+def test_the_newest_version_of_the_changelog_is_this_one() -> None:
+    first, *others = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    versions = others if first == "Unreleased" else [first, *others]
 
     assert versions[0] == conch.__version__
+    assert "Unreleased" not in others
 
 
 def test_every_sh_block_holds_only_commands_that_exist() -> None:
