@@ -163,7 +163,8 @@ def find_obstacle(tx: Transaction, peer: Peer, question: Row) -> Obstacle | None
 
 
 def to_message(row: Row) -> Message:
-    return Message(**{name: row[name] for name in Message._fields})
+    del row["number"], row["sender_id"]
+    return Message(**row)
 
 
 # -- waiting

@@ -26,8 +26,8 @@ ON CONFLICT (question_id, answered_by_id) DO NOTHING;
 SELECT answer_id FROM answers WHERE question_id = :question_id AND answered_by_id = :peer_id;
 
 -- name: answers_to
-SELECT m.*, (SELECT p.name FROM peers p WHERE p.peer_id = m.sender_id) AS sender
-FROM answers a JOIN messages m ON m.message_id = a.answer_id
+SELECT m.*, p.name AS sender
+FROM answers a JOIN messages m ON m.message_id = a.answer_id LEFT JOIN peers p ON p.peer_id = m.sender_id
 WHERE a.question_id = :question_id ORDER BY m.seq;
 
 -- name: answerable_questions
