@@ -1,10 +1,10 @@
-# Two commands: `make run` shows conch at work, `make test` checks everything that CI checks.
+# Two commands matter: `make run` shows conch at work, `make test` runs everything that CI checks.
 
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
 
-# Tests often wait for a process or a database: a few more workers than cores keep the cores busy.
+# Tests often wait for a process or a database. More workers than cores keep two cores busy.
 WORKERS ?= 3
 
 .PHONY: run test check oracle bench scale docs clean
@@ -12,7 +12,7 @@ WORKERS ?= 3
 run: .venv/installed
 	$(BIN)/conch demo
 
-# The environments are made side by side, and the code is checked meanwhile.
+# Makes the environments side by side, and checks the code meanwhile.
 test:
 	$(MAKE) --no-print-directory --jobs check oracle
 	$(BIN)/pytest --numprocesses=$(WORKERS) --dist=worksteal
@@ -48,7 +48,7 @@ $(BIN)/python:
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	touch .venv/installed $@
 
-# The official clients of both protocol eras cannot live in one environment.
+# SDK 1 and SDK 2 have the same package name, so each protocol era's official client needs its own environment.
 .venv-mcp1/installed: Makefile
 	$(PYTHON) -m venv .venv-mcp1
 	.venv-mcp1/bin/pip install --quiet --disable-pip-version-check 'mcp>=1.30,<2'
@@ -59,7 +59,7 @@ $(BIN)/python:
 	.venv-mcp2/bin/pip install --quiet --disable-pip-version-check 'mcp>=2.3,<3'
 	touch $@
 
-# The public inspector needs npm; where there is none, its tests say so and are skipped.
+# The public inspector needs npm. Without npm its tests are skipped and say why.
 tests/oracle/inspector/node_modules/installed: tests/oracle/inspector/package.json
 	mkdir -p $(@D)
 	if command -v npm >/dev/null; then \

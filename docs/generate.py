@@ -1,4 +1,4 @@
-"""Writes `docs/reference/` from the code, so that it cannot go stale. A test runs it and compares."""
+"""Writes `docs/reference/`, and the table of layers in `explanation.md`, from the code. A test compares the result."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ DOCS = Path(__file__).parent
 HERE = DOCS / "reference"
 LAYERS = runpy.run_path(str(DOCS.parent / "tests" / "unit" / "test_architecture.py"))["LAYERS"]
 DATA_DIR = "`$XDG_DATA_HOME/conch`, else `~/.local/share/conch`; `%APPDATA%\\conch` on Windows"
-TABLE_BEGIN = "<!-- The table is made by docs/generate.py. -->\n\n"
+TABLE_BEGIN = "<!-- docs/generate.py writes this table. -->\n\n"
 TABLE_END = "\n\n## Dependencies\n"
-NOTE = "<!-- Made from the code by docs/generate.py; `make docs` makes it anew. -->\n"
+NOTE = "<!-- docs/generate.py writes this page from the code. Run `make docs` to update it. -->\n"
 
 
 def tools() -> str:
@@ -29,8 +29,8 @@ def tools() -> str:
         "# Tools",
         "",
         NOTE,
-        "Every tool returns one object as `structuredContent` and a short text for models. A refusal has `isError`,",
-        "and `error` and `message` in the object ([errors](errors.md)). `conch mcp --tools turns` offers one group.",
+        "Every tool returns one object as `structuredContent`, and a short text for models. A refusal sets `isError`,",
+        "and its object has `error` and `message` ([errors](errors.md)). `conch mcp --tools turns` offers one group.",
     ]
     for group in GROUPS:
         lines += ["", f"## Group `{group}`"]
@@ -56,9 +56,9 @@ def settings() -> str:
         "# Settings",
         "",
         NOTE,
-        "Environment variables, read when a process starts. A room can override those of the second table for itself",
-        "with `set_room_policy` or `conch policy`. `CONCH_AGENT_ID` names the agent and is not a setting of the",
-        "installation: see [identity](../explanation.md#who-is-calling).",
+        "Settings are environment variables, read when a process starts. `set_room_policy` and `conch policy`",
+        "override those of the second table for one room. `CONCH_AGENT_ID` is not in the tables, because it names the",
+        "agent: see [who is calling](../explanation.md#who-is-calling).",
         "",
         "## The installation",
         "",
@@ -87,9 +87,15 @@ def error_codes() -> str:
             "# Errors",
             "",
             NOTE,
-            "A refusal changes nothing (of a refused reservation an `INCURSION` is kept). It carries `error` (the",
-            "code), `message` (what to do), the `field` that is wrong where there is one, for a lost turn",
-            "`current_owner`, `current_turn_id` and `room_state`, and for a reservation the `holders` in the way.",
+            "A refusal changes nothing, except that a refused reservation leaves its holders an `INCURSION` notice.",
+            "",
+            "| field | what it says |",
+            "|---|---|",
+            "| `error` | the code |",
+            "| `message` | what happened, why, and what to do |",
+            "| `field` | the argument that is wrong, if there is one |",
+            "| `current_owner`, `current_turn_id`, `room_state` | the state of the room, if a turn or lease was lost |",
+            "| `holders` | who holds the scope, if a reservation was refused |",
             "",
             "```text",
             str(tree),
@@ -107,7 +113,7 @@ def commands() -> str:
 
 
 def explanation() -> str:
-    """The page as it is, with a table of layers that is the one of the architecture's test, doors first."""
+    """The page with its table of layers written anew from the list in the architecture test, doors first."""
     page = (DOCS / "explanation.md").read_text()
     rows = [f"| {' '.join(f'`{name}`' for name in layer.names)} | {layer.holds} |" for layer in reversed(LAYERS)]
     table = "\n".join(["| layer | what is in it |", "|---|---|", *rows])
