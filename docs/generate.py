@@ -113,7 +113,7 @@ def commands() -> str:
 
 
 def explanation() -> str:
-    """The page with its table of layers written anew from the list in the architecture test, doors first."""
+    """The page, with the table of layers taken from the list in the architecture test, doors first."""
     page = (DOCS / "explanation.md").read_text()
     rows = [f"| {' '.join(f'`{name}`' for name in layer.names)} | {layer.holds} |" for layer in reversed(LAYERS)]
     table = "\n".join(["| layer | what is in it |", "|---|---|", *rows])
