@@ -60,11 +60,9 @@ def read_code(source: Path) -> Column:
 
 
 def find_imports(tree: ast.AST, known: set[str]) -> set[str]:
-    """The conch modules that a module imports, wherever in it, but not those it names only for the type checker."""
+    """The conch modules that a module imports, wherever in it."""
     found: set[str] = set()
-    guards = [node for node in ast.walk(tree) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
-    unused = {node for guard in guards for statement in guard.body for node in ast.walk(statement)}
-    for node in (node for node in ast.walk(tree) if node not in unused):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:

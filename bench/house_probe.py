@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Any
 
 COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
-STAND_INS = ("typed.py", "lazy.py")  # for modules of the standard library, whose calls do not count either
+STAND_INS = ("typed.py", "lazy.py", "lean.py")  # for modules of the standard library, whose calls do not count either
 
 calls: list[str] = []  # the file of each
 transactions: list[str] = []

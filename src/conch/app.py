@@ -11,9 +11,9 @@ from functools import cached_property
 from conch.bells.base import Bell
 from conch.clock import Clock
 from conch.config import Settings
+from conch.lean import TYPE_CHECKING
 from conch.storage.base import Store
 from conch.storage.opening import open_store
-from conch.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from conch.bus.peers import Peers
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from conch.bus.topics import Topics
     from conch.members.adoption import Adoption
     from conch.members.membership import Membership
-    from conch.members.registration import Registration
+    from conch.members.names import Registration
     from conch.notices.events import Protocol
     from conch.rooms.presence import Rooms
     from conch.scopes.reservations import Reservations
@@ -63,7 +63,7 @@ class App:
 
     @cached_property
     def registration(self) -> Registration:
-        from conch.members.registration import Registration
+        from conch.members.names import Registration
 
         return Registration(self.rooms)
 

@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from conch.errors import Cancelled, StoreInterrupted
-from conch.lazy import Lock
-from conch.typed import TypeVar
+from conch.lean import Lock, TypeVar
 
 Answer = TypeVar("Answer")
 

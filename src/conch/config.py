@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 
 from conch.errors import InvalidArgument, InvalidSetting, LimitExceeded
-from conch.typed import Any, NamedTuple
+from conch.lean import Any, NamedTuple
 
 _WEEK_MS = 7 * 24 * 3_600_000
 LONGEST_WAIT_MS = 50_000  # common MCP clients give up after 60 s; a later reply is lost

@@ -53,7 +53,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from conch.typed import Any, NamedTuple
+from conch.lean import Any, NamedTuple
 
 
 class Advice(NamedTuple):

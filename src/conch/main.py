@@ -30,7 +30,7 @@ def command() -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     if words[:1] == ["mcp"]:
-        from conch.doors.mcp.command import serve
+        from conch.doors.mcp.server import serve
 
         return serve(words[1:])
     try:

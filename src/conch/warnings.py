@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conch.typed import Any
+from conch.lean import Any
 
 Warning = dict[str, Any]
 Warnings = list[Warning]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,9 +25,8 @@ class Layer(NamedTuple):
 
 # The only list of the layers; `docs/generate.py` makes the table of `docs/explanation.md` from it.
 LAYERS = [
-    Layer(("typed",), "the names of `typing` that the code needs while it runs"),
-    Layer(("lazy",), "modules of the standard library that are imported at their first use"),
-    Layer(("errors", "clock", "ids", "text", "warnings"), "what everything may use"),
+    Layer(("lean",), "modules of the standard library that are slow to import, made cheap"),
+    Layer(("errors", "clock", "ids", "warnings"), "what everything may use"),
     Layer(("config", "calls"), "settings, and one request in flight"),
     Layer(("host",), "this machine: processes, workspaces, paths, git and Beads, the marks of harnesses"),
     Layer(("bells",), "how one process wakes another"),
@@ -57,10 +55,10 @@ SOURCES = {name: path.read_text() for name, path in PATHS.items()}
 TREES = {name: ast.parse(text) for name, text in SOURCES.items()}
 
 
-def find_imports(tree: ast.AST, skipped: Collection[ast.AST] = ()) -> set[str]:
+def find_imports(tree: ast.AST) -> set[str]:
     """The conch modules that a file imports, wherever in the file it does."""
     found = set()
-    for node in (node for node in ast.walk(tree) if node not in skipped):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -69,14 +67,7 @@ def find_imports(tree: ast.AST, skipped: Collection[ast.AST] = ()) -> set[str]:
     return {name.removeprefix("conch.") for name in found if name.startswith("conch.")}
 
 
-def only_for_types(tree: ast.AST) -> set[ast.AST]:
-    """What never runs: it is there for the type checker alone."""
-    guards = [node for node in ast.walk(tree) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
-    return {node for guard in guards for statement in guard.body for node in ast.walk(statement)}
-
-
 IMPORTS = {name: find_imports(tree) for name, tree in TREES.items()}
-RUN_IMPORTS = {name: find_imports(tree, only_for_types(tree)) & SOURCES.keys() for name, tree in TREES.items()}
 
 
 def package(name: str) -> str:
@@ -104,8 +95,8 @@ def test_imports_point_towards_the_foundation(name: str) -> None:
     assert wrong == set()
 
 
-def test_only_typed_imports_typing() -> None:
-    assert [name for name in SOURCES if "typing" in foreign_modules(name)] == ["typed"]
+def test_only_lean_imports_typing() -> None:
+    assert [name for name in SOURCES if "typing" in foreign_modules(name)] == ["lean"]
 
 
 def test_doors_never_import_each_other() -> None:
@@ -125,12 +116,11 @@ def test_there_are_no_import_cycles_and_no_long_chains_of_imports() -> None:
     def longest(name: str, trail: tuple[str, ...]) -> tuple[str, ...]:
         assert name not in trail, " -> ".join((*trail, name))
         if name not in chains:
-            # These stand for modules of the standard library, and count as little.
-            below = [longest(other, (*trail, name)) for other in RUN_IMPORTS[name] - {"typed", "lazy"}]
+            below = [longest(other, (*trail, name)) for other in IMPORTS[name] if other in IMPORTS]
             chains[name] = (name, *max(below, key=len, default=()))
         return chains[name]
 
-    deepest = max((longest(name, ()) for name in RUN_IMPORTS), key=len)
+    deepest = max((longest(name, ()) for name in IMPORTS), key=len)
 
     assert len(deepest) <= DEEPEST, " -> ".join(deepest)
 

@@ -24,7 +24,7 @@ from conch.doors.cli.output import (
 from conch.doors.cli.parser import split_words
 from conch.errors import InvalidArgument, UnknownMember
 from conch.rooms.room import Member
-from conch.text import behind_margin, one_line
+from conch.tools.text import behind_margin, one_line
 
 
 @pytest.mark.parametrize("code", [*range(0x20), *range(0x7F, 0xA0)])

@@ -12,8 +12,8 @@ from conch.errors import Advice, AgentNotFound, InvalidArgument
 from conch.host import processes
 from conch.host.processes import Process
 from conch.ids import digest
+from conch.lean import Any, Literal, NamedTuple
 from conch.storage.base import Row, Store, Transaction
-from conch.typed import Any, Literal, NamedTuple
 
 AGENT_ID_RULE = "must be 1 to 128 letters, digits and . _ : @ / -, beginning with a letter or a digit"
 LOCK = "agents"  # held while an agent is made or renamed, or a signal linked

@@ -15,7 +15,7 @@ from conch.host import processes
 from conch.host.marks import HARNESSES, HOSTS, LAUNCHERS, Harness, known_slug, marked, read_program, recognise, slug_of
 from conch.host.processes import Process
 from conch.ids import digest
-from conch.typed import NamedTuple
+from conch.lean import NamedTuple
 
 
 class _Origin(NamedTuple):

@@ -11,7 +11,7 @@ from types import TracebackType
 
 from conch.host.processes import Process
 from conch.ids import digest
-from conch.typed import Protocol, Self
+from conch.lean import Protocol, Self
 
 LINGER_SECONDS = 0.05
 

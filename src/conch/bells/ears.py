@@ -9,7 +9,7 @@ from types import TracebackType
 
 from conch.bells.base import LINGER_SECONDS, Stop, Watcher
 from conch.host.processes import Process, check
-from conch.typed import Self
+from conch.lean import Self
 
 _SECONDS_BETWEEN_CHECKS = 1.0
 

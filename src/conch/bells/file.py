@@ -12,8 +12,7 @@ from functools import lru_cache, partial
 from conch.bells.base import Stop, Wake, Watcher
 from conch.host.processes import Process
 from conch.ids import digest
-from conch.lazy import Lock, threading
-from conch.typed import TYPE_CHECKING
+from conch.lean import TYPE_CHECKING, Lock, threading
 
 if TYPE_CHECKING:
     from conch.bells.ears import WatchingEar

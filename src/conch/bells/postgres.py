@@ -18,7 +18,7 @@ from conch.bells.base import Stop, Wake, Watcher, notification
 from conch.bells.ears import WatchingEar
 from conch.host.processes import Process, host_id
 from conch.ids import lock_number
-from conch.typed import Any
+from conch.lean import Any
 
 _RECHECK_SECONDS = 30.0  # the server tells, and a lost connection is noticed: this is for what nobody has thought of
 _LISTEN_SECONDS = 5.0

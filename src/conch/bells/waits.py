@@ -13,7 +13,7 @@ from conch.bells.base import LINGER_SECONDS, Bell, Ear
 from conch.calls import Call
 from conch.errors import StoreBusy, StoreError, StoreInterrupted, StoreUnavailable, StoreUncertain
 from conch.host.processes import Process
-from conch.typed import TypeVar
+from conch.lean import TypeVar
 
 Found = TypeVar("Found")
 

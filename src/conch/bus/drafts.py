@@ -5,7 +5,7 @@ from __future__ import annotations
 from conch.bus.topics import check_name, dump_metadata
 from conch.config import Settings, check_length
 from conch.errors import InvalidArgument, LimitExceeded
-from conch.typed import Any, NamedTuple
+from conch.lean import Any, NamedTuple
 
 _LONGEST_TYPE = 64
 _LONGEST_KEY = 200

@@ -22,9 +22,8 @@ from conch.errors import (
     StoreError,
     TopicMismatch,
 )
-from conch.lazy import json
+from conch.lean import Any, NamedTuple, json
 from conch.storage.base import Row, Store, Transaction
-from conch.typed import Any, NamedTuple
 from conch.warnings import Warning, Warnings, warning
 
 _MOST_POINTERS = 10

@@ -12,10 +12,9 @@ from conch.calls import Call
 from conch.config import Settings
 from conch.errors import InvalidArgument
 from conch.ids import new_id
-from conch.lazy import json
+from conch.lean import Any, NamedTuple, json
 from conch.rooms.presence import renewal_ms
 from conch.storage.base import Row, Transaction
-from conch.typed import Any, NamedTuple
 
 
 class Message(NamedTuple):

@@ -13,15 +13,14 @@ from functools import partial
 from conch.bells.base import Bell
 from conch.bells.waits import Pause
 from conch.bus.drafts import Draft
-from conch.bus.names import free_name
-from conch.bus.peers import Peer, Standing, check_seq, load_standing, system_peer, with_names
+from conch.bus.peers import Peer, Standing, check_seq, free_name, load_standing, system_peer, with_names
 from conch.bus.stream import Message, Sent, append_messages, to_message, wait_on_topic
 from conch.bus.topics import find_topic, require_open
 from conch.calls import Call, retry_interrupted
 from conch.config import Settings
 from conch.errors import StoreError
+from conch.lean import NamedTuple
 from conch.storage.base import Row, Store, Transaction
-from conch.typed import NamedTuple
 
 PAGE = 500
 _MOST_CHARS = 400_000  # of bodies in one reply, unless a single one is longer

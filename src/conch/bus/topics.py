@@ -8,9 +8,8 @@ from conch.bells.base import topic_channel
 from conch.config import Settings, check_length
 from conch.errors import Advice, InvalidArgument, LimitExceeded, TopicClosed, TopicNotFound
 from conch.ids import new_id
-from conch.lazy import json
+from conch.lean import Any, Literal, NamedTuple, json
 from conch.storage.base import Row, Store, Transaction
-from conch.typed import Any, Literal, NamedTuple
 
 _LOCK = "topic names"  # whoever makes or renames a topic writes under this name
 _LONGEST_NAME = 200

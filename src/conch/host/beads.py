@@ -6,8 +6,7 @@ import os
 
 from conch.errors import InvalidArgument
 from conch.host import commands
-from conch.lazy import json
-from conch.typed import Any, NamedTuple
+from conch.lean import Any, NamedTuple, json
 from conch.warnings import Warnings, warning
 
 SECONDS = 5.0  # a reservation waits for it

@@ -6,8 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from conch.lazy import signal
-from conch.typed import NamedTuple
+from conch.lean import NamedTuple, signal
 
 _SECONDS = 10.0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 
-from conch.typed import NamedTuple
+from conch.lean import NamedTuple
 
 
 class Harness(NamedTuple):

@@ -11,8 +11,7 @@ import os
 
 from conch.errors import InvalidArgument
 from conch.host.workspaces import folded, folds_case
-from conch.lazy import re
-from conch.typed import Literal, NamedTuple
+from conch.lean import Literal, NamedTuple, re
 
 Overlap = Literal["exact", "partial", "disjoint"]
 

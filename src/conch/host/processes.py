@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from functools import cache
 
 from conch.ids import digest
-from conch.typed import Literal, NamedTuple
+from conch.lean import Literal, NamedTuple
 
 if sys.platform == "darwin":
     from conch.host import macos as system

@@ -9,13 +9,12 @@ from conch.config import Settings, check_length, check_policy
 from conch.errors import Advice, InvalidArgument, StickHeld
 from conch.host.workspaces import ancestor_chain, canonicalize, workspace_root
 from conch.ids import new_id
-from conch.lazy import json
+from conch.lean import Any, NamedTuple, json
 from conch.rooms.log import Event, append_event
 from conch.rooms.presence import Lease, Rooms, member_columns
 from conch.rooms.room import Room, Snapshot, save_room
 from conch.scopes.overlaps import release_all
 from conch.storage.base import Store, Transaction
-from conch.typed import Any, NamedTuple
 from conch.warnings import Warnings, warning
 
 

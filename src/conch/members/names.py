@@ -1,21 +1,142 @@
-"""What agents are called: each has one name in every room, and one of its own for everywhere else.
+"""Agents of a room: the names they have, their roles, and whether they are still at work.
 
-In a room, and on its home topic, a name means one agent. Another room may have another agent of that name; outside of
-the rooms it belongs to whoever had it first.
+Each agent has one name in every room, and one of its own for everywhere else. In a room, and on its home topic, a name
+means one agent. Another room may have another agent of that name; outside of rooms it belongs to the first that had it.
 """
 
 from __future__ import annotations
 
 from itertools import chain
 
+from conch.agents.identity import LOCK, Caller
 from conch.agents.petnames import propose_names
-from conch.bus.names import hand_over_names, rename_peer
+from conch.bus.peers import LONGEST_OWN_NAME, SYSTEM, hand_over_names, rename_peer
+from conch.errors import Advice, AgentNotFound, DuplicateAgentName, InvalidAgentName
 from conch.ids import digest
-from conch.rooms.room import Room
+from conch.lean import NamedTuple, re
+from conch.notices import activity
+from conch.rooms.presence import Rooms
+from conch.rooms.room import Liveness, Room, Snapshot
 from conch.storage.base import Row, Transaction
 
+NAME = r"[a-z0-9]+(-[a-z0-9]+)*"
+_SHORTEST_NAME, LONGEST_NAME = 3, LONGEST_OWN_NAME
 
-def rename(tx: Transaction, room: Room, agent_id: str, name: str) -> list[Row]:
+
+class Agent(NamedTuple):
+    agent_id: str
+    name: str
+    role: str | None
+    liveness: Liveness
+    last_seen_at: int
+    is_registered: bool
+
+
+class Registration:
+    def __init__(self, rooms: Rooms) -> None:
+        self._rooms = rooms
+
+    def register(self, caller: Caller, room_id: str, name: str | None = None, role: str | None = None) -> Agent:
+        """Take a name of one's choice, or keep the generated one. The same again changes nothing."""
+        if name is not None:
+            check_name(name)
+        with self._rooms.change(caller, room_id, LOCK) as (tx, snapshot):
+            before = itself(load_agents(tx, snapshot), caller)
+            if name is not None and name != before.name:
+                _require_free(tx, snapshot, caller, name)
+                _rename(tx, snapshot.room, caller.agent_id, name)
+            tx.run("register_agent", room_id=room_id, agent_id=caller.agent_id, role=role, now=tx.now)
+            after = itself(load_agents(tx, snapshot), caller)
+            if after._replace(last_seen_at=0) != before._replace(last_seen_at=0):
+                details = {"role": after.role, "former_name": before.name}
+                activity.record(tx, room_id, "registered", after, details=details)
+        return after
+
+    def heartbeat(self, caller: Caller, room_id: str) -> Agent:
+        """Say that the caller is still at work; as often as it likes."""
+        with self._rooms.change(caller, room_id) as (tx, snapshot):
+            return itself(load_agents(tx, snapshot), caller)
+
+    def list_agents(self, caller: Caller | None, room_id: str) -> list[Agent]:
+        """Everybody in the room, in its sequence."""
+        with self._rooms.look(caller, room_id):
+            pass  # first, so that the caller is listed as active
+        with self._rooms.look(None, room_id) as (tx, snapshot):
+            return load_agents(tx, snapshot)
+
+
+def _require_free(tx: Transaction, snapshot: Snapshot, caller: Caller, name: str) -> None:
+    """Another agent's name is resumed with proof, or not at all, as long as it stands for what that agent did."""
+    holder = _find_holder(tx, snapshot.room, name)
+    if holder is not None and (holder["agent_id"] != caller.agent_id or _is_chosen(holder)):
+        why, advice = _why_taken(snapshot, caller, holder, name)
+        raise DuplicateAgentName(f"{name} {why}", advice, field="name", name=name, agent_id=holder["agent_id"])
+
+
+def _is_chosen(holder: Row) -> bool:
+    """With topic_join, on the room's topic: its bearer would have two names there."""
+    return holder.get("is_own") == 0
+
+
+def _why_taken(snapshot: Snapshot, caller: Caller, holder: Row, name: str) -> tuple[str, Advice | None]:
+    if "peer_id" in holder and holder["name"] != name:
+        return f"is what {holder['name']} was called in this room before; choose another name.", None
+    if holder["agent_id"] == caller.agent_id:
+        return "is yours on the room's topic, by a token.", Advice("free_name", {"name": name})
+    means = f"means {holder['agent_id']} in this room already."
+    if snapshot.find(holder["agent_id"]) is None:
+        return means, Advice("free_name_of_leaver", {"name": name})
+    return means, Advice("adopt_name")
+
+
+def check_name(name: str) -> None:
+    if name == SYSTEM:
+        raise InvalidAgentName(f"{name} is the name of the system itself; choose another name.", field="name")
+    if not re.fullmatch(NAME, name) or not _SHORTEST_NAME <= len(name) <= LONGEST_NAME:
+        message = (
+            f"{name[:80]!r} cannot be a name: names are {_SHORTEST_NAME} to {LONGEST_NAME} lower-case letters and "
+            "digits, in words joined by single hyphens, such as amber-otter."
+        )
+        raise InvalidAgentName(message, field="name")
+
+
+def itself(agents: list[Agent], caller: Caller) -> Agent:
+    found = next((agent for agent in agents if agent.agent_id == caller.agent_id), None)
+    if found is None:
+        raise AgentNotFound("You are not in this room.", Advice("join_room"), name=caller.name)
+    return found
+
+
+def find_agent(agents: list[Agent], text: str) -> Agent:
+    """By name, which in a room means one agent, whatever id somebody else may choose; or else by agent_id."""
+    found = next((agent for agent in agents if agent.name == text), None)
+    found = found or next((agent for agent in agents if agent.agent_id == text), None)
+    if found is None:
+        names = ", ".join(agent.name for agent in agents) or "none"
+        raise AgentNotFound(f"There is no agent {text[:80]!r} in this room; there are {names}.", name=text[:80])
+    return found
+
+
+def load_agents(tx: Transaction, snapshot: Snapshot) -> list[Agent]:
+    """In the room's sequence."""
+    return [to_agent(row, snapshot) for row in tx.all("room_agents", room_id=snapshot.room.room_id)]
+
+
+def to_agent(row: Row, snapshot: Snapshot) -> Agent:
+    return Agent(
+        agent_id=row["agent_id"],
+        name=row["name"],
+        role=row["role"],
+        liveness=snapshot.liveness(row),
+        last_seen_at=row["last_seen_at"],
+        is_registered=row["registered_at"] is not None,
+    )
+
+
+# -- giving names
+
+
+def _rename(tx: Transaction, room: Room, agent_id: str, name: str) -> list[Row]:
     """Give a member another name, which is free in the room; elsewhere too, where nobody else in the store has it.
 
     Under the agents' lock. The names that the agent has in other rooms stay. What is addressed to its former name still
@@ -37,13 +158,13 @@ def rename(tx: Transaction, room: Room, agent_id: str, name: str) -> list[Row]:
 def take_over_name(tx: Transaction, room: Room, prior_id: str, name: str, agent_id: str) -> str:
     """Give a member's name to another one, with what was asked under it. Returns what the first is called now."""
     prior_name = _generate_name(tx, room, prior_id)
-    for peer in rename(tx, room, prior_id, prior_name):
+    for peer in _rename(tx, room, prior_id, prior_name):
         hand_over_names(tx, peer, agent_id)
-    rename(tx, room, agent_id, name)
+    _rename(tx, room, agent_id, name)
     return prior_name
 
 
-def find_holder(tx: Transaction, room: Room, name: str) -> Row | None:
+def _find_holder(tx: Transaction, room: Room, name: str) -> Row | None:
     """Who is meant by a name in a room: a member, an agent of that very id, or who has spoken as that.
 
     Nobody takes the name of one who has left, unless an operator frees it: what was said under it would change hands.
@@ -67,4 +188,4 @@ def _is_free(tx: Transaction, room: Room, agent_id: str, name: str) -> bool:
     elsewhere = tx.one("agent_named", name=name)
     if elsewhere is not None and elsewhere["agent_id"] != agent_id:
         return False
-    return find_holder(tx, room, name) is None
+    return _find_holder(tx, room, name) is None

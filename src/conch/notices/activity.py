@@ -6,9 +6,8 @@ It is not part of the room's log: an agent that waits for the stick need not wak
 from __future__ import annotations
 
 from conch.bells.base import activity_channel
-from conch.lazy import json
+from conch.lean import Any, Protocol, json
 from conch.storage.base import Transaction
-from conch.typed import Any, Protocol
 
 
 class Named(Protocol):

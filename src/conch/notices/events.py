@@ -11,13 +11,12 @@ from conch.config import Settings
 from conch.errors import EventNotFound, InvalidArgument, LimitExceeded, MarkForbidden, UnknownRecipient
 from conch.host.paths import parse_scope
 from conch.ids import new_id
-from conch.lazy import json
+from conch.lean import Any, NamedTuple, json
 from conch.notices import activity
 from conch.rooms.log import Event
 from conch.rooms.presence import Rooms
 from conch.rooms.room import Member, Room, Snapshot
 from conch.storage.base import Row, Store, Transaction
-from conch.typed import Any, NamedTuple
 from conch.warnings import Warnings
 
 _Payload = dict[str, Any]
@@ -76,7 +75,7 @@ class Protocol:
         scope: str | None = None,
     ) -> Sent:
         """Tell one member of the room, named by its agent_id or name."""
-        from conch.bus.names import present_name  # to reserve and to hand over needs neither
+        from conch.bus.peers import present_name  # to reserve and to hand over needs neither
         from conch.host.beads import check_bead
 
         checked = _check_payload(event_type, payload, self._settings.max_handoff_bytes)

@@ -11,12 +11,11 @@ from __future__ import annotations
 from heapq import merge
 
 from conch.errors import InvalidArgument, LimitExceeded
-from conch.lazy import json
+from conch.lean import Any, NamedTuple, json
 from conch.notices.events import ProtocolEvent, to_protocol_event
 from conch.rooms.log import Event, to_event
 from conch.rooms.room import Room, load_room
 from conch.storage.base import Row, Store, Transaction
-from conch.typed import Any, NamedTuple
 
 _LONGEST_NUMBER = 16
 TURNS = ("claim", "release", "pass", "return", "resume", "takeover")

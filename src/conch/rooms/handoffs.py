@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from conch.errors import InvalidHandoff, LimitExceeded
-from conch.lazy import json
-from conch.typed import Any
+from conch.lean import Any, json
 
 Handoff = dict[str, Any]
 

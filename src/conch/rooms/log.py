@@ -9,11 +9,10 @@ from __future__ import annotations
 from conch.bells.base import room_channel
 from conch.errors import Advice, StoreCorrupt
 from conch.ids import new_id
-from conch.lazy import json
+from conch.lean import Any, NamedTuple, json
 from conch.rooms.handoffs import Handoff, load_handoff
 from conch.rooms.room import Room, load_room
 from conch.storage.base import Row, Store, Transaction
-from conch.typed import Any, NamedTuple
 
 PAGE = 500
 

@@ -19,9 +19,9 @@ from conch.config import Policy, Settings
 from conch.errors import Advice, ConchError, RoomClosed, StaleLease, TurnMismatch, UnknownMember
 from conch.host import processes
 from conch.host.workspaces import ancestor_chain, canonicalize, workspace_root
+from conch.lean import NamedTuple, Protocol
 from conch.rooms.room import Member, Room, Snapshot, load_room, to_member
 from conch.storage.base import Row, Store, Transaction
-from conch.typed import NamedTuple, Protocol
 
 _SHORTEST_RENEWAL_MS = 50
 _MINUTE_MS = 60_000

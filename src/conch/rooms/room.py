@@ -12,9 +12,8 @@ from conch.errors import Advice, UnknownMember, UnknownRoom
 from conch.host import processes
 from conch.host.processes import Life, Process
 from conch.ids import new_lease
-from conch.lazy import json
+from conch.lean import Any, Literal, NamedTuple, json
 from conch.storage.base import Row, Transaction
-from conch.typed import Any, Literal, NamedTuple
 
 Liveness = Literal["active", "stale", "evicted"]
 

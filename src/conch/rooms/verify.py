@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from conch.errors import StoreCorrupt
+from conch.lean import Any, NamedTuple
 from conch.rooms.log import PAGE, Event, project, to_event
 from conch.rooms.room import Room
 from conch.storage.base import Store, Transaction
-from conch.typed import Any, NamedTuple
 
 _REPLAYED = (
     "owner",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from conch.clock import to_iso
 from conch.host.paths import Overlap, Scope, classify
+from conch.lean import Any, NamedTuple
 from conch.notices import activity
 from conch.rooms.room import Liveness, Snapshot
 from conch.storage.base import Row, Transaction
-from conch.typed import Any, NamedTuple
 
 
 class Reservation(NamedTuple):

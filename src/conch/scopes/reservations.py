@@ -18,13 +18,13 @@ from conch.errors import (
 )
 from conch.host.paths import Scope, parse_scope, spell
 from conch.ids import new_id
+from conch.lean import NamedTuple
 from conch.notices import activity
 from conch.notices.events import insert_event
 from conch.rooms.presence import Rooms
 from conch.rooms.room import Snapshot
 from conch.scopes.overlaps import Held, Reservation, end, find_overlapping, holder, record, to_reservation
 from conch.storage.base import Transaction
-from conch.typed import NamedTuple
 from conch.warnings import Warnings
 
 TTL_MINUTES = 120

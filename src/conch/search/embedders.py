@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from conch.errors import InvalidArgument, SemanticUnavailable
-from conch.typed import TYPE_CHECKING, Any, NamedTuple
+from conch.lean import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from numpy import float32

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from conch.lean import NamedTuple
 from conch.search.indexing import Index
 from conch.search.queries import Filters, Query
 from conch.search.words import LONGEST_TEXT, facet, fold, index_words
 from conch.storage.base import Phrase, Row, Store, Transaction
-from conch.typed import NamedTuple
 from conch.warnings import Warnings
 
 _MOST_CANDIDATES = 500  # ranking all matches would take the longer the more there are

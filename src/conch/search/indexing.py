@@ -9,8 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 
+from conch.lean import Any, NamedTuple
 from conch.storage.base import Row, Store, Transaction
-from conch.typed import Any, NamedTuple
 
 _LOCK = "search"
 _READ_MESSAGES = 1_000

@@ -7,11 +7,11 @@ import threading
 import numpy as np
 from numpy.typing import NDArray
 
+from conch.lean import Any
 from conch.search.embedders import LONGEST_TEXT, Embedder
 from conch.search.indexing import Index
 from conch.search.queries import Filters, Query
 from conch.storage.base import Row, Store, Transaction
-from conch.typed import Any
 from conch.warnings import Warnings, warning
 
 MOST_VECTORS = 200_000  # the newest messages; 200 MB of 256 numbers each

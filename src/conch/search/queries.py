@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from conch.clock import SECOND
 from conch.errors import InvalidArgument
+from conch.lean import NamedTuple
 from conch.search.words import SIGN_TRAILERS, SIGNS, SPELLED, UNSPACED, Token, fold, tokens
 from conch.storage.base import Phrase
-from conch.typed import NamedTuple
 
 MOST_WORDS = 64
 _FARTHEST_SECONDS = 10**11  # some three thousand years; its microseconds fit any store

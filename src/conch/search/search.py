@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from conch.bus.topics import find_topic
 from conch.errors import InvalidArgument, LimitExceeded, SemanticUnavailable, StoreBusy, StoreFull, StoreReadOnly
+from conch.lean import TYPE_CHECKING, NamedTuple, Protocol
 from conch.storage.base import Row, Store, Transaction
-from conch.typed import TYPE_CHECKING, NamedTuple, Protocol
 from conch.warnings import Warnings, warning
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from functools import cache, lru_cache
 from itertools import islice
 
 from conch.ids import digest
-from conch.typed import NamedTuple
+from conch.lean import NamedTuple
 
 LONGEST_TEXT = 131_072  # of a message, the beginning that is indexed
 LONGEST_WORD = 64

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 
-from conch.typed import Any, NamedTuple, Protocol
+from conch.lean import Any, NamedTuple, Protocol
 
 DERIVED = "index_"  # how the tables begin whose rows can be made again from others
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from conch.errors import InvalidArgument, StoreError
+from conch.lean import NamedTuple
 from conch.storage.base import Row, Store
-from conch.typed import NamedTuple
 
 _KEPT = ("meta",)  # the target has its own
 

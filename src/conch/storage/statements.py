@@ -6,11 +6,11 @@ What an engine does in its own way stands in a file beside the shared one: `sear
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from conch.errors import SchemaMismatch
-from conch.storage.base import Execute, Parameters
-from conch.typed import Any, NamedTuple
+from conch.lean import Any, NamedTuple
+from conch.storage.base import Parameters
 
 HERE = os.path.dirname(__file__)
 _MARK = "-- name:"
@@ -27,8 +27,6 @@ class Dialect(NamedTuple):
 class Migration(NamedTuple):
     version: int
     script: str
-    step: Callable[[Execute], None] | None = None
-    """What is done in the same transaction after the script, and cannot be said in SQL."""
 
 
 def load_statements(dialect: Dialect) -> dict[str, str]:
@@ -55,16 +53,7 @@ def load_migrations(dialect: Dialect) -> list[Migration]:
         stem = name.partition(".")[0]
         spelled = script.replace("$serial_key", dialect.serial_key).replace("$bytes", dialect.bytes)
         scripts[stem] = scripts.get(stem, "") + spelled
-    return [Migration(number, script, _STEPS.get(number)) for number, script in enumerate(scripts.values(), start=1)]
-
-
-def _name_agents_in_events(execute: Execute) -> None:
-    from conch.storage.names_of_the_day import write_names  # needed once in the life of a store
-
-    write_names(execute)
-
-
-_STEPS = {6: _name_agents_in_events}
+    return [Migration(number, script) for number, script in enumerate(scripts.values(), start=1)]
 
 
 def still_in_use(place: str, stored: int, wanted: int, why: str, **details: Any) -> SchemaMismatch:

@@ -8,13 +8,13 @@ from conch import __version__
 from conch.bus.drafts import FIELDS, check_outbox
 from conch.calls import Call
 from conch.clock import to_seconds
-from conch.text import one_line
+from conch.lean import TYPE_CHECKING
 from conch.tools import bus_view as view
 from conch.tools import fields
 from conch.tools.registry import Tool
 from conch.tools.replies import Object, QueuedDelivery, Reply
 from conch.tools.session import Session
-from conch.typed import TYPE_CHECKING
+from conch.tools.text import one_line
 from conch.warnings import Warnings, warning
 
 if TYPE_CHECKING:

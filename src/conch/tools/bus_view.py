@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from conch.clock import to_seconds
 from conch.errors import StoreError
-from conch.text import behind_margin, one_line
-from conch.typed import TYPE_CHECKING, Any
+from conch.lean import TYPE_CHECKING, Any
+from conch.tools.text import behind_margin, one_line
 from conch.warnings import Warning, Warnings, warning
 
 if TYPE_CHECKING:

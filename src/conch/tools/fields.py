@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from conch.config import LONGEST_WAIT_MS
 from conch.errors import InvalidArgument
+from conch.lean import Any
 from conch.rooms.handoffs import ROLES
-from conch.typed import Any
 
 Object = dict[str, Any]
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from conch.calls import Call
 from conch.clock import to_seconds
-from conch.text import behind_margin
 from conch.tools import bus_view, fields
 from conch.tools import questions_view as view
 from conch.tools.registry import Tool
 from conch.tools.replies import Object, Reply
 from conch.tools.session import Session
+from conch.tools.text import behind_margin
 from conch.warnings import warning
 
 

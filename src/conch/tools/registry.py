@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 from conch.calls import Call, retry_interrupted
 from conch.errors import ConchError, InternalError, InvalidArgument, StoreError
-from conch.text import behind_margin
+from conch.lean import NamedTuple
 from conch.tools.advice import STEPS
 from conch.tools.replies import Object, Reply
 from conch.tools.schema import check_arguments
 from conch.tools.session import Session
-from conch.typed import NamedTuple
+from conch.tools.text import behind_margin
 
 # Each seed has its own word for an argument that cannot be used.
 INVALID_ARGUMENT = {"bus": "INVALID_ARGUMENT", "questions": "INVALID_ARGUMENT", "scopes": "INVALID_ARGS"}

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from conch.calls import retry_interrupted
-from conch.lazy import Lock, threading
-from conch.typed import Any, NamedTuple
+from conch.lean import Any, Lock, NamedTuple, threading
 
 Object = dict[str, Any]
 Task = Callable[[], None]

@@ -6,7 +6,7 @@ What is inside a handoff or a policy is for the domains to judge; they give bett
 from __future__ import annotations
 
 from conch.errors import InvalidArgument, InvalidHandoff, LimitExceeded
-from conch.typed import Any
+from conch.lean import Any
 
 Object = dict[str, Any]
 

@@ -6,12 +6,12 @@ from conch.calls import Call
 from conch.host.paths import spell
 from conch.notices.events import MARKS, STATES
 from conch.scopes.reservations import LONGEST_TTL, SHORTEST_TTL, TTL_MINUTES
-from conch.text import one_line
 from conch.tools import fields
 from conch.tools import scopes_view as view
 from conch.tools.registry import Tool
 from conch.tools.replies import Object, Reply
 from conch.tools.session import Session
+from conch.tools.text import one_line
 
 MOST_EVENTS = 500
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from conch.clock import to_iso
 from conch.host.paths import spell
+from conch.lean import TYPE_CHECKING, Any
 from conch.notices.events import VERSION
 from conch.scopes.overlaps import Held, Reservation, holder
-from conch.text import MARGIN, behind_margin, one_line
-from conch.typed import TYPE_CHECKING, Any
+from conch.tools.text import MARGIN, behind_margin, one_line
 from conch.warnings import Warnings
 
 if TYPE_CHECKING:
-    from conch.members.registration import Agent
+    from conch.members.names import Agent
     from conch.notices.events import ProtocolEvent
     from conch.scopes.reservations import Grant
 

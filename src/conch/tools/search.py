@@ -5,11 +5,11 @@ from __future__ import annotations
 from conch.calls import Call
 from conch.clock import SECOND
 from conch.search.search import DEFAULT_LIMIT, LONGEST_QUERY, MODES, MOST_RESULTS, Found, Hit
-from conch.text import behind_margin, one_line
 from conch.tools import fields
 from conch.tools.registry import Tool
 from conch.tools.replies import Object, Reply
 from conch.tools.session import Session
+from conch.tools.text import behind_margin, one_line
 
 _FILTERS = ("topic_id", "mode", "limit", "model", "sender", "message_type", "since", "until")
 

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from conch.agents.identity import Caller, adopt_override, identify
 from conch.agents.signals import gather_signals
 from conch.errors import InvalidArgument, StoreError
+from conch.lean import TYPE_CHECKING
 from conch.tools.replies import Queue
-from conch.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from conch.bus.peers import Peer
-from conch.typed import TYPE_CHECKING
+from conch.lean import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from conch.app import App

@@ -6,12 +6,12 @@ from conch.calls import Call
 from conch.clock import to_iso
 from conch.rooms import log
 from conch.rooms.handoffs import TEMPLATE
-from conch.text import behind_margin
 from conch.tools import fields
 from conch.tools import turns_view as view
 from conch.tools.registry import Tool
 from conch.tools.replies import Delivery, Object, Reply
 from conch.tools.session import Session
+from conch.tools.text import behind_margin
 from conch.turns.stick import Offer
 from conch.turns.waiting import describe
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from conch.clock import to_iso
-from conch.text import MARGIN, behind_margin, one_line
-from conch.typed import TYPE_CHECKING, Any
+from conch.lean import TYPE_CHECKING, Any
+from conch.tools.text import MARGIN, behind_margin, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from conch.agents.identity import Caller
 from conch.bells.base import Bell, seat_channel
-from conch.bus.names import present_name
+from conch.bus.peers import present_name
 from conch.config import Settings, check_length
 from conch.errors import Advice, InvalidArgument, StoreError, TakeoverNotAvailable, UnknownMember, UnknownRecipient
+from conch.lean import Any, NamedTuple
 from conch.notices.events import accept_handoff, find_recipient, leave_handoff
 from conch.rooms.handoffs import dump_handoff
 from conch.rooms.log import append_event, prior_owner
 from conch.rooms.presence import Lease, Rooms, require_turn
 from conch.rooms.room import Member, Room, Snapshot, granted, load_room, renew, save_room
 from conch.storage.base import Store, Transaction
-from conch.typed import Any, NamedTuple
 
 
 class Offer(NamedTuple):

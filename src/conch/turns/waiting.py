@@ -10,13 +10,13 @@ from conch.bells.waits import Pause, wait_for
 from conch.calls import Call
 from conch.clock import SECOND
 from conch.host.processes import Process
+from conch.lean import NamedTuple
 from conch.notices.events import accept_handoff, reopen_handoff
 from conch.rooms.handoffs import Handoff
 from conch.rooms.log import Event, append_event, find_event, latest_grant, prior_owner
 from conch.rooms.presence import Rooms, admit, is_due, renewal_ms
 from conch.rooms.room import Room, Snapshot, granted, renew, save_room
 from conch.storage.base import Store, Transaction
-from conch.typed import NamedTuple
 
 LOOKS_PER_SECOND = 200  # of all who wait in one room
 

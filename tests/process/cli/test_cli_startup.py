@@ -27,13 +27,13 @@ ROOM = {
     *("agents", "agents.identity", "agents.signals", "app", "bells", "bells.base", "bells.file"),
     *("calls", "clock", "config", "doors", "doors.cli", "doors.cli.catalogue", "doors.cli.command"),
     *("doors.cli.context", "doors.cli.interruptions", "doors.cli.output", "doors.cli.parser", "doors.cli.run"),
-    *("errors", "host", "host.linux", "host.marks", "host.processes", "host.workspaces", "ids", "lazy", "main"),
+    *("errors", "host", "host.linux", "host.marks", "host.processes", "host.workspaces", "ids", "lean", "main"),
     *("rooms", "rooms.handoffs", "rooms.presence", "rooms.room", "storage", "storage.base", "storage.opening"),
     *("storage.sqlite", "storage.sqlite.errors", "storage.sqlite.files", "storage.sqlite.queue"),
-    *("storage.sqlite.store", "storage.sqlite.transaction", "storage.statements", "text", "tools", "tools.advice"),
-    *("tools.fields", "tools.registry", "tools.replies", "tools.schema", "tools.session", "typed"),
+    *("storage.sqlite.store", "storage.sqlite.transaction", "storage.statements", "tools", "tools.advice"),
+    *("tools.fields", "tools.registry", "tools.replies", "tools.schema", "tools.session", "tools.text"),
 }
-BUS = {"bus", "bus.drafts", "bus.names", "bus.peers", "bus.stream", "bus.sync", "bus.topics", "bells.waits", "warnings"}
+BUS = {"bus", "bus.drafts", "bus.peers", "bus.stream", "bus.sync", "bus.topics", "bells.waits", "warnings"}
 NOTICES = {"notices", "notices.activity", "notices.events", "rooms.log", "host.paths", "warnings"}
 LEAN = {
     ("state",): ROOM | {"doors.cli.rooms", "tools.turns_view"},

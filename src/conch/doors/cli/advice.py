@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from conch.errors import ConchError
-from conch.lazy import re
+from conch.lean import re
 
 STEPS = {
     "join_room": "`conch join` first.",

@@ -11,11 +11,11 @@ from conch.doors.cli.context import Context
 from conch.doors.cli.output import Report, table, write
 from conch.doors.cli.scopes import from_here, reservation_table
 from conch.errors import ConchError, DecisionNeeded, RoomClosed
+from conch.lean import Any
 from conch.members.adoption import Candidate
-from conch.members.registration import check_name, find_agent, itself
-from conch.text import one_line
+from conch.members.names import check_name, find_agent, itself
 from conch.tools import scopes_view
-from conch.typed import Any
+from conch.tools.text import one_line
 
 _ANYWHERE = "*"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from conch.typed import Any, NamedTuple
+from conch.lean import Any, NamedTuple
 
 
 class Option(NamedTuple):

@@ -9,12 +9,12 @@ from importlib import import_module
 from conch.app import App, open_app
 from conch.calls import Call
 from conch.errors import InvalidArgument, TopicNotFound, UnknownMember, UnknownRoom
+from conch.lean import TYPE_CHECKING, Any
 from conch.tools import fields
 from conch.tools.registry import run_tool
 from conch.tools.replies import Reply
 from conch.tools.schema import check_arguments
 from conch.tools.session import Session
-from conch.typed import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from conch.agents.identity import Caller
@@ -146,7 +146,7 @@ class Context:
 
     def present_name(self, text: str, topic_id: str) -> str:
         """What the agent that had this name in a room is called now."""
-        from conch.bus.names import present_name
+        from conch.bus.peers import present_name
 
         if not text.isprintable():  # no agent can be called so
             return text

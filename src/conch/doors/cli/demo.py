@@ -23,9 +23,9 @@ from conch.app import open_app
 from conch.doors.cli.demo_agents import Agent, Object, Reply, Unexpected
 from conch.doors.cli.output import abandon_stream, clean
 from conch.errors import ConchError
+from conch.lean import Any, NoReturn
 from conch.rooms.verify import verify_rooms
-from conch.text import one_line
-from conch.typed import Any, NoReturn
+from conch.tools.text import one_line
 
 _Handler = Callable[[int, FrameType | None], NoReturn] | signal.Handlers
 

@@ -16,7 +16,7 @@ import time
 from queue import Empty, SimpleQueue
 
 from conch import __version__
-from conch.typed import Any, NamedTuple
+from conch.lean import Any, NamedTuple
 
 _PROGRAM = "import subprocess, sys; sys.exit(subprocess.call([sys.executable, '-m', 'conch', 'mcp']))"
 _PROTOCOL_VERSION = "2025-11-25"

@@ -14,10 +14,9 @@ from conch.doors.cli.context import Context
 from conch.doors.cli.messages import whole_json
 from conch.doors.cli.output import Report, give_up, local_time
 from conch.errors import InvalidArgument, StoreInterrupted, StoreUnavailable
-from conch.lazy import json
-from conch.text import behind_margin, one_line
+from conch.lean import Any, TextIO, json
 from conch.tools import bus_view
-from conch.typed import Any, TextIO
+from conch.tools.text import behind_margin, one_line
 
 _LONGEST_ECHO = 200
 _QUOTE = "> "

@@ -1,14 +1,14 @@
 """Keeps the lease of a holder that has only the command line, as long as its harness or shell lives.
 
-A command ends, its holder does not: the guardian is the small process in between. It renews the lease, and leaves by
-itself when the lease is over, when the process it stands for has gone, or when the store is not there any more.
+A command ends, its holder does not: the guardian is the small process in between. The command starts it; it renews the
+lease, and leaves by itself when the lease is over, when the process it stands for has gone, or when the store is gone.
 """
 
 from __future__ import annotations
 
-import json
+import fcntl
 import os
-import signal
+import select
 import sys
 import time
 from contextlib import suppress
@@ -18,12 +18,106 @@ from conch.app import App, open_app
 from conch.bells.base import room_channel
 from conch.bells.waits import FOREVER, PASSING, Pause, wait_for
 from conch.calls import Call
-from conch.doors.cli.post import Post
 from conch.errors import ConchError, StoreFull, StoreReadOnly
 from conch.host import processes
 from conch.host.processes import Process
+from conch.ids import digest
+from conch.lean import TYPE_CHECKING, Any, json, signal
 from conch.rooms.presence import renewal_ms
-from conch.typed import Any
+
+if TYPE_CHECKING:
+    from conch.doors.cli.context import Context
+
+_PATIENCE_SECONDS = 10.0
+
+# -- in the command that got the stick
+
+
+def lease_text(context: Context, turn: dict[str, Any]) -> str:
+    """Whether somebody keeps the lease, for people."""
+    process = context.caller.process
+    if process is None:
+        return f"Your lease lapses at {turn['lease_expires_at']} unless you `conch wait` again."
+    return f"Your lease is kept while process {process.pid} lives."
+
+
+def keep_lease(context: Context, turn: dict[str, Any]) -> None:
+    """See to it that a guardian stands, if there is a process that it could stand for."""
+    if context.caller.process is None:
+        return
+    try:
+        stands = not _Post(context.app, turn["lease_id"]).is_free() or _start(context, turn)
+    except OSError:
+        stands = False
+    if not stands:
+        advice = f"`conch wait` again before {turn['lease_expires_at']}"
+        print(f"conch: the guardian did not start, so nobody keeps your lease; {advice}", file=sys.stderr)
+
+
+def _start(context: Context, turn: dict[str, Any]) -> bool:
+    """Whether a guardian has taken its post. It gets its orders through a pipe: `ps` shows arguments to everybody."""
+    import subprocess  # slow to import, and only needed here
+
+    settings = context.app.settings
+    order = {
+        "caller": context.caller._asdict(),
+        "turn": {name: turn[name] for name in ("room_id", "turn_id", "lease_id")},
+        "environ": {"CONCH_STORE": settings.store, "CONCH_DATA_DIR": settings.data_dir},
+    }
+    # Its own session and no terminal: it must outlive this command and never be hit by the terminal's signals. It
+    # starts here, because a store may be named relative to here, but -P: what lies here is not for it to import.
+    guardian = subprocess.Popen(
+        [sys.executable, "-P", "-m", "conch.doors.cli.guardian"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    guardian.returncode = 0  # not our child to wait for: it is meant to stay
+    assert guardian.stdin is not None and guardian.stdout is not None
+    with guardian.stdin, guardian.stdout:
+        guardian.stdin.write(json.dumps(order).encode())
+        guardian.stdin.close()
+        readable, _, _ = select.select([guardian.stdout], [], [], _PATIENCE_SECONDS)
+        return bool(readable) and guardian.stdout.read(1) != b""
+
+
+class _Post:
+    """The place of a lease's guardian: one byte of a file that all guardians share, locked by the one on duty.
+
+    The kernel frees it when the guardian ends, however that happens. Nothing is left to clear away.
+    """
+
+    def __init__(self, app: App, lease_id: str) -> None:
+        store = app.store.describe()
+        folder = os.path.dirname(store) if os.path.isabs(store) else os.path.expanduser(app.settings.data_dir)
+        self._path = os.path.join(os.path.abspath(folder), "guardians")
+        self._place = int(digest(lease_id)[:15], 16)
+
+    def take(self) -> bool:
+        """Stand here until the process ends; False if another one does."""
+        return self._lock(self._open())
+
+    def is_free(self) -> bool:
+        file = self._open()
+        try:
+            return self._lock(file)
+        finally:
+            os.close(file)
+
+    def _open(self) -> int:
+        os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
+        return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    def _lock(self, file: int) -> bool:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, self._place)
+        except (BlockingIOError, PermissionError):  # systems differ in what a lock held by another is
+            return False
+        return True
+
+
+# -- in the guardian's own process
 
 
 def main() -> int:
@@ -32,7 +126,7 @@ def main() -> int:
     order = json.load(sys.stdin)
     app = open_app({**os.environ, **order["environ"]})
     try:
-        taken = Post(app, order["turn"]["lease_id"]).take()
+        taken = _Post(app, order["turn"]["lease_id"]).take()
         os.chdir("/")  # it was needed for relative paths; from now on it may be removed or unmounted
         _report_for_duty()
         if taken:

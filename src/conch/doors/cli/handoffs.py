@@ -6,11 +6,10 @@ import sys
 from functools import lru_cache
 
 from conch.errors import InvalidArgument, InvalidHandoff, LimitExceeded
-from conch.lazy import json, re
+from conch.lean import Any, TextIO, json, re
 from conch.rooms.handoffs import Handoff
-from conch.text import behind_margin
+from conch.tools.text import behind_margin
 from conch.tools.turns_view import artifact_text
-from conch.typed import Any, TextIO
 
 _ARTIFACT = r"(?P<path>.+?)(?::(?P<first>\d{1,9})(?:-(?P<last>\d{1,9}))?)?(?:=(?P<role>\w+))?"
 MARGIN = " " * 8

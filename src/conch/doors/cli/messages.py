@@ -8,9 +8,8 @@ from conch.clock import SECOND
 from conch.doors.cli.context import Context
 from conch.doors.cli.output import local_time
 from conch.errors import InvalidArgument, QuestionNotFound
-from conch.lazy import json, re
-from conch.text import behind_margin, one_line, whole
-from conch.typed import Any, NamedTuple
+from conch.lean import Any, NamedTuple, json, re
+from conch.tools.text import behind_margin, one_line, whole
 
 Object = dict[str, Any]
 

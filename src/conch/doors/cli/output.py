@@ -10,10 +10,9 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 from conch.clock import SECOND
-from conch.lazy import json
-from conch.text import behind_margin, one_line, visible, whole
+from conch.lean import Any, NamedTuple, TextIO, json
 from conch.tools.replies import NOTHING_FOLLOWS, Delivery
-from conch.typed import Any, NamedTuple, TextIO
+from conch.tools.text import behind_margin, one_line, visible, whole
 
 Object = dict[str, Any]
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from conch.doors.cli.catalogue import COMMANDS, FAMILIES
 from conch.doors.cli.command import Command, Option
 from conch.errors import InvalidArgument
-from conch.typed import Any, NamedTuple
+from conch.lean import Any, NamedTuple
 
 _LONGEST_ECHO = 200
 _WITH_VALUE = ("--store", "--path", "--room", "--agent")  # options that may stand before the command

@@ -7,8 +7,8 @@ from conch.doors.cli.context import Context, find_member
 from conch.doors.cli.output import Report, duration, table
 from conch.errors import InvalidArgument
 from conch.rooms.room import Snapshot
-from conch.text import one_line
 from conch.tools import turns_view
+from conch.tools.text import one_line
 
 _LONGEST_NUMBER = 18
 

@@ -17,7 +17,7 @@ from conch.doors.cli.interruptions import Interrupted, exit_status
 from conch.doors.cli.output import Report, abandon_stream, failure, give_up, prepare_streams, print_report, warn
 from conch.doors.cli.parser import Words, parse_options, split_words
 from conch.errors import ConchError, InternalError, InvalidArgument
-from conch.typed import Any
+from conch.lean import Any
 
 _USAGE_ERROR = 2
 

@@ -7,9 +7,9 @@ import os
 from conch.doors.cli.context import Context
 from conch.doors.cli.output import Report, table
 from conch.host.paths import parse_scope
-from conch.text import behind_margin, one_line
+from conch.lean import Any
 from conch.tools import scopes_view
-from conch.typed import Any
+from conch.tools.text import behind_margin, one_line
 
 Object = dict[str, Any]
 

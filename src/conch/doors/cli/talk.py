@@ -27,11 +27,11 @@ from conch.doors.cli.messages import (
 )
 from conch.doors.cli.output import MORE, Report, clean, failure, give_up, table, warn, write
 from conch.errors import Cancelled, InvalidArgument, StoreError, StoreUnavailable, StoreUncertain
-from conch.text import behind_margin, one_line
+from conch.lean import TYPE_CHECKING, Any
 from conch.tools import bus_view, fields
 from conch.tools.replies import Delivery
 from conch.tools.schema import check_arguments
-from conch.typed import TYPE_CHECKING, Any
+from conch.tools.text import behind_margin, one_line
 
 if TYPE_CHECKING:
     from conch.bus.peers import Peer

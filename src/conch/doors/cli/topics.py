@@ -5,8 +5,8 @@ from __future__ import annotations
 from conch.clock import SECOND
 from conch.doors.cli.context import Context
 from conch.doors.cli.output import MORE, Report, duration, local_time, table
-from conch.text import one_line
 from conch.tools import bus_view
+from conch.tools.text import one_line
 
 _MOST_TOPICS = 100_000
 _MOST_PEERS = 1_000

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from conch.config import check_length
 from conch.doors.cli.context import Context, find_member
+from conch.doors.cli.guardian import keep_lease, lease_text
 from conch.doors.cli.handoffs import read_handoff
-from conch.doors.cli.keeping import keep_lease, lease_text
 from conch.doors.cli.output import Report
 from conch.errors import ConchError, StaleLease
+from conch.lean import Any
 from conch.tools import fields
 from conch.tools.replies import NOTHING_FOLLOWS, Delivery
 from conch.tools.schema import check_arguments
-from conch.typed import Any
 
 _Lease = dict[str, Any]
 

@@ -11,15 +11,15 @@ from conch.bells.base import room_channel, seat_channel
 from conch.bells.waits import FOREVER, Pause, wait_for
 from conch.calls import Call
 from conch.doors.cli.context import Context
+from conch.doors.cli.guardian import keep_lease, lease_text
 from conch.doors.cli.handoffs import handoff_text
 from conch.doors.cli.interruptions import Interruptions, exit_status
-from conch.doors.cli.keeping import keep_lease, lease_text
 from conch.doors.cli.output import Report, duration, failure, shortened, write
 from conch.errors import Cancelled
-from conch.text import one_line
+from conch.lean import Any, Self
 from conch.tools.replies import Delivery, Reply
+from conch.tools.text import one_line
 from conch.turns.waiting import Move
-from conch.typed import Any, Self
 
 _TICK_SECONDS = 1.0  # the clock of a line that moves
 

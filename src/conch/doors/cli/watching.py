@@ -11,13 +11,13 @@ from conch.calls import Call
 from conch.doors.cli.context import Context
 from conch.doors.cli.handoffs import MARGIN, handoff_lines, labelled
 from conch.doors.cli.output import Report, abandon_stream, clean, local_time, write
-from conch.lazy import json
+from conch.lean import json
 from conch.notices.timeline import Entry, Page, Place, parse_place, read_timeline
 from conch.rooms.presence import renewal_ms
-from conch.text import behind_margin
 from conch.tools import fields, timeline_view
 from conch.tools.schema import check_arguments
 from conch.tools.scopes_view import LABELS
+from conch.tools.text import behind_margin
 from conch.tools.turns import MOST_EVENTS
 
 _LIMITS = fields.takes(

@@ -29,9 +29,9 @@ from conch.doors.mcp.protocol import (
 from conch.doors.mcp.roots import Roots
 from conch.doors.mcp.stdio import Wire
 from conch.doors.mcp.workers import Workers
+from conch.lean import NamedTuple
 from conch.tools.registry import Tool, call_tool
 from conch.tools.session import Session
-from conch.typed import NamedTuple
 
 Ask = Callable[[], str | None]
 MakeSession = Callable[[Ask, Ask], Session]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from conch.typed import Any, NamedTuple, TypeGuard
+from conch.lean import Any, NamedTuple, TypeGuard
 
 Object = dict[str, Any]
 Id = str | int

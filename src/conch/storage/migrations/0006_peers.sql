@@ -120,6 +120,6 @@ DROP TABLE former_reservations;
 -- The index of words knows senders by their ids now, so it is made again.
 DELETE FROM index_progress WHERE kind = 'words';
 
--- What the agents of an event were called when it happened. `names_of_the_day.py` fills this in for older events.
+-- What the agents of an event were called when it happened. `steps.py` fills this in for older events.
 ALTER TABLE room_events ADD COLUMN from_agent TEXT;
 ALTER TABLE room_events ADD COLUMN to_agent TEXT;

@@ -11,8 +11,8 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import dict_row
 
 from conch.errors import InvalidSetting
+from conch.lean import Any
 from conch.storage.base import Row
-from conch.typed import Any
 
 SCHEMA = "conch"  # a schema of our own: `agents` and `messages` are names that others use too
 

@@ -128,10 +128,11 @@ class Schema:
             yield
 
     def _apply(self, connection: Connection, stored: int) -> None:
+        from conch.storage.steps import run_step  # needed once in the life of a store
+
         for migration in self._migrations[stored:]:
             connection.execute(migration.script.encode())
-            if migration.step is not None:
-                migration.step(lambda sql, given: _fetched(connection, sql, given))
+            run_step(migration.version, lambda sql, given: _fetched(connection, sql, given))
         connection.execute(spell(self._statements["set_schema_version"]), {"version": str(self.version)})
 
     def _find_version(self, connection: Connection) -> int:

@@ -13,10 +13,10 @@ from psycopg import sql
 
 from conch.bells.base import notification
 from conch.ids import lock_number
+from conch.lean import Any
 from conch.storage.base import DERIVED, Phrase, Row
 from conch.storage.postgres.address import SCHEMA, Connection
 from conch.storage.statements import expand_lists, referred_first
-from conch.typed import Any
 
 _RING = """
 SELECT pg_notify(bell, '') FROM unnest(%(bells)s::text[], %(keys)s::bigint[]) AS rung (bell, key)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from conch.lazy import Lock, threading
+from conch.lean import Lock, threading
 
 try:
     import fcntl

@@ -316,6 +316,8 @@ class SqliteStore:
         raise still_in_use(self.path, version, self._schema, why, path=self.path, processes=found)
 
     def _migrate(self, connection: sqlite3.Connection, force: bool) -> None:
+        from conch.storage.steps import run_step  # needed once in the life of a store
+
         version = self._stored_version(connection)
         self._check_version(version)
         if 0 < version < self._schema:
@@ -327,7 +329,6 @@ class SqliteStore:
             for migration in migrations[self._stored_version(connection) :]:
                 for statement in split(migration.script):
                     connection.execute(statement)
-                if migration.step is not None:
-                    migration.step(lambda sql, given: connection.execute(sql, given).fetchall())
+                run_step(migration.version, lambda sql, given: connection.execute(sql, given).fetchall())
             version_row = {"version": str(self._schema)}
             connection.execute(self._statements["set_schema_version"], version_row)

@@ -6,9 +6,9 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
+from conch.lean import Any
 from conch.storage.base import DERIVED, Phrase, Row
 from conch.storage.statements import expand_lists, referred_first
-from conch.typed import Any
 
 _MOST_ENDINGS = 200  # of the beginning of a word, that a search names one by one
 _LAST_CHARACTER = "\U0010ffff"

@@ -1,14 +1,21 @@
-"""The names of `typing` that this code needs while it runs, without the cost of importing `typing`.
+"""What is slow to import, made cheap: every command, every hook and every server pays for each import.
 
-Importing `typing` takes as long as starting Python, and each of its named tuples compiles code. Every command and every
-hook would pay for both. A type checker sees the real names.
+Importing `typing` takes as long as starting Python, and each of its named tuples compiles code. This module offers the
+names of it that the code needs while it runs. `json`, `re`, `signal` and `threading` are imported at their first use,
+because few commands need them. A type checker sees the real names.
 """
 
 from __future__ import annotations
 
+from _thread import allocate_lock as Lock  # noqa: N812 - `threading.Lock` under its own name, without the rest of it
+
 TYPE_CHECKING = False  # type checkers take every variable of this name for true
 
 if TYPE_CHECKING:
+    import json
+    import re
+    import signal
+    import threading
     from typing import Any, Literal, NamedTuple, NoReturn, ParamSpec, Protocol, Self, TextIO, TypeGuard, TypeVar
 else:
     from collections import _tuplegetter
@@ -60,11 +67,25 @@ else:
         def __getnewargs__(self):
             return tuple(self)
 
+    class _Lazy:
+        """A module that is imported when one of its names is first used."""
+
+        def __init__(self, name):
+            self._name = name
+
+        def __getattr__(self, attribute):
+            value = getattr(__import__(self._name), attribute)
+            setattr(self, attribute, value)  # the next use finds it at once
+            return value
+
+    json, re, signal, threading = _Lazy("json"), _Lazy("re"), _Lazy("signal"), _Lazy("threading")
+
 
 __all__ = [
     "TYPE_CHECKING",
     "Any",
     "Literal",
+    "Lock",
     "NamedTuple",
     "NoReturn",
     "ParamSpec",
@@ -73,4 +94,8 @@ __all__ = [
     "TextIO",
     "TypeGuard",
     "TypeVar",
+    "json",
+    "re",
+    "signal",
+    "threading",
 ]

@@ -1,18 +1,18 @@
-"""A step of the sixth migration: writes into older room events what their agents were called on that day.
+"""What migrations do that SQL cannot say. A step runs after its script, in the same transaction.
 
-Older events have only agent_ids. The names follow from today's names, and from who was renamed or left since: the
-activity of a room, and its departures, say what an agent was called until then.
+The step of the sixth migration writes into older room events what their agents were called when these happened. Older
+events have only agent_ids. The names follow from today's names and from who was renamed or left since: a room's
+activity and departures say what an agent was called until then.
 """
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 
+from conch.lean import NamedTuple, json
 from conch.storage.base import Execute, Row
-from conch.typed import NamedTuple
 
-MEMBERS = "SELECT room_id, agent_id, name FROM room_members"
+_MEMBERS = "SELECT room_id, agent_id, name FROM room_members"
 _RENAMINGS = """
 SELECT room_id, agent_id, agent_name, details_json, created_at FROM room_activity
 WHERE kind IN ('registered', 'RESUME') AND details_json IS NOT NULL
@@ -45,20 +45,26 @@ WHERE event_type = 'reorder' AND details_json IS NOT NULL
 _SET_DETAILS = "UPDATE room_events SET details_json = :details_json WHERE event_seq = :event_seq"
 
 
-class Agent(NamedTuple):
+class _Agent(NamedTuple):
     room_id: str
     agent_id: str
 
 
-class Until(NamedTuple):
+class _Until(NamedTuple):
     """What an agent was called up to a moment."""
 
     moment: int
     name: str
 
 
-def write_names(execute: Execute) -> None:
-    today = {Agent(row["room_id"], row["agent_id"]): row["name"] for sql in (_OWN_NAMES, MEMBERS)
+def run_step(version: int, execute: Execute) -> None:
+    """The step of the migration that leads to this version, if it has one."""
+    if version == 6:
+        _write_names(execute)
+
+
+def _write_names(execute: Execute) -> None:
+    today = {_Agent(row["room_id"], row["agent_id"]): row["name"] for sql in (_OWN_NAMES, _MEMBERS)
              for row in execute(sql, {})}  # fmt: skip
     history = _history(execute, today)
     for role in ("from_agent", "to_agent"):
@@ -71,24 +77,24 @@ def write_names(execute: Execute) -> None:
         _name_order(execute, row, today, history)
 
 
-def _history(execute: Execute, today: dict[Agent, str]) -> dict[Agent, list[Until]]:
+def _history(execute: Execute, today: dict[_Agent, str]) -> dict[_Agent, list[_Until]]:
     """The names that agents had before today's, oldest first; one that did not change is not in it."""
-    found = defaultdict[Agent, set[Until]](set)
+    found = defaultdict[_Agent, set[_Until]](set)
     for row in execute(_RENAMINGS, {}):
         details, room_id, moment = json.loads(row["details_json"]), row["room_id"], row["created_at"]
         if "former_name" in details:
-            found[Agent(room_id, row["agent_id"])].add(Until(moment, details["former_name"]))
+            found[_Agent(room_id, row["agent_id"])].add(_Until(moment, details["former_name"]))
         if "prior_agent_id" in details:  # whose name the one that resumed it has from then on
-            found[Agent(room_id, details["prior_agent_id"])].add(Until(moment, row["agent_name"]))
+            found[_Agent(room_id, details["prior_agent_id"])].add(_Until(moment, row["agent_name"]))
     for row in execute(_DEPARTURES, {}):
         details = json.loads(row["details_json"])
         if "name" in details:
-            found[Agent(row["room_id"], row["from_agent_id"])].add(Until(row["created_at"], details["name"]))
+            found[_Agent(row["room_id"], row["from_agent_id"])].add(_Until(row["created_at"], details["name"]))
     return {agent: _changes(sorted(untils), today.get(agent)) for agent, untils in found.items()}
 
 
-def _changes(untils: list[Until], name: str | None) -> list[Until]:
-    changes: list[Until] = []
+def _changes(untils: list[_Until], name: str | None) -> list[_Until]:
+    changes: list[_Until] = []
     for until in reversed(untils):
         if until.name != name:
             changes.append(until)
@@ -96,9 +102,9 @@ def _changes(untils: list[Until], name: str | None) -> list[Until]:
     return changes[::-1]
 
 
-def _name_order(execute: Execute, row: Row, today: dict[Agent, str], history: dict[Agent, list[Until]]) -> None:
+def _name_order(execute: Execute, row: Row, today: dict[_Agent, str], history: dict[_Agent, list[_Until]]) -> None:
     details = json.loads(row["details_json"])
-    agents = [Agent(row["room_id"], agent_id) for agent_id in details.get("order", ())]
+    agents = [_Agent(row["room_id"], agent_id) for agent_id in details.get("order", ())]
     names = [
         next((until.name for until in history.get(agent, ()) if until.moment >= row["created_at"]), None)
         or today.get(agent, agent.agent_id)
