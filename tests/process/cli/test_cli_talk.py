@@ -158,6 +158,16 @@ def test_sending_again_under_the_same_key_sends_nothing_twice(conch: Conch, ada:
     assert look(MESSAGES) == 1
 
 
+def test_sending_again_on_a_topic_closed_meanwhile_says_that_it_is_closed(conch: Conch, ada: str) -> None:
+    conch("topics", "create", "plan")
+    conch("send", "once", "--topic", "plan", "--key", "k1")
+    conch("topics", "close", "plan")
+
+    again = conch("send", "once", "--topic", "plan", "--key", "k1", "--json").data
+
+    assert [warning["code"] for warning in again["warnings"]] == ["ALREADY_SENT", "TOPIC_CLOSED"]
+
+
 def test_nothing_new_can_be_said_on_a_closed_topic(conch: Conch, ada: str, look: Look) -> None:
     conch("topics", "create", "plan")
     conch("send", "before", "--topic", "plan")

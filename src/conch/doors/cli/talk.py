@@ -49,6 +49,8 @@ def send(context: Context) -> Report:
     check_arguments("conch send", _OUTBOX, {"outbox": outbox})
     sent = context.app.messages.send(context.join_topic(topic_id), check_outbox(outbox, context.app.settings))
     warnings = [_warning(each) for each in bus_view.sent_warnings(context.app.peers, topic_id, sent)]
+    if sent[0].is_repeated and context.app.topics.find(topic_id).status == "closed":  # else it would be refused
+        warnings.append(bus_view.topic_closed())
     message = bus_view.message(sent[0].message)
     lines = [f"{'Sent before' if sent[0].is_repeated else 'Sent'} as {message['sender']}, number {message['seq']}."]
     lines += [f"Warning: {one_line(warning['message'])}" for warning in warnings]
