@@ -108,7 +108,11 @@ def _notice(event: Object) -> str:
     state = scopes_view.LABELS.get(event["state"], event["state"])
     head = f"{event['id']} {label}, from {event['from_agent'] or 'conch'}, {event['created_at']}: {state}"
     about = {"scope": event["scope"], "bead": event["bead_id"], **event["payload"]}
-    lines = [behind_margin(f"{name}: {value}", _MARGIN) for name, value in about.items() if value is not None]
+    lines = [
+        behind_margin(str(value), _MARGIN * 2, first=f"{_MARGIN}{one_line(name)}: ")
+        for name, value in about.items()
+        if value is not None
+    ]
     return "\n".join([one_line(head), *lines])
 
 
