@@ -78,13 +78,13 @@ class Messages:
         if not outbox and ack_through is None:
             return Synced(*self._receive(peer, None, max_items, include_self, wait_seconds, call), [], False)
         peer, standing, sent = self._send(peer, outbox, ack_through)
+        receive = partial(self._receive, peer, standing, max_items, include_self, wait_seconds, call)
+        if not sent:
+            return Synced(*receive(), sent, True)
         try:
             # A request that has sent must not run again as a whole, so only its second half does.
-            receive = partial(self._receive, peer, standing, max_items, include_self, wait_seconds, call)
             return Synced(*retry_interrupted(receive), sent, True)
         except StoreError:
-            if not sent:
-                raise
             # The store went away since. A refusal would have them sent again: say that they were, and to come back.
             return Synced("empty", Page(peer, standing, [], has_more=True), sent, True)
 

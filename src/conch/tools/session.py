@@ -12,11 +12,8 @@ from conch.lean import TYPE_CHECKING
 from conch.tools.replies import Queue
 
 if TYPE_CHECKING:
-    from conch.bus.peers import Peer
-from conch.lean import TYPE_CHECKING
-
-if TYPE_CHECKING:
     from conch.app import App
+    from conch.bus.peers import Peer
 
 
 def _nothing() -> str | None:
