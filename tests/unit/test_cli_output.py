@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import sys
 import unicodedata
 
@@ -38,9 +39,25 @@ def test_no_control_character_but_the_newline_is_shown_as_it_is(code: int) -> No
 def test_everything_else_that_is_cleaned_is_invisible_or_turns_the_line_around() -> None:
     escaped = [chr(code) for code in range(0xA0, 0x110000) if not 0xD800 <= code < 0xE000 and len(clean(chr(code))) > 1]
 
-    kinds = {unicodedata.category(letter) for letter in escaped}
-    assert kinds <= {"Cf", "Cn", "Zl", "Zp"}
+    seen = [letter for letter in escaped if unicodedata.category(letter) not in ("Cf", "Cn", "Zl", "Zp")]
+    assert all(re.search("FILLER|JOINER|SELECTOR|INHERENT", unicodedata.name(letter)) for letter in seen)
     assert {"\u202e", "\u2066", "\u2028", "\u200b", "\ufeff", "\U000e0041"} <= set(escaped)
+
+
+def test_no_format_character_is_shown_as_it_is_unless_it_is_seen_or_a_word_needs_it() -> None:
+    formats = [chr(code) for code in range(0x110000) if unicodedata.category(chr(code)) == "Cf"]
+
+    shown = [letter for letter in formats if clean(letter) == letter]
+
+    assert [letter for letter in shown if unicodedata.bidirectional(letter) not in ("AN", "AL", "L")] == [
+        "\u200c",
+        "\u200d",
+    ]
+
+
+@pytest.mark.parametrize("letter", ["\u034f", "\u115f", "\u1160", "\u3164", "\uffa0", "\u180b", "\U000e0100"])
+def test_no_letter_that_is_not_seen_is_shown_as_it_is(letter: str) -> None:
+    assert clean(f"a{letter}b").isascii()
 
 
 def test_ordinary_letters_of_every_script_stay_as_they_are() -> None:
@@ -110,6 +127,12 @@ def test_a_failure_goes_to_standard_error_for_people_and_to_standard_output_for_
     assert printed.err == "conch wait: Not yet. (not_yet)\n"
     error = {"code": "not_yet", "message": "Not yet.", "turn_id": 3}
     assert json.loads(printed.out) == {"ok": False, "command": "wait", "data": None, "error": error}
+
+
+def test_a_command_that_does_not_exist_is_named_on_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    print_report("x\n\x1b[2Jy", failure("invalid_argument", "There is none.", {}), as_json=False)
+
+    assert capsys.readouterr().err == "conch x \\x1b[2Jy: There is none. (invalid_argument)\n"
 
 
 def test_a_report_is_written_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from conch.tools.advice import STEPS
 from conch.tools.replies import Object, Reply
 from conch.tools.schema import check_arguments
 from conch.tools.session import Session
-from conch.tools.text import behind_margin
+from conch.tools.text import behind_margin, visible
 
 # Each seed has its own word for an argument that cannot be used.
 INVALID_ARGUMENT = {"bus": "INVALID_ARGUMENT", "questions": "INVALID_ARGUMENT", "scopes": "INVALID_ARGS"}
@@ -58,7 +58,8 @@ def run_tool(tool: Tool, session: Session, arguments: Object, call: Call) -> Rep
 def call_tool(tool: Tool, session: Session, arguments: Object, call: Call) -> Reply:
     """The same for doors that only speak in replies: a refusal becomes an error, nothing is ever raised."""
     try:
-        return retry_interrupted(lambda: run_tool(tool, session, arguments, call))
+        reply = retry_interrupted(lambda: run_tool(tool, session, arguments, call))
+        return reply._replace(text=visible(reply.text))  # also the names in it, which stand before any margin
     except ConchError as refusal:
         return _refused(refusal)
     except Exception:  # a defect of ours: the trace goes to our log, never to a client

@@ -114,7 +114,7 @@ def print_report(command: str, report: Report, as_json: bool) -> None:
     elif report.error is None:
         write(sys.stdout, clean(report.text) + "\n" if report.text else "")
     else:
-        write(sys.stderr, f"conch {command}".rstrip() + f": {clean(report.text)}\n")
+        write(sys.stderr, f"{one_line(f'conch {command}')}: {clean(report.text)}\n")
 
 
 def write(stream: TextIO, text: str) -> None:
@@ -147,6 +147,6 @@ def give_up(problem: OSError) -> int:
 
 def warn(message: str) -> None:
     try:
-        write(sys.stderr, f"conch: {message}\n")
+        write(sys.stderr, f"conch: {one_line(message)}\n")
     except OSError:
         abandon_stream(sys.stderr)
