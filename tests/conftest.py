@@ -21,10 +21,20 @@ import pytest
 if TYPE_CHECKING:
     import psycopg
 
-# Children inherit what is ignored: in the background of a script, or under `nohup`, they could not be interrupted.
+# Children inherit what is ignored or blocked: in the background of a script, or under `nohup`, they could not be
+# interrupted.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+@pytest.fixture(autouse=True)
+def no_signal_stays_blocked() -> Iterator[None]:
+    """A test that leaves one blocked fails itself, instead of those after it whose children never hear the signal."""
+    yield
+    assert signal.pthread_sigmask(signal.SIG_SETMASK, ()) == set()
+
 
 # The longest tests begin first, so that no worker is left with one of them when the others have finished.
 LONGEST = ("test_turns_model", "test_bench", "test_inspector", "test_documents", "test_published_types")

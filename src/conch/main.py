@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from _signal import SIG_SETMASK, pthread_sigmask  # type: ignore[import-not-found]  # `signal` is slow to import
 from collections.abc import Sequence
 
 _INTERRUPTED = 130
@@ -18,6 +19,7 @@ def command() -> None:
     left to do then, because stores are closed and streams are flushed.
     """
     gc.set_threshold(_GARBAGE)
+    pthread_sigmask(SIG_SETMASK, ())  # a parent that takes its own signals in a thread has them blocked here too
     status = main()
     for stream in (sys.stdout, sys.stderr):
         try:

@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -276,8 +277,9 @@ def test_a_claim_that_does_not_fit_on_the_disk_is_given_back(conch: Conch, start
     assert look(RETURNS) == 1
 
 
+@pytest.mark.parametrize("blocked", [(), tuple(signal.valid_signals())], ids=["", "whatever its parent blocks"])
 def test_a_signal_while_the_answer_is_stuck_in_a_full_pipe_gives_the_claim_back(
-    conch: Conch, start: Start, look: Look, until: Until
+    conch: Conch, start: Start, look: Look, until: Until, blocked: tuple[int, ...]
 ) -> None:
     conch("join")
     reader, writer = os.pipe()
@@ -288,7 +290,8 @@ def test_a_signal_while_the_answer_is_stuck_in_a_full_pipe_gives_the_claim_back(
         except BlockingIOError:
             break
     os.set_blocking(writer, True)
-    waiter = start("wait", stdout=writer)
+    block = partial(signal.pthread_sigmask, signal.SIG_BLOCK, blocked)
+    waiter = start("wait", stdout=writer, preexec_fn=block)
     until(lambda: look(CLAIMS) == 1)
 
     waiter.send_signal(signal.SIGTERM)

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import termios
 import time
+from functools import partial
 
 import pytest
 
@@ -58,6 +59,17 @@ def test_an_idle_server_ends_cleanly(client, end, status):
     assert client.wait_for_exit() == status
     assert client.rest() == []
     assert client.errors.read_text() == ""
+
+
+@endings
+def test_a_server_ends_at_a_signal_that_its_parent_has_blocked(start, end, status):
+    block = partial(signal.pthread_sigmask, signal.SIG_BLOCK, signal.valid_signals())
+    client = start([sys.executable, "-m", "conch", "mcp"], "codex:ada", preexec_fn=block)
+    client.initialize()
+
+    end(client)
+
+    assert client.wait_for_exit() == status
 
 
 @endings
