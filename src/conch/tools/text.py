@@ -8,14 +8,27 @@ from __future__ import annotations
 
 MARGIN = "  "
 # C0 and C1, which hold the escape sequences; the tab is harmless, and line ends are where a text is split.
-_CONTROLS = {*range(0x20), *range(0x7F, 0xA0)} - {0x09, 0x0A}
+_CONTROLS = (range(0x09), range(0x0B, 0x20), range(0x7F, 0xA0))
 # Not seen, or they make a line read as something else than it is: line separators, direction marks and overrides, and
 # what Unicode says to ignore: zero-width spaces, soft hyphens, fillers, tags. Joiners and the selectors from U+FE00 on
 # stay, because words of some languages and most emoji need them.
-_INVISIBLE = {0x00AD, 0x034F, 0x061C, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810), 0x200B, 0x200E, 0x200F}
-_INVISIBLE |= {*range(0x2028, 0x202F), *range(0x2060, 0x2070), 0x3164, 0xFEFF, 0xFFA0, *range(0xFFF0, 0xFFFC)}
-_INVISIBLE |= {*range(0x1BCA0, 0x1BCA4), *range(0x1D173, 0x1D17B), *range(0xE0000, 0xE1000)}
-_ESCAPES = {code: ascii(chr(code))[1:-1] for code in _CONTROLS | _INVISIBLE}
+_INVISIBLE = (
+    *((0x00AD, 0x034F, 0x061C, 0x115F, 0x1160, 0x17B4, 0x17B5), range(0x180B, 0x1810), (0x200B, 0x200E, 0x200F)),
+    *(range(0x2028, 0x202F), range(0x2060, 0x2070), (0x3164, 0xFEFF, 0xFFA0), range(0xFFF0, 0xFFFC)),
+    *(range(0x1BCA0, 0x1BCA4), range(0x1D173, 0x1D17B), range(0xE0000, 0xE1000)),
+)
+
+
+class _Escapes(dict[int, str | int]):
+    """For `str.translate`. What becomes of a character is found at its first use, so that importing costs nothing."""
+
+    def __missing__(self, code: int) -> str | int:
+        is_shown = not any(code in codes for codes in _CONTROLS + _INVISIBLE)
+        self[code] = code if is_shown else ascii(chr(code))[1:-1]
+        return self[code]
+
+
+_ESCAPES = _Escapes()
 
 
 def visible(text: str) -> str:

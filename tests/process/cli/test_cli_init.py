@@ -32,6 +32,15 @@ def lost(conch: Conch, repository: Path, shell: Callable[[str], Any]) -> str:
     return name
 
 
+def test_adopting_advises_a_command_and_no_tool(conch: Conch, lost: str) -> None:
+    conch("join")
+
+    said = conch("agent", "adopt", lost).out
+
+    assert said.startswith(f"You are {lost} now, with what it had reserved and what it was sent. ")
+    assert said.endswith(" Read `conch agent inbox` next.\n")
+
+
 def test_the_first_one_is_registered_under_a_generated_name(conch: Conch) -> None:
     answer = conch("init", "--non-interactive", "--json")
 

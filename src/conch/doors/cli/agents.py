@@ -27,10 +27,12 @@ def register(context: Context) -> Report:
 
 def adopt(context: Context) -> Report:
     scope = from_here(context, context.options.scope)
-    result = context.room_tool(
+    data = context.room_tool(
         "scopes.agent_adopt", name=context.options.name, scope=_ANYWHERE if scope is None else scope
-    )
-    return Report(result.data, result.text)
+    ).data
+    evidence = one_line(data["event"]["payload"]["evidence"])
+    taken = f"You are {data['name']} now, with what it had reserved and what it was sent."
+    return Report(data, f"{taken} {evidence} Read `conch agent inbox` next.")
 
 
 def heartbeat(context: Context) -> Report:
