@@ -153,6 +153,16 @@ def test_a_store_that_others_use_is_migrated_at_once_where_somebody_insists(envi
     store.close()
 
 
+@pytest.mark.parametrize("environ", ["postgres"], indirect=True)
+def test_a_process_that_was_refused_does_not_stand_in_the_way(environ: dict[str, str]) -> None:
+    refused, migrating = open_app(environ).store, open_app(environ).store
+    with pytest.raises(SchemaMismatch, match="older conch"), refused.read():
+        pass
+
+    assert migrating.migrate() == (5, 6)
+    migrating.close()
+
+
 def conch(environ: dict[str, str], *words: str) -> subprocess.Popen[str]:
     env = {**os.environ, **environ, "CONCH_AGENT_ID": "new:1"}
     return subprocess.Popen([sys.executable, "-m", "conch", *words, "--json"], env=env, stdout=PIPE, text=True)

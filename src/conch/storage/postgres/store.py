@@ -11,7 +11,7 @@ import psycopg
 from psycopg.errors import UndefinedColumn, UndefinedTable
 
 from conch.clock import Clock
-from conch.errors import StoreError
+from conch.errors import SchemaMismatch, StoreError
 from conch.ids import lock_number
 from conch.storage.base import Row
 from conch.storage.postgres.address import SCHEMA, Address, Connection
@@ -93,6 +93,9 @@ class PostgresStore:
             self._schema.check(facts["version"])
             with self._translated():
                 yield PostgresTransaction(connection, self._statements, now, self._translated)
+        except SchemaMismatch:
+            connection.close()  # or else a process that migrates would take this one for a user of the old schema
+            raise
         except BaseException:
             self._give_back(connection, "ROLLBACK")
             raise
