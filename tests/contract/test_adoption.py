@@ -105,6 +105,20 @@ def test_whoever_resumes_an_identity_goes_on_with_its_questions(bob: Any, lost: 
         assert ended["status"] == "answered"
 
 
+def test_an_agent_that_resumes_an_identity_does_not_answer_again(ada: Any, bob: Any, lost: Any, workspace: str) -> None:
+    question_id = ada.data("ask", topic_id=ada.home, question="Why?", wait_seconds=0)["question_id"]
+    response = {"question_id": question_id, "answer_markdown": "So.", "suggested_followups": ["And?"]}
+    lost.data("answer", topic_id=lost.home, responses=[response])
+    write(workspace, "src/parser.py")
+    die(lost)
+
+    bob.data("agent_adopt", name="amber-otter", scope="src")
+
+    assert bob.data("pending_list", topic_id=bob.home, wait_seconds=0)["questions"] == []
+    refusal = bob.refused("answer", topic_id=bob.home, responses=[response])
+    assert refusal["error"] == "FORBIDDEN_ALREADY_ANSWERED"
+
+
 def test_whoever_resumes_an_identity_has_sent_nothing_yet(bob: Any, lost: Any, workspace: str) -> None:
     key = {"content_markdown": "by the lost one", "client_message_id": "1"}
     lost.data("sync", topic_id=lost.home, outbox=[key], wait_seconds=0)

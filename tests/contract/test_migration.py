@@ -251,7 +251,7 @@ def test_every_answer_is_there(enter: Enter) -> None:
     found = [ada.data("ask_poll", topic_id=HOME, question_id=FACTS["questions"][name]) for name in ("ada", "bob")]
 
     answers = [[(each["answered_by"], each["answer_markdown"]) for each in asked["answers"]] for asked in found]
-    assert answers == [[("gray-wolf", "So.")], [("old-elm", "Thus.")]]
+    assert answers == [[("gray-wolf", "So.")], [("old-elm", "Thus."), ("lost-one", "by the lost one")]]
 
 
 def test_every_event_says_what_its_agents_were_called_on_that_day(app: App) -> None:

@@ -265,7 +265,7 @@ def rename_peer(tx: Transaction, peer: Row, name: str) -> None:
 
 def hand_over_names(tx: Transaction, peer: Row, heir_id: str) -> None:
     """What a peer was called, which has just been renamed, means another agent from now on, who goes on with what was
-    asked under it. Where that agent is not on the topic, the name is free."""
+    asked and answered under it. Where that agent is not on the topic, the name is free."""
     heir = tx.one("own_peer", topic_id=peer["topic_id"], agent_id=heir_id)
     if heir is None:
         tx.run("free_name", topic_id=peer["topic_id"], agent_name=peer["name"])
@@ -275,6 +275,7 @@ def hand_over_names(tx: Transaction, peer: Row, heir_id: str) -> None:
     given = {"peer_id": peer["peer_id"], "heir_id": heir["peer_id"]}
     tx.run("hand_over_names", kept=renamed["name"], **given)
     tx.run("hand_over_questions", topic_id=peer["topic_id"], **given)
+    tx.run("hand_over_answers", **given)
 
 
 def free_name(tx: Transaction, topic_id: str, agent_name: str) -> None:

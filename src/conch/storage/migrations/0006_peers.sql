@@ -114,6 +114,23 @@ INSERT INTO answers (question_id, answered_by_id, answer_id, answered_at)
 SELECT a.question_id, m.sender_id, a.answer_id, a.answered_at
 FROM former_answers a JOIN messages m ON m.message_id = a.answer_id;
 
+-- One that resumed an agent has answered what that agent had answered, once.
+UPDATE answers SET answered_by_id = (
+  SELECT n.peer_id FROM former_answers f
+  JOIN questions q ON q.question_id = f.question_id
+  JOIN agent_name_reservations n ON n.topic_id = q.topic_id AND n.agent_name = f.answered_by
+  WHERE f.answer_id = answers.answer_id
+)
+WHERE answer_id IN (
+  SELECT min(f.answer_id) FROM former_answers f
+  JOIN questions q ON q.question_id = f.question_id
+  JOIN agent_name_reservations n ON n.topic_id = q.topic_id AND n.agent_name = f.answered_by
+  WHERE NOT EXISTS (
+    SELECT 1 FROM answers own WHERE own.question_id = f.question_id AND own.answered_by_id = n.peer_id
+  )
+  GROUP BY f.question_id, n.peer_id
+);
+
 DROP TABLE former_answers;
 DROP TABLE former_reservations;
 

@@ -22,6 +22,12 @@ INSERT INTO answers (question_id, answered_by_id, answer_id, answered_at)
 VALUES (:question_id, :answered_by_id, :answer_id, :now)
 ON CONFLICT (question_id, answered_by_id) DO NOTHING;
 
+-- name: hand_over_answers
+UPDATE answers SET answered_by_id = :heir_id
+WHERE answered_by_id = :peer_id AND NOT EXISTS (
+  SELECT 1 FROM answers own WHERE own.question_id = answers.question_id AND own.answered_by_id = :heir_id
+);
+
 -- name: find_answer
 SELECT answer_id FROM answers WHERE question_id = :question_id AND answered_by_id = :peer_id;
 
