@@ -6,6 +6,7 @@ TOLD, the counts since the last time; one more line comes when the process ends.
 
 from __future__ import annotations
 
+import _sqlite3
 import inspect
 import json
 import os
@@ -70,7 +71,8 @@ if __name__ == "__main__":
     sys.argv[:] = ["conch", *sys.argv[4:]]
     sys.path[0] = SOURCE
     original_connect, original_exit = sqlite3.connect, os._exit
-    sqlite3.connect, os._exit = connect, leave  # type: ignore[assignment]
+    sqlite3.connect = _sqlite3.connect = connect  # type: ignore[assignment]  # older versions use the first one
+    os._exit = leave  # type: ignore[assignment]
     threading.Thread(target=answer, args=(asked, told), daemon=True).start()
     threading.setprofile(count_call)
     sys.setprofile(count_call)

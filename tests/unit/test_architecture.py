@@ -150,7 +150,7 @@ def opens_a_write(function: ast.FunctionDef) -> bool:
 
 
 def test_the_domains_know_no_driver_and_no_transport() -> None:
-    foreign = {"sqlite3", "psycopg", "socket", "asyncio", "http", "subprocess", "mcp", "argparse"}
+    foreign = {"sqlite3", "_sqlite3", "psycopg", "socket", "asyncio", "http", "subprocess", "mcp", "argparse"}
 
     guilty = {
         (name, found) for name in SOURCES if package(name) in DOMAINS for found in foreign_modules(name) & foreign

@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 from conch import main as program
+from conch.storage.sqlite import sqlite3 as driver
 
 connect = sqlite3.connect
 
@@ -19,7 +20,7 @@ def main(words: list[str]) -> int:
         connection.set_trace_callback(statements.append)
         return connection
 
-    sqlite3.connect = traced
+    driver.connect = traced
     status = program.main(words)
     print(sum(statement.startswith("BEGIN") for statement in statements), file=sys.stderr)
     return status

@@ -44,7 +44,7 @@ LEAN = {
 }
 # What a short command does without, because it takes longer to import than the command takes to run.
 UNNEEDED = {"argparse", "enum", "gettext", "importlib.util", "json", "locale", "re", "select", "signal"}
-UNNEEDED |= {"threading", "typing"}
+UNNEEDED |= {"datetime", "threading", "typing"}
 
 
 @pytest.fixture

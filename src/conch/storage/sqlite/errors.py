@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -16,6 +15,7 @@ from conch.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
+from conch.storage.sqlite import sqlite3
 
 _BUSY = (
     StoreBusy,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 import stat
 import sys
 import time
 from collections.abc import Iterator
 
 from conch.errors import StoreError, StoreNotLocal, StoreUnavailable
+from conch.storage.sqlite import sqlite3
 from conch.storage.sqlite.errors import translate
 
 _OLDEST_SQLITE = (3, 35, 0)  # RETURNING
@@ -26,7 +26,7 @@ _NETWORK_FILESYSTEMS = frozenset({
 
 def make_file(path: str, named: str) -> None:
     """Make the store's file and its folder, unless they are there. `named` is the setting that says where they are."""
-    if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
+    if tuple(map(int, sqlite3.sqlite_version.split("."))) < _OLDEST_SQLITE:
         raise StoreUnavailable(f"This Python carries SQLite {sqlite3.sqlite_version}; conch needs 3.35 or newer.")
     folder = os.path.dirname(path)
     try:

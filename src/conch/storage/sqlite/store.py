@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -11,6 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 from conch.clock import Clock, system_clock
 from conch.errors import SchemaMismatch, StoreError, StoreUnavailable
 from conch.storage.base import Row
+from conch.storage.sqlite import sqlite3
 from conch.storage.sqlite.errors import translate, translated
 from conch.storage.sqlite.files import copy, emptying, make_file, split, stamp
 from conch.storage.sqlite.queue import Queue

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 from conch.lean import Any
 from conch.storage.base import DERIVED, Phrase, Row
+from conch.storage.sqlite import sqlite3
 from conch.storage.statements import expand_lists, referred_first
 
 _MOST_ENDINGS = 200  # of the beginning of a word, that a search names one by one
