@@ -1,6 +1,6 @@
 """The composition root: one store, one bell, and the domains that share them.
 
-A domain is imported when it is first used: every command and every harness pays for what is imported.
+A domain is imported at its first use, because every command and every harness pays for each import.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class App:
 
 
 def open_app(environ: Mapping[str, str], clock: Clock | None = None, named: str = "CONCH_STORE") -> App:
-    """`clock` stands in for the store's own, in tests; `named` is what errors say when the store's name is wrong."""
+    """Open the store of the environment. Tests may pass a `clock`. Errors call a wrong store name `named`."""
     settings = Settings.load(environ)
     store, bell = open_store(settings, clock, named)
     return App(store, bell, settings)

@@ -1,7 +1,7 @@
 """One request in flight, as the domains see it.
 
-It can be cancelled, it can say how it is getting on, and while it waits it can show that its caller is still there.
-A request that was interrupted before it changed anything runs again.
+A request can be cancelled. While it waits, it can report progress and keep its caller active. If the store interrupts
+it before it changed anything, it runs again.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _REPORT_EVERY_SECONDS = 4.0
 def retry_interrupted(request: Callable[[], Answer]) -> Answer:
     """Run a whole request of a door, and run it again if the store interrupted it.
 
-    This is the only retry of work that is not a wait. A request makes its one change in its last transaction, or only
-    repeats harmlessly what comes before, so an interruption means that nothing was changed. What may have been
-    committed is never repeated: that is StoreUncertain, which the caller gets to see.
+    Apart from waits, this is the only retry. A request makes its one change in its last transaction, and everything
+    before that can be repeated safely. So an interruption means that nothing was changed. A change that may have been
+    committed is never repeated: it raises StoreUncertain, and the caller decides.
     """
     for _ in range(_MOST_TRIES - 1):
         try:
@@ -34,10 +34,10 @@ def retry_interrupted(request: Callable[[], Answer]) -> Answer:
 
 
 class Call:
-    """Shared by the thread that works on a request and the one that hears of its cancellation."""
+    """Shared by the thread that runs a request and the thread that receives its cancellation."""
 
     def __init__(self, report: Callable[[str], None] | None = None, every: float = _REPORT_EVERY_SECONDS) -> None:
-        """`report` gets to hear how a wait is getting on, `every` so many seconds."""
+        """During a wait, `report` gets a progress text `every` so many seconds."""
         self._lock = Lock()
         self._wake: Callable[[], None] | None = None
         self._cancelled = False
@@ -58,7 +58,7 @@ class Call:
 
     @contextmanager
     def waking(self, wake: Callable[[], None]) -> Iterator[None]:
-        """Meanwhile something sleeps, and a cancellation wakes it."""
+        """While this context is open, a cancellation calls `wake`."""
         self.wake_with(wake)
         try:
             yield
@@ -66,7 +66,7 @@ class Call:
             self.wake_with(None)
 
     def wake_with(self, wake: Callable[[], None] | None) -> None:
-        """Name what a cancellation must wake; None when nothing sleeps any more."""
+        """Set what a cancellation calls to wake the request; None if it no longer sleeps."""
         with self._lock:
             self._wake = wake
             cancelled = self._cancelled
@@ -78,7 +78,7 @@ class Call:
             raise Cancelled("The call was cancelled; nothing was changed.")
 
     def renew_with(self, renew: Callable[[], None]) -> None:
-        """Name what renews the caller's sign of life."""
+        """Set what keeps the caller active."""
         self._renew = renew
 
     def renew(self) -> None:

@@ -1,4 +1,4 @@
-"""Every setting, in one table: its variable is `CONCH_` and its name in capitals; the seeds' names are aliases."""
+"""Every setting, in one table. Its variable is `CONCH_` plus its name in capitals; some have aliases."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from conch.errors import InvalidArgument, InvalidSetting, LimitExceeded
 from conch.lean import Any, NamedTuple
 
 _WEEK_MS = 7 * 24 * 3_600_000
-LONGEST_WAIT_MS = 50_000  # common MCP clients give up after 60 s; a later reply is lost
+LONGEST_WAIT_MS = 50_000  # common MCP clients give up after 60 s, and a later reply would be lost
 
 
 class Setting(NamedTuple):
@@ -27,7 +27,7 @@ class Setting(NamedTuple):
         return f"CONCH_{self.name.upper()}"
 
     def parse(self, text: str) -> Any:
-        """The value that a text means; ValueError says what would be accepted."""
+        """The value of a text. ValueError says what would be accepted."""
         if self.choices:
             if text not in self.choices:
                 raise ValueError(f"must be one of {', '.join(self.choices)}")
@@ -40,7 +40,7 @@ class Setting(NamedTuple):
             raise ValueError(self._range) from None
 
     def check(self, value: Any) -> Any:
-        """A value of the right type and range; ValueError says what would be accepted."""
+        """Return the value if its type and range are right. ValueError says what would be accepted."""
         if self.choices:
             if value not in self.choices:
                 raise ValueError(f"must be one of {', '.join(self.choices)}")
@@ -63,59 +63,59 @@ def _bus(name: str, default: int, about: str, high: int) -> Setting:
 
 
 POLICY_SETTINGS = (
-    _policy("owner_lease_ttl_ms", 45 * 60_000, "how long an owner may be silent before others may take over"),
-    _policy("heartbeat_interval_ms", 5 * 60_000, "how often a holder should renew its lease"),
-    _policy("claim_ttl_ms", 20 * 60_000, "how long a reserved recipient has before others may take over"),
-    _policy("wait_for_turn_max_wait_ms", 30_000, "the longest that one wait_for_turn blocks", 0, LONGEST_WAIT_MS),
-    _policy("wait_for_turn_poll_ms", 250, "how often a waiter looks again where no bell can be heard", 10, 60_000),
+    _policy("owner_lease_ttl_ms", 45 * 60_000, "how long an owner may stay silent before others may take over"),
+    _policy("heartbeat_interval_ms", 5 * 60_000, "how often an owner should renew its lease"),
+    _policy("claim_ttl_ms", 20 * 60_000, "how long a recipient has to claim the stick before others may take over"),
+    _policy("wait_for_turn_max_wait_ms", 30_000, "the longest time that one wait_for_turn waits", 0, LONGEST_WAIT_MS),
+    _policy("wait_for_turn_poll_ms", 250, "how often a waiting agent looks again if it hears no bell", 10, 60_000),
     _policy("presence_ttl_ms", 4 * 3_600_000, "how long after its last call a member counts as active"),
     Setting(
         "release_order",
         "sequence",
-        "who gets a released stick: the next in sequence, or the next that is waiting right now",
+        "who gets a released stick: the next member in order, or the next one that is waiting right now",
         choices=("sequence", "waiting_first"),
     ),
 )
 
 SETTINGS = (
-    Setting("data_dir", "", "where the store and the bells live", aliases=("TALKING_STICK_DATA_DIR",)),
+    Setting("data_dir", "", "the directory of the store and the bells", aliases=("TALKING_STICK_DATA_DIR",)),
     Setting(
         "store",
         "",
-        "which store to use instead of the one in the data directory: a file, or the URL of a server",
+        "the store to use instead of the one in the data directory: a file, or the URL of a server",
     ),
     Setting(
         "synchronous",
         "normal",
-        "whether the last commits survive a power cut (full) or may be lost, whole (normal)",
+        "full: every commit survives a power cut; normal: the last commits may be lost, but never in part",
         choices=("normal", "full"),
     ),
-    Setting("busy_timeout_ms", 5_000, "how long a writer queues before DB_BUSY", 1, 600_000),
+    Setting("busy_timeout_ms", 5_000, "how long a writer waits for its turn before DB_BUSY", 1, 600_000),
     Setting("max_handoff_bytes", 256 * 1024, "the largest handoff, as JSON", 1_024, 16 * 1024 * 1024),
     Setting("max_note_chars", 16_384, "the longest note", 1, 1_048_576),
-    Setting("max_reason_chars", 2_000, "the longest reason of a takeover or a close", 1, 65_536),
+    Setting("max_reason_chars", 2_000, "the longest reason for a takeover or for closing a room", 1, 65_536),
     _bus("max_message_chars", 65_536, "the longest message", 1_048_576),
     _bus("max_metadata_bytes", 16_384, "the largest metadata of a message or a topic, as JSON", 1_048_576),
     _bus("max_question_chars", 8_000, "the longest question", 1_048_576),
     _bus("max_answer_chars", 65_536, "the longest answer", 1_048_576),
     _bus("max_publish_batch", 50, "how many messages or answers one call may carry", 1_000),
-    _bus("poll_initial_ms", 250, "how soon a wait for messages looks again where no bell can be heard", 60_000),
-    _bus("poll_max_ms", 1_000, "how long those pauses grow, doubling", 60_000),
+    _bus("poll_initial_ms", 250, "how soon a wait for messages looks again if it hears no bell", 60_000),
+    _bus("poll_max_ms", 1_000, "the longest pause between two looks; each pause is twice the one before", 60_000),
     Setting(
         "stale_minutes",
         15.0,
-        "how long after its last call an agent counts as stale; after twice as long, as evicted",
+        "how long after its last call an agent counts as stale; after twice that time, as evicted",
         0.01,
         10_080,
         aliases=("BB_AGENT_STALE_MINUTES",),
     ),
-    Setting("max_line_bytes", 4 * 1024 * 1024, "the longest line the MCP server reads", 1_000, 64 * 1024 * 1024),
+    Setting("max_line_bytes", 4 * 1024 * 1024, "the longest line that the MCP server accepts", 1_000, 64 * 1024 * 1024),
     *POLICY_SETTINGS,
 )
 
 
 class Policy(NamedTuple):
-    """A room's timing. The seed's six values, and who a released stick is for."""
+    """A room's policy: six times, and who gets a released stick."""
 
     owner_lease_ttl_ms: int
     heartbeat_interval_ms: int
@@ -126,7 +126,7 @@ class Policy(NamedTuple):
     release_order: str
 
     def merged(self, overrides: Mapping[str, Any]) -> Policy:
-        """This policy with some values replaced; a shorter lease brings a quicker heartbeat along."""
+        """This policy with some values replaced. If the lease is too short for the heartbeat, that gets shorter too."""
         policy = self._replace(**overrides) if overrides else self
         if policy.heartbeat_interval_ms >= policy.owner_lease_ttl_ms:
             policy = policy._replace(heartbeat_interval_ms=max(1, policy.owner_lease_ttl_ms // 3))
@@ -134,12 +134,12 @@ class Policy(NamedTuple):
 
 
 def check_policy(overrides: Mapping[str, Any]) -> None:
-    """Refuse a value that no room could run on, naming it."""
+    """Refuse invalid policy values. The error names the value."""
     known = {setting.name: setting for setting in POLICY_SETTINGS}
     for name, value in overrides.items():
         field = f"policy.{name}"
         if name not in known:
-            raise InvalidArgument(f"{field} is not a policy value; there are {', '.join(known)}.", field=field)
+            raise InvalidArgument(f"{field} is not a policy value. The values are {', '.join(known)}.", field=field)
         try:
             known[name].check(value)
         except ValueError as problem:
@@ -151,7 +151,7 @@ def check_policy(overrides: Mapping[str, Any]) -> None:
 
 
 class Settings(NamedTuple):
-    """One process's settings. `Settings.load(os.environ)` reads and checks them."""
+    """The settings of one process. `Settings.load(os.environ)` reads and checks them."""
 
     data_dir: str
     store: str
@@ -173,7 +173,7 @@ class Settings(NamedTuple):
 
     @classmethod
     def load(cls, environ: Mapping[str, str]) -> Settings:
-        """InvalidSetting names the variable that cannot be used."""
+        """Read the settings from the environment. InvalidSetting names the invalid variable."""
         given = {s.name: value for s in SETTINGS if (value := _read(s, environ)) is not None}
         policy = Policy(**{s.name: s.default for s in POLICY_SETTINGS})
         policy = policy.merged({s.name: given[s.name] for s in POLICY_SETTINGS if s.name in given})
@@ -194,7 +194,7 @@ def _read(setting: Setting, environ: Mapping[str, str]) -> Any:
 
 
 def default_data_dir(environ: Mapping[str, str], platform: str) -> str:
-    """`~/.local/share/conch` on Linux and macOS alike (scripts and docs stay the same), `%APPDATA%` on Windows."""
+    """`%APPDATA%` on Windows; `~/.local/share/conch` elsewhere, so that scripts work on Linux and macOS alike."""
     if platform == "win32":
         return os.path.join(environ.get("APPDATA") or os.path.expanduser("~"), "conch")
     # The XDG specification says to ignore a relative value.
@@ -205,7 +205,7 @@ def default_data_dir(environ: Mapping[str, str], platform: str) -> str:
 
 
 def check_length(field: str, text: str, limit: int, setting: str) -> None:
-    """LimitExceeded names the field, the limit and the variable that moves it."""
+    """Refuse a text that is too long. LimitExceeded names the field, the limit and the variable that sets it."""
     if len(text) > limit:
         message = f"{field} is {len(text)} characters long; at most {limit} are allowed (CONCH_{setting.upper()})."
         raise LimitExceeded(message, field=field, limit=limit, actual=len(text))

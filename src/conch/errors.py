@@ -1,41 +1,41 @@
-"""Everything that can go wrong, one class and one code each.
+"""Everything that can go wrong. Each error has one class and one code.
 
 ConchError
 +-- InvalidArgument ............ invalid_argument         a field is missing, of the wrong type or out of range
 |   +-- LimitExceeded .......... limit_exceeded           a text is longer than a setting allows
-|   +-- InvalidHandoff ......... invalid_handoff          the handoff does not say enough, or says it wrongly
-+-- InvalidSetting ............. invalid_setting          a CONCH_* variable has a value that cannot be used
+|   +-- InvalidHandoff ......... invalid_handoff          the handoff lacks a field, or a field is wrong
++-- InvalidSetting ............. invalid_setting          a CONCH_* variable has an invalid value
 +-- UnknownRoom ................ unknown_room
 +-- UnknownMember .............. unknown_member           not a member, or not an active one
 +-- RoomClosed ................. room_closed
-+-- StickHeld .................. stick_held               the owner must release or pass before this
-+-- SemanticUnavailable ........ SEMANTIC_UNAVAILABLE     no model is installed that can search by meaning
++-- StickHeld .................. stick_held               the owner must release or pass the stick first
++-- SemanticUnavailable ........ SEMANTIC_UNAVAILABLE     no installed model can search by meaning
 +-- FencingError                                          carries current_owner, current_turn_id, room_state
-|   +-- TurnMismatch ........... turn_mismatch            wrong epoch; comes before stale_lease
-|   +-- StaleLease ............. stale_lease              right epoch, wrong holder or token
+|   +-- TurnMismatch ........... turn_mismatch            another turn has started; checked before the lease
+|   +-- StaleLease ............. stale_lease              the right turn, but the wrong holder or lease
 +-- TakeoverNotAvailable ....... takeover_not_available
 +-- TopicNotFound .............. TOPIC_NOT_FOUND
 +-- TopicClosed ................ TOPIC_CLOSED
-+-- AgentNameInUse ............. AGENT_NAME_IN_USE        the name is reserved, and no matching reclaim_token was given
++-- AgentNameInUse ............. AGENT_NAME_IN_USE        the name is taken, and the reclaim_token is missing or wrong
 +-- AgentNotJoined ............. AGENT_NOT_JOINED         the caller has no name on this topic yet
 +-- QuestionNotFound ........... QUESTION_NOT_FOUND
 +-- TopicMismatch .............. TOPIC_MISMATCH           the question belongs to another topic
 +-- ForbiddenSelfAnswer ........ FORBIDDEN_SELF_ANSWER
 +-- ForbiddenAlreadyAnswered ... FORBIDDEN_ALREADY_ANSWERED
-+-- ForbiddenNotAsker .......... FORBIDDEN_NOT_ASKER      only the asker cancels or closes a question
-+-- InvalidAgentName ........... INVALID_AGENT_ID         names are 3 to 48 of a-z, 0-9 and single hyphens
++-- ForbiddenNotAsker .......... FORBIDDEN_NOT_ASKER      only the asker can cancel or close a question
++-- InvalidAgentName ........... INVALID_AGENT_ID         a name has 3 to 48 characters: a-z, 0-9, single hyphens
 +-- DuplicateAgentName ......... DUPLICATE_AGENT_ID
 +-- AgentNotFound .............. AGENT_NOT_FOUND
-+-- AdoptionRejected ........... ADOPTION_REJECTED        the identity lives, or left no unfinished work
-+-- DecisionNeeded ............. DECISION_NEEDED          `conch init` cannot decide this safely by itself
-+-- ReservationConflict ........ RESERVATION_CONFLICT     an active agent has reserved it, or part of it
-+-- ReservationStale ........... RESERVATION_STALE_FOUND  stale agents have, and takeover_stale was not given
++-- AdoptionRejected ........... ADOPTION_REJECTED        the agent is still running, or left no unfinished work
++-- DecisionNeeded ............. DECISION_NEEDED          `conch init` needs a decision from you
++-- ReservationConflict ........ RESERVATION_CONFLICT     an active agent has reserved the scope or part of it
++-- ReservationStale ........... RESERVATION_STALE_FOUND  a stale agent has; takeover_stale can take it over
 +-- ReservationNotFound ........ RESERVATION_NOT_FOUND
-+-- ReleaseForbidden ........... RELEASE_FORBIDDEN        only its owner releases a reservation
-+-- UnknownRecipient ........... UNKNOWN_RECIPIENT        nobody of that name is in the room
++-- ReleaseForbidden ........... RELEASE_FORBIDDEN        only its owner can release a reservation
++-- UnknownRecipient ........... UNKNOWN_RECIPIENT        no agent in the room has that name
 +-- EventNotFound .............. EVENT_NOT_FOUND
-+-- MarkForbidden .............. MARK_FORBIDDEN           only its recipient marks an event
-+-- Cancelled .................. cancelled                the caller went away; nothing was changed
++-- MarkForbidden .............. MARK_FORBIDDEN           only its recipient can mark an event
++-- Cancelled .................. cancelled                the caller cancelled; nothing was changed
 +-- StoreError
 |   +-- StoreBusy .............. DB_BUSY
 |   +-- SchemaMismatch ......... DB_SCHEMA_MISMATCH
@@ -44,9 +44,9 @@ ConchError
 |   +-- StoreCorrupt ........... DB_CORRUPT
 |   +-- StoreNotLocal .......... DB_NOT_LOCAL
 |   +-- StoreUnavailable ....... DB_UNAVAILABLE
-|   |   +-- StoreInterrupted                              the same, and nothing was changed: worth another try
-|   +-- StoreUncertain ......... DB_UNCERTAIN             the connection was lost in the middle of a commit
-+-- InternalError .............. internal_error           a defect of ours; the details stay in the log
+|   |   +-- StoreInterrupted                              the same, but nothing was changed: try again
+|   +-- StoreUncertain ......... DB_UNCERTAIN             the connection was lost during a commit
++-- InternalError .............. internal_error           a defect in conch; the log has the details
 """
 
 from __future__ import annotations
@@ -57,16 +57,16 @@ from conch.lean import Any, NamedTuple
 
 
 class Advice(NamedTuple):
-    """What the caller can do next: a step that each door puts into its own words, and what these words need."""
+    """What the caller can do next: a step that each door words in its own way, and the values to fill in."""
 
     step: str
     about: Mapping[str, str] = {}
 
 
 class ConchError(Exception):
-    """A refusal with a code for programs, a sentence for readers and details for both.
+    """A refusal: a code for programs, a message for readers, and details for both.
 
-    The message says what happened and why. It names no tool and no command: these are for the advice.
+    The message says what happened and why. Only the advice names tools or commands, because each door has its own.
     """
 
     code = "internal_error"
@@ -78,7 +78,7 @@ class ConchError(Exception):
         self.details = details
 
     def advised(self, steps: Mapping[str, str]) -> str:
-        """The message, and what to do next in the words of a door."""
+        """The message, followed by what to do next, in the words of a door."""
         if self.advice is None:
             return self.message
         return f"{self.message} {steps[self.advice.step].format(**self.advice.about)}"

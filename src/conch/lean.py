@@ -1,15 +1,15 @@
-"""What is slow to import, made cheap: every command, every hook and every server pays for each import.
+"""Cheap replacements for modules that are slow to import, because every command, hook and server pays for each import.
 
 Importing `typing` takes as long as starting Python, and each of its named tuples compiles code. This module offers the
-names of it that the code needs while it runs. `json`, `re`, `signal` and `threading` are imported at their first use,
-because few commands need them. A type checker sees the real names.
+names from `typing` that the code needs at run time. It imports `json`, `re`, `signal` and `threading` at their first
+use, because few commands need them. A type checker sees the real names.
 """
 
 from __future__ import annotations
 
-from _thread import allocate_lock as Lock  # noqa: N812 - `threading.Lock` under its own name, without the rest of it
+from _thread import allocate_lock as Lock  # noqa: N812 - the same as `threading.Lock`, without importing `threading`
 
-TYPE_CHECKING = False  # type checkers take every variable of this name for true
+TYPE_CHECKING = False  # type checkers treat every variable of this name as true
 
 if TYPE_CHECKING:
     import json
@@ -21,7 +21,7 @@ else:
     from collections import _tuplegetter
 
     class _Anything:
-        """Stands for a type in an alias, which Python evaluates even where it ignores annotations."""
+        """Stands for a type in an alias. Python evaluates aliases, although it ignores annotations."""
 
         def __init__(self, *about):
             pass
@@ -32,7 +32,7 @@ else:
     Any = Literal = NoReturn = ParamSpec = Self = TextIO = TypeGuard = TypeVar = _Anything
 
     class Protocol:
-        """A base that says what others have to offer."""
+        """A base class that only a type checker uses."""
 
     class _Fields(type):
         """Turns the annotations of a class into the fields of a tuple."""
@@ -46,7 +46,7 @@ else:
             return super().__new__(meta, name, bases or (tuple,), {"__slots__": (), **body})
 
     class NamedTuple(metaclass=_Fields):
-        """As `typing.NamedTuple`. A class compiles its constructor when it is first called."""
+        """Like `typing.NamedTuple`, but a class compiles its constructor only when it is first called."""
 
         def __new__(cls, /, *values, **named):
             names = ", ".join(cls._fields)
@@ -68,14 +68,14 @@ else:
             return tuple(self)
 
     class _Lazy:
-        """A module that is imported when one of its names is first used."""
+        """A module that is imported at the first use of one of its names."""
 
         def __init__(self, name):
             self._name = name
 
         def __getattr__(self, attribute):
             value = getattr(__import__(self._name), attribute)
-            setattr(self, attribute, value)  # the next use finds it at once
+            setattr(self, attribute, value)  # the next use skips this function
             return value
 
     json, re, signal, threading = _Lazy("json"), _Lazy("re"), _Lazy("signal"), _Lazy("threading")

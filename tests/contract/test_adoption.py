@@ -698,8 +698,8 @@ def test_the_timeline_of_an_adoption_does_not_contradict_itself(
 
     lines = [timeline_view.sentence(entry) for entry in read_timeline(app.store, ada.room_id, None, 50).entries]
 
-    assert f"{ada.name} passed to amber-otter" in lines
-    assert f"{name} resumed amber-otter: the stick that waited for it can be claimed" in lines
+    assert f"{ada.name} passed the stick to amber-otter" in lines
+    assert f"{name} resumed amber-otter: the stick reserved for amber-otter is now reserved for {name}" in lines
     assert "amber-otter claimed turn 2 (direct_pass)" in lines
 
 

@@ -34,8 +34,8 @@ CHANGES: dict[str, dict[str, Any]] = {
     "event_mark": {"mark": "accepted"},
 }
 AS_OWNER = ("heartbeat", "release_stick", "pass_stick", "close_room")
-STALE = ("stale_lease", "The process that holds this lease is gone; others may take over.")
-JOIN_AGAIN = ("unknown_member", "The process that ghost:1 joined with is gone. Call join_path again to come back.")
+STALE = ("stale_lease", "The process that holds this lease is gone, so other members may take over.")
+JOIN_AGAIN = ("unknown_member", "The process that ghost:1 joined with is gone. Call join_path to join again.")
 # The way back in, and it asks anew which process the caller lives in.
 WAYS_IN = {"join_path"}
 # The others change topics and questions, which have rules of their own.

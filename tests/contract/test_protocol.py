@@ -393,11 +393,13 @@ def test_every_entry_reads_as_a_sentence(app: App, ada: Any, bob: Any, clock: An
     assert lines[1] == f"{bob.name} (bob:2) joined (agent_id_override)"
     assert lines[2] == f"{generated} registered as amber-otter, parser"
     assert lines[3] == "amber-otter claimed turn 1 (open_claim)"
-    assert lines[4] == f"amber-otter released to {bob.name}"
+    assert lines[4] == f"amber-otter released the stick to {bob.name}"
     assert lines[5] == "ada said (message): hello\nworld"
     assert lines[7].startswith(f"{bob.name} Accepted: Parser done (proto_")
     assert lines[8] == "amber-otter reserved src"
-    assert lines[9].startswith(f"INCURSION (partial): {bob.name} into src/lib of amber-otter (active).")
+    assert lines[9].startswith(
+        f"INCURSION (partial): {bob.name} ran into a reservation of amber-otter (active) at src/lib."
+    )
     assert lines[10] == f"{bob.name} noted: wait for ada"
     assert lines[11].startswith(f"amber-otter Needs input from {bob.name}: CI (proto_")
     assert lines[12].startswith(f"{bob.name} Seen: CI (proto_")

@@ -14,32 +14,32 @@ import conch
 
 
 class Layer(NamedTuple):
-    """Packages, or modules at the root, that may import from the layers above them in the list, and what they hold.
+    """Packages, or modules at the root, and what they hold. They may import from the layers above them in the list.
 
-    Those of one layer are siblings: none of them imports another.
+    The members of one layer are siblings: none of them imports another.
     """
 
     names: tuple[str, ...]
     holds: str
 
 
-# The only list of the layers; `docs/generate.py` makes the table of `docs/explanation.md` from it.
+# The only list of the layers. `docs/generate.py` writes the table in `docs/explanation.md` from it.
 LAYERS = [
-    Layer(("lean",), "modules of the standard library that are slow to import, made cheap"),
-    Layer(("errors", "clock", "ids", "warnings"), "what everything may use"),
+    Layer(("lean",), "cheap replacements for standard modules that are slow to import"),
+    Layer(("errors", "clock", "ids", "warnings"), "small helpers that every module may use"),
     Layer(("config", "calls"), "settings, and one request in flight"),
-    Layer(("host",), "this machine: processes, workspaces, paths, git and Beads, the marks of harnesses"),
+    Layer(("host",), "this machine: processes, workspaces, paths, git, Beads, and how to recognise a harness"),
     Layer(("bells",), "how one process wakes another"),
     Layer(("storage",), "transactions and SQL: one package per engine, one interface"),
     Layer(("agents",), "who is calling"),
     Layer(("rooms",), "a room: its row, its members, its log, presence, handoffs, verification"),
     Layer(("bus",), "topics, names, messages, cursors, questions"),
-    Layer(("search", "notices"), "search in messages; protocol events and the room's timeline"),
+    Layer(("search", "notices"), "searching messages; notices and a room's timeline"),
     Layer(("turns", "scopes"), "the stick; reservations of paths"),
-    Layer(("members",), "joining and leaving, names in a room, resumed identities"),
-    Layer(("app",), "puts one store, one bell and the domains together"),
-    Layer(("tools",), "the tools with their schemas and their views, shared by all doors"),
-    Layer(("doors",), "the ways in: `mcp`, `cli`. They hold no rules and do not know each other"),
+    Layer(("members",), "joining and leaving a room, names in a room, adopted identities"),
+    Layer(("app",), "connects one store and one bell with the domains"),
+    Layer(("tools",), "the tools with their schemas and views, shared by all doors"),
+    Layer(("doors",), "the ways in: `mcp` and `cli`. They hold no rules and do not import each other"),
     Layer(("main",), "the `conch` command"),
 ]
 DOMAINS = ("agents", "rooms", "bus", "search", "notices", "turns", "scopes", "members")
@@ -56,7 +56,7 @@ TREES = {name: ast.parse(text) for name, text in SOURCES.items()}
 
 
 def find_imports(tree: ast.AST) -> set[str]:
-    """The conch modules that a file imports, wherever in the file it does."""
+    """The conch modules that a file imports, at the top or inside a function."""
     found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -126,10 +126,10 @@ def test_there_are_no_import_cycles_and_no_long_chains_of_imports() -> None:
 
 
 def test_rooms_are_changed_through_one_gate() -> None:
-    """Elsewhere a domain opens a write transaction only where there is no member to let in."""
+    """Domains open write transactions of their own only if the caller is not acting as a member."""
     exceptions = {
-        "members.membership": ["_create", "join_path"],  # whoever joins is no member yet
-        "turns.waiting": ["give_back"],  # takes back what a process got that may have ended since
+        "members.membership": ["_create", "join_path"],  # the caller is not a member yet
+        "turns.waiting": ["give_back"],  # undoes a claim for a process that may have ended since
     }
 
     writers = {
@@ -196,7 +196,7 @@ def find_public(tree: ast.Module) -> set[str]:
 
 
 def find_shown(tree: ast.Module) -> set[str]:
-    """The names that other modules meet without spelling them: in signatures, in fields, as functions in a table."""
+    """The names that other modules use without writing them: types in signatures and fields, functions in a table."""
     functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
     tables = [node.value for node in tree.body if isinstance(node, ast.Assign | ast.AnnAssign) and node.value]
     types: list[ast.expr | None] = []

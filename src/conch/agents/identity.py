@@ -1,7 +1,7 @@
-"""Who is calling: one agent for one running harness (or person), whichever door it comes through.
+"""Finds out who is calling: one agent per running harness (or person), whichever door it uses.
 
-The store links signals to agents. A caller shows the signals that its door can see; one that is linked already
-says which agent it is, and the others are linked to that agent too, so that the next door knows it as well.
+The store links signals to agents. A caller shows the signals that its door can see. If one of them is linked already,
+it identifies the agent. The others are then linked to that agent too, so that the next door recognises it as well.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from conch.lean import Any, Literal, NamedTuple
 from conch.storage.base import Row, Store, Transaction
 
 AGENT_ID_RULE = "must be 1 to 128 letters, digits and . _ : @ / -, beginning with a letter or a digit"
-LOCK = "agents"  # held while an agent is made or renamed, or a signal linked
+LOCK = "agents"  # held while an agent is created or renamed, or a signal is linked
 
 
 class Signal(NamedTuple):
-    """One thing that says who is calling."""
+    """One sign of who is calling."""
 
     kind: str
     """From the strongest to the weakest: explicit, session, process, person."""
     value: str
-    """The text by which the store knows it again."""
+    """The text that identifies the signal in the store."""
     source: str
-    """Where it was seen, for people."""
+    """Where it was found, in words for people."""
 
 
 class Signals(NamedTuple):
-    """What one process knows of its caller, without asking the store."""
+    """What one process knows about its caller without asking the store."""
 
     found: tuple[Signal, ...]
     """Strongest first; never empty."""
@@ -39,7 +39,7 @@ class Signals(NamedTuple):
     harness: Process | None
     """The process that is the agent: the harness, or the MCP client."""
     terminal: Process | None
-    """The leader of a person's terminal session: a sign of life, but not who the agent is."""
+    """The leader of a person's terminal session. It shows that the person is there, but does not identify them."""
     session_kind: str
     display_name: str
 
@@ -52,18 +52,18 @@ class Caller(NamedTuple):
     agent_id: str
     name: str
     process: Process | None
-    """The process to go by; None where only the time since the last call tells whether the agent lives."""
+    """The agent's process. None if only the time since the last call can show whether the agent is alive."""
     session_kind: str
     display_name: str | None
     overridden: bool = False
 
 
 class _Link(NamedTuple):
-    """A signal, the agent that it is linked to, and how that agent stands to the caller.
+    """A signal, the agent it is linked to, and how that agent relates to the caller.
 
-    `here`: it lives in the very process that the caller lives in, and is in a room, so that others know it.
-    `elsewhere`: the signal is a session whose agent is alive in another process, so it is not the caller: two tabs
-    are two agents.
+    `here`: the agent has the caller's process, and it has joined a room, so other agents know it.
+    `elsewhere`: the signal is a session id, but its agent is alive in another process. So it is not the caller: two
+    tabs are two agents.
     """
 
     signal: Signal
@@ -72,7 +72,7 @@ class _Link(NamedTuple):
 
 
 class _Verdict(NamedTuple):
-    """Which of the links says who is calling (None: a new agent), why, and what is still to be linked to it."""
+    """Which link identifies the caller (None: a new agent), why, and which signals to link to that agent."""
 
     winner: _Link | None
     reason: str
@@ -85,7 +85,7 @@ class _Verdict(NamedTuple):
 
 
 def identify(store: Store, signals: Signals) -> Caller:
-    """The agent that these signals mean; made, and linked to them, as far as that is still to be done."""
+    """Return the agent that these signals identify. Creates the agent and the missing links."""
     with store.read() as tx:
         verdict = _judge(tx, signals)
     agent = verdict.agent
@@ -98,7 +98,7 @@ def identify(store: Store, signals: Signals) -> Caller:
 
 
 def adopt_override(store: Store, caller: Caller, override: str) -> Caller:
-    """The same connection under a name of its own choosing, with the facts of the process behind it."""
+    """The caller under an agent id of its own choice. The process stays the caller's own."""
     if not is_agent_id(override):
         raise InvalidArgument(f"agent_id_override {AGENT_ID_RULE}.", field="agent_id_override")
     with store.write(LOCK) as tx:
@@ -113,9 +113,9 @@ def adopt_override(store: Store, caller: Caller, override: str) -> Caller:
 
 
 def load_caller(store: Store, text: str, topic_id: str | None = None) -> Caller:
-    """An agent by its name in the room of a home topic, by its own name elsewhere, or by its agent_id.
+    """Find an agent by its name in the room of a home topic, by its general name, or by its agent_id.
 
-    It is as the store knows it; nothing is recorded of who asks.
+    The answer comes from the store alone. Nothing is recorded about who asks.
     """
     agent = _find(store, text, topic_id) if text.isprintable() else None
     if agent is None:
@@ -130,7 +130,7 @@ def _find(store: Store, text: str, topic_id: str | None) -> Row | None:
 
 
 def explain(store: Store, signals: Signals) -> dict[str, Any]:
-    """How `identify` would decide now, and why; nothing is changed."""
+    """How `identify` would decide now, and why. Changes nothing."""
     with store.read() as tx:
         verdict = _judge(tx, signals)
         agent_id = verdict.agent["agent_id"] if verdict.agent else _new_agent_id(tx, verdict, signals)
@@ -158,7 +158,7 @@ def _explain_link(link: _Link, verdict: _Verdict) -> dict[str, Any]:
     }
 
 
-# -- judging
+# -- deciding
 
 
 def _judge(tx: Transaction, signals: Signals) -> _Verdict:
@@ -194,23 +194,24 @@ def _standing(
 
 
 def _choose(links: list[_Link]) -> tuple[_Link | None, str]:
-    """The strongest link wins, but the agent known in this process comes before one that once had its session.
+    """Choose the strongest link, but prefer the agent of this process to one that once had the same session.
 
-    Other doors of this process speak as that agent already; the one that had the session is gone, or has moved on.
+    Other doors of this process already act as the agent of this process. The agent that had the session is gone, or
+    is in another process now.
     """
     for standing, reason in (
         ("explicit", "CONCH_AGENT_ID names the agent"),
-        ("here", "its agent lives in this process"),
+        ("here", "its agent belongs to this process"),
         ("linked", "the strongest signal that is linked to an agent"),
     ):
         for link in links:
             if link.standing == standing:
                 return link, f"{link.signal.source}: {reason}"
-    return None, "no signal is linked to an agent yet that could be this one: a new agent"
+    return None, "no signal is linked to an agent that could be this one, so this is a new agent"
 
 
 def _is_to_link(link: _Link, winner: _Link | None) -> bool:
-    """Also a signal of another agent, if that one has never been in a room: no other agent can know it."""
+    """Whether to link the signal to the winner. It may leave an agent that was never in a room: no one knows it."""
     if link.standing in ("explicit", "elsewhere") or link is winner:
         return False
     if link.agent is None or winner is None:
@@ -219,7 +220,7 @@ def _is_to_link(link: _Link, winner: _Link | None) -> bool:
     return not same and not link.agent["has_rooms"]
 
 
-# -- settling
+# -- storing the decision
 
 
 def _settle(tx: Transaction, verdict: _Verdict, signals: Signals) -> Row:
@@ -236,9 +237,10 @@ def _settle(tx: Transaction, verdict: _Verdict, signals: Signals) -> Row:
 
 
 def _process_to_go_by(agent: Row, signals: Signals) -> Process | None:
-    """The caller's harness, where it is known. A terminal is a weaker sign of life and never replaces a living one.
+    """The process to record for the agent: the caller's harness, if known.
 
-    An agent that speaks although its process is gone goes on somewhere out of sight: then none is known.
+    A terminal is a weaker sign of life, so it never replaces a process that is alive. If the recorded process is gone
+    but the agent still calls, it now runs where we cannot see it, so no process is known.
     """
     recorded = recorded_process(agent)
     if signals.harness or recorded is None:
@@ -250,7 +252,7 @@ def _process_to_go_by(agent: Row, signals: Signals) -> Process | None:
 
 
 def _new_agent_id(tx: Transaction, verdict: _Verdict, signals: Signals) -> str:
-    """`<harness>:<hash>` of the strongest signal, or `human:<user>:<tty>`; longer while another agent has it."""
+    """`<harness>:<hash>` of the strongest signal, or `human:<user>:<tty>`. The hash grows until the id is free."""
     if signals.explicit:
         return signals.explicit
     signal = verdict.to_link[0]
@@ -262,7 +264,7 @@ def _new_agent_id(tx: Transaction, verdict: _Verdict, signals: Signals) -> str:
 
 
 def _insert_agent(tx: Transaction, agent_id: str, harness: str, session_kind: str, process: Process | None) -> Row:
-    from conch.agents.petnames import propose_names  # few callers are new
+    from conch.agents.petnames import propose_names  # imported here because few callers are new
 
     names = propose_names(digest(agent_id))
     name = next(name for name in names if tx.one("anybody_named", name=name) is None)
@@ -279,15 +281,12 @@ def _record_process(tx: Transaction, agent: Row, process: Process | None) -> Row
     return agent | process_columns(process)
 
 
-# -- what an agent goes by
-
-
 def is_agent_id(text: str) -> bool:
     plain = (letter.isalnum() or letter in "._:@/-" for letter in text)
     return 1 <= len(text) <= 128 and text.isascii() and text[0].isalnum() and all(plain)
 
 
-# -- a process as the tables keep it
+# -- the columns of a process
 
 
 def recorded_process(row: Row) -> Process | None:

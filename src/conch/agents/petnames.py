@@ -1,4 +1,4 @@
-"""Names that people can remember and type, for agents that were given none."""
+"""Generates names that people can remember and type, for agents without a name."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NOUNS = tuple(_NOUNS.split())
 
 
 def propose_names(digest: str) -> Iterator[str]:
-    """Names for a hexadecimal digest, always the same ones in the same order: a few plain, then numbered ones."""
+    """Names for a hexadecimal digest, always the same in the same order: first plain names, then numbered ones."""
     plain = [_name(digest[start : start + 8]) for start in range(0, len(digest), 8)]
     yield from plain
     yield from (f"{plain[0]}-{number}" for number in count(2))

@@ -1,7 +1,7 @@
-"""The signals by which an agent is known: everything that this process can see of who started it.
+"""Gathers the signals that identify an agent: everything this process can see about who started it.
 
-No process sees them all (a command may inherit a session id, an MCP server sees only its parents), so no signal alone
-is the identity: `identity.py` links them in the store.
+No process sees all of them: a command may inherit a session id, an MCP server may see only its parents. So no single
+signal is the identity, and `identity.py` links them in the store.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from conch.lean import NamedTuple
 
 
 class _Origin(NamedTuple):
-    """Who stands above this process: the nearest harness that conch knows, and the nearest that is no launcher."""
+    """Who started this process: the nearest harness that conch knows, and the nearest program that is no launcher."""
 
     known: Harness | None = None
     harness: Process | None = None
@@ -34,9 +34,9 @@ class _Session(NamedTuple):
 
 
 def gather_signals(door: str, environ: Mapping[str, str], client_name: str | None) -> Signals:
-    """Look at the environment and at the processes above.
+    """Look at the environment and at the ancestor processes.
 
-    `door` is `mcp`, or any other name for a command. InvalidSetting when CONCH_AGENT_ID cannot be an id.
+    `door` is `mcp` for the server, and anything else for a command. InvalidSetting if CONCH_AGENT_ID is no valid id.
     """
     explicit = _explicit_id(environ)
     origin = _find_origin()
@@ -78,18 +78,18 @@ def _find_origin() -> _Origin:
             return _Origin(known, process, client or process, label or program.label)
         if program.is_any_of(HOSTS):
             break
-        # In a container the harness may be pid 1; anything else there is an init, and everybody's ancestor.
+        # In a container a known harness may be pid 1. Any other pid 1 is an init, the ancestor of every process.
         if client is None and process.pid > 1 and not program.is_any_of(LAUNCHERS):
             client, label = process, program.label
     return _Origin(client=client, client_label=label)
 
 
 def _own_process(door: str, origin: _Origin, unnamed: bool, person_or_session: bool) -> Process | None:
-    """The process whose end is the agent's end, or None where only time can tell.
+    """The process whose end is the agent's end. None if only the time since the last call can tell.
 
-    A server lives exactly as long as its client, so a server that was given a name of its own goes by its client:
-    a harness further up may run many such. A command without a harness above knows no such process if a person
-    typed it, or if all it has is a session id that it inherited: what runs it may be gone in a second.
+    A server ends with its client. So a server with a CONCH_AGENT_ID uses its client: a harness further up may run
+    several such clients. A command without a harness above it has no such process if a person typed it, or if it has
+    only an inherited session id: the process that runs it may end within a second.
     """
     if door == "mcp":
         above = (unnamed and origin.harness) or origin.client
@@ -111,7 +111,10 @@ def _process_signal(process: Process | None, origin: _Origin) -> list[Signal]:
 
 
 def _find_sessions(environ: Mapping[str, str], known: Harness | None, client_name: str | None) -> list[_Session]:
-    """A harness that another one started inherits the other's environment, with a session that is not its own."""
+    """The session ids in the environment that belong to this harness.
+
+    A harness that another one started inherits that one's environment, with a session id that is not its own.
+    """
     owner = known.slug if known else known_slug(client_name or "")
     exported = [
         _Session(harness.slug, environ[variable], variable)
@@ -133,14 +136,14 @@ def _session_signal(session: _Session) -> Signal:
 
 
 def _person_signal(environ: Mapping[str, str], tty: str | None) -> Signal:
-    """`human:<user>:<tty>`, then the host: terminals are numbered on every machine alike."""
+    """`human:<user>:<tty>`, then the host, because every machine has terminals of the same names."""
     user = _plain(environ.get("USER") or environ.get("LOGNAME") or _account())[:64]
     value = f"human:{user}:{_short_tty(tty) if tty else 'notty'}@{processes.host_id()}"
-    return Signal("person", value, f"terminal {tty}" if tty else "no terminal, and nobody above")
+    return Signal("person", value, f"terminal {tty}" if tty else "no terminal and no known parent process")
 
 
 def _plain(name: str) -> str:
-    """Letters, digits and `._-`; a hyphen stands for whatever is between them."""
+    """The name with a hyphen in place of all other characters than letters, digits and `._-`."""
     plain = "".join(letter if letter.isascii() and (letter.isalnum() or letter in "._-") else " " for letter in name)
     while "  " in plain:
         plain = plain.replace("  ", " ")
@@ -148,7 +151,7 @@ def _plain(name: str) -> str:
 
 
 def _account() -> str:
-    import pwd  # asks the system's user database, which may be far away
+    import pwd  # may ask a user database on the network, so only if the environment has no name
 
     try:
         return pwd.getpwuid(os.getuid()).pw_name
@@ -161,11 +164,11 @@ def _short_tty(tty: str) -> str:
     return (tty[3:] if tty.startswith("ttys") and tty[4:5].isdecimal() else tty).replace("/", "")
 
 
-# -- what to call it
+# -- what to call the agent
 
 
 def _slug(environ: Mapping[str, str], origin: _Origin, client_name: str | None, sessions: list[_Session]) -> str:
-    """A name that conch knows comes before one that it does not."""
+    """The harness part of a new agent id. Names that conch knows come before names that it does not."""
     mark = marked(environ)
     claims = (
         known_slug(client_name or ""),
@@ -185,5 +188,5 @@ def _session_kind(is_person: bool, is_script: bool) -> str:
 
 
 def _printable(text: str) -> str:
-    """Names come from outside and end up on terminals: one short line."""
+    """One short printable line. Names come from other programs and are shown on terminals."""
     return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())[:64]

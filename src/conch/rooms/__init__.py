@@ -1,3 +1,3 @@
-"""A room: its row, its members, its log, and what follows from them."""
+"""A room: its row, its members, its log, and everything derived from them."""
 
 from __future__ import annotations

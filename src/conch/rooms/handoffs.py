@@ -1,4 +1,4 @@
-"""What an owner writes down when it lets go of the stick."""
+"""Handoffs: what an owner writes down when it releases or passes the stick."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ TEMPLATE: Handoff = {
 
 
 def dump_handoff(handoff: Any, max_bytes: int) -> str:
-    """A valid handoff as JSON, word for word; InvalidHandoff names the field that is not right."""
+    """Check a handoff and return it as JSON, unchanged. InvalidHandoff names the wrong field."""
     _check_handoff(handoff)
     text = json.dumps(handoff, ensure_ascii=False)
     size = len(text.encode())
     if size > max_bytes:
         message = (
             f"handoff is {size} bytes long; at most {max_bytes} are allowed (CONCH_MAX_HANDOFF_BYTES). "
-            "Point to files with artifacts instead of pasting them."
+            "List files as artifacts instead of pasting them."
         )
         raise LimitExceeded(message, field="handoff", limit=max_bytes, actual=size)
     return text
@@ -51,7 +51,7 @@ def _check_fields(value: dict[str, Any], fields: Mapping[str, Callable[[Any, str
     for name, item in value.items():
         if name not in fields:
             known = ", ".join(fields)
-            raise InvalidHandoff(f"handoff.{prefix}{name} is not known; there are {known}.", field=prefix + name)
+            raise InvalidHandoff(f"handoff.{prefix}{name} is not a known field. Known: {known}.", field=prefix + name)
         fields[name](item, prefix + name)
 
 
@@ -90,7 +90,7 @@ def _check_role(value: Any, field: str) -> None:
 def _check_lines(value: Any, field: str) -> None:
     numbers = isinstance(value, list) and len(value) == 2 and all(type(number) is int for number in value)
     if not numbers or not 1 <= value[0] <= value[1]:
-        raise InvalidHandoff(f"handoff.{field} must be [first, last], counted from 1 and inclusive.", field=field)
+        raise InvalidHandoff(f"handoff.{field} must be [first, last]: line numbers from 1, both included.", field=field)
 
 
 _ARTIFACT_FIELDS = {"path": _check_text, "lines": _check_lines, "role": _check_role, "note": _check_text}

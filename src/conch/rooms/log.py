@@ -1,7 +1,7 @@
 """A room's append-only log, and the room row as its projection.
 
-Every change of a room is an event; `project` says what an event does to the row. The domains write both in one
-transaction, and `verify.py` replays the log to prove that they still agree.
+Every change of a room is an event. `project` computes the row after an event. The domains write both in one
+transaction, and `verify.py` replays the log to prove that they agree.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Event(NamedTuple):
 
     @property
     def names(self) -> dict[str, str]:
-        """By agent_id, what everyone in the event was called when it happened."""
+        """The names that the agents of this event had when it happened, by agent_id."""
         known = [(self.from_agent_id, self.from_agent), (self.to_agent_id, self.to_agent)]
         known += zip(self.details.get("order", ()), self.details.get("names", ()), strict=False)
         return {agent_id: name for agent_id, name in known if agent_id is not None and name is not None}
@@ -52,9 +52,9 @@ def append_event(
     reason: str | None = None,
     details: dict[str, Any] | None = None,
 ) -> tuple[Event, Room]:
-    """Write an event, with the names that its agents have now. Everybody in the room hears of it.
+    """Write an event, with the names that its agents have now, and ring the bell of the room.
 
-    Returns the event and what the room row must become.
+    Returns the event and the room row after it. The caller saves that row.
     """
     columns: Row = {
         "event_id": new_id("evt"),
@@ -76,7 +76,7 @@ def append_event(
 
 
 def project(room: Room, event: Event) -> Room:
-    """The room after an event. Lease and claim deadlines are not in the log; the caller adds them."""
+    """The room after an event. The log does not hold lease and claim deadlines; the caller adds them."""
     room = room._replace(last_event_seq=event.event_seq, updated_at=event.created_at)
     if event.event_type in ("claim", "takeover"):
         granted = _without_owner(room)._replace(pending_handoff_event_seq=None)
@@ -121,13 +121,13 @@ def find_event(tx: Transaction, event_seq: int | None) -> Event | None:
 
 
 def latest_grant(tx: Transaction, room: Room) -> Event | None:
-    """The claim or takeover that began the current turn."""
+    """The claim or takeover that started the current turn."""
     row = tx.one("latest_grant", room_id=room.room_id, turn_id=room.turn_id)
     return None if row is None else to_event(row)
 
 
 def prior_owner(tx: Transaction, room: Room) -> str | None:
-    """Who wrote the handoff that waits to be claimed."""
+    """The author of the handoff that no one has claimed yet."""
     pending = find_event(tx, room.pending_handoff_event_seq)
     return pending.from_agent_id if pending else None
 
@@ -139,7 +139,7 @@ class EventPage(NamedTuple):
 
 
 def list_events(store: Store, room_id: str, after: int | None, limit: int) -> EventPage:
-    """Oldest first: those after a cursor, or without one the latest."""
+    """Events after a cursor, or the latest if there is no cursor. Oldest first."""
     with store.read() as tx:
         room = load_room(tx, room_id)
         if after is None:
@@ -152,12 +152,12 @@ def list_events(store: Store, room_id: str, after: int | None, limit: int) -> Ev
 
 
 def to_event(row: Row) -> Event:
-    """StoreCorrupt if the row was tampered with."""
+    """Load an event from its row. StoreCorrupt if its JSON is damaged."""
     try:
         handoff = load_handoff(row["handoff_json"])
         details = json.loads(row["details_json"]) if row["details_json"] else {}
     except ValueError:
-        message = f"Event {row['event_seq']} of room {row['room_id']} cannot be read."
+        message = f"Event {row['event_seq']} of room {row['room_id']} is damaged and cannot be read."
         raise StoreCorrupt(message, Advice("verify_store"), event_seq=row["event_seq"]) from None
     return Event(
         event_seq=row["event_seq"],

@@ -1,10 +1,9 @@
 """The gate into a room, and the signs of life of its members.
 
-Every change of a room by one of its members goes through `Rooms.change`; `admit` says who may pass.
+Every change of a room by one of its members goes through `Rooms.change`. `admit` decides who may pass.
 
-Every call of a member is a sign of life, and so is waiting, but not every call writes: a sign is renewed when it has
-aged by a heartbeat interval, or by a quarter of the time after which its agent would seem inactive or stale where that
-is shorter. So waiting and watching cost the store next to nothing.
+Every call and every wait of a member is a sign of life. Not every call writes it: a sign is renewed once it is older
+than `renewal_ms`. So waiting and watching cost the store almost nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _MINUTE_MS = 60_000
 
 
 class Lease(NamedTuple):
-    """What an owner shows to act as the owner."""
+    """What a caller shows to prove that it holds the stick."""
 
     lease_id: str
     turn_id: int
@@ -40,14 +39,14 @@ class Rooms:
     def __init__(self, store: Store, settings: Settings) -> None:
         self._store = store
         self._settings = settings
-        self._roots: dict[str, str] = {}  # of rooms seen before: a room never moves
-        self._active_until: dict[str, float] = {}  # when the sign of life of an agent is due again
+        self._roots: dict[str, str] = {}  # the workspaces of known rooms; a room never moves
+        self._active_until: dict[str, float] = {}  # when each agent's sign of life is due again
 
     @contextmanager
     def change(
         self, caller: Caller, room_id: str, *locks: str, lease: Lease | None = None, even_closed: bool = False
     ) -> Iterator[tuple[Transaction, Snapshot]]:
-        """A write transaction, and the room in it with the caller present. `admit` says who is refused."""
+        """Open a write transaction and load the room, with the caller recorded as present. `admit` may refuse."""
         with self._store.write(room_id, *locks) as tx:
             snapshot = self.load(tx, room_id)
             admit(snapshot, caller, lease, even_closed)
@@ -56,7 +55,7 @@ class Rooms:
 
     @contextmanager
     def look(self, caller: Caller | None, room_id: str) -> Iterator[tuple[Transaction, Snapshot]]:
-        """A read transaction, and the room in it as it is found. Afterwards the caller, if a member, counts as seen."""
+        """Open a read transaction and load the room. Afterwards the caller, if it is a member, counts as seen."""
         with self._store.read() as tx:
             snapshot = self.load(tx, room_id)
             yield tx, snapshot
@@ -64,7 +63,7 @@ class Rooms:
             self.touch_if_due(snapshot, caller)
 
     def root(self, room_id: str) -> str:
-        """The workspace of a room, for what must be looked up there before a transaction."""
+        """The workspace of a room, for lookups that must happen before a transaction."""
         if room_id not in self._roots:
             with self._store.read() as tx:
                 self._roots[room_id] = load_room(tx, room_id).canonical_path
@@ -73,7 +72,7 @@ class Rooms:
     # -- finding
 
     def list_rooms(self, context_path: str, caller: Caller | None = None) -> list[Snapshot]:
-        """The open rooms from a path up to its workspace root, deepest first; that a member looked is noted."""
+        """The open rooms from a path up to its workspace root, deepest first. The caller counts as seen in them."""
         directory = canonicalize(context_path)
         chain = ancestor_chain(directory, workspace_root(directory))
         with self._store.read() as tx:
@@ -105,7 +104,10 @@ class Rooms:
         return [self._snapshot(tx, room, [row for row in rows if row["room_id"] == room.room_id]) for room in rooms]
 
     def glimpse(self, tx: Transaction, room_id: str, agent_id: str) -> Snapshot:
-        """With only two of the members, this one and the one expected to act: enough to go on waiting, and no more."""
+        """Load the room with only two members: this one, and the one that holds the stick or is next.
+
+        A waiting agent needs no more, and a large room stays cheap to look at.
+        """
         room = load_room(tx, room_id)
         agent_ids = [agent_id, room.owner or room.reserved_for]
         return self._snapshot(tx, room, tx.all("some_members", room_id=room_id, agent_ids=agent_ids))
@@ -117,7 +119,7 @@ class Rooms:
     # -- signs of life
 
     def touch_if_due(self, snapshot: Snapshot, caller: Caller) -> None:
-        """After a look at a room: renew the sign of life of a member in good time."""
+        """Renew the caller's sign of life after a look at the room, if the caller is a member and it is due."""
         member = snapshot.find(caller.agent_id)
         if member is None:
             return
@@ -129,9 +131,9 @@ class Rooms:
         self._note_touch(caller)
 
     def stay_active(self, caller: Caller) -> None:
-        """The same for a call that looks at no room. A process that is gone leaves no sign of life.
+        """Renew the caller's sign of life after a call that looks at no room, unless the caller's process is gone.
 
-        The store is asked only once in the time that a sign of life lasts.
+        It asks the store at most once per renewal interval.
         """
         if time.monotonic() < self._active_until.get(caller.agent_id, 0.0):
             return
@@ -151,14 +153,14 @@ class Rooms:
 
 
 def admit(snapshot: Snapshot, caller: Caller, lease: Lease | None = None, even_closed: bool = False) -> Member:
-    """The caller as a member that may change the room, as its owner where a lease is shown.
+    """Return the caller as a member that may change the room; with a lease, as its owner.
 
-    Refused, in this order: a closed room (`even_closed` allows it), another turn, a lease that is not current, one that
-    is no member, and one whose process is proven gone, even if something still speaks for it.
+    Refuses, in this order: a closed room (unless `even_closed`), another turn, a lease that is not current, a caller
+    that is not a member, and a caller whose process is gone.
     """
     if snapshot.room.state == "closed" and not even_closed:
         room_id = snapshot.room.room_id
-        raise RoomClosed(f"Room {room_id} is closed; its log stays readable.", room_id=room_id)
+        raise RoomClosed(f"Room {room_id} is closed. Its log can still be read.", room_id=room_id)
     if lease is not None:
         _require_lease(snapshot, caller, lease)
     member = snapshot.member(caller.agent_id)
@@ -185,7 +187,9 @@ def require_turn(snapshot: Snapshot, expected_turn_id: int) -> None:
 
 def _refuse_gone(snapshot: Snapshot, caller: Caller, lease: Lease | None) -> ConchError:
     if lease is not None:
-        return StaleLease("The process that holds this lease is gone; others may take over.", **snapshot.facts)
+        return StaleLease(
+            "The process that holds this lease is gone, so other members may take over.", **snapshot.facts
+        )
     message = f"The process that {caller.agent_id} joined with is gone."
     return UnknownMember(message, Advice("come_back"), agent_id=caller.agent_id, room_id=snapshot.room.room_id)
 
@@ -194,11 +198,11 @@ def _is_gone(member: Member, caller: Caller) -> bool:
     return processes.check(caller.process or member.process) == "gone"
 
 
-# -- how old a sign of life may grow
+# -- how old a sign of life may get
 
 
 class Timing(Protocol):
-    """Settings, or a room with its own policy."""
+    """What has a policy and a stale time: the settings, or a room that overrides them."""
 
     @property
     def policy(self) -> Policy: ...
@@ -208,24 +212,28 @@ class Timing(Protocol):
 
 
 def renewal_ms(timing: Timing) -> int:
-    """How old a sign of life may grow before the next call, or a wait, renews it."""
+    """How old a sign of life may get before the next call or wait renews it.
+
+    One heartbeat interval, or a quarter of the time after which the agent would count as inactive or stale, whichever
+    is shorter.
+    """
     soonest = min(timing.policy.presence_ttl_ms // 4, int(timing.stale_minutes * _MINUTE_MS / 4))
     return max(_SHORTEST_RENEWAL_MS, min(timing.policy.heartbeat_interval_ms, soonest))
 
 
 def is_due(snapshot: Snapshot, member: Member, caller: Caller) -> bool:
-    """Whether the stored sign of life is too old, or of another process."""
+    """Whether the stored sign of life is too old, or belongs to another process."""
     return not snapshot.seen_within(member, renewal_ms(snapshot)) or _moved(member, caller)
 
 
 def member_columns(caller: Caller) -> Row:
-    """What a member's row keeps of the caller: its process, and how to show it."""
+    """The columns of a member's row that come from the caller: its process, and how to show it."""
     shown = {"session_kind": caller.session_kind, "display_name": caller.display_name}
     return process_columns(caller.process) | shown
 
 
 def _touch(tx: Transaction, snapshot: Snapshot, caller: Caller) -> Snapshot:
-    """Record that a member is here now, and see the room with it. In a write that happens anyway it costs little."""
+    """Record that a member is here now. Returns the room with that. In a write that happens anyway it costs little."""
     member = snapshot.member(caller.agent_id)
     tx.run("touch_agent", agent_id=caller.agent_id, now=tx.now)
     if _moved(member, caller):

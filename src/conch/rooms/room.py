@@ -1,6 +1,7 @@
-"""A room as it stands: its row, its members, and what follows from them at this moment.
+"""A room at one moment: its row, its members, and everything derived from them.
 
-Nothing runs in the background, so lapse and death are never stored: every `Snapshot` derives them.
+Nothing runs in the background, so the store never says that a lease has expired or a process has ended. Every
+`Snapshot` works that out.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ def to_member(row: Row) -> Member:
 
 
 class Snapshot:
-    """A room with its members at one moment, and everything that is derived from them."""
+    """A room with its members at one moment, and everything derived from them."""
 
     def __init__(self, room: Room, members: list[Member], settings: Settings, now: int) -> None:
         self.room = room
@@ -92,11 +93,11 @@ class Snapshot:
         self._lives: dict[str, Life] = {}
 
     def with_room(self, room: Room) -> Snapshot:
-        """The same moment, after the room has changed."""
+        """The same moment with a changed room."""
         return self._copy(room, self.members)
 
     def with_member(self, member: Member) -> Snapshot:
-        """The same moment, after this member has been seen."""
+        """The same moment with this member updated."""
         return self._copy(self.room, [member if m.agent_id == member.agent_id else m for m in self.members])
 
     def _copy(self, room: Room, members: list[Member]) -> Snapshot:
@@ -115,7 +116,7 @@ class Snapshot:
     # -- who is there
 
     def life(self, agent_id: str | None) -> Life:
-        """What is known of a member's exact process; looked up once per snapshot."""
+        """Whether a member's process is alive, gone or unknown. Checked once per snapshot."""
         if agent_id is None:
             return "unknown"
         if agent_id not in self._lives:
@@ -130,16 +131,16 @@ class Snapshot:
         return self.now - member.last_seen_at < milliseconds * MILLISECOND
 
     def is_active(self, member: Member) -> bool:
-        """Seen within `presence_ttl`, and not proven gone."""
+        """Whether a member was seen within `presence_ttl_ms` and its process is not gone."""
         return self.seen_within(member, self.policy.presence_ttl_ms) and self.life(member.agent_id) != "gone"
 
     @property
     def _is_deserted(self) -> bool:
-        """Nobody was seen lately, and no member's process is known to live."""
+        """Whether no member was seen lately and no member's process is known to be alive."""
         return not any(self.is_active(m) or self.life(m.agent_id) == "alive" for m in self.members)
 
     def liveness(self, agent: Row) -> Liveness:
-        """Whether an agent is still at work, by the time since its last call; a process proven gone is evicted."""
+        """Whether an agent is still at work, by the time since its last call. If its process is gone, it is evicted."""
         if processes.check(recorded_process(agent)) == "gone":
             return "evicted"
         silence, threshold = self.now - agent["last_seen_at"], int(self.stale_minutes * MINUTE)
@@ -148,15 +149,15 @@ class Snapshot:
         return "stale" if silence < 2 * threshold else "evicted"
 
     def may_be_running(self, agent: Row) -> bool:
-        """Whether the agent's process lives. One that cannot be looked at counts as living while active."""
+        """Whether the agent's process may be alive. If we cannot check it, it counts as alive while active."""
         life = processes.check(recorded_process(agent))
         return life == "alive" or (life == "unknown" and self.liveness(agent) == "active")
 
-    # -- what state that makes
+    # -- the state of the room
 
     @property
     def state(self) -> str:
-        """One of the seed's eight states, the most actionable one first."""
+        """One of eight states. If several apply, it is the one that calls for action first."""
         room = self.room
         if room.state == "closed":
             return "closed"
@@ -171,7 +172,7 @@ class Snapshot:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What a refusal says of the room. The state looks at processes, so only a refusal pays for it."""
+        """What a refusal says about the room. Finding the state checks processes, so only refusals do it."""
         return {"current_owner": self.room.owner, "current_turn_id": self.room.turn_id, "room_state": self.state}
 
     @property
@@ -186,7 +187,7 @@ class Snapshot:
 
     @property
     def takeover_reason(self) -> str | None:
-        """Why another member may take the stick now; a process proven gone comes before any timeout."""
+        """Why another member may take over the stick now. A process that is gone comes before any timeout."""
         room = self.room
         if room.owner is not None:
             if self.life(room.owner) == "gone":
@@ -200,13 +201,14 @@ class Snapshot:
 
     @property
     def expected(self) -> str | None:
-        """Whose move it is: the owner, or the reserved recipient."""
+        """The agent that the room waits for: the owner, or the recipient it is reserved for."""
         return self.room.owner or self.room.reserved_for
 
     def may_take_over(self, agent_id: str, prior_owner: str | None) -> bool:
-        """Whether this member may take over now, by the seed's rules.
+        """Whether this member may take over now.
 
-        After a claim timeout the one who just let go comes last: only when no other active member could take over.
+        After a claim timeout, the agent that released or passed the stick may take over only if no other active member
+        can.
         """
         if self.takeover_reason is None or agent_id == self.expected:
             return False
@@ -220,16 +222,16 @@ class Snapshot:
 
 
 def granted(snapshot: Snapshot, room: Room) -> Room:
-    """The room with a lease for its new owner."""
+    """The room with a new lease for its new owner."""
     until = snapshot.later(snapshot.policy.owner_lease_ttl_ms)
     return room._replace(lease_id=new_lease(), lease_expires_at=until)
 
 
 def renew(tx: Transaction, snapshot: Snapshot) -> Snapshot:
-    """The room with its lease extended."""
+    """Extend the lease of the owner and return the room with it."""
     room = snapshot.room
     until = snapshot.later(snapshot.policy.owner_lease_ttl_ms)
-    # Always another moment than before, even if the clock stands still: `give_back` goes by it.
+    # The time always changes, even if the clock stands still: `give_back` uses it to see whether the lease was renewed.
     room = room._replace(lease_expires_at=until + (until == room.lease_expires_at))
     tx.run(
         "extend_lease",

@@ -1,4 +1,4 @@
-"""Proof that the rooms are what their log says: replay every event and compare."""
+"""Verifies rooms: replays every event of the log and compares the result with the stored row."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Difference(NamedTuple):
 
 
 def verify_rooms(store: Store) -> tuple[int, list[Difference]]:
-    """How many rooms were replayed, and where a stored row is not what the log makes of it."""
+    """Replay all rooms. Returns how many there are, and where a stored row differs from the replay."""
     with store.read() as tx:
         rooms = [Room(**row) for row in tx.all("all_rooms")]
         return len(rooms), [difference for room in rooms for difference in _compare(tx, room)]
@@ -57,7 +57,7 @@ def _compare(tx: Transaction, room: Room) -> list[Difference]:
 
 
 def _fresh(room: Room) -> Room:
-    """The room as it was made, before its first event."""
+    """The room as it was created, before its first event."""
     return Room(
         room_id=room.room_id,
         canonical_path=room.canonical_path,

@@ -1,3 +1,3 @@
-"""The tools, one file per group, with their schemas and their views. `catalogue` has all of them."""
+"""The tools, one file per group, with their schemas and views. `catalogue` lists them all."""
 
 from __future__ import annotations

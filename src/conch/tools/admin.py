@@ -1,4 +1,4 @@
-"""The group `admin`: the seed's five extension tools."""
+"""The group `admin`: five tools that manage a room."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from conch.tools.session import Session
 def append_note(session: Session, given: Object, call: Call) -> Reply:
     event = session.app.membership.append_note(session.caller(), given["room_id"], given["note"])
     data = {"room_id": event.room_id, "event_seq": event.event_seq, "event_id": event.event_id}
-    return Reply(data, f"Noted as event {event.event_seq}.")
+    return Reply(data, f"Added the note as event {event.event_seq}.")
 
 
 def leave_path(session: Session, given: Object, call: Call) -> Reply:
@@ -28,14 +28,16 @@ def close_room(session: Session, given: Object, call: Call) -> Reply:
     room = session.app.membership.close_room(
         session.caller(), given["room_id"], given["lease_id"], given["expected_turn_id"], given.get("reason")
     )
-    return Reply({"room_id": room.room_id, "state": room.state}, f"Room {room.room_id} is closed; its log stays.")
+    return Reply(
+        {"room_id": room.room_id, "state": room.state}, f"Room {room.room_id} is closed. Its log can still be read."
+    )
 
 
 def reorder_members(session: Session, given: Object, call: Call) -> Reply:
     snapshot = session.app.membership.reorder_members(session.caller(), given["room_id"], given["order"])
     order = [member.agent_id for member in snapshot.members]
     data = {"room_id": snapshot.room.room_id, "members": view.room_members(snapshot)}
-    return Reply(data, f"The sequence is now {' -> '.join(order)}.")
+    return Reply(data, f"The order is now {' -> '.join(order)}.")
 
 
 def set_room_policy(session: Session, given: Object, call: Call) -> Reply:
@@ -61,7 +63,7 @@ TOOLS = (
         "append_note",
         "admin",
         "Add a note",
-        "Write a note into a room's log, with or without the stick. Ownership does not change.",
+        "Add a note to a room's log, whether or not you hold the stick. The stick stays where it is.",
         fields.takes("room_id", "note", room_id=fields.ROOM_ID, note=fields.TEXT),
         append_note,
         fields.WRITES,
@@ -70,7 +72,7 @@ TOOLS = (
         "leave_path",
         "admin",
         "Leave a room",
-        "Stop being a member. Release or pass the stick first if you hold it.",
+        "Stop being a member of a room. If you hold the stick, release or pass it first.",
         fields.takes("room_id", room_id=fields.ROOM_ID),
         leave_path,
         fields.DESTROYS,
@@ -79,7 +81,7 @@ TOOLS = (
         "close_room",
         "admin",
         "Close a room",
-        "End a room for everybody, as its owner. Joining the path again opens a new one.",
+        "Close a room for all its members; only its owner can. Joining the path again opens a new room.",
         fields.takes(
             "room_id",
             "lease_id",
@@ -96,7 +98,7 @@ TOOLS = (
         "reorder_members",
         "admin",
         "Reorder the members",
-        "Set the sequence in which the stick goes round; name every member once.",
+        "Set the order in which members get the stick. Name every member once.",
         fields.takes(
             "room_id",
             "order",
@@ -109,8 +111,8 @@ TOOLS = (
     Tool(
         "set_room_policy",
         "admin",
-        "Set a room's timing",
-        "Override some of a room's timing, in milliseconds, and its release_order; null restores the default.",
+        "Set a room's policy",
+        "Change a room's timing (in milliseconds) or its release_order. null restores a default.",
         fields.takes("room_id", "policy", room_id=fields.ROOM_ID, policy=_policy_schema()),
         set_room_policy,
         fields.REPEATABLE,

@@ -1,28 +1,29 @@
-"""Advice in the words of the tools, for every door through which tools are called."""
+"""What a caller of tools can do after a refusal. The command line has its own wording of the same steps."""
 
 from __future__ import annotations
 
 STEPS = {
     "join_room": "Call join_path first.",
-    "come_back": "Call join_path again to come back.",
-    "find_rooms": "join_path or list_rooms give the rooms there are.",
-    "verify_store": "`conch db verify` says more.",
-    "check_identity": "`conch whoami` says who you are.",
+    "come_back": "Call join_path to join again.",
+    "find_rooms": "Call list_rooms to see the rooms, or join_path to join one.",
+    "verify_store": "Run `conch db verify` for details.",
+    "check_identity": "Run `conch whoami` to see who you are.",
     "join_topic": "Call topic_join first.",
-    "find_topics": "topic_list gives those there are.",
-    "create_topic": "topic_create makes one.",
-    "find_home_topic": "join_path gives the topic of a room.",
-    "read_closed_topic": "To read it under a name of your own, call topic_join with allow_closed.",
-    "close_room": "close_room ends the room.",
+    "find_topics": "Call topic_list to see the topics.",
+    "create_topic": "Call topic_create to create one.",
+    "find_home_topic": "Call join_path to get the topic of a room.",
+    "read_closed_topic": "To read it under your own name, call topic_join with allow_closed.",
+    "close_room": "Call close_room to close the room.",
     "claim_stick": "Call wait_for_turn to claim it.",
     "keep_stick": "Call wait_for_turn to claim or keep the stick.",
-    "await_takeover": "wait_for_turn says when takeover opens.",
-    "hand_over": "Call release_stick or pass_stick first, so that your work is not lost.",
-    "reclaim_name": "Give the reclaim_token that came with it, or choose another name; "
-    "an operator can free it with `conch names free`.",
-    "free_name": "Choose another name; `conch names free {name}` frees this one.",
-    "free_name_of_leaver": "Choose another name; if that agent has left for good, `conch names free {name}` frees it.",
-    "adopt_name": "agent_adopt takes it over if its process is gone and left unfinished work; "
-    "else choose another name.",
-    "take_over_reservation": "Its owner seems to be gone: reserve with takeover_stale to take over.",
+    "await_takeover": "Call wait_for_turn: it returns takeover_available when you may take over.",
+    "hand_over": "Call release_stick or pass_stick first, so that the next agent gets your handoff.",
+    "reclaim_name": "Pass the reclaim_token you got with the name, or choose another name. "
+    "An operator can free the name with `conch names free`.",
+    "free_name": "Choose another name, or free this one with `conch names free {name}`.",
+    "free_name_of_leaver": "Choose another name. If that agent has left for good, `conch names free {name}` "
+    "frees its name.",
+    "adopt_name": "Choose another name. If that agent's process is gone and left unfinished work, agent_adopt "
+    "takes over the name.",
+    "take_over_reservation": "Its owner seems to be gone. To take over, reserve with takeover_stale.",
 }

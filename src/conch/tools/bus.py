@@ -1,4 +1,4 @@
-"""The group `bus`: seed 004's tools around topics and messages."""
+"""The group `bus`: tools for topics and messages."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def topic_create(session: Session, given: Object, call: Call) -> Reply:
     topic, created = session.app.topics.create(given.get("name"), given.get("metadata"), given.get("mode", "reuse"))
     warnings = []
     if not created and given.get("metadata") is not None:
-        warnings.append(warning("METADATA_IGNORED", "The topic was there already; its metadata stays as it is."))
+        warnings.append(warning("METADATA_IGNORED", "The topic already existed; its metadata was not changed."))
     data = {"topic_id": topic.topic_id, "name": topic.name, "status": topic.status, "created": created}
-    verb = "Made" if created else "There is"
+    verb = "Created" if created else "Found"
     return Reply({**data, "warnings": warnings}, f"{verb} topic {topic.topic_id} ({one_line(topic.name)}).")
 
 
@@ -62,7 +62,7 @@ def topic_resolve(session: Session, given: Object, call: Call) -> Reply:
 def topic_close(session: Session, given: Object, call: Call) -> Reply:
     call.check()
     topic, was_open = session.app.topics.close(given["topic_id"], given.get("reason"))
-    warnings = [] if was_open else [warning("ALREADY_CLOSED", "The topic was closed before; nothing changed.")]
+    warnings = [] if was_open else [warning("ALREADY_CLOSED", "The topic was already closed; nothing changed.")]
     data = {
         "topic_id": topic.topic_id,
         "status": topic.status,
@@ -70,7 +70,7 @@ def topic_close(session: Session, given: Object, call: Call) -> Reply:
         "close_reason": topic.close_reason,
         "warnings": warnings,
     }
-    return Reply(data, f"Topic {topic.topic_id} is closed" + (" already." if warnings else "."))
+    return Reply(data, f"Topic {topic.topic_id} {'was already' if warnings else 'is now'} closed.")
 
 
 def topic_join(session: Session, given: Object, call: Call) -> Reply:
@@ -96,13 +96,13 @@ def topic_join(session: Session, given: Object, call: Call) -> Reply:
     }
     text = (
         f"You are {name} on topic {topic.topic_id} ({one_line(topic.name)}). "
-        f"Keep this to be {name} again after a restart: reclaim_token={joined.reclaim_token}"
+        f"Keep this token to get the name back after a restart: reclaim_token={joined.reclaim_token}"
     )
     return Reply(data, text)
 
 
 def _kept_token(session: Session, given: Object) -> str | None:
-    """Of the name that this very connection has taken before: it may never have got the reply."""
+    """The token of a name that this connection took before. Its reply may have been lost, so the client may lack it."""
     topic_id = given.get("topic_id")
     if topic_id is None and "name" in given:
         topic_id = session.app.topics.resolve(given["name"], given.get("allow_closed", False)).topic_id
@@ -112,9 +112,9 @@ def _kept_token(session: Session, given: Object) -> str | None:
 def topic_presence(session: Session, given: Object, call: Call) -> Reply:
     peers = session.app.peers.list_present(given["topic_id"], given.get("window_seconds", 300), given.get("limit", 200))
     shown = [{**peer._asdict(), "updated_at": to_seconds(peer.updated_at)} for peer in peers]
-    lines = [f"{peer.agent_name}, {peer.age_seconds:.0f} s ago, has read to #{peer.last_seq}" for peer in peers]
+    lines = [f"{peer.agent_name}, seen {peer.age_seconds:.0f} s ago, read up to #{peer.last_seq}" for peer in peers]
     data = {"topic_id": given["topic_id"], "peers": shown, "warnings": []}
-    return Reply(data, "\n".join(lines) or "Nobody was here lately.")
+    return Reply(data, "\n".join(lines) or "No peer was active lately.")
 
 
 def cursor_reset(session: Session, given: Object, call: Call) -> Reply:
@@ -123,7 +123,7 @@ def cursor_reset(session: Session, given: Object, call: Call) -> Reply:
     session.replies.wait(topic_id)
     cursor = session.app.peers.reset_cursor(session.peer(topic_id), given.get("last_seq", 0))
     data = {"topic_id": topic_id, "last_seq": cursor, "cursor": cursor, "warnings": []}
-    return Reply(data, f"The next sync begins after #{cursor}.")
+    return Reply(data, f"The next sync starts after #{cursor}.")
 
 
 def sync(session: Session, given: Object, call: Call) -> Reply:
@@ -157,7 +157,7 @@ def sync(session: Session, given: Object, call: Call) -> Reply:
         session.replies,
         topic_id,
         sent=partial(app.messages.settle, synced, auto_advance),
-        # It is kept for a while, so it must not keep the messages with it.
+        # A delivery is kept for a while, so this task must not hold on to the messages.
         retracted=partial(app.messages.retract, peer, synced.page.standing.last_seq) if moves else None,
     )
     return Reply(data, text, delivery)
@@ -166,7 +166,7 @@ def sync(session: Session, given: Object, call: Call) -> Reply:
 def _sync_warnings(session: Session, synced: Synced, ignored_ack: bool) -> Warnings:
     warnings: Warnings = []
     if ignored_ack:
-        warnings.append(warning("ACK_IGNORED", "ack_through counts only with auto_advance=false."))
+        warnings.append(warning("ACK_IGNORED", "ack_through was ignored: it needs auto_advance=false."))
     warnings += view.sent_warnings(session.app.peers, synced.page.peer.topic_id, synced.sent)
     if synced.page.standing.status == "closed":
         warnings.append(view.topic_closed())
@@ -181,20 +181,28 @@ _OUTGOING: Object = {
         "content_markdown": {"type": "string"},
         "message_type": {"type": ["string", "null"], "description": "message, question, answer, ack, ..."},
         "reply_to": {"type": ["string", "null"]},
-        "metadata": {"type": ["object", "null"], "description": "`to`: a name or names this is for."},
-        "client_message_id": {"type": ["string", "null"], "description": "Makes a retry harmless."},
+        "metadata": {"type": ["object", "null"], "description": "`to`: the name or names it is for."},
+        "client_message_id": {"type": ["string", "null"], "description": "The same id again sends nothing twice."},
     },
     "required": ["content_markdown"],
 }
 assert tuple(_OUTGOING["properties"]) == FIELDS
 
 TOOLS = (
-    Tool("ping", "bus", "Ping", "Whether the server answers, and its versions.", fields.takes(), ping, fields.READS),
+    Tool(
+        "ping",
+        "bus",
+        "Ping",
+        "Check that the server answers; returns its versions.",
+        fields.takes(),
+        ping,
+        fields.READS,
+    ),
     Tool(
         "topic_create",
         "bus",
-        "Make a topic",
-        "Make a topic, or find the newest open one of that name (mode=reuse).",
+        "Create a topic",
+        "Create a topic, or return the newest open topic with that name (mode=reuse, the default).",
         fields.takes(name=NAME, metadata=_OBJECT, mode={"type": "string", "enum": ["reuse", "new"]}),
         topic_create,
         fields.REPEATABLE,
@@ -203,7 +211,7 @@ TOOLS = (
         "topic_list",
         "bus",
         "List topics",
-        "Topics, newest first.",
+        "List topics, newest first.",
         fields.takes(status={"type": "string", "enum": list(_STATUSES)}),
         topic_list,
         fields.READS,
@@ -212,7 +220,7 @@ TOOLS = (
         "topic_resolve",
         "bus",
         "Find a topic",
-        "The newest open topic of a name.",
+        "Find the newest open topic with a name.",
         fields.takes("name", name=NAME, allow_closed={"type": "boolean"}),
         topic_resolve,
         fields.READS,
@@ -221,7 +229,7 @@ TOOLS = (
         "topic_close",
         "bus",
         "Close a topic",
-        "End a topic: it stays readable, and pending questions can still be answered.",
+        "Close a topic. It stays readable, and pending questions can still be answered.",
         fields.takes("topic_id", topic_id=fields.TOPIC_ID, reason={"type": "string"}),
         topic_close,
         {**fields.DESTROYS, "idempotentHint": True},
@@ -230,8 +238,8 @@ TOOLS = (
         "topic_join",
         "bus",
         "Take a name on a topic",
-        "Take a name on a topic before you sync or ask there (join_path has done it for the room's topic_id). Keep the "
-        "reclaim_token: it gives you the same name after a restart.",
+        "Take a name on a topic before you sync or ask there. You do not need it for a room's topic_id: join_path did "
+        "it. Keep the reclaim_token: it gets your name back after a restart.",
         fields.takes(
             "agent_name",
             agent_name=NAME,
@@ -247,7 +255,7 @@ TOOLS = (
         "topic_presence",
         "bus",
         "Who is on a topic",
-        "The peers that were active within window_seconds (default 300).",
+        "List the peers active within window_seconds (default 300).",
         fields.takes(
             "topic_id",
             topic_id=fields.TOPIC_ID,
@@ -261,7 +269,7 @@ TOOLS = (
         "cursor_reset",
         "bus",
         "Read again",
-        "Set your cursor; 0 (default) replays the whole topic.",
+        "Move your cursor. 0 (the default) replays the whole topic.",
         fields.takes(
             "topic_id", topic_id=fields.TOPIC_ID, last_seq={"type": "integer", "minimum": 0, "maximum": fields.LARGEST}
         ),
@@ -272,8 +280,8 @@ TOOLS = (
         "sync",
         "bus",
         "Send and receive messages",
-        "Send the outbox, then receive what is new to you, oldest first; waits for it. Messages come at least once: "
-        "tell repeats by message_id. Answer a question with message_type=answer and reply_to.",
+        "Send the outbox, then receive messages that are new to you, oldest first. Waits if there are none. A message "
+        "can arrive twice, with the same message_id. Answer a question with message_type=answer and reply_to.",
         fields.takes(
             "topic_id",
             topic_id=fields.TOPIC_ID,
@@ -281,7 +289,7 @@ TOOLS = (
             max_items={"type": "integer", "minimum": 1, "maximum": _MOST_ITEMS, "description": "Default 20."},
             include_self={"type": "boolean"},
             wait_seconds=fields.WAIT_SECONDS,
-            auto_advance={"type": "boolean", "description": "Default true. False: acknowledge with ack_through."},
+            auto_advance={"type": "boolean", "description": "Default true. If false, acknowledge with ack_through."},
             ack_through={"type": "integer", "minimum": 0, "maximum": fields.LARGEST},
         ),
         sync,

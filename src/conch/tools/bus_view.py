@@ -1,6 +1,6 @@
-"""How topics and messages go over the wire, as seeds 002 and 004 have it, and how they read.
+"""How topics and messages look: as objects for programs, and as text for models.
 
-Times are unix seconds, and `warnings` is always there.
+Times are unix seconds, and `warnings` is always present.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 
 _LONGEST_BODY = 4_000
-"""Of one message in the text for models; the whole of it is in the object."""
+"""The text for models cuts a longer message; the object always has all of it."""
 
 
 def sent_warnings(peers: Peers, topic_id: str, messages: list[Sent]) -> Warnings:
-    """What a sender should know of the messages it has sent."""
+    """What a sender should know about the messages it just sent."""
     warnings: Warnings = []
     for sent in messages:
         if sent.is_repeated:
-            message = f"#{sent.message.seq} was sent before under this client_message_id; it was not sent again."
+            message = f"#{sent.message.seq} was already sent with this client_message_id; it was not sent again."
             warnings.append(warning("ALREADY_SENT", message, seq=sent.message.seq))
         elif sent.obstacle is not None:
             message = f"#{sent.message.seq} was sent, but does not count as an answer: {sent.obstacle.reason}."
             context = {"seq": sent.message.seq, "question_id": sent.message.reply_to}
             warnings.append(warning(sent.obstacle.code, message, **context))
     for name in _unknown_addressees(peers, topic_id, messages):
-        message = f"Nobody is called {name[:80]!r} on this topic."
+        message = f"No peer of this topic is called {name[:80]!r}."
         warnings.append(warning("UNKNOWN_ADDRESSEE", message, name=name))
     return warnings
 
@@ -44,12 +44,12 @@ def _unknown_addressees(peers: Peers, topic_id: str, messages: list[Sent]) -> li
     meant = {name for sent in messages for name in sent.message.addressees}
     try:
         return sorted(meant and meant - peers.known_names(topic_id, meant))
-    except StoreError:  # the messages are sent; for want of a warning that must not become a refusal
+    except StoreError:  # the messages are sent already, so a missing warning must not fail the call
         return []
 
 
 def topic_closed() -> Warning:
-    return warning("TOPIC_CLOSED", "The topic is closed; do not wait for more.")
+    return warning("TOPIC_CLOSED", "The topic is closed: no new messages will come.")
 
 
 def topic(topic: Topic) -> Object:
@@ -104,17 +104,17 @@ def _message_text(each: Message, peer: Peer) -> str:
 def synced_text(synced: Synced, cursor: int) -> str:
     lines = [_message_text(each, synced.page.peer) for each in synced.page.received]
     lines += [f"Sent #{sent.message.seq} {sent.message.message_id}{_remark(sent)}" for sent in synced.sent]
-    more = "; there is more, call sync again" if synced.page.has_more else ""
+    more = " (more to read: call sync again)" if synced.page.has_more else ""
     return "\n".join([*lines, f"status={synced.status} cursor={cursor}{more}"])
 
 
 def _remark(sent: Sent) -> str:
     if sent.obstacle is not None:
         return f" (it does not count as an answer: {sent.obstacle.reason})"
-    return " (it was there already)" if sent.is_repeated else ""
+    return " (already sent before)" if sent.is_repeated else ""
 
 
 def warning_lines(warnings: Warnings) -> list[str]:
-    """Those that no line of a message tells already."""
-    told = [each for each in warnings if "seq" not in each.get("context", {})]
-    return [behind_margin(each["message"], first=f"{each['code']}: ") for each in told]
+    """The warnings that do not belong to one sent message: that message's own line mentions the others."""
+    general = [each for each in warnings if "seq" not in each.get("context", {})]
+    return [behind_margin(each["message"], first=f"{each['code']}: ") for each in general]

@@ -17,5 +17,7 @@ def select_tools(groups: Sequence[str]) -> dict[str, Tool]:
     """The tools of some groups, in the registry's order."""
     unknown = [group for group in groups if group not in GROUPS]
     if unknown:
-        raise InvalidArgument(f"There is no tool group {unknown[0]!r}; there are {', '.join(GROUPS)}.", field="tools")
+        raise InvalidArgument(
+            f"There is no tool group {unknown[0]!r}. The groups are {', '.join(GROUPS)}.", field="tools"
+        )
     return {name: tool for name, tool in TOOLS.items() if tool.group in groups}

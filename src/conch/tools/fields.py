@@ -26,7 +26,7 @@ WAIT_SECONDS: Object = {
     "type": "integer",
     "minimum": 0,
     "maximum": LARGEST,
-    "description": "Default 60, cut to 50; 0: do not block.",
+    "description": "Default 60, capped at 50. 0 does not wait.",
 }
 
 HANDOFF: Object = {
@@ -53,7 +53,8 @@ HANDOFF: Object = {
     "required": ["status", "next_action"],
 }
 
-# Hints for clients; what the protocol takes for granted is left out: a tool writes, destroys and cannot be repeated.
+# Hints for clients. By default the protocol assumes that a tool writes, destroys and is not repeatable, so only the
+# opposite is listed.
 READS: Object = {"readOnlyHint": True, "openWorldHint": False}
 WRITES: Object = {"destructiveHint": False, "openWorldHint": False}
 REPEATABLE: Object = {**WRITES, "idempotentHint": True}
@@ -61,21 +62,24 @@ DESTROYS: Object = {"openWorldHint": False}
 
 
 def takes(*required: str, **properties: Object) -> Object:
-    """An input schema: these properties, of which some are required. Others are refused, and need not be listed."""
+    """An input schema with these properties, some of them required. `check_arguments` refuses all others.
+
+    `additionalProperties` is left out, to keep the list of tools short.
+    """
     schema: Object = {"type": "object", "properties": properties}
     return {**schema, "required": list(required)} if required else schema
 
 
 def parse_cursor(field: str, value: str | int | None) -> int | None:
-    """A place in a room's log, as a number or as the text that another tool returned."""
+    """A position in a room's log, as a number or as the text that another tool returned."""
     if value is None or isinstance(value, int):
         return value
     if not value.isdecimal() or not value.isascii():
-        message = f"{field} must be a cursor that wait_for_turn or get_room_events returned."
+        message = f"{field} must be a cursor from an earlier reply."
         raise InvalidArgument(message, field=field)
     return int(value)
 
 
 def wait_seconds(given: Object) -> float:
-    """How long a call may wait, cut so that the reply comes before common clients give up."""
+    """How long a call may wait: short enough that the reply comes before common clients give up."""
     return min(float(given.get("wait_seconds", 60)), LONGEST_WAIT_MS / 1_000)

@@ -1,4 +1,4 @@
-"""The group `questions`: seed 002's tools."""
+"""The group `questions`: tools to ask other agents and to answer them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def ask_cancel(session: Session, given: Object, call: Call) -> Reply:
     call.check()
     peer = session.peer(given["topic_id"])
     question, changed = session.app.questions.cancel(peer, given["question_id"], given.get("reason"))
-    warnings = [] if changed else [warning("ALREADY_CANCELLED", "It was cancelled before; nothing changed.")]
+    warnings = [] if changed else [warning("ALREADY_CANCELLED", "The question was already cancelled; nothing changed.")]
     data = {
         "topic_id": question.topic_id,
         "question_id": question.question_id,
@@ -45,7 +45,7 @@ def question_mark_answered(session: Session, given: Object, call: Call) -> Reply
     call.check()
     peer = session.peer(given["topic_id"])
     question, changed = session.app.questions.mark_answered(peer, given["question_id"])
-    warnings = [] if changed else [warning("ALREADY_ANSWERED", "It was closed before; nothing changed.")]
+    warnings = [] if changed else [warning("ALREADY_ANSWERED", "The question was already closed; nothing changed.")]
     data = {
         "topic_id": question.topic_id,
         "question_id": question.question_id,
@@ -63,15 +63,15 @@ def pending_list(session: Session, given: Object, call: Call) -> Reply:
     questions = [{**each._asdict(), "asked_at": to_seconds(each.asked_at)} for each in found]
     warnings = [bus_view.topic_closed()] if offer.is_closed else []
     data = {"topic_id": peer.topic_id, "status": status, "questions": questions, "warnings": warnings}
-    text = "\n\n".join(map(view.pending_text, found)) or "No question waits for you."
+    text = "\n\n".join(map(view.pending_text, found)) or "No question is waiting for you."
     return Reply(data, "\n".join([text, *bus_view.warning_lines(warnings)]))
 
 
 def answer(session: Session, given: Object, call: Call) -> Reply:
     call.check()
     answered = session.app.questions.answer(session.peer(given["topic_id"]), given["responses"])
-    told = [behind_margin(each["message"], first="") for each in answered.warnings]
-    return Reply(answered._asdict(), "\n".join([f"Saved {answered.saved}, skipped {answered.skipped}.", *told]))
+    warnings = [behind_margin(each["message"], first="") for each in answered.warnings]
+    return Reply(answered._asdict(), "\n".join([f"Saved {answered.saved}, skipped {answered.skipped}.", *warnings]))
 
 
 _QUESTION_ID: Object = {"type": "string", "minLength": 1, "maxLength": fields.LONGEST_ID}
@@ -91,7 +91,8 @@ TOOLS = (
         "ask",
         "questions",
         "Ask the others",
-        "Put a question to a topic's peers and wait for the first answer. timeout: it stays open; ask_poll later.",
+        "Ask the peers of a topic a question and wait for the first answer. After a timeout it stays open: call "
+        "ask_poll later.",
         fields.takes(
             "topic_id", "question", topic_id=fields.TOPIC_ID, question=fields.TEXT, wait_seconds=fields.WAIT_SECONDS
         ),
@@ -102,7 +103,7 @@ TOOLS = (
         "ask_poll",
         "questions",
         "Look at a question",
-        "A question's status and all its answers so far.",
+        "Get a question's status and all its answers so far.",
         fields.takes("topic_id", "question_id", topic_id=fields.TOPIC_ID, question_id=_QUESTION_ID),
         ask_poll,
         fields.READS,
@@ -111,7 +112,7 @@ TOOLS = (
         "ask_cancel",
         "questions",
         "Cancel a question",
-        "Take back a pending question of yours.",
+        "Cancel your own pending question.",
         fields.takes(
             "topic_id", "question_id", topic_id=fields.TOPIC_ID, question_id=_QUESTION_ID, reason={"type": "string"}
         ),
@@ -122,7 +123,7 @@ TOOLS = (
         "question_mark_answered",
         "questions",
         "Close a question",
-        "Say that your question is answered well enough; it is offered to nobody any more.",
+        "Close your own question as answered. pending_list stops offering it.",
         fields.takes("topic_id", "question_id", topic_id=fields.TOPIC_ID, question_id=_QUESTION_ID),
         question_mark_answered,
         fields.REPEATABLE,
@@ -131,7 +132,7 @@ TOOLS = (
         "pending_list",
         "questions",
         "Questions for you",
-        "The questions of others that you have not answered yet, oldest first; waits for one.",
+        "List questions from others that you have not answered yet, oldest first. Waits if there are none.",
         fields.takes(
             "topic_id",
             topic_id=fields.TOPIC_ID,
@@ -145,7 +146,7 @@ TOOLS = (
         "answer",
         "questions",
         "Answer questions",
-        "Answer one or more pending questions of others, each once. Suggest what would be good to ask next.",
+        "Answer pending questions from others, each once. Suggest good follow-up questions.",
         fields.takes(
             "topic_id", "responses", topic_id=fields.TOPIC_ID, responses={"type": "array", "items": _RESPONSE}
         ),

@@ -1,4 +1,4 @@
-"""How questions and answers go over the wire, as seed 002 has it, and how they read."""
+"""How questions and answers look: as objects for programs, and as text for models."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ def asked_text(status: str, found: Asked) -> str:
     if found.answers and status != "cancelled":
         return _answers_text(found)
     reason = found.question.cancel_reason
-    said = f"Question {found.question.question_id}: {status}" + (f" ({one_line(reason)})." if reason else ".")
+    head = f"Question {found.question.question_id}: {status}" + (f" ({one_line(reason)})." if reason else ".")
     if found.answers:
-        return f"{said}\n\n{_answers_text(found)}"
-    waits = found.question.status == "pending"
-    return f"{said} Call ask_poll for its answers." if waits else said
+        return f"{head}\n\n{_answers_text(found)}"
+    is_pending = found.question.status == "pending"
+    return f"{head} Call ask_poll to get its answers." if is_pending else head
 
 
 def _answers_text(found: Asked) -> str:
-    """The answers, and an invitation to ask on."""
+    """The answers, and an invitation to ask a follow-up question."""
     bodies = [
         f"Answer from {one_line(each.sender)}:\n\n{behind_margin(each.content_markdown)}" for each in found.answers
     ]

@@ -14,7 +14,7 @@ from conch.tools.schema import check_arguments
 from conch.tools.session import Session
 from conch.tools.text import behind_margin, visible
 
-# Each seed has its own word for an argument that cannot be used.
+# The code for an invalid argument, in the groups that have their own.
 INVALID_ARGUMENT = {"bus": "INVALID_ARGUMENT", "questions": "INVALID_ARGUMENT", "scopes": "INVALID_ARGS"}
 
 
@@ -39,13 +39,13 @@ class Tool(NamedTuple):
 
 
 def run_tool(tool: Tool, session: Session, arguments: Object, call: Call) -> Reply:
-    """Check the arguments and run the tool once; a refusal is raised. Even a refused call is a sign of life."""
+    """Check the arguments and run the tool once. Raises refusals. Even a refused call keeps the caller active."""
     try:
         given = check_arguments(tool.name, tool.input_schema, arguments)
         call.renew_with(session.stay_active)
         reply = tool.handler(session, given, call)
     except StoreError:
-        raise  # where the store is in trouble, there is nothing to note
+        raise  # a store in trouble cannot record presence either
     except ConchError as refusal:
         if isinstance(refusal, InvalidArgument):
             refusal.code = INVALID_ARGUMENT.get(tool.group, refusal.code)
@@ -56,17 +56,21 @@ def run_tool(tool: Tool, session: Session, arguments: Object, call: Call) -> Rep
 
 
 def call_tool(tool: Tool, session: Session, arguments: Object, call: Call) -> Reply:
-    """The same for doors that only speak in replies: a refusal becomes an error, nothing is ever raised."""
+    """Like `run_tool`, but never raises: a refusal, or a defect of ours, becomes an error reply."""
     try:
         reply = retry_interrupted(lambda: run_tool(tool, session, arguments, call))
         return reply._replace(text=visible(reply.text))  # also the names in it, which stand before any margin
     except ConchError as refusal:
         return _refused(refusal)
-    except Exception:  # a defect of ours: the trace goes to our log, never to a client
+    except Exception:  # a defect of ours: the traceback goes to our log, never to a client
         import traceback
 
         traceback.print_exc(file=sys.stderr)
-        return _refused(InternalError(f"{tool.name} failed inside conch; nothing was changed. See the server's log."))
+        return _refused(
+            InternalError(
+                f"{tool.name} failed because of a defect in conch. Nothing was changed. See the server's log."
+            )
+        )
 
 
 def _refused(refusal: ConchError) -> Reply:

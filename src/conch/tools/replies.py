@@ -1,4 +1,4 @@
-"""What a handler returns, and what follows once its door knows whether that reached the caller."""
+"""What a tool returns, and what happens once the door knows whether the reply reached the caller."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from conch.lean import Any, Lock, NamedTuple, threading
 Object = dict[str, Any]
 Task = Callable[[], None]
 
-_LONGEST_SECONDS = 1.0  # replies that leave together may wait for each other; then the same comes twice
+# Replies of one batch may wait for each other. After this time a call goes on, and may return messages a second time.
+_LONGEST_SECONDS = 1.0
 
 
 class Queue:
-    """Replies on their way out, by topic, of one connection.
+    """The replies of one connection that are on their way out, by topic.
 
-    A client can have read a reply, and ask again, before we know that it has left. So the next call about the same
-    topic waits until that is known.
+    A client may read a reply and call again before we know that the reply has left. So the next call about the same
+    topic waits until we know.
     """
 
     def __init__(self) -> None:
@@ -25,14 +26,14 @@ class Queue:
         self._unsettled: dict[str, threading.Event] = {}
 
     def wait(self, topic_id: str) -> None:
-        """Until the last reply about a topic is settled."""
+        """Wait until the last reply about a topic is settled."""
         with self._lock:
             unsettled = self._unsettled.get(topic_id)
         if unsettled is not None:
             unsettled.wait(_LONGEST_SECONDS)
 
     def enter(self, topic_id: str) -> tuple[Task, Task]:
-        """From now on others wait for this one. Returns how to wait for the one before it, and how to settle it."""
+        """Make later calls wait for a new reply. Returns two tasks: wait for the reply before it, settle this one."""
         mine = threading.Event()
         with self._lock:
             before = self._unsettled.get(topic_id)
@@ -56,10 +57,10 @@ def _nothing() -> None:
 
 
 class Delivery:
-    """What follows from the fate of one reply.
+    """What happens after a reply was sent, or could not be sent.
 
-    A door calls `sent` once the reply was written, or `not_sent` when it could not be. It calls `retracted` too where
-    a cancellation crossed the reply on its way, because the client throws such a reply away.
+    A door calls `sent` after it wrote the reply, or `not_sent` if it could not. If the client cancels a call while its
+    reply is on the way, the client ignores that reply, so the door then calls `retracted` as well.
     """
 
     def __init__(self, *, sent: Task = _nothing, not_sent: Task = _nothing) -> None:
@@ -73,7 +74,7 @@ class Delivery:
         self._follow(self._not_sent)
 
     def _follow(self, task: Task) -> None:
-        self._sent = self._not_sent = _nothing  # it happens once, and what it needed may be large
+        self._sent = self._not_sent = _nothing  # each runs at most once, and may hold large data
         retry_interrupted(task)
 
     @property
@@ -81,11 +82,11 @@ class Delivery:
         return False
 
     def retracted(self, later: Callable[[Task], None]) -> None:
-        """Begin to take back what was sent; `later` runs the rest of it on a thread that may wait."""
+        """Undo what `sent` did. The undoing may wait, so `later` runs it on another thread."""
 
 
 class QueuedDelivery(Delivery):
-    """The same for a reply about a topic, which later calls wait for."""
+    """A delivery of a reply about a topic. Later calls about that topic wait for it."""
 
     def __init__(self, queue: Queue, topic_id: str, *, sent: Task, retracted: Task | None) -> None:
         super().__init__(sent=sent)
@@ -123,7 +124,7 @@ NOTHING_FOLLOWS = Delivery()
 
 
 class Reply(NamedTuple):
-    """An object for programs, a short text for models, and what follows from its delivery."""
+    """An object for programs, a short text for models, and what happens after delivery."""
 
     data: Object
     text: str

@@ -1,6 +1,6 @@
-"""Arguments against a tool's JSON Schema: the outermost level, and that every text can be stored.
+"""Checks arguments against the top level of a tool's JSON Schema, and that every text can be stored.
 
-What is inside a handoff or a policy is for the domains to judge; they give better reasons than a schema can.
+The domains check what is inside a handoff or a policy: they can give better reasons than a schema.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ _TYPES: dict[str, tuple[type | tuple[type, ...], str]] = {
     "array": (list, "a list"),
 }
 _DEEPEST = 32
-_DEEPEST_NAMED = 3  # as in `outbox[0].metadata.to`; what is below is named by that
+_DEEPEST_NAMED = 3  # an error names fields down to `outbox[0].metadata.to`, and no deeper
 
 
 def check_arguments(tool: str, schema: Object, arguments: Object) -> Object:
-    """The arguments without the optional ones that are null; a refusal names the field."""
+    """Return the arguments without optional ones that are null. A refusal names the field."""
     properties: Object = schema["properties"]
     required = schema.get("required", ())
     for field in arguments:
         if field not in properties:
             known = ", ".join(properties) or "none"
-            raise InvalidArgument(f"{field[:80]!r} is not a field of {tool}; there are: {known}.", field=field[:80])
+            raise InvalidArgument(f"{field[:80]!r} is not a field of {tool}. Its fields: {known}.", field=field[:80])
     given = {field: value for field, value in arguments.items() if value is not None or field in required}
     for field in required:
         if field not in given:
@@ -74,7 +74,7 @@ def _is_type(value: Any, name: str) -> bool:
 
 
 def _check_texts(field: str, value: Any, depth: int = 0) -> None:
-    """No store can keep NUL or half a surrogate pair, and nobody needs bottomless nesting."""
+    """Refuse NUL and half a surrogate pair, which no store can keep, and very deep nesting."""
     if isinstance(value, str):
         if "\0" in value:
             raise _refusal(field, f"{field} contains a NUL character; remove it.")
@@ -83,7 +83,7 @@ def _check_texts(field: str, value: Any, depth: int = 0) -> None:
     elif isinstance(value, (dict, list)):
         if depth == _DEEPEST:
             raise _refusal(field, f"{field} is nested more than {_DEEPEST} levels deep.")
-        is_named = depth < _DEEPEST_NAMED and field != "handoff"  # of which the parts have names of their own
+        is_named = depth < _DEEPEST_NAMED and field != "handoff"  # `handoffs` names the parts of a handoff
         if isinstance(value, list):
             for place, item in enumerate(value):
                 _check_texts(f"{field}[{place}]" if is_named else field, item, depth + 1)

@@ -1,4 +1,4 @@
-"""The group `scopes`: agents and their liveness, reservations of paths, and protocol events."""
+"""The group `scopes`: agents and their liveness, reservations of paths, and notices."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def agent_adopt(session: Session, given: Object, call: Call) -> Reply:
     session.rename(adopted.agent.name)
     data = {**view.agent(adopted.agent), "event": view.envelope(adopted.event)}
     text = (
-        f"You are {adopted.agent.name} now, with what it had reserved and what it was sent. "
-        f"{one_line(adopted.evidence.summary)} Read event_inbox next."
+        f"You are now {adopted.agent.name}, with its reservations and notices. "
+        f"{one_line(adopted.evidence.summary)} Call event_inbox next to read the notices."
     )
     return Reply(data, text)
 
@@ -41,7 +41,7 @@ def agent_heartbeat(session: Session, given: Object, call: Call) -> Reply:
 
 def agent_list(session: Session, given: Object, call: Call) -> Reply:
     agents = session.app.registration.list_agents(session.caller(), given["room_id"])
-    text = "\n".join(f"- {view.agent_line(agent)}" for agent in agents) or "Nobody is here."
+    text = "\n".join(f"- {view.agent_line(agent)}" for agent in agents) or "No agent is in this room."
     return Reply({"agents": [view.agent(agent) for agent in agents]}, text)
 
 
@@ -82,7 +82,7 @@ def scope_check(session: Session, given: Object, call: Call) -> Reply:
     found = session.app.reservations.check(caller, given["room_id"], given["path"])
     lines = [f"- {held.kind}: {view.reservation_line(held.reservation)}" for held in found]
     overlaps = [view.overlap(held, caller.agent_id) for held in found]
-    return Reply({"overlaps": overlaps}, "\n".join(lines) or "Nobody has reserved it.")
+    return Reply({"overlaps": overlaps}, "\n".join(lines) or "The path is not reserved.")
 
 
 def event_send(session: Session, given: Object, call: Call) -> Reply:
@@ -104,7 +104,7 @@ def event_inbox(session: Session, given: Object, call: Call) -> Reply:
     state = given.get("state")
     states = [state] if state in STATES else list(STATES) if state == "all" else [s for s in STATES if s != "accepted"]
     events, has_more = session.app.protocol.inbox(session.caller(), given["room_id"], states, given.get("limit", 50))
-    text = "\n".join(view.event_text(event) for event in events) or "Nothing waits for you."
+    text = "\n".join(view.event_text(event) for event in events) or "No notices for you."
     return Reply({"events": [view.envelope(event) for event in events], "has_more": has_more}, text)
 
 
@@ -124,7 +124,7 @@ TOOLS = (
         "agent_register",
         "scopes",
         "Register a name",
-        "Take a name (a-z, 0-9, hyphens) and a role in a room you joined; without a name keep your generated one.",
+        "Take a name (a-z, 0-9, hyphens) and a role in a room you joined. Without a name you keep the generated one.",
         fields.takes("room_id", **ROOM, name=NAME, role=ROLE),
         agent_register,
         fields.REPEATABLE,
@@ -133,7 +133,8 @@ TOOLS = (
         "agent_adopt",
         "scopes",
         "Resume an identity",
-        "Become an agent whose process is gone, if it left uncommitted files in what it reserved, or work in progress.",
+        "Take over the name, reservations and notices of an agent whose process is gone, if it left uncommitted files "
+        "that it had reserved, or work in progress.",
         fields.takes("room_id", "name", "scope", **ROOM, name=fields.AGENT_ID, scope=SCOPE),
         agent_adopt,
         fields.WRITES,
@@ -141,8 +142,8 @@ TOOLS = (
     Tool(
         "agent_heartbeat",
         "scopes",
-        "Say that you are at work",
-        "Stay active, so that nobody takes over what you reserved.",
+        "Stay active",
+        "Show that you are still working, so that no other agent takes over your reservations.",
         fields.takes("room_id", **ROOM),
         agent_heartbeat,
         fields.REPEATABLE,
@@ -151,7 +152,7 @@ TOOLS = (
         "agent_list",
         "scopes",
         "List agents",
-        "Everybody in the room: name, role, liveness.",
+        "List the agents of a room: name, role, liveness.",
         fields.takes("room_id", **ROOM),
         agent_list,
         fields.READS,
@@ -160,8 +161,8 @@ TOOLS = (
         "scope_reserve",
         "scopes",
         "Reserve files",
-        "Reserve a file or directory before you change it; again to renew. Refused while others hold any part of it; "
-        "takeover_stale takes it from stale or evicted owners.",
+        "Reserve a file or directory before you change it. Reserve it again to renew. Refused while another agent has "
+        "reserved any part of it; takeover_stale takes it from stale or evicted owners.",
         fields.takes(
             "room_id",
             "scope",
@@ -178,7 +179,7 @@ TOOLS = (
         "scope_release",
         "scopes",
         "Release files",
-        "Give back what you reserved.",
+        "Release what you reserved.",
         fields.takes("room_id", "scope", **ROOM, scope=SCOPE),
         scope_release,
         fields.WRITES,
@@ -187,7 +188,7 @@ TOOLS = (
         "scope_list",
         "scopes",
         "List reservations",
-        "Who has reserved what.",
+        "List who has reserved what.",
         fields.takes("room_id", **ROOM, include_ended={"type": "boolean"}),
         scope_list,
         fields.READS,
@@ -196,7 +197,7 @@ TOOLS = (
         "scope_check",
         "scopes",
         "Check a path",
-        "Which reservations a path overlaps. Changes nothing.",
+        "List the reservations that a path overlaps. Changes nothing.",
         fields.takes("room_id", "path", **ROOM, path=fields.PATH),
         scope_check,
         fields.READS,
@@ -226,7 +227,7 @@ TOOLS = (
         "event_inbox",
         "scopes",
         "Read your notices",
-        "Notices for you; without a state all that you have not accepted.",
+        "List notices sent to you. Without a state, lists those you have not accepted.",
         fields.takes(
             "room_id",
             **ROOM,
@@ -240,7 +241,7 @@ TOOLS = (
         "event_mark",
         "scopes",
         "Mark a notice",
-        "Mark a notice to you as seen or accepted.",
+        "Mark a notice sent to you as seen or accepted.",
         fields.takes("event_id", "mark", event_id=fields.ROOM_ID, mark={"type": "string", "enum": list(MARKS)}),
         event_mark,
         fields.REPEATABLE,

@@ -1,4 +1,4 @@
-"""How agents, reservations and notices go over the wire, and how they read."""
+"""How agents, reservations and notices look: as objects for programs, and as text for models."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def warning_lines(warnings: Warnings) -> list[str]:
 
 
 def envelope(event: ProtocolEvent) -> Object:
-    """The seed's stable envelope, and what has become of the event."""
+    """A protocol event in its stable format, and whether its recipient has seen or accepted it."""
     return {
         "id": event.event_id,
         "version": VERSION,
@@ -89,7 +89,7 @@ def envelope(event: ProtocolEvent) -> Object:
 
 
 def event_text(event: ProtocolEvent) -> str:
-    """Everything in it: a model that reads only text must be able to act on it."""
+    """The whole notice: a model that reads only text must be able to act on it."""
     head = f"{event.event_id} {event.event_type} from {event.from_agent or 'conch'}, {event.state}"
     about = {"scope": event.scope, "bead_id": event.bead_id, **event.payload}
     lines = [

@@ -1,4 +1,4 @@
-"""Of the group `bus`: search."""
+"""The search tool of the group `bus`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _result(hit: Hit, with_content: bool) -> Object:
 
 
 def _text(found: Found, with_content: bool) -> str:
-    lines = [_line(hit, with_content) for hit in found.hits] or ["Nothing was found."]
+    lines = [_line(hit, with_content) for hit in found.hits] or ["No messages found."]
     lines += [behind_margin(warning["message"], first=f"{warning['code']}: ") for warning in found.warnings]
     return "\n".join(lines)
 
@@ -47,9 +47,9 @@ TOOLS = (
         "messages_search",
         "bus",
         "Search messages",
-        "Find messages in one topic or in all, best first. All words must be there, quotes make a phrase, the last "
-        "word may be a beginning of 3 letters or more; hybrid also finds the same said in other words. Needs no "
-        "topic_join.",
+        "Find messages in one topic or in all, best match first. A match has all the words; quotes make a phrase; the "
+        "last word may be a prefix of 3 letters or more. hybrid also finds similar meanings in other words. Works "
+        "without topic_join.",
         fields.takes(
             "query",
             query={"type": "string", "minLength": 1, "maxLength": LONGEST_QUERY},
@@ -62,7 +62,7 @@ TOOLS = (
                 "description": f"Default {DEFAULT_LIMIT}.",
             },
             model=NAME,
-            include_content={"type": "boolean", "description": "Also whole messages."},
+            include_content={"type": "boolean", "description": "Include whole messages."},
             sender=NAME,
             message_type=NAME,
             since={"type": "number", "description": "Unix seconds."},

@@ -1,4 +1,4 @@
-"""Who is calling, for as long as one connection (or one command) lasts."""
+"""Who is calling, during one connection or one command."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _nothing() -> str | None:
 
 
 class Session:
-    """One connection. Who it is, is found out at the first call that needs it, and then stays."""
+    """One connection. The first call that needs the caller identifies it; later calls use the same caller."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Session:
         return self._caller
 
     def rejoin(self, override: str | None) -> Caller:
-        """The caller of a `join_path`: told apart afresh, unless it is or was overridden."""
+        """The caller of `join_path`. It is identified again, unless this call or an earlier one gave an override."""
         if override is not None:
             self._caller = adopt_override(self.app.store, self.caller(), override)
         elif self._caller is None or not self._caller.overridden:
@@ -53,32 +53,32 @@ class Session:
         return self._caller
 
     def take_name(self, peer: Peer) -> None:
-        """Speak under this name on its topic, as long as the connection lasts."""
+        """Use this name on its topic until the connection ends."""
         self._peers[peer.topic_id] = peer
 
     def keep_token(self, topic_id: str, agent_name: str, token: str) -> None:
-        """Remember the token of a name that this connection took: the reply that carries it may get lost."""
+        """Remember the token of a name that this connection took, in case the reply with the token gets lost."""
         self._tokens[topic_id, agent_name] = token
 
     def kept_token(self, topic_id: str, agent_name: str) -> str | None:
         return self._tokens.get((topic_id, agent_name))
 
     def peer(self, topic_id: str) -> Peer:
-        """The peer whose name was taken on a topic, else the caller as itself."""
+        """The peer with the name taken on this topic, otherwise the caller under its own name."""
         from conch.bus.peers import Peer  # only the bus needs it
 
         return self._peers.get(topic_id) or Peer(topic_id, self.caller().agent_id)
 
     def speak_as(self, caller: Caller) -> None:
-        """Be this agent from now on, whatever the signals say."""
+        """Act as this agent from now on, whatever the signals say."""
         self._caller = caller
 
     def stay_active(self) -> None:
-        """Show that the caller is still there, while one of its calls waits."""
+        """Keep the caller active while one of its calls waits."""
         self.app.rooms.stay_active(self.caller())
 
     def note_call(self) -> None:
-        """After any call, show that its caller is still there, if it is known who calls."""
+        """Keep the caller active after any call, if the caller is known."""
         if self._caller is not None:
             try:
                 self.stay_active()
@@ -86,15 +86,15 @@ class Session:
                 pass  # failing to record presence must not fail the call
 
     def rename(self, name: str) -> None:
-        """The caller has another name now."""
+        """Remember the caller's new name."""
         self._caller = self.caller()._replace(name=name)
 
     def path(self, given: str | None) -> str:
-        """A path that was given, else the client's first root, else the working directory."""
+        """The given path, otherwise the client's first root, otherwise the working directory."""
         try:
             return given or self._default_path() or os.getcwd()
         except OSError:
-            message = "The working directory is gone; name a context_path."
+            message = "context_path is required here, because the working directory no longer exists."
             raise InvalidArgument(message, field="context_path") from None
 
     def _identify(self) -> Caller:

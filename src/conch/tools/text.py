@@ -1,17 +1,17 @@
-"""Text that others wrote, safe to show: to a person at a terminal, and to a model that reads our lines.
+"""Makes text that others wrote safe to show to a person at a terminal and to a model that reads our lines.
 
-Nothing in it can begin a line of ours, turn a line around, hide, or command a terminal. Structures
-(`structuredContent`, `--json`) carry the same text as it was written.
+Such text cannot start a line that looks like ours, reverse a line, hide characters or control a terminal. Objects
+(`structuredContent`, `--json`) carry the same text unchanged.
 """
 
 from __future__ import annotations
 
 MARGIN = "  "
-# C0 and C1, which hold the escape sequences; the tab is harmless, and line ends are where a text is split.
+# C0 and C1 start escape sequences. The tab is harmless, and a newline is only left where lines were joined.
 _CONTROLS = (range(0x09), range(0x0B, 0x20), range(0x7F, 0xA0))
-# Not seen, or they make a line read as something else than it is: line separators, direction marks and overrides, and
-# what Unicode says to ignore: zero-width spaces, soft hyphens, fillers, tags. Joiners and the selectors from U+FE00 on
-# stay, because words of some languages and most emoji need them.
+# These are invisible, or make a line look different from what it says: line separators, direction marks and
+# overrides, and characters that Unicode says to ignore (zero-width spaces, soft hyphens, fillers, tags). Joiners and
+# the selectors from U+FE00 on stay, because some languages and most emoji need them.
 _INVISIBLE = (
     *((0x00AD, 0x034F, 0x061C, 0x115F, 0x1160, 0x17B4, 0x17B5), range(0x180B, 0x1810), (0x200B, 0x200E, 0x200F)),
     *(range(0x2028, 0x202F), range(0x2060, 0x2070), (0x3164, 0xFEFF, 0xFFA0), range(0xFFF0, 0xFFFC)),
@@ -20,7 +20,7 @@ _INVISIBLE = (
 
 
 class _Escapes(dict[int, str | int]):
-    """For `str.translate`. What becomes of a character is found at its first use, so that importing costs nothing."""
+    """A table for `str.translate`. It looks each character up at its first use, so importing costs nothing."""
 
     def __missing__(self, code: int) -> str | int:
         is_shown = not any(code in codes for codes in _CONTROLS + _INVISIBLE)
@@ -32,21 +32,21 @@ _ESCAPES = _Escapes()
 
 
 def visible(text: str) -> str:
-    """The same with an escape for each character that is obeyed or not seen; tabs and newlines stay."""
+    """The text with control characters and invisible ones escaped. Tabs and newlines stay."""
     return whole(text.translate(_ESCAPES))
 
 
 def whole(text: str) -> str:
-    """Half a surrogate pair, which stands for a byte of a name that is not UTF-8, becomes an escape."""
+    """The text with each half of a surrogate pair escaped. Python uses those for bytes that are not UTF-8."""
     return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
 
 def behind_margin(text: str, margin: str = MARGIN, first: str | None = None) -> str:
-    """Every line behind a margin, whatever ends it; the first one behind `first`, where that is given."""
+    """Put a margin before every line, whichever character ends it. `first` replaces the margin of the first line."""
     head, *rest = text.splitlines() or [""]
     return "\n".join([(margin if first is None else first) + visible(head), *(margin + visible(line) for line in rest)])
 
 
 def one_line(text: str) -> str:
-    """For names, paths, subjects and other places that have one line."""
+    """The text on one line, for names, paths and subjects."""
     return visible(" ".join(line.strip() for line in text.splitlines() if line.strip()).replace("\t", " "))

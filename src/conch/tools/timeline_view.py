@@ -1,4 +1,4 @@
-"""How the timeline of a room goes over the wire, and how its entries read."""
+"""How the timeline of a room looks: as objects for programs, and as sentences for people."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def page(page: Page) -> Object:
 
 
 def entry(entry: Entry) -> Object:
-    """An event of the log as it always was, and what it has in common with everything else."""
+    """One entry: the fields that all entries share, and those of its kind. An event of the log keeps its own format."""
     common: Object = {"kind": entry.kind, "label": label(entry)}
     if entry.protocol is not None:
         common["protocol_event"] = envelope(entry.protocol)
@@ -40,14 +40,14 @@ def entry(entry: Entry) -> Object:
 
 
 def label(entry: Entry) -> str | None:
-    """The seed's words for what people see."""
+    """The short label that people see."""
     if entry.event is not None:
         return LABELS["HANDOFF"] if entry.event.handoff else None
     return LABELS.get(str(entry.row.get("kind"))) if entry.kind in ("protocol", "mark") else None
 
 
 def sentence(entry: Entry) -> str:
-    """Who did what; of more than one line only where somebody wrote so."""
+    """Who did what. It has more than one line only if an agent wrote more than one."""
     if entry.event is not None:
         return event_sentence(entry.event, entry.event.names)
     row, details = entry.row, entry.details
@@ -76,14 +76,15 @@ def _notice(entry: Entry) -> str:
         return f"{entry.row['agent_name']} {label(entry)}: {about} ({event.event_id})"
     if event.event_type == "INCURSION":
         return (
-            f"INCURSION ({payload['incursion_kind']}): {payload['incoming_agent']} into {spell(event.scope or '.')} of "
-            f"{payload['owner_agent']} ({payload['owner_liveness']}). {payload['resolution_hint']}"
+            f"INCURSION ({payload['incursion_kind']}): {payload['incoming_agent']} ran into a reservation of "
+            f"{payload['owner_agent']} ({payload['owner_liveness']}) at {spell(event.scope or '.')}. "
+            f"{payload['resolution_hint']}"
         )
     if event.event_type == "RESUME":
         former = entry.details.get("prior_name")
         renamed = f", now called {former}" if former else ""
         return (
-            f"RESUME ({payload['resume_reason']}): {payload['adopted_agent']} goes on, after "
+            f"RESUME ({payload['resume_reason']}): {payload['adopted_agent']} continues the work of "
             f"{payload['prior_session_agent']}{renamed}. {payload['evidence']}"
         )
     to = event.to_agent if event.event_type == "HANDOFF" else f"from {event.to_agent}"

@@ -1,4 +1,4 @@
-"""The group `turns`: the seed's nine tools."""
+"""The group `turns`: nine tools to join a room and to take, keep and hand over the stick."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_EVENTS = 500
 def list_rooms(session: Session, given: Object, call: Call) -> Reply:
     caller = session.caller()
     snapshots = session.app.rooms.list_rooms(session.path(given.get("context_path")), caller)
-    text = "\n".join(view.room_line(s) for s in snapshots) or "No room here yet; join_path makes one."
+    text = "\n".join(view.room_line(s) for s in snapshots) or "There is no room here yet. join_path creates one."
     return Reply({"rooms": [view.path_room(s, caller.agent_id) for s in snapshots]}, text)
 
 
@@ -46,10 +46,10 @@ def join_path(session: Session, given: Object, call: Call) -> Reply:
     }
     heartbeat_seconds = snapshot.policy.heartbeat_interval_ms // 1_000
     lines = [
-        f"You are {caller.agent_id} ({name}). {'Made' if joined.created else 'Joined'} room "
+        f"You are {caller.agent_id} ({name}). {'Created' if joined.created else 'Joined'} room "
         + view.room_line(snapshot),
         view.member_lines(snapshot),
-        f"Next: wait_for_turn; work only after your_turn, and heartbeat every {heartbeat_seconds} s.",
+        f"Next: call wait_for_turn. Work only after your_turn, and call heartbeat every {heartbeat_seconds} s.",
         *(behind_margin(warning["message"], first="") for warning in joined.warnings),
     ]
     return Reply(data, "\n".join(lines))
@@ -86,7 +86,7 @@ def heartbeat(session: Session, given: Object, call: Call) -> Reply:
         "lease_id": room.lease_id,
         "lease_expires_at": to_iso(room.lease_expires_at),
     }
-    return Reply(data, f"Still yours, until {data['lease_expires_at']} without another heartbeat.")
+    return Reply(data, f"The stick is yours until {data['lease_expires_at']}. Each heartbeat extends that time.")
 
 
 def release_stick(session: Session, given: Object, call: Call) -> Reply:
@@ -123,8 +123,8 @@ def _offered(offer: Offer) -> Reply:
         "event_seq": offer.event_seq,
     }
     if room.reserved_for is None:
-        return Reply(data, "Released. No other member is active; whoever comes first gets the stick and your handoff.")
-    return Reply(data, f"Reserved for {room.reserved_for}, who is {offer.recipient_status}.")
+        return Reply(data, "Released. No other member is active. The next one to wait gets the stick and your handoff.")
+    return Reply(data, f"The stick is reserved for {room.reserved_for}, who is {offer.recipient_status}.")
 
 
 def takeover_stick(session: Session, given: Object, call: Call) -> Reply:
@@ -141,8 +141,8 @@ def takeover_stick(session: Session, given: Object, call: Call) -> Reply:
         "revoked": taken.revoked,
     }
     text = (
-        f"The stick is yours: turn_id={room.turn_id} lease_id={room.lease_id}; {taken.revoked} is revoked. "
-        "Read get_room_events before you work: there is no handoff for you."
+        f"The stick is yours: turn_id={room.turn_id} lease_id={room.lease_id}. You took it from {taken.revoked}. "
+        "There is no handoff for you, so call get_room_events before you work."
     )
     return Reply(data, text)
 
@@ -163,7 +163,7 @@ def get_room_events(session: Session, given: Object, call: Call) -> Reply:
     app.rooms.get_state(caller, given["room_id"])
     page = log.list_events(app.store, given["room_id"], after, given.get("limit", 50))
     text = "\n".join(view.event_line(event) for event in page.events) or "No events."
-    more = " (more to come)" if page.has_more else ""
+    more = " (more to read)" if page.has_more else ""
     return Reply(view.event_page(page), f"{text}\ncursor={page.cursor}{more}")
 
 
@@ -175,7 +175,7 @@ TOOLS = (
         "list_rooms",
         "turns",
         "List rooms",
-        "The coordination rooms from a path up to its workspace root, with their state.",
+        "List the rooms from a path up to its workspace root, with their state.",
         fields.takes(context_path=fields.PATH),
         list_rooms,
         fields.READS,
@@ -185,11 +185,11 @@ TOOLS = (
         "turns",
         "Join a workspace's room",
         "Join the room of a workspace (default: your root or working directory). Returns your agent_id, the room, "
-        "its policy and a handoff template. Accept the room_id and canonical_path returned.",
+        "its policy and a handoff template. Use the room_id and canonical_path that it returns.",
         fields.takes(
             context_path=fields.PATH,
-            force_new={"type": "boolean", "description": "Make a nested room at exactly this path."},
-            agent_id_override={**fields.AGENT_ID, "description": "Tests and debugging only."},
+            force_new={"type": "boolean", "description": "Create a nested room at exactly this path."},
+            agent_id_override={**fields.AGENT_ID, "description": "For tests and debugging only."},
         ),
         join_path,
         fields.REPEATABLE,
@@ -198,20 +198,20 @@ TOOLS = (
         "wait_for_turn",
         "turns",
         "Wait for the stick",
-        "Wait until the stick is yours, and claim it. Do shared work only after your_turn; read its handoff first. "
-        "not_yet: call again. takeover_available: takeover_stick may be used. As the owner you get your lease again.",
+        "Wait for the stick and claim it. Do shared work only after your_turn; read its handoff first. On not_yet, "
+        "call again. On takeover_available, you may call takeover_stick. If you hold the stick, returns your lease.",
         fields.takes(
             "room_id",
             room_id=fields.ROOM_ID,
             cursor={
                 **fields.CURSOR,
-                "description": "From not_yet: return as soon as anything newer happens.",
+                "description": "The cursor of a not_yet. Returns as soon as anything newer happens.",
             },
             max_wait_ms={
                 "type": "integer",
                 "minimum": 0,
                 "maximum": fields.LARGEST,
-                "description": "0: do not block.",
+                "description": "0 does not wait.",
             },
         ),
         wait_for_turn,
@@ -221,7 +221,7 @@ TOOLS = (
         "heartbeat",
         "turns",
         "Keep the stick",
-        "Extend your lease while you work. On stale_lease or turn_mismatch stop: the stick is not yours any more.",
+        "Extend your lease while you work. On stale_lease or turn_mismatch, stop: the stick is no longer yours.",
         fields.takes(*_FENCED, **_FENCED),
         heartbeat,
         fields.REPEATABLE,
@@ -230,7 +230,7 @@ TOOLS = (
         "release_stick",
         "turns",
         "Release the stick",
-        "Hand over to the next member in sequence. The handoff must say truthfully what was done and what to do next.",
+        "Hand the stick to the next member. The handoff must say truthfully what you did and what to do next.",
         fields.takes(*_FENCED, "handoff", **_FENCED, handoff=fields.HANDOFF),
         release_stick,
         fields.WRITES,
@@ -238,8 +238,8 @@ TOOLS = (
     Tool(
         "pass_stick",
         "turns",
-        "Pass the stick to somebody",
-        "Hand over to one active member of your choice, with the same handoff as release_stick.",
+        "Pass the stick",
+        "Hand the stick to an active member of your choice, with a handoff as for release_stick.",
         fields.takes(*_FENCED, "to_agent_id", "handoff", **_FENCED, to_agent_id=_MEMBER, handoff=fields.HANDOFF),
         pass_stick,
         fields.WRITES,
@@ -248,8 +248,8 @@ TOOLS = (
         "takeover_stick",
         "turns",
         "Take over the stick",
-        "Take the stick from an owner or recipient that does not answer, only after takeover_available. "
-        "Then read get_room_events.",
+        "Take the stick from an owner or recipient that does not answer. Only after takeover_available. "
+        "Then call get_room_events.",
         fields.takes(
             "room_id",
             "expected_turn_id",
@@ -265,7 +265,7 @@ TOOLS = (
         "get_room_state",
         "turns",
         "Look at a room",
-        "A room's owner, turn, members and whether takeover is available. Changes nothing.",
+        "Get a room's owner, turn and members, and whether takeover is available. Changes nothing.",
         fields.takes("room_id", room_id=fields.ROOM_ID),
         get_room_state,
         fields.READS,
@@ -274,7 +274,7 @@ TOOLS = (
         "get_room_events",
         "turns",
         "Read a room's log",
-        "Claims, handoffs, takeovers and notes, oldest first: the latest ones, or those after a cursor.",
+        "Get a room's claims, handoffs, takeovers and notes, oldest first: the latest, or those after a cursor.",
         fields.takes(
             "room_id",
             room_id=fields.ROOM_ID,

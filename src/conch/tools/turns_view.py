@@ -1,4 +1,4 @@
-"""How rooms, turns and the room's log go over the wire, and how they read."""
+"""How rooms, turns and a room's log look: as objects for programs, and as text for models."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Object = dict[str, Any]
 
 
 def path_room(snapshot: Snapshot, caller_id: str | None) -> Object:
-    """The seed's PathRoom. The lease is a key to the stick: only its owner is shown it."""
+    """A room as an object. The lease is the key to the stick, so only the owner sees it."""
     room = snapshot.room
     return {
         "room_id": room.room_id,
@@ -93,7 +93,7 @@ def event_page(page: EventPage) -> Object:
 
 
 def expectation(room: Room) -> Object:
-    """Whose move it is, and until when."""
+    """Who holds the stick or is next, and until when."""
     return {
         "current_owner": room.owner,
         "reserved_for": room.reserved_for,
@@ -170,12 +170,12 @@ def takeover_text(wait: Wait) -> str:
 
 def _handoff_text(handoff: Handoff | None, author: str | None) -> str:
     if handoff is None:
-        return "There is no handoff: nobody has worked here before you, or they did not write one."
+        return "There is no handoff: you are the first to work here, or the owner before you wrote none."
     return f"Handoff from {author}:\n{_handoff_lines(handoff)}"
 
 
 def _handoff_lines(handoff: Handoff, margin: str = "") -> str:
-    """One part per line behind its label, all of it behind a margin."""
+    """Each part after its label, with a margin before further lines, so that no text can pose as ours."""
     parts = [("status", handoff["status"]), ("next_action", handoff["next_action"])]
     parts += [("artifact", artifact_text(artifact)) for artifact in handoff.get("artifacts", ())]
     parts += [("open question", question) for question in handoff.get("open_questions", ())]
@@ -191,13 +191,13 @@ def artifact_text(artifact: dict[str, Any]) -> str:
 
 
 def event_line(event: Event) -> str:
-    """One event on one line, its handoff below it."""
+    """An event on one line, with its handoff below."""
     line = behind_margin(event_sentence(event), first=f"#{event.event_seq} {to_iso(event.created_at)} ")
     return line if event.handoff is None else f"{line}\n{_handoff_lines(event.handoff, MARGIN)}"
 
 
 def event_sentence(event: Event, names: Mapping[str, str] | None = None) -> str:
-    """Who did what, by agent_id or by the names given; of more than one line only where somebody wrote so."""
+    """Who did what, by agent_id or by the given names. It has more than one line only if an agent wrote more."""
     names = names or {}
     by, to = event.from_agent_id or "nobody", event.to_agent_id
     who, whom = names.get(by, by), names.get(to, to) if to else None
@@ -207,10 +207,10 @@ def event_sentence(event: Event, names: Mapping[str, str] | None = None) -> str:
         "join": f"{newcomer} joined" + (" (agent_id_override)" if event.details.get("agent_id_override") else ""),
         "leave": f"{who} left",
         "claim": f"{whom} claimed turn {event.turn_id} ({event.reason})",
-        "release": f"{who} released to {whom or 'whoever comes first'}",
-        "pass": f"{who} passed to {whom}",
+        "release": f"{who} released the stick to {whom or 'the first to come'}",
+        "pass": f"{who} passed the stick to {whom}",
         "return": f"{who} gave the stick back: {event.reason}",
-        "resume": f"{whom} resumed {who}: the stick that waited for it can be claimed",
+        "resume": f"{whom} resumed {who}: the stick reserved for {who} is now reserved for {whom}",
         "takeover": f"{whom} took over turn {event.turn_id} from {who}: {event.reason}",
         "note": f"{who} noted: {event.details.get('note')}",
         "reorder": f"{who} reordered the members: {', '.join(order)}",

@@ -151,7 +151,7 @@ def test_the_status_shows_what_is_reserved_and_what_was(conch: Conch, names: dic
     assert [line.split()[0] for line in now.out.splitlines()] == ["SCOPE", "src"]
     assert [line.split()[0] for line in ever.out.splitlines()] == ["SCOPE", "docs", "src"]
     assert [each["scope"] for each in shown.data["reservations"]] == ["src"]
-    assert conch("agent", "status", "tests").out == "Nobody has reserved it.\n"
+    assert conch("agent", "status", "tests").out == "The path is not reserved.\n"
     assert "Nothing is reserved." in conch("agent", "show", "bob:2").out
 
 
@@ -269,7 +269,7 @@ def test_the_timeline_tells_of_reservations_and_notices_with_their_labels(conch:
     assert f"        Passed to {bob} (not seen yet)" in lines
     told = [line.split(maxsplit=2)[2] for line in lines if line.startswith("      2")]
     assert told[0] == f"{ada} reserved src"
-    assert told[1].startswith(f"INCURSION (exact): {bob} into src of {ada} (active).")
+    assert told[1].startswith(f"INCURSION (exact): {bob} ran into a reservation of {ada} (active) at src.")
     assert told[2] == f"{ada} Passed to {bob}: Parser ({event['id']})"
     assert told[3] == f"{bob} Accepted: Parser ({event['id']})"
 

@@ -37,8 +37,8 @@ def test_adopting_advises_a_command_and_no_tool(conch: Conch, lost: str) -> None
 
     said = conch("agent", "adopt", lost).out
 
-    assert said.startswith(f"You are {lost} now, with what it had reserved and what it was sent. ")
-    assert said.endswith(" Read `conch agent inbox` next.\n")
+    assert said.startswith(f"You are now {lost}, with its reservations and notices. ")
+    assert said.endswith(" `conch agent inbox` shows the notices.\n")
 
 
 def test_the_first_one_is_registered_under_a_generated_name(conch: Conch) -> None:
@@ -122,7 +122,7 @@ def test_the_recommendation_works(conch: Conch, lost: str) -> None:
         "action": "adopted",
         "reason": "uncommitted_scope: Not committed: src/parser.py.",
     }
-    assert "RESUME (uncommitted_scope): amber-otter goes on" in conch("events").out
+    assert "RESUME (uncommitted_scope): amber-otter continues the work of " in conch("events").out
     assert [r["name"] for r in conch("agent", "status", "--json").data["reservations"]] == ["amber-otter"]
 
 

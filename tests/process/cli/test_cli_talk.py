@@ -129,7 +129,7 @@ def test_an_addressee_that_nobody_knows_is_warned_of_and_the_message_is_sent(con
     sent = conch("send", "hello", "--to", "nobody")
     as_json = conch("send", "hello", "--to", "nobody", "--json").data
 
-    assert "Warning: Nobody is called 'nobody' on this topic. `conch topics show` tells who is there.\n" in sent.out
+    assert "Warning: No peer of this topic is called 'nobody'. `conch topics show` tells who is there.\n" in sent.out
     assert [warning["code"] for warning in as_json["warnings"]] == ["UNKNOWN_ADDRESSEE"]
     assert len(texts(conch("read", "--json", agent="bob:2"))) == 2
 

@@ -56,7 +56,7 @@ def test_a_topic_is_made_once_and_found_after_that(conch: Conch) -> None:
     listed = conch("topics", "list", "--json").data["topics"]
 
     topic_id = listed[0]["topic_id"]
-    assert (made.out, found.out) == (f"Made topic {topic_id} (plan).\n", f"There is topic {topic_id} (plan).\n")
+    assert (made.out, found.out) == (f"Created topic {topic_id} (plan).\n", f"Found topic {topic_id} (plan).\n")
     assert [topic["name"] for topic in listed] == ["plan"]
 
 

@@ -232,7 +232,7 @@ def test_events_tell_the_story_with_handoffs_and_notes_behind_a_margin(conch: Co
         f"{bob} (bob:2) joined",
         f"{ada} claimed turn 1 (open_claim)",
         f"{ada} noted: careful:",
-        f"{ada} released to {bob}",
+        f"{ada} released the stick to {bob}",
     ]
     assert " ".join(lines[-1].split()) == "next write its tests"
 

@@ -31,8 +31,11 @@ def adopt(context: Context) -> Report:
         "scopes.agent_adopt", name=context.options.name, scope=_ANYWHERE if scope is None else scope
     ).data
     evidence = one_line(data["event"]["payload"]["evidence"])
-    taken = f"You are {data['name']} now, with what it had reserved and what it was sent."
-    return Report(data, f"{taken} {evidence} Read `conch agent inbox` next.")
+    text = (
+        f"You are now {data['name']}, with its reservations and notices. {evidence} "
+        "`conch agent inbox` shows the notices."
+    )
+    return Report(data, text)
 
 
 def heartbeat(context: Context) -> Report:

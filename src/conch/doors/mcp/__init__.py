@@ -1,3 +1,3 @@
-"""MCP over standard input and output, on the standard library alone."""
+"""The MCP server on standard input and output. It needs only the standard library."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One MCP connection: who answers each message."""
+"""One MCP connection: reads each message and answers it, or gives it to a worker."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class ServerInfo(NamedTuple):
 
 
 class Connection:
-    """Serves one client. The thread that calls `serve` reads and answers what is known; workers run the calls."""
+    """Serves one client. The thread that calls `serve` reads and gives quick answers; workers run the tool calls."""
 
     def __init__(self, tools: Mapping[str, Tool], make_session: MakeSession, info: ServerInfo, wire: Wire) -> None:
         self._tools = tools
@@ -61,7 +61,7 @@ class Connection:
         self._session = make_session(lambda: self._peer.name, self._roots.first_path)
 
     def serve(self) -> bool:
-        """Answer until the wire ends, then cancel what is in flight. False when a call does not end in time."""
+        """Answer until the wire ends, then cancel the calls in flight. False if a call does not end in time."""
         for line in self._wire.lines():
             if line is None:
                 self._refuse(Refusal(PARSE_ERROR, "Parse error: the line is too long."), None)
@@ -83,9 +83,9 @@ class Connection:
 
     def _receive_batch(self, messages: list[object]) -> None:
         if not messages or not self._peer.may_batch:
-            raise Refusal(INVALID_REQUEST, "Invalid request: batches are not served in this protocol version.")
+            raise Refusal(INVALID_REQUEST, "Invalid request: this protocol version does not allow batches.")
         batch = Batch()
-        gate = self._flights.hold(batch)  # no reply leaves before every message of the batch was looked at
+        gate = self._flights.hold(batch)  # keeps the batch open until all its messages are handled
         for message in messages:
             try:
                 self._handle(message, batch)
@@ -128,12 +128,12 @@ class Connection:
             self._roots.forget()
 
     def _answer(self, request: Request, batch: Batch | None) -> Object | None:
-        """The result, or None when a worker will send it."""
+        """The result, or None if a worker will send it."""
         if request.method == "initialize":
             if batch is not None:
                 raise Refusal(INVALID_REQUEST, "Invalid request: initialize cannot be part of a batch.")
             agreed = self._peer.initialize(request.params)
-            self._roots.close()  # another client behind the same proxy may have others, or none
+            self._roots.close()  # this may be another client behind the same proxy, with other roots or none
             return {**agreed, **self._introduction}
         self._peer.admit(request)
         if request.method == "tools/call":
@@ -149,7 +149,7 @@ class Connection:
 
     def _list_tools(self, params: Object) -> Object:
         if params.get("cursor") is not None:
-            raise Refusal(INVALID_PARAMS, "Invalid params: there is only one page of tools, so no cursor is valid.")
+            raise Refusal(INVALID_PARAMS, "Invalid params: tools/list has only one page and takes no cursor.")
         return self._peer.shape({"tools": [tool.listed() for tool in self._tools.values()]}, cacheable=True)
 
     def _start_call(self, request: Request, batch: Batch | None) -> None:
@@ -164,11 +164,13 @@ class Connection:
         try:
             self._workers.submit(partial(self._run_call, flight, request.id, tool, arguments or {}))
         except RuntimeError:
-            refusal = Refusal(INTERNAL_ERROR, "Internal error: this machine has no thread left for the call.")
+            refusal = Refusal(
+                INTERNAL_ERROR, "Internal error: the system cannot start another thread. Try again later."
+            )
             self._flights.finish(flight, error_reply(request.id, refusal))
 
     def _run_call(self, flight: Flight, request_id: Id, tool: Tool, arguments: Object) -> None:
-        """On a worker: run the tool and deliver what came of it."""
+        """Run the tool on a worker and deliver its reply."""
         reply = call_tool(tool, self._session, arguments, flight.call)
         result: Object = {
             "content": [{"type": "text", "text": reply.text}],

@@ -1,4 +1,4 @@
-"""Calls between their request and their reply: cancelled or delivered, and taken back where both cross."""
+"""Calls between their request and their reply. Each is delivered or cancelled; if both happen, it is taken back."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from conch.doors.mcp.protocol import INTERNAL_ERROR, INVALID_REQUEST, Id, Object
 from conch.tools.replies import NOTHING_FOLLOWS, Delivery, Task
 
 _MOST_AT_ONCE = 256
-"""Each call in flight holds a thread; a client that forgets to read must not exhaust the machine."""
+"""Each call in flight holds a thread, so a client that never reads must not start more and more of them."""
 
 _MOST_RETRACTABLE = 64
-"""Replies that left lately: whoever cancelled one of them before it came throws it away."""
+"""How many sent replies we can still take back. A client ignores a reply if it cancelled the call before it came."""
 
 
 class Batch:
-    """The replies to one JSON-RPC array, which leave together when the last of them is there."""
+    """The replies to one JSON-RPC array. They are sent together once all of them are ready."""
 
     def __init__(self) -> None:
         self.flights: list[Flight] = []
@@ -27,7 +27,7 @@ class Batch:
 
 
 class Flight:
-    """One request on its way to a reply. Its state belongs to `Flights` and changes only under its lock."""
+    """One request that waits for its reply. Only `Flights` changes it, and only under its lock."""
 
     def __init__(self, request_id: Id | None, batch: Batch | None) -> None:
         self.request_id = request_id
@@ -36,11 +36,11 @@ class Flight:
         self.cancelled = False
         self.reply = b""
         self.delivery: Delivery | None = None
-        """Of the reply, once it is there."""
+        """The delivery of the reply, once the reply is ready."""
 
 
 class Flights:
-    """Every call in flight. `send` writes one line and says whether it left; `later` runs a task on a worker."""
+    """All calls in flight. `send` writes one line and returns whether it was sent; `later` runs a task on a worker."""
 
     def __init__(self, send: Callable[[bytes], bool], later: Callable[[Callable[[], None]], None]) -> None:
         self._send = send
@@ -50,7 +50,7 @@ class Flights:
         self._retractable: dict[Id, Delivery] = {}
 
     def begin(self, request_id: Id, batch: Batch | None, token: Id | None) -> Flight:
-        """Register a call, so that it can be cancelled; progress is reported when the client gave a token."""
+        """Register a call, so that the client can cancel it. With a token, the client gets progress reports."""
         flight = Flight(request_id, batch)
         if token is not None:
             flight.call = Call(_Progress(token, flight, self._send).report)
@@ -58,20 +58,20 @@ class Flights:
             if request_id in self._flying:
                 raise Refusal(INVALID_REQUEST, "Invalid request: another request with this id is in flight.")
             if len(self._flying) >= _MOST_AT_ONCE:
-                raise Refusal(INTERNAL_ERROR, f"Too many requests in flight; at most {_MOST_AT_ONCE}.")
+                raise Refusal(INTERNAL_ERROR, f"Too many requests in flight: at most {_MOST_AT_ONCE} are allowed.")
             self._flying[request_id] = flight
             self._join(flight)
         return flight
 
     def hold(self, batch: Batch) -> Flight:
-        """A place in a batch that cannot be cancelled: for a reply known at once, or to keep the batch together."""
+        """Add a part to a batch that cannot be cancelled: a quick reply, or one that keeps the batch open."""
         flight = Flight(None, batch)
         with self._lock:
             self._join(flight)
         return flight
 
     def finish(self, flight: Flight, reply: bytes, delivery: Delivery = NOTHING_FOLLOWS) -> None:
-        """Send the reply, alone or with its batch, and tell its delivery whether it left."""
+        """Send the reply, alone or with its batch. Then run what follows: `sent` or `not_sent` of its delivery."""
         with self._lock:
             cancelled = flight.cancelled
             if not cancelled:
@@ -86,7 +86,7 @@ class Flights:
                     run_quietly(one.delivery.sent if left else one.delivery.not_sent)
 
     def cancel(self, request_id: Id) -> None:
-        """The client wants no reply any more. One that has left is taken back; unknown: nothing happens."""
+        """Cancel a call for the client. A reply that was sent already is taken back. Unknown ids are ignored."""
         with self._lock:
             flight = self._flying.pop(request_id, None)
             left = self._retractable.pop(request_id, None) if flight is None else None
@@ -99,7 +99,7 @@ class Flights:
             left.retracted(self._run_later)
 
     def cancel_all(self) -> None:
-        """The connection ends: nothing that is not being delivered by now will be."""
+        """End the connection. Only replies that are being sent right now still leave."""
         with self._lock:
             flights = list(self._flying.values())
             self._flying.clear()
@@ -116,7 +116,7 @@ class Flights:
             flight.batch.unfinished += 1
 
     def _cancel(self, flight: Flight) -> Delivery | None:
-        """Under the lock. The delivery of a reply that only waited for its batch is the caller's now."""
+        """Call under the lock. Returns the delivery if the reply only waited for its batch; the caller settles it."""
         flight.cancelled = True
         delivery, flight.delivery = flight.delivery, None
         return delivery
@@ -124,11 +124,11 @@ class Flights:
     def _run_later(self, task: Task) -> None:
         try:
             self._later(partial(run_quietly, task))
-        except RuntimeError:  # no thread left: late is better than never
+        except RuntimeError:  # no thread left: do it here, although that delays the connection
             run_quietly(task)
 
     def _leaving_with(self, flight: Flight) -> list[Flight]:
-        """Under the lock: the flights whose replies leave now. From here on they cannot be cancelled."""
+        """Call under the lock. Returns the flights to send now; from here on they cannot be cancelled."""
         together = [flight]
         if flight.batch is not None:
             flight.batch.unfinished -= 1
@@ -149,7 +149,7 @@ class Flights:
 
 
 class _Progress:
-    """Tells the client how its call is getting on, under the token that it gave."""
+    """Reports the progress of a call to the client, with the client's token."""
 
     def __init__(self, token: Id, flight: Flight, send: Callable[[bytes], bool]) -> None:
         self._token = token
@@ -166,7 +166,7 @@ class _Progress:
 
 
 def run_quietly(task: Task) -> None:
-    """Do what follows a call. A failure goes to the log: there is nobody left to tell."""
+    """Run what follows a call. A failure goes to the log, because the call has ended already."""
     try:
         task()
     except Exception:

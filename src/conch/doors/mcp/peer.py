@@ -1,4 +1,4 @@
-"""The client of one connection: its name, its protocol version, and the era that its first request chose."""
+"""The client of one connection: its name, its protocol version, and the era of the protocol that it uses."""
 
 from __future__ import annotations
 
@@ -24,8 +24,11 @@ _NEED_AN_ERA = ("server/discover", "tools/list", "tools/call")
 
 
 class Peer:
-    """The first accepted request fixes the era: `initialize` opens the handshake era, a request that carries its
-    version in `_meta` the stateless one. A refused request fixes nothing, so the client may try the other way."""
+    """The client. Its first accepted request fixes the era for the whole connection.
+
+    `initialize` opens the handshake era. A request with its version in `_meta` opens the stateless era. A refused
+    request fixes nothing, so the client may then try the other era.
+    """
 
     def __init__(self, server: Object) -> None:
         self._server = server
@@ -42,7 +45,7 @@ class Peer:
         return self._version in BATCH_VERSIONS
 
     def initialize(self, params: Object) -> Object:
-        """Agree on a version of the handshake era: the one asked for when it is known, else our newest."""
+        """Agree on a version of the handshake era: the client's if we know it, otherwise our newest."""
         asked, client, capabilities = (params.get(key) for key in ("protocolVersion", "clientInfo", "capabilities"))
         if self.stateless:
             raise unsupported_version(asked, (STATELESS_VERSION,))
@@ -60,7 +63,7 @@ class Peer:
         elif self.stateless:
             raise Refusal(INVALID_PARAMS, f"Invalid params: _meta must carry {VERSION_KEY}.")
         elif self._version is None and request.method in _NEED_AN_ERA:
-            raise Refusal(INVALID_PARAMS, f"Invalid params: initialize first, or send _meta with {VERSION_KEY}.")
+            raise Refusal(INVALID_PARAMS, f"Invalid params: send initialize first, or _meta with {VERSION_KEY}.")
 
     def _admit_enveloped(self, request: Request) -> None:
         if self._version is not None and not self.stateless:
@@ -70,7 +73,7 @@ class Peer:
         self._version = STATELESS_VERSION
 
     def shape(self, result: Object, cacheable: bool = False) -> Object:
-        """The result as this era spells it."""
+        """The result in the format of this era."""
         if not self.stateless:
             return result
         shaped = {"resultType": "complete", **result, "_meta": {SERVER_KEY: self._server}}

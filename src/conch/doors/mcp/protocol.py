@@ -1,4 +1,4 @@
-"""The wire of MCP without any state: versions, error codes, what a line says and how a reply is spelled."""
+"""The MCP format, without any state: versions, error codes, parsing messages and writing replies."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SERVER_KEY = "io.modelcontextprotocol/serverInfo"
 
 
 class Refusal(Exception):
-    """A message that is answered with a JSON-RPC error. Without a readable id the answer carries null."""
+    """A JSON-RPC error as the answer to a message. Its id is null if the message had no readable id."""
 
     def __init__(self, code: int, message: str, data: Object | None = None, request_id: Id | None = None) -> None:
         super().__init__(message)
@@ -49,7 +49,7 @@ class Notification(NamedTuple):
 
 
 class Response(NamedTuple):
-    """The client's answer to a request of ours; no result when it was an error."""
+    """The client's answer to a request of ours. `result` is None if the answer was an error."""
 
     id: Id | None
     result: Object | None
@@ -64,24 +64,24 @@ _spell = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", 
 
 
 def decode(line: bytes) -> Any:
-    """The JSON value of a line; a line without one, or with one that cannot be taken in, is refused."""
+    """The JSON value of a line. Refuses a line that is not JSON, or that Python cannot load."""
     try:
         text = line.decode()
         return _read(text)
     except (json.JSONDecodeError, UnicodeDecodeError):
         raise _not_json() from None
     except RecursionError:
-        raise _indigestible(text, "it is nested too deeply") from None
-    except ValueError:  # what Python says to a number of many thousand digits
-        raise _indigestible(text, "a number in it has too many digits") from None
+        raise _not_loadable(text, "the message is nested too deeply") from None
+    except ValueError:  # Python refuses numbers with thousands of digits
+        raise _not_loadable(text, "a number in the message has too many digits") from None
 
 
 def _not_json() -> Refusal:
     return Refusal(PARSE_ERROR, "Parse error: a line must hold one JSON message in UTF-8.")
 
 
-def _indigestible(text: str, why: str) -> Refusal:
-    """Whoever waits for the reply to such a request is told under its id, if that much of it can be read."""
+def _not_loadable(text: str, why: str) -> Refusal:
+    """The error for JSON that Python cannot load. It carries the request's id if that can be read."""
     try:
         request = _read(_outline(text))
     except (ValueError, RecursionError):
@@ -92,8 +92,8 @@ def _indigestible(text: str, why: str) -> Refusal:
 
 
 def _outline(text: str) -> str:
-    """The outermost value with nothing inside its members that are objects or lists."""
-    import re  # hardly ever needed
+    """The outermost JSON value, with the contents of its nested objects and lists removed."""
+    import re  # rarely needed, slow to import
 
     kept, place, depth = [], 0, 0
     for match in re.finditer(r'"[^"\\]*(?:\\.[^"\\]*)*"|[][{}]', text):
@@ -109,7 +109,7 @@ def _outline(text: str) -> str:
 
 
 def encode(message: Object) -> bytes:
-    """One line of valid UTF-8, without its newline. Raises ValueError or TypeError for what JSON cannot say."""
+    """One line of valid UTF-8, without its newline. Raises ValueError or TypeError if JSON cannot express it."""
     text = _spell(message)
     try:
         return text.encode()
@@ -118,12 +118,12 @@ def encode(message: Object) -> bytes:
 
 
 def _well_formed(text: str) -> str:
-    """Half a surrogate pair (a cut emoji, a file name that is not UTF-8) becomes U+FFFD: strict parsers refuse it."""
+    """Replace half a surrogate pair (a cut emoji, a file name that is not UTF-8), which strict parsers refuse."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def parse(message: Any) -> Request | Notification | Response:
-    """Tell what a decoded message is; a malformed one is refused, a malformed response never is."""
+    """Find out what a decoded message is. Refuses malformed messages, except responses: those get no reply."""
     if not isinstance(message, dict):
         raise Refusal(INVALID_REQUEST, "Invalid request: a message must be a JSON object.")
     request_id = message.get("id")
@@ -145,7 +145,7 @@ def parse(message: Any) -> Request | Notification | Response:
 
 
 def is_id(value: object) -> TypeGuard[Id]:
-    """Also the rule for progress tokens. True and False are not integers here."""
+    """Whether a value can be a request id or a progress token. True and False are not integers here."""
     return isinstance(value, (str, int)) and not isinstance(value, bool)
 
 
@@ -155,9 +155,9 @@ def meta_of(params: Object) -> Object:
 
 
 def read_envelope(params: Object, served: tuple[str, ...]) -> str | None:
-    """Check what every request of the stateless era must carry, and return the client's name if it gave one.
+    """Check the `_meta` that every stateless request must carry, and return the client's name if it has one.
 
-    `served` are the versions that a client may retry with.
+    `served` lists the versions that a client may retry with.
     """
     meta = meta_of(params)
     version = meta.get(VERSION_KEY)
@@ -178,7 +178,7 @@ def unsupported_version(requested: object, served: tuple[str, ...]) -> Refusal:
 
 
 def name_of(client_info: object) -> str | None:
-    """The name in a `clientInfo`. It is optional and only for display, so a malformed one counts as absent."""
+    """The name in a `clientInfo`. It is optional and only for display, so a malformed name counts as missing."""
     name = client_info.get("name") if isinstance(client_info, dict) else None
     return name if isinstance(name, str) else None
 

@@ -1,4 +1,4 @@
-"""The client's workspace roots, asked for when a tool first needs them."""
+"""The client's workspace roots. We ask for them when a tool first needs them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _ANSWER_SECONDS = 2.0
 
 
 class Roots:
-    """Asks `roots/list` once and remembers the first directory; `forget` when the client says they changed.
+    """Sends `roots/list` once and remembers the first directory, until the client says that its roots changed.
 
-    `open` is called when the client has declared the capability and finished its handshake. Until then, and in
-    the stateless era, nothing is ever asked.
+    `open` is called once the client has declared the capability and finished its handshake. Before that, and in the
+    stateless era, we never ask.
     """
 
     def __init__(self, send: Callable[[bytes], bool]) -> None:
@@ -32,7 +32,7 @@ class Roots:
         self._open = True
 
     def close(self) -> None:
-        """Nobody answers any more; whoever waits goes on without a root."""
+        """Stop asking. Calls that wait for the answer continue without a root."""
         self._open = False
         self._answered.set()
 
@@ -40,7 +40,7 @@ class Roots:
         self._known = False
 
     def first_path(self) -> str | None:
-        """The first root that is a directory here; None when there is none, or no answer in time."""
+        """The first root that is a local path. None if there is none, or no answer in time."""
         if not self._open:
             return None
         with self._asking:
@@ -49,7 +49,7 @@ class Roots:
             return self._path
 
     def answer(self, request_id: Id | None, result: Object | None) -> None:
-        """A response of the client; only the one we wait for counts."""
+        """Take a response of the client. Only the one we are waiting for counts."""
         if request_id == self._request_id() and not self._answered.is_set():
             self._path = _first_path(result)
             self._answered.set()
@@ -57,9 +57,9 @@ class Roots:
     def _ask(self) -> None:
         self._asked += 1
         self._path = None
-        self._known = True  # also without an answer: the next call shall not wait again
+        self._known = True  # even without an answer, so that the next call does not wait again
         self._answered.clear()
-        if not self._open:  # closed since; after this line `close` finds an event that it can set
+        if not self._open:  # closed meanwhile; from here on `close` sets the event that we wait for
             return
         self._notify({"id": self._request_id(), "method": "roots/list"})
         if not self._answered.wait(_ANSWER_SECONDS):
@@ -84,7 +84,7 @@ def _first_path(result: Object | None) -> str | None:
 
 
 def _path_of(uri: str) -> str | None:
-    """The local path of a file URI; None for any other."""
+    """The local path of a file URI, or None for any other URI."""
     from urllib.parse import unquote_to_bytes, urlsplit  # slow to import, and most servers never need it
 
     try:

@@ -1,4 +1,4 @@
-"""Standard input and output as a wire: lines in, lines out, and a sign that says stop."""
+"""Standard input and output as a wire: lines in, lines out, and a stop sign that ends both."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _LAST_CHANCE_MS = 250
 
 
 def claim_standard_streams() -> tuple[int, int]:
-    """Keep the wire to ourselves and return it as (input, output).
+    """Move the wire to private descriptors and return them as (input, output).
 
-    From here on a stray print of ours, of a library or of a child process goes to standard error, and a child
-    that reads its input gets the end of file instead of the client's messages.
+    After this, a stray print of ours, a library or a child process goes to standard error. A child that reads its
+    input gets the end of file instead of the client's messages.
     """
     wire = (_duplicate(0), _duplicate(1))
     nothing = os.open(os.devnull, os.O_RDWR)
@@ -32,12 +32,12 @@ def claim_standard_streams() -> tuple[int, int]:
 
 
 def _duplicate(descriptor: int) -> int:
-    """A private copy that children do not inherit and that is never one of the standard three."""
+    """A private copy. Children do not inherit it, and it is never one of the three standard descriptors."""
     return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
 
 
 class StopSign:
-    """Raised once, by a signal or by a thread that found the wire broken; seen by every poll that watches it."""
+    """A pipe that tells every poll to stop. A signal raises it, or a thread that found the wire broken."""
 
     def __init__(self) -> None:
         self.seen_by, self.raised_by = os.pipe()
@@ -46,12 +46,12 @@ class StopSign:
     def raise_(self) -> None:
         try:
             os.write(self.raised_by, b"\0")
-        except OSError:  # full of earlier signs
+        except OSError:  # the pipe is full of earlier signs
             pass
 
 
 class LineSplitter:
-    """Cuts a stream of chunks into lines, in bounded memory."""
+    """Splits a stream of chunks into lines, in bounded memory."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
@@ -60,7 +60,7 @@ class LineSplitter:
         self._discarding = False
 
     def feed(self, chunk: bytes) -> Iterator[bytes | None]:
-        """The lines that this chunk completes; None for one that is too long, as soon as that is known."""
+        """The lines that this chunk completes. None stands for a line that is too long, as soon as we know."""
         *ended, rest = chunk.split(b"\n")
         for piece in ended:
             yield from self._grow(piece)
@@ -95,7 +95,7 @@ class Wire:
         self._last_chance = _poll_for((self._output, select.POLLOUT))
 
     def lines(self) -> Iterator[bytes | None]:
-        """What the client sends, until it closes either end or the stop sign is raised. None: a line too long."""
+        """The client's lines, until it closes either end or the stop sign is raised. None: a line was too long."""
         while self._readable():
             try:
                 chunk = os.read(self._input, _CHUNK)
@@ -108,7 +108,7 @@ class Wire:
                 return
 
     def send(self, line: bytes) -> bool:
-        """Write one whole line. False when it did not leave: the client is gone, or does not read while we end."""
+        """Write one whole line. False if that failed: the client is gone, or does not read while we are ending."""
         rest = memoryview(line + b"\n")
         with self._lock:
             while rest and not self._broken:
@@ -122,7 +122,7 @@ class Wire:
         return True
 
     def _write(self, part: memoryview) -> int:
-        """How much was written. A part this small never blocks on a pipe that says it can be written."""
+        """Write a part and return how much was written. So small a part never blocks once the pipe is writable."""
         try:
             if self._writable():
                 return os.write(self._output, part)
@@ -130,12 +130,12 @@ class Wire:
             return 0
         except OSError:
             pass
-        self._broken = True  # a line may be cut in half: nothing can follow it
+        self._broken = True  # the line may be cut in half, so nothing can follow it
         self._stop.raise_()
         return 0
 
     def _writable(self) -> bool:
-        """Wait while the client does not read; once one of us wants to end, only for a moment more."""
+        """Wait until the client reads. Once either side is ending, wait only a moment longer."""
         ready = [descriptor for descriptor, _ in self._sending.poll()]
         return self._output in ready or bool(self._last_chance.poll(_LAST_CHANCE_MS))
 

@@ -1,4 +1,4 @@
-"""Threads that work on calls: reused when idle, added when none is."""
+"""Threads that run calls. Idle ones are reused; if none is idle, a new one starts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _IDLE_KEPT = 4
 
 
 class Workers:
-    """Starting a thread costs more than a short call, so a worker waits for the next task instead of ending."""
+    """Keeps a few idle threads, because starting a thread costs more than a short call."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition(threading.Lock())
@@ -20,7 +20,7 @@ class Workers:
         self._busy = 0
 
     def submit(self, task: Task) -> None:
-        """Run the task on a worker at once, never after another task. RuntimeError: there are no threads left."""
+        """Run the task on a worker at once; it never queues behind another. RuntimeError: no thread could start."""
         with self._changed:
             worker = self._idle.pop() if self._idle else None
             if worker is None:
@@ -30,12 +30,12 @@ class Workers:
             worker.take(task)
 
     def drain(self, seconds: float) -> bool:
-        """Wait until no task runs; False when some still do after this long."""
+        """Wait until no task runs. False if some still run after this time."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._busy, seconds)
 
     def finished(self, worker: _Worker) -> bool:
-        """A task ended. True when its worker shall wait for another one."""
+        """Note that a task ended. True if its worker should wait for another task."""
         with self._changed:
             self._busy -= 1
             if not self._busy:
@@ -62,7 +62,7 @@ class _Worker:
             try:
                 self._task()
             except Exception:
-                sys.excepthook(*sys.exc_info())  # a defect of ours, for the log; other calls go on
+                sys.excepthook(*sys.exc_info())  # a defect of ours goes to the log; other calls continue
             if not self._workers.finished(self):
                 return
             self._given.acquire()
