@@ -13,13 +13,13 @@ MEGABYTE = 1_000_000
 CALLS_BEFORE_MEMORY = 100
 BUDGET_BYTES = 20 * MEGABYTE
 REST_SECONDS = 0.005
-"""Enough for a processor to fall asleep and for others to use its caches, as between the calls of real agents."""
+"""Long enough for the processor to sleep and for its caches to be used by others, as between calls of real agents."""
 
 Step = Callable[[], object]
 
 
 class Memory(NamedTuple):
-    """Resident bytes, and this process's share of them: pages that n processes map count for 1/n."""
+    """Resident bytes, and this process's share of them: a page that n processes map counts as 1/n."""
 
     rss: int
     pss: int
@@ -50,7 +50,7 @@ def measure(scratch: Scratch, plan: Plan) -> list[Row]:
 
 
 def _steps(scratch: Scratch, conch: Server, sdk: Server | None) -> tuple[Step, Step, Step]:
-    """One read and one write of conch's, and the tool that does nothing."""
+    """One read and one write by conch, and the tool that does nothing."""
     room_id = conch.call("join_path", context_path=scratch.workspace("calls"))["room_id"]
     turn = conch.call("wait_for_turn", room_id=room_id)
     fence = {"room_id": room_id, "lease_id": turn["lease_id"], "expected_turn_id": turn["turn_id"]}
@@ -62,7 +62,7 @@ def _steps(scratch: Scratch, conch: Server, sdk: Server | None) -> tuple[Step, S
 
 
 def interleave(rounds: int, count: int, steps: dict[str, Step], rest: float = 0.0) -> dict[str, Spread]:
-    """Some of each step per round, so that a busy moment of the machine hits all of them."""
+    """Measure some of each step per round, so that a busy moment of the machine affects all of them."""
     took: dict[str, list[float]] = {name: [] for name in steps}
     for _ in range(rounds):
         for name, step in steps.items():

@@ -1,4 +1,4 @@
-"""What the benchmarks of several parts have in common: their options, their time limit and their report."""
+"""What the benchmarks share: their options, time limit and report."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class Limited(Protocol):
 
 
 def compare(what: str, full: Limited, quick: Limited, parts: Sequence[ModuleType], crowd: ModuleType) -> int:
-    """Measure every part in one table, and then what a crowd does in one of its own."""
+    """Measure every part in one table, and then a crowd in a second table."""
     options = _parse(what)
     if not sys.platform.startswith("linux"):
-        print("This needs Linux: it reads memory and processor time from /proc.", file=sys.stderr)
+        print("This benchmark needs Linux: it reads memory and processor time from /proc.", file=sys.stderr)
         return 2
     plan = quick if options.quick else full
     signal.signal(signal.SIGALRM, give_up)
@@ -37,7 +37,7 @@ def compare(what: str, full: Limited, quick: Limited, parts: Sequence[ModuleType
 
 
 def _parse(what: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=f"Measure {what}, side by side with what it is compared with.")
+    parser = argparse.ArgumentParser(description=f"Measure {what}, side by side with alternatives.")
     parser.add_argument("--quick", action="store_true", help="every row, from too few measurements to mean much")
     parser.add_argument(
         "--sdk-python", default=str(SDK_PYTHON), metavar="PATH", help="a Python that has the official SDK"

@@ -15,8 +15,10 @@ HEAD_START_SECONDS = 0.2
 
 
 class Crowd:
-    """Each is an agent of its own. A process says one line when it is ready, hears `start` and `seconds`, and says
-    one more when it is done."""
+    """Run processes that are one agent each.
+
+    A process prints a line when it is ready, reads `start` and `seconds`, and prints its report when it is done.
+    """
 
     def __init__(self, scratch: Scratch, commands: Sequence[Sequence[str]]) -> None:
         self._processes = [_start(scratch, command, place) for place, command in enumerate(commands)]

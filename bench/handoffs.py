@@ -10,7 +10,7 @@ from harness import HANDOFF, Object, Plan, Row, Scratch, Server, Spread, millise
 
 POLL_SECONDS = 0.250
 SETTLE_SECONDS = 0.005
-"""The waiter has said that it waits; this long after that it is asleep."""
+"""How long after the waiter's first progress report it is surely asleep."""
 
 Hand = Callable[[str, Server, Object, Server], tuple[float, Object]]
 
@@ -59,7 +59,7 @@ def _run(scratch: Scratch, plan: Plan) -> tuple[Spread, Spread]:
 
 
 def _repeat(hand: Hand, count: int, seconds: list[float], players: list[Server], turn: Object) -> Object:
-    """Hand the stick to and fro; the owner is always the first player."""
+    """Hand the stick back and forth; the owner is always the first player."""
     for _ in range(count):
         owner, waiter = players
         took, turn = hand(turn["room_id"], owner, turn, waiter)
@@ -82,7 +82,7 @@ def _hand_by_bell(room_id: str, owner: Server, turn: Object, waiter: Server) -> 
 def _hand_by_poll(room_id: str, owner: Server, turn: Object, waiter: Server) -> tuple[float, Object]:
     polled_at = time.perf_counter()
     waiter.call("wait_for_turn", room_id=room_id, max_wait_ms=0)
-    time.sleep(random.uniform(0, POLL_SECONDS))  # the owner does not know when the other one looks
+    time.sleep(random.uniform(0, POLL_SECONDS))  # a release can come at any moment of the other's poll interval
     started = time.perf_counter()
     owner.answer(_begin_release(owner, turn))
     claimed: Object = {}

@@ -1,4 +1,4 @@
-"""What every measurement uses: servers on pipes, a scratch store, percentiles, and rows of the table."""
+"""What every benchmark uses: servers on pipes, a scratch store, percentiles, and rows of the table."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ QUICK = Plan(
 
 
 class Row(NamedTuple):
-    """One line of the table. `met` is None where there is no budget."""
+    """One line of the table. `met` is None without a budget."""
 
     what: str
     conch: str
@@ -97,7 +97,7 @@ def milliseconds(seconds: float) -> str:
 
 
 def times(numerator: float, denominator: float) -> str:
-    """A ratio, with as many digits as it deserves."""
+    """A ratio, with more digits the smaller it is."""
     ratio = numerator / denominator
     return f"{ratio:.2f}x" if ratio < 1 else f"{ratio:.1f}x" if ratio < 20 else f"{ratio:.0f}x"
 
@@ -153,7 +153,7 @@ class Server:
         return self._last_id
 
     def result(self, request_id: int) -> Object:
-        """The result of a request, past any news of its progress."""
+        """The result of a request; progress notifications are skipped."""
         while (message := self._receive()).get("id") != request_id:
             pass
         if "result" not in message:
@@ -187,14 +187,14 @@ class Server:
 
 
 class Scratch:
-    """A store and workspaces of our own, gone when the run ends. `sdk_python` runs the empty SDK server."""
+    """A temporary store and workspaces, deleted when the run ends. `sdk_python` runs the empty SDK server."""
 
     def __init__(self, folder: Path, sdk_python: str | None) -> None:
         self.folder = folder
         self.sdk_python = sdk_python
 
     def environ(self, agent_id: str = "bench:0000") -> dict[str, str]:
-        """Nothing of the caller's own session gets in, so the machine's own rooms are never touched."""
+        """An environment without the caller's session, so that the machine's own rooms are never touched."""
         return {
             "PATH": os.environ.get("PATH", os.defpath),
             "HOME": str(self.folder),
@@ -204,7 +204,7 @@ class Scratch:
         }
 
     def workspace(self, name: str) -> str:
-        """A directory with a marker is its own workspace root, wherever the temporary directory is."""
+        """A directory with a marker file, which makes it a workspace root wherever the temporary directory is."""
         path = self.folder / "workspaces" / name
         path.mkdir(parents=True, exist_ok=True)
         (path / "AGENTS.md").touch()
@@ -217,13 +217,13 @@ class Scratch:
 
     @contextmanager
     def server(self, agent_id: str, **variables: str) -> Iterator[Server]:
-        """A `conch mcp` that has been initialized."""
+        """An initialized `conch mcp`."""
         with self._initialized((*CONCH, "mcp"), agent_id, variables) as server:
             yield server
 
     @contextmanager
     def sdk_server(self) -> Iterator[Server | None]:
-        """The empty server of the official SDK; None where the SDK is not installed."""
+        """The empty server of the official SDK; None if the SDK is not installed."""
         if self.sdk_python is None:
             yield None
             return

@@ -60,7 +60,7 @@ def read_code(source: Path) -> Column:
 
 
 def find_imports(tree: ast.AST, known: set[str]) -> set[str]:
-    """The conch modules that a module imports, wherever in it."""
+    """The conch modules that a module imports, at top level or inside functions."""
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -72,7 +72,7 @@ def find_imports(tree: ast.AST, known: set[str]) -> set[str]:
 
 
 def longest_chain(imports: Imports) -> int:
-    """How many modules the longest chain of imports has; modules of a cycle count once."""
+    """The number of modules in the longest chain of imports; the modules of a cycle count once."""
     depths: dict[str, int] = {}
 
     def depth(name: str, trail: tuple[str, ...]) -> int:

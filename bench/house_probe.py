@@ -1,4 +1,4 @@
-"""Runs `conch` as a process of its own, with its calls and its transactions counted.
+"""Runs `conch` as a separate process, with its calls and transactions counted.
 
 `python house_probe.py SRC ASKED TOLD WORDS...`: for every byte that comes from the descriptor ASKED it writes a line to
 TOLD, the counts since the last time; one more line comes when the process ends.
@@ -20,13 +20,13 @@ from typing import Any
 COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
 STAND_INS = ("typed.py", "lazy.py", "lean.py")  # for modules of the standard library, whose calls do not count either
 
-calls: list[str] = []  # the file of each
+calls: list[str] = []  # the file of each called function
 transactions: list[str] = []
-importing = threading.local()  # how many modules are just being imported in this thread
+importing = threading.local()  # how many modules this thread is importing right now
 
 
 def count_call(frame: FrameType, event: str, _: Any) -> None:
-    """What is called while a module is imported is part of no walk."""
+    """Do not count calls made while a module is imported."""
     code, depth = frame.f_code, getattr(importing, "depth", 0)
     if code.co_name == "<module>" and frame.f_globals.get("__name__") != "__main__":
         importing.depth = depth + {"call": 1, "return": -1}.get(event, 0)
@@ -60,7 +60,7 @@ def answer(asked: int, told: int) -> None:
 
 
 def leave(status: int) -> None:
-    """A command may end its process without unwinding."""
+    """Report before `os._exit`, because a command may end its process that way."""
     sys.setprofile(None)
     tell(told)
     original_exit(status)

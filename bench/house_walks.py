@@ -1,4 +1,4 @@
-"""Three everyday walks through the code, each in real processes whose calls and transactions are counted."""
+"""Three everyday walks through the code, in real processes whose calls and transactions are counted."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Costs = dict[str, Cost]  # by the side of a walk
 
 
 class Probed:
-    """A `conch` process of one checkout, in a workspace and with a store of its own."""
+    """A `conch` process of one checkout, with its own workspace and store."""
 
     def __init__(self, source: Path, folder: Path, agent_id: str, *words: str) -> None:
         asked, self._asking = os.pipe()
@@ -53,7 +53,7 @@ class Probed:
         self._counts = os.fdopen(self._telling)
 
     def cost(self) -> Cost:
-        """What was done since the last time, once nothing more is done."""
+        """The cost since the last call, once the process is idle."""
         total = self._ask()
         while (more := self._ask()).calls:
             total = total.plus(more)
@@ -68,7 +68,7 @@ class Probed:
         return Cost(**json.loads(self._counts.readline()))
 
     def run(self) -> Cost:
-        """The whole life of a command."""
+        """The cost of a whole command."""
         self.process.communicate()
         if self.process.returncode:
             raise RuntimeError(f"conch ended with {self.process.returncode}")
@@ -127,7 +127,7 @@ class Agent(Probed):
 
 @contextmanager
 def _two_agents(source: Path) -> Iterator[tuple[Agent, Agent, Any]]:
-    """Two agents in one room, and what the second was told when it joined."""
+    """Two agents in one room, and the second one's reply to its join."""
     with _scratch() as folder:
         codex, claude = (Agent(source, folder, agent_id) for agent_id in ("codex:1", "claude-code:1"))
         codex.call("join_path")
@@ -160,7 +160,7 @@ def walk_sync(source: Path) -> Costs:
 
 def walk_release(source: Path) -> Costs:
     with _two_agents(source) as (codex, claude, room):
-        for owner, waiter in ((codex, claude), (claude, codex), (codex, claude)):  # the last time everything is warm
+        for owner, waiter in ((codex, claude), (claude, codex), (codex, claude)):  # the last round has warm caches
             turn = owner.call("wait_for_turn", room_id=room["room_id"], max_wait_ms=0)
             waiting = waiter.begin("wait_for_turn", room_id=room["room_id"])
             waiter.until_waiting()

@@ -1,4 +1,4 @@
-"""Messages, for each a question that means the same in quite other words, and messages to hide them among."""
+"""Messages, a paraphrase of each in quite different words, and other messages to hide them among."""
 
 from __future__ import annotations
 
@@ -44,6 +44,6 @@ WHEN = ["twice", "before lunch", "under Linux", "as agreed", "in strict mode", "
 
 
 def around(count: int) -> list[str]:
-    """That many messages that mean something else."""
+    """`count` messages that mean something else."""
     combinations = itertools.islice(itertools.product(WHEN, WHAT, DOES, WHO), 0, None, 4)
     return [f"{who} {does} {what} {when}" for when, what, does, who in itertools.islice(combinations, count)]

@@ -1,4 +1,4 @@
-"""One process that passes the stick of a room through the library for as long as it is told, and reports."""
+"""One process that passes the stick of a room through the library for a given time, and reports."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from conch.tools.session import Session
 
 
 class Passer:
-    """`calls` are the claims that did not have to wait and the releases; `handed` is from the start of another's
-    release to the end of the claim here. All in seconds."""
+    """All times are in seconds. `calls` are the releases, and the claims that did not have to wait.
+
+    `handed` is from the start of another process's release to the end of the claim here.
+    """
 
     def __init__(self, app: App, caller: Caller, room_id: str) -> None:
         self._app = app

@@ -25,7 +25,7 @@ HEADINGS = (
 
 
 class Outcome(NamedTuple):
-    """What one crowd did. A stick that nobody else waits for is claimed again, not handed."""
+    """The results of one crowd. If no other process waits, the same one claims the stick again: that is no handover."""
 
     turns_per_second: float
     calls: Spread
@@ -70,7 +70,7 @@ def _rate(rounds: list[Outcome]) -> float:
 
 
 def _cells(rounds: list[Outcome], alone: float) -> list[str]:
-    """Medians of the rounds; the longest and the refused of all of them."""
+    """Medians over the rounds; the longest time and the number of refusals over all of them."""
     handed = [outcome.handed for outcome in rounds if outcome.handed]
     return [
         f"{_rate(rounds):,.0f}",

@@ -1,4 +1,4 @@
-"""`sync` of 20 new messages where little, more and very much has been said before, all of it on one topic."""
+"""`sync` of 20 new messages on a topic with few, many and very many earlier messages."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def measure(scratch: Scratch, plan: BusPlan) -> list[Row]:
 
 
 def _fill(scratch: Scratch, stack: ExitStack, size: int) -> Library:
-    """The reader has read everything so far, as one that was there from the beginning."""
+    """A topic whose reader has read everything so far, as if it had been there from the start."""
     place = {"CONCH_DATA_DIR": str(scratch.folder / f"store-{size}")}
     app = open_app({**scratch.environ("bench:sender"), **place})
     stack.callback(app.close)

@@ -1,4 +1,4 @@
-"""What a run prints: the machine, tables in Markdown, and how busy the machine was."""
+"""The output of a run: the machine, tables in Markdown, and the load."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def table(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
 
 
 def machine() -> str:
-    """What the numbers depend on, and nothing that names the machine."""
+    """The facts that the numbers depend on, without anything that identifies the machine."""
     names = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
     processor = names[0].partition(":")[2].strip() if names else platform.machine()
     return (

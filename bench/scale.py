@@ -70,7 +70,7 @@ def main() -> int:
         print("bench/scale.py needs Linux: it counts open files in /proc.", file=sys.stderr)
         return 2
     signal.signal(signal.SIGALRM, _give_up)
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(143))  # the server must not be left behind
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(143))  # exit normally, so that the server is stopped
     started = time.monotonic()
     with open_scratch(None) as scratch, open_engines(scratch) as engines:
         print(f"Machine: {_machine(engines)}\n", flush=True)
@@ -122,7 +122,7 @@ def _rate(per_second: float | None) -> str:
 
 
 def _print_table(headings: Sequence[str], rows: Iterator[list[str]]) -> None:
-    """Line by line, as they are measured."""
+    """Print each row as soon as it is measured."""
     print(f"| {' | '.join(headings)} |\n|{'---|' * len(headings)}")
     for row in rows:
         print(f"| {' | '.join(row)} |", flush=True)
@@ -133,7 +133,7 @@ def _give_up(number: int, frame: FrameType | None) -> None:
 
 
 def _machine(engines: Sequence[Engine]) -> str:
-    """What the numbers depend on, and nothing that names the machine."""
+    """The facts that the numbers depend on, without anything that identifies the machine."""
     names = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
     processor = names[0].partition(":")[2].strip() if names else platform.machine()
     versions = ", ".join(f"{engine.name} {engine.version}" for engine in engines)

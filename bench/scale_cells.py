@@ -1,4 +1,4 @@
-"""One cell of the table: so many agents in so many rooms of one store, played by a few worker processes."""
+"""One cell of the table: a number of agents in a number of rooms of one store, played by a few worker processes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HEAD_START_SECONDS = 0.2
 CLOSE_SECONDS = 5.0
 SAMPLE_SECONDS = 0.05
 SETTLE_SECONDS = 0.01
-"""Between two handovers, so that whoever let go waits again."""
+"""The pause between two handovers, so that the agent that released the stick waits again."""
 
 Place = tuple[str, str]
 
@@ -40,13 +40,16 @@ class Plan(NamedTuple):
     """How long one cell may take before it is given up."""
 
     def cells(self) -> list[tuple[int, int]]:
-        """Agents and rooms; an empty room is of no interest."""
+        """Numbers of agents and rooms; no room is empty."""
         return [(agents, rooms) for agents in self.agents for rooms in self.rooms if rooms <= agents]
 
 
 class Outcome(NamedTuple):
-    """`calls` and `turns_per_second` are of a relay in which nobody waits. Then everybody waits: `handed` is from the
-    start of a release to the end of the claim in another process. Both are None where every agent is alone."""
+    """`calls` and `turns_per_second` are from a relay in which no agent waits.
+
+    Then all agents wait: `handed` is from the start of a release to the end of the claim in another process. Both
+    are None if every agent is alone in its room.
+    """
 
     turns_per_second: float
     calls: Spread
@@ -58,7 +61,7 @@ class Outcome(NamedTuple):
 
 
 class Roster:
-    """Who is in which room, in sequence, and in which worker: neighbours in a room live in different processes."""
+    """The agents of each room in sequence, and their workers: neighbours in a room are in different processes."""
 
     def __init__(self, agents: int, rooms: int, workers: int) -> None:
         self.sequences = [[f"bench:{agent:04d}" for agent in range(room, agents, rooms)] for room in range(rooms)]
@@ -75,7 +78,7 @@ class Roster:
         }
 
     def after(self, agent_id: str) -> str:
-        """The next one in sequence."""
+        """The next agent in sequence."""
         return self._after[agent_id]
 
     def places(self, rooms: Sequence[str]) -> dict[int, list[Place]]:
@@ -88,7 +91,7 @@ class Roster:
 
 
 class Workers:
-    """The processes, which all get their orders at once."""
+    """The worker processes, which all get their orders at the same time."""
 
     def __init__(self, environ: dict[str, str], count: int) -> None:
         command = [sys.executable, str(Path(__file__).with_name("scale_worker.py"))]
@@ -115,7 +118,7 @@ class Workers:
         return message
 
     def close(self) -> None:
-        """The end of its input ends a worker; one that does not listen any more is killed."""
+        """Close the input of every worker, which ends it; kill those that do not react."""
         for process in self._processes:
             assert process.stdin is not None
             process.stdin.close()
@@ -173,7 +176,7 @@ class _Cell:
         )
 
     def _join(self, paths: list[str]) -> list[str]:
-        """The rooms' ids. The agents join side by side, then every room gets its sequence."""
+        """The rooms' ids. All agents join in parallel, then every room gets its sequence."""
         places = self._roster.places(paths)
         reports = self._workers.order("join", {worker: {"places": own} for worker, own in places.items()})
         ids = {path: room_id for report in reports for path, room_id in report["rooms"].items()}
@@ -193,12 +196,12 @@ class _Cell:
         return self._workers.order("relay", orders)
 
     def _gather(self, room_ids: list[str]) -> None:
-        """Everybody wants the stick; nobody has to let go of it yet."""
+        """All agents wait for the stick; none has to release it yet."""
         places = self._roster.places(room_ids)
         self._workers.order("gather", {worker: {"places": own} for worker, own in places.items()})
 
     def _hand_on(self, owners: list[str], plan: Plan) -> list[float]:
-        """One stick at a time, in one room after the other, while everybody waits: how long each took, in seconds."""
+        """Hand over one stick at a time, room by room, while all agents wait; returns the seconds each took."""
         handed: list[float] = []
         deadline = time.monotonic() + plan.wake_seconds
         while time.monotonic() < deadline and len(handed) < plan.wakes:
@@ -218,7 +221,7 @@ class _Cell:
 
     @contextmanager
     def _sampled(self) -> Iterator[None]:
-        """Keep the highest number that the engine has counted meanwhile."""
+        """Keep the highest number that the engine reports meanwhile."""
         over = threading.Event()
 
         def sample() -> None:

@@ -12,7 +12,7 @@ from scale_stores import Engine
 
 
 class StoreScratch(Scratch):
-    """A scratch whose servers use one particular store."""
+    """A scratch whose servers use a given store."""
 
     def __init__(self, folder: Path, store: str) -> None:
         super().__init__(folder, None)
@@ -43,7 +43,7 @@ def measure(scratch: Scratch, engine: Engine, clients: int, handoffs: int) -> Ou
 
 
 def _hand_around(servers: list[Server], turn: Object, waits: dict[Server, int], handoffs: int) -> list[float]:
-    """From the owner's call to the answer that the next one waits for, in seconds."""
+    """Seconds from the owner's call until the next client has its answer."""
     handed = []
     for number in range(handoffs):
         owner, recipient = servers[number % len(servers)], servers[(number + 1) % len(servers)]

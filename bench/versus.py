@@ -1,4 +1,4 @@
-"""Measure two checkouts in turns: `python bench/versus.py OLD NEW`, about ten minutes, on a quiet machine.
+"""Measure two checkouts alternately: `python bench/versus.py OLD NEW`, about ten minutes, on an idle machine.
 
 Each runs its own `bench/turns.py`, `bench/bus.py` and `bench/scale.py`, shortened, one after the other and several
 times, with this interpreter. Prints the medians of every cell and how much slower the new code is: below 1, it is
@@ -18,7 +18,7 @@ from statistics import median
 
 from report import load, machine, table
 
-# Where a benchmark keeps its plan, and what is shorter here. The names are those of both checkouts.
+# Where each benchmark keeps its plan, and the values that are shorter here. Both checkouts must have these names.
 PLANS = {
     "turns": "harness.FULL._replace(rounds=5, handoffs=300, polled_handoffs=5, calls=1_000, rested_calls=50, starts=7, "
     "idle_seconds=1, passing_rounds=1, passing_seconds=1)",
@@ -47,7 +47,7 @@ Cells = dict[tuple[str, str], list[float]]
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Measure two checkouts of conch in turns.")
+    parser = argparse.ArgumentParser(description="Measure two checkouts of conch alternately.")
     parser.add_argument("old", type=Path)
     parser.add_argument("new", type=Path)
     parser.add_argument("--rounds", type=int, default=3)

@@ -1,4 +1,4 @@
-"""What a server costs while its client waits for a turn and nothing happens."""
+"""The cost of a server while its client waits for a turn and nothing happens."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def measure(scratch: Scratch, plan: Plan) -> list[Row]:
 
 
 def _poll(poller: Server, room_id: str, seconds: float) -> float:
-    """Let the other side poll for this long, which keeps the time too."""
+    """Let the other side poll for this long; this also times the measurement."""
     started = polled_at = time.perf_counter()
     while polled_at - started < seconds:
         polled_at += POLL_SECONDS
@@ -55,7 +55,7 @@ def _poll(poller: Server, room_id: str, seconds: float) -> float:
 def _usage(server: Server) -> Usage:
     """The processor time and voluntary context switches of all threads so far."""
     pid = server.process.pid
-    # What clock_getcpuclockid(3) returns; /proc/PID/stat counts only hundredths of a second, a whole budget each.
+    # The clock of clock_getcpuclockid(3). /proc/PID/stat has a resolution of 10 ms, which is a whole budget.
     cpu_seconds = time.clock_gettime((~pid << 3) | 2)
     switches = 0
     for status in Path(f"/proc/{pid}/task").glob("*/status"):

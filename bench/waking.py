@@ -1,4 +1,4 @@
-"""A message sent through one `conch mcp` process to another that waits: heard on the bell, and found by polling."""
+"""A message from one `conch mcp` process to another that waits, found by the bell and by polling."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from harness import Row, Scratch, Server, Spread, milliseconds, times
 
 POLL_SECONDS = 0.250
 SETTLE_SECONDS = 0.005
-"""This long after its call was sent the waiter is asleep."""
+"""How long after its call was sent the waiter is surely asleep."""
 BODY = "The parser is done; have a look at src/parser.py before you go on."
 
 Wake = Callable[[str, Server, Server], float]
@@ -50,7 +50,7 @@ def _run(scratch: Scratch, plan: BusPlan) -> tuple[Spread, Spread]:
 
 
 def join(server: Server, topic: str, name: str) -> str:
-    """Take a name on a topic, which is made if it is not there; returns its id."""
+    """Take a name on a topic, creating the topic if needed; returns its id."""
     topic_id: str = server.call("topic_create", name=topic)["topic_id"]
     server.call("topic_join", topic_id=topic_id, agent_name=name)
     return topic_id
@@ -75,7 +75,7 @@ def _by_bell(topic_id: str, sender: Server, waiter: Server) -> float:
 def _by_poll(topic_id: str, sender: Server, waiter: Server) -> float:
     polled_at = time.perf_counter()
     waiter.call("sync", topic_id=topic_id, wait_seconds=0)
-    time.sleep(random.uniform(0, POLL_SECONDS))  # the sender does not know when the other one looks
+    time.sleep(random.uniform(0, POLL_SECONDS))  # a message can come at any moment of the reader's poll interval
     started = time.perf_counter()
     sender.answer(send(sender, topic_id))
     while True:

@@ -1,4 +1,4 @@
-"""Writes `docs/reference/`, and the table of layers in `explanation.md`, from the code. A test compares the result."""
+"""Writes `docs/reference/` and the table of layers in `explanation.md` from the code. A test checks the result."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def error_codes() -> str:
             "# Errors",
             "",
             NOTE,
-            "A refusal changes nothing, except that a refused reservation leaves its holders an `INCURSION` notice.",
+            "A refusal changes nothing, except that a refused reservation sends each holder an `INCURSION` notice.",
             "",
             "| field | what it says |",
             "|---|---|",
@@ -95,7 +95,7 @@ def error_codes() -> str:
             "| `message` | what happened, why, and what to do |",
             "| `field` | the argument that is wrong, if there is one |",
             "| `current_owner`, `current_turn_id`, `room_state` | the state of the room, if a turn or lease was lost |",
-            "| `holders` | who holds the scope, if a reservation was refused |",
+            "| `holders` | the agents that hold the scope, if a reservation was refused |",
             "",
             "```text",
             str(tree),

@@ -1,4 +1,4 @@
-"""Identifiers: random ones that are never used twice, and short digests."""
+"""Identifiers: random ids that are never used twice, and short digests."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def new_lease() -> str:
 
 
 def lock_number(kind: str, name: str) -> int:
-    """A signed 64-bit number for a name, for servers whose locks have numbers."""
+    """A signed 64-bit number for a name, for engines whose locks have numbers instead of names."""
     return int.from_bytes(bytes.fromhex(digest(f"conch:{kind}:{name}")[:16]), "big", signed=True)
 
 
 def digest(text: str) -> str:
-    """A 128-bit fingerprint in hex: it tells things apart, it keeps no secrets.
+    """A 128-bit fingerprint in hex, to tell texts apart. It is not cryptographic and must not protect a secret.
 
-    FNV-1a with a final mix. `hashlib` would bring OpenSSL along: 4 MB and 3 ms in every process.
+    FNV-1a with a final mix. `hashlib` would load OpenSSL: 4 MB and 3 ms in every process.
     """
     value = 0x6C62272E07BB014262B821756295C58D
     for byte in text.encode("utf-8", "surrogatepass"):

@@ -1,4 +1,4 @@
-"""Warnings: what a call did not do, or did differently, although it succeeded."""
+"""Warnings: a call succeeded, but left something out or did something differently."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ Warnings = list[Warning]
 
 
 def warning(code: str, message: str, **context: Any) -> Warning:
-    """A code for programs, a sentence for readers, and what it is about, if that can be named."""
+    """A code for programs, a sentence for people, and the details it is about, if any."""
     return {"code": code, "message": message, **({"context": context} if context else {})}

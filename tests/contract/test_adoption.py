@@ -383,7 +383,7 @@ def test_a_workspace_without_git_has_no_evidence_of_it(ada: Any, bob: Any, clock
     ada.reserve("src")
     clock.advance(minutes=16)
 
-    assert "git could not tell" in adopt(bob, name=ada.name).data["message"]
+    assert "git did not answer" in adopt(bob, name=ada.name).data["message"]
 
 
 def test_asking_git_neither_locks_nor_changes_the_index(bob: Any, lost: Any, workspace: str) -> None:
@@ -783,7 +783,7 @@ def test_a_bead_is_named_by_its_whole_id(ada: Any, beads: Path) -> None:
 
     refusal = ada.refused("scope_reserve", scope="docs", bead_id="bd-1")
 
-    assert refusal["message"] == "Beads knows no item 'bd-1' here: there is bd-12."
+    assert refusal["message"] == "Beads has no item 'bd-1' here: the full id is bd-12."
     assert ada.refused("scope_reserve", scope="docs", bead_id="bd\n1")["error"] == "INVALID_ARGS"
 
 

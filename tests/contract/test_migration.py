@@ -156,7 +156,7 @@ def test_a_store_that_others_use_is_migrated_at_once_where_somebody_insists(envi
 @pytest.mark.parametrize("environ", ["postgres"], indirect=True)
 def test_a_process_that_was_refused_does_not_stand_in_the_way(environ: dict[str, str]) -> None:
     refused, migrating = open_app(environ).store, open_app(environ).store
-    with pytest.raises(SchemaMismatch, match="older conch"), refused.read():
+    with pytest.raises(SchemaMismatch, match="older version of conch"), refused.read():
         pass
 
     assert migrating.migrate() == (5, 6)

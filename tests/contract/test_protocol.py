@@ -76,7 +76,7 @@ def test_only_the_system_tells_of_incursions_and_resumptions(ada: Any, bob: Any,
     refusal = ada.refused("event_send", event_type=event_type, to_agent=bob.name, payload=HANDOFF)
 
     assert (refusal["error"], refusal["field"], refusal["reason"]) == ("INVALID_ARGS", "event_type", "system_only")
-    assert "recorded when" in refusal["message"]
+    assert "records it when" in refusal["message"]
 
 
 @pytest.mark.parametrize(

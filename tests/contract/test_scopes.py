@@ -261,7 +261,7 @@ def test_the_whole_workspace_is_not_called_a_dot(ada: Any, bob: Any, clock: Any)
     assert reserved.text.startswith("Reserved the whole workspace until ")
     assert refused["message"].startswith(f"src is reserved: the whole workspace by {ada.name} (active) until ")
     assert forbidden["message"] == f"Only {ada.name} can release the whole workspace."
-    assert f"{ada.name} releases the whole workspace when it is done" in notice["payload"]["resolution_hint"]
+    assert f"{ada.name} should release the whole workspace when done" in notice["payload"]["resolution_hint"]
     assert released.text == "Released the whole workspace."
     assert whole["message"].startswith(f"The whole workspace cannot be reserved: src by {ada.name} (active) until ")
     assert whole["scope"] == "."
@@ -301,7 +301,7 @@ def test_whoever_lost_a_reservation_is_told_to_whom(
     never = enter("cleo:3").refused("scope_release", scope="src")
 
     assert lost["error"] == error and lost["message"].endswith(f" {bob.name} took it over from you.")
-    assert lapsed["message"].endswith(f" {bob.name} reserved after your time was over.")
+    assert lapsed["message"].endswith(f" {bob.name} reserved it after yours expired.")
     assert bob.name not in never["message"].partition(". ")[2]
 
 

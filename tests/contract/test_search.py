@@ -505,7 +505,7 @@ def test_the_tool_refuses_by_the_codes_of_the_bus(app: App, arguments: dict[str,
 def test_the_text_says_that_nothing_was_found_and_what_the_warnings_are(app: App) -> None:
     outcome = call(app, query="???", mode="fts")
 
-    assert outcome.text == "No messages found.\nNO_WORDS: The query has no word to look for."
+    assert outcome.text == "No messages found.\nNO_WORDS: The query has no words to search for."
 
 
 def test_a_search_makes_nobody_an_agent(app: App, write: Write) -> None:

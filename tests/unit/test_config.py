@@ -115,7 +115,7 @@ def test_what_may_be_meant_as_an_address_is_never_taken_for_a_file_nor_repeated(
 
 
 def test_an_address_is_never_taken_for_a_folder_nor_repeated() -> None:
-    with pytest.raises(InvalidSetting, match="CONCH_STORE takes the address") as refusal:
+    with pytest.raises(InvalidSetting, match="address of a server in CONCH_STORE") as refusal:
         open_store(Settings.load({**HOME, "CONCH_DATA_DIR": "postgresql://me:secret@host/db"}))
 
     assert refusal.value.details == {"setting": "CONCH_DATA_DIR"}

@@ -199,7 +199,7 @@ def test_a_migration_that_fails_changes_nothing(open_store: Open) -> None:
 def test_a_newer_store_is_refused_untouched(open_store: Open, path: str) -> None:
     use(open_store(migrations=[*load_migrations(DIALECT), Migration(9, "CREATE TABLE extra (x TEXT);")]))
 
-    with pytest.raises(SchemaMismatch, match="newer conch"):
+    with pytest.raises(SchemaMismatch, match="newer version of conch"):
         use(open_store())
 
 
@@ -281,7 +281,7 @@ def test_a_backup_of_a_store_of_another_schema_is_made_of_it_as_it_is(open_store
     [
         ("UPDATE meta SET value = '99'", "Upgrade conch"),
         ("DELETE FROM meta", "Restore a copy"),
-        ("ALTER TABLE meta RENAME TO facts", "Leave it to the program that made it"),
+        ("ALTER TABLE meta RENAME TO facts", "Leave the file to the program that made it"),
     ],
 )
 def test_each_mismatch_has_its_own_advice(open_store: Open, path: str, statement: str, advice: str) -> None:
@@ -290,7 +290,7 @@ def test_each_mismatch_has_its_own_advice(open_store: Open, path: str, statement
         connection.execute(statement)
     connection.close()
 
-    with pytest.raises(SchemaMismatch, match=f"Nothing was touched. {advice}"):
+    with pytest.raises(SchemaMismatch, match=f"Nothing was changed. {advice}"):
         use(open_store())
 
 

@@ -1,7 +1,7 @@
 """The bell: how one process tells another that something changed.
 
-A ring is a hint, never the truth: after it the waiter looks at the table. A waiter listens first, looks second and
-sleeps third, so that nothing can change unheard between the look and the sleep. `waits.py` does so for everybody.
+A ring is only a hint: the waiter then looks at the table. A waiter first listens, then looks, then sleeps, so that it
+cannot miss a change between the look and the sleep. `waits.py` has this loop for everything that waits.
 """
 
 from __future__ import annotations
@@ -20,45 +20,45 @@ Stop = Callable[[], None]
 
 
 def room_channel(room_id: str) -> str:
-    """Everybody who waits in a room hears this one."""
+    """All agents that wait in a room listen to this channel."""
     return f"room-{room_id}"
 
 
 def activity_channel(room_id: str) -> str:
-    """Watchers of a room hear this one; agents that wait for the stick do not wake for it."""
+    """Watchers of a room listen to this channel; agents that wait for the stick do not."""
     return f"activity-{room_id}"
 
 
 def seat_channel(room_id: str, agent_id: str) -> str:
-    """One member's own channel in one room: rung first for a recipient, and its sign of waiting right now."""
+    """One member's own channel in a room. A recipient is rung here first, and announcing it shows that it waits."""
     return f"seat-{room_id}-{agent_id}"
 
 
 def topic_channel(topic_id: str) -> str:
-    """Everybody who waits for messages on a topic hears this one."""
+    """All agents that wait for messages on a topic listen to this channel."""
     return f"topic-{topic_id}"
 
 
 def notification(channel: str) -> str:
-    """A channel's name for a server that allows 63 plain characters."""
+    """The channel's name in PostgreSQL, which allows 63 plain characters."""
     return f"conch_{digest(channel)}"
 
 
 class Ear(Protocol):
-    """One waiter's end of the bell. Used by one thread, woken from any."""
+    """One waiter's end of the bell. One thread uses it; any thread can wake it."""
 
     called: bool
-    """Whether the announced channel was rung since the last `wait` but one: there is something for this waiter."""
+    """The announced channel was rung before or during the last `wait`: there is something for this very waiter."""
 
     def wait(self, seconds: float, linger: float = LINGER_SECONDS) -> bool:
-        """Sleep until a ring, the end of the watched process, `wake` or the timeout; True unless the timeout.
+        """Sleep until a ring, the end of the watched process, `wake` or the timeout. Returns False on timeout.
 
-        A ring of the announced channel ends it at once; one of a shared channel up to `linger` seconds later, so that
-        a crowd does not get in the way of the one who was called.
+        A ring of the announced channel ends the sleep at once. A ring of a shared channel ends it up to `linger`
+        seconds later, so that a crowd does not slow down the recipient.
         """
 
     def watch(self, process: Process | None) -> None:
-        """Also wake when this process ends (replaces the one watched before). Nobody rings for the dead."""
+        """Also wake when this process ends, because a dead process cannot ring. Replaces the one watched before."""
 
     def wake(self) -> None:
         """End the current or next `wait` at once; safe from any thread."""
@@ -74,34 +74,34 @@ class Bell(Protocol):
     """One per process."""
 
     def recheck_seconds(self, poll_seconds: float) -> float:
-        """How long a waiter may sleep before it looks again unasked: long where rings are heard, else the poll."""
+        """How long a waiter may sleep without a ring: long if this bell is reliable, else `poll_seconds`."""
 
     def ring(self, channels: Iterable[str]) -> None:
-        """Wake the listeners of these channels, in this order. Never raises: a lost ring costs a recheck."""
+        """Wake the listeners of these channels, in this order. Never raises: a lost ring only delays a waiter."""
 
     def listen(self, *channels: str, announce: str | None = None) -> Ear:
-        """Hear these channels and `announce`; while the ear is open, `hears(announce)` is true everywhere."""
+        """Listen to these channels and `announce`. While the ear is open, `hears(announce)` is true everywhere."""
 
     def hears(self, channel: str) -> bool:
-        """Whether a living process somewhere announces this channel right now."""
+        """Whether any living process announces this channel right now."""
 
     def close(self) -> None: ...
 
 
 class Watcher(Protocol):
-    """What wakes the ears of a process: one thread that watches channels and processes for all of them.
+    """The thread of a process that watches channels and processes for all its ears.
 
-    One per process. Its thread only calls `wake`s, which never block.
+    One per process. It only calls `wake` functions, which never block.
     """
 
     def watch_channel(self, channel: str, wake: Wake) -> Stop:
-        """Wake at every ring from now on; a channel is a file's path where files are rung, else its name.
+        """Call `wake` at every ring from now on. `channel` is a path if the bell uses files, else a name.
 
-        OSError if that cannot be promised.
+        OSError if the channel cannot be watched.
         """
 
     def watch_process(self, process: Process, wake: Wake) -> Stop | None:
-        """Wake once when this process ends; None if that cannot be promised, or it has ended already."""
+        """Call `wake` once when this process ends. None if it cannot be watched or has already ended."""
 
     def close(self) -> None:
         """End the thread and close every descriptor. A `Stop` called later does nothing."""

@@ -1,4 +1,4 @@
-"""One waiter's end of a bell, whatever wakes it."""
+"""One waiter's end of a bell; it works with every watcher."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _SECONDS_BETWEEN_CHECKS = 1.0
 
 
 class WatchingEar:
-    """Listens from its construction on. OSError if the watcher cannot watch all of the channels."""
+    """Listens as soon as it is created. OSError if the watcher cannot watch all channels."""
 
     def __init__(self, watcher: Watcher, channels: Iterable[str], own: str | None = None) -> None:
-        """`own` is the channel that only this waiter is called by; without one every ring may be meant for it."""
+        """`own` is the channel of this waiter alone. Without one, any ring may be meant for it."""
         self._watcher = watcher
         self._longest_linger = LINGER_SECONDS if own is None else float("inf")
         self._woken = threading.Event()
@@ -37,7 +37,7 @@ class WatchingEar:
             raise
 
     def when_closed(self, stop: Stop) -> None:
-        """Do this too when the ear closes."""
+        """Also call `stop` when the ear closes."""
         self._stops.append(stop)
 
     def wait(self, seconds: float, linger: float = LINGER_SECONDS) -> bool:
@@ -56,7 +56,7 @@ class WatchingEar:
         return True
 
     def watch(self, process: Process | None) -> None:
-        """The end of a process wakes once, however often that process is named in a row."""
+        """Watch a process. Watching the same one again in a row does not wake a second time."""
         if process == self._process:
             return
         self._unwatch()

@@ -1,4 +1,4 @@
-"""The bell of one machine: a channel is an empty file, and touching the file rings it."""
+"""The bell of one machine: a channel is an empty file, and touching the file rings the bell."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _GROWTH = 1.1
 
 
 class FileBell:
-    """Not for a forked child: the watching thread stays behind in the parent, its descriptors are shared."""
+    """Do not use it in a forked child: the watching thread stays in the parent, and the descriptors are shared."""
 
     def __init__(self, directory: str, counter: Callable[[], int]) -> None:
-        """`counter` is asked only where the kernel cannot tell, and always from one and the same thread."""
+        """`counter` is read only if the kernel cannot watch files, and always from the same thread."""
         self._directory = directory
         self._counter = counter
         self._lock = Lock()
@@ -44,11 +44,11 @@ class FileBell:
         for channel in channels:
             try:
                 os.utime(self._path(channel))
-            except OSError:  # usually there is no such file, because nobody has ever listened
+            except OSError:  # usually the file does not exist, because no process has ever listened
                 pass
 
     def listen(self, *channels: str, announce: str | None = None) -> WatchingEar:
-        """Never refuses: an ear for which the kernel has no watch hears every change of the counter instead."""
+        """Always succeeds: if the kernel has no watch left, the ear wakes at every change of the counter instead."""
         wanted = channels if announce is None else (*channels, announce)
         paths = [self._path(channel) for channel in wanted]
         ear = self._hear_rings(paths, own=self._path(announce) if announce else None) or self._hear_counter(paths)
@@ -72,7 +72,7 @@ class FileBell:
         return os.path.join(self._directory, file_name(channel))
 
     def _hear_rings(self, paths: list[str], own: str | None) -> WatchingEar | None:
-        """None if the files cannot be made or watched. The next ear may have more luck, so every one tries."""
+        """An ear on the files; None if they cannot be created or watched. Each new ear tries again."""
         try:
             os.makedirs(self._directory, 0o700, exist_ok=True)
             for path in paths:
@@ -93,29 +93,29 @@ class FileBell:
 
 
 def open_watcher() -> Watcher:
-    """The kernel's own way of this system. OSError if there is none, or it has none left to give."""
+    """The watcher for this system's kernel. OSError if there is none, or the kernel has no instance left."""
     if sys.platform == "linux":
         from conch.bells.inotify import InotifyWatcher
 
         return InotifyWatcher()
-    import select  # only those who wait need it
+    import select  # only waiters need it
 
     if sys.platform != "linux" and sys.platform != "win32" and hasattr(select, "kqueue"):
         from conch.bells.kqueue import KqueueWatcher
 
         return KqueueWatcher()
-    raise OSError(errno.ENOSYS, "This system cannot tell about touched files.")
+    raise OSError(errno.ENOSYS, "This system cannot watch files.")
 
 
 def _make_ear(watcher: Watcher, paths: list[str], own: str | None = None) -> WatchingEar:
-    from conch.bells.ears import WatchingEar  # most commands ring, and do not listen
+    from conch.bells.ears import WatchingEar  # most commands only ring
 
     return WatchingEar(watcher, paths, own)
 
 
 @lru_cache(maxsize=256)
 def file_name(channel: str) -> str:
-    """A plain file name of its own for every channel, whatever is in it."""
+    """A plain, unique file name for any channel."""
     text = channel.encode("utf-8", "surrogatepass")
     name = "".join(chr(byte) if byte in _SAFE_BYTES else f"%{byte:02X}" for byte in text)
     if name.startswith("."):
@@ -125,11 +125,11 @@ def file_name(channel: str) -> str:
     return f"{name[:60]}~{digest(channel)[:32]}"
 
 
-# -- where the kernel has no watches left, or never had any: keep asking the store whether it has changed
+# -- if the kernel cannot watch files: poll the store's change counter
 
 
 class CounterWatcher:
-    """Wakes every ear at every change of `counter`, which is called from this watcher's thread only."""
+    """Wakes every ear at every change of `counter`, which only this watcher's thread calls."""
 
     def __init__(self, counter: Callable[[], int]) -> None:
         self._counter = counter
@@ -159,8 +159,8 @@ class CounterWatcher:
             self._wakes.remove(wake)
 
     def _run(self) -> None:
-        # The first count always differs from none, and a count from before a silence is kept: an ear that has
-        # begun to listen since may be woken for nothing, but cannot miss a change.
+        # The first count always differs from None, and the last count is kept while no ear listens. A new ear may
+        # therefore wake without a change, but cannot miss one.
         last: int | None = None
         pause = _SHORTEST_PAUSE
         while self._has_listeners():
@@ -179,17 +179,17 @@ class CounterWatcher:
     def _count(self, last: int | None) -> int | None:
         try:
             return self._counter()
-        except Exception:  # a store in trouble is for its callers to report; the bell only falls silent
+        except Exception:  # the store's callers report its errors; the bell only stays silent
             return last
 
     def _wake_all(self) -> None:
         with self._changed:
-            wakes = dict.fromkeys(self._wakes)  # an ear is here once for each of its channels
+            wakes = dict.fromkeys(self._wakes)  # without duplicates: an ear is listed once for each channel
         for wake in wakes:
             wake()
 
 
-# -- who waits right now: a shared lock on a channel's file, which the kernel drops when the process dies
+# -- announcing a waiter: a shared lock on the channel's file, which the kernel drops when the process dies
 
 
 if sys.platform == "win32":
@@ -206,11 +206,11 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-    _MOST_TRIES = 20  # tries: others hold a lock for microseconds, unless they were stopped in the middle
+    _MOST_TRIES = 20  # others hold the lock for microseconds, unless they were stopped in the middle
     _PAUSE_SECONDS = 0.0005
 
     def _announce(path: str) -> int | None:
-        """The open, locked file; None where it cannot be locked."""
+        """The open, locked file; None if it cannot be locked."""
         try:
             descriptor = os.open(path, os.O_RDONLY)
         except OSError:
@@ -223,14 +223,14 @@ else:
         return descriptor
 
     def _withdraw(announcement: int) -> None:
-        """Closing alone would leave the lock with a child that another thread has just forked."""
+        """Unlock and close. Closing alone would leave the lock with a child that another thread has just forked."""
         fcntl.flock(announcement, fcntl.LOCK_UN)
         os.close(announcement)
 
     def _is_announced(path: str) -> bool:
-        """Probe the lock by taking it for a moment.
+        """Test the lock by taking it for a moment.
 
-        Probers take turns, one at a time in the whole directory, so any other holder of the lock is a listener.
+        Only one process in the whole directory tests at a time, so any other holder of the lock is a listener.
         """
         try:
             turn = os.open(os.path.dirname(path), os.O_RDONLY)
@@ -245,7 +245,7 @@ else:
             _withdraw(turn)
 
     def _lock(descriptor: int, kind: int) -> None:
-        """Wait a moment, but not for a process that hangs: OSError then."""
+        """Take a lock. Wait a moment for it, but OSError if its holder hangs."""
         for _ in range(_MOST_TRIES):
             try:
                 return fcntl.flock(descriptor, kind | fcntl.LOCK_NB)

@@ -17,13 +17,13 @@ from functools import partial
 from conch.bells.base import Stop, Wake
 from conch.host.processes import Process, open_pidfd
 
-# PyDLL keeps the GIL: these calls take a microsecond, and giving it up lets the bell thread in between.
+# PyDLL keeps the GIL: these calls take a microsecond, and releasing it would let the bell thread run in between.
 _libc = ctypes.PyDLL(None, use_errno=True)
 
 # From <sys/inotify.h>. Touching a file changes its attributes; opening, locking and closing it does not.
 _IN_ATTRIB = 0x4
 _IN_Q_OVERFLOW = 0x4000
-_EVENT = struct.Struct("iIII")  # watch descriptor, mask, cookie, length of the name: none for a watched file
+_EVENT = struct.Struct("iIII")  # watch descriptor, mask, cookie, length of the name (0 for a watched file)
 
 
 def _call(function: str, *arguments: int | bytes) -> int:
@@ -69,9 +69,9 @@ if sys.platform == "linux":
                 return None
             with self._lock:
                 try:
-                    # Once: a dead process stays readable for ever.
+                    # ONESHOT, because the descriptor of a dead process stays readable forever.
                     self._epoll.register(descriptor, select.EPOLLIN | select.EPOLLONESHOT)
-                except (OSError, ValueError):  # no room, or closed meanwhile
+                except (OSError, ValueError):  # no descriptor left, or closed meanwhile
                     os.close(descriptor)
                     return None
                 self._mourners[descriptor] = wake
@@ -102,7 +102,7 @@ if sys.platform == "linux":
                 wakes.remove(wake)
                 if not wakes:
                     del self._listeners[watch]
-                    # Refused if the file was deleted and the kernel has dropped the watch: all the same to us.
+                    # It may fail if the file was deleted, because the kernel then removed the watch. That is fine.
                     _libc.inotify_rm_watch(self._inotify, watch)
 
         def _stop_process(self, descriptor: int) -> None:
@@ -130,7 +130,7 @@ if sys.platform == "linux":
             return [wake for wakes in hits for wake in wakes]
 
         def _hit(self, watch: int, mask: int) -> list[Wake]:
-            if mask & _IN_Q_OVERFLOW:  # rings were lost, nobody knows whose
+            if mask & _IN_Q_OVERFLOW:  # rings were lost, and it is unknown which: wake every listener
                 return [wake for wakes in self._listeners.values() for wake in wakes]
             return list(self._listeners.get(watch, ()))
 

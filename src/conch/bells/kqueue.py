@@ -15,7 +15,7 @@ from conch.host.processes import Process, check
 if sys.platform != "linux" and sys.platform != "win32":
 
     class KqueueWatcher:
-        """Every listener has its own descriptor of the file it watches; a pid is watched once for all."""
+        """Each listener opens its file itself. A process is watched once for all its listeners."""
 
         def __init__(self) -> None:
             self._lock = threading.Lock()
@@ -55,7 +55,7 @@ if sys.platform != "linux" and sys.platform != "win32":
                     return None
                 self._mourners.setdefault(process.pid, []).append(wake)
             stop = partial(self._stop_process, process.pid, wake)
-            # Only now does the start time say whose end will be told.
+            # Checked only now: the pid could have been reused before the watch began.
             if check(process) == "alive":
                 return stop
             stop()
@@ -92,14 +92,14 @@ if sys.platform != "linux" and sys.platform != "win32":
         def _stop_process(self, pid: int, wake: Wake) -> None:
             with self._lock:
                 wakes = self._mourners.get(pid, [])
-                if self._closed or wake not in wakes:  # it has ended, and its pid may have a new process
+                if self._closed or wake not in wakes:  # the process has ended, and its pid may be reused
                     return
                 wakes.remove(wake)
                 if not wakes:
                     del self._mourners[pid]
                     try:
                         self._change(pid, select.KQ_FILTER_PROC, select.KQ_EV_DELETE)
-                    except OSError:  # it has ended meanwhile, and the kernel has forgotten it
+                    except OSError:  # the process has ended meanwhile, and the kernel removed the watch
                         pass
 
         def _run(self) -> None:

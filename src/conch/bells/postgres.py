@@ -1,7 +1,7 @@
-"""The bell of several machines: LISTEN and NOTIFY, and shared advisory locks that say who listens.
+"""The bell of several machines: LISTEN and NOTIFY, and shared advisory locks that show which channels have listeners.
 
-One connection per process hears for all its ears. A thread owns it, because a connection that waits for notifications
-cannot be used by others; `listen` returns once the server knows.
+One connection per process listens for all its ears. A thread owns it, because a connection that waits for
+notifications cannot do anything else. `listen` returns once the server knows the channels.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from conch.host.processes import Process, host_id
 from conch.ids import lock_number
 from conch.lean import Any
 
-_RECHECK_SECONDS = 30.0  # the server tells, and a lost connection is noticed: this is for what nobody has thought of
+_RECHECK_SECONDS = 30.0  # only a safety net: the server notifies, and a lost connection is noticed
 _LISTEN_SECONDS = 5.0
-IDLE_SECONDS = 60.0  # a server has only so many connections: this one is closed when nobody listens any more
+IDLE_SECONDS = 60.0  # without listeners the connection is closed then, because a server has only so many
 _PAUSES = (0.05, 0.1, 0.2, 0.5, 1.0)
 
 Connection = psycopg.Connection[Any]
 
 
 class PostgresBell:
-    """Rings are sent by the store, inside the transaction that they announce."""
+    """The store sends the rings, inside the transaction that they announce."""
 
     def __init__(
         self,
@@ -37,9 +37,9 @@ class PostgresBell:
         is_locked: Callable[[int], bool],
         open_watcher: Callable[[], Watcher],
     ) -> None:
-        """`is_locked` asks the server whether any session holds a lock on this number.
+        """`is_locked` asks the server whether any session holds a lock with this number.
 
-        `open_watcher` gives a watcher of this machine's processes, which the server does not see, or raises OSError.
+        `open_watcher` returns a watcher for this machine's processes, which the server cannot see, or raises OSError.
         """
         self._connect = connect
         self._open_watcher = open_watcher
@@ -51,7 +51,7 @@ class PostgresBell:
         return _RECHECK_SECONDS
 
     def listen(self, *channels: str, announce: str | None = None) -> WatchingEar:
-        """Every channel with a listener is announced: ringers then know that a ring will be heard."""
+        """Listen. All channels are announced, not only `announce`, so that ringers need not notify the others."""
         with self._lock:
             watcher = self._watcher = self._watcher or _ServerWatcher(self._connect, self._open_watcher)
         return WatchingEar(watcher, channels if announce is None else (*channels, announce), own=announce)
@@ -60,7 +60,7 @@ class PostgresBell:
         return self._is_locked(lock_number("bell", channel))
 
     def ring(self, channels: Iterable[str]) -> None:
-        """Nothing is left to do: the store has sent them."""
+        """Does nothing, because the store has already sent the rings."""
 
     def close(self) -> None:
         with self._lock:
@@ -70,7 +70,7 @@ class PostgresBell:
 
 
 class _ServerWatcher:
-    """The thread behind the ears, with its connection. A lost connection is made anew, and every ear looks again."""
+    """The thread and the connection behind the ears. After a lost connection it reconnects and wakes every ear."""
 
     def __init__(self, connect: Callable[[], Connection], open_watcher: Callable[[], Watcher]) -> None:
         self._connect = connect
@@ -78,9 +78,9 @@ class _ServerWatcher:
         self._processes: Watcher | None = None
         self._changed = threading.Condition()  # guards what follows
         self._wakes: dict[str, list[Wake]] = {}
-        self._channels: dict[str, str] = {}  # those of `_wakes`, by the names that the server knows
-        self._known: set[str] = set()  # the channels that the server knows of
-        self._late: set[str] = set()  # channels with listeners that the server did not know of in time
+        self._channels: dict[str, str] = {}  # the channels of `_wakes`, by their names on the server
+        self._known: set[str] = set()  # the channels that the server listens to for us
+        self._late: set[str] = set()  # channels that the server got too late: their listeners must look once more
         self._failures = 0
         self._closed = False
         self._nudged, self._nudging = os.pipe()
@@ -101,7 +101,7 @@ class _ServerWatcher:
 
     def watch_process(self, process: Process, wake: Wake) -> Stop | None:
         if process.host_id != host_id():
-            return _nothing  # its end cannot be seen from here: the timeouts rule
+            return _nothing  # a process on another machine cannot be watched: its timeouts apply
         try:
             with self._changed:
                 self._processes = self._processes or self._open_watcher()
@@ -128,11 +128,11 @@ class _ServerWatcher:
                 self._nudge()
 
     def _nudge(self) -> None:
-        """Under the lock: the thread has something to do."""
+        """Wake the thread. The caller holds the lock."""
         self._changed.notify_all()
         try:
             os.write(self._nudging, b"\0")
-        except BlockingIOError:  # full of nudges that it has not seen yet
+        except BlockingIOError:  # the pipe is full of unread nudges, so the thread will wake
             pass
 
     # -- on the thread
@@ -147,15 +147,15 @@ class _ServerWatcher:
                     self._fail()
                 with self._changed:
                     self._known.clear()
-                    self._late.update(self._wakes)  # what is rung from now on is lost, so everybody looks once
+                    self._late.update(self._wakes)  # rings are lost until it reconnects, so all must look again
         finally:
-            with self._changed:  # the thread that closes the bell may still be nudging
+            with self._changed:  # the thread that closes the bell may still write to the pipe
                 self._closed = True
                 os.close(self._nudging)
                 os.close(self._nudged)
 
     def _wait_for_listeners(self) -> bool:
-        """Whether there are any; without them the bell is being closed."""
+        """Wait until there is a listener; False if the bell is closed instead."""
         with self._changed:
             pause = _PAUSES[min(self._failures, len(_PAUSES)) - 1] if self._failures else 0
             self._changed.wait_for(lambda: self._closed, pause)
@@ -168,7 +168,7 @@ class _ServerWatcher:
             self._changed.notify_all()
 
     def _hear(self, connection: Connection) -> None:
-        """Until the connection is lost, nobody has listened for a while or the bell is closed."""
+        """Pass on rings until the connection is lost, all listeners are gone for a while, or the bell is closed."""
         connection.add_notify_handler(lambda notice: self._wake_notified(notice.channel))
         poll = select.poll()
         poll.register(connection.fileno(), select.POLLIN)
@@ -186,11 +186,11 @@ class _ServerWatcher:
                     self._wake_notified(notice.relname.decode())
 
     def _agree(self, connection: Connection) -> bool:
-        """Tell the server which channels are listened to now; whether there are any."""
+        """Tell the server which channels have listeners now. Returns whether any has."""
         with self._changed:
             begun, ceased = self._wakes.keys() - self._known, self._known - self._wakes.keys()
         if begun or ceased:
-            # LISTEN counts from the end of this batch on. A later ringer finds the lock, and notifies. An earlier one
+            # LISTEN takes effect at the end of this batch. A later ringer finds the lock and notifies. An earlier one
             # has committed by then, because the lock waits for it, so the next look at the table sees its change.
             words = [
                 f"SELECT pg_advisory_unlock_shared({_key(each)}); UNLISTEN {notification(each)}" for each in ceased

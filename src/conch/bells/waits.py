@@ -1,7 +1,7 @@
 """The wait loop: listen, look, sleep until something may have changed, and look again.
 
-Everything that waits in conch waits here. A caller gives a `look` and the channels to listen to; the loop adds the ear,
-the sleep, progress reports, presence, cancellation, and what to do while the store does not answer.
+Everything in conch that waits uses this loop. A caller gives a `look` and the channels to listen to. The loop adds the
+ear, the sleep, progress reports, presence, cancellation, and retries while the store does not answer.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from conch.lean import TypeVar
 Found = TypeVar("Found")
 
 FOREVER = float("inf")
-RETRY_SECONDS = 0.5  # until a store that did not answer is asked again, unless a bell rings before
+RETRY_SECONDS = 0.5  # pause before a store that did not answer is asked again; a ring ends it early
 PASSING: tuple[type[StoreError], ...] = (StoreBusy, StoreUnavailable, StoreUncertain)
 
 
 class Pause:
-    """Why a wait looks, and how it sleeps until it looks again. A look may change how."""
+    """Why the wait looks now, and how it sleeps until the next look. A look may change the latter."""
 
     def __init__(self, linger: float) -> None:
         self.called = False
-        """The announced channel was rung: somebody has something for this waiter."""
+        """The announced channel was rung: there is something for this very waiter."""
         self.is_last = False
-        """The time is over: this look is the last one."""
+        """The time is up: this look is the last one."""
         self.seconds = 0.0
         """How long to sleep if no bell rings."""
         self.linger = linger
-        """How long to leave a ring of a shared channel alone."""
+        """How long to wait after a ring of a shared channel before looking."""
         self.process: Process | None = None
-        """The end of this process wakes the wait too."""
+        """A process whose end also wakes the wait."""
         self.progress = ""
-        """What to report meanwhile."""
+        """The progress to report while waiting."""
 
 
 def wait_for(
@@ -54,12 +54,11 @@ def wait_for(
     passing: tuple[type[StoreError], ...] = PASSING,
     has_answered: bool = True,
 ) -> Found | None:
-    """What `look` finds, as soon as it finds something; when the time is over, what its last look returns.
+    """Call `look` until it returns something, and return that. When the time is up, return what the last look returns.
 
-    It looks when a bell rings, and where none can be heard at intervals that grow from the first of `polls` to the
-    second. Every `renewal` seconds it renews the caller's sign of life. A store that is in `passing` trouble is asked
-    again until the time is over, and then the trouble is raised. A store that has never answered is not waited for,
-    unless it is only busy.
+    It looks when a bell rings. If bells cannot be heard, it looks at intervals that grow from the first of `polls` to
+    the second. Every `renewal` seconds it renews the caller's presence. Errors in `passing` are retried until the time
+    is up, then raised. If the store has never answered, they are raised at once, unless it is only busy.
     """
     deadline = time.monotonic() + seconds
     poll, longest_poll = polls
@@ -88,7 +87,7 @@ def wait_for(
 
 
 class _Rest:
-    """The sleep between two looks. It reports how the wait is getting on, and asks the store nothing for that."""
+    """The sleep between two looks. It reports progress without asking the store."""
 
     def __init__(self, ear: Ear, call: Call) -> None:
         self._ear = ear
@@ -96,11 +95,11 @@ class _Rest:
         self._report_at: float | None = None
 
     def take(self, seconds: float, pause: Pause) -> None:
-        """Until a bell rings, the watched process ends or the time is over."""
+        """Sleep until a bell rings, the watched process ends or the time is up."""
         self._ear.watch(pause.process)
         now = time.monotonic()
         end = now + seconds
-        if self._report_at is None:  # what there is to tell is told at once, that nothing happens is not
+        if self._report_at is None:  # the first report comes at once only if there is progress to report
             self._report_at = now + (0.0 if pause.progress else self._call.report_every)
         while not self._ear.wait(min(end, self._report_at) - time.monotonic(), pause.linger):
             now = time.monotonic()

@@ -1,4 +1,4 @@
-"""What somebody wants to send, judged before anything is stored."""
+"""Messages and answers to send, checked before anything is stored."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Draft(NamedTuple):
     metadata_json: str | None = None
     client_message_id: str | None = None
     field: str = "outbox[0]"
-    """Where it stands in the call, for whoever refuses it."""
+    """Where the message stands in the call; a refusal names this place."""
 
 
 def check_batch(field: str, items: list[Any], settings: Settings) -> None:
@@ -63,8 +63,8 @@ def check_fields(item: Any, field: str, known: tuple[str, ...], mistaken: dict[s
     for name in item:
         if name not in known:
             meant = mistaken.get(name)
-            advice = f"did you mean {meant}?" if meant else f"there are: {', '.join(known)}."
-            raise InvalidArgument(f"{field}.{name[:80]} is not a field here; {advice}", field=f"{field}.{name[:80]}")
+            advice = f"Did you mean {meant}?" if meant else f"Known fields: {', '.join(known)}."
+            raise InvalidArgument(f"{field}.{name[:80]} is not a known field. {advice}", field=f"{field}.{name[:80]}")
 
 
 def required_text(item: dict[str, Any], field: str, name: str) -> str:

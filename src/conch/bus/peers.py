@@ -1,7 +1,7 @@
-"""Who speaks on a topic: peers, their cursors and their presence.
+"""The peers of a topic: their names, cursors and presence.
 
-An agent goes by its name in the room on a home topic, and by its own one on the others, where it speaks from the
-command line. Names that are chosen with `topic_join` belong to whoever has their token.
+An agent can speak on a topic as itself. On a home topic its name is its name in the room; on any other topic it is the
+agent's own name. A name chosen with `topic_join` belongs to the agent that has its reclaim token.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from conch.storage.base import Row, Store, Transaction
 
 LONGEST_NAME = 64
 LONGEST_OWN_NAME = 48
-SYSTEM = "conch"  # who tells a topic what an operator did; nobody else can have this name
-_SIGN_OF_LIFE_EVERY = SECOND  # of one who calls more often than that, each one would cost a write
+SYSTEM = "conch"  # the sender of system messages; no agent can take this name
+_PRESENCE_INTERVAL = SECOND  # at most one presence write per second
 
 
 class Peer(NamedTuple):
-    """Who speaks on a topic. Without a peer_id it is the agent as itself, which `load_standing` looks up."""
+    """A sender and reader on a topic. Without a peer_id it is the agent as itself; `load_standing` finds the id."""
 
     topic_id: str
     agent_id: str
     peer_id: int | None = None
     agent_name: str = ""
     names: tuple[str, ...] = ()
-    """Every name that means it, former ones too, where somebody has looked."""
+    """All its names, former ones too. Empty until `with_names` has loaded them."""
 
     def is_meant(self, addressees: list[str]) -> bool:
         return bool(addressees) and not {self.agent_id, self.agent_name, *self.names}.isdisjoint(addressees)
@@ -44,15 +44,15 @@ class Joined(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """A topic as one peer finds it."""
+    """The state of a topic, seen from one peer."""
 
     status: str
     highest_seq: int
     last_seq: int
     is_fresh: bool
-    """The peer's last sign of life is so young that another would tell nobody anything."""
+    """The peer's presence was written less than `_PRESENCE_INTERVAL` ago, so it need not be written again."""
     resets: int
-    """How often the cursor was set by hand."""
+    """How often the cursor was reset by hand."""
 
 
 class Presence(NamedTuple):
@@ -75,7 +75,7 @@ class Peers:
         reclaim_token: str | None,
         allow_closed: bool = False,
     ) -> Joined:
-        """Reserve a name on a topic, or reclaim it with the token that came with it."""
+        """Reserve a name on a topic, or reclaim it with the token issued for it."""
         check_name("agent_name", agent_name, LONGEST_NAME)
         if (topic_id is None) == (name is None):
             raise InvalidArgument("Give exactly one of topic_id and name.", field="topic_id")
@@ -91,7 +91,7 @@ class Peers:
             return Joined(topic, _to_peer(row, caller.agent_id), token)
 
     def join_as_itself(self, caller: Caller, topic_id: str) -> Peer:
-        """The caller under its own name, joined now if it was not."""
+        """The caller's peer under its own name; joins the topic first if needed."""
         with self._store.read() as tx:
             find_topic(tx, topic_id)
             own = tx.one("own_peer", topic_id=topic_id, agent_id=caller.agent_id)
@@ -109,7 +109,7 @@ class Peers:
         return last_seq
 
     def list_present(self, topic_id: str, window_seconds: int, limit: int) -> list[Presence]:
-        """Who was here lately, the latest first. A process that is proven gone is not here, however lately."""
+        """The peers seen within the window, latest first, without those whose process is known to be gone."""
         with self._store.read() as tx:
             find_topic(tx, topic_id)
             since = tx.now - window_seconds * SECOND
@@ -127,27 +127,27 @@ class Peers:
         ]
 
     def name_of(self, topic_id: str, agent_id: str) -> str | None:
-        """What an agent is called on a topic when it speaks as itself."""
+        """The agent's name on a topic when it speaks as itself."""
         with self._store.read() as tx:
             row = tx.one("own_peer", topic_id=topic_id, agent_id=agent_id)
         return None if row is None else str(row["name"])
 
     def known_names(self, topic_id: str, names: set[str]) -> set[str]:
-        """Those that mean somebody on a topic, by name or by agent_id."""
+        """The subset of `names` that is a name or agent_id known on the topic."""
         with self._store.read() as tx:
             return {row["name"] for row in tx.all("known_on_topic", topic_id=topic_id, names=sorted(names))}
 
 
 def system_peer(tx: Transaction, topic_id: str) -> Peer:
-    """Conch itself, which tells a topic what an operator did; its name is reserved everywhere."""
+    """The peer that announces what an operator did. Its name is reserved on every topic."""
     row = tx.one("system_peer", topic_id=topic_id, name=SYSTEM) or insert_peer(tx, topic_id, SYSTEM, agent_id=None)
     return _to_peer(row, agent_id="")
 
 
 def load_standing(tx: Transaction, peer: Peer) -> tuple[Peer, Standing]:
-    """The peer under its present name, and how it stands to the topic.
+    """The peer under its present name, and its standing.
 
-    TopicNotFound, or AgentNotJoined where the agent is no peer, or where its name was freed.
+    Raises TopicNotFound, or AgentNotJoined if the agent never joined or an operator freed its name.
     """
     if peer.peer_id is None:
         row = tx.one("standing_of_agent", topic_id=peer.topic_id, agent_id=peer.agent_id)
@@ -159,13 +159,13 @@ def load_standing(tx: Transaction, peer: Peer) -> tuple[Peer, Standing]:
     if row["last_seq"] is None:
         message = f"You have no name on topic {peer.topic_id}."
         raise AgentNotJoined(message, Advice("join_topic"), field="topic_id", topic_id=peer.topic_id)
-    is_fresh = 0 <= tx.now - row["updated_at"] < _SIGN_OF_LIFE_EVERY
+    is_fresh = 0 <= tx.now - row["updated_at"] < _PRESENCE_INTERVAL
     standing = Standing(row["status"], row["next_seq"] - 1, row["last_seq"], is_fresh, row["resets"])
     return peer._replace(peer_id=row["peer_id"], agent_name=row["name"]), standing
 
 
 def with_names(tx: Transaction, peer: Peer) -> Peer:
-    """The peer with every name that means it."""
+    """The peer with all its names, so that `is_meant` also knows former ones."""
     names = tx.all("names_of_peer", peer_id=peer.peer_id)
     return peer._replace(names=tuple(row["agent_name"] for row in names))
 
@@ -177,14 +177,14 @@ def check_seq(field: str, seq: int, standing: Standing) -> None:
 
 
 def enter_as_itself(tx: Transaction, topic_id: str, caller: Caller) -> Peer:
-    """Join under the agent's own name, or where another peer has taken that, under the next one like it."""
+    """Join under the agent's own name; if another peer has that name, under `name-2`, `name-3` and so on."""
     known = {"topic_id": topic_id, "agent_id": caller.agent_id}
     row, number = tx.one("own_peer", **known), 1
     agent = tx.one("member_on_topic", **known) or tx.one("find_agent", agent_id=caller.agent_id)
     own = agent["name"] if agent else caller.name  # another door of this agent may have renamed it
     while row is None:
         name = own if number == 1 else f"{own[: LONGEST_OWN_NAME - len(str(number)) - 1].rstrip('-')}-{number}"
-        if not _is_somebody_else(tx, topic_id, caller, name):
+        if not _means_another_agent(tx, topic_id, caller, name):
             row = _add_peer(tx, topic_id, name, caller, None, is_own=True)
         number += 1
     return _to_peer(row, caller.agent_id)
@@ -198,22 +198,23 @@ def _to_peer(row: Row, agent_id: str) -> Peer:
 
 
 def present_name(tx: Transaction, topic_id: str, agent_name: str) -> str:
-    """What the peer that has or had this name is called now; a name that means no peer stays as it is."""
+    """The present name of the peer that has or had this name. An unknown name is returned unchanged."""
     row = tx.one("peer_named", topic_id=topic_id, agent_name=agent_name)
     return agent_name if row is None else str(row["name"])
 
 
 def claim(tx: Transaction, topic: Topic, caller: Caller, agent_name: str, token: str | None) -> tuple[Row, str]:
-    """The peer of this name, which is the caller's from now on, and its token."""
+    """Give a name to the caller; returns its peer and its token. Raises AgentNameInUse without the right token."""
     row = tx.one("peer_named", topic_id=topic.topic_id, agent_name=agent_name)
     if row is None:
-        if _is_system(agent_name) or _is_somebody_else(tx, topic.topic_id, caller, agent_name):
+        if _is_system(agent_name) or _means_another_agent(tx, topic.topic_id, caller, agent_name):
             raise _in_use(topic, agent_name)
         issued = os.urandom(16).hex()
         added = _add_peer(tx, topic.topic_id, agent_name, caller, issued)
         if added is None:
             raise _in_use(topic, agent_name)
         return added, issued
+    # A peer that the agent entered as itself has no token yet; the agent may ask for one.
     if row["reclaim_token_hash"] is None and row["agent_id"] == caller.agent_id:
         token = os.urandom(16).hex()
     elif token is None or _hashed(token) != row["reclaim_token_hash"]:
@@ -224,14 +225,14 @@ def claim(tx: Transaction, topic: Topic, caller: Caller, agent_name: str, token:
     return row, token
 
 
-def _is_somebody_else(tx: Transaction, topic_id: str, caller: Caller, agent_name: str) -> bool:
-    """An agent is meant by its id everywhere, and on a home topic by its name in the room: nobody else takes those."""
+def _means_another_agent(tx: Transaction, topic_id: str, caller: Caller, agent_name: str) -> bool:
+    """Whether the name is another agent's id or, on a home topic, another member's name in the room."""
     row = tx.one("member_named", topic_id=topic_id, name=agent_name) or tx.one("find_agent", agent_id=agent_name)
     return row is not None and row["agent_id"] != caller.agent_id
 
 
 def _is_system(agent_name: str) -> bool:
-    from unicodedata import normalize
+    from unicodedata import normalize  # full-width or capital letters must not imitate the system
 
     return normalize("NFKC", agent_name).casefold() == SYSTEM
 
@@ -239,7 +240,7 @@ def _is_system(agent_name: str) -> bool:
 def _add_peer(
     tx: Transaction, topic_id: str, name: str, caller: Caller, token: str | None, is_own: bool = False
 ) -> Row | None:
-    """A new peer, which has read nothing yet; None where another one has the name."""
+    """A new peer with its cursor at 0; None if another peer has the name."""
     made = insert_peer(tx, topic_id, name, caller.agent_id, None if token is None else _hashed(token), is_own)
     if not tx.run("reserve_name", topic_id=topic_id, agent_name=name, peer_id=made["peer_id"]):
         tx.run("delete_peer", peer_id=made["peer_id"])
@@ -258,14 +259,16 @@ def insert_peer(
 
 
 def rename_peer(tx: Transaction, peer: Row, name: str) -> None:
-    """Its former name still means it. Where another peer has the new name already, nothing changes."""
+    """Rename a peer; its former name still means it. Nothing changes if another peer has the new name."""
     tx.run("reserve_name", topic_id=peer["topic_id"], agent_name=name, peer_id=peer["peer_id"])
     tx.run("rename_peer", peer_id=peer["peer_id"], name=name)
 
 
 def hand_over_names(tx: Transaction, peer: Row, heir_id: str) -> None:
-    """What a peer was called, which has just been renamed, means another agent from now on, who goes on with what was
-    asked and answered under it. Where that agent is not on the topic, the name is free."""
+    """Give the former names, questions and answers of a renamed peer to the agent that continues its work.
+
+    `peer` is the row from before the renaming. If the heir is not on the topic, the former name becomes free.
+    """
     heir = tx.one("own_peer", topic_id=peer["topic_id"], agent_id=heir_id)
     if heir is None:
         tx.run("free_name", topic_id=peer["topic_id"], agent_name=peer["name"])
@@ -279,23 +282,23 @@ def hand_over_names(tx: Transaction, peer: Row, heir_id: str) -> None:
 
 
 def free_name(tx: Transaction, topic_id: str, agent_name: str) -> None:
-    """End a peer. What it said stays its own; who takes one of its names is another peer."""
+    """End a peer. Its messages stay its own; the next agent to take one of its names is a new peer."""
     find_topic(tx, topic_id)
     peer = tx.one("peer_named", topic_id=topic_id, agent_name=agent_name)
     if peer is None:
-        message = f"Nobody has the name {agent_name[:80]!r} on topic {topic_id}."
+        message = f"No peer on topic {topic_id} has the name {agent_name[:80]!r}."
         raise InvalidArgument(message, field="agent_name")
     if peer["name"] != agent_name:
-        message = f"{agent_name} is what {peer['name']} was called before; only {peer['name']} can be freed."
+        message = f"{agent_name} is a former name of {peer['name']}; only {peer['name']} can be freed."
         raise InvalidArgument(message, field="agent_name")
     for statement in ("free_names", "drop_cursor", "disown_peer"):
         tx.run(statement, peer_id=peer["peer_id"])
 
 
 def _hashed(token: str) -> str:
-    """The store keeps no token that would open a name to whoever reads the file."""
+    """Only the hash is stored, so that reading the database does not reveal a token."""
     try:
-        from _blake2 import blake2b  # where hashlib has it from, but that brings OpenSSL along: 4 MB in every process
+        from _blake2 import blake2b  # not from hashlib, which would also load OpenSSL: 4 MB in every process
     except ImportError:
         from hashlib import blake2b
     return blake2b(token.encode(), digest_size=32).hexdigest()

@@ -1,6 +1,6 @@
-"""Questions and answers between peers. A question is a message; here is what becomes of it.
+"""Questions and answers between peers. A question is a message; this module keeps its status.
 
-Its life: `pending` takes answers, one from each other peer, until the asker closes (`answered`) or cancels it.
+A `pending` question takes one answer from each other peer until its asker marks it `answered` or cancels it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Asked(NamedTuple):
 
     @property
     def outcome(self) -> str:
-        """How it was settled."""
+        """How a settled question ended: `answered` or `cancelled`."""
         return "answered" if self.answers or self.question.status == "answered" else "cancelled"
 
 
@@ -67,7 +67,7 @@ class Pending(NamedTuple):
 
 
 class Offer(NamedTuple):
-    """What a peer could answer. On a closed topic nothing will ever be added to it."""
+    """The questions a peer could answer. A closed topic gets no new ones."""
 
     questions: list[Pending]
     is_closed: bool
@@ -94,7 +94,7 @@ class Questions:
     # -- asking
 
     def ask(self, peer: Peer, text: str, wait_seconds: float, call: Call | None = None) -> tuple[str, Asked]:
-        """Put a question to the topic; returns the call's status too: queued, answered, timeout or cancelled."""
+        """Ask a question on the topic; also returns the call's status: queued, answered, timeout or cancelled."""
         check_length("question", text, self._settings.max_question_chars, "max_question_chars")
         call = call or Call()
         call.check()
@@ -111,7 +111,7 @@ class Questions:
         return ("timeout", asked) if settled is None else (settled.outcome, settled)
 
     def wait(self, topic_id: str, question_id: str, wait_seconds: float, call: Call) -> Asked | None:
-        """The question once it has an answer or has ended; None when the time is over."""
+        """The question as soon as it has an answer or has ended; None after `wait_seconds`."""
 
         def look(pause: Pause) -> Asked | None:
             found = self.poll(topic_id, question_id)
@@ -119,7 +119,7 @@ class Questions:
 
         try:
             return wait_on_topic(self._bell, topic_id, look, wait_seconds, call, self._settings)
-        except StoreError:  # it is asked all the same: a refusal would have it asked again
+        except StoreError:  # the question is stored: an error would make the caller ask it again
             return None
 
     def poll(self, topic_id: str, question_id: str) -> Asked:
@@ -127,7 +127,7 @@ class Questions:
             return _load(tx, topic_id, question_id)
 
     def cancel(self, peer: Peer, question_id: str, reason: str | None) -> tuple[Question, bool]:
-        """The question as it is now, and whether it was pending until then."""
+        """End a question without an answer; returns it, and whether it was still pending."""
         check_length("reason", reason or "", self._settings.max_reason_chars, "max_reason_chars")
         return self._end(peer, question_id, "cancelled", reason, forbidden="answered")
 
@@ -141,10 +141,10 @@ class Questions:
             peer, _ = load_standing(tx, peer)
             question = _load(tx, peer.topic_id, question_id).question
             if question.asked_by_id != peer.peer_id:
-                message = f"Only {question.asked_by}, who asked, can do that."
+                message = f"Only {question.asked_by}, who asked the question, can do that."
                 raise ForbiddenNotAsker(message, question_id=question_id, asked_by=question.asked_by)
             if question.status == forbidden:
-                message = f"The question is {forbidden} already and cannot become {status}."
+                message = f"The question is already {forbidden} and cannot become {status}."
                 raise InvalidArgument(message, field="question_id", question_status=question.status)
             changed = tx.run("end_question", question_id=question_id, status=status, cancel_reason=reason) > 0
             _touch(tx, peer)
@@ -154,7 +154,7 @@ class Questions:
     # -- answering
 
     def list_pending(self, peer: Peer, limit: int, wait_seconds: float, call: Call | None = None) -> Offer:
-        """What this peer could answer, oldest first, waiting for something if asked to, and if anything can come."""
+        """The questions this peer could answer, oldest first. Waits for one unless the topic is closed."""
 
         def look(pause: Pause | None) -> Offer | None:
             with self._store.read() as tx:
@@ -169,13 +169,13 @@ class Questions:
         return found or Offer([], is_closed=False)
 
     def list_all(self, topic_id: str, statuses: list[str], limit: int) -> list[Row]:
-        """The questions of a topic, newest first, with how many answers each has."""
+        """The questions of a topic, newest first, each with its number of answers."""
         with self._store.read() as tx:
             find_topic(tx, topic_id)
             return tx.all("questions_on_topic", topic_id=topic_id, statuses=statuses, limit=limit)
 
     def find(self, question_ids: list[str]) -> dict[str, Question]:
-        """Those of these messages that are questions."""
+        """The questions among these messages, by id."""
         if not question_ids:
             return {}
         with self._store.read() as tx:
@@ -183,9 +183,9 @@ class Questions:
         return {row["question_id"]: Question(**row) for row in rows}
 
     def answer(self, peer: Peer, responses: list[Any], needs_followups: bool = True) -> Answered:
-        """Save all answers, or none where one is not allowed; what cannot be answered any more is skipped.
+        """Save the answers. If one is forbidden, none is saved; a question that is gone or ended is skipped.
 
-        Agents must suggest what to ask next; a person may answer without.
+        Agents must suggest follow-up questions; people need not.
         """
         if not responses:
             raise InvalidArgument("responses must be non-empty.", field="responses")
@@ -217,14 +217,14 @@ class Questions:
         followups = _texts(item, field, "suggested_followups", _MOST_FOLLOWUPS, "FOLLOWUPS_TRUNCATED", warnings)
         if needs_followups and not followups:
             name = f"{field}.suggested_followups"
-            raise InvalidArgument(f"{name} is required: at least one question that would be good to ask.", field=name)
+            raise InvalidArgument(f"{name} is required: suggest at least one question to ask next.", field=name)
         extras = {"repo_pointers": pointers, "suggested_followups": followups}
         metadata = dump_metadata(field, extras, self._settings)
         return Response(question_id, Draft(text, "answer", question_id, metadata, field=field), warnings)
 
 
 def extras(answer: Message) -> tuple[list[str], list[str]]:
-    """The repo_pointers and suggested_followups of an answer; one that came as a plain message may have none."""
+    """The repo_pointers and suggested_followups of an answer; an answer sent with `sync` may have none."""
     metadata = json.loads(answer.metadata_json) if answer.metadata_json else {}
     found = (metadata.get("repo_pointers"), metadata.get("suggested_followups"))
     pointers, followups = ([str(text) for text in texts] if isinstance(texts, list) else [] for texts in found)
@@ -244,7 +244,7 @@ def _load(tx: Transaction, topic_id: str, question_id: str) -> Asked:
 
 
 def _obstacle(tx: Transaction, peer: Peer, response: Response) -> Warning | None:
-    """Why an answer is to be skipped, or None; what is forbidden is raised, so that nothing is saved."""
+    """The warning if an answer is to be skipped. Raises if it is forbidden, so that no answer is saved."""
     question_id, field = response.question_id, f"{response.draft.field}.question_id"
     row = tx.one("find_question", question_id=question_id)
     if row is None:
@@ -266,7 +266,7 @@ def _skipped(code: str, question_id: str, why: str) -> Warning:
 
 
 def _texts(item: Row, field: str, name: str, most: int, code: str, warnings: Warnings) -> list[str]:
-    """A list of texts, cut to what is allowed, with a warning."""
+    """A list of texts. A list that is too long is cut, with a warning."""
     texts = item.get(name)
     if texts is None:
         return []

@@ -1,4 +1,4 @@
-"""What stands on a topic: messages in order, how they are added, and which of them are answers."""
+"""The messages of a topic in order: how they are added, and which of them count as answers."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class Message(NamedTuple):
 
     @property
     def size(self) -> int:
-        """What it adds to a reply, about."""
+        """About how many characters the message adds to a reply."""
         return len(self.content_markdown) + len(self.metadata_json or "")
 
     @property
     def addressees(self) -> list[str]:
-        """Whom the sender means in the first place; everybody sees it all the same."""
+        """The peers the message is meant for. Every other peer of the topic sees it too."""
         to = (self.metadata or {}).get("to") if self.metadata_json and '"to"' in self.metadata_json else None
         return [to] if isinstance(to, str) else to if isinstance(to, list) else []
 
@@ -53,13 +53,13 @@ class Obstacle(NamedTuple):
 class Sent(NamedTuple):
     message: Message
     is_repeated: bool
-    """It was there already, sent under the same client_message_id."""
+    """The message was stored before, under the same client_message_id."""
     obstacle: Obstacle | None = None
-    """Why it does not count as the answer that it was meant to be."""
+    """Why a message of type `answer` does not count as an answer."""
 
 
 def append_messages(tx: Transaction, peer: Peer, outbox: list[Draft]) -> list[Sent]:
-    """Store messages in order. One that was stored before under its client_message_id is not stored again."""
+    """Store messages in order. A client_message_id that was stored before is not stored again."""
     topic_id, repeated = peer.topic_id, _find_repeated(tx, peer, outbox)
     fresh = [draft for place, draft in enumerate(outbox) if place not in repeated]
     made: list[Sent] = []
@@ -67,7 +67,7 @@ def append_messages(tx: Transaction, peer: Peer, outbox: list[Draft]) -> list[Se
         row = tx.one("take_seqs", topic_id=topic_id, count=len(fresh), now=tx.now)
         assert row is not None
         made = [_insert(tx, peer, draft, row["next_seq"] - len(fresh) + n) for n, draft in enumerate(fresh)]
-        if any(each.message.message_type != "ack" for each in made):  # those who are only thanked sleep on
+        if any(each.message.message_type != "ack" for each in made):  # an acknowledgement wakes no waiter
             tx.ring(topic_channel(topic_id))
     new = iter(made)
     sent: list[Sent] = []
@@ -81,7 +81,7 @@ def append_messages(tx: Transaction, peer: Peer, outbox: list[Draft]) -> list[Se
 
 
 def _find_repeated(tx: Transaction, peer: Peer, outbox: list[Draft]) -> dict[int, Message | int]:
-    """By place in the outbox: the stored message, or the earlier place, that has the same client_message_id."""
+    """Repeated drafts, by place in the outbox: the stored message, or the earlier place, with the same id."""
     repeated: dict[int, Message | int] = {}
     places: dict[str, int] = {}
     for place, draft in enumerate(outbox):
@@ -134,7 +134,7 @@ def _check_reply(tx: Transaction, topic_id: str, draft: Draft) -> None:
 
 
 def _count_answer(tx: Transaction, peer: Peer, message: Message) -> Obstacle | None:
-    """A reply to somebody else's pending question is an answer; of several by one agent the first counts."""
+    """Count a reply to another peer's pending question as its answer. Each peer's first answer counts."""
     question = tx.one("find_question", question_id=message.reply_to)
     if question is None:
         return None
@@ -151,13 +151,13 @@ def _count_answer(tx: Transaction, peer: Peer, message: Message) -> Obstacle | N
 
 
 def find_obstacle(tx: Transaction, peer: Peer, question: Row) -> Obstacle | None:
-    """Why a peer cannot answer a question of its topic, if it cannot."""
+    """Why a peer cannot answer a question of its topic; None if it can."""
     if question["status"] != "pending":
         return Obstacle("QUESTION_NOT_PENDING", f"the question is {question['status']}")
     if question["asked_by_id"] == peer.peer_id:
         return Obstacle("FORBIDDEN_SELF_ANSWER", "you asked the question yourself")
     if tx.one("find_answer", question_id=question["question_id"], peer_id=peer.peer_id):
-        return Obstacle("FORBIDDEN_ALREADY_ANSWERED", "you have answered the question already")
+        return Obstacle("FORBIDDEN_ALREADY_ANSWERED", "you have already answered the question")
     return None
 
 
@@ -172,7 +172,7 @@ def to_message(row: Row) -> Message:
 def wait_on_topic(
     bell: Bell, topic_id: str, look: Callable[[Pause], Found | None], seconds: float, call: Call, settings: Settings
 ) -> Found | None:
-    """As `wait_for`, for what happens on a topic. Whoever waits there stays active."""
+    """Wait with `wait_for` on a topic's channel. The waiting agent stays active."""
     polls = (settings.poll_initial_ms / 1_000, settings.poll_max_ms / 1_000)
     renewal = renewal_ms(settings) / 1_000
     return wait_for(bell, [topic_channel(topic_id)], look, seconds, call, linger=0.0, polls=polls, renewal=renewal)

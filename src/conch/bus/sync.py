@@ -1,7 +1,7 @@
-"""Messages on topics: sending, and receiving everything at least once and in order.
+"""Sending messages, and receiving all of them in order, at least once.
 
-A cursor moves only after the reply that carried the messages has gone out: `sync` returns what to do then. Whatever
-happens before that, the same messages come again.
+A cursor moves only after the reply with the messages has gone out: the door then calls `settle`. If anything fails
+before that, the next `sync` returns the same messages again.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from conch.lean import NamedTuple
 from conch.storage.base import Row, Store, Transaction
 
 PAGE = 500
-_MOST_CHARS = 400_000  # of bodies in one reply, unless a single one is longer
-_STEP = 50
-_MOST_SILENCES = 1_000
+_MOST_CHARS = 400_000  # of messages in one reply; a single longer message is sent alone
+_STEP = 50  # messages read per query
+_MOST_SILENCES = 1_000  # peers whose silence is remembered
 NOBODY = 0  # no peer has this id
 
 
 class Page(NamedTuple):
-    """What a peer has not read yet, as far as it fits into one reply."""
+    """The unread messages of a peer that fit into one reply."""
 
     peer: Peer
     standing: Standing
     received: list[Message]
     has_more: bool
     has_news: bool = True
-    """There is more to read than thanks."""
+    """There is an unread message other than acknowledgements (`ack`)."""
 
     @property
     def last_seq(self) -> int:
@@ -49,7 +49,7 @@ class Synced(NamedTuple):
     page: Page
     sent: list[Sent]
     is_touched: bool
-    """Whether the call has left a sign of life already."""
+    """The call has already written the peer's presence."""
 
 
 class Messages:
@@ -57,8 +57,8 @@ class Messages:
         self._store = store
         self._bell = bell
         self._settings = settings
-        # Behind which cursor, and up to which seq, a peer has only its own messages. Messages never change, so nobody
-        # needs to look there again: whoever talks to itself for long would read all of it at every call.
+        # For each peer: a cursor, and the seq up to which only the peer's own messages follow it. Messages never
+        # change, so that range need not be read again. Otherwise a peer with a long monologue reads it at every call.
         self._silences: dict[int | None, tuple[int, int]] = {}
 
     def sync(
@@ -72,7 +72,7 @@ class Messages:
         ack_through: int | None = None,
         call: Call | None = None,
     ) -> Synced:
-        """Send, then receive what is new, waiting for it if asked to."""
+        """Send the outbox, then return unread messages, waiting up to `wait_seconds` for one."""
         call = call or Call()
         call.check()
         if not outbox and ack_through is None:
@@ -82,10 +82,11 @@ class Messages:
         if not sent:
             return Synced(*receive(), sent, True)
         try:
-            # A request that has sent must not run again as a whole, so only its second half does.
+            # Retry only the receiving half: repeating the whole call would send twice.
             return Synced(*retry_interrupted(receive), sent, True)
         except StoreError:
-            # The store went away since. A refusal would have them sent again: say that they were, and to come back.
+            # The messages are stored. An error would make the caller send them again, so report them as sent, and
+            # let `has_more` bring the caller back for the rest.
             return Synced("empty", Page(peer, standing, [], has_more=True), sent, True)
 
     def _receive(
@@ -109,7 +110,7 @@ class Messages:
         return "ready" if page.received else "timeout" if is_late else "empty", page
 
     def _show_presence(self, page: Page) -> None:
-        """Before a wait, which may last longer than others look back. Whoever cannot be noted waits all the same."""
+        """Record presence before a wait, which may outlast the presence window. A failure does not stop the wait."""
         if page.standing.is_fresh:
             return
         with suppress(StoreError), self._store.write(page.peer.topic_id) as tx:
@@ -119,13 +120,13 @@ class Messages:
         return self._send(peer, outbox, None)[2]
 
     def _send(self, peer: Peer, outbox: list[Draft], ack_through: int | None) -> tuple[Peer, Standing, list[Sent]]:
-        """The peer, how it stands to the topic afterwards, and what was sent."""
+        """Returns the peer, its standing after sending, and what was sent."""
         with self._store.write(peer.topic_id) as tx:
             peer, standing = load_standing(tx, peer)
             if ack_through is not None:
                 check_seq("ack_through", ack_through, standing)
             sent = append_messages(tx, peer, outbox)
-            if not all(each.is_repeated for each in sent):  # what is there already was said in time
+            if not all(each.is_repeated for each in sent):  # a repeated message was sent before the topic closed
                 require_open(peer.topic_id, standing.status)
             last_seq = max(standing.last_seq, ack_through or 0)
             if last_seq != standing.last_seq or not standing.is_fresh:
@@ -137,7 +138,7 @@ class Messages:
         return peer, after, sent
 
     def _unread(self, peer: Peer, max_items: int, include_self: bool, standing: Standing | None = None) -> Page:
-        """Reads nothing where a standing, which was just found, says that there is nothing to read."""
+        """The next page. A caller with a fresh `standing` passes it, which can save the read."""
         if standing is not None and not include_self and self._silent_through(peer, standing) == standing.highest_seq:
             return Page(peer, standing, [], has_more=False, has_news=False)
         with self._store.read() as tx:
@@ -168,7 +169,7 @@ class Messages:
         self._silences[peer.peer_id] = (standing.last_seq, standing.highest_seq)
 
     def settle(self, synced: Synced, advance: bool) -> None:
-        """After the reply has gone out: move the cursor behind what it carried, unless it was moved meanwhile."""
+        """After the reply has gone out: move the cursor past its messages, unless it was reset meanwhile."""
         page, found = synced.page, synced.page.standing.last_seq
         moves = advance and page.last_seq != found
         if moves or not (synced.is_touched or page.standing.is_fresh):
@@ -176,36 +177,36 @@ class Messages:
                 self._touch(tx, page.peer, page.standing, page.last_seq if moves else found)
 
     def retract(self, peer: Peer, last_seq: int) -> None:
-        """After a reply that nobody read all the same: what it carried comes again, and whatever came since with it."""
+        """Take back `settle` after a reply that was never read: set the cursor back to `last_seq`."""
         with self._store.write(peer.topic_id) as tx:
             tx.run("set_cursor_back", peer_id=peer.peer_id, last_seq=last_seq, now=tx.now)
 
     def _touch(self, tx: Transaction, peer: Peer, found: Standing, last_seq: int) -> None:
-        """Move the cursor forward, unless it was set by hand since it was found so. A freed peer has none."""
+        """Move the cursor forward, unless it was reset by hand since `found` was read."""
         tx.run("touch_agent", agent_id=peer.agent_id, now=tx.now)
         tx.run("move_cursor", peer_id=peer.peer_id, resets=found.resets, last_seq=last_seq, now=tx.now)
 
     def standing(self, peer: Peer) -> tuple[Peer, Standing]:
-        """The peer under its present name, with every name that means it, and how it stands to the topic."""
+        """The peer with its present and former names, and its standing."""
         with self._store.read() as tx:
             peer, standing = load_standing(tx, peer)
             return with_names(tx, peer), standing
 
     def mark_read(self, peer: Peer, last_seq: int) -> None:
-        """Move the cursor forward to here."""
+        """Move the cursor forward to `last_seq`."""
         with self._store.write(peer.topic_id) as tx:
             peer, standing = load_standing(tx, peer)
             self._touch(tx, peer, standing, last_seq)
 
     def free_name(self, topic_id: str, agent_name: str, operator: str) -> None:
-        """Let anybody have a name again whose token is lost, and tell the topic who did it."""
+        """Make a name available again, for example when its token is lost, and announce it on the topic."""
         with self._store.write(topic_id) as tx:
             free_name(tx, topic_id, agent_name)
             notice = Draft(f"{operator} freed the name {agent_name}: the next agent to join can take it.", "notice")
             append_messages(tx, system_peer(tx, topic_id), [notice])
 
     def numbers(self, message_ids: set[str]) -> dict[str, int]:
-        """The numbers on their topics of those messages that there are."""
+        """The seq of each of these messages that exists."""
         if not message_ids:
             return {}
         with self._store.read() as tx:
@@ -213,7 +214,7 @@ class Messages:
         return {row["message_id"]: row["seq"] for row in rows}
 
     def history(self, topic_id: str, after: int = 0, since: int = 0) -> Iterator[Message]:
-        """A whole topic, oldest first, however long: page by page, so that nothing is held and nobody waits."""
+        """A whole topic, oldest first. It is read page by page, so no transaction stays open for long."""
         while page := self.history_page(topic_id, after, since):
             yield from page
             if len(page) < PAGE:
@@ -226,7 +227,7 @@ class Messages:
         return [to_message(row) for row in rows]
 
     def following(self, topic_id: str, after: int) -> tuple[list[Message], bool]:
-        """Some of what came after a message, and whether the topic is closed."""
+        """The next page of messages after a seq, and whether the topic is closed."""
         with self._store.read() as tx:
             is_closed = find_topic(tx, topic_id).status == "closed"
             rows = tx.all("messages_after", topic_id=topic_id, after=after, limit=PAGE)
@@ -234,7 +235,7 @@ class Messages:
 
 
 def _next_messages(tx: Transaction, statement: str, after: int, most: int, given: Row) -> list[Message]:
-    """Some at a time until a reply is full: whoever asks for a thousand long messages does not get them at once."""
+    """Read in small steps until a reply is full, so that a thousand long messages are never in memory together."""
     messages: list[Message] = []
     total = 0
     while len(messages) < most and total <= _MOST_CHARS:
@@ -248,7 +249,7 @@ def _next_messages(tx: Transaction, statement: str, after: int, most: int, given
 
 
 def _fitting(messages: list[Message]) -> list[Message]:
-    """As many as one reply can carry, at least one."""
+    """The leading messages that fit into one reply, at least one."""
     total = 0
     for place, message in enumerate(messages):
         total += message.size
@@ -258,14 +259,15 @@ def _fitting(messages: list[Message]) -> list[Message]:
 
 
 def _has_news(tx: Transaction, peer: Peer, messages: list[Message], include_self: bool) -> bool:
-    """Thanks alone do not end a wait. Behind those that were read there may be anything."""
+    """Whether there is more to read than acknowledgements, which alone do not end a wait."""
     if not messages or any(message.message_type != "ack" for message in messages):
         return bool(messages)
+    # The page has only acknowledgements; other messages may follow behind it.
     own = NOBODY if include_self else peer.peer_id
     given = {"topic_id": peer.topic_id, "after": messages[-1].seq, "peer_id": own}
     return tx.one("more_than_thanks_after", **given) is not None
 
 
 def _is_worth_waking(page: Page) -> bool:
-    """On a closed topic nothing more comes."""
+    """Whether a wait ends with this page. Nothing more comes on a closed topic, so a wait there ends at once."""
     return page.has_news or page.standing.status != "open"

@@ -11,7 +11,7 @@ from conch.ids import new_id
 from conch.lean import Any, Literal, NamedTuple, json
 from conch.storage.base import Row, Store, Transaction
 
-_LOCK = "topic names"  # whoever makes or renames a topic writes under this name
+_LOCK = "topic names"  # creating and renaming topics takes this lock: a name is checked by one writer at a time
 _LONGEST_NAME = 200
 
 Mode = Literal["reuse", "new"]
@@ -33,7 +33,7 @@ class Topic(NamedTuple):
 
     @property
     def is_home(self) -> bool:
-        """Whether it belongs to a room, and lives as long as that."""
+        """Whether it is the topic of a room, which closes with the room."""
         return self.mode == "home"
 
 
@@ -43,7 +43,7 @@ class Topics:
         self._settings = settings
 
     def create(self, name: str | None, metadata: dict[str, Any] | None, mode: Mode) -> tuple[Topic, bool]:
-        """A topic of this name, and whether it was made now: `reuse` prefers the newest open one there is."""
+        """A topic with this name, and whether it is new. `reuse` returns the newest open one if there is one."""
         topic_id = new_id("topic")
         name = f"topic-{topic_id.partition('_')[2]}" if name is None else _check_free_name(name)
         text = dump_metadata("metadata", metadata, self._settings)
@@ -71,17 +71,17 @@ class Topics:
             return find_topic(tx, topic_id)
 
     def resolve(self, name: str, allow_closed: bool = False) -> Topic:
-        """The newest open topic of this name; where there is none, the newest closed one if that will do."""
+        """The newest open topic with this name; with `allow_closed`, else the newest closed one."""
         with self._store.read() as tx:
             return resolve(tx, name, allow_closed)
 
     def close(self, topic_id: str, reason: str | None) -> tuple[Topic, bool]:
-        """Nobody can start anything on it any more; returns whether it was open until now."""
+        """End a topic: it takes no new messages or names. Also returns whether it was open."""
         check_length("reason", reason or "", self._settings.max_reason_chars, "max_reason_chars")
         with self._store.write(topic_id) as tx:
             topic = find_topic(tx, topic_id)
             if topic.is_home and topic.status == "open":
-                message = f"{topic_id} is the home topic of a room and ends with it."
+                message = f"{topic_id} is the home topic of a room and closes with the room."
                 raise InvalidArgument(message, Advice("close_room"), field="topic_id")
             was_open = close_topic(tx, topic_id, reason)
             return find_topic(tx, topic_id), was_open
@@ -94,14 +94,14 @@ class Topics:
                 raise InvalidArgument("The home topic of a room is named after its path.", field="topic_id")
             other = _newest_named(tx, name, "open")
             if other is not None and other.topic_id != topic_id and topic.status == "open":
-                message = f"There is an open topic of this name already: {other.topic_id}."
+                message = f"An open topic already has this name: {other.topic_id}."
                 raise InvalidArgument(message, field="name", topic_id=other.topic_id)
             tx.run("rename_topic", topic_id=topic_id, name=name)
             return find_topic(tx, topic_id)
 
 
 def make_home(tx: Transaction, topic_id: str, path: str) -> None:
-    """The topic of a new room, named after its path."""
+    """Create the topic of a new room, named after its path."""
     _insert(tx, topic_id, path, None, "home")
 
 
@@ -111,7 +111,7 @@ def _insert(tx: Transaction, topic_id: str, name: str, metadata_json: str | None
 
 
 def close_topic(tx: Transaction, topic_id: str, reason: str | None) -> bool:
-    """Whether it was open; whoever waits on it hears of it."""
+    """Close a topic and wake the agents that wait on it. Returns whether it was open."""
     tx.ring(topic_channel(topic_id))
     return tx.run("close_topic", topic_id=topic_id, reason=reason, now=tx.now) > 0
 
@@ -151,11 +151,11 @@ def _topic(row: Row) -> Topic:
 
 
 def check_name(field: str, name: str, longest: int) -> str:
-    """A name that can be typed and shown: on one line, without blanks around it."""
+    """A name must be one printable line without spaces at its ends."""
     if not name.strip():
         raise InvalidArgument(f"{field} must be non-empty.", field=field)
     if name != name.strip() or not name.isprintable():
-        message = f"{field} must be one line of printable characters, without blanks around it."
+        message = f"{field} must be one line of printable characters, with no spaces at its start or end."
         raise InvalidArgument(message, field=field)
     if len(name) > longest:
         message = f"{field} is {len(name)} characters long; at most {longest} are allowed."
@@ -164,7 +164,7 @@ def check_name(field: str, name: str, longest: int) -> str:
 
 
 def _check_free_name(name: str) -> str:
-    """The name of a topic beside the rooms': those are named after their paths."""
+    """Check the name of a topic that is not a home topic. Absolute paths are names of home topics."""
     if os.path.isabs(name):
         message = "name must not be an absolute path: absolute paths are reserved for room topics."
         raise InvalidArgument(message, Advice("find_home_topic"), field="name")

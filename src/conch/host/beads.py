@@ -1,4 +1,4 @@
-"""Work items stay in Beads: conch asks `bd` for them, and never writes to `.beads`."""
+"""Reads work items from Beads with the program `bd`; conch never writes to `.beads`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from conch.host import commands
 from conch.lean import Any, NamedTuple, json
 from conch.warnings import Warnings, warning
 
-SECONDS = 5.0  # a reservation waits for it
+SECONDS = 5.0  # short, because a reservation waits for the answer
 _LONGEST_ID = 200
 
 
@@ -19,9 +19,9 @@ class WorkItem(NamedTuple):
 
 
 def check_bead(root: str, bead_id: str | None) -> Warnings:
-    """InvalidArgument for an item that the workspace's Beads does not know; without Beads it is free text.
+    """InvalidArgument if the workspace's Beads does not know the item. Without Beads the id is free text.
 
-    A Beads that does not answer keeps nobody from working: that is only a warning.
+    If Beads does not answer, that is only a warning, because it must not stop the work.
     """
     if bead_id is None:
         return []
@@ -36,20 +36,20 @@ def check_bead(root: str, bead_id: str | None) -> Warnings:
 
 
 def _require_item(home: str, bead_id: str) -> None:
-    if bead_id.startswith("-") or not _is_id(bead_id):  # an option, not an item
+    if bead_id.startswith("-") or not _is_id(bead_id):  # `bd` would take a leading hyphen for an option
         raise _unknown(bead_id, "")
     answer = _ask(home, "show", bead_id, "--json")
     if answer is None:
         return
     found = [] if answer.status else [item["id"] for item in _items(answer.output)]
-    if bead_id not in found:  # it also answers to the beginning of an id
-        raise _unknown(bead_id, f"there is {found[0]}" if found else answer.complaint)
+    if bead_id not in found:  # `bd` also accepts the start of an id
+        raise _unknown(bead_id, f"the full id is {found[0]}" if found else answer.complaint)
 
 
 def in_progress_items(root: str) -> list[WorkItem]:
-    """Every item that somebody works on; none without Beads, or from one that does not answer.
+    """All items in progress; none without Beads or if it does not answer.
 
-    What is not as it was asked for is left out: it would prove whatever somebody wrote there.
+    Other items in the answer are left out, because these items are evidence for an adoption.
     """
     try:
         home = _find_home(root)
@@ -68,13 +68,13 @@ def in_progress_items(root: str) -> list[WorkItem]:
 
 def _unknown(bead_id: str, complaint: str) -> InvalidArgument:
     why = f": {complaint}" if complaint else ""
-    return InvalidArgument(f"Beads knows no item {bead_id[:80]!r} here{why}.", field="bead_id")
+    return InvalidArgument(f"Beads has no item {bead_id[:80]!r} here{why}.", field="bead_id")
 
 
 def _find_home(root: str) -> str | None:
-    """The folder with `.beads`, this one or one above it in the same repository, if a real `bd` answers there.
+    """The folder with `.beads`, this one or one above it in the same repository, if the real `bd` answers there.
 
-    Other programs are called `bd` as well; the real one says which version of Beads it is.
+    Other programs are called `bd` too; the real one prints its version as JSON.
     """
     folder = root
     while not os.path.isdir(os.path.join(folder, ".beads")):
@@ -94,7 +94,7 @@ def _ask(root: str, *words: str) -> commands.Answer | None:
 
 
 def _items(output: bytes) -> list[dict[str, Any]]:
-    """Those with an id that can be kept and shown."""
+    """The items with a usable id."""
     found = _unwrapped(output)
     items = [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
     return [item for item in items if _is_id(item.get("id"))]
@@ -105,7 +105,7 @@ def _is_id(value: Any) -> bool:
 
 
 def _unwrapped(output: bytes) -> Any:
-    """Newer versions put what they say into an envelope, whatever they are told."""
+    """The answer without its envelope. Newer versions of `bd` always add one, whatever the settings say."""
     try:
         said = json.loads(output)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Other programs that conch asks, and never lets change anything: how one is run."""
+"""Runs other programs, such as git, only to read their answers; they never change anything."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Answer(NamedTuple):
 
 
 def ask(command: Sequence[str], folder: str, environ: Mapping[str, str], seconds: float = _SECONDS) -> Answer | None:
-    """What a program says; None when there is no such program.
+    """The program's answer; None if there is no such program.
 
-    TooSlow if it does not answer in time: it is ended then, with all that it has started.
+    TooSlow if it does not answer in time. It is then killed, with all processes it has started.
     """
-    import subprocess  # slow to import, and seldom needed
+    import subprocess  # slow to import, and rarely needed
     from subprocess import DEVNULL, PIPE
 
     try:
@@ -38,8 +38,8 @@ def ask(command: Sequence[str], folder: str, environ: Mapping[str, str], seconds
     with process:
         try:
             output, errors = process.communicate(timeout=seconds)
-        except BaseException as error:  # Ctrl-C too must not leave it, and what it has started, behind
-            with suppress(OSError):  # it may have ended just now
+        except BaseException as error:  # also after Ctrl-C, neither the program nor its children may stay behind
+            with suppress(OSError):  # it may have just ended
                 os.killpg(process.pid, signal.SIGKILL)
             if isinstance(error, subprocess.TimeoutExpired):
                 raise TooSlow from None
@@ -49,11 +49,14 @@ def ask(command: Sequence[str], folder: str, environ: Mapping[str, str], seconds
 
 
 def environment(*without: str) -> dict[str, str]:
-    """This process's own, but for the variables that begin like this: a hook's would lead the program elsewhere."""
+    """This process's environment without the variables that have these prefixes.
+
+    In a hook, for example, `GIT_DIR` would make git answer for another repository.
+    """
     return {name: value for name, value in os.environ.items() if not name.startswith(without)}
 
 
-# -- git, which is only asked, and takes no lock that another git could meet
+# -- git, run without optional locks so that it never blocks another git
 
 _GIT_STATUS = ("git", "--no-optional-locks", "-c", "core.fsmonitor=false", "status", "--porcelain", "-z",
           "--untracked-files=all", "--ignore-submodules=none")  # fmt: skip
@@ -61,9 +64,9 @@ _TWO_PATHS = ("R", "C")
 
 
 def changed_files(top: str) -> list[str] | None:
-    """The absolute paths of all files below a git top level that are not as committed; None if git does not tell.
+    """The absolute paths of all uncommitted files below a git top level; None if git does not answer.
 
-    A renamed file is two: what it was called, and what it is called now. A repository inside is asked itself.
+    A renamed file gives two paths, the old and the new. Nested repositories are asked too.
     """
     try:
         answer = ask(_GIT_STATUS, top, environment("GIT_"))
@@ -77,7 +80,7 @@ def changed_files(top: str) -> list[str] | None:
 
 
 def _paths(listing: str) -> list[str]:
-    """The paths of `XY path` entries, each ended by a NUL; the former path of a rename is an entry without XY."""
+    """The paths of `XY path` entries, each ended by a NUL. The old path of a rename is an extra entry without XY."""
     entries = iter(listing.split("\0"))
     found = []
     for entry in entries:

@@ -1,7 +1,7 @@
-"""Linux: the raw facts that `processes` turns into answers, from /proc.
+"""Linux: raw facts about processes from /proc, for `processes`.
 
-This module is also the seam to the operating system: `macos` has the same functions. They raise OSError where the
-system does not say. Without /proc nothing is known, and nothing breaks.
+This module is also the seam to the operating system: `macos` has the same functions. They raise OSError if the
+system does not give the fact. Without /proc nothing is known, but nothing breaks.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import os
 import sys
 
 Facts = tuple[int, int, int, str, bool]
-"""When a process started, its parent, its terminal, its name, and whether it has ended.
+"""Start time, parent, terminal and name of a process, and whether it has ended.
 
-The moment is in the system's own unit: only ever compare it.
+The start time is in the system's own unit; use it only for comparisons.
 """
 
-# Inode numbers that the kernel gives its initial namespaces. Pids mean something else in another pid
-# namespace, start times in another time namespace.
+# The inode numbers of the kernel's initial namespaces. Pids differ between pid namespaces, and start times between
+# time namespaces.
 _INITIAL_NAMESPACES = {"pid": 4026531836, "time": 4026531834}
 
 
@@ -26,18 +26,18 @@ def facts(pid: int) -> Facts:
 
 
 def _parse_stat(text: bytes) -> Facts:
-    """The name stands in parentheses and may hold more of them, and spaces: fields count after the last one."""
+    """Parse /proc/PID/stat. The name is in parentheses and may itself contain `)` and spaces, so split at the last."""
     head, _, tail = text.rpartition(b")")
     name = os.fsdecode(head.partition(b"(")[2])
     fields = tail.split()
     state, parent, terminal, threads, started_at = (fields[n] for n in (0, 1, 4, 17, 19))
-    # A process whose first thread has ended looks like a zombie while its other threads go on.
+    # A process whose first thread has ended looks like a zombie, even while its other threads still run.
     ended = state in (b"Z", b"X", b"x") and int(threads) <= 1
     return int(started_at), int(parent), int(terminal), name, ended
 
 
 def executable(pid: int) -> str:
-    """Where the program file is, or was: it may have been replaced by an update since."""
+    """The path of the program file, even if an update has replaced the file since."""
     return os.readlink(f"/proc/{pid}/exe").removesuffix(" (deleted)")
 
 
@@ -48,7 +48,7 @@ def arguments(pid: int) -> tuple[str, ...]:
 
 
 def users_of(path: str) -> list[int]:
-    """The processes that have a file open. Only links and inodes are looked at; the file itself is not opened."""
+    """The processes that have a file open. The file itself is not opened, only links and inodes are compared."""
     meant, name = os.stat(path), os.path.basename(path)
     return [int(pid) for pid in os.listdir("/proc") if pid.isdecimal() and _uses(pid, meant, name)]
 
@@ -69,7 +69,7 @@ def _leads_to(link: str, meant: os.stat_result, name: str) -> bool:
 
 
 def machine_id() -> str:
-    """Empty if this machine (or container) was never given one."""
+    """The machine's id; empty if this machine or container has none."""
     for path in ("/etc/machine-id", "/var/lib/dbus/machine-id"):
         line = _first_line(path)
         if line and line != "uninitialized":
@@ -82,7 +82,7 @@ def boot_id() -> str:
 
 
 def namespaces() -> list[str]:
-    """Those of this process that are not the machine's initial ones."""
+    """The namespaces of this process that are not the machine's initial ones."""
     found = []
     for kind, initial in _INITIAL_NAMESPACES.items():
         try:

@@ -1,4 +1,4 @@
-"""macOS, through ctypes: there is no /proc, and spawning `ps` is slow and inexact."""
+"""macOS: raw facts about processes through ctypes. There is no /proc, and running `ps` is slow and inexact."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def executable(pid: int) -> str:
 
 
 def arguments(pid: int) -> tuple[str, ...]:
-    """The kernel's copy: the number of arguments, the program's path, zero padding, then the arguments."""
+    """The arguments. The kernel gives their number, the program's path, zero padding, then the arguments."""
     name = (ctypes.c_int * 3)(_CTL_KERN, _KERN_PROCARGS2, pid)
     size = ctypes.c_size_t(0)
     _must(_system.sysctl(name, 3, None, ctypes.byref(size), None, ctypes.c_size_t(0)))
@@ -74,14 +74,14 @@ def arguments(pid: int) -> tuple[str, ...]:
 
 
 def machine_id() -> str:
-    """The hardware's UUID. `kern.uuid` would not do: it names the kernel's build, alike on many machines."""
+    """The hardware's UUID. `kern.uuid` is not usable: it identifies the kernel's build, which many machines share."""
     uuid = ctypes.create_string_buffer(16)
     one_second = (ctypes.c_long * 2)(1, 0)
     return "" if _system.gethostuuid(uuid, one_second) else uuid.raw.hex()
 
 
 def boot_id() -> str:
-    """Not made from the boot time, which moves whenever the clock is set."""
+    """The id of the boot session. The boot time is not usable, because it changes when the clock is set."""
     buffer = ctypes.create_string_buffer(64)
     size = ctypes.c_size_t(len(buffer))
     name = b"kern.bootsessionuuid"

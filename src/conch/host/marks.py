@@ -1,4 +1,4 @@
-"""How a harness is recognised: by its program, by the variables it exports, by the name it introduces itself with."""
+"""How a harness is recognised: by its program, by the variables it exports, or by its MCP client's name."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ class Harness(NamedTuple):
     programs: tuple[str, ...]
     """File names of its executable or start script."""
     places: tuple[str, ...] = ()
-    """Parts of the path of its executable or start script, where the file name says nothing."""
+    """Parts of the path of its executable or start script, if the file name alone is not enough."""
     clients: tuple[str, ...] = ()
     """How the `clientInfo.name` of its MCP client starts."""
     marks: tuple[str, ...] = ()
-    """Variables that are set in whatever it starts."""
+    """Variables that it sets for the programs it starts."""
     sessions: tuple[str, ...] = ()
-    """Those of them that hold the id of the session."""
+    """The marks that hold the session's id."""
 
 
 HARNESSES = (
@@ -55,7 +55,7 @@ HARNESSES = (
         marks=("OPENCODE", "OPENCODE_SESSION_ID"),
         sessions=("OPENCODE_SESSION_ID",),
     ),
-    # Not `cursor`: people type into the editor's terminals too, and only its MCP client says who asks.
+    # Not the program `cursor`: people also type into the editor's terminals. Its MCP client is proof enough.
     Harness(
         "cursor",
         programs=("cursor-agent",),
@@ -82,7 +82,7 @@ HARNESSES = (
 
 
 def recognise(program: Program) -> Harness | None:
-    """The harness that this program is; what a harness merely starts is not the harness."""
+    """The harness that this program is; None for programs that a harness merely starts."""
     for harness in HARNESSES:
         if program.is_any_of(harness.programs) or program.lies_in(harness.places):
             return harness
@@ -90,17 +90,17 @@ def recognise(program: Program) -> Harness | None:
 
 
 def marked(environ: Mapping[str, str]) -> Harness | None:
-    """The harness that left its mark in the environment. It may be one further up: marks are inherited."""
+    """The harness whose mark is in the environment. Marks are inherited, so it may be several processes above."""
     return next((h for h in HARNESSES if any(environ.get(mark) for mark in h.marks)), None)
 
 
 def slug_of(name: str) -> str:
-    """The short name for whatever a harness calls itself; `agent` when nothing usable is left."""
+    """The short name for a harness, from the name it gives itself; `agent` if that has no usable letters."""
     return known_slug(name) or _clean(name) or "agent"
 
 
 def known_slug(name: str) -> str | None:
-    """The same, but only for the harnesses of the table."""
+    """The short name, but only for a harness in the table."""
     clean = _clean(name)
     for harness in HARNESSES:
         if clean in harness.programs or any(f"{clean}-".startswith(f"{start}-") for start in harness.clients):
@@ -113,7 +113,7 @@ def _clean(name: str) -> str:
     return "-".join("".join(letters).split())[:32].rstrip("-")
 
 
-# -- programs: what a process runs, read from its executable and its arguments
+# -- programs: what a process runs, according to its executable and arguments
 
 
 def _words(text: str) -> frozenset[str]:
@@ -128,13 +128,13 @@ LAUNCHERS = _SHELLS | _words("""
     uv uvx pipx poetry hatch npx npm pnpm yarn bunx pyenv mise direnv asdf
     git make just pre-commit
 """)
-"""Programs that stand between a harness and what it starts."""
+"""Programs that can be between a harness and what it starts."""
 
 HOSTS = _words("""
     init systemd launchd tini dumb-init docker-init catatonit conmon containerd-shim-runc-v2
     sshd sshd-session login cron crond anacron atd tmux screen mosh-server
 """)
-"""Programs that start sessions for anybody: they are nobody's harness, and no harness is above them."""
+"""Programs that start sessions. They are not harnesses, and no harness is above them."""
 
 _SCRIPTED = _words("node bun deno ruby perl")
 _ENDINGS = _words("js cjs mjs ts cts mts exe")
@@ -142,7 +142,7 @@ _WITH_VALUE = _words("-r --require --import --loader --env-file -W -X -o -O --rc
 
 
 class Program(NamedTuple):
-    """The names that a process goes by, the most telling one of them, and where its files lie."""
+    """The names of a process, the most specific of them as its label, and the paths of its files."""
 
     names: frozenset[str]
     label: str
@@ -156,17 +156,17 @@ class Program(NamedTuple):
 
 
 def read_program(name: str, arguments: tuple[str, ...]) -> Program:
-    """`name` is the file name of the executable; `arguments` say what the process calls itself and runs."""
+    """The program of a process, from the file name of its executable and from its arguments."""
     title = arguments[0] if arguments else ""
     name, called = _base(name), _base(title)
     script = _script({name, called}, arguments[1:])
-    # A process that renames itself puts words into its title: `npm exec thing`.
+    # Some processes set a title of several words, such as `npm exec thing`.
     names = {name, called, _base(title.partition(" ")[0]), _base(script)} - {""}
     return Program(frozenset(names), _base(script) or called or name, (title, script))
 
 
 def _script(interpreter: set[str], arguments: tuple[str, ...]) -> str:
-    """The file (or the Python module) that an interpreter was started with; empty for anything else."""
+    """The file or Python module that an interpreter runs; empty for other programs."""
     is_python = any(name.startswith("python") for name in interpreter)
     inline = "c" if is_python or interpreter & _SHELLS else "e"
     if not is_python and not interpreter & (_SHELLS | _SCRIPTED):
@@ -181,18 +181,18 @@ def _script(interpreter: set[str], arguments: tuple[str, ...]) -> str:
         elif is_python and _switches(argument).endswith("m"):
             return next(rest, "")
         elif argument == "--eval" or inline in _switches(argument):
-            return ""  # what follows is program text, whatever it looks like
+            return ""  # the next argument is program text, not a file
     return ""
 
 
 def _switches(argument: str) -> str:
-    """The letters of `-Im`; none of anything else."""
+    """The letters of an argument such as `-Im`; empty for other arguments."""
     letters = argument[1:]
     return letters if letters.isascii() and letters.isalpha() else ""
 
 
 def _base(path: str) -> str:
-    """A login shell is called `-bash`, a hidden executable `.opencode`; npm installs a `claude.exe` everywhere."""
+    """The plain program name: `-bash` is a login shell, `.opencode` a hidden executable, `claude.exe` npm's name."""
     name = os.path.basename(path)
     stem, dot, ending = name.rpartition(".")
     return (stem if dot and ending in _ENDINGS else name).lstrip("-.").rstrip(":")

@@ -1,8 +1,8 @@
-"""Path scopes: one spelling for every way to name a part of a workspace, and how two of them overlap.
+"""Path scopes: one spelling for each part of a workspace, and how two of them overlap.
 
-A scope is a file or a directory with everything inside. Its key is the path relative to the workspace's root, with a
-slash at both ends and in one casing where the filesystem ignores case: `/` is the whole workspace, `/src/lib/` is
-inside `/src/`. So one key is inside another exactly if it begins with it.
+A scope is a file, or a directory with everything inside. Its key is the path relative to the workspace's root, with a
+slash at both ends, in one casing if the filesystem ignores case. `/` is the whole workspace, and `/src/lib/` is inside
+`/src/`: a scope is inside another exactly if its key starts with the other's key.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from conch.lean import Literal, NamedTuple, re
 Overlap = Literal["exact", "partial", "disjoint"]
 
 _EVERYTHING_INSIDE = r"(?:^|(?<=/))\*\*?/*$"
-# Wildcards, lists, and a beginning like `C:` or `file://`.
+# Wildcards, lists, and a start such as `C:` or `file://`.
 _SIGNS = r"[*?\[\]{}]|[@+!]\(|^[A-Za-z][\w.+-]*:(?=/|$)"
 _ADVICE = (
-    "Name each file, or reserve the directory, such as 'src/lib'; brackets and braces are literal only if such a file "
+    "Name each file, or reserve the directory, such as 'src/lib'. Brackets and braces are literal only if such a file "
     "exists."
 )
 _LONGEST_ECHO = 200
-_LONGEST_KEY = 2_000  # bytes; what every engine can index
+_LONGEST_KEY = 2_000  # bytes; every engine can index this
 
 
 class Scope(NamedTuple):
@@ -33,13 +33,13 @@ class Scope(NamedTuple):
 
     @property
     def ancestors(self) -> list[str]:
-        """The keys of the directories above, the workspace first."""
+        """The keys of the directories above, starting with the workspace."""
         parts = self.key.split("/")[1:-1]
         return ["/", *("/" + "/".join(parts[:depth]) + "/" for depth in range(1, len(parts)))] if parts else []
 
     @property
     def end(self) -> str:
-        """The first key, in the order of bytes, after everything inside."""
+        """The first key after everything inside, in byte order."""
         return self.key[:-1] + chr(ord("/") + 1)
 
     def contains(self, key: str) -> bool:
@@ -47,7 +47,7 @@ class Scope(NamedTuple):
 
 
 def parse_scope(text: str, root: str, field: str = "scope", base: str | None = None) -> Scope:
-    """What a scope means in the workspace at `root`; links are followed. InvalidArgument says what cannot be used.
+    """The scope for a path in the workspace at `root`; links are followed. InvalidArgument if it cannot be used.
 
     A relative path starts at `base`, else at the root. `dir/*` and `dir/**` mean the directory.
     """
@@ -63,7 +63,7 @@ def parse_scope(text: str, root: str, field: str = "scope", base: str | None = N
         raise _refused(text, field, "is not a path.") from None
     scope = make_scope(path, root, folds_case(root))
     if scope is None:
-        raise _refused(text, field, f"is outside the workspace {root}; only what is inside can be used.")
+        raise _refused(text, field, f"is outside the workspace {root}. Use a path inside it.")
     if len(scope.key.encode()) > _LONGEST_KEY:
         message = f"{field} is {len(scope.key.encode())} bytes long; at most {_LONGEST_KEY} are allowed."
         raise InvalidArgument(message, field=field, limit=_LONGEST_KEY)
@@ -71,7 +71,7 @@ def parse_scope(text: str, root: str, field: str = "scope", base: str | None = N
 
 
 def _is_pattern(path: str, folder: str) -> bool:
-    """Whether a path has the signs of a wildcard, a brace list, a drive or a URL and no file is called so."""
+    """Whether a path looks like a wildcard, a brace list, a drive or a URL, and no such file exists."""
     drive, rest = os.path.splitdrive(path)
     if not set(rest) & set("*?[]{}(:"):  # most paths: they need no regular expression
         return False
@@ -88,7 +88,7 @@ def _refused(text: str, field: str, why: str) -> InvalidArgument:
 
 
 def make_scope(path: str, root: str, folds: bool) -> Scope | None:
-    """The scope of an absolute path, free of links; None outside the root. Pure: it asks no filesystem."""
+    """The scope of an absolute path without links; None outside the root. It does not access the filesystem."""
     parts, above = _parts(path), _parts(root)
     head = parts[: len(above)]
     if _spelled(head, folds) != _spelled(above, folds):
@@ -99,7 +99,7 @@ def make_scope(path: str, root: str, folds: bool) -> Scope | None:
 
 
 def spell(path: str) -> str:
-    """A scope's path in a sentence."""
+    """A scope's path for use in a sentence."""
     return "the whole workspace" if path == "." else path
 
 

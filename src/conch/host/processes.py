@@ -1,7 +1,7 @@
-"""Exact facts about processes: who is running, since when, and whether that very process is gone.
+"""Exact facts about processes: which are running, since when, and whether a known process is gone.
 
-A pid alone proves nothing, because pids are reused; a pid together with the moment its process started does,
-on one host and within one boot.
+A pid alone does not identify a process, because pids are reused. A pid with its start time does, on one host and
+within one boot.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Life = Literal["alive", "gone", "unknown"]
 
 
 class Process(NamedTuple):
-    """One process, told apart from every later one that gets its pid."""
+    """One process, distinct from any later process with the same pid."""
 
     host_id: str
     boot_id: str
@@ -32,7 +32,7 @@ class Process(NamedTuple):
 
 
 class Ancestor(NamedTuple):
-    """A process above this one; `name` is its program's file name, `arguments` is empty where not told."""
+    """A process above this one. `name` is its program's file name; `arguments` is empty if unknown."""
 
     process: Process
     name: str
@@ -41,10 +41,10 @@ class Ancestor(NamedTuple):
 
 @cache
 def host_id() -> str:
-    """Names the place in which a pid means something: a machine, or one container on it.
+    """The id of the machine or container in which pids are valid.
 
-    A container is named together with its boot: images carry one machine id to many hosts, and a process of
-    such a look-alike must be unknown here, never gone.
+    A container's id includes the boot, because containers on many hosts can share the machine id of one image. A
+    process of such another host must count as unknown here, never as gone.
     """
     parts = [system.machine_id() or _host_name()]
     if namespaces := system.namespaces():
@@ -54,12 +54,12 @@ def host_id() -> str:
 
 @cache
 def boot_id() -> str:
-    """Names the current boot of this machine; empty where the system does not tell."""
+    """The id of this machine's current boot; empty if unknown."""
     return system.boot_id()
 
 
 def look_up(pid: int) -> Process | None:
-    """The process that has this pid now; None if there is none, it has ended, or the system does not tell."""
+    """The process that has this pid now; None if it does not exist, has ended, or cannot be read."""
     try:
         started_at, _, _, _, ended = system.facts(pid)
     except OSError:
@@ -70,7 +70,7 @@ def look_up(pid: int) -> Process | None:
 
 
 def check(process: Process | None) -> Life:
-    """Whether this very process still runs. Says "gone" only with proof."""
+    """Whether this exact process still runs. The answer is "gone" only with proof."""
     if process is None or process.host_id != host_id() or not (process.boot_id and boot_id()):
         return "unknown"
     if process.boot_id != boot_id():
@@ -83,14 +83,14 @@ def check(process: Process | None) -> Life:
 
 
 def open_pidfd(process: Process) -> int | None:
-    """A descriptor that is readable once this process has ended; None if it has, or without pidfds."""
+    """A descriptor that becomes readable when this process ends; None if it has ended, or without pidfds."""
     if sys.platform != "linux" or not hasattr(os, "pidfd_open"):
         return None
     try:
         descriptor = os.pidfd_open(process.pid)
     except OSError:
         return None
-    # Only now, with the pid pinned by the descriptor, does the start time say whose descriptor this is.
+    # Checked only now: the descriptor keeps the pid from being reused, so the start time is the right one.
     if check(process) == "alive":
         return descriptor
     os.close(descriptor)
@@ -119,7 +119,7 @@ class User(NamedTuple):
 
 
 def other_users_of(path: str) -> list[User] | None:
-    """The other processes that have a file open; None where the system does not say. The file itself is not opened."""
+    """The other processes that have a file open; None if unknown. The file itself is not opened."""
     if sys.platform == "darwin":
         return None
     try:
@@ -130,14 +130,14 @@ def other_users_of(path: str) -> list[User] | None:
 
 
 def session_leader() -> Process | None:
-    """The process that began this session (in a terminal: usually the shell), while it still runs."""
+    """The process that started this session (in a terminal usually the shell), if it still runs."""
     if sys.platform == "win32":
         return None
     return look_up(os.getsid(0))
 
 
 def controlling_tty() -> str | None:
-    """The terminal this process belongs to, such as `pts/3`, wherever its streams lead; None without one."""
+    """The terminal of this process, such as `pts/3`, even if its streams are redirected; None without one."""
     try:
         _, _, terminal, _, _ = system.facts(os.getpid())
     except OSError:
@@ -146,8 +146,10 @@ def controlling_tty() -> str | None:
 
 
 def _is_absent(pid: int) -> bool:
-    """Signal 0 finds also what /proc hides. Never asked on Windows, where it would be a real signal: no boot
-    id, no question."""
+    """Whether no process has this pid. Signal 0 also finds processes that /proc hides.
+
+    On Windows signal 0 would be a real signal, but there is no boot id there, so `check` never gets here.
+    """
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -158,7 +160,7 @@ def _is_absent(pid: int) -> bool:
 
 
 def _program_name(pid: int) -> str:
-    """The name that the process gives itself, where the system does not tell the file."""
+    """The program's file name, or the process's own name if the file is unknown."""
     try:
         return os.path.basename(system.executable(pid))
     except OSError:
@@ -174,7 +176,7 @@ def _arguments(pid: int) -> tuple[str, ...]:
 
 
 def _host_name() -> str:
-    import socket  # slow to import, and seldom needed
+    import socket  # slow to import, and rarely needed
 
     return socket.gethostname()
 

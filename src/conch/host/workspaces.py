@@ -1,8 +1,7 @@
-"""From any path to the workspace that it belongs to.
+"""Finds the workspace of any path.
 
-A workspace is a directory tree. Two agents share a room only when both arrive at the same spelling of
-its root, so every path is reduced to one canonical form first: absolute, free of links, in the casing
-that the filesystem itself uses.
+A workspace is a directory tree. Two agents share a room only if both get the same spelling of its root. So every path
+is first brought into one canonical form: absolute, without links, in the casing of the filesystem itself.
 """
 
 from __future__ import annotations
@@ -17,16 +16,16 @@ MARKERS = ("CLAUDE.md", "AGENTS.md", "package.json", "pyproject.toml", "Cargo.to
 
 
 def canonicalize(path: str, base: str | None = None) -> str:
-    """The one spelling of the directory that `path` names, or that holds the file it names.
+    """The canonical form of the directory that `path` names, or of the directory of the file it names.
 
     `~` is the caller's home; a relative path starts at `base`, else at the working directory.
-    Refused with `InvalidArgument` when there is nothing there, or nothing this process may enter.
+    InvalidArgument if it does not exist, or if this process may not enter it.
     """
     if not path or "\0" in path:
         raise _refused(path, "it is empty" if not path else "it contains a NUL byte")
     try:
         full = os.path.join(base or "", os.path.expanduser(path))
-        os.stat(full)  # the kernel's own verdict: `realpath` alone would accept `a-file/..`
+        os.stat(full)  # asks the kernel, because `realpath` alone would accept `a-file/..`
         real = os.path.realpath(full, strict=True)
         real.encode()
     except OSError as error:
@@ -42,9 +41,8 @@ def canonicalize(path: str, base: str | None = None) -> str:
 def workspace_root(directory: str) -> str:
     """The root of the workspace that a canonical directory belongs to.
 
-    The git top level; else the nearest directory with a marker file; else the directory itself. Markers
-    in the home directory or the filesystem root are general notes: they make a workspace of
-    that very directory, not of everything below it.
+    It is the git top level, else the nearest directory with a marker file, else the directory itself. A marker in the
+    home directory or the filesystem root counts only for that directory, not for everything below it.
     """
     chain = list(_upwards(directory))
     for candidate in chain:
@@ -77,12 +75,12 @@ def _upwards(directory: str) -> Iterator[str]:
 
 
 def _is_git_top(directory: str) -> bool:
-    """Whether git's work tree starts here. No git is run: this is asked at every join."""
+    """Whether this is the top of a git work tree. It does not run git, because every join asks this."""
     git = os.path.join(directory, ".git")
     if not os.path.isfile(git):
         return os.path.lexists(os.path.join(git, "HEAD"))
     try:
-        with open(git, "rb") as pointer:  # a linked worktree or a submodule: the file names the real place
+        with open(git, "rb") as pointer:  # in a linked worktree or submodule, this file points to the repository
             return pointer.read(7) == b"gitdir:"
     except OSError:
         return False
@@ -102,7 +100,7 @@ def _in_true_casing(directory: str) -> str:
 
 
 def _ignores_case(parent: str, name: str) -> bool:
-    """Whether the filesystem finds the very same entry under a spelling with the case swapped."""
+    """Whether the filesystem finds the same entry under its name with the case swapped."""
     swapped = "".join(other if len(other := letter.swapcase()) == 1 else letter for letter in name)
     if swapped == name:
         return False
@@ -115,10 +113,10 @@ def _ignores_case(parent: str, name: str) -> bool:
 
 @cache
 def folds_case(directory: str) -> bool:
-    """Whether a name inside a directory means the same in every casing: on Windows, and usually on macOS."""
+    """Whether the filesystem of a directory ignores case, as on Windows and usually on macOS."""
     if os.name == "nt":
         return True
-    # An entry tells of the directory's own filesystem; its own name only of the one that it may be mounted in.
+    # An entry shows how the directory's own filesystem behaves. The directory's name may belong to another one.
     cased = next((name for name in _entries(directory) if name.swapcase() != name), None)
     return _ignores_case(directory, cased) if cased else _ignores_case(*os.path.split(directory))
 
@@ -126,12 +124,12 @@ def folds_case(directory: str) -> bool:
 def _entries(directory: str) -> list[str]:
     try:
         return os.listdir(directory)
-    except OSError:  # may be entered but not listed: the spelling we were given has to do
+    except OSError:  # it can be entered but not listed: keep the given spelling
         return []
 
 
 def true_spelling(name: str, entries: list[str]) -> str:
-    """How a directory that ignores case spells `name` itself; unchanged when it lists no such entry."""
+    """The spelling of `name` in the entries of a directory that ignores case; unchanged if there is none."""
     if name in entries:
         return name
     wanted = folded(name)
@@ -139,8 +137,8 @@ def true_spelling(name: str, entries: list[str]) -> str:
 
 
 def folded(name: str) -> str:
-    """One spelling for all casings of a name, and for all encodings of its accents."""
-    import unicodedata  # a shared library to load: only filesystems that ignore case pay for it
+    """One spelling for all casings of a name and all encodings of its accents."""
+    import unicodedata  # loads a shared library, which only filesystems that ignore case need
 
     return unicodedata.normalize("NFC", name).casefold()
 

@@ -1,7 +1,7 @@
-"""Resuming the identity of an agent that is gone: only with proof that it left unfinished work.
+"""Resuming the identity of an agent that is gone, which needs evidence that it left unfinished work.
 
-The name, what it had reserved and what it had not accepted yet move to the new process. The one that had them keeps
-its agent_id, under a generated name, and its history.
+The caller gets the name, the reservations and the unaccepted notices of that agent. The prior agent keeps its agent_id
+and its history, under a generated name.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ class Adoption:
         self._rooms = rooms
 
     def adopt(self, caller: Caller, room_id: str, name: str, scope: str) -> Adopted:
-        """Become the agent of this name (or agent_id); ADOPTION_REJECTED says why not."""
+        """Become the agent with this name or agent_id. AdoptionRejected says why not."""
         with self._rooms.look(None, room_id) as (tx, snapshot):
             admit(snapshot, caller)
             _require_gone(snapshot, caller, _find(tx, snapshot, name))
         within = parse_scope(scope, snapshot.room.canonical_path)
-        traces = _find_traces(snapshot.room.canonical_path)  # asks other programs, so outside of any transaction
+        traces = _find_traces(snapshot.room.canonical_path)  # runs git and bd, so outside of any transaction
         with self._rooms.change(caller, room_id, LOCK) as (tx, snapshot):
             prior = _find(tx, snapshot, name)
             _require_gone(snapshot, caller, prior)
@@ -62,7 +62,7 @@ class Adoption:
             return Adopted(agent, event, evidence)
 
     def candidates(self, caller: Caller, room_id: str) -> list[Candidate]:
-        """Who could be resumed here, and why; in the room's sequence."""
+        """The agents that could be resumed here, with the evidence, in the room's sequence."""
         with self._rooms.look(None, room_id) as (tx, snapshot):
             gone = [
                 (row, _load_past(tx, room_id, row, caller.agent_id))
@@ -79,7 +79,7 @@ class Adoption:
         self, tx: Transaction, snapshot: Snapshot, caller: Caller, prior: Row, within: Scope, evidence: Evidence
     ) -> ProtocolEvent:
         room_id, name, member = snapshot.room.room_id, prior["name"], snapshot.member(caller.agent_id)
-        self._move_stick(tx, snapshot, prior["agent_id"], caller.agent_id)  # told under the names that were good so far
+        self._move_stick(tx, snapshot, prior["agent_id"], caller.agent_id)  # logged before the names change
         prior_name = take_over_name(tx, snapshot.room, prior["agent_id"], name, caller.agent_id)
         tx.run("register_agent", room_id=room_id, agent_id=caller.agent_id, role=prior["role"], now=tx.now)
         move = {"room_id": room_id, "from_agent_id": prior["agent_id"], "to_agent_id": caller.agent_id}
@@ -97,7 +97,7 @@ class Adoption:
         return load_event(tx, event_id)
 
     def _move_stick(self, tx: Transaction, snapshot: Snapshot, prior_id: str, agent_id: str) -> None:
-        """A stick that waits for the identity waits for the new process, and as long as for anybody."""
+        """Reserve for the new agent a stick that was reserved for the prior one, with the full time to claim it."""
         if snapshot.room.reserved_for == prior_id:
             tx.ring(seat_channel(snapshot.room.room_id, agent_id))
             _, room = append_event(tx, snapshot.room, "resume", by=prior_id, to=agent_id)
@@ -117,16 +117,16 @@ def _require_gone(snapshot: Snapshot, caller: Caller, agent: Row) -> None:
         raise _rejected("already_yours", f"{name} is you already.", name)
     if snapshot.may_be_running(agent):
         raise _rejected(
-            "still_running", f"{name} is still at work, or may be: only an agent that is gone can be resumed.", name
+            "still_running", f"{name} may still be running. Only an agent that is gone can be resumed.", name
         )
 
 
 def _no_evidence(name: str, within: Scope, traces: _Traces) -> AdoptionRejected:
     where = f"in {within.path}" if within.path != "." else "here"
-    git = "" if traces.is_git else " (git could not tell)"
+    git = "" if traces.is_git else " (git did not answer)"
     message = (
         f"{name} left no unfinished work {where}: no uncommitted file that it had reserved{git}, and no work item in "
-        "progress. Register a name of your own."
+        "progress. Register your own name instead."
     )
     return _rejected("no_unfinished_work", message, name)
 
@@ -149,7 +149,7 @@ class Evidence(NamedTuple):
 
 
 class _Traces(NamedTuple):
-    """What can be found of unfinished work in a workspace, by whomever."""
+    """Signs of unfinished work in a workspace, of all agents."""
 
     changed: list[Scope]
     is_git: bool
@@ -157,22 +157,22 @@ class _Traces(NamedTuple):
 
 
 class _Past(NamedTuple):
-    """What a room knows of an agent's work."""
+    """An agent's work as its room knows it."""
 
     name: str
     agent_ids: list[str]
-    """Its own and those that it resumed. Whoever was resumed has none: its work is another's now."""
+    """Its own id and those it resumed. Empty if it was itself resumed: its work belongs to another agent now."""
     reserved: list[Row]
-    """What it had reserved and has not released, also where its time is over or a part of it was taken over."""
+    """What it reserved and did not release, including what has expired or was partly taken over."""
     held: list[str]
-    """The keys of what others have reserved since."""
+    """The keys that other agents have reserved since."""
 
     def is_lost(self, key: str) -> bool:
         return any(key.startswith(held) for held in self.held)
 
 
 def _load_past(tx: Transaction, room_id: str, agent: Row, caller_id: str) -> _Past:
-    """As the caller finds it: what it has reserved itself does not stand in its way."""
+    """The agent's past. The caller's own reservations do not count as taken by others."""
     agent_id, heirs = agent["agent_id"], _find_heirs(tx, room_id)
     agent_ids = [each for each in {agent_id: None, **heirs} if heirs.get(each, each) == agent_id]
     reserved = tx.all("reservations_of", agent_id=agent_id, room_id=room_id)
@@ -184,25 +184,25 @@ def _load_past(tx: Transaction, room_id: str, agent: Row, caller_id: str) -> _Pa
 
 
 def _find_heirs(tx: Transaction, room_id: str) -> dict[str, str]:
-    """Who goes on with the work of an agent_id that was resumed, also by way of others."""
+    """For every resumed agent_id: the agent that continues its work now, through any chain of adoptions."""
     heirs: dict[str, str] = {}
     for row in tx.all("resumptions", room_id=room_id):
         prior_id, heir = json.loads(row["details_json"] or "{}").get("prior_agent_id"), row["agent_id"]
-        if prior_id is not None:  # rooms that are older than this detail do not tell
+        if prior_id is not None:  # records of older versions do not have this detail
             heirs |= {each: heir for each, former in heirs.items() if former == prior_id}
             heirs[prior_id] = heir
     return heirs
 
 
 def _find_traces(root: str) -> _Traces:
-    """What git and Beads know of the workspace."""
+    """Ask git and Beads for unfinished work in the workspace."""
     files, folds = changed_files(workspace_root(root)), folds_case(root)
     changed = [scope for path in files or () if (scope := make_scope(path, root, folds)) is not None]
     return _Traces(changed, files is not None, in_progress_items(root))
 
 
 def _find_evidence(traces: _Traces, past: _Past, within: Scope) -> Evidence | None:
-    """Uncommitted files in what the agent had reserved come before its work items."""
+    """The evidence inside a scope: uncommitted files that the agent had reserved, else its work items."""
     changed = [scope for scope in traces.changed if within.contains(scope.key) and not past.is_lost(scope.key)]
     touched = [row for row in past.reserved if any(scope.key.startswith(row["scope_key"]) for scope in changed)]
     files = [scope.path for scope in changed if any(scope.key.startswith(row["scope_key"]) for row in touched)]
@@ -218,7 +218,7 @@ def _find_evidence(traces: _Traces, past: _Past, within: Scope) -> Evidence | No
 
 
 def _is_relevant(bead_id: str, reserved: list[Row], within: Scope) -> bool:
-    """Whether a work item belongs to a scope: it does unless the agent reserved for it, and only elsewhere."""
+    """Whether a work item belongs to a scope. It does not if the agent's reservations for it are all elsewhere."""
     places = [row["scope_key"] for row in reserved if row["bead_id"] == bead_id]
     return not places or any(classify(within.key, place) != "disjoint" for place in places)
 

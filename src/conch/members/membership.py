@@ -1,4 +1,4 @@
-"""Who belongs to a room: joining, leaving, ordering, closing, and the room's own rules."""
+"""The members of a room: joining, leaving and their order; the room's policy, notes and end."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Membership:
     # -- joining and leaving
 
     def join_path(self, caller: Caller, context_path: str, force_new: bool = False) -> Joined:
-        """Enter the room of a workspace, making it if there is none. Joining again changes nothing but presence."""
+        """Join the room of a workspace; create it if there is none. Joining again only refreshes presence."""
         directory = canonicalize(context_path)
         while True:
             room_id, created, warnings = self._find_or_create(directory, force_new)
@@ -51,7 +51,7 @@ class Membership:
             return *self._create(root), []
         if not force_new or found.canonical_path == directory:
             return found.room_id, False, []
-        message = f"A room exists above, at {found.canonical_path}; its members do not see this one."
+        message = f"A room exists above, at {found.canonical_path}. Its members do not see this one."
         about = {"room_id": found.room_id, "canonical_path": found.canonical_path}
         return *self._create(directory), [warning("ANCESTOR_ROOM_EXISTS", message, **about)]
 
@@ -61,7 +61,7 @@ class Membership:
         return max(rooms, key=lambda room: len(room.canonical_path), default=None)
 
     def _create(self, path: str) -> tuple[str, bool]:
-        """The room at exactly this path; the database sees to it that only one of two makers succeeds."""
+        """The room at exactly this path, and whether it is new. The database lets only one of two creators succeed."""
         room_id = new_id("room")
         with self._store.write(room_id) as tx:
             topic_id = new_id("topic")
@@ -94,7 +94,7 @@ class Membership:
             self._log(tx, snapshot, "join", caller, details=details)
 
     def leave_path(self, caller: Caller, room_id: str) -> Room:
-        """Leave for good. An owner hands the stick over first; a stick reserved for the leaver becomes free."""
+        """Leave the room. An owner must hand over the stick first; a stick reserved for the caller becomes free."""
         with self._rooms.change(caller, room_id) as (tx, snapshot):
             member = snapshot.member(caller.agent_id)
             if snapshot.room.owner == caller.agent_id:
@@ -109,7 +109,7 @@ class Membership:
     # -- the room's own rules
 
     def reorder_members(self, caller: Caller, room_id: str, order: list[str]) -> Snapshot:
-        """Put the members in a new sequence; every member is named exactly once."""
+        """Put the members in a new sequence. `order` must name every member exactly once."""
         with self._rooms.change(caller, room_id) as (tx, snapshot):
             if sorted(order) != sorted(member.agent_id for member in snapshot.members):
                 members = ", ".join(member.agent_id for member in snapshot.members)
@@ -124,7 +124,7 @@ class Membership:
             return self._rooms.load(tx, room_id)
 
     def set_room_policy(self, caller: Caller, room_id: str, policy: dict[str, Any]) -> Snapshot:
-        """Override some of the timing for this room; null gives a value back to the installation's default."""
+        """Override settings for this room; null restores the installation's default."""
         check_policy({name: value for name, value in policy.items() if value is not None})
         with self._rooms.change(caller, room_id) as (tx, snapshot):
             merged = {**json.loads(snapshot.room.policy_json), **policy}
@@ -134,7 +134,7 @@ class Membership:
             return self._rooms.load(tx, room_id)
 
     def append_note(self, caller: Caller, room_id: str, note: str) -> Event:
-        """Say something beside the turns. The stick is not touched."""
+        """Add a note to the room's log. The stick stays where it is."""
         check_length("note", note, self._settings.max_note_chars, "max_note_chars")
         with self._rooms.change(caller, room_id) as (tx, snapshot):
             return self._log(tx, snapshot, "note", caller, details={"note": note})[0]
@@ -142,7 +142,7 @@ class Membership:
     def close_room(
         self, caller: Caller, room_id: str, lease_id: str, expected_turn_id: int, reason: str | None
     ) -> Room:
-        """End the room, as its owner. The log stays; joining the path again opens a new room."""
+        """Close the room; only its owner may. The log stays, and joining the path again opens a new room."""
         check_length("reason", reason or "", self._settings.max_reason_chars, "max_reason_chars")
         with self._rooms.change(caller, room_id, lease=Lease(lease_id, expected_turn_id)) as (tx, snapshot):
             close_topic(tx, snapshot.room.topic_id, reason)

@@ -1,7 +1,7 @@
-"""Agents of a room: the names they have, their roles, and whether they are still at work.
+"""The agents of a room: their names, roles and liveness.
 
-Each agent has one name in every room, and one of its own for everywhere else. In a room, and on its home topic, a name
-means one agent. Another room may have another agent of that name; outside of rooms it belongs to the first that had it.
+An agent has one name in each room, and its own name everywhere else. In a room and on its home topic a name means one
+agent. Another room can have another agent with that name; outside rooms the name belongs to the first that had it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Registration:
         self._rooms = rooms
 
     def register(self, caller: Caller, room_id: str, name: str | None = None, role: str | None = None) -> Agent:
-        """Take a name of one's choice, or keep the generated one. The same again changes nothing."""
+        """Take a chosen name, or keep the generated one. Registering the same again changes nothing."""
         if name is not None:
             check_name(name)
         with self._rooms.change(caller, room_id, LOCK) as (tx, snapshot):
@@ -53,12 +53,12 @@ class Registration:
         return after
 
     def heartbeat(self, caller: Caller, room_id: str) -> Agent:
-        """Say that the caller is still at work; as often as it likes."""
+        """Report that the caller is still working. It may be called as often as wanted."""
         with self._rooms.change(caller, room_id) as (tx, snapshot):
             return itself(load_agents(tx, snapshot), caller)
 
     def list_agents(self, caller: Caller | None, room_id: str) -> list[Agent]:
-        """Everybody in the room, in its sequence."""
+        """All members of the room, in its sequence."""
         with self._rooms.look(caller, room_id):
             pass  # first, so that the caller is listed as active
         with self._rooms.look(None, room_id) as (tx, snapshot):
@@ -66,7 +66,7 @@ class Registration:
 
 
 def _require_free(tx: Transaction, snapshot: Snapshot, caller: Caller, name: str) -> None:
-    """Another agent's name is resumed with proof, or not at all, as long as it stands for what that agent did."""
+    """DuplicateAgentName if the name means another agent. Such a name can only be adopted, with evidence."""
     holder = _find_holder(tx, snapshot.room, name)
     if holder is not None and (holder["agent_id"] != caller.agent_id or _is_chosen(holder)):
         why, advice = _why_taken(snapshot, caller, holder, name)
@@ -74,16 +74,16 @@ def _require_free(tx: Transaction, snapshot: Snapshot, caller: Caller, name: str
 
 
 def _is_chosen(holder: Row) -> bool:
-    """With topic_join, on the room's topic: its bearer would have two names there."""
+    """Whether the name was chosen with `topic_join` on the room's topic, so that its agent has two names there."""
     return holder.get("is_own") == 0
 
 
 def _why_taken(snapshot: Snapshot, caller: Caller, holder: Row, name: str) -> tuple[str, Advice | None]:
     if "peer_id" in holder and holder["name"] != name:
-        return f"is what {holder['name']} was called in this room before; choose another name.", None
+        return f"is a former name of {holder['name']} in this room. Choose another name.", None
     if holder["agent_id"] == caller.agent_id:
-        return "is yours on the room's topic, by a token.", Advice("free_name", {"name": name})
-    means = f"means {holder['agent_id']} in this room already."
+        return "is already yours on the room's topic, with a token.", Advice("free_name", {"name": name})
+    means = f"already means {holder['agent_id']} in this room."
     if snapshot.find(holder["agent_id"]) is None:
         return means, Advice("free_name_of_leaver", {"name": name})
     return means, Advice("adopt_name")
@@ -91,11 +91,11 @@ def _why_taken(snapshot: Snapshot, caller: Caller, holder: Row, name: str) -> tu
 
 def check_name(name: str) -> None:
     if name == SYSTEM:
-        raise InvalidAgentName(f"{name} is the name of the system itself; choose another name.", field="name")
+        raise InvalidAgentName(f"{name} is the name of the system itself. Choose another name.", field="name")
     if not re.fullmatch(NAME, name) or not _SHORTEST_NAME <= len(name) <= LONGEST_NAME:
         message = (
-            f"{name[:80]!r} cannot be a name: names are {_SHORTEST_NAME} to {LONGEST_NAME} lower-case letters and "
-            "digits, in words joined by single hyphens, such as amber-otter."
+            f"{name[:80]!r} is not a valid name. A name has {_SHORTEST_NAME} to {LONGEST_NAME} characters: lower-case "
+            "letters and digits, in words joined by single hyphens, such as amber-otter."
         )
         raise InvalidAgentName(message, field="name")
 
@@ -108,17 +108,17 @@ def itself(agents: list[Agent], caller: Caller) -> Agent:
 
 
 def find_agent(agents: list[Agent], text: str) -> Agent:
-    """By name, which in a room means one agent, whatever id somebody else may choose; or else by agent_id."""
+    """Find an agent by name, else by agent_id. The name wins even if another agent chose it as its id."""
     found = next((agent for agent in agents if agent.name == text), None)
     found = found or next((agent for agent in agents if agent.agent_id == text), None)
     if found is None:
         names = ", ".join(agent.name for agent in agents) or "none"
-        raise AgentNotFound(f"There is no agent {text[:80]!r} in this room; there are {names}.", name=text[:80])
+        raise AgentNotFound(f"There is no agent {text[:80]!r} in this room. Its agents: {names}.", name=text[:80])
     return found
 
 
 def load_agents(tx: Transaction, snapshot: Snapshot) -> list[Agent]:
-    """In the room's sequence."""
+    """The members of the room, in its sequence."""
     return [to_agent(row, snapshot) for row in tx.all("room_agents", room_id=snapshot.room.room_id)]
 
 
@@ -137,10 +137,10 @@ def to_agent(row: Row, snapshot: Snapshot) -> Agent:
 
 
 def _rename(tx: Transaction, room: Room, agent_id: str, name: str) -> list[Row]:
-    """Give a member another name, which is free in the room; elsewhere too, where nobody else in the store has it.
+    """Give a member a name that is free in the room. It becomes its own name too if no other agent has it.
 
-    Under the agents' lock. The names that the agent has in other rooms stay. What is addressed to its former name still
-    means it. Returns the peers that it is on topics, as they were.
+    The caller holds the agents' lock. The agent keeps its names in other rooms, and its former name still means it.
+    Returns the renamed peers, as they were before.
     """
     tx.run("rename_member", room_id=room.room_id, agent_id=agent_id, name=name)
     own = tx.one("own_peer", topic_id=room.topic_id, agent_id=agent_id)
@@ -156,7 +156,7 @@ def _rename(tx: Transaction, room: Room, agent_id: str, name: str) -> list[Row]:
 
 
 def take_over_name(tx: Transaction, room: Room, prior_id: str, name: str, agent_id: str) -> str:
-    """Give a member's name to another one, with what was asked under it. Returns what the first is called now."""
+    """Give a member's name, and the questions asked under it, to another member. Returns the first one's new name."""
     prior_name = _generate_name(tx, room, prior_id)
     for peer in _rename(tx, room, prior_id, prior_name):
         hand_over_names(tx, peer, agent_id)
@@ -165,9 +165,10 @@ def take_over_name(tx: Transaction, room: Room, prior_id: str, name: str, agent_
 
 
 def _find_holder(tx: Transaction, room: Room, name: str) -> Row | None:
-    """Who is meant by a name in a room: a member, an agent of that very id, or who has spoken as that.
+    """What a name means in a room: a member, an agent with that id, or a peer of the home topic.
 
-    Nobody takes the name of one who has left, unless an operator frees it: what was said under it would change hands.
+    The name of an agent that left stays taken until an operator frees it. Otherwise its messages would seem to be
+    from another agent.
     """
     return (
         tx.one("member_named", topic_id=room.topic_id, name=name)
@@ -177,7 +178,7 @@ def _find_holder(tx: Transaction, room: Room, name: str) -> Row | None:
 
 
 def _generate_name(tx: Transaction, room: Room, agent_id: str) -> str:
-    """A name for an agent that nobody has in the room; its own one if that can be."""
+    """A name for an agent that is free in the room: its own name if possible."""
     agent = tx.one("find_agent", agent_id=agent_id)
     own = [str(agent["name"])] if agent else []
     names = chain(own, propose_names(digest(agent_id)))

@@ -1,6 +1,6 @@
-"""What happens to names, reservations and protocol events, kept for the room's timeline.
+"""Changes to names, reservations and protocol events, recorded for the room's timeline.
 
-It is not part of the room's log: an agent that waits for the stick need not wake for it.
+They are not part of the room's log, so that they do not wake the agents that wait for the stick.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from conch.storage.base import Transaction
 
 
 class Named(Protocol):
-    """A member, a caller, the owner of a reservation."""
+    """Anything with an agent_id and a name: a member, a caller, the owner of a reservation."""
 
     @property
     def agent_id(self) -> str: ...
@@ -28,7 +28,7 @@ def record(
     subject_id: str | None = None,
     details: dict[str, Any] | None = None,
 ) -> None:
-    """Those who watch the room hear of it."""
+    """Append one change and ring for those who watch the room."""
     tx.run(
         "append_activity",
         room_id=room_id,
@@ -43,7 +43,7 @@ def record(
 
 
 def _dump(details: dict[str, Any]) -> str:
-    """As JSON. Plain words and numbers, which most details are, need no import of `json`."""
+    """The details as JSON. Most are plain words and numbers, and then the import of `json` is saved."""
     parts = []
     for name, value in details.items():
         if type(value) is str and value.isascii() and value.isprintable() and not {'"', "\\"} & {*value}:

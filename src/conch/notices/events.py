@@ -1,7 +1,8 @@
 """Protocol events: notices that their recipient must see and accept.
 
-Agents send HANDOFF and BLOCKED. INCURSION and RESUME come from the system alone, which also writes a HANDOFF for
-every stick that is let go. An event belongs to its recipient by `agent_id`; the names in it are those of its day.
+Agents send HANDOFF and BLOCKED. Only the system sends INCURSION and RESUME; it also writes a HANDOFF when an owner
+releases or passes the stick. An event belongs to its recipient's `agent_id`. Its names are the ones from when it was
+sent.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ _SENDABLE = {
     "BLOCKED": ("subject", "blocker", "requested_action", "urgency"),
 }
 _SYSTEM_ONLY = {
-    "INCURSION": "it is recorded when a reservation meets another",
-    "RESUME": "it is recorded when an identity is adopted",
+    "INCURSION": "the system records it when a reservation overlaps another",
+    "RESUME": "the system records it when an identity is adopted",
 }
 
 
@@ -74,8 +75,8 @@ class Protocol:
         bead_id: str | None = None,
         scope: str | None = None,
     ) -> Sent:
-        """Tell one member of the room, named by its agent_id or name."""
-        from conch.bus.peers import present_name  # to reserve and to hand over needs neither
+        """Send an event to one member of the room, given by name or agent_id."""
+        from conch.bus.peers import present_name  # reserving and handing over import this module but need neither
         from conch.host.beads import check_bead
 
         checked = _check_payload(event_type, payload, self._settings.max_handoff_bytes)
@@ -90,13 +91,13 @@ class Protocol:
             return Sent(load_event(tx, event_id), warnings)
 
     def inbox(self, caller: Caller, room_id: str, states: list[str], limit: int) -> tuple[list[ProtocolEvent], bool]:
-        """What the caller has been sent, oldest first, and whether there is more of it."""
+        """The events sent to the caller, oldest first, and whether there are more."""
         with self._rooms.look(caller, room_id) as (tx, _):
             rows = tx.all("inbox", agent_id=caller.agent_id, room_id=room_id, states=states, limit=limit + 1)
         return [to_protocol_event(row) for row in rows[:limit]], len(rows) > limit
 
     def mark(self, caller: Caller, event_id: str, mark: str) -> ProtocolEvent:
-        """As its recipient: `seen`, or `accepted`, which stays. Marking again changes nothing."""
+        """Mark a received event `seen` or `accepted`. `accepted` is final; marking again changes nothing."""
         with self._store.read() as tx:
             room_id = _load_received(tx, event_id, caller).room_id
         with self._rooms.change(caller, room_id, even_closed=True) as (tx, snapshot):
@@ -109,26 +110,26 @@ class Protocol:
 def _load_received(tx: Transaction, event_id: str, caller: Caller) -> ProtocolEvent:
     event = load_event(tx, event_id)
     if event.to_agent_id != caller.agent_id:
-        message = f"Only its recipient {event.to_agent or '(nobody)'} can mark event {event_id}."
+        message = f"Event {event_id} can be marked only by its recipient: {event.to_agent or 'it has none'}."
         raise MarkForbidden(message, event_id=event_id, to_agent=event.to_agent)
     return event
 
 
 def find_recipient(snapshot: Snapshot, text: str) -> Member:
-    """By name first: in a room it means one agent, even if another agent chose it as its id. Else by agent_id."""
+    """Find a member by name, else by agent_id. The name wins even if another agent chose it as its id."""
     found = next((member for member in snapshot.members if member.name == text), None) or snapshot.find(text)
     if found is None:
         names = ", ".join(member.name for member in snapshot.members)
-        message = f"{text[:80]!r} is not in room {snapshot.room.room_id}; there are {names}."
+        message = f"{text[:80]!r} is not in room {snapshot.room.room_id}. Its members: {names}."
         raise UnknownRecipient(message, field="to_agent", to_agent=text[:80])
     return found
 
 
-# -- what an agent must say, and what it may
+# -- checking the payload
 
 
 def _check_payload(event_type: str, payload: _Payload, max_bytes: int) -> _Payload:
-    """The payload with its defaults; InvalidArgument names the field that is not right."""
+    """The payload with its defaults; InvalidArgument names the wrong field."""
     if event_type in _SYSTEM_ONLY:
         message = f"Agents cannot send {event_type}: {_SYSTEM_ONLY[event_type]}."
         raise InvalidArgument(message, field="event_type", reason="system_only")
@@ -139,7 +140,7 @@ def _check_payload(event_type: str, payload: _Payload, max_bytes: int) -> _Paylo
     for name in payload:
         if name not in (*_SENDABLE[event_type], "requires_ack"):
             known = ", ".join((*_SENDABLE[event_type], "requires_ack"))
-            message = f"payload.{name[:80]} is not known for {event_type}; there are {known}."
+            message = f"payload.{name[:80]} is not a field of {event_type}. Known fields: {known}."
             raise InvalidArgument(message, field=f"payload.{name[:80]}")
     _check_urgency(event_type, payload)
     checked = {**payload, "requires_ack": payload.get("requires_ack", True)}
@@ -188,7 +189,7 @@ def insert_event(
     scope: str | None = None,
     handoff_event_seq: int | None = None,
 ) -> str:
-    """The new event's id."""
+    """Store a new event; returns its id."""
     event_id = new_id("proto")
     tx.run(
         "insert_protocol_event",
@@ -209,7 +210,10 @@ def insert_event(
 
 
 def leave_handoff(tx: Transaction, snapshot: Snapshot, to: Member | None, release: Event) -> None:
-    """The notice that goes with a stick, to its recipient if it has one. The timeline shows the log instead."""
+    """Write the HANDOFF notice for a released or passed stick.
+
+    It records no activity, because the timeline already shows the release in the room's log.
+    """
     handoff = release.handoff
     assert handoff is not None
     status = str(handoff["status"]).strip()
@@ -224,7 +228,7 @@ def leave_handoff(tx: Transaction, snapshot: Snapshot, to: Member | None, releas
 
 
 def accept_handoff(tx: Transaction, snapshot: Snapshot, event_seq: int | None, agent_id: str) -> None:
-    """An agent that gets the stick has accepted its handoff, even if it was meant for another."""
+    """Claiming the stick accepts its handoff, even if the handoff was meant for another agent."""
     if event_seq is None:
         return
     member = snapshot.member(agent_id)
@@ -236,9 +240,9 @@ def accept_handoff(tx: Transaction, snapshot: Snapshot, event_seq: int | None, a
 def reopen_handoff(
     tx: Transaction, snapshot: Snapshot, event_seq: int | None, agent_id: str | None, claimed_at: int
 ) -> None:
-    """A claim that was not delivered accepted nothing: the notice waits for its recipient again.
+    """Undo `accept_handoff` for a claim that was not delivered: the notice waits for its recipient again.
 
-    What was accepted before the claim stays so.
+    A notice that was accepted before the claim stays accepted.
     """
     if event_seq is not None:
         member = snapshot.find(agent_id)

@@ -1,9 +1,9 @@
-"""A room's story in one order: turns and notes, the messages of its home topic, reservations and protocol events.
+"""A room's history in one order: turns and notes, the messages of its home topic, reservations and protocol events.
 
-Each of the three sources numbers its own rows in the order in which they were committed. A place in the timeline is
-a place in each of them, so that going on from it neither misses nor repeats anything.
+It merges three sources: the log, the messages and the activity. Each numbers its own rows in commit order. A place in
+the timeline is a place in each source, so that reading on from it neither misses nor repeats an entry.
 
-The log, reservations and notices name agents as they were called on that day. A message has its sender's present name.
+The log and the activity name agents as they were called at the time. A message shows its sender's present name.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Place(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One thing that happened. What it is about depends on its kind."""
+    """One entry of the timeline. Its kind decides which fields are filled."""
 
     kind: str
     """`turn`, `note`, `room`, `message`, `reservation`, `protocol`, `mark` or `agent`."""
@@ -44,7 +44,7 @@ class Entry(NamedTuple):
     row: Row = {}
     details: dict[str, Any] = {}
     protocol: ProtocolEvent | None = None
-    """The notice itself, that was marked, or that went with a stick."""
+    """The notice that was sent or marked, or that went with a released or passed stick."""
 
 
 class Page(NamedTuple):
@@ -55,19 +55,19 @@ class Page(NamedTuple):
 
 
 def parse_place(field: str, text: str | None) -> Place | int | None:
-    """A place as another look returned it, or the number of an event in the room's log."""
+    """A place that an earlier read returned, or the number of an event in the room's log."""
     if text is None:
         return None
     numbers = text.split(".")
     if any(len(number) > _LONGEST_NUMBER for number in numbers):
         raise LimitExceeded(f"{field} has more than {_LONGEST_NUMBER} digits.", field=field, limit=_LONGEST_NUMBER)
     if len(numbers) not in (1, 3) or not all(number.isascii() and number.isdecimal() for number in numbers):
-        raise InvalidArgument(f"{field} must be a cursor that was returned before, or 0.", field=field)
+        raise InvalidArgument(f"{field} must be a cursor from an earlier reply, or 0.", field=field)
     return Place(*map(int, numbers)) if len(numbers) == 3 else int(text)
 
 
 def read_timeline(store: Store, room_id: str, after: Place | int | None, limit: int) -> Page:
-    """Oldest first: what came after a place, or after an event of the room's log, or without one the latest."""
+    """Entries, oldest first: those after a place or after an event of the log; without `after`, the latest."""
     with store.read() as tx:
         room = load_room(tx, room_id)
         place = _place_of(tx, room, after) if isinstance(after, int) else after
@@ -76,7 +76,7 @@ def read_timeline(store: Store, room_id: str, after: Place | int | None, limit: 
 
 
 def _place_of(tx: Transaction, room: Room, event_seq: int) -> Place:
-    """How far the other sources had come when an event of the log happened."""
+    """The place of an event of the log: what the other sources held when it happened."""
     row = tx.one("moment_in_log", room_id=room.room_id, event_seq=event_seq)
     moment = row["moment"] if row else None
     if moment is None:
@@ -108,7 +108,7 @@ def _latest(tx: Transaction, room: Room, limit: int) -> Page:
 
 
 def _merge(sources: tuple[list[Row], list[Row], list[Row]]) -> list[Row]:
-    """By time; a source keeps its own order also where clocks disagree."""
+    """Sorted by time. Each source keeps its own order even if clocks disagree."""
     return list(merge(*sources, key=lambda row: row["created_at"]))
 
 
@@ -141,7 +141,7 @@ def _activity_kind(kind: str) -> str:
 
 
 def _with_protocol(tx: Transaction, entries: list[Entry]) -> list[Entry]:
-    """Every entry that is about a protocol event, with that event."""
+    """The entries, with the protocol event filled in where an entry is about one."""
     seqs = [entry.event.event_seq for entry in entries if entry.event and entry.event.handoff]
     ids = [entry.row["subject_id"] for entry in entries if entry.kind in ("protocol", "mark")]
     rows = tx.all("protocol_events_of_handoffs", event_seqs=seqs) if seqs else []
@@ -151,5 +151,5 @@ def _with_protocol(tx: Transaction, entries: list[Entry]) -> list[Entry]:
 
 
 def _subject(entry: Entry) -> Any:
-    """What names the protocol event that an entry is about; 0 names none."""
+    """The key of the protocol event that an entry is about: its id or its handoff's event_seq; 0 if there is none."""
     return entry.event.event_seq if entry.event else entry.row.get("subject_id") or 0

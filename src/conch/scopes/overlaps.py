@@ -1,4 +1,4 @@
-"""Reservations as they stand at one moment: their owners, what overlaps them, and how they end."""
+"""Reservations at one moment: their owners, which of them overlap a scope, and how they end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Reservation(NamedTuple):
     created_at: int
     expires_at: int
     liveness: Liveness
-    """Its owner's."""
+    """The owner's liveness."""
 
     @property
     def is_active(self) -> bool:
@@ -37,7 +37,7 @@ class Held(NamedTuple):
 
 
 def to_reservation(row: Row, snapshot: Snapshot) -> Reservation:
-    """A reservation whose time is over is expired, even before it is archived."""
+    """The reservation in a row. A lapsed one counts as expired even before it is archived."""
     lapsed = row["state"] == "active" and row["expires_at"] <= snapshot.now
     return Reservation(
         reservation_id=row["reservation_id"],
@@ -55,9 +55,9 @@ def to_reservation(row: Row, snapshot: Snapshot) -> Reservation:
 
 
 def find_overlapping(tx: Transaction, snapshot: Snapshot, wanted: Scope) -> list[Held]:
-    """What is not archived yet and overlaps a scope, by path.
+    """The reservations that overlap a scope and are not archived yet, by path.
 
-    It is found by the keys above the scope and the range of keys inside it.
+    They have the key of the scope or of a folder above it, or a key in the range inside it.
     """
     rows = tx.all(
         "overlapping_reservations",
@@ -72,7 +72,7 @@ def find_overlapping(tx: Transaction, snapshot: Snapshot, wanted: Scope) -> list
 
 
 def holder(held: Held) -> dict[str, Any]:
-    """One who stands in the way, for programs."""
+    """The details of an overlapping reservation, for programs."""
     reservation = held.reservation
     return {
         "kind": held.kind,
@@ -90,7 +90,7 @@ def holder(held: Held) -> dict[str, Any]:
 
 
 def release_all(tx: Transaction, snapshot: Snapshot, agent_id: str) -> None:
-    """An agent that leaves a room has nothing reserved in it any more."""
+    """Release all reservations of an agent that leaves the room."""
     for row in tx.all("reservations_of", agent_id=agent_id, room_id=snapshot.room.room_id):
         mine = to_reservation(row, snapshot)
         end(tx, mine, "released", mine)

@@ -1,7 +1,7 @@
-"""Who is about to change which part of the workspace.
+"""Reservations: which agent is about to change which part of the workspace.
 
-Two active reservations of different agents never overlap: every reservation is decided inside a write transaction
-under the room's lock. Lapse and liveness are derived at every look; what is over is archived, not deleted.
+Active reservations of different agents never overlap, because each is decided inside a write transaction under the
+room's lock. Expiry and liveness are derived at every read. Ended reservations are archived, not deleted.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Reservations:
         takeover_stale: bool = False,
         bead_id: str | None = None,
     ) -> Grant:
-        """Granted whole, or refused naming every owner in the way. Reserving the same again extends it."""
+        """Reserve a scope, or raise an error that names every owner in the way. Reserving it again extends it."""
         wanted, root = self._locate(room_id, scope)
         warnings: Warnings = []
         if bead_id is not None:
@@ -73,10 +73,10 @@ class Reservations:
                 if mine is not None:
                     return Grant(_extend(tx, mine, until, bead_id), True, taken, warnings)
                 return Grant(_insert(tx, snapshot, caller, wanted, until, bead_id), False, taken, warnings)
-        raise _refuse_reservation(wanted, met)  # only now: raised inside, it would undo the record of the incursion
+        raise _refuse_reservation(wanted, met)  # after the commit, which keeps the record of the incursion
 
     def release(self, caller: Caller, room_id: str, scope: str) -> Reservation:
-        """Give back what the caller has reserved, named exactly."""
+        """End one of the caller's reservations; `scope` must be exactly what was reserved."""
         wanted, _ = self._locate(room_id, scope)
         with self._rooms.change(caller, room_id) as (tx, snapshot):
             found = find_overlapping(tx, snapshot, wanted)
@@ -86,14 +86,14 @@ class Reservations:
             return end(tx, mine, "released", mine)
 
     def check(self, caller: Caller | None, room_id: str, path: str) -> list[Held]:
-        """Every reservation that a path meets now; nothing is changed."""
+        """The active reservations that overlap a path. Nothing is changed."""
         with self._rooms.look(caller, room_id) as (tx, snapshot):
             wanted = parse_scope(path, snapshot.room.canonical_path, "path")
             found = find_overlapping(tx, snapshot, wanted)
         return [held for held in found if held.reservation.is_active]
 
     def list_reservations(self, caller: Caller | None, room_id: str, include_ended: bool = False) -> list[Reservation]:
-        """What is reserved now, by path; or everything, newest first, with the latest of those that are over."""
+        """The active reservations by path; with `include_ended`, also the latest ended ones, newest first."""
         with self._rooms.look(caller, room_id) as (tx, snapshot):
             rows = tx.all("active_reservations", room_id=room_id)
             if include_ended:
@@ -103,7 +103,7 @@ class Reservations:
         return [reservation for reservation in found if include_ended or reservation.is_active]
 
     def _locate(self, room_id: str, scope: str) -> tuple[Scope, str]:
-        """Before the transaction: a filesystem may take its time."""
+        """The scope and the room's root. Done before the transaction, because a filesystem can be slow."""
         root = self._rooms.root(room_id)
         return parse_scope(scope, root), root
 
@@ -120,7 +120,10 @@ def _own_exact(found: list[Held], caller: Caller) -> Reservation | None:
 
 
 def _archive(tx: Transaction, snapshot: Snapshot, caller: Caller, found: list[Held]) -> None:
-    """End what a new reservation supersedes: everything of others, and the caller's own that has lapsed elsewhere."""
+    """End what a new reservation replaces: other agents' reservations, and the caller's own lapsed ones.
+
+    The caller's reservation of exactly this scope is renewed instead.
+    """
     for held in found:
         renewed = held.kind == "exact" and _is_of(held, caller)
         if not renewed and not (_is_of(held, caller) and held.reservation.is_active):
@@ -160,13 +163,13 @@ def _extend(tx: Transaction, mine: Reservation, expires_at: int, bead_id: str | 
     return later
 
 
-# -- meeting others
+# -- incursions
 
 
 def _record_incursions(
     tx: Transaction, snapshot: Snapshot, caller: Caller, wanted: Scope, met: list[Held], granted: bool
 ) -> None:
-    """One INCURSION for each reservation that was met, to its owner: taken over, or in the way of the newcomer."""
+    """Send each owner an INCURSION: its reservation was taken over, or it stopped the newcomer."""
     newcomer = snapshot.member(caller.agent_id)
     for held in met:
         owner = held.reservation
@@ -184,17 +187,17 @@ def _record_incursions(
 def _hint(owner: Reservation, incoming: str, granted: bool) -> str:
     scope = spell(owner.scope)
     if granted:
-        return f"{incoming} has taken over; {owner.name} stops changing {scope} and asks {incoming} before more."
+        return f"{incoming} has taken over. {owner.name} should stop changing {scope} and ask {incoming} first."
     if owner.liveness == "active":
-        return f"{owner.name} releases {scope} when it is done, or {incoming} works elsewhere meanwhile."
-    return f"{owner.name} comes back to {scope}, or {incoming} takes it over."
+        return f"{owner.name} should release {scope} when done; {incoming} should work elsewhere until then."
+    return f"{owner.name} can come back to {scope}, or {incoming} can take it over."
 
 
 # -- refusals
 
 
 def _refuse_reservation(wanted: Scope, met: list[Held]) -> ConchError:
-    """An active owner beats every flag; owners that are all stale or evicted can be taken over."""
+    """The error for a reservation in the way. Only if no owner is active does it offer a takeover."""
     active = any(held.reservation.liveness == "active" for held in met)
     what = "The whole workspace cannot be reserved" if wanted.path == "." else f"{wanted.path} is reserved"
     message = f"{what}: {_names(met)}."
@@ -207,24 +210,24 @@ def _refuse_reservation(wanted: Scope, met: list[Held]) -> ConchError:
 def _refuse_release(
     tx: Transaction, snapshot: Snapshot, wanted: Scope, found: list[Held], caller: Caller
 ) -> ConchError:
-    loss = _tell_loss(tx, snapshot, wanted, caller)
+    loss = _describe_loss(tx, snapshot, wanted, caller)
     exact = next((held for held in found if held.kind == "exact" and held.reservation.is_active), None)
     if exact is not None:
         message = f"Only {exact.reservation.name} can release {spell(wanted.path)}.{loss}"
         return ReleaseForbidden(message, scope=wanted.path, holders=[holder(exact)])
     own = [held for held in found if held.reservation.agent_id == caller.agent_id]
     advice = f" You have reserved {', '.join(spell(held.reservation.scope) for held in own)}." if own else ""
-    message = f"Nobody has reserved exactly {spell(wanted.path)}.{loss}{advice}"
+    message = f"There is no reservation of exactly {spell(wanted.path)}.{loss}{advice}"
     return ReservationNotFound(message, field="scope", scope=wanted.path)
 
 
-def _tell_loss(tx: Transaction, snapshot: Snapshot, wanted: Scope, caller: Caller) -> str:
-    """To whom the caller lost this very scope, if it had it and did not release it."""
+def _describe_loss(tx: Transaction, snapshot: Snapshot, wanted: Scope, caller: Caller) -> str:
+    """A sentence that says which agent took this scope from the caller; empty if none did."""
     given = {"room_id": snapshot.room.room_id, "agent_id": caller.agent_id, "scope_key": wanted.key}
     lost = tx.one("latest_lost_reservation", **given)
     if lost is None or lost["taken_by_id"] == caller.agent_id:
         return ""
-    how = "took it over from you" if lost["ended_at"] < lost["expires_at"] else "reserved after your time was over"
+    how = "took it over from you" if lost["ended_at"] < lost["expires_at"] else "reserved it after yours expired"
     return f" {lost['taken_by']} {how}."
 
 

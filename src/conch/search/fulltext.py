@@ -1,4 +1,4 @@
-"""Search by words: the newest messages that have all of them, the best of those first."""
+"""Search by words: finds the newest messages with all the words and ranks them."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from conch.search.words import LONGEST_TEXT, facet, fold, index_words
 from conch.storage.base import Phrase, Row, Store, Transaction
 from conch.warnings import Warnings
 
-_MOST_CANDIDATES = 500  # ranking all matches would take the longer the more there are
-_RECENT = 4_000  # the newest messages, of which many enough have a common word
-_RANKED_TEXT = 4_000  # characters of a match that its rank depends on
-_MOST_FACETS = 100  # peers of one name that the index is asked for; of more, the messages themselves are looked at
+_MOST_CANDIDATES = 500  # matches that are ranked; ranking all of them could take very long
+_RECENT = 4_000  # the newest messages; among these a common word has enough matches
+_RANKED_TEXT = 4_000  # characters at the start of a match that are ranked
+_MOST_FACETS = 100  # senders to look up in the index; for more, the messages are filtered instead
 NOBODY = 0  # no peer has this id
 BATCH_CHARACTERS = 500_000  # indexed in one transaction
-_SATURATION = 1.2  # how soon it matters less that a word occurs once more
-_LENGTH_WEIGHT = 0.75  # how much longer texts must say it oftener
+_SATURATION = 1.2  # BM25's k1: how quickly further occurrences of a word stop counting
+_LENGTH_WEIGHT = 0.75  # BM25's b: how strongly long texts are marked down
 
 
 class Candidate(NamedTuple):
-    """A match: its message's number, and the beginning of its text."""
+    """A match: the message's number, and the start of its text."""
 
     number: int
     text: str
 
 
 class FullText:
-    """The first way: every engine's full-text index, filled with our words."""
+    """Search with the engine's full-text index, which is filled with our own words."""
 
     def index(self, store: Store) -> Index:
         return Index("words", LONGEST_TEXT, 0, BATCH_CHARACTERS, _prepare, _store)
@@ -46,9 +46,9 @@ class FullText:
 
 
 def _candidates(tx: Transaction, phrases: Sequence[Phrase], filters: Filters) -> dict[int, str]:
-    """The newest messages with these very words. Where those are few, also with words that begin so, which are costly.
+    """The newest messages with exactly these words; if they are few, also those that match by prefix, which is slow.
 
-    Common words are found among the most recent messages, others with the whole index.
+    Common words are found among the most recent messages, rare ones with the whole index.
     """
     asked = {"longest": _RANKED_TEXT, "most": _MOST_CANDIDATES, **filters._asdict()}
     asked |= {"is_anyone": filters.senders is None, "senders": filters.senders or [NOBODY]}
@@ -65,7 +65,7 @@ def _candidates(tx: Transaction, phrases: Sequence[Phrase], filters: Filters) ->
 
 
 def _prepare(topic_id: str, rows: list[Row]) -> Sequence[str]:
-    """Words between blanks; what the filters look for comes last, where it does not stand between words."""
+    """The words of each message, joined by spaces. The facets come last, so that they do not break up a phrase."""
     facets = [
         [facet("t", topic_id), facet("s", str(row["sender_id"])), facet("y", row["message_type"])] for row in rows
     ]
@@ -77,7 +77,7 @@ def _store(tx: Transaction, number: int, words: str) -> None:
 
 
 def rank(query: Query, candidates: Iterable[Candidate]) -> list[int]:
-    """Numbers, best first: those that say literally what was typed, then by how much they speak of it, then newest."""
+    """Numbers, best first: texts with the query verbatim, then by BM25 over the candidates, then the newest."""
     folded = [(number, fold(text)) for number, text in candidates]
     average = sum(len(text) for _, text in folded) / max(len(folded), 1) or 1
     scored = []

@@ -1,7 +1,8 @@
-"""Indexes that every search brings up to date.
+"""The search indexes. Every search first brings them up to date.
 
-What a message needs is computed while nobody is kept waiting; a short transaction then stores it, unless another
-process has done the same meanwhile. `seq` has no gaps within a topic, so how far a topic was read says all.
+Index entries are computed outside any transaction, so that no writer waits. A short transaction then stores them,
+unless another process has done so meanwhile. `seq` has no gaps within a topic, so one number per topic records the
+progress.
 """
 
 from __future__ import annotations
@@ -14,32 +15,32 @@ from conch.storage.base import Row, Store, Transaction
 
 _LOCK = "search"
 _READ_MESSAGES = 1_000
-_MESSAGE_CHARACTERS = 200  # what a message costs however short it is, in characters of text
+_MESSAGE_CHARACTERS = 200  # the fixed cost of a message, as characters of text
 
 
 class Index(NamedTuple):
-    """One index: what it takes of a message, and how that is stored."""
+    """One index: how much of a message it reads, and how its entries are made and stored."""
 
     kind: str
     longest_text: int
     oldest: int  # messages with this number or a lower one are not indexed
-    batch_characters: int  # how much text is prepared, and stored in one transaction, before the clock is looked at
+    batch_characters: int  # text per transaction; the deadline is checked after each
     prepare: Callable[[str, list[Row]], Sequence[Any]]
     store: Callable[[Transaction, int, Any], None]
 
 
 class _Part(NamedTuple):
-    """Some messages of one topic, that come right after what is indexed of it."""
+    """Some messages of one topic that directly follow its indexed messages."""
 
     topic_id: str
     after: int
     through: int
     rows: list[Row]
-    length: int = 0  # of all their texts, and what each costs besides
+    length: int = 0  # characters of all texts, with the fixed cost of each message
 
 
 def catch_up(store: Store, index: Index, topic_id: str | None, deadline: float) -> int:
-    """Index what is not indexed yet, oldest first, until a moment of `time.monotonic`; how many messages remain."""
+    """Index new messages, oldest first, until a moment of `time.monotonic`. Returns how many messages remain."""
     while True:
         with store.read() as tx:
             behind = tx.all("topics_to_index", kind=index.kind, topic_id=topic_id)
@@ -57,7 +58,7 @@ def catch_up(store: Store, index: Index, topic_id: str | None, deadline: float) 
 
 
 def _next_parts(tx: Transaction, index: Index, behind: Sequence[Row]) -> list[_Part]:
-    """About as many messages as are read at once, of as many topics as it takes."""
+    """About `_READ_MESSAGES` messages, from as many topics as needed."""
     parts: list[_Part] = []
     room = _READ_MESSAGES
     for topic in behind:
@@ -70,7 +71,7 @@ def _next_parts(tx: Transaction, index: Index, behind: Sequence[Row]) -> list[_P
 
 
 def _take(tx: Transaction, index: Index, topic: Row, most: int) -> list[_Part]:
-    """The next messages of a topic in parts that are not too long, though a part has at least one message."""
+    """The next messages of a topic, in parts of at most `batch_characters`, but at least one message each."""
     topic_id, after, last = topic["topic_id"], topic["through_seq"], topic["last_seq"]
     rows = tx.all(
         "messages_to_index",
@@ -90,12 +91,12 @@ def _take(tx: Transaction, index: Index, topic: Row, most: int) -> list[_Part]:
         part.rows.append(row)
         parts[-1] = part._replace(through=row["seq"], length=part.length + length)
     if len(rows) < most:
-        parts[-1] = parts[-1]._replace(through=last)  # past those that are too old for this index
+        parts[-1] = parts[-1]._replace(through=last)  # the rest is too old for this index
     return parts
 
 
 def _batches(parts: Sequence[_Part], most_characters: int) -> Iterator[list[_Part]]:
-    """What is stored in one transaction each, so that no other writer waits long."""
+    """Groups of parts, each stored in one transaction that is short enough for other writers."""
     batch: list[_Part] = []
     for part in parts:
         if batch and sum(each.length for each in batch) + part.length > most_characters:

@@ -1,4 +1,4 @@
-"""Search by meaning with one model: its index in the store, and its vectors in memory."""
+"""Search by meaning with one model: vectors in the store, and a copy of them in memory."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from conch.search.queries import Filters, Query
 from conch.storage.base import Row, Store, Transaction
 from conch.warnings import Warnings, warning
 
-MOST_VECTORS = 200_000  # the newest messages; 200 MB of 256 numbers each
+MOST_VECTORS = 200_000  # only the newest messages are searched: 200 MB with 256 numbers each
 _MOST_NEAREST = 200
-BATCH_CHARACTERS = 60_000  # embedded at once: two or three seconds for the slowest model
+BATCH_CHARACTERS = 60_000  # takes two or three seconds with the slowest model
 
 
 class Meaning:
-    """The second way. Kept for as long as the process lives."""
+    """Search with one model. Kept in memory until the process ends."""
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
@@ -28,7 +28,7 @@ class Meaning:
         self._matrix = _Matrix(embedder.name, self._kind)
 
     def index(self, store: Store) -> Index:
-        """Messages that are too old to be searched are not embedded either."""
+        """The model's index. Messages too old to be searched are not embedded."""
         with store.read() as tx:
             oldest = _oldest_number(tx)
         return Index(self._kind, LONGEST_TEXT, oldest, BATCH_CHARACTERS, self._prepare, self._store)
@@ -41,7 +41,7 @@ class Meaning:
     def warnings(self, tx: Transaction) -> Warnings:
         if _oldest_number(tx) == 0:
             return []
-        message = f"By meaning only the newest {MOST_VECTORS:,} messages are searched."
+        message = f"Search by meaning covers only the newest {MOST_VECTORS:,} messages."
         return [warning("SEMANTIC_PARTIAL", message)]
 
     def _prepare(self, topic_id: str, rows: list[Row]) -> list[bytes]:
@@ -55,7 +55,7 @@ _SENDER = 2  # its column in a matrix's codes
 
 
 class _Matrix:
-    """One model's vectors, loaded once and then only what is new. Shared by the threads of a process."""
+    """One model's vectors. Each is loaded from the store once. The threads of a process share them."""
 
     _size: int
     _vectors: NDArray[Any]
@@ -95,7 +95,7 @@ class _Matrix:
         return fit
 
     def _load(self, tx: Transaction) -> None:
-        """What was indexed since the last time; everything, if the store is not what it was."""
+        """Load what was indexed since the last call; everything if the store was wiped or replaced."""
         progress = {row["topic_id"]: row["through_seq"] for row in tx.all("index_progress", kind=self._kind)}
         if any(progress.get(topic_id, 0) < through for topic_id, through in self._through.items()):
             self._forget()
@@ -127,7 +127,7 @@ class _Matrix:
         return self._code_of.setdefault(value, len(self._code_of))
 
     def _grow(self, size: int, width: int) -> None:
-        """Room for that many, and for some more, so that not every new message copies everything."""
+        """Make room for `size` rows and some spare ones, so that a new message seldom copies everything."""
         if size <= len(self._numbers):
             return
         room = max(1_024, size + size // 4)
@@ -152,7 +152,7 @@ class _Matrix:
 
 
 def _oldest_number(tx: Transaction) -> int:
-    """The newest message that is too old to be searched by meaning."""
+    """The number of the newest message that is too old for search by meaning."""
     newest = tx.one("newest_number")
     assert newest is not None
     return max(0, int(newest["number"]) - MOST_VECTORS)

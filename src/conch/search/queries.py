@@ -1,4 +1,4 @@
-"""What is asked: the words of a query, and which messages are searched. Any text is a valid query."""
+"""The words of a query, and the filters that choose which messages are searched. Any text is a valid query."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from conch.search.words import SIGN_TRAILERS, SIGNS, SPELLED, UNSPACED, Token, f
 from conch.storage.base import Phrase
 
 MOST_WORDS = 64
-_FARTHEST_SECONDS = 10**11  # some three thousand years; its microseconds fit any store
-_SHORTEST_PREFIX_BYTES = 3  # shorter beginnings fit too many words
+_FARTHEST_SECONDS = 10**11  # about three thousand years; as microseconds it fits any store
+_SHORTEST_PREFIX_BYTES = 3  # shorter prefixes match too many words
 
 _QUOTES = str.maketrans("\u201c\u201d\u201e\u00ab\u00bb", '"""""')
 _SIGN = re.compile(f"[{SIGNS}]")
-_ALONE = re.compile(f"[{UNSPACED}{SIGNS}]")  # what is a word by itself, whatever stands around it
+_ALONE = re.compile(f"[{UNSPACED}{SIGNS}]")  # a character that is a word by itself
 _EMPTY_WORDS = """
 a about after all also am an and any are as at be been before being but by can could did do does doing down for from
 had has have having he her here hers him his how i if in into is it its just me more most my no nor not now of off on
@@ -36,7 +36,7 @@ class Term(NamedTuple):
 
 
 class Query(NamedTuple):
-    """All terms must be there. `literal` is the whole of what was typed, folded, on one line."""
+    """A message must have all terms. `literal` is the whole query, folded, on one line."""
 
     text: str
     terms: list[Term]
@@ -45,10 +45,10 @@ class Query(NamedTuple):
 
 
 def parse_query(text: str) -> Query:
-    """Each piece between blanks is a phrase of its words, and so is what stands in quotes.
+    """Each piece between spaces is a phrase of its words, and so is each quoted text.
 
-    The last word, unless quoted, need only be the beginning of one. English words that carry no content are left out
-    if others remain. Beyond `MOST_WORDS` words nothing is looked for.
+    The last word also matches as a prefix unless it is quoted. English stop words are left out if other words remain.
+    Only the first `MOST_WORDS` words count.
     """
     terms: list[Term] = []
     trivial: list[Term] = []
@@ -69,7 +69,7 @@ def parse_query(text: str) -> Query:
 
 
 def _pieces(text: str) -> Iterator[tuple[str, bool, bool]]:
-    """Every piece, whether it was quoted, and whether it is the last. A quote that is never closed is no quote."""
+    """Every piece, whether it is quoted, and whether it is the last. A quote that is never closed is ignored."""
     parts = text.split('"')
     if len(parts) % 2 == 0:
         parts[-2:] = [f"{parts[-2]} {parts[-1]}"]
@@ -87,10 +87,10 @@ def _term(folded: str, found: list[Token], may_be_prefix: bool) -> Term:
     first, last = found[0], found[-1]
     ends_itself = _ALONE.match(folded, last.start) or folded[last.end - 1] in SPELLED
     is_prefix = may_be_prefix and not ends_itself and len(words[-1].encode()) >= _SHORTEST_PREFIX_BYTES
-    # A word with a suffix stands for the same place in the text as the word before it, and for more of it.
+    # `C++` gives two tokens with the same start, `c` and `cplusplus`. The later, longer one is kept.
     shown = list({token.start: re.escape(folded[token.start : token.end]) for token in found}.values())
     if not _ALONE.match(folded, first.start):
-        shown[0] += rf"(?<![^\W_]{shown[0]})"  # after the word, because a pattern that begins with letters is faster
+        shown[0] += rf"(?<![^\W_]{shown[0]})"  # behind the word, because a pattern that starts with letters is faster
     after = r"\w*" if is_prefix else "" if ends_itself else r"(?![^\W_])"
     if _SIGN.match(folded, last.start):
         after = f"[{SIGN_TRAILERS}]?"
@@ -98,24 +98,24 @@ def _term(folded: str, found: list[Token], may_be_prefix: bool) -> Term:
 
 
 class Filters(NamedTuple):
-    """Every one that is given must fit. Moments are microseconds, both ends included."""
+    """A message must pass every filter that is given. Moments are in microseconds; both ends are included."""
 
     topic_id: str | None
     message_type: str | None
     since: int
     until: int
     senders: list[int] | None = None
-    """The peers that one name means, on whichever topics."""
+    """The ids of the peers with the wanted sender's name, on all topics."""
 
 
 def make_filters(topic_id: str | None, message_type: str | None, since: float | None, until: float | None) -> Filters:
-    """Moments are given in seconds since the epoch."""
+    """The filters of a call, which gives times in seconds since the epoch."""
     earliest = -_FARTHEST_SECONDS if since is None else since
     latest = _FARTHEST_SECONDS if until is None else until
     return Filters(topic_id, message_type, _moment("since", earliest), _moment("until", latest))
 
 
 def _moment(field: str, seconds: float) -> int:
-    if not abs(seconds) <= _FARTHEST_SECONDS:  # not a number, too
+    if not abs(seconds) <= _FARTHEST_SECONDS:  # written this way round, so that it also refuses NaN
         raise InvalidArgument(f"{field} must be a time in seconds since 1970.", field=field)
     return round(seconds * SECOND)

@@ -21,12 +21,12 @@ MODES = ("hybrid", "fts", "semantic")
 DEFAULT_LIMIT = 20
 MOST_RESULTS = 200
 LONGEST_QUERY = 10_000
-INDEXING_SECONDS = 10.0  # nobody waits longer than this for the index; the next search goes on with it
-_FUSION = 60  # how little the first places differ when two rankings are fused
+INDEXING_SECONDS = 10.0  # the longest time a search spends on the index; the next search continues
+_FUSION = 60  # the usual constant of reciprocal rank fusion: higher values make the top places count less
 
 
 class Hit(NamedTuple):
-    """A message that was found. `snippet` is a line of it with the matching words between marks."""
+    """A found message. `snippet` is one line of it, with marks around the matching words."""
 
     topic_id: str
     topic_name: str
@@ -40,7 +40,7 @@ class Hit(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Best first. `mode` is the one that was used; where that is not what was asked for, a warning says why."""
+    """The hits, best first. `mode` is the mode that was used; if it is not the wanted one, a warning says why."""
 
     hits: list[Hit]
     mode: str
@@ -48,7 +48,7 @@ class Found(NamedTuple):
 
 
 class _Way(Protocol):
-    """One way to search: its index, and what it finds with it."""
+    """One way to search: an index, and how messages are found with it."""
 
     def index(self, store: Store) -> Index: ...
 
@@ -56,11 +56,11 @@ class _Way(Protocol):
         """Numbers of messages, best first."""
 
     def warnings(self, tx: Transaction) -> Warnings:
-        """What it did not look at."""
+        """Which messages it did not search, if any."""
 
 
 class Search:
-    """Imports what it needs at the first search, and then keeps models and vectors in memory."""
+    """Imports its parts at the first search, and then keeps models and vectors in memory."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -90,15 +90,15 @@ class Search:
                 find_topic(tx, topic_id)
         parsed, warnings = parse_query(query), Warnings()
         if not parsed.terms:
-            return Found([], mode, [warning("NO_WORDS", "The query has no word to look for.")])
+            return Found([], mode, [warning("NO_WORDS", "The query has no words to search for.")])
         mode, ways = self._ways(mode, model, warnings)
         if parsed.was_cut:
-            warnings.append(warning("QUERY_CUT", "The query is long; only its first words were looked for."))
+            warnings.append(warning("QUERY_CUT", "The query is long, so only its first words were searched for."))
         self._catch_up(ways, topic_id, warnings)
         return Found(self._find(ways, parsed, filters, sender, limit, warnings), mode, warnings)
 
     def _ways(self, mode: str, model: str | None, warnings: Warnings) -> tuple[str, list[_Way]]:
-        """The mode that can be had, and how it looks."""
+        """The mode that is possible, and the ways it searches."""
         from conch.search.fulltext import FullText
 
         if mode == "fts":
@@ -108,7 +108,7 @@ class Search:
         except SemanticUnavailable as refusal:
             if mode == "semantic":
                 raise
-            warnings.append(warning(refusal.code, f"{refusal.message} Words were looked for instead."))
+            warnings.append(warning(refusal.code, f"{refusal.message} The search used words only."))
             return "fts", [FullText()]
         return mode, [meaning] if mode == "semantic" else [FullText(), meaning]
 
@@ -116,7 +116,7 @@ class Search:
         from conch.search.embedders import find_model, load_embedder
 
         model = find_model(name)
-        with self._lock:  # a model is loaded once, however many ask for it
+        with self._lock:  # two threads must not load the same model
             if model.name not in self._meanings:
                 from conch.search.meaning import Meaning
 
@@ -124,7 +124,7 @@ class Search:
             return self._meanings[model.name]
 
     def _catch_up(self, ways: Sequence[_Way], topic_id: str | None, warnings: Warnings) -> None:
-        """Where the index cannot be written, what it has must do."""
+        """Index new messages. If the index cannot be written, the search uses what it has, with a warning."""
         from conch.search.indexing import catch_up
 
         deadline = time.monotonic() + INDEXING_SECONDS
@@ -132,11 +132,11 @@ class Search:
             try:
                 behind = catch_up(self._store, way.index(self._store), topic_id, deadline)
             except (StoreBusy, StoreFull, StoreReadOnly) as refusal:
-                message = f"The index could not be brought up to date, so new messages are missing. {refusal.message}"
+                message = f"The index could not be updated, so the newest messages are missing. {refusal.message}"
                 warnings.append(warning("INDEX_BEHIND", message, reason=refusal.code))
                 return
             if behind:
-                message = f"{behind:,} messages are not indexed yet; search again to go on with it."
+                message = f"{behind:,} messages are not indexed yet. Search again to continue indexing."
                 warnings.append(warning("INDEX_BEHIND", message, messages=behind))
 
     def _find(
@@ -153,7 +153,7 @@ class Search:
 
 
 def fuse(*rankings: Sequence[int]) -> list[int]:
-    """Reciprocal rank fusion: what several rankings have near the top comes first."""
+    """Reciprocal rank fusion: a message that is near the top of several rankings comes first."""
     scores: dict[int, float] = {}
     for ranking in rankings:
         for place, number in enumerate(ranking, start=1):

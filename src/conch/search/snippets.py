@@ -1,4 +1,4 @@
-"""The part of a message that shows why it was found."""
+"""The snippet of a message that shows why it was found."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from conch.search.words import LONGEST_TEXT, fold, marks
 
 WIDTH = 160
 _LONG = 10_000
-_MOST_PLACES = 500  # of each term that are looked at
-_LEAD = 40  # how much stands before the first marked word
+_MOST_PLACES = 500  # occurrences of each term that are looked at
+_LEAD = 40  # characters before the first marked word
 MARK = "**"
 _ELLIPSIS = "\u2026"
 
@@ -22,7 +22,7 @@ _Span = tuple[int, int]
 
 
 def snippet(query: Query, text: str) -> str:
-    """One line of about `WIDTH` characters around the place with the most terms, what matches between marks."""
+    """One line of about `WIDTH` characters around the place with the most terms, with marks around the matches."""
     line = " ".join(text[:LONGEST_TEXT].split())
     spans = _spans(query, line)
     start, end = _window(line, _best_place(spans))
@@ -36,7 +36,7 @@ def snippet(query: Query, text: str) -> str:
 
 
 def _spans(query: Query, line: str) -> list[tuple[int, int, int]]:
-    """Where the terms are in the line, in order, and which term each is."""
+    """Where the terms are in the line, in order: start, end, and the number of the term."""
     folded, places = _aligned(line)
     found = []
     for number, term in enumerate(query.terms):
@@ -46,7 +46,7 @@ def _spans(query: Query, line: str) -> list[tuple[int, int, int]]:
 
 
 def _best_place(spans: Sequence[tuple[int, int, int]]) -> int:
-    """Where the part begins that has the most different terms; the first of several."""
+    """The start of the first window with the most different terms."""
     best, most, first = 0, 0, 0
     for last, (_, end, _) in enumerate(spans):
         while end - spans[first][0] > WIDTH - _LEAD and first < last:
@@ -57,7 +57,7 @@ def _best_place(spans: Sequence[tuple[int, int, int]]) -> int:
 
 
 def _window(line: str, place: int) -> _Span:
-    """Around a place, cut between words where there are blanks."""
+    """The window around a place, cut at spaces if possible."""
     start = max(0, min(place - _LEAD, len(line) - WIDTH))
     if start:
         blank = line.find(" ", start, place)
@@ -70,9 +70,9 @@ def _window(line: str, place: int) -> _Span:
 
 
 def _aligned(line: str) -> tuple[str, list[_Span]]:
-    """The folded line, and where in it which place of the line begins, wherever the distance between both changes."""
+    """The folded line, and pairs (folded position, original position) wherever their distance changes."""
     whole = fold(line)
-    # Letter by letter takes a third of a second for the longest texts; in those an equal length is proof enough.
+    # Folding letter by letter takes a third of a second for the longest texts. For those, equal length is enough.
     if line.isascii() or (len(line) > _LONG and len(whole) == len(line)):
         return whole, [(0, 0)]
     pieces, places, length, distance = [], [(0, 0)], 0, 0
@@ -87,7 +87,7 @@ def _aligned(line: str) -> tuple[str, list[_Span]]:
 
 
 def _unfolded(places: Sequence[_Span], span: _Span) -> _Span:
-    """A span of the folded line as one of the line itself."""
+    """Convert a span of the folded line to a span of the line itself."""
     start, end = (_original(places, place) for place in span)
     return start, max(end, start + 1)
 
@@ -99,6 +99,6 @@ def _original(places: Sequence[_Span], place: int) -> int:
 
 @cache
 def _clusters() -> re.Pattern[str]:
-    """What folds by itself: plain letters, and anything else with the marks that belong to it; Hangul by its runs."""
+    """Matches pieces that fold independently: ASCII runs, Hangul runs, and other characters with their marks."""
     mark = f"[{marks()}]"
     return re.compile(f"[\\x00-\\x7f]+(?!{mark})|(?:[\u1100-\u11ff]+|.){mark}*")

@@ -1,8 +1,8 @@
-"""What a word is. Decided here, once: every engine stores and looks up these words and has no say of its own.
+"""What a word is. All engines store and look up these words, so that search is the same on each of them.
 
-Case, width and accents do not matter. A run of letters, digits and marks is a word; where a script puts no blanks
-between words, every character is one. `C++` is the words `c` and `cplusplus`, so that it is found and told from C.
-An emoji or another sign of its own is a word too, spelled by its number, because no engine takes it for one.
+Case, width and accents do not matter. A run of letters, digits and marks is a word. In scripts without spaces between
+words, every character is a word. `C++` gives the words `c` and `cplusplus`, so that a search can tell it from C.
+An emoji or similar sign is a word too. It is spelled by its number, because the engines do not index signs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from itertools import islice
 from conch.ids import digest
 from conch.lean import NamedTuple
 
-LONGEST_TEXT = 131_072  # of a message, the beginning that is indexed
+LONGEST_TEXT = 131_072  # characters; only the start of a longer message is indexed
 LONGEST_WORD = 64
 MOST_WORDS = 16_000  # positions in an index row must stay below 16,384 for phrases to be found
 MOST_BYTES = 700_000  # an index row must stay below 1 MB
@@ -24,7 +24,7 @@ _ROW_OVERHEAD = 8
 
 SPELLED = {"+": "plus", "#": "sharp"}
 _LONGEST_SUFFIX = 4
-_FACET = "\uf8ff"  # begins what is not a word of the text; for private use, so no text has a word with it
+_FACET = "\uf8ff"  # starts every facet; a private-use character, so it is in no word of a text
 
 _ACCENTED = re.compile("([a-z\u00df-\u02af\u0370-\u03ff\u0400-\u052f])[\u0300-\u036f]+")  # Latin, Greek, Cyrillic
 _PLAIN = re.compile(r"([a-z0-9]+)([+#]*)")
@@ -36,7 +36,7 @@ UNSPACED = (
 )
 _UNSPACED_LETTER = re.compile(f"[{UNSPACED}]")
 # Signs: cent to section, copyright, registered; currencies; arrows, operators and technical signs; stars to dingbats;
-# arrows; emoji. Not those that lines and boxes are drawn with.
+# more arrows; emoji. Box-drawing characters are left out.
 SIGNS = (
     "\u00a2-\u00a7\u00a9\u00ae\u20a0-\u20cf\u2190-\u23ff\u25a0-\u27bf\u2900-\u297f\u2b00-\u2bff\U0001f000-\U0001faff"
 )
@@ -44,7 +44,7 @@ SIGN_TRAILERS = "\ufe0e\ufe0f"  # whether to show a sign as text or as a picture
 
 
 class Token(NamedTuple):
-    """A word, and where it stands in the folded text."""
+    """A word, and its position in the folded text."""
 
     word: str
     start: int
@@ -52,7 +52,7 @@ class Token(NamedTuple):
 
 
 def fold(text: str) -> str:
-    """The text as it is compared: without case, width, and the accents of European letters."""
+    """The text in the form that is compared: without case, width, and the accents of European letters."""
     if text.isascii():
         return text.lower()
     folded = unicodedata.normalize("NFD", unicodedata.normalize("NFKC", text).casefold())
@@ -60,12 +60,12 @@ def fold(text: str) -> str:
 
 
 def tokens(folded: str) -> Iterator[Token]:
-    """The words of a folded text, in order. One with a suffix, as in `C++`, comes without it and then with it."""
+    """The words of a folded text, in order. A word with a suffix such as `C++` comes first without it, then with it."""
     if folded.isascii():
         pattern, parts = _PLAIN, None
     else:
         pattern, parts = _patterns()
-        folded = folded.replace("_", " ")  # the pattern's one character that is no part of a word
+        folded = folded.replace("_", " ")  # `\w` matches it, but it is not part of a word
     for match in pattern.finditer(folded):
         if match[1] is None:
             yield Token(f"u{ord(match[0]):x}", *match.span())
@@ -77,7 +77,7 @@ def tokens(folded: str) -> Iterator[Token]:
         for word, first, last in pieces:
             yield Token(word[:LONGEST_WORD], first, last)
         suffix = match[2]
-        # Two of them always belong to the word (C++17); a single one could be an operator (a+b).
+        # Two signs always belong to the word (C++17); a single one can be an operator (a+b).
         belongs = len(suffix) > 1 or (suffix and not folded[match.end() : match.end() + 1].isalnum())
         if belongs and not _UNSPACED_LETTER.match(pieces[-1].word):
             spelled = "".join(SPELLED[sign] for sign in suffix[:_LONGEST_SUFFIX])
@@ -85,7 +85,7 @@ def tokens(folded: str) -> Iterator[Token]:
 
 
 def index_words(text: str) -> list[str]:
-    """The words of a message that are indexed; whatever the message is, an index row can hold them."""
+    """The indexed words of a message, cut so that they fit into an index row."""
     folded = fold(text[:LONGEST_TEXT])
     if folded.isascii() and "+" not in folded and "#" not in folded:
         words = [match[0][:LONGEST_WORD] for match in islice(_PLAIN.finditer(folded), MOST_WORDS)]
@@ -107,13 +107,13 @@ def _bytes(words: list[str]) -> int:
 
 @lru_cache(4_096)
 def facet(kind: str, value: str) -> str:
-    """A word for what a message has beside its text, such as its topic."""
+    """A word for a property of a message, such as its topic."""
     return _FACET + kind + digest(value)
 
 
 @cache
 def marks() -> str:
-    """The characters that belong to the letter before them, as the inside of a character class."""
+    """All combining marks, which belong to the letter before them, as the inside of a character class."""
     found = [code for code in range(0x300, 0x1F000) if unicodedata.category(chr(code))[0] == "M"]
     ranges: list[list[int]] = []
     for code in found:
@@ -126,7 +126,7 @@ def marks() -> str:
 
 @cache
 def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """A word with its suffix, or a sign; and what the word falls into where scripts put no blanks."""
+    """Two patterns: a word with its suffix or a sign; and the parts of a word in scripts without spaces."""
     word = re.compile(rf"(\w[\w{marks()}]*)([+#]*)|[{SIGNS}]")
-    # A mark of such a script behind another script's letter belongs to that letter, like every mark.
+    # A mark belongs to the letter before it, even if that letter is of another script.
     return word, re.compile(rf"(?![{marks()}])[{UNSPACED}][{marks()}]*|(?:[^{UNSPACED}]|[{marks()}])+")

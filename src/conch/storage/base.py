@@ -1,7 +1,7 @@
 """The engine seam: how the domains run queries, and what a transaction locks.
 
 A domain names a statement from `sql/` and its parameters; it never sees a driver, a connection or SQL.
-The statements run on every engine, with `:name` parameters; a list expands to a parenthesised row for `IN`.
+The statements run on every engine, with `:name` parameters. A list becomes a parenthesised row for `IN`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 
 from conch.lean import Any, NamedTuple, Protocol
 
-DERIVED = "index_"  # how the tables begin whose rows can be made again from others
+DERIVED = "index_"  # the prefix of tables that can be rebuilt from other tables
 
 Row = dict[str, Any]
 Parameters = dict[str, Any]
@@ -19,9 +19,9 @@ Execute = Callable[[str, Parameters], list[Row]]
 
 
 class Phrase(NamedTuple):
-    """Words that stand one after the other in a text; with `is_prefix` the last one need only begin so.
+    """Words that follow each other in a text. With `is_prefix` the last one matches any word that starts with it.
 
-    A word has no blank, no quote and no backslash in it, so no engine has to escape one.
+    A word has no space, quote or backslash, so the engines need not escape it.
     """
 
     words: tuple[str, ...]
@@ -33,7 +33,7 @@ class Transaction(Protocol):
 
     @property
     def now(self) -> int:
-        """The store's clock in microseconds: every expiry decision in this transaction uses this one moment."""
+        """The store's clock in microseconds. All decisions about expiry in this transaction use this one moment."""
 
     def one(self, statement: str, **parameters: Any) -> Row | None:
         """The first row, or None."""
@@ -41,56 +41,59 @@ class Transaction(Protocol):
     def all(self, statement: str, **parameters: Any) -> list[Row]: ...
 
     def run(self, statement: str, **parameters: Any) -> int:
-        """How many rows the statement changed."""
+        """Run a change; returns how many rows it changed."""
 
     def match(self, phrases: Sequence[Phrase], any_of: Sequence[Phrase] = ()) -> str:
-        """How the engine's full-text index is asked for the texts that have all of these phrases, and one of those."""
+        """The engine's full-text query for texts with all of `phrases` and at least one of `any_of`."""
 
     def ring(self, *channels: str) -> None:
         """Ring these bells, in this order, once the transaction has been committed."""
 
     def tables(self) -> list[str]:
-        """Every table of the schema that is not derived, those that others refer to first."""
+        """All tables that are not derived. A table comes after those it refers to."""
 
     def dump(self, table: str) -> Iterator[Row]:
-        """All rows of a table, in no particular order. What goes wrong is this store's error, whoever else works
-        with another store meanwhile; the same holds for `tables` and `load`."""
+        """All rows of a table, in no particular order.
+
+        `tables`, `dump` and `load` translate driver errors themselves. A copy has two stores open at once, and an
+        error must name the right one.
+        """
 
     def load(self, table: str, rows: Iterable[Row]) -> None:
-        """Add rows as they are; what numbers rows by itself goes on after the highest of them."""
+        """Insert rows unchanged. Automatic numbering continues after the highest number."""
 
 
 class Store(Protocol):
-    """Where rooms, members and events live; shared by many processes."""
+    """The database that holds everything; many processes share it."""
 
     def read(self) -> AbstractContextManager[Transaction]:
-        """A read-only view that does not change while it is open."""
+        """A read-only, consistent view: changes by others do not show while it is open."""
 
     def write(self, *locks: str) -> AbstractContextManager[Transaction]:
-        """All or nothing. No other writer that names one of the same locks is inside at the same time."""
+        """One atomic change. Writers that name the same lock run one after another."""
 
     def migrate(self, force: bool = False) -> tuple[int, int]:
-        """Bring the schema to this version of conch; from which schema, to which one.
+        """Migrate the schema to this version of conch; returns the schema before and after.
 
-        SchemaMismatch names the other processes that use an older store, unless they are to be disregarded.
+        SchemaMismatch if other processes still use the older store; `force` ignores them.
         """
 
     def change_counter(self) -> int:
-        """A number that changes when another process commits; cheap enough to ask often."""
+        """A number that changes when another process commits; cheap enough to read often."""
 
     def integrity_problems(self) -> list[str]:
-        """What the engine itself finds wrong with its files."""
+        """The problems that the engine itself finds in its data."""
 
     def backup(self, target: str | None) -> str:
-        """A consistent copy in a new file, made while others go on writing; returns where it is."""
+        """Make a consistent copy in a new file while others continue to write; returns its path."""
 
     def wipe(self) -> None:
-        """Forget every row. Processes that have the store open go on with an empty one."""
+        """Delete all rows. Processes that have the store open continue with an empty one."""
 
     def set_aside(self) -> str:
-        """Move a store that cannot be used out of the way, whole; returns where it went."""
+        """Move an unusable store out of the way without changing it; returns where it is now."""
 
     def describe(self) -> str:
-        """Where the store is, for people."""
+        """The location of the store, for messages."""
 
     def close(self) -> None: ...

@@ -1,4 +1,4 @@
-"""Moves a whole store from one engine to another, table by table as the schema has them, and proves it."""
+"""Copies a whole store to another engine, table by table, and verifies the copy."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class CopiedTable(NamedTuple):
 
 
 def copy_store(source: Store, target: Store) -> list[CopiedTable]:
-    """Everything, or nothing: one transaction on each side, of which the target's ends last. It must be empty."""
-    with source.read():  # a source that cannot be read fails before anything is made in the target
+    """Copy all tables, or none: the target commits only after the copy is verified. The target must be empty."""
+    with source.read():  # an unreadable source must fail before the target is created
         pass
     with target.write("schema") as copy, source.read() as origin:
         tables = [table for table in origin.tables() if table not in _KEPT]
         for table in tables:
             if next(iter(copy.dump(table)), None) is not None:
-                message = f"{target.describe()} is not empty: its table {table} has rows. Copy to a new store."
+                message = f"{target.describe()} is not empty: its table {table} has rows. Copy to an empty store."
                 raise InvalidArgument(message, field="to")
         for table in tables:
             copy.load(table, origin.dump(table))
@@ -34,12 +34,12 @@ def copy_store(source: Store, target: Store) -> list[CopiedTable]:
 def _verified(table: str, before: Iterable[Row], after: Iterable[Row]) -> CopiedTable:
     expected, found = _fingerprint(before), _fingerprint(after)
     if expected != found:
-        raise StoreError(f"The copy of {table} is not what was copied; nothing was kept.", table=table)
+        raise StoreError(f"The copy of table {table} differs from the original. Nothing was copied.", table=table)
     return CopiedTable(table, found[0])
 
 
 def _fingerprint(rows: Iterable[Row]) -> tuple[int, int]:
-    """How many rows, and a sum over all of them that does not depend on their order."""
+    """The number of rows, and a checksum that does not depend on their order."""
     from hashlib import blake2b
 
     count = total = 0

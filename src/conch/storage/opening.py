@@ -1,4 +1,4 @@
-"""Which engine a store's address means, and the bell that goes with it."""
+"""Chooses the engine and its bell by the address of the store."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ _SQLITE_SCHEME = "sqlite://"
 
 
 def open_store(settings: Settings, clock: Clock | None = None, named: str = "CONCH_STORE") -> tuple[Store, Bell]:
-    """Nothing is touched yet: a store opens at its first use, so that its errors reach the caller.
+    """The store and its bell. Nothing is opened before the first use, so that errors reach that caller.
 
-    `named` is what names `settings.store`, the setting itself or an option of a command: errors speak of that.
+    `named` is the setting or option that gave the address; error messages refer to it.
     """
     if settings.store.startswith(_POSTGRES_SCHEMES):
         return _open_postgres(settings, clock, named)
     if not _is_file(settings.store):
-        # Not shown: a mistyped address may hold a password.
+        # The message does not repeat the address, because a mistyped one may hold a password.
         message = (
-            f"{named} must be a file, or postgresql://USER@HOST:PORT/DATABASE, or sqlite:///FOLDER/FILE. A file whose "
-            "name has a : or = in it is written with all its folders."
+            f"{named} must be a file, or postgresql://USER@HOST:PORT/DATABASE, or sqlite:///FOLDER/FILE. If the file "
+            "name contains : or =, give the full path."
         )
         raise InvalidSetting(message, setting=named)
     if not settings.store and _begins_as_address(settings.data_dir):
-        message = "CONCH_DATA_DIR must be a folder; CONCH_STORE takes the address of a server."
+        message = "CONCH_DATA_DIR must be a folder. Put the address of a server in CONCH_STORE."
         raise InvalidSetting(message, setting="CONCH_DATA_DIR")
     return _open_sqlite(settings, clock, named if settings.store else "CONCH_DATA_DIR")
 
 
 def _is_file(store: str) -> bool:
-    """Whether it can only be meant as one: not a URL, whole or not, nor PostgreSQL's `host=... password=...`."""
+    """Whether the address can only mean a file, not a URL (even half a URL) or `host=... password=...`."""
     if not store or store.startswith(_SQLITE_SCHEME + "/"):
         return True
     file = store.removeprefix(_SQLITE_SCHEME)

@@ -1,4 +1,4 @@
--- The whole schema as it is now, for readers. Stores are made by the migrations; a test proves that both agree.
+-- The whole present schema, for readers. The migrations create the stores; a test proves that both agree.
 
 CREATE TABLE meta (
   key TEXT PRIMARY KEY,
@@ -47,7 +47,7 @@ CREATE TABLE path_rooms (
   CHECK ((owner IS NULL) = (lease_id IS NULL))
 );
 
--- A path has at most one room that is not closed; a closed one stays readable beside its successor.
+-- A path has at most one open room. A closed room stays readable beside its successor.
 CREATE UNIQUE INDEX path_rooms_open_path_idx ON path_rooms (canonical_path) WHERE state <> 'closed';
 
 CREATE TABLE room_members (
@@ -66,7 +66,7 @@ CREATE TABLE room_members (
 );
 
 CREATE INDEX room_members_agent_idx ON room_members (agent_id);
--- A name means one agent in a room; another room may have another agent of that name.
+-- In a room a name means one agent. Another room can have another agent with that name.
 CREATE UNIQUE INDEX room_members_name_idx ON room_members (name, room_id);
 
 CREATE TABLE room_events (
@@ -105,7 +105,7 @@ CREATE TABLE topics (
 CREATE INDEX topics_name_status_created_at_idx ON topics (name, status, created_at);
 CREATE INDEX topics_status_created_at_idx ON topics (status, created_at);
 
--- One name, one open topic. Only those who asked for a second one have it, and rooms, whose paths are unique already.
+-- One open topic per name. Topics made with mode `new` are exempt, and so are home topics: their paths are unique.
 CREATE UNIQUE INDEX topics_open_name_idx ON topics (name) WHERE status = 'open' AND mode = 'reuse';
 
 CREATE TABLE topic_seq (
@@ -128,10 +128,10 @@ CREATE TABLE peers (
 CREATE INDEX peers_name_idx ON peers (name, topic_id);
 CREATE INDEX peers_agent_idx ON peers (agent_id, topic_id);
 
--- The peer that an agent is on a topic by itself, without a token; at most one.
+-- The peer as which an agent speaks as itself, without a token. An agent has at most one per topic.
 CREATE UNIQUE INDEX peers_own_idx ON peers (agent_id, topic_id) WHERE is_own = 1;
 
--- Which peer a name means: what the peer is called now, and what it was called before.
+-- Which peer a name means. A peer has its present name here, and its former names.
 CREATE TABLE agent_name_reservations (
   topic_id TEXT NOT NULL REFERENCES topics (topic_id),
   agent_name TEXT NOT NULL,
@@ -141,7 +141,7 @@ CREATE TABLE agent_name_reservations (
 
 CREATE INDEX agent_name_reservations_peer_idx ON agent_name_reservations (peer_id);
 
--- A peer whose names were freed has none: it cannot read or write any more.
+-- A peer whose names were freed has no cursor: it can no longer read or write.
 CREATE TABLE cursors (
   peer_id BIGINT PRIMARY KEY REFERENCES peers (peer_id),
   topic_id TEXT NOT NULL REFERENCES topics (topic_id),
@@ -171,7 +171,7 @@ CREATE UNIQUE INDEX messages_client_message_id_idx ON messages (topic_id, sender
 WHERE client_message_id IS NOT NULL;
 CREATE INDEX messages_topic_reply_to_idx ON messages (topic_id, reply_to) WHERE reply_to IS NOT NULL;
 
--- A question is a message; here is only what becomes of it.
+-- A question is a message; this table has only its status.
 CREATE TABLE questions (
   question_id TEXT PRIMARY KEY,
   topic_id TEXT NOT NULL REFERENCES topics (topic_id),
@@ -184,7 +184,7 @@ CREATE TABLE questions (
 
 CREATE INDEX questions_topic_status_asked_at_idx ON questions (topic_id, status, asked_at);
 
--- Which message is an agent's one answer to a question.
+-- Which message is a peer's answer to a question. Each peer has at most one.
 CREATE TABLE answers (
   question_id TEXT NOT NULL REFERENCES questions (question_id),
   answered_by_id BIGINT NOT NULL REFERENCES peers (peer_id),
@@ -195,7 +195,7 @@ CREATE TABLE answers (
 
 CREATE INDEX answers_question_answered_at_idx ON answers (question_id, answered_at);
 
--- How far the search indexes have read each topic. Whatever begins with `index_` can be made again from the messages.
+-- How far the search indexes have read each topic. All `index_` tables can be rebuilt from the messages.
 CREATE TABLE index_progress (
   kind TEXT NOT NULL,
   topic_id TEXT NOT NULL,
@@ -210,16 +210,16 @@ CREATE TABLE index_vectors (
   PRIMARY KEY (model, number)
 );
 
--- On SQLite; on PostgreSQL a table with a tsvector.
--- Words, not texts: what a word is, the search decides for every engine alike. The tokenizer only splits at spaces.
+-- This is for SQLite; PostgreSQL has a table with a tsvector instead.
+-- It holds words, not texts: the search decides what a word is, for all engines. The tokenizer only splits at spaces.
 CREATE VIRTUAL TABLE index_words USING fts5 (
   words, content='', tokenize="unicode61 remove_diacritics 0 categories 'L* M* N* Co'"
 );
 
--- The words of the index in their order: those that begin alike are found one by one, without reading where they stand.
+-- The words of the index in order, to find those with a common prefix without reading their positions.
 CREATE VIRTUAL TABLE index_vocabulary USING fts5vocab (index_words, instance);
 
--- What agents reserve, the notices that they must see and accept, and what has become of both.
+-- Registrations, reservations, protocol events, and the record of changes to them.
 
 CREATE TABLE registrations (
   room_id TEXT NOT NULL REFERENCES path_rooms (room_id),
@@ -229,7 +229,7 @@ CREATE TABLE registrations (
   PRIMARY KEY (room_id, agent_id)
 );
 
--- A key is the path between slashes: a scope's ancestors are its prefixes, and what is inside it is one range of keys.
+-- A key is the path between slashes. The prefixes of a key are its ancestors, and the keys inside it are one range.
 CREATE TABLE reservations (
   number $serial_key,
   reservation_id TEXT NOT NULL UNIQUE,
@@ -271,11 +271,11 @@ CREATE TABLE protocol_events (
 );
 
 CREATE INDEX protocol_events_inbox_idx ON protocol_events (to_agent_id, room_id, number);
--- The notice that went with a stick that was let go.
+-- Finds the notice that went with a released or passed stick.
 CREATE UNIQUE INDEX protocol_events_handoff_idx ON protocol_events (handoff_event_seq)
 WHERE handoff_event_seq IS NOT NULL;
 
--- What happened to names, reservations and protocol events, append-only; the room's timeline reads it.
+-- Changes to names, reservations and protocol events, append-only, for the room's timeline.
 CREATE TABLE room_activity (
   number $serial_key,
   room_id TEXT NOT NULL REFERENCES path_rooms (room_id),

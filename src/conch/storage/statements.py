@@ -1,6 +1,6 @@
 """The named statements of `sql/*.sql`, and the ordered migrations.
 
-What an engine does in its own way stands in a file beside the shared one: `search.sqlite.sql` beside `search.sql`.
+Statements of one engine only are in a file beside the shared one: `search.sqlite.sql` beside `search.sql`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _MARK = "-- name:"
 
 
 class Dialect(NamedTuple):
-    """An engine's name in file names, and what it calls the types that every engine calls otherwise."""
+    """An engine's name in file names, and its names for the types that differ between engines."""
 
     engine: str
     serial_key: str
@@ -30,7 +30,7 @@ class Migration(NamedTuple):
 
 
 def load_statements(dialect: Dialect) -> dict[str, str]:
-    """Every statement by its name; names are unique across the files of an engine."""
+    """All statements by name. Names are unique across the files of an engine."""
     statements: dict[str, str] = {}
     for script in _scripts("sql", dialect.engine).values():
         for block in script.split(_MARK)[1:]:
@@ -42,12 +42,12 @@ def load_statements(dialect: Dialect) -> dict[str, str]:
 
 
 def count_migrations(dialect: Dialect) -> int:
-    """Which schema they lead to, without reading them: most processes only compare it."""
+    """The newest schema's number. It does not read the scripts, because most processes only compare the number."""
     return len({name[0] for name in _names("migrations", dialect.engine)})
 
 
 def load_migrations(dialect: Dialect) -> list[Migration]:
-    """Oldest first, numbered from 1 without gaps."""
+    """All migrations, oldest first, numbered from 1 without gaps."""
     scripts: dict[str, str] = {}
     for name, script in _scripts("migrations", dialect.engine).items():
         stem = name.partition(".")[0]
@@ -57,17 +57,17 @@ def load_migrations(dialect: Dialect) -> list[Migration]:
 
 
 def still_in_use(place: str, stored: int, wanted: int, why: str, **details: Any) -> SchemaMismatch:
-    """An older store is not migrated under processes of the version that it belongs to."""
+    """The error for an older store that processes of the older version may still use."""
     message = (
         f"The store at {place} has schema {stored} and must be migrated to schema {wanted}, but {why}. Nothing was "
-        "touched. End every conch of the older version, then try again. `conch db migrate --force` migrates at once; "
-        "the older version is refused from then on."
+        "changed. Stop every conch process of the older version, then try again. Or run `conch db migrate --force` to "
+        "migrate now; processes of the older version then can no longer use the store."
     )
     return SchemaMismatch(message, expected=wanted, **details)
 
 
 def _scripts(folder: str, engine: str) -> dict[str, str]:
-    """The shared files and the engine's own, by name; a shared one comes before those that add to it."""
+    """The shared files and the engine's own, by name. A shared file comes before the engine's file beside it."""
     scripts = {}
     for name in sorted(_names(folder, engine), key=lambda parts: (parts[0], len(parts))):
         path = ".".join(name)
@@ -77,13 +77,13 @@ def _scripts(folder: str, engine: str) -> dict[str, str]:
 
 
 def _names(folder: str, engine: str) -> list[list[str]]:
-    """The parts of the names of these files."""
+    """The names of these files, split at the dots."""
     names = [name.split(".") for name in os.listdir(os.path.join(HERE, folder)) if name.endswith(".sql")]
     return [parts for parts in names if len(parts) == 2 or parts[1] == engine]
 
 
 def expand_lists(statement: str, parameters: Parameters) -> tuple[str, Parameters]:
-    """`IN :paths` with a list becomes `IN (:paths_0, :paths_1)`: no engine binds a list the same way."""
+    """Turn `IN :paths` with a list into `IN (:paths_0, :paths_1)`, because each driver binds lists in its own way."""
     if not any(isinstance(value, list) for value in parameters.values()):
         return statement, parameters
     flat = {}
@@ -98,7 +98,7 @@ def expand_lists(statement: str, parameters: Parameters) -> tuple[str, Parameter
 
 
 def referred_first(references: Mapping[str, set[str]]) -> list[str]:
-    """Tables in an order in which each comes after those that it refers to."""
+    """The tables, each after those it refers to."""
     ordered: list[str] = []
     while waiting := [table for table in references if table not in ordered]:
         ready = [table for table in waiting if references[table] - {table} <= set(ordered)]

@@ -1,8 +1,8 @@
-"""What migrations do that SQL cannot say. A step runs after its script, in the same transaction.
+"""Migration steps that need Python. A step runs after its SQL script, in the same transaction.
 
-The step of the sixth migration writes into older room events what their agents were called when these happened. Older
-events have only agent_ids. The names follow from today's names and from who was renamed or left since: a room's
-activity and departures say what an agent was called until then.
+The sixth migration adds agents' names to older room events, which have only agent_ids. A name is the one the agent had
+when the event happened. It follows from today's name, and from the renamings and departures since then: the room's
+activity and log record the name an agent had until each of them.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ class _Agent(NamedTuple):
 
 
 class _Until(NamedTuple):
-    """What an agent was called up to a moment."""
+    """The name an agent had until a moment."""
 
     moment: int
     name: str
 
 
 def run_step(version: int, execute: Execute) -> None:
-    """The step of the migration that leads to this version, if it has one."""
+    """Run the step of the migration to this version, if it has one."""
     if version == 6:
         _write_names(execute)
 
@@ -78,13 +78,13 @@ def _write_names(execute: Execute) -> None:
 
 
 def _history(execute: Execute, today: dict[_Agent, str]) -> dict[_Agent, list[_Until]]:
-    """The names that agents had before today's, oldest first; one that did not change is not in it."""
+    """The earlier names of every agent whose name has changed, oldest first."""
     found = defaultdict[_Agent, set[_Until]](set)
     for row in execute(_RENAMINGS, {}):
         details, room_id, moment = json.loads(row["details_json"]), row["room_id"], row["created_at"]
         if "former_name" in details:
             found[_Agent(room_id, row["agent_id"])].add(_Until(moment, details["former_name"]))
-        if "prior_agent_id" in details:  # whose name the one that resumed it has from then on
+        if "prior_agent_id" in details:  # this agent lost its name to the one that resumed it
             found[_Agent(room_id, details["prior_agent_id"])].add(_Until(moment, row["agent_name"]))
     for row in execute(_DEPARTURES, {}):
         details = json.loads(row["details_json"])

@@ -1,7 +1,7 @@
-"""The stick: keeping it, handing it on, and taking it over.
+"""The stick: keeping it, handing it over, and taking it over.
 
-Every change re-reads the room inside its write transaction and checks there who may do what; at most one agent
-owns the stick because the row has one owner and every grant is a new turn with a new lease.
+Every change re-reads the room inside its write transaction and checks there what the caller may do. At most one agent
+owns the stick, because the room's row has one owner and every grant is a new turn with a new lease.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from conch.storage.base import Store, Transaction
 
 
 class Offer(NamedTuple):
-    """What became of a stick that was let go."""
+    """The result of releasing or passing the stick."""
 
     room: Room
     recipient_status: str | None
@@ -34,7 +34,7 @@ class Takeover(NamedTuple):
 
 
 class Turns:
-    """What an owner does with the stick, and how others take it over. `waiting.py` has how it is claimed."""
+    """What an owner does with the stick, and how others take it over. `waiting.py` claims it."""
 
     def __init__(self, store: Store, bell: Bell, rooms: Rooms, settings: Settings) -> None:
         self._store = store
@@ -45,19 +45,20 @@ class Turns:
     # -- keeping it
 
     def heartbeat(self, caller: Caller, room_id: str, lease_id: str, expected_turn_id: int) -> Room:
-        """Extend the lease, also one that has lapsed, as long as nobody has taken over."""
+        """Extend the lease. Even a lapsed lease can be extended until another agent takes over."""
         with self._rooms.change(caller, room_id, lease=Lease(lease_id, expected_turn_id)) as (tx, snapshot):
             return renew(tx, snapshot).room
 
     # -- letting go
 
     def release_stick(self, caller: Caller, room_id: str, lease_id: str, expected_turn_id: int, handoff: Any) -> Offer:
-        """Hand over to the next active member in sequence, or leave it to the first that comes when there is none."""
+        """Hand over to the next active member in sequence. Without one, the stick is free for the first to claim it."""
         text = dump_handoff(handoff, self._settings.max_handoff_bytes)
         waiting: set[str] | None = None
         while True:
             with self._rooms.change(caller, room_id, lease=Lease(lease_id, expected_turn_id)) as (tx, snapshot):
-                # Asking who waits takes time, so it happens before the transaction in which the order goes by it.
+                # Finding out who waits takes time, so it happens outside the transaction: the first round only
+                # loads the members, the second hands over.
                 if waiting is not None or snapshot.policy.release_order != "waiting_first":
                     to = _next_in_sequence(snapshot, waiting or set())
                     offer = _offer(tx, snapshot, "release", to, text)
@@ -82,7 +83,7 @@ class Turns:
         return self._with_status(offer, snapshot, target)
 
     def _with_status(self, offer: Offer, snapshot: Snapshot, to: Member | None) -> Offer:
-        """After the commit: the recipient was `waiting`, is `present` (seen within two heartbeats), or is `away`."""
+        """Add the recipient's status: `waiting`, `present` (seen within two heartbeats) or `away`."""
         if to is None:
             return offer
         if self._is_waiting(snapshot, to) or self._is_claimed(offer.room):
@@ -94,17 +95,17 @@ class Turns:
         return self._bell.hears(seat_channel(snapshot.room.room_id, member.agent_id))
 
     def _is_claimed(self, offered: Room) -> bool:
-        """Whether the recipient waits no more because the commit woke it and it has the stick already."""
+        """Whether the stick was claimed since the commit. Then the recipient was waiting, although it no longer is."""
         try:
             with self._store.read() as tx:
                 return load_room(tx, offered.room_id).turn_id > offered.turn_id
         except StoreError:
-            return False  # the stick was handed over: that this cannot be read must not fail the call
+            return False  # the stick is handed over; failing to read the status must not fail the call
 
     # -- taking over
 
     def takeover_stick(self, caller: Caller, room_id: str, expected_turn_id: int, reason: str) -> Takeover:
-        """Take the stick from an owner or recipient that failed; only when the room says so, and on the record."""
+        """Take the stick from an owner or recipient that failed. The reason is recorded in the room's log."""
         check_length("reason", reason, self._settings.max_reason_chars, "max_reason_chars")
         with self._rooms.change(caller, room_id) as (tx, snapshot):
             room = snapshot.room
@@ -141,7 +142,7 @@ def _require_takeover(tx: Transaction, snapshot: Snapshot, caller: Caller, expec
 
 
 def _next_in_sequence(snapshot: Snapshot, waiting: set[str]) -> Member | None:
-    """The next active member after the owner; those that wait right now come before the others."""
+    """The next active member after the owner. Members that are waiting now come first."""
     place = snapshot.members.index(snapshot.member(snapshot.room.owner or ""))
     others = snapshot.members[place + 1 :] + snapshot.members[:place]
     others.sort(key=lambda member: member.agent_id not in waiting)
@@ -150,7 +151,7 @@ def _next_in_sequence(snapshot: Snapshot, waiting: set[str]) -> Member | None:
 
 def _offer(tx: Transaction, snapshot: Snapshot, kind: str, to: Member | None, handoff_json: str) -> Offer:
     if to is not None:
-        tx.ring(seat_channel(snapshot.room.room_id, to.agent_id))  # the recipient hears it before the others
+        tx.ring(seat_channel(snapshot.room.room_id, to.agent_id))  # first, so that the recipient wakes before others
     event, room = append_event(
         tx,
         snapshot.room,
@@ -172,18 +173,18 @@ def _find_target(snapshot: Snapshot, caller: Caller, text: str) -> Member:
     except UnknownRecipient:
         target = None
     if target is None or not snapshot.is_active(target):
-        message = "The stick can be passed only to an active room member."
+        message = "The stick can be passed only to an active member of the room."
         raise UnknownMember(message, field="to_agent_id", to_agent_id=text)
     if target.agent_id == caller.agent_id:
-        raise InvalidArgument("to_agent_id is you; keep working, or name another member.", field="to_agent_id")
+        raise InvalidArgument("to_agent_id is you. Keep working, or name another member.", field="to_agent_id")
     return target
 
 
 def _why_not(snapshot: Snapshot, caller: Caller) -> tuple[str, str, Advice | None]:
     if snapshot.expected is None:
-        return "not_owned", "Nobody holds the stick.", Advice("claim_stick")
+        return "not_owned", "No agent holds the stick.", Advice("claim_stick")
     if snapshot.expected == caller.agent_id:
         return "your_own_turn", "It is your own turn.", Advice("keep_stick")
     if snapshot.takeover_reason is None:
         return "not_timed_out", f"{snapshot.expected} still has time.", Advice("await_takeover")
-    return "prior_owner", "You let go of the stick last; another active member may take over before you.", None
+    return "prior_owner", "You held the stick last; another active member may take over before you.", None

@@ -1,4 +1,4 @@
-"""Waiting for the stick, and claiming it as soon as it is the caller's."""
+"""Waiting for the stick, and claiming it as soon as the caller may."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from conch.rooms.presence import Rooms, admit, is_due, renewal_ms
 from conch.rooms.room import Room, Snapshot, granted, renew, save_room
 from conch.storage.base import Store, Transaction
 
-LOOKS_PER_SECOND = 200  # of all who wait in one room
+LOOKS_PER_SECOND = 200  # by all waiting agents of a room together
 
 
 class Wait(NamedTuple):
@@ -30,24 +30,24 @@ class Wait(NamedTuple):
     handoff: Handoff | None = None
     from_agent_id: str | None = None
     claimed_from: Room | None = None
-    """The room before a fresh claim, for giving it back."""
+    """The room before a new claim, so that `give_back` can undo it."""
 
 
 class Move(NamedTuple):
-    """Whose move it is in a room, for one who waits there."""
+    """Which agent a room is waiting for: the owner, or the recipient that has not claimed yet."""
 
     room: Room
     who: str
-    """Both names of whoever has the move."""
+    """That agent's id and name."""
     process: Process | None
     seconds: float
-    """For how long it has been theirs."""
+    """How long the room has been waiting for it."""
     patience: float
-    """For how many seconds nothing can happen that no bell tells of."""
+    """How many seconds a waiter may sleep before it must look again without a bell."""
 
 
 class Claims:
-    """How the stick is claimed. `stick.py` has what an owner does with it."""
+    """How the stick is claimed. `stick.py` has what its owner does with it."""
 
     def __init__(self, store: Store, bell: Bell, rooms: Rooms) -> None:
         self._store = store
@@ -62,9 +62,9 @@ class Claims:
         max_wait_ms: int | None = None,
         call: Call | None = None,
     ) -> Wait:
-        """Claim the stick as soon as it is the caller's; otherwise say, in time, why not.
+        """Claim the stick as soon as the caller may, or return before the time is up with the reason why not.
 
-        A cursor asks to return as soon as the log has something newer.
+        With a cursor, the wait also ends as soon as the log has a newer event.
         """
         call = call or Call()
         found = self._look(caller, room_id, call)
@@ -75,7 +75,7 @@ class Claims:
         crowd = len(found.snapshot.members)
 
         def look(pause: Pause) -> Wait | None:
-            if pause.called:  # by name: no need to look first whether there is anything to claim
+            if pause.called:  # the stick was offered to this caller: claim it without reading first
                 found = self._settle(caller, room_id, call)
             elif pause.is_last:
                 found = self._look(caller, room_id, call)
@@ -107,7 +107,7 @@ class Claims:
         return Move(room, who, member.process if member else None, seconds, self._patience(snapshot))
 
     def _patience(self, snapshot: Snapshot) -> float:
-        """How long to sleep at the most: until a lease or claim lapses, or until the bell is not to be trusted."""
+        """The longest sleep: until a lease or claim lapses, or until the bell needs a re-check."""
         patience = self._bell.recheck_seconds(snapshot.policy.wait_for_turn_poll_ms / 1_000)
         patience = min(patience, renewal_ms(snapshot) / 1_000)
         lapse = snapshot.room.lease_expires_at or snapshot.room.claim_expires_at
@@ -116,7 +116,7 @@ class Claims:
         return patience
 
     def _look_again(self, caller: Caller, room_id: str, cursor: int | None, call: Call) -> Wait:
-        """As `_look`, but whoever has to go on waiting has seen only two members: a whole crowd does this often."""
+        """Like `_look`, but loads only two members first. Many waiters do this often, so it must be cheap."""
         call.check()
         with self._store.read() as tx:
             snapshot = self._rooms.glimpse(tx, room_id, caller.agent_id)
@@ -127,7 +127,7 @@ class Claims:
         return found
 
     def _look(self, caller: Caller, room_id: str, call: Call) -> Wait:
-        """One look at the room, and the claim if it is due. Only a change opens a write transaction."""
+        """Look at the room once, and claim the stick if the caller may. Only a change opens a write transaction."""
         call.check()
         with self._store.read() as tx:
             snapshot = self._rooms.load(tx, room_id)
@@ -148,7 +148,7 @@ class Claims:
             return self._claim(tx, found, caller)
 
     def _judge(self, tx: Transaction, snapshot: Snapshot, caller: Caller) -> Wait:
-        """What the room has for this caller right now."""
+        """The result of a wait that ends now, without changing anything."""
         room = snapshot.room
         if room.state == "closed":
             return Wait("closed", snapshot)
@@ -183,14 +183,14 @@ class Claims:
         return found._replace(snapshot=found.snapshot.with_room(claimed), claimed_from=room)
 
     def give_back(self, caller: Caller, wait: Wait) -> None:
-        """Undo a claim whose news could not be delivered: the stick is on offer again, as it was before."""
+        """Undo a claim whose reply could not be delivered: the stick is offered again as before."""
         before, claimed = wait.claimed_from, wait.snapshot.room
         if before is None:
             return
         with self._store.write(claimed.room_id) as tx:
             snapshot = self._rooms.load(tx, claimed.room_id)
             room = snapshot.room
-            # A lease that was renewed since has reached its holder some other way.
+            # A lease that was renewed since then did reach its owner, some other way.
             if (room.lease_id, room.lease_expires_at) != (claimed.lease_id, claimed.lease_expires_at):
                 return
             _, room = append_event(
@@ -207,7 +207,7 @@ class Claims:
 
 
 def describe(snapshot: Snapshot) -> str:
-    """One line for somebody who waits: whose move it is, and until when."""
+    """One line for a waiting agent: which agent it waits for, and how long that agent still has."""
     room = snapshot.room
     member = snapshot.find(snapshot.expected)
     if member is None:
@@ -220,7 +220,7 @@ def describe(snapshot: Snapshot) -> str:
 
 
 def _linger(crowd: int) -> float:
-    """How long to leave a ring for everybody alone: at random, so that all of them together look at a bounded rate."""
+    """How long to wait after a ring for the whole room. It is random, so that a crowd looks at a bounded rate."""
     share = int.from_bytes(os.urandom(2), "big") / 2**15
     return max(LINGER_SECONDS, share * crowd / LOOKS_PER_SECOND)
 

@@ -172,10 +172,10 @@ def test_an_age_is_counted_from_the_moment_of_the_store(conch: Conch, tmp_path: 
 @pytest.mark.parametrize(
     ("change", "advice"),
     [
-        ("UPDATE conch.meta SET value = '1'", "Stop everybody who uses it, take a dump"),
+        ("UPDATE conch.meta SET value = '1'", "Stop every process that uses it, make a dump"),
         ("UPDATE conch.meta SET value = '99'", "Upgrade conch and restart its servers"),
         ("DELETE FROM conch.meta", "Restore a dump"),
-        ("ALTER TABLE conch.meta RENAME TO facts", "Name another database"),
+        ("ALTER TABLE conch.meta RENAME TO facts", "Choose another database"),
     ],
 )
 def test_each_mismatch_has_its_own_advice(conch: Conch, server: Any, database: str, change: str, advice: str) -> None:
@@ -184,7 +184,7 @@ def test_each_mismatch_has_its_own_advice(conch: Conch, server: Any, database: s
     refused = error(conch("rooms", "--all", "--json"))
 
     assert refused["code"] == "DB_SCHEMA_MISMATCH"
-    assert f"Nothing was touched. {advice}" in refused["message"]
+    assert f"Nothing was changed. {advice}" in refused["message"]
 
 
 # -- who is told what

@@ -119,7 +119,7 @@ def web_port() -> Iterator[int]:
 def test_a_port_where_something_else_answers_is_called_that(join: Join, web_port: int, mode: str) -> None:
     answer = join(f"postgresql://conch@127.0.0.1:{web_port}/conch?gssencmode=disable&sslmode={mode}")
 
-    check(answer, "DB_UNAVAILABLE", "does not speak as PostgreSQL does", "the port in CONCH_STORE")
+    check(answer, "DB_UNAVAILABLE", "does not seem to be PostgreSQL", "the port in CONCH_STORE")
 
 
 def test_a_server_without_a_connection_left_says_so(join: Join, server: Any, database: str) -> None:
@@ -158,13 +158,13 @@ def test_a_read_only_database_can_be_read_and_not_written(
     answer = join(environ["CONCH_STORE"])
 
     assert snapshot.room.room_id == room_id
-    check(answer, "DB_READ_ONLY", "cannot be written", "read-only transaction")
+    check(answer, "DB_READ_ONLY", "is not writable", "read-only transaction")
 
 
 def test_an_empty_read_only_database_is_refused_as_such(join: Join, server: Any, database: str) -> None:
     answer = join(server.url(database, user="conch", options="-c default_transaction_read_only=on"))
 
-    check(answer, "DB_READ_ONLY", "cannot be written", "read-only transaction")
+    check(answer, "DB_READ_ONLY", "is not writable", "read-only transaction")
 
 
 @pytest.fixture
@@ -182,12 +182,12 @@ def test_a_role_without_privileges_is_told_what_it_lacks(
     server.ask("GRANT USAGE ON SCHEMA conch TO guest; GRANT SELECT ON ALL TABLES IN SCHEMA conch TO guest", database)
     reading = join(guest)
 
-    check(strange, "DB_READ_ONLY", "may not do this", "permission denied for")
-    check(reading, "DB_READ_ONLY", "may not do this", "permission denied for table")
+    check(strange, "DB_READ_ONLY", "is not allowed to do this", "permission denied for")
+    check(reading, "DB_READ_ONLY", "is not allowed to do this", "permission denied for table")
 
 
 def test_a_role_that_may_make_no_schema_is_told_so(join: Join, guest: str) -> None:
-    check(join(guest), "DB_READ_ONLY", "may not do this", "permission denied for database")
+    check(join(guest), "DB_READ_ONLY", "is not allowed to do this", "permission denied for database")
 
 
 def test_a_role_that_was_given_an_empty_schema_needs_no_other_privilege(
@@ -209,7 +209,7 @@ def test_a_store_of_a_newer_conch_is_not_touched(
 
     answer = join(environ["CONCH_STORE"])
 
-    check(answer, "DB_SCHEMA_MISMATCH", "schema 99", "newer conch", "Nothing was touched")
+    check(answer, "DB_SCHEMA_MISMATCH", "schema 99", "newer version of conch", "Nothing was changed")
 
 
 def test_a_process_notices_that_the_store_was_upgraded_under_it(
@@ -219,8 +219,8 @@ def test_a_process_notices_that_the_store_was_upgraded_under_it(
     room_id = codex.call("join_path", context_path=workspace)["room_id"]
     server.ask("UPDATE conch.meta SET value = '99'", database)
 
-    check(codex.call("get_room_state", room_id=room_id), "DB_SCHEMA_MISMATCH", "newer conch")
-    check(codex.call("append_note", room_id=room_id, note="?"), "DB_SCHEMA_MISMATCH", "newer conch")
+    check(codex.call("get_room_state", room_id=room_id), "DB_SCHEMA_MISMATCH", "newer version of conch")
+    check(codex.call("append_note", room_id=room_id, note="?"), "DB_SCHEMA_MISMATCH", "newer version of conch")
 
 
 @pytest.mark.parametrize("table", ["agents", "meta"])
@@ -253,7 +253,7 @@ def test_a_store_that_lost_its_version_is_not_touched(
     join(environ["CONCH_STORE"])
     server.ask("DELETE FROM conch.meta", database)
 
-    check(join(environ["CONCH_STORE"]), "DB_SCHEMA_MISMATCH", "does not say which schema it has")
+    check(join(environ["CONCH_STORE"]), "DB_SCHEMA_MISMATCH", "schema version is missing")
 
 
 def test_an_older_store_is_brought_forward_when_it_is_asked_for(
@@ -276,7 +276,7 @@ def test_an_older_store_is_brought_forward_when_it_is_asked_for(
     assert new.migrate(force=True) == (len(known), len(known) + 1)
     with new.read() as tx:
         tables = tx.tables()
-    with pytest.raises(SchemaMismatch, match="newer conch"), old.read():
+    with pytest.raises(SchemaMismatch, match="newer version of conch"), old.read():
         pass
     old.close()
     new.close()
@@ -393,7 +393,7 @@ def test_a_full_disk_is_called_that_and_loses_nothing(
     refused = [answer for answer in answers if "error" in answer]
     assert refused
     for answer in refused:
-        check(answer, "DB_FULL", "out of disk", "nothing was changed")
+        check(answer, "DB_FULL", "is full", "Nothing was changed")
     assert "event_seq" in after
     notes = "SELECT count(*) FROM conch.room_events WHERE event_type = 'note'"
     assert server.ask(notes, "cramped") == [(len(answers) - len(refused) + 1,)]
@@ -481,13 +481,13 @@ def test_the_tls_settings_of_the_address_are_used(join: Join, tls_url: str, cert
 def test_a_certificate_that_cannot_be_verified_is_refused(join: Join, tls_url: str, tmp_path: Path) -> None:
     answer = join(f"{tls_url}&sslmode=verify-full&sslrootcert={tmp_path / 'nowhere.pem'}")
 
-    check(answer, "DB_UNAVAILABLE", "No TLS connection", "nowhere.pem")
+    check(answer, "DB_UNAVAILABLE", "The TLS connection", "nowhere.pem")
 
 
 def test_a_server_without_tls_is_refused_when_the_address_asks_for_it(join: Join, server: Any, database: str) -> None:
     answer = join(server.tcp_url(database) + "?sslmode=require")
 
-    check(answer, "DB_UNAVAILABLE", "No TLS connection", "does not support SSL")
+    check(answer, "DB_UNAVAILABLE", "The TLS connection", "does not support SSL")
 
 
 # -- settings of the server that conch does not depend on

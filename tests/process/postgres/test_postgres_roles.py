@@ -152,14 +152,14 @@ def test_the_role_for_agents_can_use_every_tool(agent_app: Any, workspace: str) 
     ],
 )
 def test_the_role_for_agents_can_do_nothing_else(agent_app: Any, deed: str) -> None:
-    with pytest.raises(StoreReadOnly, match="may not do this"), agent_app.store.write("a") as tx:
+    with pytest.raises(StoreReadOnly, match="is not allowed to do this"), agent_app.store.write("a") as tx:
         tx.connection.execute(deed)
 
 
 def test_wiping_and_migrating_are_the_owners_business(agent_app: Any) -> None:
-    with pytest.raises(StoreReadOnly, match="may not do this"):
+    with pytest.raises(StoreReadOnly, match="is not allowed to do this"):
         agent_app.store.wipe()
-    with pytest.raises(StoreReadOnly, match="may not do this"):
+    with pytest.raises(StoreReadOnly, match="is not allowed to do this"):
         agent_app.store.migrate()
 
 

@@ -47,7 +47,7 @@ CREATE TABLE path_rooms (
   CHECK ((owner IS NULL) = (lease_id IS NULL))
 );
 
--- A path has at most one room that is not closed; a closed one stays readable beside its successor.
+-- A path has at most one open room. A closed room stays readable beside its successor.
 CREATE UNIQUE INDEX path_rooms_open_path_idx ON path_rooms (canonical_path) WHERE state <> 'closed';
 
 CREATE TABLE room_members (

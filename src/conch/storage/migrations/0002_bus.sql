@@ -1,4 +1,4 @@
--- Topics, who speaks on them under which name, their messages, and the life of questions.
+-- Topics, their names and messages, and the status of questions.
 
 CREATE TABLE topics (
   topic_id TEXT PRIMARY KEY,
@@ -17,7 +17,7 @@ CREATE TABLE topics (
 CREATE INDEX topics_name_status_created_at_idx ON topics (name, status, created_at);
 CREATE INDEX topics_status_created_at_idx ON topics (status, created_at);
 
--- One name, one open topic. Only those who asked for a second one have it, and rooms, whose paths are unique already.
+-- One open topic per name. Topics made with mode `new` are exempt, and so are home topics: their paths are unique.
 CREATE UNIQUE INDEX topics_open_name_idx ON topics (name) WHERE status = 'open' AND mode = 'reuse';
 
 CREATE TABLE topic_seq (
@@ -37,7 +37,7 @@ CREATE TABLE agent_name_reservations (
   PRIMARY KEY (topic_id, agent_name)
 );
 
--- The name that an agent has on a topic by itself, without a token; at most one.
+-- The name of an agent that speaks on a topic as itself, without a token. An agent has at most one per topic.
 CREATE UNIQUE INDEX agent_name_reservations_own_idx ON agent_name_reservations (agent_id, topic_id) WHERE is_own = 1;
 
 CREATE TABLE cursors (
@@ -69,7 +69,7 @@ CREATE UNIQUE INDEX messages_client_message_id_idx ON messages (topic_id, sender
 WHERE client_message_id IS NOT NULL;
 CREATE INDEX messages_topic_reply_to_idx ON messages (topic_id, reply_to) WHERE reply_to IS NOT NULL;
 
--- A question is a message; here is only what becomes of it.
+-- A question is a message; this table has only its status.
 CREATE TABLE questions (
   question_id TEXT PRIMARY KEY,
   topic_id TEXT NOT NULL REFERENCES topics (topic_id),
@@ -82,7 +82,7 @@ CREATE TABLE questions (
 
 CREATE INDEX questions_topic_status_asked_at_idx ON questions (topic_id, status, asked_at);
 
--- Which message is an agent's one answer to a question.
+-- Which message is a peer's answer to a question. Each peer has at most one.
 CREATE TABLE answers (
   question_id TEXT NOT NULL REFERENCES questions (question_id),
   answered_by TEXT NOT NULL,
@@ -93,7 +93,7 @@ CREATE TABLE answers (
 
 CREATE INDEX answers_question_answered_at_idx ON answers (question_id, answered_at);
 
--- How far the search indexes have read each topic. Whatever begins with `index_` can be made again from the messages.
+-- How far the search indexes have read each topic. All `index_` tables can be rebuilt from the messages.
 CREATE TABLE index_progress (
   kind TEXT NOT NULL,
   topic_id TEXT NOT NULL,
@@ -108,7 +108,7 @@ CREATE TABLE index_vectors (
   PRIMARY KEY (model, number)
 );
 
--- The home topics of the rooms that are there already, and their members' names on them.
+-- Home topics for the existing rooms, and their members' names on them.
 INSERT INTO topics (topic_id, name, created_at, status, closed_at, mode)
 SELECT topic_id, canonical_path, created_at,
   CASE state WHEN 'closed' THEN 'closed' ELSE 'open' END,

@@ -1,2 +1,2 @@
--- Ranges of keys are ranges of bytes, whatever the database's language.
+-- Key ranges compare bytes, whatever the database's locale.
 ALTER TABLE reservations ALTER COLUMN scope_key TYPE TEXT COLLATE "C";

@@ -1,4 +1,4 @@
--- What agents reserve, the notices that they must see and accept, and what has become of both.
+-- Registrations, reservations, protocol events, and the record of changes to them.
 
 CREATE TABLE registrations (
   room_id TEXT NOT NULL REFERENCES path_rooms (room_id),
@@ -8,7 +8,7 @@ CREATE TABLE registrations (
   PRIMARY KEY (room_id, agent_id)
 );
 
--- A key is the path between slashes: a scope's ancestors are its prefixes, and what is inside it is one range of keys.
+-- A key is the path between slashes. The prefixes of a key are its ancestors, and the keys inside it are one range.
 CREATE TABLE reservations (
   number $serial_key,
   reservation_id TEXT NOT NULL UNIQUE,
@@ -50,11 +50,11 @@ CREATE TABLE protocol_events (
 );
 
 CREATE INDEX protocol_events_inbox_idx ON protocol_events (to_agent_id, room_id, number);
--- The notice that went with a stick that was let go.
+-- Finds the notice that went with a released or passed stick.
 CREATE UNIQUE INDEX protocol_events_handoff_idx ON protocol_events (handoff_event_seq)
 WHERE handoff_event_seq IS NOT NULL;
 
--- What happened to names, reservations and protocol events, append-only; the room's timeline reads it.
+-- Changes to names, reservations and protocol events, append-only, for the room's timeline.
 CREATE TABLE room_activity (
   number $serial_key,
   room_id TEXT NOT NULL REFERENCES path_rooms (room_id),

@@ -1,4 +1,4 @@
--- A name means one agent in a room; another room may have another agent of that name.
+-- In a room a name means one agent. Another room can have another agent with that name.
 
 ALTER TABLE room_members ADD COLUMN name TEXT NOT NULL DEFAULT '';
 

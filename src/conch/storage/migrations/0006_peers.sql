@@ -1,4 +1,4 @@
--- A peer of a topic has an id, and messages, cursors and questions refer to that. Names are only what it is called.
+-- Peers get ids, to which messages, cursors and questions refer. A name is only a label.
 
 CREATE TABLE peers (
   peer_id $serial_key,
@@ -14,7 +14,7 @@ CREATE TABLE peers (
 CREATE INDEX peers_name_idx ON peers (name, topic_id);
 CREATE INDEX peers_agent_idx ON peers (agent_id, topic_id);
 
--- The peer that an agent is on a topic by itself, without a token; at most one.
+-- The peer as which an agent speaks as itself, without a token. An agent has at most one per topic.
 CREATE UNIQUE INDEX peers_own_idx ON peers (agent_id, topic_id) WHERE is_own = 1;
 
 INSERT INTO peers (topic_id, name, agent_id, is_own, reclaim_token_hash, created_at, last_claimed_at)
@@ -26,7 +26,7 @@ DROP INDEX agent_name_reservations_own_idx;
 DROP INDEX agent_name_reservations_renamed_to_idx;
 ALTER TABLE agent_name_reservations RENAME TO former_reservations;
 
--- Which peer a name means: what the peer is called now, and what it was called before.
+-- Which peer a name means. A peer has its present name here, and its former names.
 CREATE TABLE agent_name_reservations (
   topic_id TEXT NOT NULL REFERENCES topics (topic_id),
   agent_name TEXT NOT NULL,
@@ -59,8 +59,8 @@ FROM former_cursors c JOIN peers p ON p.topic_id = c.topic_id AND p.name = c.age
 
 DROP TABLE former_cursors;
 
--- Up to `after_seq`, messages under a name are from another peer, one that had the name before. It is known by this
--- name alone, and so is conch itself.
+-- Messages under a name up to `after_seq` are from another peer that had the name before. That peer and conch itself
+-- are known only by name, so they get a peer without an agent.
 ALTER TABLE messages ADD COLUMN sender_id BIGINT REFERENCES peers (peer_id);
 
 UPDATE messages SET sender_id = (
@@ -86,7 +86,7 @@ ALTER TABLE messages DROP COLUMN sender;
 CREATE UNIQUE INDEX messages_client_message_id_idx ON messages (topic_id, sender_id, client_message_id)
 WHERE client_message_id IS NOT NULL;
 
--- A question is of the peer that has the name under which it was asked: one that resumed an agent goes on with them.
+-- A question belongs to the peer that now has the asker's name, which an adoption may have moved.
 ALTER TABLE questions ADD COLUMN asked_by_id BIGINT REFERENCES peers (peer_id);
 
 UPDATE questions SET asked_by_id = COALESCE(
@@ -134,9 +134,9 @@ WHERE answer_id IN (
 DROP TABLE former_answers;
 DROP TABLE former_reservations;
 
--- The index of words knows senders by their ids now, so it is made again.
+-- The word index now refers to senders by id, so it is rebuilt.
 DELETE FROM index_progress WHERE kind = 'words';
 
--- What the agents of an event were called when it happened. `steps.py` fills this in for older events.
+-- The names of an event's agents when it happened. `steps.py` fills them in for older events.
 ALTER TABLE room_events ADD COLUMN from_agent TEXT;
 ALTER TABLE room_events ADD COLUMN to_agent TEXT;

@@ -1,4 +1,4 @@
-"""Where a PostgreSQL store is: the address checked, shown without its secrets, and connected to."""
+"""The address of a PostgreSQL store: checks it, shows it without secrets, and connects to it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from conch.errors import InvalidSetting
 from conch.lean import Any
 from conch.storage.base import Row
 
-SCHEMA = "conch"  # a schema of our own: `agents` and `messages` are names that others use too
+SCHEMA = "conch"  # our own schema, because other programs also have tables called `agents` or `messages`
 
-# A host that is cut off hears nothing, not even a refusal: these end a call there within ten seconds or so, instead of
-# the quarter of an hour that a kernel tries. The address may say otherwise.
+# A host that is cut off from the network gets no answer at all. With these values a call there fails within about ten
+# seconds; the kernel's defaults would take a quarter of an hour. The address can override them.
 _PATIENCE = {
     "connect_timeout": "4",
     "keepalives_idle": "3",
@@ -25,7 +25,7 @@ _PATIENCE = {
     "keepalives_count": "2",
     "tcp_user_timeout": "5000",
 }
-# The same on the server's side: locks of a client that vanished, or stopped inside a transaction, are given back.
+# The same for the server: it releases the locks of a client that vanished or stopped inside a transaction.
 _SERVER_PATIENCE = {
     "idle_in_transaction_session_timeout": "20s",
     "tcp_keepalives_idle": "5",
@@ -35,7 +35,7 @@ _SERVER_PATIENCE = {
 }
 
 _PLACE = ("user", "host", "hostaddr", "port", "dbname", "service")
-# The client library knows itself which of its options are not for showing: passwords, keys, traces.
+# The client library marks the options that must not be shown, such as passwords and keys.
 _HIDDEN = frozenset(option.keyword.decode() for option in pq.Conninfo.get_defaults() if option.dispchar)
 _UNKNOWN_OPTION = re.compile(r'invalid URI query parameter: "(\w+)"$')
 
@@ -43,23 +43,26 @@ Connection = psycopg.Connection[Row]
 
 
 class Address:
-    """InvalidSetting unless the driver understands it and no part of a password can be mistaken for something else."""
+    """A checked address.
+
+    InvalidSetting if the driver cannot parse it, or if a part of the password could be taken for another part.
+    """
 
     def __init__(self, url: str, named: str) -> None:
-        """`named` is the setting or the option that it comes from."""
+        """`named` is the setting or option that gave the address."""
         self._given = _parse(url, named)
         shown = {name: str(value) for name, value in self._given.items() if value is not None and name not in _HIDDEN}
         self.place = _spell({name: value for name, value in shown.items() if name in _PLACE})
-        """The address for people and logs: who, where, which database, and no secret."""
+        """The address for people and logs: user, host and database, without secrets."""
         self._shown = shown
 
     def for_programs(self, user: str | None = None) -> str:
-        """The address with all its settings, and no secret; as another user, if one is given."""
+        """The address with all its settings but without secrets; for another user if one is given."""
         return _spell(self._shown | ({"user": user} if user else {}))
 
     def connect(self, lock_timeout_ms: int) -> Connection:
         given = {name: value for name, value in self._given.items() if value is not None}
-        # The last word wins: what conch relies on comes after what the address says, and that after our defaults.
+        # The last value wins, so the order is: our defaults, the address, then the settings conch relies on.
         ours = {"search_path": SCHEMA, "default_transaction_isolation": r"read\ committed"}
         defaults = {"lock_timeout": str(lock_timeout_ms), **_SERVER_PATIENCE}
         options = " ".join((_options(defaults), str(given.get("options", "")), _options(ours)))
@@ -72,42 +75,42 @@ def _options(settings: dict[str, str]) -> str:
 
 
 def _parse(url: str, named: str) -> dict[str, Any]:
-    """The driver's own complaint is not repeated: it may quote the address, with the password in it."""
+    """Parse an address. The driver's own message is not repeated, because it may contain the password."""
     try:
         given = conninfo_to_dict(url)
     except psycopg.Error as error:
         raise _refusal(named, _UNKNOWN_OPTION.match(str(error)) if _is_whole(url) else None) from None
     host, database = str(given.get("host") or ""), str(given.get("dbname") or "")
     ports = str(given.get("port") or "").split(",")
-    # A bare @ or / ends a password early, and the rest of it is taken for a host, a port, a database or an option.
+    # An unescaped @ or / ends a password early, and its rest is then read as a host, a port, a database or an option.
     if not _is_whole(url) or "@" in host[1:] or "@" in database or not all(p.isdecimal() for p in ports if p):
         raise _refusal(named)
     return given
 
 
 def _is_whole(url: str) -> bool:
-    """Whether no part of a password can stand among the options."""
+    """Whether the options cannot contain a part of a password."""
     return "@" not in url.partition("?")[2]
 
 
 def _refusal(named: str, option: re.Match[str] | None = None) -> InvalidSetting:
     if option is not None:
-        message = f"The address in {named} has an option that PostgreSQL does not know, {option[1]}."
+        message = f"The address in {named} has an option that PostgreSQL does not know: {option[1]}."
         return InvalidSetting(message, setting=named, option=option[1])
     message = (
-        f"{named} is not a valid PostgreSQL address. It looks like postgresql://USER@HOST:PORT/DATABASE"
-        "?sslmode=verify-full, with USER:PASSWORD where it needs one; special characters are written as %XX, for "
-        "example %40 for @ and %2F for /."
+        f"{named} is not a valid PostgreSQL address. Write postgresql://USER@HOST:PORT/DATABASE?sslmode=verify-full, "
+        "with USER:PASSWORD if it needs a password. Write special characters as %XX, for example %40 for @ and %2F "
+        "for /."
     )
     return InvalidSetting(message, setting=named)
 
 
 def _spell(given: dict[str, str]) -> str:
-    """An address that means these settings."""
+    """The URL for these settings."""
     rest = {name: value for name, value in given.items() if value}
     user, database = (quote(rest.pop(name, ""), safe="") for name in ("user", "dbname"))
     where = ""
-    if "/" not in rest.get("host", "/") and not rest["host"].startswith("@"):  # the folder of a socket stays behind
+    if "/" not in rest.get("host", "/") and not rest["host"].startswith("@"):  # a socket's folder stays an option
         hosts, ports = rest.pop("host").split(","), rest.pop("port", "").split(",")
         ports = ports * len(hosts) if len(ports) == 1 else ports  # one for all, or one for each
         where = ",".join(map(_endpoint, hosts, ports))

@@ -1,6 +1,6 @@
-"""PostgreSQL's errors, translated once into ours, each with what to do next.
+"""Translates PostgreSQL's errors into ours, each with what to do next.
 
-`place` is an address without its password, and the server never repeats one.
+`place` is the address without its password, and the server's messages never contain one.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from conch.errors import (
     StoreUncertain,
 )
 
-_BUSY = (StoreBusy, "The store at {place} is busy: another process has held a lock too long. Try again.")
-_FULL = (StoreFull, "The server of {place} is out of disk; nothing was changed. Free some space there and try again.")
-_READ_ONLY = (StoreReadOnly, "The store at {place} cannot be written: {reason}. Nothing was changed. Use the primary "
+_BUSY = (StoreBusy, "The store at {place} is busy: another process held a lock for too long. Try again.")
+_FULL = (StoreFull, "The disk of the server {place} is full. Nothing was changed. Free some space there and try again.")
+_READ_ONLY = (StoreReadOnly, "The store at {place} is not writable: {reason}. Nothing was changed. Use the primary "
               "server, and a database and role that are not set to read only.")  # fmt: skip
-_FORBIDDEN = (StoreReadOnly, "The role of {place} may not do this: {reason}. Nothing was changed. Grant it what "
-              "`docs/scaling.md` names, or use another role.")  # fmt: skip
+_FORBIDDEN = (StoreReadOnly, "The role of {place} is not allowed to do this: {reason}. Nothing was changed. Grant it "
+              "the rights listed in `docs/scaling.md`, or use another role.")  # fmt: skip
 _CORRUPT = (StoreCorrupt, "The server of {place} reports damaged data: {reason}. Restore a dump.")
-_CONFLICT = (StoreInterrupted, "Two writers met in the store at {place}; nothing was changed. Try again.")
-_LOST = (StoreInterrupted, "The connection to {place} was lost; nothing was changed. Try again.")
+_CONFLICT = (StoreInterrupted, "Two writers collided in the store at {place}. Nothing was changed. Try again.")
+_LOST = (StoreInterrupted, "The connection to {place} was lost. Nothing was changed. Try again.")
 _UNUSABLE = (StoreUnavailable, "The store at {place} cannot be used: {reason}. Nothing was changed.")
-_UNCERTAIN = (StoreUncertain, "The connection to {place} was lost while a change was being committed: it was made, or "
-              "it was not. Look at the room before you do anything again.")  # fmt: skip
+_UNCERTAIN = (StoreUncertain, "The connection to {place} was lost while a change was being committed. The change may "
+              "or may not have been made. Look at the room before you try again.")  # fmt: skip
 
 _BY_STATE = {
     "40001": _CONFLICT,  # serialization failure
@@ -46,7 +46,7 @@ _BY_STATE = {
     "53100": _FULL,
     "25006": _READ_ONLY,
     "42501": _FORBIDDEN,
-    "25P03": _LOST,  # it stood still inside a transaction for too long
+    "25P03": _LOST,  # idle inside a transaction for too long
     "XX001": _CORRUPT,
     "XX002": _CORRUPT,
 }
@@ -55,22 +55,22 @@ _BY_CLASS = {"08": _LOST, "57": _LOST}
 _CROWDED = (StoreUnavailable, "The server of {place} has no connection left ({reason}). Close some, or raise its "
             "max_connections or the role's CONNECTION LIMIT.")  # fmt: skip
 _RESTARTING = (StoreUnavailable, "The server of {place} is not ready: {reason}. Try again in a moment.")
-_NO_DATABASE = (StoreUnavailable, "The server of {place} answers, but {reason}. Create it (`createdb`), or name "
+_NO_DATABASE = (StoreUnavailable, "The server of {place} answers, but {reason}. Create it (`createdb`), or choose "
                 "another database in {named}.")  # fmt: skip
 _NO_LOGIN = (StoreUnavailable, "The server of {place} refused the login: {reason}. Check the user and the password in "
              "{named}.")  # fmt: skip
-_NO_TLS = (StoreUnavailable, "No TLS connection to {place} as {named} asks for it: {reason}. Check sslmode, "
+_NO_TLS = (StoreUnavailable, "The TLS connection to {place} that {named} requires failed: {reason}. Check sslmode, "
            "sslrootcert and the server's certificate.")  # fmt: skip
-_STRANGER = (StoreUnavailable, "What answers at {place} does not speak as PostgreSQL does: {reason}. Check the host "
+_STRANGER = (StoreUnavailable, "The server at {place} does not seem to be PostgreSQL: {reason}. Check the host "
              "and the port in {named}.")  # fmt: skip
-_UNREACHABLE = (StoreUnavailable, "The store at {place} cannot be reached: {reason}. Is the server running, and does "
-                "{named} name it?")  # fmt: skip
+_UNREACHABLE = (StoreUnavailable, "The store at {place} cannot be reached: {reason}. Check that the server is running "
+                "and that the address in {named} is right.")  # fmt: skip
 
-_REFUSED_OPTION = (InvalidSetting, "PostgreSQL refuses an option in {named}, or in an environment variable of its own: "
-                   "{reason}.")  # fmt: skip
+_REFUSED_OPTION = (InvalidSetting, "PostgreSQL refuses an option in {named} or in one of its own environment "
+                   "variables: {reason}.")  # fmt: skip
 
-# A refused connection has no state in the driver, only words; in another language the last text fits them all. The
-# client library looks at the values of some options only when it connects.
+# The driver gives a refused connection no error code, only words. In other languages only the last pattern matches.
+# Options are here because the client library checks some of their values only when it connects.
 _BY_WORDS = (
     (r'^invalid "?\w+"? value: |^invalid integer value|^bad value for|^invalid port number|^could not match \d|'
      r"^could not parse network address|^definition of service|^service file|^unrecognized configuration parameter|"
@@ -87,7 +87,7 @@ _PREAMBLE = re.compile(r"^connection (failed|is bad): (connection to server .*? 
 
 
 def translate(error: Error, place: str) -> StoreError:
-    """What went wrong before a commit was tried: nothing was changed."""
+    """Our error for a failure before the commit: nothing was changed."""
     state = error.sqlstate
     if state is not None:
         kind, text = _BY_STATE.get(state) or _BY_CLASS.get(state[:2]) or _UNUSABLE
@@ -98,7 +98,7 @@ def translate(error: Error, place: str) -> StoreError:
 
 @contextmanager
 def translated(place: str) -> Iterator[None]:
-    """Raise our own errors instead of the driver's; one that is ours already is left alone."""
+    """Raise our own errors instead of the driver's."""
     try:
         yield
     except Error as error:
@@ -106,9 +106,9 @@ def translated(place: str) -> Iterator[None]:
 
 
 def translate_refusal(error: Error, place: str, named: str) -> ConchError:
-    """Why there is no connection: nothing was begun, and trying again at once would not help.
+    """Our error for a refused connection. Nothing was begun, and trying again at once would not help.
 
-    `named` is the setting or the option that the address comes from.
+    `named` is the setting or option that gave the address.
     """
     reason = _reason(error)
     kind, text = next(found for words, found in _BY_WORDS if re.search(words, reason))
@@ -117,7 +117,7 @@ def translate_refusal(error: Error, place: str, named: str) -> ConchError:
 
 
 def translate_commit(error: Error, place: str, answered: bool) -> StoreError:
-    """Why a commit was not confirmed. It is undone if the server `answered`, or had closed the session before."""
+    """Our error for an unconfirmed commit. It was undone if the server `answered` or had ended the session before."""
     if answered or error.sqlstate == "25P03":
         return translate(error, place)
     return _tell(*_UNCERTAIN, error, place)

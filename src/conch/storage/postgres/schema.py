@@ -1,4 +1,4 @@
-"""The schema of a PostgreSQL store: made when it is missing, never touched when it is not conch's."""
+"""The schema of a PostgreSQL store: created if missing, and left alone if it is another program's."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ ORDER BY backend_start, pid
 """
 _INDEXES = "SELECT indexname FROM pg_indexes WHERE schemaname = %s"
 _UNIQUE_INDEX = re.compile(r"(CREATE UNIQUE|DROP) INDEX (\w+)")
-_NEWER = "Upgrade conch and restart its servers, or name another store."
+_NEWER = "Upgrade conch and restart its servers, or choose another store."
 _OLDER = (
-    "Stop everybody who uses it, take a dump (`conch db backup` says how), and run `conch db migrate` as the owner "
-    "of its tables."
+    "Stop every process that uses it, make a dump (`conch db backup` shows how), and run `conch db migrate` as the "
+    "owner of its tables."
 )
 _NAMELESS = (
-    "it does not say which schema it has",
-    "Restore a dump, name another store, or start afresh: `conch db wipe` moves it aside.",
+    "its schema version is missing or damaged",
+    "Restore a dump, choose another store, or start with an empty store: `conch db wipe` moves this one aside.",
 )
-_FOREIGN = ("its tables are not conch's", f"Name another database, or rename its schema `{SCHEMA}`.")
+_FOREIGN = ("its tables are not conch's", f"Choose another database, or rename its schema `{SCHEMA}`.")
 
 
 class Schema:
@@ -55,16 +55,16 @@ class Schema:
         self.version = len(migrations)
 
     def check(self, stored: str | None) -> None:
-        """SchemaMismatch unless this conch can work with the version that the store says it has."""
+        """SchemaMismatch unless the stored version is the one this conch works with."""
         if stored is None or not stored.isdecimal():
             raise self._mismatch(*_NAMELESS)
         if int(stored) > self.version:
-            raise self._mismatch(f"it has schema {stored}, made by a newer conch", _NEWER)
+            raise self._mismatch(f"it has schema {stored}, made by a newer version of conch", _NEWER)
         if int(stored) < self.version:
-            raise self._mismatch(f"it has schema {stored}, made by an older conch", _OLDER)
+            raise self._mismatch(f"it has schema {stored}, made by an older version of conch", _OLDER)
 
     def prepare(self, connection: Connection) -> None:
-        """Make the schema where there is none at all."""
+        """Create the schema if there is none; check it otherwise."""
         with self._locked(connection):
             stored = self._find_version(connection)
             if stored == 0:
@@ -73,7 +73,7 @@ class Schema:
                 self.check(str(stored))
 
     def migrate(self, connection: Connection, force: bool) -> int:
-        """Bring an older schema, or none, forward; returns which one it was."""
+        """Create the schema or migrate an older one; returns the version before."""
         with self._locked(connection):
             stored = self._find_version(connection)
             if stored > self.version:
@@ -84,7 +84,7 @@ class Schema:
         return stored
 
     def _require_alone(self, connection: Connection, stored: int) -> None:
-        """SchemaMismatch while other sessions of conch are connected: they may be of the version before."""
+        """SchemaMismatch if other sessions of conch are connected, because they may run the older version."""
         sessions = connection.execute(_SESSIONS).fetchall()
         if not sessions:
             return
@@ -93,10 +93,10 @@ class Schema:
         raise still_in_use(self._place, stored, self.version, why, store=self._place, sessions=sessions)
 
     def problems(self, connection: Connection) -> list[str]:
-        """Which statements the server would refuse, and why: a table, a column or a function is not what it was.
+        """Differences from our schema: missing unique indexes, and statements that the server would refuse.
 
-        It is asked to prepare each of them, which runs none. An index that keeps rows unique is missed by no statement
-        until two rows are alike, so those are looked for by name.
+        The server only prepares the statements; none is run. Preparing would not notice a missing unique index, so
+        those are checked by name.
         """
         found = self._missing_indexes(connection)
         for number, (name, statement) in enumerate(self._statements.items()):
@@ -116,19 +116,19 @@ class Schema:
         ]
 
     def other_owner(self, connection: Connection) -> str | None:
-        """The role that the tables belong to, unless it is this one."""
+        """The role that owns the tables, unless it is ours."""
         row = connection.execute(_OTHER_OWNER, [SCHEMA]).fetchone()
         return None if row is None else str(row["tableowner"])
 
     @contextmanager
     def _locked(self, connection: Connection) -> Iterator[None]:
-        """All or nothing, and nobody else makes or migrates the schema meanwhile, so nobody sees half of one."""
+        """One transaction under a lock, so that only one process creates or migrates the schema."""
         with connection.transaction():
             connection.execute(f"SELECT pg_advisory_xact_lock({lock_number('write', 'schema')})")
             yield
 
     def _apply(self, connection: Connection, stored: int) -> None:
-        from conch.storage.steps import run_step  # needed once in the life of a store
+        from conch.storage.steps import run_step  # rarely needed
 
         for migration in self._migrations[stored:]:
             connection.execute(migration.script.encode())
@@ -136,13 +136,13 @@ class Schema:
         connection.execute(spell(self._statements["set_schema_version"]), {"version": str(self.version)})
 
     def _find_version(self, connection: Connection) -> int:
-        """Which version there is; 0 where there are no tables yet, but now at least a place for them."""
+        """The stored version; 0 without tables, and then it creates the empty schema."""
         found = connection.execute(_FACTS, {"meta": f"{SCHEMA}.meta", "schema": SCHEMA}).fetchone()
         assert found is not None
         if not found["ours"]:
             if found["others"]:
                 raise self._mismatch(*_FOREIGN)
-            if not found["made"]:  # an owner may have made it for a role that is not allowed to
+            if not found["made"]:  # the owner may have created it for a role that is not allowed to
                 connection.execute(f"CREATE SCHEMA {SCHEMA}")
             return 0
         try:
@@ -155,8 +155,8 @@ class Schema:
 
     def _mismatch(self, why: str, advice: str) -> SchemaMismatch:
         message = (
-            f"The store at {self._place} cannot be used by this conch (schema {self.version}): {why}. "
-            f"Nothing was touched. {advice}"
+            f"This version of conch (schema {self.version}) cannot use the store at {self._place}: {why}. "
+            f"Nothing was changed. {advice}"
         )
         return SchemaMismatch(message, store=self._place, expected=self.version)
 

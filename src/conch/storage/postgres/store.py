@@ -20,8 +20,8 @@ from conch.storage.postgres.schema import DIALECT, Schema
 from conch.storage.postgres.transaction import PostgresTransaction
 from conch.storage.statements import Migration, load_migrations, load_statements
 
-_MOST_CONNECTIONS = 8  # of one process at a time, however many agents it serves
-_KEPT_CONNECTIONS = 2  # of those that nobody has used for a while
+_MOST_CONNECTIONS = 8  # per process, however many agents it serves
+_KEPT_CONNECTIONS = 2  # idle connections that stay open
 IDLE_SECONDS = 10.0
 _FACTS = """SELECT
   (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now,
@@ -30,7 +30,7 @@ _FACTS = """SELECT
 
 
 class PostgresStore:
-    """Opens at the first use. A connection that the server dropped meanwhile is replaced without a word."""
+    """Opens at the first use. A connection that the server dropped is replaced silently."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class PostgresStore:
         busy_timeout_ms: int = 5_000,
         migrations: Sequence[Migration] | None = None,
     ) -> None:
-        """InvalidSetting if the address makes no sense; `named` is the setting or the option that it comes from."""
+        """InvalidSetting if the address is wrong; `named` is the setting or option that gave it."""
         self._named = named
         self._address = Address(url, named)
         self._statements = load_statements(DIALECT)
@@ -51,7 +51,7 @@ class PostgresStore:
         self._clock = clock
         self._busy_timeout_ms = busy_timeout_ms
         self._slots = threading.BoundedSemaphore(_MOST_CONNECTIONS)
-        self._idle: list[tuple[float, Connection]] = []  # since when, the longest first
+        self._idle: list[tuple[float, Connection]] = []  # with the time it became idle, longest idle first
         self._idle_lock = threading.Lock()
         self._thread = threading.local()
 
@@ -62,11 +62,11 @@ class PostgresStore:
         with self._slot():
             with self._transaction("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY") as transaction:
                 yield transaction
-            self._give_back(transaction.connection, "COMMIT")  # all was read: nothing is lost if this fails
+            self._give_back(transaction.connection, "COMMIT")  # it only read, so a failure here loses nothing
 
     @contextmanager
     def write(self, *locks: str) -> Iterator[PostgresTransaction]:
-        # The locks first, then the moment, so that a queue of writers is in order.
+        # The locks come before `now`, so that writers that waited have increasing times.
         taking = "; ".join(f"SELECT pg_advisory_xact_lock({lock_number('write', lock)})" for lock in locks)
         with self._slot():
             with self._transaction(f"BEGIN; {taking}") as transaction:
@@ -76,7 +76,7 @@ class PostgresStore:
 
     @contextmanager
     def _slot(self) -> Iterator[None]:
-        """The right to one of this process's connections. A thread inside a transaction already need not queue."""
+        """The right to use one of this process's connections. A thread inside a transaction need not wait again."""
         if self._inside() is not None:
             yield
             return
@@ -85,7 +85,7 @@ class PostgresStore:
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[PostgresTransaction]:
-        """Begun in one journey to the server, undone if anything is raised, and left for the caller to end."""
+        """Begin with one round trip, and roll back if anything is raised. The caller commits."""
         connection, facts = self._ask(f"{begin}; {_FACTS}")
         outer, self._thread.connection = self._inside(), connection
         now = self._clock() if self._clock else facts["now"]
@@ -120,7 +120,7 @@ class PostgresStore:
         return int(row["next_transaction"])
 
     def is_locked(self, key: int) -> bool:
-        """Whether any session holds an advisory lock on this key; a store that does not answer knows of none."""
+        """Whether any session holds an advisory lock on this key; False if the server does not answer."""
         try:
             connection, row = self._ask(f"SELECT NOT pg_try_advisory_xact_lock({key}) AS locked")
         except StoreError:
@@ -132,13 +132,13 @@ class PostgresStore:
         return translated(self.describe())
 
     def _inside(self) -> Connection | None:
-        """The connection of the transaction that this thread is in."""
+        """The connection of this thread's open transaction, if there is one."""
         return getattr(self._thread, "connection", None)
 
     # -- connections
 
     def _ask(self, question: str) -> tuple[Connection, Row]:
-        """The answer, and the connection to go on with. Nothing has happened yet, so a lost one is simply replaced."""
+        """Ask on a connection; returns it and the answer. Nothing was changed yet, so a lost one is just replaced."""
         connection, fresh = self._borrow()
         try:
             return connection, self._first_answer(connection, question)
@@ -150,7 +150,7 @@ class PostgresStore:
         except BaseException:
             connection.close()
             raise
-        self.close()  # what has cut off this one has cut off the others
+        self.close()  # the other idle connections are probably lost too
         return self._ask(question)
 
     def _first_answer(self, connection: Connection, question: str) -> Row:
@@ -188,12 +188,12 @@ class PostgresStore:
             raise translate_refusal(error, self.describe(), self._named) from error
 
     def connect(self) -> Connection:
-        """A connection of the caller's own; raises what the driver raises."""
+        """A connection of the caller's own. Raises the driver's errors."""
         return self._address.connect(self._busy_timeout_ms)
 
     @contextmanager
     def _connected(self) -> Iterator[Connection]:
-        """A connection for an operator's errand, schema or not."""
+        """A connection for an operator's command. It needs no schema."""
         with self._translated(), self._open() as connection:
             yield connection
 
@@ -204,14 +204,14 @@ class PostgresStore:
             return self._schema.migrate(connection, force), self._schema.version
 
     def integrity_problems(self) -> list[str]:
-        """The server checks its own pages and foreign keys; changes of the schema by hand are found here."""
-        with self.read():  # there is a schema, and it is this conch's
+        """Manual changes to the schema. The server itself checks its pages and foreign keys."""
+        with self.read():  # fails unless the schema exists and is ours
             pass
         with self._connected() as connection:
             return self._schema.problems(connection)
 
     def backup(self, target: str | None) -> str:
-        """Only says how: PostgreSQL has a tool of its own. Of a store of any schema, if its server lets us in."""
+        """Raise an error with the `pg_dump` command to run: PostgreSQL has its own tool for backups."""
         import shlex
 
         with self._connected() as connection:
@@ -220,9 +220,9 @@ class PostgresStore:
         address = self._address.for_programs(owner)
         command = shlex.join(["pg_dump", f"--schema={SCHEMA}", "--format=custom", to, address])
         message = (
-            "No copy was made. A PostgreSQL store is backed up with PostgreSQL's own tool, as the owner of its tables "
-            f"and while everybody goes on working:\n\n    {command}\n\n"
-            "It asks for a password unless PGPASSFILE has it; `pg_restore` brings the dump back."
+            "No copy was made. Back up a PostgreSQL store with PostgreSQL's own tool, as the owner of its tables. "
+            f"Agents can keep working meanwhile:\n\n    {command}\n\n"
+            "It asks for a password unless PGPASSFILE has it. `pg_restore` restores the dump."
         )
         raise StoreError(message, store=self.describe(), command=command)
 

@@ -1,4 +1,4 @@
-"""One transaction on PostgreSQL, and how the shared statements are spelled for its driver."""
+"""One transaction on PostgreSQL, and the translation of shared statements for its driver."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _RING = """
 SELECT pg_notify(bell, '') FROM unnest(%(bells)s::text[], %(keys)s::bigint[]) AS rung (bell, key)
 WHERE NOT pg_try_advisory_xact_lock(key)
 """
-# The catalogue and not information_schema, which hides what the role has no rights on.
+# Not information_schema, which hides tables that the role has no rights on.
 TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = %s ORDER BY tablename"
 _REFERENCES = """
 SELECT own.relname AS from_table, other.relname AS to_table
@@ -33,7 +33,7 @@ _IDENTITIES = """
 SELECT attname FROM pg_attribute
 WHERE attrelid = format('%%I.%%I', %s::text, %s::text)::regclass AND attidentity <> '' AND NOT attisdropped
 """
-# Moving a whole table takes longer between statements than a transaction may otherwise stand still.
+# While a whole table is copied, a transaction can be idle for longer than is otherwise allowed.
 _UNHURRIED = "SET LOCAL idle_in_transaction_session_timeout = 0"
 _ROWS_AT_ONCE = 500
 
@@ -42,12 +42,12 @@ _PARAMETER = re.compile(r"(?<!:):(\w+)")
 
 @cache
 def spell(statement: str) -> str:
-    """`:name` as the driver wants it."""
+    """A statement with `:name` parameters in the driver's form, `%(name)s`."""
     return _PARAMETER.sub(r"%(\1)s", statement.replace("%", "%%"))
 
 
 def number_parameters(statement: str) -> str:
-    """`:name` as the server itself wants it, and a list of one where a list is meant."""
+    """A statement with parameters in the server's form, `$1`; a list becomes a list of one."""
     names = list(dict.fromkeys(_PARAMETER.findall(statement)))
     listed = re.sub(r"\bIN (:\w+)", r"IN (\1)", statement)
     return _PARAMETER.sub(lambda found: f"${names.index(found[1]) + 1}", listed)
@@ -61,7 +61,7 @@ class PostgresTransaction:
         now: int,
         translated: Callable[[], AbstractContextManager[None]],
     ) -> None:
-        """`translated` raises the driver's errors as those of this store."""
+        """`translated` turns the driver's errors into this store's errors."""
         self.connection = connection
         self._statements = statements
         self._rings: list[str] = []
@@ -86,10 +86,10 @@ class PostgresTransaction:
         self._rings.extend(channels)
 
     def send_rings(self) -> None:
-        """Notify where a listener may be. Every commit with a notification waits for all others that have one.
+        """Notify only channels that may have a listener, because commits with notifications wait for each other.
 
-        A listener holds a shared lock on its bell. Where there is none, this transaction keeps the lock to its end:
-        a new listener waits for it, and then sees what it has changed.
+        A listener holds a shared lock on its channel. If there is none, this transaction holds the lock until it ends.
+        A new listener waits for that, and then sees the change.
         """
         if self._rings:
             bells = [notification(channel) for channel in self._rings]
@@ -108,8 +108,10 @@ class PostgresTransaction:
         return [row["tablename"] for row in self.connection.execute(TABLES, [SCHEMA])]
 
     def dump(self, table: str) -> Iterator[Row]:
-        """Through a cursor of the server's, some rows at a time: between them, and when nobody wants the rest, the
-        connection is free for other words, above all for a ROLLBACK."""
+        """Read with a server-side cursor, some rows at a time.
+
+        The connection stays free for other statements in between, above all for a ROLLBACK.
+        """
         cursor = sql.Identifier(f"dump_{next(self._dumps)}")
         rows = sql.SQL("SELECT * FROM {}").format(sql.Identifier(table))
         fetching = sql.SQL("FETCH {} FROM {}").format(_ROWS_AT_ONCE, cursor)
@@ -145,7 +147,7 @@ class PostgresTransaction:
 
 
 def _spell_phrase(phrase: Phrase) -> str:
-    """One word after the other, or just all of them where the index has lost count of a word's places."""
+    """The words in sequence; or merely all of them, in texts where the index lacks some positions of a word."""
     words = [f"'{word}'" for word in phrase.words]
     words[-1] += ":*" if phrase.is_prefix else ""
     if len(words) == 1:

@@ -1,5 +1,5 @@
--- A tsvector forgets where a word stands after its 255th time. A text with such a word says so, and need not have the
--- words of a phrase one after the other to be found.
+-- A tsvector stores at most 255 positions of a word. A text with more gets the mark `has-repeats`, and a phrase then
+-- matches it even if its words do not follow each other.
 
 -- name: insert_words
 WITH listed AS (
@@ -11,8 +11,8 @@ SELECT :number, (string_agg('''' || word || ''':' || position, ' ')
 )::tsvector
 FROM listed;
 
--- The planner cannot know how often a word occurs, and guesses badly. These two leave it no choice: LIMIT and OFFSET 0
--- keep it from moving a condition inwards. The first reads the newest rows one by one, which is best for common words.
+-- The planner cannot know how often a word occurs, and guesses badly. These two queries leave it no choice, because
+-- LIMIT and OFFSET 0 keep it from moving a condition inwards. The first reads the newest rows, best for common words.
 
 -- name: recent_with_words
 SELECT m.number, substr(m.content_markdown, 1, :longest) AS text
@@ -25,7 +25,7 @@ WHERE w.words @@ CAST(:match AS tsquery)
   AND m.created_at BETWEEN :since AND :until
 ORDER BY w.number DESC LIMIT :most;
 
--- The second asks the index of words, which is best for rare ones.
+-- The second uses the word index, which is best for rare words.
 
 -- name: all_with_words
 SELECT m.number, substr(m.content_markdown, 1, :longest) AS text

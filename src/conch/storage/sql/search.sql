@@ -1,4 +1,4 @@
--- Indexes are made from the messages when somebody searches, never when somebody writes.
+-- Searches build the indexes from the messages; writing a message never does.
 
 -- name: topics_to_index
 SELECT behind.topic_id, behind.through_seq, behind.last_seq

@@ -1,4 +1,4 @@
-"""SQLite's and the filesystem's errors, translated once into ours, each with what to do next."""
+"""Translates the errors of SQLite and of the filesystem into ours, each with what to do next."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from conch.storage.sqlite import sqlite3
 
 _BUSY = (
     StoreBusy,
-    "The store at {path} is busy: another process has held its write lock too long. Try again.",
+    "The store at {path} is busy: another process held its write lock for too long. Try again.",
 )
-_FULL = (StoreFull, "The disk that holds {path} is full; nothing was changed. Free some space and try again.")
-_READ_ONLY = (StoreReadOnly, "The store at {path} cannot be written; nothing was changed. Make the file and its folder "
-              "writable for this user, or name another place with {named}.")  # fmt: skip
-_CORRUPT = (StoreCorrupt, "The file {path} is damaged or is not a conch store; it was left as it is. Restore a copy "
-            "made by `conch db backup`, or move it aside with `conch db wipe`.")  # fmt: skip
+_FULL = (StoreFull, "The disk that holds {path} is full. Nothing was changed. Free some space and try again.")
+_READ_ONLY = (StoreReadOnly, "The store at {path} is not writable. Nothing was changed. Make the file and its folder "
+              "writable for this user, or choose another place with {named}.")  # fmt: skip
+_CORRUPT = (StoreCorrupt, "The file {path} is damaged or is not a conch store. Nothing was changed. Restore a copy "
+            "made by `conch db backup`, or move the file aside with `conch db wipe`.")  # fmt: skip
 _UNAVAILABLE = (StoreUnavailable, "The store at {path} cannot be used: {reason}. Check the path and its folder, or "
-                "name another place with {named}.")  # fmt: skip
+                "choose another place with {named}.")  # fmt: skip
 
-_SHARED_MEMORY_BYTES = 32_768  # the smallest file that WAL mode needs
+_SHARED_MEMORY_BYTES = 32_768  # the smallest -shm file; WAL mode cannot start with less free space
 
 _BY_SQLITE_CODE = {
     sqlite3.SQLITE_BUSY: _BUSY,
@@ -50,7 +50,7 @@ _BY_ERRNO = {
 
 
 def translate(error: sqlite3.Error | OSError, path: str, named: str) -> StoreError:
-    """`named` is the setting or the option that says where the file is."""
+    """Our error for an error of the driver or the system. `named` is the setting or option that gave the path."""
     if isinstance(error, sqlite3.Error):
         primary_code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
         kind, text = _BY_SQLITE_CODE.get(primary_code) or _look_around(path, primary_code)
@@ -60,7 +60,7 @@ def translate(error: sqlite3.Error | OSError, path: str, named: str) -> StoreErr
 
 
 def _look_around(path: str, code: int) -> tuple[type[StoreError], str]:
-    """SQLite says only that it could not open or write a file beside the store; the folder shows why."""
+    """Find the reason in the folder, because SQLite only says that it could not open or write a file there."""
     folder = os.path.dirname(path)
     if code not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR) or not os.path.isdir(folder):
         return _UNAVAILABLE

@@ -1,4 +1,4 @@
-"""The SQLite file as a whole: making it on a disk that can be trusted, copying and emptying it, its migrations."""
+"""The SQLite file as a whole: creating it on a local disk, copying it, emptying it, splitting its migrations."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _NETWORK_FILESYSTEMS = frozenset({
 
 
 def make_file(path: str, named: str) -> None:
-    """Make the store's file and its folder, unless they are there. `named` is the setting that says where they are."""
+    """Create the store's file and folder if they are missing. `named` is the setting that gave the path."""
     if tuple(map(int, sqlite3.sqlite_version.split("."))) < _OLDEST_SQLITE:
-        raise StoreUnavailable(f"This Python carries SQLite {sqlite3.sqlite_version}; conch needs 3.35 or newer.")
+        raise StoreUnavailable(f"This Python has SQLite {sqlite3.sqlite_version}; conch needs 3.35 or newer.")
     folder = os.path.dirname(path)
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
         kind = _network_filesystem(folder)
         if kind is not None:
             message = (
-                f"{folder} is on a network filesystem ({kind}), where SQLite's locks cannot be trusted. "
-                f"Name a place on a local disk with {named}."
+                f"{folder} is on a network filesystem ({kind}), where SQLite's locks are not reliable. "
+                f"Choose a place on a local disk with {named}."
             )
             raise StoreNotLocal(message, path=path, filesystem=kind)
         _make_private(path, named)
@@ -44,22 +44,22 @@ def make_file(path: str, named: str) -> None:
 
 
 def _make_private(path: str, named: str) -> None:
-    """From its first moment; SQLite gives its -wal and -shm the same mode.
+    """Create the file readable by its owner only; SQLite gives -wal and -shm the same mode.
 
-    A file that exists is not opened: closing a second descriptor would drop SQLite's locks on it.
+    An existing file is not opened: closing a second descriptor would drop SQLite's locks on it.
     """
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     except FileExistsError:
         mode = os.stat(path).st_mode
-        if not stat.S_ISREG(mode):  # a folder, a device: not ours to change
-            raise StoreUnavailable(f"{path} is not a file. Name one with {named}.", path=path) from None
+        if not stat.S_ISREG(mode):  # a folder or a device: its mode is not ours to change
+            raise StoreUnavailable(f"{path} is not a regular file. Choose a file with {named}.", path=path) from None
         if mode & 0o077:
             os.chmod(path, 0o600)
 
 
 def emptying(connection: sqlite3.Connection) -> Iterator[str]:
-    """What forgets every row but those of `meta`. A full-text index empties itself, and the tables beneath it."""
+    """The statements that delete all rows except those of `meta`. A full-text index clears its own hidden tables."""
     tables = {row["name"]: row["sql"] for row in connection.execute("SELECT * FROM sqlite_master WHERE type = 'table'")}
     indexes = [name for name, sql in tables.items() if "USING fts5 " in sql]
     views = [name for name, sql in tables.items() if "USING fts5vocab " in sql]
@@ -80,14 +80,14 @@ def copy(connection: sqlite3.Connection, target: str) -> None:
     try:
         connection.backup(copy)
     except sqlite3.Error as error:
-        os.unlink(target)  # half a copy is worse than none
+        os.unlink(target)  # an incomplete copy must not be mistaken for a backup
         raise _no_copy(error, target) from error
     finally:
         copy.close()
 
 
 def _no_copy(error: sqlite3.Error | OSError, target: str) -> StoreError:
-    """What is said of the copy must not be mistaken for something wrong with the store."""
+    """The error for the copy. It must not read as if the store itself were damaged."""
     refusal = translate(error, target, "FILE")
     return type(refusal)(f"No copy was made. {refusal.message}", **refusal.details, field="file")
 
@@ -97,7 +97,7 @@ def stamp() -> str:
 
 
 def split(script: str) -> Iterator[str]:
-    """Single statements: `executescript` would commit the transaction it finds."""
+    """Split a script into statements, because `executescript` would commit the open transaction."""
     statement = ""
     for line in script.splitlines(keepends=True):
         statement += line
@@ -119,7 +119,7 @@ def _network_filesystem(path: str) -> str | None:
 
 
 def filesystem_type(path: str, mountinfo: str) -> str | None:
-    """The type of the deepest mount above a path; of several mounts at one place the last one counts."""
+    """The type of the deepest mount above a path. If several are mounted at one place, the last one counts."""
     deepest, kind = "", None
     for line in mountinfo.splitlines():
         left, _, right = line.partition(" - ")

@@ -1,8 +1,8 @@
-"""The queue that SQLite's writers stand in.
+"""The queue of SQLite's writers.
 
-SQLite retries a busy lock at random moments, so under load some writer always loses: of 32 processes a few
-wait for seconds. `flock` wakes its waiters in the order they came. The queue is a courtesy, not a lock: SQLite's
-own lock is what keeps writers apart, so a holder that hangs delays the others but can never let two in.
+SQLite retries a busy lock at random moments, so under load some writers lose again and again: with 32 processes a few
+wait for seconds. `flock` wakes its waiters in the order they came. The queue is only for fairness. SQLite's own lock
+keeps writers apart, so a holder that hangs delays the others but never lets two in at once.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from conch.lean import Lock, threading
 
 try:
     import fcntl
-except ImportError:  # Windows: SQLite's own waiting has to do
+except ImportError:  # on Windows there is only SQLite's own waiting
     fcntl = None  # type: ignore[assignment]
 
 
 class Queue:
-    """One place in the queue; every connection has its own."""
+    """A place in the queue. Every writing connection has its own."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._file = _open(path)
 
     def enter(self, seconds: float) -> bool:
-        """Wait for our turn, but no longer than this; the kernel lets go when the process dies."""
+        """Wait for our turn, up to `seconds`. The kernel releases the place if the process dies."""
         if fcntl is None:
             return True
         try:
@@ -39,8 +39,8 @@ class Queue:
             fcntl.flock(self._file, fcntl.LOCK_UN)
 
     def _wait(self, seconds: float) -> bool:
-        # A blocking flock has no timeout and cannot be interrupted from another thread, so it gets a thread of its
-        # own. A caller that gives up, or is interrupted, leaves the descriptor to that thread, which closes it.
+        # A blocking flock has no timeout and cannot be interrupted from another thread, so it runs in its own thread.
+        # A caller that gives up or is interrupted leaves the descriptor to that thread, which closes it.
         place = _Place(self._file)
         try:
             place.begin()
@@ -56,7 +56,7 @@ class Queue:
 
 
 class _Place:
-    """A thread that stands in the queue for us, until it is our turn or we give up."""
+    """A thread that waits in the queue for us until it is our turn or we give up."""
 
     def __init__(self, file: int) -> None:
         self.entered = threading.Event()
@@ -68,7 +68,7 @@ class _Place:
         threading.Thread(target=self._stand, daemon=True, name="conch-queue").start()
 
     def keep(self) -> bool:
-        """Whether it is our turn; if not, it will never be, and the file is not ours any more."""
+        """Whether it is our turn. If not, we give up, and the thread owns the file from now on."""
         with self._lock:
             self._given_up = not self.entered.is_set()
             return not self._given_up

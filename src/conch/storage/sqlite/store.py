@@ -30,13 +30,13 @@ _LOOKING_SECONDS = 0.5
 _LONGEST_COMMAND = 80
 _NEWER = "Upgrade conch and restart its servers"
 _NAMELESS = "Restore a copy made by `conch db backup`"
-_FOREIGN = "Leave it to the program that made it"
+_FOREIGN = "Leave the file to the program that made it"
 
 Ring = Callable[[Iterable[str]], None]
 
 
 class SqliteStore:
-    """Opens at the first use: finds or makes the file, and says clearly what is wrong with it."""
+    """Opens at the first use: finds or creates the file, and migrates an older one."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class SqliteStore:
         synchronous: str = "normal",
         migrations: Sequence[Migration] | None = None,
     ) -> None:
-        """`named` is the setting or the option that says where the file is."""
+        """`named` is the setting or option that gave the path; error messages refer to it."""
         self.path = path
         self._named = named
         self._ring = ring
@@ -71,7 +71,7 @@ class SqliteStore:
 
     @contextmanager
     def write(self, *locks: str) -> Iterator[SqliteTransaction]:
-        """SQLite has one writer at a time, so whatever `locks` name is held."""
+        """SQLite allows one writer at a time, so `locks` need not be taken one by one."""
         with (
             self._translated(),
             self._borrowed() as connection,
@@ -84,7 +84,7 @@ class SqliteStore:
         self._ring(tx.rings)
 
     def migrate(self, force: bool = False) -> tuple[int, int]:
-        """The first use does it, after a backup."""
+        """Migrate now. Without `force` it is the same as the first use, which migrates after a backup."""
         with self._untouched() as connection:
             before = self._stored_version(connection)
         if force:
@@ -110,7 +110,7 @@ class SqliteStore:
     def backup(self, target: str | None) -> str:
         target = os.path.abspath(target or f"{self.path}.{stamp()}.backup")
         with self._untouched() as connection:
-            self._stored_version(connection)  # a file that is no store is refused before there is half a copy of it
+            self._stored_version(connection)  # refuse a file that is not a store before copying it
             copy(connection, target)
         return target
 
@@ -151,7 +151,7 @@ class SqliteStore:
 
     @contextmanager
     def _untouched(self) -> Iterator[sqlite3.Connection]:
-        """A connection to the store as it is, of whatever schema."""
+        """A connection to the store with any schema, without migrating it."""
         with self._translated():
             make_file(self.path, self._named)
             connection = self._connect()
@@ -170,7 +170,7 @@ class SqliteStore:
         try:
             yield connection
         except (sqlite3.Error, StoreError):
-            broken = True  # whatever is wrong with it, the next caller starts afresh
+            broken = True  # the next caller gets a new connection
             raise
         finally:
             if broken or len(self._idle) >= _IDLE_CONNECTIONS:
@@ -180,7 +180,7 @@ class SqliteStore:
 
     @contextmanager
     def _queued(self, connection: sqlite3.Connection) -> Iterator[None]:
-        """A place in the queue for half of the busy timeout; failing that, SQLite's own waiting for the other half."""
+        """Wait in the queue for half of the busy timeout. If that fails, SQLite's own waiting has the other half."""
         try:
             queue = self._queues.pop()
         except IndexError:
@@ -208,7 +208,7 @@ class SqliteStore:
             connection.close()
             raise
         if not is_ready:
-            connection.close()  # or else a process that migrates would take this one for a user of the old schema
+            connection.close()  # otherwise a migrating process would count this one as a user of the old schema
             connection = self._prepare()
         self._ready = True
         return connection
@@ -234,7 +234,7 @@ class SqliteStore:
         return version == self._schema and self._journal_mode(connection) == "wal"
 
     def _prepare(self, force: bool = False) -> sqlite3.Connection:
-        """A connection to the store of this version, after a turn in the queue."""
+        """Wait in the queue, migrate if needed, and return a connection."""
         queue = Queue(self.path + ".queue")
         try:
             queue.enter(self._busy_timeout_ms / 2_000)
@@ -255,7 +255,7 @@ class SqliteStore:
         return str(row["journal_mode"])
 
     def _use_wal(self, connection: sqlite3.Connection) -> None:
-        """SQLite does not wait here for another process that is just looking at the file, so we do."""
+        """Switch to WAL. SQLite does not wait here for other processes that read the file, so we do."""
         deadline = time.monotonic() + self._busy_timeout_ms / 1_000
         while True:
             try:
@@ -266,11 +266,11 @@ class SqliteStore:
                     raise
                 time.sleep(0.005)
         if mode != "wal":
-            message = f"SQLite cannot use WAL mode for {self.path}; is it on a local disk?"
+            message = f"SQLite cannot use WAL mode for {self.path}. Check that it is on a local disk."
             raise StoreUnavailable(message, path=self.path)
 
     def _stored_version(self, connection: sqlite3.Connection) -> int:
-        """0 for an empty file; SchemaMismatch for a database that is not conch's."""
+        """The schema of the file; 0 if it is empty. SchemaMismatch if it is not a conch store."""
         try:
             row = connection.execute(self._statements["schema_version"]).fetchone()
         except sqlite3.OperationalError as error:
@@ -283,25 +283,25 @@ class SqliteStore:
                 raise self._mismatch("it is not a conch store", _FOREIGN) from None
             return 0
         if row is None or not str(row["value"]).isdecimal():
-            raise self._mismatch("it does not say which schema it has", _NAMELESS)
+            raise self._mismatch("its schema version is missing or damaged", _NAMELESS)
         return int(row["value"])
 
     def _check_version(self, version: int) -> None:
         if version > self._schema:
-            raise self._mismatch(f"it has schema {version}, made by a newer conch", _NEWER)
+            raise self._mismatch(f"it has schema {version}, made by a newer version of conch", _NEWER)
 
     def _mismatch(self, why: str, advice: str) -> SchemaMismatch:
         message = (
-            f"The store at {self.path} cannot be used by this conch (schema {self._schema}): {why}. "
-            f"Nothing was touched. {advice}, name another place with {self._named}, or start afresh: `conch db wipe` "
-            "moves it aside."
+            f"This version of conch (schema {self._schema}) cannot use the store at {self.path}: {why}. "
+            f"Nothing was changed. {advice}, choose another place with {self._named}, or start with an empty store: "
+            "`conch db wipe` moves this one aside."
         )
         return SchemaMismatch(message, path=self.path, expected=self._schema)
 
     def _require_alone(self, version: int) -> None:
-        """SchemaMismatch while other processes have the file open: they may be of the version before.
+        """SchemaMismatch if other processes have the file open, because they may run the older version.
 
-        One that only looks which schema there is closes it in a moment.
+        A process that only reads the schema version closes the file soon, so this waits a moment.
         """
         from conch.host.processes import other_users_of
 
@@ -311,12 +311,12 @@ class SqliteStore:
         if users == []:
             return
         named = ", ".join(f"{user.pid} ({user.command[:_LONGEST_COMMAND]})" for user in users or ())
-        why = f"other processes still use it: {named}" if users else "this system does not say who still uses it"
+        why = f"other processes still use it: {named}" if users else "this system cannot list the processes that use it"
         found = [{"pid": user.pid, "command": user.command} for user in users or ()]
         raise still_in_use(self.path, version, self._schema, why, path=self.path, processes=found)
 
     def _migrate(self, connection: sqlite3.Connection, force: bool) -> None:
-        from conch.storage.steps import run_step  # needed once in the life of a store
+        from conch.storage.steps import run_step  # rarely needed
 
         version = self._stored_version(connection)
         self._check_version(version)

@@ -10,13 +10,13 @@ from conch.storage.base import DERIVED, Phrase, Row
 from conch.storage.sqlite import sqlite3
 from conch.storage.statements import expand_lists, referred_first
 
-_MOST_ENDINGS = 200  # of the beginning of a word, that a search names one by one
+_MOST_ENDINGS = 200  # words with the same prefix that a search lists one by one
 _LAST_CHARACTER = "\U0010ffff"
 
 
 @contextmanager
 def transaction(connection: sqlite3.Connection, begin: str) -> Iterator[None]:
-    """The one place that begins, commits and rolls back; it survives KeyboardInterrupt too."""
+    """The only place that begins, commits and rolls back. KeyboardInterrupt rolls back too."""
     try:
         connection.execute(begin)
         yield
@@ -39,7 +39,7 @@ class SqliteTransaction:
         now: int,
         translated: Callable[[], AbstractContextManager[None]],
     ) -> None:
-        """`translated` raises the driver's errors as those of this store."""
+        """`translated` turns the driver's errors into this store's errors."""
         self._connection = connection
         self._statements = statements
         self.now = now
@@ -61,7 +61,7 @@ class SqliteTransaction:
         return " AND ".join([*map(self._spell, phrases), *one])
 
     def _spell(self, phrase: Phrase) -> str:
-        """A phrase for the index. It would join the lists of all words that begin alike: few are quicker named."""
+        """A phrase for FTS5. Listing a few words with the prefix is faster than a prefix query."""
         *before, last = phrase.words
         if not phrase.is_prefix:
             return _quoted(phrase.words)
