@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -133,6 +134,12 @@ class Waiter:
         assert self._popen.stderr is not None
         assert "codex:1" in self._popen.stderr.readline()
 
+    def interrupt(self) -> None:
+        """Returns once it has taken the signal."""
+        self._popen.send_signal(signal.SIGTERM)
+        while "ShdPnd:\t0000000000000000" not in Path(f"/proc/{self._popen.pid}/status").read_text():
+            pass
+
     def hear(self) -> Any:
         return json.loads(self._popen.communicate(timeout=SOONER)[0])
 
@@ -232,6 +239,22 @@ def test_a_command_that_waits_asks_the_server_nothing_while_nothing_happens(
 
     assert answer["error"]["code"] == "not_yet"
     assert len(looks) == 1  # when its time was over
+
+
+@pytest.mark.usefixtures("held")
+@pytest.mark.skipif(sys.platform != "linux", reason="asks /proc whether a signal was taken")
+def test_a_command_whose_last_look_is_lost_does_not_forget_a_signal(
+    wait: Callable[..., Waiter], proxy: Any, database: str
+) -> None:
+    def interrupt_and_cut(link: Any, _: bytes) -> None:
+        waiter.interrupt()
+        link.cut()
+
+    waiter = wait("--timeout", "1", CONCH_STORE=proxy.url(database))
+    waiter.see_waiting()
+    proxy.at_words(b"FROM path_rooms", interrupt_and_cut)
+
+    assert waiter.hear()["error"]["code"] == "cancelled"
 
 
 def test_following_the_events_of_a_room_outlasts_a_server_that_is_killed(

@@ -9,13 +9,13 @@ from types import TracebackType
 
 from conch.bells.base import room_channel, seat_channel
 from conch.bells.waits import FOREVER, Pause, wait_for
-from conch.calls import Call
+from conch.calls import Call, retry_interrupted
 from conch.doors.cli.context import Context
 from conch.doors.cli.guardian import keep_lease, lease_text
 from conch.doors.cli.handoffs import handoff_text
 from conch.doors.cli.interruptions import Interruptions, exit_status
 from conch.doors.cli.output import Report, duration, failure, shortened, write
-from conch.errors import Cancelled
+from conch.errors import Cancelled, StoreInterrupted, StoreUnavailable
 from conch.lean import Any, Self
 from conch.tools.replies import Delivery, Reply
 from conch.tools.text import one_line
@@ -32,12 +32,14 @@ def wait(context: Context) -> Report:
     call = Call(line.tick if line.moves else None, every=_TICK_SECONDS)
     interruptions = Interruptions(call)
     try:
-        result = _wait(context, room_id, limit, call, line)
+        result = retry_interrupted(lambda: _wait(context, room_id, limit, call, line))
+        if call.cancelled:
+            result.delivery.not_sent()
+            return _interrupted(interruptions)
     except Cancelled:
         return _interrupted(interruptions)
-    if call.cancelled:
-        result.delivery.not_sent()
-        return _interrupted(interruptions)
+    except StoreInterrupted as lost:  # the command must not run again: it would not know of a signal taken by now
+        raise StoreUnavailable(lost.message, **lost.details) from lost
     if result.data["status"] != "your_turn":
         return _not_ours(result)._replace(printing=interruptions.raised)
     return Report(
