@@ -59,10 +59,11 @@ class Registration:
 
     def list_agents(self, caller: Caller | None, room_id: str) -> list[Agent]:
         """All members of the room, in its sequence."""
-        with self._rooms.look(caller, room_id):
-            pass  # first, so that the caller is listed as active
         with self._rooms.look(None, room_id) as (tx, snapshot):
-            return load_agents(tx, snapshot)
+            agents = load_agents(tx, snapshot)
+        if caller is not None and self._rooms.touch_if_due(snapshot, caller):
+            return self.list_agents(None, room_id)  # the caller is listed as active
+        return agents
 
 
 def _require_free(tx: Transaction, snapshot: Snapshot, caller: Caller, name: str) -> None:

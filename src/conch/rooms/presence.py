@@ -118,17 +118,22 @@ class Rooms:
 
     # -- signs of life
 
-    def touch_if_due(self, snapshot: Snapshot, caller: Caller) -> None:
-        """Renew the caller's sign of life after a look at the room, if the caller is a member and it is due."""
+    def touch_if_due(self, snapshot: Snapshot, caller: Caller) -> bool:
+        """Renew the caller's sign of life after a look at the room, if the caller is a member and it is due.
+
+        Returns whether it was renewed.
+        """
         member = snapshot.find(caller.agent_id)
         if member is None:
-            return
-        if is_due(snapshot, member, caller):
+            return False
+        due = is_due(snapshot, member, caller)
+        if due:
             if _is_gone(member, caller):
-                return
+                return False
             with self._store.write(snapshot.room.room_id) as tx:
                 _touch(tx, snapshot, caller)
         self._note_touch(caller)
+        return due
 
     def stay_active(self, caller: Caller) -> None:
         """Renew the caller's sign of life after a call that looks at no room, unless the caller's process is gone.
