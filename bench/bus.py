@@ -1,7 +1,7 @@
 """Measure the bus: `python bench/bus.py`, about two minutes, or `--quick` to see that everything still runs.
 
-Both sides of every comparison are measured in turns in the same run, because machines are noisy; the ratio is what
-to look at. Prints Markdown. Linux only: memory comes from /proc.
+Both sides of every comparison are measured alternately in the same run, because machines are noisy. Look at the ratio
+first. Prints Markdown. Linux only: memory comes from /proc.
 """
 
 from __future__ import annotations

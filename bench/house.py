@@ -1,7 +1,7 @@
 """Measure the code itself: `python bench/house.py --src src`, a table for one checkout, or for several side by side.
 
-It reads every module, and counts what three everyday walks cost in real processes: Python calls through conch, files
-that they touch, and transactions. Name `--src` twice to compare two checkouts with one tool.
+It reads every module, and counts the cost of three everyday walks in real processes: Python calls through conch, source
+files that they touch, and transactions. Give `--src` twice to compare two checkouts.
 """
 
 from __future__ import annotations

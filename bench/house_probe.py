@@ -1,7 +1,7 @@
 """Runs `conch` as a separate process, with its calls and transactions counted.
 
-`python house_probe.py SRC ASKED TOLD WORDS...`: for every byte that comes from the descriptor ASKED it writes a line to
-TOLD, the counts since the last time; one more line comes when the process ends.
+`python house_probe.py SRC ASKED TOLD WORDS...`: for every byte from the descriptor ASKED it writes a line to the
+descriptor TOLD, with the counts since the last line. It writes one more line when the process ends.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Measure how conch scales: `python bench/scale.py`, some minutes, or `--quick` to see that everything still runs.
 
-So many agents in so many rooms, on SQLite and on a PostgreSQL server of its own. The agents are real callers with real
-transactions, played by a few worker processes because machines are small; the second table has real `conch mcp`
-processes. Prints Markdown. Linux only: open files come from /proc.
+It measures growing numbers of agents and rooms, on SQLite and on its own PostgreSQL server. The agents are real callers
+with real transactions. A few worker processes play them, because machines are small. The second table has real
+`conch mcp` processes. Prints Markdown. Linux only: open files come from /proc.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Measure reservations: `python bench/scopes.py`, about a minute, or `--quick` to see that everything still runs.
 
-Reserve, check and release with more and more active reservations in the room: none of them may look at all of them.
+Reserve, check and release with more and more active reservations in the room. None of the three may read all of them.
 """
 
 from __future__ import annotations

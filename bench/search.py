@@ -1,7 +1,7 @@
 """Measure search: `python bench/search.py`, some five minutes, or `--quick` to see that everything still runs.
 
-Search must not get slower with the number of messages, so the ratio to the smallest store is what to look at.
-Prints Markdown. PostgreSQL is measured where the development extra has brought one.
+Search must not get slower with the number of messages, so look at the ratio to the smallest store.
+Prints Markdown. PostgreSQL is measured if the development extra has installed it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Measure two checkouts alternately: `python bench/versus.py OLD NEW`, about ten minutes, on an idle machine.
 
-Each runs its own `bench/turns.py`, `bench/bus.py` and `bench/scale.py`, shortened, one after the other and several
-times, with this interpreter. Prints the medians of every cell and how much slower the new code is: below 1, it is
-faster. The order changes with every round, so that a machine that slows down favours neither.
+Each checkout runs its own shortened `bench/turns.py`, `bench/bus.py` and `bench/scale.py` several times, with this
+interpreter. Prints the medians of every cell, and the ratio of new to old: below 1, the new code is faster. The order
+changes with every round, so that a machine that slows down favours neither.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ NO_POSTGRES = (
 
 
 class Programs(NamedTuple):
-    """PostgreSQL's own, and who is to run them: as root they insist on somebody else."""
+    """PostgreSQL's programs, and the user to run them: they refuse to run as root."""
 
     folder: Path
     user: int
@@ -132,7 +132,7 @@ def run_postgres() -> AbstractContextManager[Postgres]:
     pytest.skip(NO_POSTGRES)
 
 
-# Nobody cuts the power of this server, so nothing has to be on its disk.
+# This server never loses power, so it need not wait for its disk.
 HURRY = ("fsync = off", "synchronous_commit = off", "full_page_writes = off")
 
 

@@ -30,7 +30,7 @@ DEADLINE = 20
 
 
 def in_background(act: Callable[[], Any]) -> Callable[[], Any]:
-    """Start something that waits; the result is asked for with what is returned."""
+    """Start something that waits; the returned function gives its result."""
     found: list[Any] = []
     thread = threading.Thread(target=lambda: found.append(act()))
     thread.start()
@@ -225,6 +225,6 @@ def blue(enter: Enter) -> Client:
 
 @pytest.fixture
 def topic_id(red: Client) -> str:
-    """A free topic, on which nobody is yet."""
+    """A free topic without peers."""
     topic: str = red.data("topic_create", name="pink")["topic_id"]
     return topic

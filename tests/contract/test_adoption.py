@@ -391,7 +391,7 @@ def test_asking_git_neither_locks_nor_changes_the_index(bob: Any, lost: Any, wor
     die(lost)
     index = Path(workspace, ".git/index")
     before = index.read_bytes()
-    Path(workspace, ".git/index.lock").touch()  # somebody's own git is at work
+    Path(workspace, ".git/index.lock").touch()  # another git is running
 
     assert not adopt(bob).is_error
     assert index.read_bytes() == before
@@ -576,7 +576,7 @@ def test_a_link_to_another_repository_is_one_change(bob: Any, lost: Any, workspa
 
 @pytest.fixture
 def beads(workspace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A stand-in `bd` on PATH; what it says is in a folder, and so is what it was asked."""
+    """A stand-in `bd` on PATH. A folder holds its answers, and the questions it was asked."""
     folder = tmp_path / "bd"
     folder.mkdir()
     program = folder / "bd"

@@ -172,7 +172,7 @@ def test_structures_keep_the_text_as_it_was_written(enter: Enter, workspace: str
 
 
 def everything_said(enter: Enter, folder: str, gone: Child, evil: str) -> Iterator[tuple[str, str]]:
-    """Every tool, with the text in every field that an agent can write, and what the tool says then."""
+    """The reply of every tool, with the text in every field that an agent can write."""
     ada, bob = enter("ada:1", gone.process, folder), enter("bob:2", None, folder)
     for client, tool, arguments in [*turns(ada, bob, evil), *talk(ada, bob, evil), *scopes(ada, bob, evil)]:
         yield tool, client.call(tool, **filled(client, arguments)).text
@@ -185,7 +185,7 @@ Step = tuple[Client, str, dict[str, Any]]
 
 
 def filled(client: Client, arguments: dict[str, Any]) -> dict[str, Any]:
-    """What a step can know only now is given as a function."""
+    """An argument that is known only when the step runs is given as a function."""
     return {name: value(client) if callable(value) else value for name, value in arguments.items()}
 
 

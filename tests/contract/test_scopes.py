@@ -1,4 +1,4 @@
-"""Reservations: whoever reserves a path has it alone, until it is released, over, or rightly taken over."""
+"""Reservations: an agent that reserves a path has it alone until it is released, expires or is rightly taken over."""
 
 from __future__ import annotations
 

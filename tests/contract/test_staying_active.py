@@ -1,4 +1,4 @@
-"""Whoever calls, or waits, is active, however short the time after which the silent count as stale."""
+"""Any call and any wait keeps an agent active, however soon a silent agent counts as stale."""
 
 from __future__ import annotations
 

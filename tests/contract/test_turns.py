@@ -448,7 +448,7 @@ def test_a_cursor_ends_the_wait_at_the_next_event(table: Table) -> None:
 
 @pytest.fixture
 def crowded(table: Table, monkeypatch: pytest.MonkeyPatch) -> Table:
-    """As in a room with so many members that what all of them hear is looked at very much later."""
+    """As in a room with so many members that they look only much later after a ring for all."""
     monkeypatch.setattr(waiting, "LOOKS_PER_SECOND", 1e-9)
     return table
 

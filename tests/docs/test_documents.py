@@ -1,4 +1,4 @@
-"""What the documents say is true: their commands run, their output is what comes out, their references are current."""
+"""The documents are true: their commands run, their output is real, their references are current."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The judges of our MCP server: the official clients, each in an environment of its own, and the public inspector.
 
-`make oracle` prepares them. A missing judge fails the tests, because a server that nobody judged passes nothing.
+`make oracle` prepares them. A missing judge fails the tests, because an unjudged server has not passed.
 """
 
 from __future__ import annotations

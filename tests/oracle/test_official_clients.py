@@ -8,7 +8,7 @@ import pytest
 
 from conch.tools.catalogue import TOOLS
 
-NEVER_SUCCEEDS_HERE = {"agent_adopt"}  # nobody is gone, and nobody's process can be
+NEVER_SUCCEEDS_HERE = {"agent_adopt"}  # no agent is gone here, and none can be
 
 
 def check(report, version):

@@ -180,7 +180,7 @@ class Player:
         self.popen.wait()
 
     def last_words(self) -> list[list[Any]]:
-        """What one that has ended had said before, and nobody has heard yet; a line that was cut off is not said."""
+        """The unread lines of a process that has ended; an incomplete last line does not count."""
         lines = []
         while (line := self._lines.get(timeout=SECONDS)).endswith("\n"):
             lines.append(list(json.loads(line)))
@@ -200,7 +200,7 @@ class Player:
 
 @pytest.fixture
 def player(environ: dict[str, str]) -> Iterator[Callable[..., Player]]:
-    """Start players; whoever is left when the test is over is ended with it."""
+    """Start players; those still running when the test ends are ended with it."""
     players: list[Player] = []
 
     def start(role: str, **arguments: Any) -> Player:

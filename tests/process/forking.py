@@ -102,7 +102,7 @@ def write(descriptor: int, data: bytes) -> int:
 
 
 def serve(connection: socket.socket) -> list[str] | None:
-    """In the server None, when the tests are over; in what was forked the words to run."""
+    """In the server: None, when the tests are over. In a forked child: the words to run."""
     while True:
         request, descriptors, _, _ = socket.recv_fds(connection, LONGEST_REQUEST, 3)
         if not request:

@@ -74,7 +74,7 @@ class Seat:
         while (wait := self.wait(LONGEST_WAIT_MS)).status == "not_yet":
             pass
         room = wait.snapshot.room
-        assert wait.status == "your_turn" and room.lease_id, f"{self.me.agent_id} waited in vain: {wait.status}"
+        assert wait.status == "your_turn" and room.lease_id, f"{self.me.agent_id} did not get its turn: {wait.status}"
         say("claimed", room.turn_id, room.lease_id, wait.handoff, wait.from_agent_id, wait.reason)
         return room.lease_id, room.turn_id
 
@@ -84,7 +84,7 @@ class Seat:
 
 
 def write_down(agent_id: str, turn_id: int) -> dict[str, Any]:
-    """A handoff that nobody else could have written, with letters and line breaks that must survive."""
+    """A handoff that no other player could have written, with letters and line breaks that must survive."""
     return {
         "status": f"{agent_id} made turn {turn_id} \N{SPIRAL SHELL}\n\tand said “so”",
         "next_action": f"make turn {turn_id + 1}",
@@ -125,7 +125,7 @@ def claim_idle(agent_id: str, workspaces: list[str], gates: list[str]) -> None:
             say("asked", seat.wait(0).status)
         except StoreBusy as refusal:
             say("asked", refusal.code)
-    hear()  # whoever ends with the stick is gone, which is another story
+    hear()  # a player that ended while holding the stick would be gone, which other tests cover
 
 
 def take_turns(agent_id: str, workspace: str, turns: int, gate: str, ledger: str, skew_seconds: int = 0) -> None:
@@ -204,7 +204,7 @@ def take_notes(agent_id: str, workspace: str, notes: int, gate: str) -> None:
 
 
 def reserve_at_random(agent_id: str, workspace: str, tries: int, gate: str, locks: str, seed: int) -> None:
-    """Reserve files and directories of a small tree; whatever is granted must be nobody else's, to the last file."""
+    """Reserve files and directories of a small tree. No other player may have any file of what is granted."""
     seat, chance = Seat(agent_id, workspace), random.Random(seed)
     files = [f"{a}/{b}/{c}.py" for a in "ab" for b in "ab" for c in "ab"]
     scopes = [".", *"ab", *(f"{a}/{b}/*" for a in "ab" for b in "ab"), *files, *files]
@@ -219,7 +219,7 @@ def reserve_at_random(agent_id: str, workspace: str, tries: int, gate: str, lock
         inside = [f for f in files if scope == "." or f.startswith(scope.rstrip("*"))]
         marks = [os.path.join(locks, f.replace("/", "-")) for f in inside]
         for mark in marks:
-            os.close(os.open(mark, os.O_CREAT | os.O_EXCL))  # fails if somebody else has it now
+            os.close(os.open(mark, os.O_CREAT | os.O_EXCL))  # fails if another player has it now
         os.sched_yield()
         for mark in marks:
             os.unlink(mark)
@@ -312,7 +312,7 @@ def make_topics(names: list[str], gates: list[str]) -> None:
     """Make, or find, one topic after the other."""
     app = open_app(os.environ)
     with app.store.read():
-        pass  # whoever opens the store first has other work
+        pass  # the first process to open the store has more work
     for name, gate in zip(names, gates, strict=True):
         ready(gate)
         topic, created = app.topics.create(name, None, "reuse")

@@ -26,7 +26,7 @@ def say(*words):
     print(*words, flush=True)
 
 def no_counter():
-    raise AssertionError("the kernel can tell; nobody should count")
+    raise AssertionError("the kernel can watch files; nothing should count")
 
 directory = sys.argv[1]
 bell = FileBell(os.path.join(directory, "bells"), no_counter)
@@ -62,7 +62,7 @@ def said(child: Child) -> str:
 @pytest.fixture
 def bell(tmp_path: Path) -> Iterator[FileBell]:
     def no_counter() -> int:
-        raise AssertionError("the kernel can tell; nobody should count")
+        raise AssertionError("the kernel can watch files; nothing should count")
 
     bell = FileBell(str(tmp_path / "bells"), no_counter)
     yield bell

@@ -1,4 +1,4 @@
-"""The benchmarks run to their end. What it measures is for people to read: no test asserts a time."""
+"""The benchmarks run to their end. Their results are for people to read: no test asserts a time."""
 
 from __future__ import annotations
 

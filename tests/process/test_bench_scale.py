@@ -1,4 +1,4 @@
-"""The benchmark of many agents runs to its end. What it measures is for people to read: no test asserts a time."""
+"""The benchmark of many agents runs to its end. Its results are for people to read: no test asserts a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bus between real processes, on both engines: nothing is lost, nothing is out of order, whoever is killed."""
+"""The bus between real processes, on both engines: nothing is lost or out of order, whichever process is killed."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def environ(environ: dict[str, str], every_engine: dict[str, str]) -> dict[str, 
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Path:
-    """What the owners count up without a lock: the stick is the lock."""
+    """A counter that the owners increment without a lock: the stick is the lock."""
     path = tmp_path / "ledger"
     path.write_text("0")
     return path
@@ -40,7 +40,7 @@ def start_together(players: list[Any], gate: Any) -> None:
 
 
 def check_turns(story: list[list[Any]], events: list[Event], turns: int) -> None:
-    """What the players told, beside what the log says: the same turns, and every handoff arrived word for word."""
+    """Compare the players' reports with the log: the same turns, and every handoff arrived word for word."""
     claimed = sorted(line[1:] for line in story if line[0] == "claimed")
     written = {line[1]: line[2] for line in story if line[0] == "wrote"}
     assert [turn_id for turn_id, *_ in claimed] == list(range(1, turns + 1))

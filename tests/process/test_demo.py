@@ -367,7 +367,7 @@ class Terminal:
             while chunk := os.read(self._keyboard, 65_536):
                 self._seen += chunk
         except OSError as end:
-            assert end.errno == errno.EIO  # how Linux says that nobody has the terminal open any more
+            assert end.errno == errno.EIO  # Linux's error when no process has the terminal open any more
         return self._seen.decode()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The writers' queue: everybody gets through, and whoever hangs in it holds nobody up for ever."""
+"""The writers' queue: every writer gets through, and a writer that hangs does not block the others forever."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def test_thirty_two_processes_write_at_once_and_nobody_is_refused(
     assert sorted(notes) == sorted(f"codex:{number} {note}" for number in range(32) for note in range(100))
 
 
-# -- whoever hangs in the queue
+# -- a writer that hangs in the queue
 
 
 @pytest.fixture
 def writer(player: Callable[..., Any], environ: dict[str, str], workspace: str) -> Any:
-    """A member that writes a note whenever it is told to."""
+    """A member that writes a note on demand."""
     environ.setdefault("CONCH_BUSY_TIMEOUT_MS", "1500")
     writer = player("note_when_told", agent_id="gemini:1", workspace=workspace)
     assert writer.heard() == ["joined"]

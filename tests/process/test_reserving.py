@@ -1,4 +1,4 @@
-"""Many real processes reserve and mark at once: the store decides, and nobody ever shares what is reserved."""
+"""Many real processes reserve and mark at once: the store decides, and no two ever share a reservation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a process can see of who started it, below real processes that are called like the real ones."""
+"""What a process can find out about its parents, below real processes with the names of harnesses."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ on_linux = pytest.mark.skipif(sys.platform != "linux", reason="asks for /proc or
 
 
 def no_counter() -> int:
-    raise AssertionError("the kernel can tell; nobody should count")
+    raise AssertionError("the kernel can watch files; nothing should count")
 
 
 @pytest.fixture

@@ -332,7 +332,7 @@ def test_the_deepest_and_latest_mount_decides_the_filesystem(place: str, kind: s
 
 
 def in_namespace(script: str) -> subprocess.CompletedProcess[str]:
-    """Run Python in a mount namespace of its own, where it may mount what it likes."""
+    """Run Python in its own mount namespace, where it may mount anything."""
     command = ["unshare", "--map-root-user", "--mount", sys.executable, "-c", script]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 

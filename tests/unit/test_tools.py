@@ -1,4 +1,4 @@
-"""The list of the tools, and their arguments: what is wrong with one is known before any store is asked."""
+"""The list of the tools, and their arguments: a wrong one is refused before the store is used."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class Model:
         self.reserved_for: str | None = None
         self.turn_id = 0
         self.lease_id: str | None = None
-        self.deadline: int | None = None  # of the lease while somebody owns the stick, else of the claim
+        self.deadline: int | None = None  # of the lease while an agent owns the stick, else of the claim
         self.handoff: Answer | None = None  # (kind, author, text): what the next claimant will get
         self.received: Answer | None = None  # what the owner got
         self.pointer: str | None = None  # the member that the sequence goes on from
@@ -288,7 +288,7 @@ class Model:
 
 
 class Nursery:
-    """Living processes to lend to agents; those that nobody killed are used again, and all end with this one."""
+    """Living processes to lend to agents. Those still alive are used again, and all end with this one."""
 
     def __init__(self) -> None:
         self._running: dict[Process, subprocess.Popen[bytes]] = {}

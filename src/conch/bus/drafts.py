@@ -11,6 +11,7 @@ _LONGEST_TYPE = 64
 _LONGEST_KEY = 200
 _LIMITS = {"question": "max_question_chars", "answer": "max_answer_chars"}
 FIELDS = ("content_markdown", "message_type", "reply_to", "metadata", "client_message_id")
+# Wrong names that callers are likely to use.
 _MISTAKEN = {"content": "content_markdown", "text": "content_markdown", "body": "content_markdown",
             "type": "message_type", "in_reply_to": "reply_to"}  # fmt: skip
 

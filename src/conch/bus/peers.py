@@ -92,6 +92,7 @@ class Peers:
 
     def join_as_itself(self, caller: Caller, topic_id: str) -> Peer:
         """The caller's peer under its own name; joins the topic first if needed."""
+        # Most callers have joined before, and a read does not wait for writers.
         with self._store.read() as tx:
             find_topic(tx, topic_id)
             own = tx.one("own_peer", topic_id=topic_id, agent_id=caller.agent_id)
@@ -115,6 +116,7 @@ class Peers:
             since = tx.now - window_seconds * SECOND
             rows = tx.all("recent_peers", topic_id=topic_id, since=since)
             now = tx.now
+        # A generator, because each check asks the kernel: it stops as soon as the limit is reached.
         here = (row for row in rows if processes.check(recorded_process(row)) != "gone")
         return [
             Presence(

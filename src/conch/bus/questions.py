@@ -97,7 +97,7 @@ class Questions:
         """Ask a question on the topic; also returns the call's status: queued, answered, timeout or cancelled."""
         check_length("question", text, self._settings.max_question_chars, "max_question_chars")
         call = call or Call()
-        call.check()
+        call.check()  # a cancelled call must not ask
         with self._store.write(peer.topic_id) as tx:
             peer, standing = load_standing(tx, peer)
             require_open(peer.topic_id, standing.status)
@@ -148,7 +148,7 @@ class Questions:
                 raise InvalidArgument(message, field="question_id", question_status=question.status)
             changed = tx.run("end_question", question_id=question_id, status=status, cancel_reason=reason) > 0
             _touch(tx, peer)
-            tx.ring(topic_channel(peer.topic_id))
+            tx.ring(topic_channel(peer.topic_id))  # a wait for an answer ends now
             return _load(tx, peer.topic_id, question_id).question, changed
 
     # -- answering

@@ -41,6 +41,7 @@ class Message(NamedTuple):
     @property
     def addressees(self) -> list[str]:
         """The peers the message is meant for. Every other peer of the topic sees it too."""
+        # Most messages have no addressee; a search in the text is cheaper than parsing the JSON.
         to = (self.metadata or {}).get("to") if self.metadata_json and '"to"' in self.metadata_json else None
         return [to] if isinstance(to, str) else to if isinstance(to, list) else []
 

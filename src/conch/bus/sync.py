@@ -26,7 +26,7 @@ PAGE = 500
 _MOST_CHARS = 400_000  # of messages in one reply; a single longer message is sent alone
 _STEP = 50  # messages read per query
 _MOST_SILENCES = 1_000  # peers whose silence is remembered
-NOBODY = 0  # no peer has this id
+NO_PEER = 0  # no peer has this id
 
 
 class Page(NamedTuple):
@@ -263,7 +263,7 @@ def _has_news(tx: Transaction, peer: Peer, messages: list[Message], include_self
     if not messages or any(message.message_type != "ack" for message in messages):
         return bool(messages)
     # The page has only acknowledgements; other messages may follow behind it.
-    own = NOBODY if include_self else peer.peer_id
+    own = NO_PEER if include_self else peer.peer_id
     given = {"topic_id": peer.topic_id, "after": messages[-1].seq, "peer_id": own}
     return tx.one("more_than_thanks_after", **given) is not None
 

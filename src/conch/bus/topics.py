@@ -47,6 +47,7 @@ class Topics:
         topic_id = new_id("topic")
         name = f"topic-{topic_id.partition('_')[2]}" if name is None else _check_free_name(name)
         text = dump_metadata("metadata", metadata, self._settings)
+        # Usually the topic exists, so look without the lock first.
         if mode == "reuse" and (found := self._find_open(name)):
             return found, False
         with self._store.write(_LOCK) as tx:

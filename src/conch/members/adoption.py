@@ -46,6 +46,7 @@ class Adoption:
 
     def adopt(self, caller: Caller, room_id: str, name: str, scope: str) -> Adopted:
         """Become the agent with this name or agent_id. AdoptionRejected says why not."""
+        # Refuse what can be refused before git and bd are run; the transaction below checks again.
         with self._rooms.look(None, room_id) as (tx, snapshot):
             admit(snapshot, caller)
             _require_gone(snapshot, caller, _find(tx, snapshot, name))

@@ -76,6 +76,7 @@ class Membership:
         columns = member_columns(caller)
         tx.run("touch_agent", agent_id=caller.agent_id, now=tx.now)
         peer = enter_as_itself(tx, room.topic_id, caller)
+        # A new member goes to the end of the sequence.
         ordinal = max((m.ordinal for m in snapshot.members), default=-1) + 1 if member is None else member.ordinal
         if member is None:
             tx.run(
@@ -116,6 +117,7 @@ class Membership:
                 raise InvalidArgument(f"order must name every member exactly once: {members}.", field="order")
             for ordinal, agent_id in enumerate(order):
                 tx.run("update_ordinal", room_id=room_id, agent_id=agent_id, ordinal=ordinal)
+            # The sequence index must point to the same member in the new order.
             pointed = next((m for m in snapshot.members if m.ordinal == snapshot.room.sequence_index), None)
             index = order.index(pointed.agent_id) if pointed else 0
             names = [snapshot.member(agent_id).name for agent_id in order]
@@ -129,7 +131,7 @@ class Membership:
         with self._rooms.change(caller, room_id) as (tx, snapshot):
             merged = {**json.loads(snapshot.room.policy_json), **policy}
             overrides = {name: value for name, value in merged.items() if value is not None}
-            check_policy(overrides)
+            check_policy(overrides)  # again with the room's other values, because some limits depend on each other
             self._log(tx, snapshot, "policy", caller, details={"policy": overrides})
             return self._rooms.load(tx, room_id)
 

@@ -47,6 +47,7 @@ class Registration:
                 _rename(tx, snapshot.room, caller.agent_id, name)
             tx.run("register_agent", room_id=room_id, agent_id=caller.agent_id, role=role, now=tx.now)
             after = itself(load_agents(tx, snapshot), caller)
+            # Presence alone is not a change worth recording.
             if after._replace(last_seen_at=0) != before._replace(last_seen_at=0):
                 details = {"role": after.role, "former_name": before.name}
                 activity.record(tx, room_id, "registered", after, details=details)

@@ -93,6 +93,7 @@ class Protocol:
     def inbox(self, caller: Caller, room_id: str, states: list[str], limit: int) -> tuple[list[ProtocolEvent], bool]:
         """The events sent to the caller, oldest first, and whether there are more."""
         with self._rooms.look(caller, room_id) as (tx, _):
+            # One row more than wanted shows whether there are more.
             rows = tx.all("inbox", agent_id=caller.agent_id, room_id=room_id, states=states, limit=limit + 1)
         return [to_protocol_event(row) for row in rows[:limit]], len(rows) > limit
 
@@ -101,7 +102,7 @@ class Protocol:
         with self._store.read() as tx:
             room_id = _load_received(tx, event_id, caller).room_id
         with self._rooms.change(caller, room_id, even_closed=True) as (tx, snapshot):
-            _load_received(tx, event_id, caller)
+            _load_received(tx, event_id, caller)  # again under the lock: an adoption may have moved the event
             if tx.run("mark_seen" if mark == "seen" else "mark_accepted", event_id=event_id, now=tx.now):
                 activity.record(tx, room_id, mark, snapshot.member(caller.agent_id), event_id)
             return load_event(tx, event_id)

@@ -88,6 +88,7 @@ def _place_of(tx: Transaction, room: Room, event_seq: int) -> Place:
 
 
 def _after(tx: Transaction, room: Room, after: Place, limit: int) -> Page:
+    # Each source alone might fill the page, and one row more shows whether there is another page.
     sources = (
         tx.all("events_after", room_id=room.room_id, after=after.log, limit=limit + 1),
         tx.all("messages_after", topic_id=room.topic_id, after=after.messages, limit=limit + 1),

@@ -155,6 +155,7 @@ def _insert(
 
 
 def _extend(tx: Transaction, mine: Reservation, expires_at: int, bead_id: str | None) -> Reservation:
+    # Reserving again with a shorter time must not shorten the reservation.
     later = mine._replace(
         state="active", expires_at=max(expires_at, mine.expires_at), bead_id=bead_id or mine.bead_id, liveness="active"
     )

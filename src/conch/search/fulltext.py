@@ -15,7 +15,7 @@ _MOST_CANDIDATES = 500  # matches that are ranked; ranking all of them could tak
 _RECENT = 4_000  # the newest messages; among these a common word has enough matches
 _RANKED_TEXT = 4_000  # characters at the start of a match that are ranked
 _MOST_FACETS = 100  # senders to look up in the index; for more, the messages are filtered instead
-NOBODY = 0  # no peer has this id
+NO_PEER = 0  # no peer has this id
 BATCH_CHARACTERS = 500_000  # indexed in one transaction
 _SATURATION = 1.2  # BM25's k1: how quickly further occurrences of a word stop counting
 _LENGTH_WEIGHT = 0.75  # BM25's b: how strongly long texts are marked down
@@ -51,7 +51,7 @@ def _candidates(tx: Transaction, phrases: Sequence[Phrase], filters: Filters) ->
     Common words are found among the most recent messages, rare ones with the whole index.
     """
     asked = {"longest": _RANKED_TEXT, "most": _MOST_CANDIDATES, **filters._asdict()}
-    asked |= {"is_anyone": filters.senders is None, "senders": filters.senders or [NOBODY]}
+    asked |= {"is_anyone": filters.senders is None, "senders": filters.senders or [NO_PEER]}
     senders = [Phrase((facet("s", str(peer_id)),)) for peer_id in filters.senders or ()]
     found: dict[int, str] = {}
     for wanted in dict.fromkeys((tuple(phrase._replace(is_prefix=False) for phrase in phrases), tuple(phrases))):

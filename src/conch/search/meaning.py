@@ -127,7 +127,7 @@ class _Matrix:
         return self._code_of.setdefault(value, len(self._code_of))
 
     def _grow(self, size: int, width: int) -> None:
-        """Make room for `size` rows and some spare ones, so that a new message seldom copies everything."""
+        """Make room for `size` rows and some spare ones, so that a new message rarely copies everything."""
         if size <= len(self._numbers):
             return
         room = max(1_024, size + size // 4)

@@ -112,7 +112,7 @@ class Claims:
         patience = min(patience, renewal_ms(snapshot) / 1_000)
         lapse = snapshot.room.lease_expires_at or snapshot.room.claim_expires_at
         if lapse is not None and lapse > snapshot.now:
-            patience = min(patience, (lapse - snapshot.now) / SECOND + 0.001)
+            patience = min(patience, (lapse - snapshot.now) / SECOND + 0.001)  # wake just after the lapse
         return patience
 
     def _look_again(self, caller: Caller, room_id: str, cursor: int | None, call: Call) -> Wait:

@@ -82,7 +82,7 @@ class Conch:
         return Answer(ended.status, ended.out.decode(), ended.err.decode())
 
     def contents(self) -> list[Any]:
-        """Everything that is known of the rooms and of what was said; not who was last seen when."""
+        """All rows of rooms and messages, without the times at which agents were last seen."""
         columns = dict.fromkeys(("path_rooms", "room_members", "room_events", "topics", "messages"), "*")
         columns |= dict.fromkeys(("questions", "answers", "peers", "agent_name_reservations"), "*")
         columns["cursors"] = "topic_id, peer_id, last_seq"
@@ -133,7 +133,7 @@ def shared_conch(tmp_path_factory: pytest.TempPathFactory, forks: Forks) -> Conc
 
 @pytest.fixture
 def env(conch: Conch) -> Env:
-    """The environment of every process of a test: nothing of who runs the tests, and a store of its own."""
+    """The environment of every process of a test: its own store, and nothing of the shell that runs the tests."""
     return conch.env
 
 
@@ -173,7 +173,7 @@ def start(env: Env, workspace: Path) -> Iterator[Start]:
 
 
 class Shell:
-    """A living bash that calls itself something else, for example `claude`, and runs what it is told."""
+    """A running bash under another name, for example `claude`, that runs the commands it is given."""
 
     def __init__(self, name: str, env: Env, cwd: Path) -> None:
         self._process = subprocess.Popen(

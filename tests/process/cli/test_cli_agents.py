@@ -16,7 +16,7 @@ NOTICE = ("--subject", "Parser", "--summary", "It parses", "--next", "Review it"
 
 @pytest.fixture
 def names(conch: Conch) -> dict[str, str]:
-    """Two members of a room, and what they are called."""
+    """The names of two members of a room."""
     return {agent: conch("join", "--json", agent=agent).data["name"] for agent in ("ada:1", "bob:2")}
 
 

@@ -1,4 +1,4 @@
-"""Who a command speaks for: a person at a terminal, a harness, or whoever CONCH_AGENT_ID names."""
+"""Which agent a command speaks for: a person at a terminal, a harness, or the agent that CONCH_AGENT_ID names."""
 
 from __future__ import annotations
 

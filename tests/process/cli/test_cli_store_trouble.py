@@ -22,7 +22,7 @@ every_command = pytest.mark.parametrize("words", COMMANDS, ids=IDS)
 
 @pytest.fixture
 def used(conch: Any) -> Any:
-    """A store with a room, and nobody who has it open."""
+    """A store with a room that no process has open."""
     conch("join")
     conch("note", "worth keeping")
     return conch

@@ -29,7 +29,7 @@ EVIL = "\x1b]0;owned\x07 \x1b[2J \x9b31m \r \u202e drow \x7f \x08"
 
 @pytest.fixture
 def names(conch: Conch) -> tuple[str, str]:
-    """What ada:1 and bob:2, who share a room, are called."""
+    """The names of ada:1 and bob:2, who share a room."""
     return conch("join", "--json").data["name"], conch("join", "--json", agent="bob:2").data["name"]
 
 

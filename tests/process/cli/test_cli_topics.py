@@ -32,7 +32,7 @@ EVIL = "\x1b]0;owned\x07 \x9b31m \u202e"
 
 @pytest.fixture
 def ada(conch: Conch) -> str:
-    """What ada:1, who has a room, is called."""
+    """The name of ada:1, who is in a room."""
     name: str = conch("join", "--json").data["name"]
     return name
 

@@ -23,7 +23,7 @@ def room(conch: Conch) -> str:
 
 
 def names(conch: Conch) -> list[str]:
-    """What the members of the room are called, in its sequence."""
+    """The names of the room's members, in its sequence."""
     return [member["name"] for member in conch("state", "--json").data["members"]]
 
 

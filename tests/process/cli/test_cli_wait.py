@@ -1,4 +1,4 @@
-"""`conch wait`: what ends it, what it says meanwhile, and that nobody gets a stick without knowing."""
+"""`conch wait`: what ends it, what it prints meanwhile, and that no agent gets a stick without knowing."""
 
 from __future__ import annotations
 

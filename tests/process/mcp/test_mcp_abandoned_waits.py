@@ -1,4 +1,4 @@
-"""The real tools: whoever did not hear that the stick is theirs does not hold it."""
+"""The real tools: an agent that never got the reply to its claim does not hold the stick."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def start_wait(client, room_id):
 
 
 def owner_once_settled(client, room_id, expected):
-    """The owner, as soon as it is the expected one; what it was instead when the time is up."""
+    """The owner, as soon as it is the expected one; when the time is up, the actual one."""
     deadline = time.monotonic() + 10
     while True:
         owner = client.call("get_room_state", room_id=room_id)["structuredContent"]["room"]["owner"]

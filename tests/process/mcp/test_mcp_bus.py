@@ -217,7 +217,7 @@ def test_a_server_does_not_grow_with_the_messages_that_pass_through_it(red: Peer
     before = _resident(blue)
     talk(120)
 
-    assert _resident(blue) - before < 2_000_000  # a tenth of what was said meanwhile
+    assert _resident(blue) - before < 2_000_000  # a tenth of the messages sent meanwhile
 
 
 def _resident(peer: Peer) -> int:

@@ -1,4 +1,4 @@
-"""What is not a good message gets the JSON-RPC error for it, and the server goes on."""
+"""A bad message gets its JSON-RPC error, and the server continues."""
 
 from __future__ import annotations
 

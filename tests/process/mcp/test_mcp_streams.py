@@ -218,7 +218,7 @@ def test_standard_error_may_be_missing(launch):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits the memory that threads may reserve")
 def spare_few_threads():
-    """There is room for a few large stacks; what is left of it is too small for another, but enough for all else."""
+    """Memory for a few large stacks. The rest is too small for another stack but enough for everything else."""
     resource.setrlimit(resource.RLIMIT_STACK, (64 * 1024 * 1024, resource.RLIM_INFINITY))
     resource.setrlimit(resource.RLIMIT_AS, (500 * 1024 * 1024, resource.RLIM_INFINITY))
 

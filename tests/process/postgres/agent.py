@@ -41,7 +41,7 @@ def call(tool: str, **arguments: Any) -> dict[str, Any]:
     outcome = call_tool(TOOLS[tool], SESSION, arguments, Call())
     try:
         outcome.delivery.sent()
-    except StoreError as trouble:  # as a door does: there is nobody to tell
+    except StoreError as trouble:  # as a door does: the reply is already out, so the error cannot go to the caller
         print(trouble, file=sys.stderr)
     return outcome.data
 
@@ -61,7 +61,7 @@ def insist(tool: str, **arguments: Any) -> dict[str, Any]:
 
 
 def play(path: str, turns: str) -> None:
-    """Say what the store was told and what it answered, so that a test can compare both with the log."""
+    """Report what was asked of the store and its answer, so that a test can compare both with the log."""
     while "error" in (joined := insist("join_path", context_path=path)):
         say(["unsure", "join", joined["error"]])
     room_id = joined["room_id"]

@@ -72,7 +72,7 @@ class Server:
         import psutil
 
         postmaster = psutil.Process(int((self._data / "postmaster.pid").read_text().split()[0]))
-        postmaster.suspend()  # so that it starts nobody between the count and the kill
+        postmaster.suspend()  # so that it starts no process between the count and the kill
         family = [postmaster, *postmaster.children(recursive=True)]
         for process in family:
             try:
@@ -110,7 +110,7 @@ class Server:
 
 
 def _find_port() -> int:
-    """A free port that no client is ever given for its own end: while the server is down, nobody takes it.
+    """A free port outside the range for clients, so that no client takes it while the server is down.
 
     Each worker that runs tests has a thousand of its own.
     """
@@ -213,7 +213,7 @@ class Agent:
         return self.hear()
 
     def go(self) -> None:
-        """Whoever plays begins."""
+        """Let an agent that plays by itself begin."""
         assert self.popen.stdin is not None
         self.popen.stdin.write("go\n")
         self.popen.stdin.flush()
@@ -231,7 +231,7 @@ class Agent:
 
 @pytest.fixture
 def agents(environ: dict[str, str]) -> Iterator[Callable[..., Agent]]:
-    """Start agents; whoever is left when the test is over is ended with it."""
+    """Start agents; those still running when the test ends are ended with it."""
     started: list[Agent] = []
 
     def start(agent_id: str, *words: str, within: tuple[str, ...] = (), **variables: str) -> Agent:
@@ -327,7 +327,7 @@ class Link:
         self._server.sendall(data)
 
     def deafen(self) -> None:
-        """The client hears nothing more, not even what the server is about to say."""
+        """The client gets nothing more, not even replies that the server is about to send."""
         self._client.shutdown(socket.SHUT_RDWR)
 
     def cut(self) -> None:

@@ -1,4 +1,4 @@
-"""The bell between processes of several hosts: heard at once, silent when nobody listens, and there again by itself."""
+"""The bell between processes of several hosts: heard at once, silent without listeners, and it recovers by itself."""
 
 from __future__ import annotations
 

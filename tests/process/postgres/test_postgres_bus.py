@@ -1,4 +1,4 @@
-"""Messages on a server that dies and comes back: none is lost, none is sent twice, and nobody is told otherwise."""
+"""Messages on a server that dies and comes back: none is lost, none is sent twice, and every reply says so."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A connection that is lost: before the commit the call is simply made again, during it the caller is told."""
+"""A lost connection: before the commit the call is retried; during the commit the caller gets an error."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_a_listener_that_begins_while_a_ring_is_being_committed_does_not_miss_th
             )
 
     def hold(link: Any, data: bytes) -> None:
-        """The ring has been decided on: nobody listened. Only now somebody begins to."""
+        """The ringer has found no listener. Only now a listener starts."""
         listener.start()
         until(lambda: server.ask(locks, database) != [(0,)])
         link.forward(data)

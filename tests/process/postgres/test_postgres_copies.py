@@ -33,7 +33,7 @@ def agents_in_store(app: App, server: Any, database: str) -> int:
 
 @pytest.fixture
 def copy(environ: dict[str, str], tmp_path: Path) -> Copy:
-    """`conch db copy`, into a new file if nothing else is said; what it answers, in time."""
+    """Run `conch db copy`, into a new file by default; returns its answer."""
 
     def copy(to: str = str(tmp_path / "copy.sqlite"), **variables: str) -> Any:
         command = [sys.executable, "-m", "conch", "db", "copy", "--to", to, "--json"]

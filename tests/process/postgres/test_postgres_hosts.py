@@ -1,4 +1,4 @@
-"""Several hosts on one server: the server's clock rules, and whoever was cut off is fenced when it returns."""
+"""Several hosts on one server: the server's clock counts, and a host that was cut off is fenced when it returns."""
 
 from __future__ import annotations
 

@@ -187,7 +187,7 @@ def test_each_mismatch_has_its_own_advice(conch: Conch, server: Any, database: s
     assert f"Nothing was changed. {advice}" in refused["message"]
 
 
-# -- who is told what
+# -- advice for operators
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ Join = Callable[..., Any]
 
 @pytest.fixture
 def join(environ: dict[str, str], workspace: str, monkeypatch: pytest.MonkeyPatch) -> Join:
-    """Open the store at an address as an agent would, enter a room there, and see what is answered."""
+    """Open the store at an address as an agent would and join a room there; returns the answer."""
     monkeypatch.setenv("CONCH_AGENT_ID", "codex:1")
 
     def join(url: str) -> Any:

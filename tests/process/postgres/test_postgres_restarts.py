@@ -1,4 +1,4 @@
-"""The server dies and comes back: nothing is lost, nothing is doubled, and whoever waits goes on waiting."""
+"""The server dies and comes back: nothing is lost, nothing is doubled, and waits continue."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def wait(environ: dict[str, str], workspace: str) -> Iterator[Callable[..., Wait
 
 @pytest.fixture
 def held(agents: Callable[..., Any], app: App, workspace: str, until: Callable[..., Any]) -> Table:
-    """The same room, but nobody waits for the stick yet."""
+    """The same room, but no agent waits for the stick yet."""
     table = Table(agents, app, workspace, until)
     table.claude.end()
     until(lambda: not app.bell.hears(seat_channel(table.room_id, "claude:1")))
@@ -171,7 +171,7 @@ def held(agents: Callable[..., Any], app: App, workspace: str, until: Callable[.
 
 
 def turn_away(port: int, times: int) -> None:
-    """Hang up on whoever calls in the server's place. More often than a bell calls before its waiter looks."""
+    """Take the server's place and hang up on every client, more often than a bell reconnects before a look."""
     with socket.create_server(("127.0.0.1", port)) as listener:
         listener.settimeout(SOONER)
         for _ in range(times):
@@ -181,7 +181,7 @@ def turn_away(port: int, times: int) -> None:
 def test_a_command_that_waits_outlasts_a_server_that_is_down(
     held: Table, wait: Callable[..., Waiter], server: Any, database: str
 ) -> None:
-    often = {"heartbeat_interval_ms": 1}  # so that it looks while nobody is there
+    often = {"heartbeat_interval_ms": 1}  # so that it looks while the server is down
     held.codex.call("set_room_policy", room_id=held.room_id, policy=often)
     waiter = wait(CONCH_STORE=server.tcp_url(database))
     waiter.see_waiting()

@@ -132,7 +132,7 @@ def test_the_role_for_agents_can_use_every_tool(agent_app: Any, workspace: str) 
     codex.call("get_room_events")
     codex.let_go(turn, "close_room")
 
-    # Adoption needs somebody who is gone; what it writes, the other tools write too.
+    # Adoption needs an agent that is gone; it writes only what other tools write too.
     assert set(TOOLS) - codex.used - claude.used == {"agent_adopt"}
     assert verify_rooms(agent_app.store)[1] == []
 

@@ -159,7 +159,7 @@ class Readers:
         with self._app.store.read():
             self._inside.release()
             self._over.wait(SOON)
-            with self._app.store.read() as tx:  # whoever is inside need not queue again
+            with self._app.store.read() as tx:  # a thread inside a transaction need not queue again
                 self.rooms.append(tx.all("all_rooms"))
 
     def see_inside(self, count: int) -> None:

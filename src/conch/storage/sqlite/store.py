@@ -117,10 +117,10 @@ class SqliteStore:
     def wipe(self) -> None:
         with self._translated(), self._borrowed() as connection, self._queued(connection):
             with transaction(connection, "BEGIN IMMEDIATE"):
-                connection.execute("PRAGMA defer_foreign_keys = ON")
+                connection.execute("PRAGMA defer_foreign_keys = ON")  # so that the tables can be emptied in any order
                 for statement in list(emptying(connection)):
                     connection.execute(statement)
-            connection.execute("VACUUM")
+            connection.execute("VACUUM")  # gives the space back to the disk
 
     def set_aside(self) -> str:
         aside = f"{self.path}.set-aside-{stamp()}"
@@ -326,6 +326,7 @@ class SqliteStore:
             copy(connection, f"{self.path}.v{version}-{stamp()}.backup")
         with transaction(connection, "BEGIN IMMEDIATE"):
             migrations = load_migrations(DIALECT) if self._migrations is None else self._migrations
+            # Read the version again: another process may have migrated the store meanwhile.
             for migration in migrations[self._stored_version(connection) :]:
                 for statement in split(migration.script):
                     connection.execute(statement)
