@@ -23,6 +23,7 @@ from tests.contract.conftest import DEADLINE, Client, MovableClock
 from conch.agents.identity import Caller, adopt_override
 from conch.app import App, open_app
 from conch.errors import SchemaMismatch
+from conch.ids import lock_number
 from conch.notices.timeline import read_timeline
 from conch.rooms.verify import verify_rooms
 from conch.storage.statements import load_migrations
@@ -188,6 +189,22 @@ def test_processes_of_the_new_version_do_not_stand_in_each_others_way(environ: d
     answers = [json.loads(process.communicate()[0]) for process in started]
 
     assert [answer["error"] for answer in answers] == [None] * 6
+
+
+@pytest.mark.parametrize("environ", ["postgres"], indirect=True)
+def test_of_two_that_migrate_at_once_neither_is_refused(environ: dict[str, str]) -> None:
+    import psycopg
+
+    waiting = b"SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+    with psycopg.connect(environ["CONCH_STORE"], autocommit=True, application_name="a test") as connection:
+        connection.execute(f"SELECT pg_advisory_lock({lock_number('write', 'schema')})".encode())
+        started = [conch(environ, "db", "migrate") for _ in range(2)]
+        while connection.execute(waiting).fetchone() != (2,):
+            assert all(process.poll() is None for process in started)
+
+    answers = [json.loads(process.communicate()[0]) for process in started]
+
+    assert sorted(answer["data"]["from"] for answer in answers) == [5, 6]
 
 
 @pytest.fixture

@@ -6,14 +6,17 @@ Statements of one engine only are in a file beside the shared one: `search.sqlit
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 
 from conch.errors import SchemaMismatch
-from conch.lean import Any, NamedTuple
+from conch.lean import Any, NamedTuple, TypeVar
 from conch.storage.base import Parameters
 
 HERE = os.path.dirname(__file__)
 _MARK = "-- name:"
+_LOOKING_SECONDS = 0.5
+User = TypeVar("User")
 
 
 class Dialect(NamedTuple):
@@ -54,6 +57,14 @@ def load_migrations(dialect: Dialect) -> list[Migration]:
         spelled = script.replace("$serial_key", dialect.serial_key).replace("$bytes", dialect.bytes)
         scripts[stem] = scripts.get(stem, "") + spelled
     return [Migration(number, script) for number, script in enumerate(scripts.values(), start=1)]
+
+
+def lasting_users(find: Callable[[], list[User] | None]) -> list[User] | None:
+    """The users of a store that stay. This waits a moment for those that only read the schema version."""
+    deadline = time.monotonic() + _LOOKING_SECONDS
+    while (users := find()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return users
 
 
 def still_in_use(place: str, stored: int, wanted: int, why: str, **details: Any) -> SchemaMismatch:

@@ -19,6 +19,7 @@ from conch.storage.statements import (
     Dialect,
     Migration,
     count_migrations,
+    lasting_users,
     load_migrations,
     load_statements,
     still_in_use,
@@ -26,7 +27,6 @@ from conch.storage.statements import (
 
 DIALECT = Dialect("sqlite", serial_key="INTEGER PRIMARY KEY AUTOINCREMENT", bytes="BLOB")
 _IDLE_CONNECTIONS = 4
-_LOOKING_SECONDS = 0.5
 _LONGEST_COMMAND = 80
 _NEWER = "Upgrade conch and restart its servers"
 _NAMELESS = "Restore a copy made by `conch db backup`"
@@ -299,15 +299,10 @@ class SqliteStore:
         return SchemaMismatch(message, path=self.path, expected=self._schema)
 
     def _require_alone(self, version: int) -> None:
-        """SchemaMismatch if other processes have the file open, because they may run the older version.
-
-        A process that only reads the schema version closes the file soon, so this waits a moment.
-        """
+        """SchemaMismatch if other processes have the file open, because they may run the older version."""
         from conch.host.processes import other_users_of
 
-        deadline = time.monotonic() + _LOOKING_SECONDS
-        while (users := other_users_of(self.path)) and time.monotonic() < deadline:
-            time.sleep(0.02)
+        users = lasting_users(lambda: other_users_of(self.path))
         if users == []:
             return
         named = ", ".join(f"{user.pid} ({user.command[:_LONGEST_COMMAND]})" for user in users or ())
