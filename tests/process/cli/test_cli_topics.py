@@ -418,3 +418,16 @@ def test_bad_input_is_refused_with_its_field_and_changes_nothing(
     assert (refused.status, refused.err) == (status, "")
     assert len(refused.out) < 2_000
     assert talker.contents() == before
+
+
+def test_a_file_with_a_line_end_in_its_name_is_told_on_one_line(conch: Conch) -> None:
+    conch("join")
+
+    told = [
+        conch("topics", "export", "--output", "a\nConch: all is well").out,
+        conch("db", "backup", "b\nConch: all is well").out,
+        conch("db", "copy", "--to", "./c\nConch: all is well").out,
+    ]
+
+    assert [line for text in told for line in text.splitlines() if line.startswith("Conch:")] == []
+    assert [text.count("all is well") for text in told] == [1, 1, 1]

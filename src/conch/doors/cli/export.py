@@ -50,7 +50,7 @@ def _export_to_file(topic_id: str, lines: Iterator[str], path: str) -> Report:
     except OSError as problem:
         raise InvalidArgument(f"{shown} cannot be written: {problem.strerror}.", field="output") from None
     data = {"topic_id": topic_id, "messages": count, "path": os.path.abspath(path)}
-    return Report(data, f"Wrote {count} message{'s' * (count != 1)} to {path}.")
+    return Report(data, f"Wrote {count} message{'s' * (count != 1)} to {one_line(path)}.")
 
 
 def _write_whole(file: TextIO, lines: Iterator[str], path: str) -> int:

@@ -9,6 +9,7 @@ from conch.doors.cli.output import Report, failure, table
 from conch.errors import InvalidArgument, SchemaMismatch, StoreCorrupt, StoreUnavailable
 from conch.rooms.verify import verify_rooms
 from conch.storage.copying import copy_store
+from conch.tools.text import one_line
 
 
 def path(context: Context) -> Report:
@@ -52,7 +53,7 @@ def backup(context: Context) -> Report:
     if file is not None and os.path.lexists(file):
         raise InvalidArgument(f"{file} exists already; name a new file.", field="file")
     made = context.app.store.backup(file)
-    return Report({"path": made}, f"Copied to {made}.")
+    return Report({"path": made}, f"Copied to {one_line(made)}.")
 
 
 def migrate(context: Context) -> Report:
@@ -73,7 +74,7 @@ def copy(context: Context) -> Report:
     finally:
         target.close()
     rows = [(each.table, str(each.rows)) for each in copied]
-    text = f"{table(('TABLE', 'ROWS'), rows)}\n\nCopied to {place}, every row compared."
+    text = f"{table(('TABLE', 'ROWS'), rows)}\n\nCopied to {one_line(place)}, every row compared."
     return Report({"to": place, "tables": {each.table: each.rows for each in copied}}, text)
 
 
@@ -87,12 +88,12 @@ def wipe(context: Context) -> Report:
         store.wipe()
     except (SchemaMismatch, StoreCorrupt):
         return _set_aside(context)
-    return Report({"path": place, "set_aside": None}, f"Wiped {place}.")
+    return Report({"path": place, "set_aside": None}, f"Wiped {one_line(place)}.")
 
 
 def _set_aside(context: Context) -> Report:
     store = context.app.store
     place = store.describe()
     aside = store.set_aside()
-    text = f"{place} was not readable; it was moved to {aside}."
+    text = f"{one_line(place)} was not readable; it was moved to {one_line(aside)}."
     return Report({"path": place, "set_aside": aside}, text)
