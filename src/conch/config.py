@@ -185,7 +185,7 @@ class Settings(NamedTuple):
 def _read(setting: Setting, environ: Mapping[str, str]) -> Any:
     for variable in (setting.variable, *setting.aliases):
         text = environ.get(variable, "")
-        if text:
+        if text:  # an empty variable counts as unset
             try:
                 return setting.parse(text)
             except ValueError as problem:

@@ -19,7 +19,7 @@ def command() -> None:
     starting it. That is safe, because stores are closed and streams are flushed.
     """
     gc.set_threshold(_GARBAGE)
-    pthread_sigmask(SIG_SETMASK, ())  # a parent that takes its own signals in a thread has them blocked here too
+    pthread_sigmask(SIG_SETMASK, ())  # a parent that handles signals in a thread blocks them, and we inherit that
     status = main()
     for stream in (sys.stdout, sys.stderr):
         try:

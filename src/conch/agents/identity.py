@@ -86,11 +86,12 @@ class _Verdict(NamedTuple):
 
 def identify(store: Store, signals: Signals) -> Caller:
     """Return the agent that these signals identify. Creates the agent and the missing links."""
-    with store.read() as tx:
+    with store.read() as tx:  # usually nothing changes, and a read never waits for writers
         verdict = _judge(tx, signals)
     agent = verdict.agent
     if agent is None or verdict.to_link or recorded_process(agent) != _process_to_go_by(agent, signals):
         with store.write(LOCK) as tx:
+            # Decide again: another process may have linked a signal since the read.
             agent = _settle(tx, _judge(tx, signals), signals)
     return Caller(
         agent["agent_id"], agent["name"], recorded_process(agent), agent["session_kind"], signals.display_name

@@ -14,7 +14,7 @@ from conch.rooms.handoffs import Handoff, load_handoff
 from conch.rooms.room import Room, load_room
 from conch.storage.base import Row, Store, Transaction
 
-PAGE = 500
+PAGE = 500  # events per query, so that a long log never has to fit into memory
 
 
 class Event(NamedTuple):

@@ -22,7 +22,7 @@ from conch.lean import NamedTuple, Protocol
 from conch.rooms.room import Member, Room, Snapshot, load_room, to_member
 from conch.storage.base import Row, Store, Transaction
 
-_SHORTEST_RENEWAL_MS = 50
+_SHORTEST_RENEWAL_MS = 50  # even with a very short policy, presence must not flood the store with writes
 _MINUTE_MS = 60_000
 
 
@@ -51,7 +51,7 @@ class Rooms:
             snapshot = self.load(tx, room_id)
             admit(snapshot, caller, lease, even_closed)
             yield tx, _touch(tx, snapshot, caller)
-        self._note_touch(caller)
+        self._note_touch(caller)  # only now: a transaction that fails has recorded nothing
 
     @contextmanager
     def look(self, caller: Caller | None, room_id: str) -> Iterator[tuple[Transaction, Snapshot]]:
@@ -90,7 +90,7 @@ class Rooms:
             return self._load_all(tx, [Room(**row) for row in tx.all("all_rooms")])
 
     def get_state(self, caller: Caller | None, room_id: str) -> Snapshot:
-        """The room as it is found; that a member looked is noted afterwards."""
+        """The room now. The caller, if it is a member, counts as seen."""
         with self.look(caller, room_id) as (_, snapshot):
             return snapshot
 

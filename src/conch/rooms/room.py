@@ -61,7 +61,7 @@ def load_room(tx: Transaction, room_id: str) -> Room:
 
 def save_room(tx: Transaction, room: Room) -> None:
     columns = room._asdict()
-    for fixed in ("canonical_path", "topic_id", "created_at"):
+    for fixed in ("canonical_path", "topic_id", "created_at"):  # these never change
         del columns[fixed]
     tx.run("update_room", **columns)
 
@@ -86,6 +86,7 @@ class Snapshot:
         self.room = room
         self.members = members
         self._settings = settings
+        # Few rooms override anything, and the others then need not import `json`.
         overrides = {} if room.policy_json == "{}" else json.loads(room.policy_json)
         self.policy = settings.policy.merged(overrides)
         self.stale_minutes = settings.stale_minutes

@@ -42,6 +42,7 @@ def _compare(tx: Transaction, room: Room) -> list[Difference]:
     differences: list[tuple[str, Any, Any]] = []
     try:
         for event in _events(tx, room.room_id):
+            # Every grant starts a new turn. A gap or a repetition means that events are missing or forged.
             if event.event_type in ("claim", "takeover") and event.turn_id != replayed.turn_id + 1:
                 differences.append((f"turn_id of event {event.event_seq}", event.turn_id, replayed.turn_id + 1))
             replayed = project(replayed, event)

@@ -186,7 +186,7 @@ _OUTGOING: Object = {
     },
     "required": ["content_markdown"],
 }
-assert tuple(_OUTGOING["properties"]) == FIELDS
+assert tuple(_OUTGOING["properties"]) == FIELDS  # the schema must list what `check_outbox` accepts
 
 TOOLS = (
     Tool(

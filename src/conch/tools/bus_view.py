@@ -83,7 +83,7 @@ def received(each: Message, peer: Peer) -> Object:
     return {**message(each), "addressed": peer.is_meant(each.addressees)}
 
 
-# -- the same for models that read text
+# -- as text for models
 
 
 def topic_line(topic: Topic, count: int) -> str:

@@ -10,7 +10,7 @@ from conch.rooms.handoffs import ROLES
 Object = dict[str, Any]
 
 LONGEST_ID = 200
-LARGEST = 2**53
+LARGEST = 2**53  # many JSON parsers lose precision above it
 
 TOPIC_ID: Object = {"type": "string", "minLength": 1, "maxLength": LONGEST_ID}
 ROOM_ID: Object = {"type": "string", "minLength": 1, "maxLength": LONGEST_ID}

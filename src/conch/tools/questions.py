@@ -21,7 +21,7 @@ def ask(session: Session, given: Object, call: Call) -> Reply:
 
 def ask_poll(session: Session, given: Object, call: Call) -> Reply:
     asked = session.app.questions.poll(given["topic_id"], given["question_id"])
-    stored = asked.question.status
+    stored = asked.question.status  # stays pending after an answer, so that more can follow
     status = "answered" if asked.answers and stored == "pending" else stored
     return Reply(view.asked(status, asked), view.asked_text(status, asked))
 

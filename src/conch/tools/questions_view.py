@@ -38,7 +38,7 @@ def asked(status: str, found: Asked) -> Object:
     return data | ({"cancel_reason": question.cancel_reason} if question.cancel_reason is not None else {})
 
 
-# -- the same for models that read text
+# -- as text for models
 
 
 def asked_text(status: str, found: Asked) -> str:

@@ -59,7 +59,7 @@ def call_tool(tool: Tool, session: Session, arguments: Object, call: Call) -> Re
     """Like `run_tool`, but never raises: a refusal, or a defect of ours, becomes an error reply."""
     try:
         reply = retry_interrupted(lambda: run_tool(tool, session, arguments, call))
-        return reply._replace(text=visible(reply.text))  # also the names in it, which stand before any margin
+        return reply._replace(text=visible(reply.text))  # names in the text stand before any margin
     except ConchError as refusal:
         return _refused(refusal)
     except Exception:  # a defect of ours: the traceback goes to our log, never to a client

@@ -18,7 +18,7 @@ _TYPES: dict[str, tuple[type | tuple[type, ...], str]] = {
     "object": (dict, "an object"),
     "array": (list, "a list"),
 }
-_DEEPEST = 32
+_DEEPEST = 32  # far below the depth at which JSON encoders fail
 _DEEPEST_NAMED = 3  # an error names fields down to `outbox[0].metadata.to`, and no deeper
 
 
@@ -29,6 +29,7 @@ def check_arguments(tool: str, schema: Object, arguments: Object) -> Object:
     for field in arguments:
         if field not in properties:
             known = ", ".join(properties) or "none"
+            # Unknown fields are refused: ignoring a misspelled one would do something else than asked.
             raise InvalidArgument(f"{field[:80]!r} is not a field of {tool}. Its fields: {known}.", field=field[:80])
     given = {field: value for field, value in arguments.items() if value is not None or field in required}
     for field in required:

@@ -60,6 +60,7 @@ def wait_for_turn(session: Session, given: Object, call: Call) -> Reply:
     cursor = fields.parse_cursor("cursor", given.get("cursor"))
     wait = claims.wait_for_turn(caller, given["room_id"], cursor, given.get("max_wait_ms"), call)
     if wait.status == "your_turn":
+        # A claim that the client never hears about would block the room until its lease expires.
         delivery = Delivery(not_sent=lambda: claims.give_back(caller, wait))
         return Reply(view.your_turn(wait), view.your_turn_text(wait), delivery)
     if wait.status == "takeover_available":
@@ -160,7 +161,7 @@ def get_room_state(session: Session, given: Object, call: Call) -> Reply:
 def get_room_events(session: Session, given: Object, call: Call) -> Reply:
     caller, app = session.caller(), session.app
     after = fields.parse_cursor("after", given.get("after"))
-    app.rooms.get_state(caller, given["room_id"])
+    app.rooms.get_state(caller, given["room_id"])  # reading the log keeps a member active, too
     page = log.list_events(app.store, given["room_id"], after, given.get("limit", 50))
     text = "\n".join(view.event_line(event) for event in page.events) or "No events."
     more = " (more to read)" if page.has_more else ""

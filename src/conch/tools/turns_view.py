@@ -130,7 +130,7 @@ def takeover_available(wait: Wait) -> Object:
     return data | {name: agent_id for name, agent_id in absent.items() if agent_id}
 
 
-# -- the same for models that read text
+# -- as text for models
 
 
 def room_line(snapshot: Snapshot) -> str:

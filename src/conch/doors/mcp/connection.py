@@ -37,8 +37,8 @@ Ask = Callable[[], str | None]
 MakeSession = Callable[[Ask, Ask], Session]
 """Makes the connection's session from `client_name` and `default_path`."""
 
-_DRAIN_SECONDS = 0.6
-_MOST_ECHOED = 80
+_DRAIN_SECONDS = 0.6  # a harness kills a server that takes long to end
+_MOST_ECHOED = 80  # characters of the client's own text that an error repeats
 
 
 class ServerInfo(NamedTuple):
@@ -143,7 +143,7 @@ class Connection:
             return self._list_tools(request.params)
         if request.method == "server/discover" and self._peer.stateless:
             return self._peer.shape({"supportedVersions": [STATELESS_VERSION], **self._introduction}, cacheable=True)
-        if request.method == "ping" and not self._peer.stateless:
+        if request.method == "ping" and not self._peer.stateless:  # the stateless era has no ping
             return {}
         raise Refusal(METHOD_NOT_FOUND, f"Method not found: {request.method[:_MOST_ECHOED]}")
 

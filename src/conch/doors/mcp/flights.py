@@ -77,6 +77,7 @@ class Flights:
             if not cancelled:
                 flight.reply, flight.delivery = reply, delivery
             leaving = self._leaving_with(flight)
+        # Outside the lock: sending blocks while the client does not read, and tasks may use the store.
         if cancelled:
             run_quietly(delivery.not_sent)
         if leaving:
@@ -145,7 +146,7 @@ class Flights:
         if delivery is not None and delivery.is_retractable:
             self._retractable[request_id] = delivery
             if len(self._retractable) > _MOST_RETRACTABLE:
-                del self._retractable[next(iter(self._retractable))]
+                del self._retractable[next(iter(self._retractable))]  # the oldest: a dict keeps its order
 
 
 class _Progress:

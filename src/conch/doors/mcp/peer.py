@@ -19,7 +19,7 @@ from conch.doors.mcp.protocol import (
     unsupported_version,
 )
 
-_CACHE_MS = 300_000
+_CACHE_MS = 300_000  # how long a client may keep the list of tools; it never changes while a server runs
 _NEED_AN_ERA = ("server/discover", "tools/list", "tools/call")
 
 

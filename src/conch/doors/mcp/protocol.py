@@ -59,6 +59,7 @@ def _refuse_constant(name: str) -> None:
     raise _not_json()
 
 
+# Python would accept NaN and Infinity, and write them too, but they are not JSON.
 _read = json.JSONDecoder(parse_constant=_refuse_constant).decode
 _spell = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 

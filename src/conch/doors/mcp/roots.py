@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from conch.doors.mcp.protocol import Id, Object, encode
 
-_ANSWER_SECONDS = 2.0
+_ANSWER_SECONDS = 2.0  # some clients declare roots and never answer; the first join must not hang on them
 
 
 class Roots:

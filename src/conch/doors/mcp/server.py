@@ -91,7 +91,7 @@ def serve_stdio(app: App, tools: Mapping[str, Tool]) -> int:
     all_ended = Connection(tools, partial(Session, app, "mcp"), info, wire).serve()
     status = _INTERRUPTED if signal.SIGINT in signals else 0
     if not all_ended:
-        os._exit(status)  # a call hangs, and a normal exit would wait for it
+        os._exit(status)  # a call still runs, and must not see the interpreter shut down around it
     return status
 
 

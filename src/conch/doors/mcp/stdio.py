@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 _CHUNK = 65_536
 _GONE = select.POLLERR | select.POLLHUP
-_HALF_CLOSED = getattr(select, "POLLRDHUP", 0)
-_LAST_CHANCE_MS = 250
+_HALF_CLOSED = getattr(select, "POLLRDHUP", 0)  # macOS has none
+_LAST_CHANCE_MS = 250  # a client that is about to read still gets its last reply
 
 
 def claim_standard_streams() -> tuple[int, int]:
@@ -103,7 +103,7 @@ class Wire:
                 continue
             except OSError:  # a terminal that went away
                 return
-            yield from self._splitter.feed(chunk or b"\n")
+            yield from self._splitter.feed(chunk or b"\n")  # the end of input also ends the last line
             if not chunk:
                 return
 

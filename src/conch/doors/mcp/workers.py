@@ -51,7 +51,7 @@ class _Worker:
         self._workers = workers
         self._task = task
         self._given = threading.Lock()
-        self._given.acquire()
+        self._given.acquire()  # so that the next `acquire` waits until `take` releases it
 
     def take(self, task: Task) -> None:
         self._task = task
