@@ -383,7 +383,7 @@ def test_a_workspace_without_git_has_no_evidence_of_it(ada: Any, bob: Any, clock
     ada.reserve("src")
     clock.advance(minutes=16)
 
-    assert "git did not answer" in adopt(bob, name=ada.name).data["message"]
+    assert "git could not list the changed files" in adopt(bob, name=ada.name).data["message"]
 
 
 def test_asking_git_neither_locks_nor_changes_the_index(bob: Any, lost: Any, workspace: str) -> None:

@@ -180,7 +180,7 @@ def dump_metadata(field: str, metadata: Any, settings: Settings) -> str | None:
     try:
         text = json.dumps(metadata, ensure_ascii=False, allow_nan=False)
     except ValueError:
-        raise InvalidArgument(f"{field} contains a number that JSON does not have.", field=field) from None
+        raise InvalidArgument(f"{field} contains NaN or Infinity, which JSON does not allow.", field=field) from None
     size, limit = len(text.encode()), settings.max_metadata_bytes
     if size > limit:
         message = f"{field} is {size} bytes of JSON; at most {limit} are allowed (CONCH_MAX_METADATA_BYTES)."

@@ -124,7 +124,7 @@ def _require_gone(snapshot: Snapshot, caller: Caller, agent: Row) -> None:
 
 def _no_evidence(name: str, within: Scope, traces: _Traces) -> AdoptionRejected:
     where = f"in {within.path}" if within.path != "." else "here"
-    git = "" if traces.is_git else " (git did not answer)"
+    git = "" if traces.is_git else " (git could not list the changed files)"
     message = (
         f"{name} left no unfinished work {where}: no uncommitted file that it had reserved{git}, and no work item in "
         "progress. Register your own name instead."

@@ -85,7 +85,7 @@ def _why_taken(snapshot: Snapshot, caller: Caller, holder: Row, name: str) -> tu
         return f"is a former name of {holder['name']} in this room. Choose another name.", None
     if holder["agent_id"] == caller.agent_id:
         return "is already yours on the room's topic, with a token.", Advice("free_name", {"name": name})
-    means = f"already means {holder['agent_id']} in this room."
+    means = f"already belongs to {holder['agent_id']} in this room."
     if snapshot.find(holder["agent_id"]) is None:
         return means, Advice("free_name_of_leaver", {"name": name})
     return means, Advice("adopt_name")
