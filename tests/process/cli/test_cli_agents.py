@@ -173,7 +173,7 @@ def test_a_notice_is_sent_seen_and_accepted(conch: Conch, names: dict[str, str])
     assert "\n    next_action: Review it\n" in inbox.out
     assert seen.data["event"]["state"] == "seen"
     assert accepted.out == f"{sent['id']} is accepted.\n"
-    assert conch("agent", "inbox", agent="bob:2").out == "Nothing waits for you.\n"
+    assert conch("agent", "inbox", agent="bob:2").out == "No notices for you.\n"
     assert conch("agent", "seen", sent["id"], "--json").error["code"] == "MARK_FORBIDDEN"
 
 

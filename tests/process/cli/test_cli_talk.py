@@ -129,7 +129,7 @@ def test_an_addressee_that_nobody_knows_is_warned_of_and_the_message_is_sent(con
     sent = conch("send", "hello", "--to", "nobody")
     as_json = conch("send", "hello", "--to", "nobody", "--json").data
 
-    assert "Warning: No peer of this topic is called 'nobody'. `conch topics show` tells who is there.\n" in sent.out
+    assert "Warning: No peer of this topic is called 'nobody'. `conch topics show` lists the names.\n" in sent.out
     assert [warning["code"] for warning in as_json["warnings"]] == ["UNKNOWN_ADDRESSEE"]
     assert len(texts(conch("read", "--json", agent="bob:2"))) == 2
 
@@ -208,7 +208,7 @@ def test_one_reads_no_more_than_one_wants_and_learns_that_there_is_more(conch: C
     first = conch("read", "--limit", "2", agent="bob:2")
     rest = conch("read", "--limit", "2", "--json", agent="bob:2")
 
-    assert first.out.endswith("There is more: `conch read` again.\n")
+    assert first.out.endswith("There are more: run `conch read` again.\n")
     assert (texts(rest), rest.data["has_more"]) == (["2"], False)
 
 
@@ -251,7 +251,7 @@ def test_since_a_number_brings_everything_from_it_on_once_more(conch: Conch, ada
         again = conch("read", "--since", number, "--json", agent="bob:2")
         assert (texts(again), again.data["has_more"]) == (["two", "three"], False)
     assert texts(conch("read", "--since", "0", "--json", agent="ada:1")) == ["one", "two", "three"]
-    assert conch("read", "--since", "4", agent="bob:2").out == "Nothing was said since.\n"
+    assert conch("read", "--since", "4", agent="bob:2").out == "No messages since then.\n"
 
 
 def test_since_does_not_move_ones_place(conch: Conch, ada: str) -> None:
@@ -268,7 +268,7 @@ def test_since_tells_how_to_go_on_where_there_is_more(conch: Conch, ada: str) ->
 
     first = conch("read", "--since", "1", "--limit", "2", agent="bob:2")
 
-    assert first.out.splitlines()[-1] == "There is more: `conch read --since 3`."
+    assert first.out.splitlines()[-1] == "There are more: `conch read --since 3`."
 
 
 def test_since_takes_an_age_and_a_time(conch: Conch, ada: str, database: Path) -> None:
@@ -460,7 +460,7 @@ def test_a_question_that_nobody_answers_stays_open(conch: Conch, ada: str) -> No
 
     assert (asked.status, asked.error["code"]) == (1, "timeout")
     assert people.err == (
-        "conch ask: Nobody has answered yet. The question stays open; `conch read` brings the answer. (timeout)\n"
+        "conch ask: No answer yet. The question stays open; `conch read` shows the answer when it comes. (timeout)\n"
     )
     open_ones = conch("questions", "--json", agent="bob:2").data["questions"]
     assert asked.error["question_id"] in [question["question_id"] for question in open_ones]
@@ -470,7 +470,7 @@ def test_without_waiting_a_question_is_just_asked_and_read_brings_its_answer(con
     asked = conch("ask", "Which branch?", "--wait", "0")
     as_json = conch("ask", "Which one?", "--wait", "0", "--json").data
 
-    assert asked.out == "Asked, number 1. `conch read` brings the answer.\n"
+    assert asked.out == "Asked, number 1. `conch read` shows the answer when it comes.\n"
     assert (as_json["status"], as_json["accepting_answers"]) == ("queued", True)
     conch("answer", as_json["question_id"], "this one", agent="bob:2")
     assert conch("read").out.splitlines()[0].endswith(f" {bob} [answer] re #2")
@@ -524,8 +524,8 @@ def test_an_open_question_of_a_closed_topic_can_still_be_answered(conch: Conch, 
 def test_questions_lists_the_open_ones_newest_first_and_with_all_the_ended_ones_too(
     conch: Conch, ada: str, database: Path
 ) -> None:
-    assert conch("questions").out == "No open question.\n"
-    assert conch("questions", "--all").out == "No question yet.\n"
+    assert conch("questions").out == "No open questions.\n"
+    assert conch("questions", "--all").out == "No questions yet.\n"
     for text in ("cancelled", "first\nline", "last"):
         conch("ask", text, "--wait", "0")
     conch("answer", "2", "yes", agent="bob:2")
@@ -558,7 +558,7 @@ def test_the_asker_closes_or_takes_back_a_question(conch: Conch, ada: str) -> No
 
     assert (closed["status"], cancelled["status"]) == ("answered", "cancelled")
     assert forbidden.error["code"] == "FORBIDDEN_NOT_ASKER"
-    assert conch("questions").out == "No open question.\n"
+    assert conch("questions").out == "No open questions.\n"
     assert conch("questions", "--done", "9", "--json").error["code"] == "QUESTION_NOT_FOUND"
 
 
@@ -704,7 +704,7 @@ def test_people_who_forget_the_quotes_are_told_so(conch: Conch) -> None:
     refused = conch("send", "hello", "big", "world")
 
     assert "hello" not in refused.err
-    assert "big world (words that belong together need quotes)" in refused.err
+    assert "big world (a text of several words needs quotes)" in refused.err
 
 
 # -- on a server
@@ -731,5 +731,5 @@ def test_people_who_look_for_an_option_are_told_how(conch: Conch, ada: str) -> N
     conch("send", "use -x there")
     refused = conch("search", "-x")
 
-    assert "a text that begins with a hyphen goes behind `--`" in refused.err
+    assert "put `--` before a text that starts with a hyphen" in refused.err
     assert "use -**x** there" in conch("search", "--", "-x").out

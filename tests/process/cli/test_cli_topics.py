@@ -83,7 +83,10 @@ def test_a_list_that_is_cut_says_that_there_is_more(conch: Conch, ada: str) -> N
 
     cut, whole = conch("topics", "list", "--limit", "2"), conch("topics", "list", "--limit", "3")
 
-    assert ("There are more, older ones" in cut.out, "There are more" in whole.out) == (True, False)
+    assert ("There are more. A higher --limit shows older ones." in cut.out, "There are more" in whole.out) == (
+        True,
+        False,
+    )
     for words, name in ((("topics", "list"), "topics"), (("questions",), "questions")):
         data = conch(*words, "--limit", "1", "--json").data
         assert (len(data[name]), data["has_more"]) == (1, True)

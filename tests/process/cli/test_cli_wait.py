@@ -47,7 +47,7 @@ def test_a_wait_gives_up_when_its_time_is_over(conch: Conch) -> None:
     answer = conch("wait", "--timeout", "0.2", agent="bob:2")
 
     assert answer.status == 1
-    assert answer.err.splitlines()[-1] == "conch wait: Not yet: ada:1 has the move. (not_yet)"
+    assert answer.err.splitlines()[-1] == "conch wait: Not yet: ada:1 holds the stick. (not_yet)"
 
 
 @pytest.mark.usefixtures("held")
@@ -160,9 +160,9 @@ def test_every_new_holder_is_told_once_on_standard_error(conch: Conch, start: St
     conch("release", *DONE, agent="bob:2")
     out, err = waiter.communicate(timeout=30)
 
-    assert first.startswith("ada:1 (") and " holds the stick for 0 min 0" in first
-    assert second.startswith("bob:2 (") and " is next, but has not claimed the stick, for 0 min 0" in second
-    assert third.startswith("bob:2 (") and " holds the stick for 0 min 0" in third
+    assert first.startswith("ada:1 (") and " has held the stick for 0 min 0" in first
+    assert second.startswith("bob:2 (") and " is next but has not claimed the stick for 0 min 0" in second
+    assert third.startswith("bob:2 (") and " has held the stick for 0 min 0" in third
     assert '"status": "your_turn"' in out and out.count("\n") == 1
     assert err in ("", third) or "cyd:3" in err
 
@@ -186,9 +186,9 @@ def test_the_line_on_a_terminal_moves_while_nothing_happens(terminal: Terminal) 
     window = terminal()
     window.run("join")
     window.start("wait")
-    window.read_until(b"holds the stick")
+    window.read_until(b"has held the stick")
 
-    shown = window.read_until(b"holds the stick") + window.read_until(b"holds the stick")
+    shown = window.read_until(b"has held the stick") + window.read_until(b"has held the stick")
 
     assert shown.count(b"\r\x1b[Kada:1 (") == 2
 
@@ -230,12 +230,12 @@ def test_ctrl_c_on_a_terminal_ends_the_wait_without_a_trace(terminal: Terminal) 
     window = terminal()
     window.run("join")
     window.start("wait")
-    window.read_until(b"holds the stick")
+    window.read_until(b"has held the stick")
 
     window.type("\x03")
     shown = window.read_until(b"ended: 130.")
 
-    assert b"Interrupted; the stick stays where it is. (cancelled)" in shown
+    assert b"Interrupted; the stick has not moved. (cancelled)" in shown
     assert b"Traceback" not in shown
 
 

@@ -1,4 +1,4 @@
-"""Refusals in the words of the command line: commands for advice, options for fields, and no passwords."""
+"""Words errors for the command line: its commands as advice, its options as fields, and no passwords."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from conch.lean import re
 STEPS = {
     "join_room": "`conch join` first.",
     "come_back": "`conch join` again to come back.",
-    "find_rooms": "`conch rooms` lists the rooms there are.",
+    "find_rooms": "`conch rooms --all` lists all rooms.",
     "verify_store": "`conch db verify` says more.",
     "check_identity": "`conch whoami` says who you are.",
     "join_topic": "`conch read` joins it.",
-    "find_topics": "`conch topics list` shows those there are.",
+    "find_topics": "`conch topics list` shows all topics.",
     "create_topic": "`conch topics create` makes one.",
     "find_home_topic": "`conch join` prints the room.",
-    "read_closed_topic": "`conch topics export` shows what was said there.",
+    "read_closed_topic": "`conch topics export` prints its messages.",
     "close_room": "`conch close` ends the room.",
     "claim_stick": "`conch wait` claims it.",
     "keep_stick": "`conch wait` claims or keeps the stick.",
@@ -47,24 +47,24 @@ _FIELDS = {
     "ttl_minutes": "ttl",
 }
 _LISTS = ("outbox[0].", "responses[0].")  # a command sends one message or one answer
-# A login of an address, up to the last @ of the word, and a password that is called one.
+# The login part of a URL, up to the last @ of the word, and `password=...`.
 _LOGIN = re.compile(r"(\b[a-z][\w+.-]*:/*[^\s:@/]*:)[^\s'\"]*@", re.IGNORECASE)
 _PASSWORD = re.compile(r"(password\s*=\s*)('[^']*'|[^\s&'\"]+)", re.IGNORECASE)
 
 
 def word_refusal(refusal: ConchError) -> str:
-    """What happened and what to do next. A message about a field begins with it, so there it becomes the option."""
+    """What happened and what to do next. A field name at the start of a message becomes the option's name."""
     message, field = refusal.advised(STEPS), str(refusal.details.get("field", ""))
     return word_field(field) + message.removeprefix(field) if field and message.startswith(field) else message
 
 
 def word_field(field: str) -> str:
-    """The option, or the argument, that a field of a tool comes from."""
+    """The option or argument that sets this field of a tool."""
     for place in _LISTS:
         field = field.removeprefix(place)
     return _FIELDS.get(field, field)
 
 
 def without_passwords(text: str) -> str:
-    """What an error may repeat of what was typed: an address in the wrong place keeps its secret."""
+    """The same text with passwords hidden, for an error that repeats what the user typed."""
     return _PASSWORD.sub(r"\1***", _LOGIN.sub(r"\1***@", text))

@@ -1,4 +1,4 @@
-"""The commands around agents: who is calling, which names they have, and who goes on with whose work."""
+"""The commands about agents: who is calling, their names, and adopting the work of an agent that is gone."""
 
 from __future__ import annotations
 
@@ -79,11 +79,11 @@ def whoami(context: Context) -> Report:
 
 
 def _name_here(context: Context) -> str:
-    """What the caller is called in the room of the working directory, or elsewhere."""
+    """The caller's name in the room of the working directory; outside any room, its general name."""
     caller = context.caller
     try:
         rooms = context.app.rooms.list_rooms(os.getcwd())
-    except (OSError, ConchError):  # who somebody is does not depend on a folder
+    except (OSError, ConchError):  # an agent has a name outside any room, too
         rooms = []
     member = rooms[0].find(caller.agent_id) if rooms else None
     return member.name if member else caller.name
@@ -98,7 +98,7 @@ def _explanation(context: Context) -> Report:
     return Report(data, f"{verdict}\n\n{table(headings, rows, below=[s['value'] for s in signals])}")
 
 
-# -- `conch init`: who a session is in its room, decided by a person, by an option, or not at all
+# -- `conch init`: an option or a person decides who a session is in its room
 
 
 def init(context: Context) -> Report:
@@ -109,21 +109,21 @@ def init(context: Context) -> Report:
     if options.adopt is not None:
         return _resume(context, room_id, options.adopt)
     if options.register is not None:
-        return _begin(context, room_id, options.register, "The name was chosen.")
+        return _begin(context, room_id, options.register, "You chose this name.")
     caller = context.caller
     agent = itself(context.app.registration.list_agents(caller, room_id), caller)
     if agent.is_registered:
-        return _report(agent.agent_id, agent.name, "continued", "You are registered here already.")
+        return _report(agent.agent_id, agent.name, "continued", "You were already registered here.")
     candidates = context.app.adoption.candidates(caller, room_id)
     if not candidates:
-        return _begin(context, room_id, None, "Nobody who is gone has left unfinished work here.")
+        return _begin(context, room_id, None, "There is no unfinished work here to resume.")
     if options.non_interactive or sys.stdin is None or not sys.stdin.isatty():
         raise _undecided(candidates)
     return _ask(context, room_id, candidates)
 
 
 def _place(context: Context) -> str:
-    """Where the room to join is: that of `--room`, which must be open, or the one here."""
+    """The path of the room to join: of `--room`, which must be open, or of the working directory."""
     if context.options.room is None:
         return context.path()
     room = context.room.room
@@ -133,7 +133,7 @@ def _place(context: Context) -> str:
 
 
 def _check_names(context: Context, place: str) -> None:
-    """Nobody joins a room only to be refused there, as far as that can be told from outside."""
+    """Check the names before joining, so that a bad name does not leave a new member behind."""
     register, adopt = context.options.register, context.options.adopt
     if register is not None:
         check_name(register)
@@ -160,13 +160,13 @@ def _report(agent_id: str, name: str, action: str, reason: str) -> Report:
 
 
 def _undecided(candidates: list[Candidate]) -> DecisionNeeded:
-    """The first in the room's sequence is recommended: whoever asks again gets the same answer."""
+    """Recommends the first in the room's sequence, so that asking again gives the same answer."""
     first = candidates[0]
     recommendation = f"conch init --adopt {first.agent.name}"
     reason = f"{first.evidence.reason}: {first.evidence.summary}"
     message = (
         f"{first.agent.name} is gone and left unfinished work. {first.evidence.summary} Resume it with "
-        f"`{recommendation}`, or begin afresh with `conch init --register NAME`."
+        f"`{recommendation}`, or start fresh with `conch init --register NAME`."
     )
     details: dict[str, Any] = {
         "recommendation": recommendation,
@@ -184,8 +184,8 @@ def _ask(context: Context, room_id: str, candidates: list[Candidate]) -> Report:
         question = f"{candidate.agent.name} is gone and left unfinished work. {candidate.evidence.summary} Resume it?"
         write(sys.stderr, f"{one_line(question)} [y/N] ")
         answer = sys.stdin.readline()
-        if not answer:  # whoever ends the input has decided nothing
+        if not answer:  # end of input is not a decision
             raise _undecided(candidates)
         if answer.strip().lower() in ("y", "yes"):
             return _resume(context, room_id, candidate.agent.agent_id)
-    return _begin(context, room_id, None, "You chose to begin afresh.")
+    return _begin(context, room_id, None, "You chose to start fresh.")

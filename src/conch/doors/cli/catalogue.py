@@ -1,4 +1,4 @@
-"""Every command: what it is for, what it takes, which function runs it. A new command is one entry and one function."""
+"""Every command: its help, its options, and the function that runs it. A new command is one entry and one function."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ TURNS = Group("taking turns")
 ROOMS = Group("the room")
 TALK = Group("talking", "INVALID_ARGUMENT")
 OTHERS = Group("everything else")
-AGENT = Group("agent", "INVALID_ARGS", ROOMS.name, "who is here, what they reserve, and notices between them")
-TOPICS = Group("topics", TALK.invalid, TALK.name, "the topics: create, list, show, close, rename, export")
-_NAMES = Group("names", TALK.invalid, TALK.name, "the names on a topic: free")
+AGENT = Group("agent", "INVALID_ARGS", ROOMS.name, "the agents here, their reservations and notices")
+TOPICS = Group("topics", TALK.invalid, TALK.name, "create, list, show, close, rename or export topics")
+_NAMES = Group("names", TALK.invalid, TALK.name, "free a name on a topic")
 _DB = Group("db", heading=OTHERS.name, summary="the store: path, verify, backup, migrate, copy, wipe")
 FAMILIES = {group.name: group for group in (AGENT, TOPICS, _NAMES, _DB)}
 
-# -- what several commands take
+# -- options that several commands share
 
 _SHARED = (
     switch("--json", "print one JSON object: ok, command, data, error", heading="every command"),
-    flag("--store", "STORE", "a file, or the URL of a server; default: see `conch db path`", heading="every command"),
+    flag("--store", "STORE", "a file or a server's URL; default: see `conch db path`", heading="every command"),
 )
 _ROOM = (
-    flag("--path", "DIR", "the room of this path; default: of the working directory", heading="which room"),
+    flag("--path", "DIR", "the room of this path; default: the working directory", heading="which room"),
     flag("--room", "ID", "the room with this id", heading="which room"),
     *_SHARED,
 )
-_TOPIC = (flag("--topic", "TOPIC", "its id or its name; default: the topic of this room", text), *_ROOM)
+_TOPIC = (flag("--topic", "TOPIC", "a topic's id or name; default: the room's home topic", text), *_ROOM)
 _TOPIC_GIVEN = (
-    word("topic", "TOPIC", "its id or its name; default: the topic of this room", text, required=False),
+    word("topic", "TOPIC", "a topic's id or name; default: the room's home topic", text, required=False),
     *_ROOM,
 )
-_SPEAKER = (flag("--agent", "AGENT", "speak as this agent (agent_id or name); default: yourself"), *_ROOM)
-_REASON = flag("--reason", "TEXT", "why; it goes into the log")
-_SCOPE = word("scope", "SCOPE", "a file or directory, from here, or 'dir/*'")
-_BEAD = flag("--bead", "ID", "the work item that it is for")
-_EVENT = word("event", "EVENT", "its id; see `conch agent inbox`")
+_SPEAKER = (flag("--agent", "AGENT", "act as this agent (agent_id or name); default: yourself"), *_ROOM)
+_REASON = flag("--reason", "TEXT", "why; the log keeps it")
+_SCOPE = word("scope", "SCOPE", "a file, a directory, or 'dir/*', relative to here")
+_BEAD = flag("--bead", "ID", "the work item (bead) it is for")
+_EVENT = word("event", "EVENT", "the notice's id; see `conch agent inbox`")
 _HANDOFF = (
     flag("--status", "TEXT", "what you did, what you learned, what is unfinished", heading="the handoff"),
     flag("--next", "TEXT", "what the next agent should do", field="next_action", heading="the handoff"),
@@ -47,8 +47,8 @@ _HANDOFF = (
         heading="the handoff",
     ),
     flag("--question", "TEXT", "an open question", many=True, heading="the handoff"),
-    flag("--do-not", "TEXT", "what is off limits", many=True, heading="the handoff"),
-    flag("--handoff", "FILE", "the whole handoff as JSON instead, from a file or `-`", heading="the handoff"),
+    flag("--do-not", "TEXT", "something the next agent must not do", many=True, heading="the handoff"),
+    flag("--handoff", "FILE", "the whole handoff as JSON, from a file; `-`: standard input", heading="the handoff"),
 )
 
 
@@ -58,10 +58,11 @@ _ALL = (
         TURNS,
         "rooms.join",
         "join the room of a workspace",
-        "Join the room of a workspace: its git top level, else the nearest folder with\n"
-        "a marker such as AGENTS.md, else the folder itself. Joining again is harmless.",
+        "Join the room of a workspace. The workspace is the git top level, or else the "
+        "nearest directory with a marker such as AGENTS.md, or else the directory itself. "
+        "Joining again is harmless.",
         (
-            word("path", "DIR", "a path in the workspace; default: here", required=False),
+            word("path", "DIR", "a path in the workspace; default: the working directory", required=False),
             switch("--force-new", "make a nested room at exactly this path"),
             *_SHARED,
         ),
@@ -69,24 +70,24 @@ _ALL = (
     Command(
         "wait",
         TURNS,
-        "waiting.wait",
-        "wait for the stick, and claim it",
-        "Wait until the stick is yours and claim it; the handoff is printed. Work only\n"
-        "after that. The exit status is 0 only if you hold the stick. Meanwhile it says\n"
-        "who holds it and for how long. Interrupted, it leaves the stick where it is.\n\n"
-        "Your lease is then renewed for you as long as your shell or harness lives.",
-        (flag("--timeout", "SECONDS", "give up after this long; 0: just look", seconds), *_ROOM),
+        "turns.wait",
+        "wait for the stick and claim it",
+        "Wait for the stick, claim it, and print the handoff. Start work only after that. "
+        "The exit status is 0 only if you hold the stick. While you wait, you see who "
+        "holds it and for how long. You can interrupt the wait; nothing changes then.\n\n"
+        "Once you hold the stick, your lease is renewed while your shell or harness lives.",
+        (flag("--timeout", "SECONDS", "give up after this long; 0: do not wait", seconds), *_ROOM),
         "  conch wait                     until it is your turn\n"
-        "  conch wait --timeout 30 --json for agents: ask, and ask again\n"
-        "  conch wait --timeout 0         take it if it is free",
+        "  conch wait --timeout 30 --json for agents: ask again until it is yours\n"
+        "  conch wait --timeout 0         claim it only if it is free",
     ),
     Command(
         "release",
         TURNS,
         "turns.release",
         "hand over to the next member in sequence",
-        "Let go of the stick: it is reserved for the next active member in sequence.\n"
-        "The handoff must say what you did and what to do next.",
+        "Release the stick. It is reserved for the next active member in sequence. The "
+        "handoff must say what you did and what to do next.",
         (*_HANDOFF, *_ROOM),
         '  conch release --status "Parser done; 2 tests fail" --next "Fix test_cli" \\\n'
         "                --artifact src/parser.py:10-42=review\n"
@@ -98,7 +99,7 @@ _ALL = (
         "turns.pass_stick",
         "hand over to one member of your choice",
         "Hand the stick to one active member, with the same handoff as `conch release`.",
-        (word("to", "AGENT", "an agent_id or a name, or how it begins; see `conch state`"), *_HANDOFF, *_ROOM),
+        (word("to", "AGENT", "an agent_id or a name, or the start of one; see `conch state`"), *_HANDOFF, *_ROOM),
         '  conch pass amber --status "Schema is in" --next "Review the migration"',
     ),
     Command(
@@ -106,17 +107,17 @@ _ALL = (
         TURNS,
         "turns.take",
         "take over from a member that does not answer",
-        "Take the stick from an owner or a recipient that is gone or silent for too\n"
-        "long. `conch state` and `conch wait` say when that is allowed. There is no\n"
-        "handoff for you then: read `conch events`.",
+        "Take the stick from an owner or a recipient that is gone, or silent for too "
+        "long. `conch state` and `conch wait` say when you may. You get no handoff, so "
+        "read `conch events` before you work.",
         (_REASON._replace(required=True), *_ROOM),
     ),
     Command(
         "state",
         ROOMS,
         "rooms.state",
-        "who holds the stick, and who is there",
-        "Who holds the stick, whose turn is next, and which members are there.",
+        "who holds the stick, and the members",
+        "Show who holds the stick, who is next, and the members.",
         _ROOM,
     ),
     Command(
@@ -124,10 +125,10 @@ _ALL = (
         ROOMS,
         "rooms.rooms",
         "list the rooms of a workspace",
-        "The open rooms from a path up to the root of its workspace, the deepest first.",
+        "List the open rooms from a path up to the root of its workspace, innermost first.",
         (
             flag("--path", "DIR", "a path in the workspace; default: the working directory"),
-            switch("--all", "every room of the store, closed ones too"),
+            switch("--all", "every room in the store, including closed ones"),
             *_SHARED,
         ),
     ),
@@ -135,15 +136,15 @@ _ALL = (
         "events",
         ROOMS,
         "watching.events",
-        "what happened, oldest first",
-        "The room's timeline: claims, handoffs, takeovers and notes, the messages of its\n"
-        "home topic, reservations, and notices with what became of them. The latest\n"
-        "ones, oldest first, unless --after is given. With --follow it goes on until you\n"
-        "interrupt it; then --json prints one object per line.",
+        "what happened in the room",
+        "Show the room's timeline: claims, handoffs, takeovers, notes, messages of the home "
+        "topic, reservations, and notices with their state. Without --after you see the "
+        "latest entries, oldest first. --follow runs until you interrupt it; with --json it "
+        "prints one object per line.",
         (
-            flag("--after", "CURSOR", "only what came after a cursor or an event's number; 0: all"),
+            flag("--after", "CURSOR", "only entries after this cursor or event number; 0: all"),
             flag("--limit", "N", "at most this many (default: 50)", integer, default=50),
-            switch("--follow", "go on with what happens from now on"),
+            switch("--follow", "keep printing new entries"),
             *_ROOM,
         ),
     ),
@@ -152,24 +153,24 @@ _ALL = (
         ROOMS,
         "rooms.note",
         "write a note into the log",
-        "Write a note into the log. The stick is not touched.",
-        (word("text", "TEXT", "what to note"), *_ROOM),
+        "Write a note into the log. You do not need the stick.",
+        (word("text", "TEXT", "the note"), *_ROOM),
     ),
     Command(
         "leave",
         ROOMS,
         "rooms.leave",
         "stop being a member",
-        "Stop being a member. Hand over the stick first if you hold it.",
+        "Leave the room. If you hold the stick, hand it over first.",
         _ROOM,
     ),
     Command(
         "close",
         ROOMS,
         "turns.close",
-        "end the room, as the holder of its stick",
-        "End the room for everybody. Takes the stick for it if that is free. The log\n"
-        "stays readable; `conch join` opens a new room at the same place.",
+        "close the room; you must hold the stick",
+        "Close the room for all members. You must hold the stick; a free stick is claimed "
+        "for you. The log stays readable. `conch join` opens a new room at the same path.",
         (_REASON, *_ROOM),
     ),
     Command(
@@ -177,15 +178,15 @@ _ALL = (
         ROOMS,
         "rooms.reorder",
         "set the sequence of the members",
-        "Set the sequence in which the stick goes round.",
+        "Set the sequence in which the members take turns.",
         (words("order", "AGENT", "every member once, in the new order"), *_ROOM),
     ),
     Command(
         "policy",
         ROOMS,
         "rooms.policy",
-        "show or set the room's timing",
-        "Show the room's timing, or set some of it. Times are in milliseconds.",
+        "show or set the room's time limits",
+        "Show or set the room's time limits, in milliseconds.",
         (words("values", "NAME=VALUE", "a value to set; `NAME=` restores its default", required=False), *_ROOM),
         "  conch policy owner_lease_ttl_ms=600000\n  conch policy owner_lease_ttl_ms=",
     ),
@@ -193,16 +194,16 @@ _ALL = (
         "send",
         TALK,
         "talk.send",
-        "say something to the others",
-        "Say something on the room's topic. No turn is needed.",
+        "send a message to the others",
+        "Send a message to the room's topic. You do not need the stick.",
         (
-            word("text", "TEXT", "what to say; `-` reads it from standard input", text),
-            flag("--to", "NAME", "whom it is for; everybody sees it", text, many=True),
+            word("text", "TEXT", "the message; `-` reads standard input", text),
+            flag("--to", "NAME", "who it is for; all members can still read it", text, many=True),
             flag(
                 "--type", "TYPE", "message (default), question, answer, ack or any other word", text, default="message"
             ),
-            flag("--reply-to", "MESSAGE", "the id, or the number, of the message this answers", text),
-            flag("--key", "KEY", "sending again under the same key sends nothing twice", text),
+            flag("--reply-to", "MESSAGE", "the number or id of the message you reply to", text),
+            flag("--key", "KEY", "a second message with the same key is not sent", text),
             *_TOPIC,
         ),
         '  conch send "The schema is in" --to amber-otter\n  git diff --stat | conch send -',
@@ -211,21 +212,21 @@ _ALL = (
         "read",
         TALK,
         "talk.read",
-        "read what the others said",
-        "Read the messages that are new to you, oldest first. Once they are printed,\nthey count as read.",
+        "read new messages",
+        "Read the messages that are new to you, oldest first. Printed messages count as read.",
         (
             flag(
                 "--since",
                 "WHEN",
-                "from a message number (12), a time (2026-01-31T12:00) or an age (90m, 2h, 3d) on, also what you have "
-                "read; your place does not move",
+                "start at a message number (12), a time (2026-01-31T12:00) or an age (90m, 2h, 3d), even if you have "
+                "read it; what counts as read does not change",
             ),
             switch(
                 "--follow",
-                "go on, as messages come, until you interrupt it or the topic is closed; your own are shown too; with "
+                "keep printing messages, including your own, until you interrupt it or the topic is closed; with "
                 "--json one object per line",
             ),
-            switch("--peek", "do not count it as read"),
+            switch("--peek", "do not count them as read"),
             flag(
                 "--limit",
                 "N",
@@ -234,19 +235,24 @@ _ALL = (
             ),
             *_TOPIC,
         ),
-        "  conch read --follow            as they come\n  conch read --since 2h          once more",
+        "  conch read --follow            print messages as they come\n"
+        "  conch read --since 2h          read the last two hours again",
     ),
     Command(
         "ask",
         TALK,
         "talk.ask",
-        "ask the others, and wait for an answer",
-        "Ask the others on the room's topic and wait for the first answer. The exit\n"
-        "status is 0 only if there is one, or if you did not want to wait.",
+        "ask a question and wait for an answer",
+        "Ask a question on the room's topic and wait for the first answer. The exit status "
+        "is 0 if an answer came, or if you did not wait (--wait 0).",
         (
-            word("text", "QUESTION", "what to ask; `-` reads it from standard input", text),
+            word("text", "QUESTION", "the question; `-` reads standard input", text),
             flag(
-                "--wait", "SECONDS", "how long to wait for an answer (default: 60); 0: just ask", seconds, default=60.0
+                "--wait",
+                "SECONDS",
+                "how long to wait for an answer (default: 60); 0: do not wait",
+                seconds,
+                default=60.0,
             ),
             *_TOPIC,
         ),
@@ -256,13 +262,13 @@ _ALL = (
         "answer",
         TALK,
         "talk.answer",
-        "answer a question of another agent",
-        "Answer a question of another agent, once.",
+        "answer another agent's question",
+        "Answer another agent's question. You can answer a question once.",
         (
-            word("question", "QUESTION", "its number or id; see `conch questions`", text),
-            word("text", "TEXT", "the answer; `-` reads it from standard input", text),
-            flag("--pointer", "PATH", "where to look", text, many=True),
-            flag("--followup", "TEXT", "what to ask next", text, many=True),
+            word("question", "QUESTION", "the question's number or id; see `conch questions`", text),
+            word("text", "TEXT", "the answer; `-` reads standard input", text),
+            flag("--pointer", "PATH", "a file to look at", text, many=True),
+            flag("--followup", "TEXT", "a question to ask next", text, many=True),
             *_TOPIC,
         ),
         '  conch answer 12 "From main." --pointer docs/releasing.md',
@@ -271,12 +277,12 @@ _ALL = (
         "questions",
         TALK,
         "talk.questions",
-        "the questions that are open",
-        "The open questions on the room's topic, newest first; or end one of yours.",
+        "list open questions, or close one of yours",
+        "List the open questions on the room's topic, newest first, or close one of yours.",
         (
-            flag("--done", "QUESTION", "close one of yours: it is answered well enough"),
-            flag("--cancel", "QUESTION", "take back one of yours", unless="--done"),
-            switch("--all", "also those that are answered or cancelled"),
+            flag("--done", "QUESTION", "mark one of yours as answered"),
+            flag("--cancel", "QUESTION", "cancel one of yours", unless="--done"),
+            switch("--all", "include answered and cancelled questions"),
             flag("--limit", "N", "at most this many (default: 50)", integer, default=50),
             *_TOPIC,
         ),
@@ -286,12 +292,12 @@ _ALL = (
         "search",
         TALK,
         "talk.search",
-        "search what was said, by words and by meaning",
-        "Search the messages of all topics, or of one. All words must be there, the\n"
-        "last one may be a beginning (3 letters or more), quotes make a phrase. With the\n"
-        "extra `semantic` installed, the same said in other words is found too.",
+        "search messages, by words and by meaning",
+        "Search the messages of all topics, or of one. A message must contain all words. "
+        "The last word may be incomplete (3 letters or more); quotes make a phrase. With "
+        "the extra `semantic` installed, search also finds messages with a similar meaning.",
         (
-            words("query", "TEXT", "what to look for; any text will do"),
+            words("query", "TEXT", "what to search for; no special syntax is needed"),
             flag(
                 "--mode",
                 "MODE",
@@ -299,14 +305,14 @@ _ALL = (
                 default="hybrid",
                 choices=("hybrid", "fts", "semantic"),
             ),
-            flag("--topic", "TOPIC", "only in this one, by its id or its name; default: everywhere"),
-            flag("--sender", "NAME", "only what this peer said"),
+            flag("--topic", "TOPIC", "only in this topic (id or name); default: all topics"),
+            flag("--sender", "NAME", "only messages from this peer"),
             flag("--type", "TYPE", "only messages of this type"),
-            flag("--since", "WHEN", "a time (2026-01-31T12:00) or an age (90m, 2h, 3d)"),
-            flag("--until", "WHEN", "the same"),
-            flag("--model", "NAME", "which model knows the meaning"),
+            flag("--since", "WHEN", "only from this time (2026-01-31T12:00) or age (90m, 2h, 3d) on"),
+            flag("--until", "WHEN", "only up to this time or age"),
+            flag("--model", "NAME", "the model for the search by meaning"),
             flag("--limit", "N", "at most this many (default: 20)", integer, default=20),
-            switch("--content", "whole messages, not only a line of each"),
+            switch("--content", "print whole messages instead of one line of each"),
             *_SHARED,
         ),
         "  conch search db.py migration\n  conch search '\"exactly this\"' --sender amber-otter --since 2d",
@@ -315,9 +321,9 @@ _ALL = (
         "topics create",
         TOPICS,
         "topics.create",
-        "make a topic beside the room's own",
-        "Make a topic, or find the open one.",
-        (word("name", "NAME", "what it is called", text), *_SHARED),
+        "create a topic next to the room's own",
+        "Create a topic. If an open topic has this name, you get that one.",
+        (word("name", "NAME", "the topic's name", text), *_SHARED),
     ),
     Command(
         "topics list",
@@ -335,32 +341,36 @@ _ALL = (
         "topics show",
         TOPICS,
         "topics.show",
-        "a topic, and who is on it",
-        "What a topic is called, and who was on it lately.",
+        "show a topic and its peers",
+        "Show a topic, and the peers that used it within the last hour.",
         _TOPIC_GIVEN,
     ),
     Command(
         "topics close",
         TOPICS,
         "topics.close",
-        "end a topic",
-        "End a topic. It stays readable, and its open questions can still be answered.",
+        "close a topic",
+        "Close a topic. It stays readable, and its open questions can still be answered.",
         (_REASON, *_TOPIC_GIVEN),
     ),
     Command(
         "topics rename",
         TOPICS,
         "topics.rename",
-        "give a topic another name",
-        "Give a topic another name.",
-        (word("topic", "TOPIC", "its id or its name", text), word("new_name", "NAME", "the new name", text), *_ROOM),
+        "rename a topic",
+        "Rename a topic.",
+        (
+            word("topic", "TOPIC", "the topic's id or name", text),
+            word("new_name", "NAME", "the new name", text),
+            *_ROOM,
+        ),
     ),
     Command(
         "topics export",
         TOPICS,
-        "export.export",
+        "topics.export",
         "write a whole topic as Markdown or JSON lines",
-        "Write a whole topic, however long, as Markdown or as one JSON object per line.",
+        "Write a whole topic as Markdown, or as one JSON object per line.",
         (
             flag("--format", "FORMAT", "(default: markdown)", default="markdown", choices=("markdown", "jsonl")),
             flag("--output", "FILE", "a file that does not exist yet; default: standard output"),
@@ -373,15 +383,15 @@ _ALL = (
         _NAMES,
         "topics.free",
         "free a name whose token is lost",
-        "Let anybody have a name again whose reclaim_token is lost. A message on the\ntopic says so.",
+        "Free a name whose reclaim_token is lost, so that any agent can take it. A message on the topic says so.",
         (word("name", "NAME", "the name to free; see `conch topics show`", text), *_TOPIC),
     ),
     Command(
         "whoami",
         OTHERS,
         "agents.whoami",
-        "who conch takes you for",
-        "Which agent you are here. CONCH_AGENT_ID, when exported, decides.",
+        "which agent you are",
+        "Show which agent you are. CONCH_AGENT_ID decides if it is exported.",
         (switch("--explain", "show every signal, its link, and which one won"), *_SHARED),
     ),
     Command("db path", _DB, "store.path", "print where the store is", "Print where the store is.", _SHARED),
@@ -390,16 +400,16 @@ _ALL = (
         _DB,
         "store.verify",
         "replay the log and compare it with the rooms",
-        "Check the files, replay every room's log and compare. Changes nothing; the\n"
-        "exit status is 0 only if all is well.",
+        "Check the files, replay every room's log and compare it with the room. Nothing is "
+        "changed. The exit status is 0 only if there is no problem.",
         _SHARED,
     ),
     Command(
         "db backup",
         _DB,
         "store.backup",
-        "copy the store while others go on using it",
-        "Make a consistent copy while others go on using the store.",
+        "copy the store while others use it",
+        "Make a consistent copy while others use the store.",
         (word("file", "FILE", "a file that does not exist yet", required=False), *_SHARED),
     ),
     Command(
@@ -407,18 +417,17 @@ _ALL = (
         _DB,
         "store.migrate",
         "bring an older store to this version's schema",
-        "Bring an older store to the schema of this version of conch. A file is backed up\n"
-        "first, by itself; for a server take a dump before. While other processes use the\n"
-        "store, they are named and nothing is changed, unless you say --force.",
-        (switch("--force", "migrate although other processes use the store"), *_SHARED),
+        "Bring an older store to the schema of this version of conch. A file is backed up "
+        "automatically; take a dump of a server yourself. If other processes use the "
+        "store, the command names them and changes nothing, unless you add --force.",
+        (switch("--force", "migrate even if other processes use the store"), *_SHARED),
     ),
     Command(
         "db copy",
         _DB,
         "store.copy",
-        "move everything into another store",
-        "Copy every table into another, empty store, of either kind, and compare every\n"
-        "row. This store stays as it is.",
+        "copy everything into another store",
+        "Copy every table into another, empty store of either kind, and compare every row. This store does not change.",
         (flag("--to", "STORE", "a file, or the URL of a server", required=True), *_SHARED),
         '  conch db copy --to "$NEW_STORE"',
     ),
@@ -426,8 +435,8 @@ _ALL = (
         "db wipe",
         _DB,
         "store.wipe",
-        "forget every room, member and event",
-        "Forget everything. A store that cannot be read is moved aside instead.",
+        "delete everything in the store",
+        "Delete everything in the store. A store that cannot be read is moved aside instead.",
         (switch("--yes", "really do it"), *_SHARED),
     ),
     Command(
@@ -441,24 +450,24 @@ _ALL = (
         "demo",
         OTHERS,
         "",
-        "watch three scripted agents take turns, skip, fail and recover",
+        "watch three scripted agents take turns, fail and recover",
         "Watch three scripted agents take turns in a scratch repository.",
-        (switch("--keep", "leave the scratch repository and store behind"),),
+        (switch("--keep", "keep the scratch repository and its store"),),
     ),
     Command(
         "init",
         OTHERS,
         "agents.init",
-        "join the room here, under a name of your own or a resumed one",
-        "Join the room of the workspace and settle who you are in it: go on as you are,\n"
-        "register a name, or resume the identity of an agent that is gone and left\n"
-        "unfinished work. On a terminal it asks. Otherwise, or with --non-interactive,\n"
-        "it registers you if no agent can be resumed, and fails with a recommendation if\n"
-        "one can.",
+        "join the room under a new name or a resumed one",
+        "Join the room of the workspace and decide who you are in it: keep your name, "
+        "register a new one, or resume the identity of an agent that is gone and left "
+        "unfinished work. On a terminal it asks you. Otherwise, or with "
+        "--non-interactive, it registers you if there is no agent to resume. If there is "
+        "one, it fails and recommends what to do.",
         (
-            switch("--non-interactive", "never ask; fail where a person must decide"),
+            switch("--non-interactive", "never ask; fail if a person must decide"),
             flag("--adopt", "AGENT", "resume this identity, if it left unfinished work"),
-            flag("--register", "NAME", "begin under this name", unless="--adopt"),
+            flag("--register", "NAME", "start under this name", unless="--adopt"),
             *_ROOM,
         ),
         "  conch init --non-interactive --json\n  conch init --adopt amber-otter",
@@ -469,8 +478,8 @@ _ALL = (
         AGENT,
         "agents.register",
         "take a name and a role in the room",
-        "Take a name in the room, 3 to 48 of a-z, 0-9 and single hyphens, or keep your\n"
-        "generated one. No other agent in the room can have it.",
+        "Take a name in the room, or keep your generated one. A name has 3 to 48 characters: "
+        "a-z, 0-9 and single hyphens. No other agent in the room can have the same name.",
         (
             word("name", "NAME", "such as amber-otter; default: your generated name", required=False),
             flag("--role", "TEXT", "what you do here"),
@@ -482,12 +491,12 @@ _ALL = (
         AGENT,
         "agents.adopt",
         "resume the identity of an agent that is gone",
-        "Take over the name, the reservations and the notices of an agent whose process\n"
-        "is gone, if it left uncommitted files in what it had reserved, or work items in\n"
+        "Take over the name, the reservations and the notices of an agent whose process is "
+        "gone. It must have left uncommitted files in its reservations, or work items in "
         "progress.",
         (
             word("name", "AGENT", "the name or agent_id to resume"),
-            flag("--scope", "SCOPE", "where its work lies, from here (default: anywhere)"),
+            flag("--scope", "SCOPE", "where its work is, relative to here (default: anywhere)"),
             *_SPEAKER,
         ),
     ),
@@ -495,19 +504,24 @@ _ALL = (
         "agent heartbeat",
         AGENT,
         "agents.heartbeat",
-        "say that you are still at work",
-        "Say that you are still at work, so that no agent takes over what you reserved.",
+        "report that you are still working",
+        "Report that you are still working, so that no agent takes over your reservations.",
         _SPEAKER,
     ),
     Command(
-        "agent list", AGENT, "agents.list_agents", "who is here, and how lively", "Every agent in the room.", _SPEAKER
+        "agent list",
+        AGENT,
+        "agents.list_agents",
+        "list the agents in the room",
+        "List every agent in the room, with its liveness.",
+        _SPEAKER,
     ),
     Command(
         "agent show",
         AGENT,
         "agents.show",
-        "one agent, and what it has reserved",
-        "One agent of the room, and what it has reserved.",
+        "show one agent and its reservations",
+        "Show one agent of the room and its reservations.",
         (word("name", "AGENT", "an agent_id or a name; default: yourself", required=False), *_SPEAKER),
     ),
     Command(
@@ -515,18 +529,18 @@ _ALL = (
         AGENT,
         "scopes.send",
         "send a notice that must be accepted",
-        "Tell an agent of the room that work is passed to it, or that you need its input.",
+        "Send a notice: hand work to an agent of the room, or say that you are blocked.",
         (
-            word("to", "AGENT", "who must see it: an agent_id or a name"),
+            word("to", "AGENT", "the recipient: an agent_id or a name"),
             flag("--type", "TYPE", "default: HANDOFF", default="HANDOFF", choices=("HANDOFF", "BLOCKED")),
-            flag("--subject", "TEXT", "what it is about, in a line", required=True),
+            flag("--subject", "TEXT", "what it is about, in one line", required=True),
             flag("--summary", "TEXT", "HANDOFF: what was done and learned"),
             flag("--next", "TEXT", "HANDOFF: what to do next", field="next_action"),
-            switch("--no-ack", "HANDOFF: it need not be accepted"),
-            flag("--blocker", "TEXT", "BLOCKED: what is in the way"),
+            switch("--no-ack", "HANDOFF: the recipient need not accept it"),
+            flag("--blocker", "TEXT", "BLOCKED: what blocks you"),
             flag("--request", "TEXT", "BLOCKED: what would help", field="requested_action"),
             flag("--urgency", "URGENCY", "BLOCKED (default: medium)", choices=("low", "medium", "high")),
-            flag("--scope", "SCOPE", "the files that it is about, from here"),
+            flag("--scope", "SCOPE", "the files it is about, relative to here"),
             _BEAD,
             *_SPEAKER,
         ),
@@ -540,12 +554,12 @@ _ALL = (
         AGENT,
         "scopes.inbox",
         "read the notices for you",
-        "The notices for you, oldest first.",
+        "List the notices for you, oldest first.",
         (
             flag(
                 "--state",
                 "STATE",
-                "default: all that is not accepted",
+                "default: all that are not accepted",
                 choices=("unread", "seen", "accepted", "all"),
             ),
             flag("--limit", "N", "at most this many (default: 50)", integer, default=50),
@@ -556,7 +570,7 @@ _ALL = (
         "agent seen",
         AGENT,
         "scopes.seen",
-        "say that you have seen a notice",
+        "mark a notice as seen",
         "Mark a notice to you as seen.",
         (_EVENT, *_SPEAKER),
     ),
@@ -565,7 +579,7 @@ _ALL = (
         AGENT,
         "scopes.accept",
         "accept a notice",
-        "Accept a notice to you; once accepted, it stays so.",
+        "Accept a notice to you. You cannot undo this.",
         (_EVENT, *_SPEAKER),
     ),
     Command(
@@ -573,12 +587,12 @@ _ALL = (
         AGENT,
         "scopes.reserve",
         "reserve files before you change them",
-        "Reserve a file or a directory with everything in it; again, to renew it. It is\n"
-        "refused while others have reserved any part of it.",
+        "Reserve a file, or a directory with everything in it. Reserve it again to renew it. "
+        "It is refused while another agent has reserved any part of it.",
         (
             _SCOPE,
             flag("--ttl", "MINUTES", "for how long, 5 to 1440 (default: 120)", integer),
-            switch("--takeover-stale", "take it from owners that are stale or evicted"),
+            switch("--takeover-stale", "take it over from stale or evicted owners"),
             _BEAD,
             *_SPEAKER,
         ),
@@ -588,19 +602,19 @@ _ALL = (
         "agent release",
         AGENT,
         "scopes.release",
-        "give back what you reserved",
-        "Give back what you reserved.",
+        "release a reservation",
+        "Release one of your reservations.",
         (_SCOPE, *_SPEAKER),
     ),
     Command(
         "agent status",
         AGENT,
         "scopes.status",
-        "who has reserved what",
-        "Who has reserved what, or what overlaps one path.",
+        "list reservations",
+        "List the reservations, or those that overlap one path.",
         (
-            word("scope", "PATH", "only what overlaps this path", required=False),
-            switch("--all", "also what is released or expired, newest first"),
+            word("scope", "PATH", "only reservations that overlap this path", required=False),
+            switch("--all", "include released and expired ones, newest first"),
             *_SPEAKER,
         ),
     ),

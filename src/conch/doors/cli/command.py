@@ -1,4 +1,4 @@
-"""What a command is, to the parser and to the help."""
+"""What the parser and the help know about a command."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from conch.lean import Any, NamedTuple
 
 
 class Option(NamedTuple):
-    """A word that a command takes: behind a flag, or by its place."""
+    """One option or argument of a command."""
 
     name: str
-    """`--limit`; without dashes, a word that goes by its place."""
+    """`--limit` for an option; without dashes, a positional argument."""
     value: str
-    """What the help calls the value; a flag without one is a switch."""
+    """What the help calls the value. A flag without a value is a switch."""
     help: str
     parse: Callable[[str], Any] = str
     default: Any = None
@@ -21,10 +21,10 @@ class Option(NamedTuple):
     many: bool = False
     required: bool = False
     field: str = ""
-    """What the handler calls it, where that is not its name."""
+    """The attribute that the handler reads, if it differs from the name."""
     heading: str = "options"
     unless: str = ""
-    """The flag that excludes this one."""
+    """The flag that cannot be combined with this one."""
 
     @property
     def is_flag(self) -> bool:
@@ -40,13 +40,13 @@ class Option(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Commands under one heading of the overview, or under one first word."""
+    """Commands under one heading of the overview, or with the same first word."""
 
     name: str
     invalid: str = ""
-    """The code for an argument that cannot be used, where the seed has a word of its own for it."""
+    """The error code for a bad argument, if it is not the usual one."""
     heading: str = ""
-    """The heading that a first word stands under; empty for a heading itself."""
+    """For a first word: its heading in the overview. Empty for a heading."""
     summary: str = ""
 
 
@@ -62,10 +62,10 @@ class Command(NamedTuple):
     options: tuple[Option, ...] = ()
     examples: str = ""
     invalid: str = ""
-    """The code for an argument that cannot be used, where it is not the group's."""
+    """The error code for a bad argument, if it is not the group's."""
 
 
-# -- what the catalogue is written with
+# -- shorthands for the catalogue
 
 
 def flag(name: str, value: str, about: str, parse: Callable[[str], Any] = str, **more: Any) -> Option:
@@ -84,7 +84,7 @@ def words(name: str, value: str, about: str, *, required: bool = True) -> Option
     return Option(name, value, about, many=True, required=required)
 
 
-# -- values. ValueError says what would be accepted.
+# -- parsers of values. Their ValueError says what they accept.
 
 
 def text(given: str) -> str:

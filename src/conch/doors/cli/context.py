@@ -1,15 +1,15 @@
-"""What every command works with: the application, its options, and who calls where, found once."""
+"""What every command works with: the application, its options, the caller and the room."""
 
 from __future__ import annotations
 
 import os
-from functools import cached_property
+from functools import cached_property, lru_cache
 from importlib import import_module
 
 from conch.app import App, open_app
 from conch.calls import Call
 from conch.errors import InvalidArgument, TopicNotFound, UnknownMember, UnknownRoom
-from conch.lean import TYPE_CHECKING, Any
+from conch.lean import TYPE_CHECKING, Any, TextIO
 from conch.tools import fields
 from conch.tools.registry import run_tool
 from conch.tools.replies import Reply
@@ -22,18 +22,19 @@ if TYPE_CHECKING:
     from conch.rooms.room import Member, Snapshot
 
 PLACE = fields.takes(path=fields.PATH, room=fields.ROOM_ID)
+LARGEST_INPUT = 16 * 1024 * 1024  # no handoff may be larger, and /dev/zero has no end
 _LONGEST_ECHO = 80
 
 
 def open_named(option: str, store: str) -> App:
-    """The store that an option names; whatever is wrong with it, errors speak of that option."""
+    """Open the store that an option names. Errors name that option."""
     if not store.strip():
         raise InvalidArgument(f"{option} must be non-empty.", field=option)
     return open_app({**os.environ, "CONCH_STORE": store}, named=f"--{option}")
 
 
 class Context:
-    """One command. It asks the store once who is calling and once which room is meant, and everything shares that."""
+    """One run of a command. It looks up the caller once and the room once."""
 
     def __init__(self, app: App, options: Any) -> None:
         self.app = app
@@ -41,11 +42,11 @@ class Context:
         self.session = Session(app, "cli")
         self._speaks_for: str | None = getattr(options, "agent", None)
 
-    # -- who and where
+    # -- caller and room
 
     @property
     def caller(self) -> Caller:
-        """The agent that runs the command, or the one that `--agent` names."""
+        """The agent that runs the command, or the agent of `--agent`."""
         if self._speaks_for is not None:
             self._speak_for(self._speaks_for)
             self._speaks_for = None
@@ -58,7 +59,7 @@ class Context:
 
     @cached_property
     def room(self) -> Snapshot:
-        """The room of `--room`, of `--path` or of the working directory; that the caller looked at it is noted."""
+        """The room of `--room`, of `--path` or of the working directory. This counts as activity."""
         snapshot = self._room
         self.app.rooms.touch_if_due(snapshot, self.caller)
         return snapshot
@@ -75,7 +76,7 @@ class Context:
 
     @property
     def room_id(self) -> str:
-        """The id of the same room; one that is given is taken as it is."""
+        """The id of that room. `--room` is used without a look into the store."""
         return self.room.room.room_id if self.options.room is None else self._given_room()
 
     def _given_room(self) -> str:
@@ -83,20 +84,22 @@ class Context:
         return str(self.options.room)
 
     def _home_topic(self) -> str | None:
-        """The topic of the room here, whose names are meant; None where no room is."""
+        """The home topic of the room here, whose names apply; None without a room."""
         try:
             return self._room.room.topic_id
         except UnknownRoom:
             return None
 
     def path(self) -> str:
-        """The path that was given, else the working directory."""
+        """The given path, or the working directory."""
         given: str | None = self.options.path
         try:
             path = os.getcwd() if given is None else given
             path.encode()
         except OSError:
-            raise InvalidArgument("The working directory is gone; go elsewhere or name a path.", field="path") from None
+            raise InvalidArgument(
+                "The working directory no longer exists; change to another one or give a path.", field="path"
+            ) from None
         except UnicodeEncodeError:
             raise InvalidArgument(
                 f"path {path[:_LONGEST_ECHO]!r} cannot be used: it is not valid UTF-8.", field="path"
@@ -115,7 +118,7 @@ class Context:
                 return find(given).topic_id
             except TopicNotFound:
                 continue
-        message = f"There is no topic {given[:_LONGEST_ECHO]!r}; `conch topics list` shows those there are."
+        message = f"There is no topic {given[:_LONGEST_ECHO]!r}; `conch topics list` shows all topics."
         raise TopicNotFound(message, field="topic")
 
     # -- what commands do with it
@@ -129,38 +132,38 @@ class Context:
         return run_tool(tool, self.session, arguments, call or Call())
 
     def limit(self, most: int) -> int:
-        """How many are wanted, by `--limit`."""
+        """The value of `--limit`, checked."""
         given: int = self.options.limit
         if not 1 <= given <= most:
             raise InvalidArgument(f"--limit must be from 1 to {most}.", field="limit")
         return given
 
     def room_tool(self, address: str, /, **arguments: Any) -> Reply:
-        """The same in the room here."""
+        """Run a tool in the room here."""
         return self.tool(address, room_id=self.room_id, **arguments)
 
     def name_here(self, text: str) -> str:
-        """What the agent that had this name in the room here is called now."""
+        """The present name of the agent that once had this name in the room here."""
         topic_id = self._home_topic()
         return text if topic_id is None else self.present_name(text, topic_id)
 
     def present_name(self, text: str, topic_id: str) -> str:
-        """What the agent that had this name in a room is called now."""
+        """The present name of the agent that once had this name in a room."""
         from conch.bus.peers import present_name
 
-        if not text.isprintable():  # no agent can be called so
+        if not text.isprintable():  # no agent has such a name
             return text
         with self.app.store.read() as tx:
             return present_name(tx, topic_id, text)
 
     def join_topic(self, topic_id: str) -> Peer:
-        """Speak there under the caller's own name."""
+        """Join a topic under the caller's own name."""
         peer = self.app.peers.join_as_itself(self.caller, topic_id)
         self.session.take_name(peer)
         return peer
 
     def now(self) -> int:
-        """The store's clock, by which everything in it is dated; this host's may be wrong."""
+        """The time of the store's clock, which dates everything in it. This host's clock may be wrong."""
         with self.app.store.read() as tx:
             return tx.now
 
@@ -173,7 +176,13 @@ def find_member(members: list[Member], text: str, field: str) -> str:
     found = found or [m for m in members if m.agent_id.startswith(text) or m.name.startswith(text)]
     if len(found) == 1:
         return found[0].agent_id
-    said, names = repr(text[:_LONGEST_ECHO]), [f"{m.agent_id} ({m.name})" for m in found or members]
+    shown, names = repr(text[:_LONGEST_ECHO]), [f"{m.agent_id} ({m.name})" for m in found or members]
     if found:
-        raise InvalidArgument(f"{said} could be {' or '.join(names)}; say more of it.", field=field)
-    raise UnknownMember(f"There is no member {said} here; there are {', '.join(names) or 'none'}.", field=field)
+        raise InvalidArgument(f"{shown} could be {' or '.join(names)}; type more of the name.", field=field)
+    raise UnknownMember(f"There is no member {shown} here. Members: {', '.join(names) or 'none'}.", field=field)
+
+
+@lru_cache(maxsize=1)
+def read_standard_input(stream: TextIO) -> bytes:
+    """All of standard input, read once: a command that runs again after a lost connection needs it again."""
+    return stream.buffer.read(LARGEST_INPUT + 1)

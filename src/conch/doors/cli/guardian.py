@@ -1,7 +1,7 @@
-"""Keeps the lease of a holder that has only the command line, as long as its harness or shell lives.
+"""Keeps the lease of an agent that uses only the command line, while its harness or shell lives.
 
-A command ends, its holder does not: the guardian is the small process in between. The command starts it; it renews the
-lease, and leaves by itself when the lease is over, when the process it stands for has gone, or when the store is gone.
+A command ends, but its agent goes on and holds the stick. So the command starts a small process, the guardian, which
+renews the lease. It ends by itself when the lease is over, or when the agent's process or the store is gone.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 _PATIENCE_SECONDS = 10.0
 
-# -- in the command that got the stick
+# -- in the command that claimed the stick
 
 
 def lease_text(context: Context, turn: dict[str, Any]) -> str:
-    """Whether somebody keeps the lease, for people."""
+    """How long the lease lasts, for people."""
     process = context.caller.process
     if process is None:
         return f"Your lease lapses at {turn['lease_expires_at']} unless you `conch wait` again."
@@ -42,7 +42,7 @@ def lease_text(context: Context, turn: dict[str, Any]) -> str:
 
 
 def keep_lease(context: Context, turn: dict[str, Any]) -> None:
-    """See to it that a guardian stands, if there is a process that it could stand for."""
+    """Start a guardian, unless one is running or there is no process to watch."""
     if context.caller.process is None:
         return
     try:
@@ -51,11 +51,11 @@ def keep_lease(context: Context, turn: dict[str, Any]) -> None:
         stands = False
     if not stands:
         advice = f"`conch wait` again before {turn['lease_expires_at']}"
-        print(f"conch: the guardian did not start, so nobody keeps your lease; {advice}", file=sys.stderr)
+        print(f"conch: the guardian did not start, so your lease is not renewed; {advice}", file=sys.stderr)
 
 
 def _start(context: Context, turn: dict[str, Any]) -> bool:
-    """Whether a guardian has taken its post. It gets its orders through a pipe: `ps` shows arguments to everybody."""
+    """Start a guardian; False if it does not report. Orders go through a pipe: `ps` shows arguments to all users."""
     import subprocess  # slow to import, and only needed here
 
     settings = context.app.settings
@@ -64,8 +64,8 @@ def _start(context: Context, turn: dict[str, Any]) -> bool:
         "turn": {name: turn[name] for name in ("room_id", "turn_id", "lease_id")},
         "environ": {"CONCH_STORE": settings.store, "CONCH_DATA_DIR": settings.data_dir},
     }
-    # Its own session and no terminal: it must outlive this command and never be hit by the terminal's signals. It
-    # starts here, because a store may be named relative to here, but -P: what lies here is not for it to import.
+    # Its own session and no terminal, because it must outlive this command and get no signals of the terminal. It
+    # starts in this directory, because the path of the store may be relative, but with -P, so it imports nothing here.
     guardian = subprocess.Popen(
         [sys.executable, "-P", "-m", "conch.doors.cli.guardian"],
         stdin=subprocess.PIPE,
@@ -73,7 +73,7 @@ def _start(context: Context, turn: dict[str, Any]) -> bool:
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
-    guardian.returncode = 0  # not our child to wait for: it is meant to stay
+    guardian.returncode = 0  # keeps Popen from waiting for it: it must outlive us
     assert guardian.stdin is not None and guardian.stdout is not None
     with guardian.stdin, guardian.stdout:
         guardian.stdin.write(json.dumps(order).encode())
@@ -83,9 +83,9 @@ def _start(context: Context, turn: dict[str, Any]) -> bool:
 
 
 class _Post:
-    """The place of a lease's guardian: one byte of a file that all guardians share, locked by the one on duty.
+    """Makes sure that a lease has one guardian: each locks one byte of a file that all guardians share.
 
-    The kernel frees it when the guardian ends, however that happens. Nothing is left to clear away.
+    The kernel frees the lock when the guardian ends, however it ends. There is nothing to clean up.
     """
 
     def __init__(self, app: App, lease_id: str) -> None:
@@ -95,7 +95,7 @@ class _Post:
         self._place = int(digest(lease_id)[:15], 16)
 
     def take(self) -> bool:
-        """Stand here until the process ends; False if another one does."""
+        """Hold the lock until this process ends; False if another guardian holds it."""
         return self._lock(self._open())
 
     def is_free(self) -> bool:
@@ -112,7 +112,7 @@ class _Post:
     def _lock(self, file: int) -> bool:
         try:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, self._place)
-        except (BlockingIOError, PermissionError):  # systems differ in what a lock held by another is
+        except (BlockingIOError, PermissionError):  # systems differ in the error for a held lock
             return False
         return True
 
@@ -121,13 +121,13 @@ class _Post:
 
 
 def main() -> int:
-    """Take the orders from standard input, and stand guard unless another guardian does."""
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # the command that started us may have blocked some
+    """Read the orders from standard input, and renew the lease unless another guardian does."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # the command may have blocked some signals
     order = json.load(sys.stdin)
     app = open_app({**os.environ, **order["environ"]})
     try:
         taken = _Post(app, order["turn"]["lease_id"]).take()
-        os.chdir("/")  # it was needed for relative paths; from now on it may be removed or unmounted
+        os.chdir("/")  # relative paths are resolved now, and the directory may be removed or unmounted
         _report_for_duty()
         if taken:
             facts = order["caller"]
@@ -139,10 +139,10 @@ def main() -> int:
 
 
 def _report_for_duty() -> None:
-    """Tell the command that a guardian stands, this one or another, and let go of all three streams."""
+    """Tell the command that the lease has a guardian, and close all three streams."""
     try:
         os.write(sys.stdout.fileno(), b"standing")
-    except OSError:  # it did not wait for that
+    except OSError:  # the command did not wait for us
         pass
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
@@ -159,9 +159,9 @@ class _Guardian:
         self._due = time.monotonic()
 
     def stand(self) -> None:
-        """Renew until the lease is not ours any more, the holder is gone, or trouble comes that does not pass.
+        """Renew until the lease is over, the holder is gone, or an error is permanent.
 
-        A full disk is no reason to leave: a lease is much longer than most such troubles.
+        A full disk is not permanent: most are mended before a lease lapses.
         """
         passing = (*PASSING, StoreFull, StoreReadOnly)
         with suppress(ConchError):
@@ -170,19 +170,21 @@ class _Guardian:
             )
 
     def _look(self, pause: Pause) -> str | None:
-        """Renew if that is due; why there is no reason to stay, if there is none."""
+        """Renew if that is due. Returns a reason to stop, or None."""
         pause.process = self._caller.process
         if processes.check(self._caller.process) == "gone":
             return "the holder is gone"
         if _file_id(self._app.store.describe()) != self._store:
-            return "removed or moved aside: what we have open is nobody's any more"
+            return "the store was removed or moved"
         snapshot = self._app.rooms.get_state(None, self._turn["room_id"])
         if snapshot.room.lease_id != self._turn["lease_id"]:
             return "the lease is over"
         if time.monotonic() >= self._due:
             turn = self._turn
             self._app.turns.heartbeat(self._caller, turn["room_id"], turn["lease_id"], turn["turn_id"])
-            self._due = time.monotonic() + renewal_ms(snapshot) / 1_000  # so that the holder never seems stale
+            self._due = (
+                time.monotonic() + renewal_ms(snapshot) / 1_000
+            )  # early enough that the holder never looks stale
         pause.seconds = self._due - time.monotonic()
         return None
 

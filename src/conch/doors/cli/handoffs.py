@@ -1,12 +1,12 @@
-"""Handoffs on the command line: from options or a file, and as they read on a terminal."""
+"""Handoffs on the command line: read from options or a file, and shown on a terminal."""
 
 from __future__ import annotations
 
 import sys
-from functools import lru_cache
 
+from conch.doors.cli.context import LARGEST_INPUT, read_standard_input
 from conch.errors import InvalidArgument, InvalidHandoff, LimitExceeded
-from conch.lean import Any, TextIO, json, re
+from conch.lean import Any, json, re
 from conch.rooms.handoffs import Handoff
 from conch.tools.text import behind_margin
 from conch.tools.turns_view import artifact_text
@@ -14,7 +14,6 @@ from conch.tools.turns_view import artifact_text
 _ARTIFACT = r"(?P<path>.+?)(?::(?P<first>\d{1,9})(?:-(?P<last>\d{1,9}))?)?(?:=(?P<role>\w+))?"
 MARGIN = " " * 8
 _LABEL = 10
-LARGEST_FILE = 16 * 1024 * 1024  # as large as any handoff may be; nobody reads on to the end of /dev/zero
 
 
 def read_handoff(options: Any) -> Handoff:
@@ -25,11 +24,11 @@ def read_handoff(options: Any) -> Handoff:
         "open_questions": options.question,
         "do_not": options.do_not,
     }
-    said = {name: value for name, value in parts.items() if value not in (None, [])}
+    given = {name: value for name, value in parts.items() if value not in (None, [])}
     if options.handoff is None:
-        return said
-    if said:
-        message = f"--handoff is the whole handoff; put {', '.join(said)} into it too."
+        return given
+    if given:
+        message = f"--handoff replaces the other options; put {', '.join(given)} into its JSON."
         raise InvalidArgument(message, field="handoff")
     return _read_file(options.handoff)
 
@@ -48,21 +47,15 @@ def _read_file(path: str) -> Handoff:
 def _read_text(path: str) -> str:
     if path != "-":
         with open(path, "rb") as file:
-            content = file.read(LARGEST_FILE + 1)
+            content = file.read(LARGEST_INPUT + 1)
     elif sys.stdin is None:
         raise ValueError("there is no standard input")
     else:
-        content = read_input(sys.stdin)
-    if len(content) > LARGEST_FILE:
-        message = f"--handoff {path[:200]} is larger than {LARGEST_FILE} bytes."
-        raise LimitExceeded(message, field="handoff", limit=LARGEST_FILE)
+        content = read_standard_input(sys.stdin)
+    if len(content) > LARGEST_INPUT:
+        message = f"--handoff {path[:200]} is larger than {LARGEST_INPUT} bytes."
+        raise LimitExceeded(message, field="handoff", limit=LARGEST_INPUT)
     return content.decode("utf-8-sig")
-
-
-@lru_cache(maxsize=1)
-def read_input(stream: TextIO) -> bytes:
-    """All of standard input, once: a command that runs again after an interruption needs it again."""
-    return stream.buffer.read(LARGEST_FILE + 1)
 
 
 def _artifact(text: str) -> dict[str, Any]:
@@ -86,7 +79,7 @@ def handoff_text(handoff: Handoff | None, author: str | None) -> str:
 
 
 def handoff_lines(handoff: Handoff) -> str:
-    """One part per line behind its label; longer parts go on below, behind the same margin."""
+    """One part per line, behind its label. Further lines of a part have the same margin."""
     parts = [("status", handoff["status"]), ("next", handoff["next_action"])]
     parts += [("artifact", artifact_text(artifact)) for artifact in handoff.get("artifacts", ())]
     parts += [("question", question) for question in handoff.get("open_questions", ())]

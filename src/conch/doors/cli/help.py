@@ -1,4 +1,4 @@
-"""What people read before they know the commands."""
+"""The texts of `conch --help` and `conch COMMAND --help`."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from conch.doors.cli.catalogue import COMMANDS, FAMILIES, OTHERS, ROOMS, TALK, T
 from conch.doors.cli.command import Command, Group, Option
 
 _WIDTH = 79
-_COLUMN = 24  # where the help of an option begins at the latest
+_COLUMN = 24  # the rightmost column where the help of an option starts
 _HELP = Option("--help", "", "show this and exit")
 
 _INTRODUCTION = """\
 usage: conch COMMAND [OPTIONS]
 
-Several coding agents share one checkout. The one that holds the stick may work.
-Begin with `conch join`, then `conch wait`; hand over with `conch release`."""
+Several coding agents share one checkout. Only the holder of the stick works.
+Start with `conch join`, then `conch wait`; hand over with `conch release`."""
 
 _CLOSING = """\
-`conch COMMAND --help` tells more about a command, `conch --version` which
-conch this is. --json makes a command print one object: ok, command, data,
-error; the exit status is 0 only when ok."""
+`conch COMMAND --help` explains a command; `conch --version` prints the version.
+With --json a command prints one JSON object: ok, command, data, error. The exit
+status is 0 only when ok is true."""
 
 
 def help_text(command: str) -> str:
@@ -29,7 +29,7 @@ def help_text(command: str) -> str:
         return _command_text(COMMANDS[command])
     family = command.partition(" ")[0]
     if family in FAMILIES:
-        more = f"`conch {family} ACTION --help` tells more about each."
+        more = f"`conch {family} ACTION --help` explains an action."
         return f"usage: conch {family} ACTION [OPTIONS]\n\n{_listing(FAMILIES[family])}\n\n{more}"
     groups = "\n\n".join(_listing(group) for group in (TURNS, ROOMS, TALK, OTHERS))
     return f"{_INTRODUCTION}\n\n{groups}\n\n{_CLOSING}"
@@ -48,7 +48,8 @@ def _command_text(command: Command) -> str:
     blocks = {"arguments": loose} | {name: [o for o in flags if o.heading == name] for name in headings}
     blocks["options"].append(_HELP)
     width = min(_COLUMN, max(len(_left(option)) + 4 for options in blocks.values() for option in options))
-    parts = [_usage(command.name, flags, loose), command.about]
+    about = ["\n".join(wrap(paragraph, _WIDTH, break_on_hyphens=False)) for paragraph in command.about.split("\n\n")]
+    parts = [_usage(command.name, flags, loose), *about]
     parts += [_block(name, options, width) for name, options in blocks.items() if options]
     return "\n\n".join([*parts, *([f"examples:\n{command.examples}"] if command.examples else [])])
 
@@ -91,7 +92,7 @@ def _left(option: Option) -> str:
 def _block(heading: str, options: list[Option], width: int) -> str:
     lines = [f"{heading}:"]
     for option in options:
-        left, about = f"  {_left(option)}", wrap(option.help, _WIDTH - width) or [""]
+        left, about = f"  {_left(option)}", wrap(option.help, _WIDTH - width, break_on_hyphens=False) or [""]
         if len(left) + 2 > width:
             lines.append(left)
             left = ""

@@ -1,10 +1,10 @@
-"""Ctrl-C, SIGTERM and a hang-up while a command waits: none of them may leave the stick with somebody who is gone.
+"""Handles Ctrl-C, SIGTERM and SIGHUP while a command waits, so that the stick never stays with a command that is gone.
 
-Python runs signal handlers in the middle of whatever the main thread does, also between a claim and its return. So
-during a wait the signals are blocked there, and a thread of its own takes them and cancels the call.
+Python may run a signal handler between a claim and its return. So during a wait the main thread blocks these signals. A
+second thread receives them and cancels the call.
 
-While the answer is written, that thread interrupts the main thread, as often as it takes: a signal that comes right
-before a write begins does not end it.
+While the answer is written, that thread interrupts the main thread, again and again: a signal that comes right before a
+write does not end the write.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ class Interrupted(BaseException):
 
 
 def exit_status(number: int) -> int:
-    """What a shell makes of a command that a signal has ended."""
+    """The exit status that a shell shows for a command ended by a signal."""
     return 128 + number
 
 
 class Interruptions:
-    """From its construction on, a signal cancels the call instead of ending the process."""
+    """Once created, it makes a signal cancel the call instead of ending the process."""
 
     def __init__(self, call: Call) -> None:
         self._call = call
-        # A command in the background of a script ignores Ctrl-C, one under nohup a hang-up: so be it.
+        # A background command of a script ignores Ctrl-C, and nohup ignores SIGHUP. They stay ignored.
         signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
         self._signals = [number for number in signals if signal.getsignal(number) is not signal.SIG_IGN]
-        self._nudge = signal.SIGURG  # ignored by default, so one that comes too late does no harm
+        self._nudge = signal.SIGURG  # ignored by default, so a late one does no harm
         self._raises = False
         self._has_raised = False
         self.number: int | None = None
@@ -51,14 +51,14 @@ class Interruptions:
             return
         self.number = signal.sigwait(self._signals)
         self._call.cancel()
-        while self._raises and not self._has_raised:  # it came at the last moment: the main thread may sleep in a write
+        while self._raises and not self._has_raised:  # the main thread may be blocked in a write
             signal.pthread_kill(threading.main_thread().ident or 0, self._nudge)
             time.sleep(_NUDGE_SECONDS)
-        os._exit(exit_status(signal.sigwait(self._signals)))  # whoever insists gets their way
+        os._exit(exit_status(signal.sigwait(self._signals)))  # a second signal ends the process at once
 
     @contextmanager
     def raised(self) -> Iterator[None]:
-        """Meanwhile a signal raises Interrupted, once; also one that has come since the wait."""
+        """Inside, a signal raises Interrupted once. So does a signal that came after the wait."""
         signal.signal(self._nudge, self._interrupt)
         self._raises = True
         try:

@@ -1,11 +1,11 @@
-"""Messages as people type and read them on a terminal."""
+"""Messages on the command line: what people type, and what they read."""
 
 from __future__ import annotations
 
 import sys
 
 from conch.clock import SECOND
-from conch.doors.cli.context import Context
+from conch.doors.cli.context import LARGEST_INPUT, Context, read_standard_input
 from conch.doors.cli.output import local_time
 from conch.errors import InvalidArgument, QuestionNotFound
 from conch.lean import Any, NamedTuple, json, re
@@ -19,26 +19,26 @@ _AGE_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
 class Place(NamedTuple):
-    """Where reading begins: after a message, and not before a moment."""
+    """Where reading starts: after a message, and not before a time."""
 
     after: int
     moment: int
 
 
 def since(context: Context, text: str) -> Place:
-    """A message number, an age, or a time: a local one, unless it says otherwise."""
+    """A message number, an age, or a time. A time without a zone is local."""
     if text.removeprefix("#").isdecimal() and text.isascii() and len(text) < 18:
         return Place(max(0, int(text.removeprefix("#")) - 1), 0)
     return Place(0, int((moment(context, "since", text) or 0) * SECOND))
 
 
 def moment(context: Context, field: str, text: str | None) -> float | None:
-    """An age, or a time that is local unless it says otherwise, in seconds since the epoch."""
+    """An age or a time, as seconds since the epoch. A time without a zone is local."""
     if text is None:
         return None
     if age := re.fullmatch(_AGE, text):
         return max(0.0, context.now() / SECOND - int(age[1]) * _AGE_SECONDS[age[2]])
-    from datetime import datetime  # few ask for a time
+    from datetime import datetime  # rarely needed
 
     try:
         return datetime.fromisoformat(text).timestamp()
@@ -48,15 +48,13 @@ def moment(context: Context, field: str, text: str | None) -> float | None:
 
 
 def read_text(given: str) -> str:
-    """What was typed, or for `-` what standard input has."""
+    """The given text, or standard input for `-`."""
     if given != "-":
         return given
-    from conch.doors.cli.handoffs import LARGEST_FILE, read_input
-
     if sys.stdin is None:
         raise InvalidArgument("There is no standard input to read.", field="text")
     try:
-        text = read_input(sys.stdin)[:LARGEST_FILE].decode("utf-8-sig")
+        text = read_standard_input(sys.stdin)[:LARGEST_INPUT].decode("utf-8-sig")
     except UnicodeDecodeError:
         raise InvalidArgument("Standard input is not valid UTF-8.", field="text") from None
     if "\0" in text:
@@ -65,7 +63,7 @@ def read_text(given: str) -> str:
 
 
 def find_message(context: Context, topic_id: str, given: str) -> str | None:
-    """The id of a message, also from the number that people see; None if there is no such number."""
+    """The id of a message, from its id or its number; None if no message has this number."""
     number = given.removeprefix("#")
     if not (number.isdecimal() and number.isascii() and len(number) < 18):
         return given
@@ -74,22 +72,22 @@ def find_message(context: Context, topic_id: str, given: str) -> str | None:
 
 
 def find_question(context: Context, topic_id: str, given: str) -> str:
-    """The same for a question."""
+    """The id of a question, from its id or its number."""
     try:
         return context.app.questions.poll(topic_id, find_message(context, topic_id, given) or "").question.question_id
     except QuestionNotFound:
-        message = f"There is no question {given[:80]!r} on this topic; `conch questions` shows those there are."
+        message = f"There is no question {given[:80]!r} on this topic; `conch questions --all` lists them."
         raise QuestionNotFound(message, field="question") from None
 
 
 def message_texts(context: Context, messages: list[Object]) -> list[str]:
-    """Messages for people. What they reply to is told by its number, which is all that people see of it."""
+    """Messages for people. A reply names the number of its message, because people do not see ids."""
     numbers = context.app.messages.numbers({message["reply_to"] for message in messages if message["reply_to"]})
     return [_message_text(message, numbers.get(message["reply_to"])) for message in messages]
 
 
 def _message_text(message: Object, replied_to: int | None) -> str:
-    """One message: who, when and what about on one line, the words below it."""
+    """One message: a line with sender, time and type, and the text below it."""
     to = (message["metadata"] or {}).get("to") or []
     names = ", ".join(to if isinstance(to, list) else [to])
     kind = "" if message["message_type"] == "message" else f" [{message['message_type']}]"
@@ -101,7 +99,7 @@ def _message_text(message: Object, replied_to: int | None) -> str:
 
 
 def hit_text(hit: Object) -> str:
-    """One message that was found: where it stands, and the line or the whole of it."""
+    """One search result: where the message is, and a line of it or all of it."""
     head = one_line(f"{hit['topic_name']} #{hit['seq']} {local_time(int(hit['created_at'] * SECOND))} {hit['sender']}")
     words: str = hit.get("content_markdown") or hit["snippet"]
     return f"{head}\n{behind_margin(words, MARGIN)}"

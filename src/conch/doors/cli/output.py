@@ -1,4 +1,4 @@
-"""What a command prints: text for people, one envelope for programs, and never a raw control character."""
+"""What a command prints: text for people, JSON for programs, and never a raw control character."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from conch.tools.text import behind_margin, one_line, visible, whole
 
 Object = dict[str, Any]
 
-MORE = "There are more, older ones; --limit shows them."  # below a list, newest first, that was cut
+MORE = "There are more. A higher --limit shows older ones."  # below a list, newest first, that is cut off
 _TAB = " " * 4
 
 
@@ -28,11 +28,11 @@ class Report(NamedTuple):
     error: Object | None = None
     status: int = 0
     printing: Callable[[], AbstractContextManager[None]] = nullcontext
-    """What to be in while it is printed."""
+    """A context to print it in."""
     delivery: Delivery = NOTHING_FOLLOWS
-    """What follows once it has been printed, or could not be."""
+    """What to do once it is printed, or could not be printed."""
     is_printed: bool = False
-    """The command has printed everything itself, as it came."""
+    """The command has printed everything itself."""
 
 
 def failure(code: str, message: str, details: Object, *, text: str | None = None, status: int = 1) -> Report:
@@ -44,7 +44,7 @@ def failure(code: str, message: str, details: Object, *, text: str | None = None
 
 
 def clean(text: str) -> str:
-    """The last look at what is printed: a terminal obeys control characters, so it gets none."""
+    """The same text without control characters, which a terminal would obey."""
     return visible(text).replace("\t", _TAB)
 
 
@@ -59,7 +59,7 @@ def local_time(moment: int) -> str:
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]], below: Sequence[str] = ()) -> str:
-    """Columns as wide as they must be. `below` has a text for each row that is too long to be a column."""
+    """Columns as wide as their texts. `below` has one long text per row, for the line after it."""
     lines = [list(headings), *([one_line(cell) for cell in row] for row in rows)]
     widths = [max(columns(line[place]) for line in lines) for place in range(len(headings))]
     shown = ["  ".join(map(_padded, line, widths)).rstrip() for line in lines]
@@ -72,17 +72,17 @@ def _padded(text: str, width: int) -> str:
 
 
 def shortened(text: str, width: int) -> str:
-    """At most so many columns of a line, for a place that cannot wrap."""
+    """Cut a line to a width in columns."""
     while columns(text) > width:
         text = text[:-1]
     return text
 
 
 def columns(text: str) -> int:
-    """How many columns of a terminal a text takes."""
+    """The width of a text on a terminal."""
     if text.isascii():
         return len(text)
-    import unicodedata  # seldom needed
+    import unicodedata  # rarely needed
 
     wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in text)
     return len(text) + wide - sum(unicodedata.combining(letter) > 0 for letter in text)
@@ -92,13 +92,13 @@ def columns(text: str) -> int:
 
 
 def prepare_streams() -> None:
-    """Whatever the streams are, printing to them must not fail for a letter that they cannot show."""
+    """Make sure that printing does not fail on a character that a stream cannot encode."""
     for name in ("stdout", "stderr"):
         stream: TextIO | None = getattr(sys, name)
-        if stream is None:  # closed by whoever started us
+        if stream is None:  # our parent process closed it
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - open to the end
         elif isinstance(stream, io.TextIOWrapper):
-            if isinstance(stream.buffer, io.RawIOBase):  # PYTHONUNBUFFERED: what a pipe has no room for would get lost
+            if isinstance(stream.buffer, io.RawIOBase):  # PYTHONUNBUFFERED: a full pipe would lose text
                 encoding = stream.encoding
                 stream = io.TextIOWrapper(io.BufferedWriter(stream.detach()), encoding)
                 setattr(sys, name, stream)
@@ -106,7 +106,7 @@ def prepare_streams() -> None:
 
 
 def print_report(command: str, report: Report, as_json: bool) -> None:
-    """Say how a command ended; OSError when nobody can read it."""
+    """Print the result of a command; OSError if it cannot be written."""
     if as_json:
         ok = report.error is None
         envelope = {"ok": ok, "command": command, "data": report.data, "error": report.error}
@@ -118,13 +118,13 @@ def print_report(command: str, report: Report, as_json: bool) -> None:
 
 
 def write(stream: TextIO, text: str) -> None:
-    """All at once: a reader that leaves after the last line has read it all, and that is no failure."""
+    """Write all at once, so that a reader that leaves after the last line causes no error."""
     stream.write(text)
     stream.flush()
 
 
 def _presentable(value: Any) -> Any:
-    """The same without half surrogate pairs, which JSON can spell but most readers refuse."""
+    """The same without lone surrogates, which JSON allows but most readers refuse."""
     if isinstance(value, str):
         return whole(value)
     if isinstance(value, dict):
@@ -133,12 +133,12 @@ def _presentable(value: Any) -> Any:
 
 
 def abandon_stream(stream: TextIO) -> None:
-    """After a failed write: keep Python from complaining about it once more while it exits."""
+    """After a failed write: keep Python from reporting it again when it exits."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def give_up(problem: OSError) -> int:
-    """After standard output could not be written: the exit status. A reader that has left knows why it did."""
+    """The exit status after a failed write. A reader that closed the pipe needs no warning."""
     abandon_stream(sys.stdout)
     if not isinstance(problem, BrokenPipeError):  # a full disk, perhaps
         warn(f"the answer could not be written: {problem.strerror}")

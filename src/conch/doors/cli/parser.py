@@ -1,4 +1,4 @@
-"""The words of the command line: which command is meant, and with which options."""
+"""Parses the command line into a command and its options."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from conch.errors import InvalidArgument
 from conch.lean import Any, NamedTuple
 
 _LONGEST_ECHO = 200
-_WITH_VALUE = ("--store", "--path", "--room", "--agent")  # options that may stand before the command
+_WITH_VALUE = ("--store", "--path", "--room", "--agent")  # options that may come before the command
 
 
 class Words(NamedTuple):
-    """A command line, taken apart. `command` is empty if there is none."""
+    """A split command line. `command` is empty if there is none."""
 
     command: str
     rest: list[str]
@@ -31,7 +31,7 @@ class Words(NamedTuple):
 
 
 def split_words(words: Sequence[str]) -> Words:
-    """The command and everything else; options may stand before the command, too."""
+    """Split off the command. Options may come before it, too."""
     name, rest = _take_name(list(words))
     if name in FAMILIES:
         action, rest = _take_name(rest)
@@ -54,7 +54,7 @@ def parse_options(words: Words) -> Any:
 
 
 class _Parse:
-    """One command line on its way to values."""
+    """Turns the words of one command line into values."""
 
     def __init__(self, command: Command) -> None:
         self._command = command
@@ -84,7 +84,7 @@ class _Parse:
             raise self._refusal(f"There is no option {name}", name, self._hyphen_hint())
         for other in self._flags.values():
             if other.key in self._given and (other.unless == name or option.unless == other.name):
-                raise self._refusal(f"{name} and {other.name} exclude each other", name)
+                raise self._refusal(f"{name} and {other.name} cannot be combined", name)
         if option.is_switch:
             if equals:
                 raise self._refusal(f"{name} takes no value", name)
@@ -105,7 +105,7 @@ class _Parse:
                 self._keep(option, word)
         if words:
             message = f"Unexpected words: {' '.join(words)}"
-            raise self._refusal(message, words[0], "words that belong together need quotes")
+            raise self._refusal(message, words[0], "a text of several words needs quotes")
 
     def _keep(self, option: Option, word: str) -> None:
         shown = option.name if option.is_flag else option.value
@@ -130,12 +130,12 @@ class _Parse:
 
     def _hyphen_hint(self) -> str:
         takes_text = any(option.value == "TEXT" and not option.is_flag for option in self._command.options)
-        return "a text that begins with a hyphen goes behind `--`" if takes_text else ""
+        return "put `--` before a text that starts with a hyphen" if takes_text else ""
 
     def _refusal(self, message: str, name: str, hint: str = "") -> InvalidArgument:
-        from conch.doors.cli.advice import without_passwords  # only for those who mistype
+        from conch.doors.cli.advice import without_passwords  # only needed after a mistake
 
-        message = without_passwords(message)  # before it is cut, or half a password would not look like one
+        message = without_passwords(message)  # before it is cut: half a password would not be found
         text = message if len(message) <= _LONGEST_ECHO else f"{message[:_LONGEST_ECHO]}..."
         text += f" ({hint})" if hint else ""
         field = without_passwords(name).lstrip("-").replace("-", "_")[:_LONGEST_ECHO].lower()
@@ -143,14 +143,14 @@ class _Parse:
 
 
 def _is_value(word: str) -> bool:
-    """Whether a word is no flag: a negative number is none, nor is a sentence that begins with a hyphen."""
+    """Whether a word is not a flag. Negative numbers and texts with spaces are values."""
     if not word.startswith("-") or word == "-" or " " in word:
         return True
     return word[1:].replace(".", "", 1).isdecimal()
 
 
 def _unknown(name: str) -> str:
-    from difflib import get_close_matches  # only for those who mistype
+    from difflib import get_close_matches  # only needed after a mistake
 
     from conch.doors.cli.advice import without_passwords
 

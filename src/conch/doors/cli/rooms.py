@@ -1,4 +1,4 @@
-"""The commands around a room and its members."""
+"""The commands about a room and its members."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def rooms(context: Context) -> Report:
     found = app.rooms.all_rooms() if context.options.all else app.rooms.list_rooms(context.path(), caller)
     data = {"rooms": [turns_view.path_room(snapshot, caller.agent_id) for snapshot in found]}
     if not found:
-        return Report(data, "No room here yet; `conch join` makes one.")
+        return Report(data, "There is no room here yet; `conch join` makes one.")
     rows = [
         (s.room.room_id, s.state, str(s.room.turn_id), str(len(s.members)), _who(s, s.expected) if s.expected else "-")
         for s in found
@@ -28,7 +28,7 @@ def rooms(context: Context) -> Report:
 
 
 def _who(snapshot: Snapshot, agent_id: str | None) -> str:
-    """Both names of a member."""
+    """The id and the name of a member."""
     member = snapshot.find(agent_id)
     return f"{agent_id} ({member.name})" if member else str(agent_id)
 
@@ -59,7 +59,7 @@ def state(context: Context) -> Report:
 
 
 def _room_text(snapshot: Snapshot, caller_id: str) -> str:
-    """Where the stick is, and what the caller can do about it."""
+    """Where the stick is, and what the caller can do."""
     room = snapshot.room
     head = f"{one_line(room.canonical_path)}\n{room.room_id}: {snapshot.state}, turn {room.turn_id}"
     return f"{head}\n{_stick_text(snapshot, caller_id)}"
@@ -68,13 +68,13 @@ def _room_text(snapshot: Snapshot, caller_id: str) -> str:
 def _stick_text(snapshot: Snapshot, caller_id: str) -> str:
     room = snapshot.room
     if room.state == "closed":
-        return "It is over; `conch join` opens a new room here."
+        return "The room is closed; `conch join` opens a new one here."
     if room.owner:
         holder = "You hold" if room.owner == caller_id else f"{_who(snapshot, room.owner)} holds"
         return f"{holder} the stick; the lease {_lapse(snapshot, room.lease_expires_at)}."
     if room.reserved_for:
         recipient = "you" if room.reserved_for == caller_id else _who(snapshot, room.reserved_for)
-        return f"The stick waits for {recipient}; the claim {_lapse(snapshot, room.claim_expires_at)}."
+        return f"The stick is reserved for {recipient}; the claim {_lapse(snapshot, room.claim_expires_at)}."
     return "The stick is free; `conch wait` takes it."
 
 

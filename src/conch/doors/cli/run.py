@@ -1,4 +1,4 @@
-"""Runs one command: parses its words, calls it, and prints how it ended."""
+"""Runs one command: parses the command line, calls the handler, and prints the result."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _report(command: str, app: App, options: Any) -> Report:
         return retry_interrupted(lambda: handler(Context(app, options)))
     except ConchError as refusal:
         return _refused(refusal, command)
-    except Exception as defect:  # ours; even then people and programs get a sentence, not a trace
+    except Exception as defect:  # a bug of ours; people and programs still get a sentence, not a traceback
         what = f"{type(defect).__name__}: {defect}"
         return _refused(InternalError(f"conch failed: {what} at {_place(defect)}. Please report it."), command)
 
@@ -87,7 +87,7 @@ def _find_handler(command: str) -> Callable[[Context], Report]:
 
 
 def _place(defect: Exception) -> str:
-    """The deepest line of our own that a defect came through."""
+    """The innermost line of our own code in the traceback."""
     here, place, trace = os.path.dirname(conch.__file__), "?", defect.__traceback__
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
@@ -98,7 +98,7 @@ def _place(defect: Exception) -> str:
 
 
 def _refused(refusal: ConchError, command: str, status: int = 1) -> Report:
-    from conch.doors.cli.advice import without_passwords, word_field, word_refusal  # most commands are not refused
+    from conch.doors.cli.advice import without_passwords, word_field, word_refusal  # rarely needed
 
     details = dict(refusal.details)
     if "field" in details:
@@ -106,12 +106,12 @@ def _refused(refusal: ConchError, command: str, status: int = 1) -> Report:
     code = refusal.code
     if isinstance(refusal, InvalidArgument):
         code = _invalid(command) or code
-    details = {name: without_passwords(told) if isinstance(told, str) else told for name, told in details.items()}
+    details = {name: without_passwords(value) if isinstance(value, str) else value for name, value in details.items()}
     return failure(code, without_passwords(word_refusal(refusal)), details, status=status)
 
 
 def _invalid(command: str) -> str:
-    """The code for an argument that cannot be used; empty where the error's own will do."""
+    """The code of this command for a bad argument; empty for the error's own code."""
     if command in COMMANDS:
         return COMMANDS[command].invalid or COMMANDS[command].group.invalid
     family = FAMILIES.get(command.partition(" ")[0])
@@ -134,7 +134,7 @@ def _not_printed(report: Report, problem: OSError | Interrupted) -> int:
     try:
         report.delivery.not_sent()
     except ConchError as refusal:
-        warn(f"nobody could be told that the stick is yours, and it could not be given back: {refusal.message}")
+        warn(f"your claim could not be printed, and the stick could not be given back: {refusal.message}")
     if isinstance(problem, OSError):
         return give_up(problem)
     abandon_stream(sys.stdout)

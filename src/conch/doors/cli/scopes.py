@@ -1,4 +1,4 @@
-"""The commands around reservations and notices."""
+"""The commands about reservations and notices."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _MARGIN = " " * 4
 
 
 def from_here(context: Context, scope: str | None, field: str = "scope") -> str | None:
-    """What is typed in a folder of the workspace is meant from there, as in every other command of a shell.
+    """Resolve a scope against the working directory, as a shell user expects.
 
-    It is checked here already, so that a refusal speaks of what was typed.
+    The check happens here, so that an error shows what the user typed.
     """
     if scope is None or not scope.strip():
         return scope
@@ -28,7 +28,7 @@ def from_here(context: Context, scope: str | None, field: str = "scope") -> str 
 
 
 def _folder_within(root: str) -> str | None:
-    """The working directory, if it is in the workspace; None elsewhere, and where it has been deleted."""
+    """The working directory if it is inside the workspace; None if it is outside or deleted."""
     try:
         here = os.path.realpath(os.getcwd())
     except OSError:
@@ -89,7 +89,7 @@ def send(context: Context) -> Report:
 
 
 def _payload(options: Any) -> Object:
-    """Everything that was given, so that what does not belong to this type is refused and not lost."""
+    """All given options. The tool refuses those that do not belong to the type."""
     names = ("subject", "summary", "next_action", "blocker", "requested_action", "urgency")
     given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
     if options.type == "BLOCKED":
@@ -100,7 +100,7 @@ def _payload(options: Any) -> Object:
 def inbox(context: Context) -> Report:
     data = context.room_tool("scopes.event_inbox", state=context.options.state, limit=context.options.limit).data
     lines = [_notice(event) for event in data["events"]]
-    return Report(data, "\n".join(lines) or "Nothing waits for you.")
+    return Report(data, "\n".join(lines) or "No notices for you.")
 
 
 def _notice(event: Object) -> str:

@@ -1,4 +1,4 @@
-"""The commands around the store itself."""
+"""The commands about the store itself."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def path(context: Context) -> Report:
 
 
 def verify(context: Context) -> Report:
-    """Whether the engine finds its files sound, and the rooms are what their log says."""
+    """Check the database files, and compare every room with its log."""
     problems = context.app.store.integrity_problems()
     try:
         count, differences = verify_rooms(context.app.store)
@@ -32,15 +32,15 @@ def verify(context: Context) -> Report:
         "differences": [difference._asdict() for difference in differences],
     }
     if not problems and not differences:
-        return Report(data, f"Sound: {count} room{'s' * (count != 1)} replayed, each is what its log says.")
-    message = f"{len(problems)} integrity problems, {len(differences)} differences between the rooms and their log."
+        return Report(data, f"Sound: {count} room{'s' * (count != 1)} replayed, all match their logs.")
+    message = f"{len(problems)} integrity problems, {len(differences)} differences between rooms and their logs."
     rows = [(d.room_id, d.what, str(d.stored), str(d.replayed)) for d in differences]
     differing = [table(("ROOM", "FIELD", "STORED", "REPLAYED"), rows)] if rows else []
     return failure("verification_failed", message, data, text="\n".join([message, *problems, *differing]))
 
 
 def _not_replayed(problems: list[str], refusal: StoreUnavailable) -> Report:
-    """What is wrong with the tables is why the rooms cannot be read."""
+    """The rooms cannot be read because the tables are damaged."""
     message = f"{len(problems)} integrity problems; the rooms could not be replayed. {refusal.message}"
     data = {"rooms": 0, "integrity_problems": problems, "differences": []}
     return failure("verification_failed", message, data, text="\n".join([message, *problems]))
@@ -63,27 +63,27 @@ def migrate(context: Context) -> Report:
 
 
 def copy(context: Context) -> Report:
-    """Move everything into another, empty store; this one stays as it is."""
+    """Copy everything into another, empty store. This one does not change."""
     source = context.app
     target = open_named("to", context.options.to)
     try:
         if source.store.describe() == target.store.describe():
-            raise InvalidArgument("--to names the store itself; name another one.", field="to")
+            raise InvalidArgument("--to names this same store; name another one.", field="to")
         copied = copy_store(source.store, target.store)
         place = target.store.describe()
     finally:
         target.close()
     rows = [(each.table, str(each.rows)) for each in copied]
-    text = f"{table(('TABLE', 'ROWS'), rows)}\n\nCopied to {one_line(place)}, every row compared."
+    text = f"{table(('TABLE', 'ROWS'), rows)}\n\nCopied to {one_line(place)}; every row was compared."
     return Report({"to": place, "tables": {each.table: each.rows for each in copied}}, text)
 
 
 def wipe(context: Context) -> Report:
-    """Forget everything. What conch cannot read is not its to destroy: that is moved aside."""
+    """Delete everything. A store that conch cannot read is moved aside, not deleted."""
     store = context.app.store
     place = store.describe()
     if not context.options.yes:
-        raise InvalidArgument(f"This forgets everything in {place}; say --yes to do it.", field="yes")
+        raise InvalidArgument(f"This deletes everything in {place}; add --yes to do it.", field="yes")
     try:
         store.wipe()
     except (SchemaMismatch, StoreCorrupt):
@@ -95,5 +95,5 @@ def _set_aside(context: Context) -> Report:
     store = context.app.store
     place = store.describe()
     aside = store.set_aside()
-    text = f"{one_line(place)} was not readable; it was moved to {one_line(aside)}."
+    text = f"{one_line(place)} could not be read, so it was moved to {one_line(aside)}."
     return Report({"path": place, "set_aside": aside}, text)

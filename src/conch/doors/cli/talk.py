@@ -1,4 +1,4 @@
-"""The commands for talking: send, read, ask, answer, questions."""
+"""The commands for talking: send, read, ask, answer, questions, search."""
 
 from __future__ import annotations
 
@@ -72,10 +72,10 @@ def _outgoing(context: Context, topic_id: str) -> Object:
 
 
 def _warning(warning: Object) -> Object:
-    """The same, with what the command line has to say about it."""
+    """The same warning in the words of the command line."""
     message = warning["message"]
     if warning["code"] == "UNKNOWN_ADDRESSEE":
-        message += " `conch topics show` tells who is there."
+        message += " `conch topics show` lists the names."
     elif warning["code"] == "ALREADY_SENT":
         message = f"#{warning['context']['seq']} was sent before under this key; it was not sent again."
     return {**warning, "message": message}
@@ -99,13 +99,13 @@ def read(context: Context) -> Report:
     data = {name: result.data[name] for name in ("topic_id", "received", "cursor", "has_more")}
     lines = message_texts(context, data["received"]) or ["Nothing new."]
     if data["has_more"]:
-        lines.append("There is more: `conch read` again.")
+        lines.append("There are more: run `conch read` again.")
     delivery = Delivery(sent=lambda: _move_on(result.delivery), not_sent=result.delivery.not_sent)
     return Report(data, "\n".join(lines), delivery=delivery)
 
 
 def _move_on(delivery: Delivery) -> None:
-    """After the messages were shown. That has not failed even if the cursor stays: at worst they are shown again."""
+    """Move the cursor once the messages are printed. If that fails, warn: the messages only come again."""
     try:
         delivery.sent()
     except StoreError as refusal:
@@ -116,14 +116,14 @@ def _history(context: Context, peer: Peer, place: Place, limit: int) -> Report:
     history = context.app.messages.history(peer.topic_id, place.after, place.moment)
     found = [bus_view.received(message, peer) for message in islice(history, limit + 1)]
     data = {"topic_id": peer.topic_id, "received": found[:limit], "has_more": len(found) > limit}
-    lines = message_texts(context, found[:limit]) or ["Nothing was said since."]
+    lines = message_texts(context, found[:limit]) or ["No messages since then."]
     if data["has_more"]:
-        lines.append(f"There is more: `conch read --since {found[limit]['seq']}`.")
+        lines.append(f"There are more: `conch read --since {found[limit]['seq']}`.")
     return Report(data, "\n".join(lines))
 
 
 def _follow(context: Context, peer: Peer, place: Place | None, limit: int | None) -> Report:
-    """Print messages as they come, up to so many; each counts as read once it is printed."""
+    """Print messages as they come, up to the limit. Each counts as read once it is printed."""
     follower = _Follower(context, peer, place, limit)
     call = Call()
     call.renew_with(context.session.stay_active)
@@ -144,7 +144,7 @@ def _follow(context: Context, peer: Peer, place: Place | None, limit: int | None
 
 
 class _Follower:
-    """Shows a topic as it goes on. It asks the store first and prints then, so that nothing is printed twice."""
+    """Prints new messages of a topic. It reads from the store before it prints, so that nothing is printed twice."""
 
     def __init__(self, context: Context, peer: Peer, place: Place | None, limit: int | None) -> None:
         self._context = context
@@ -156,15 +156,15 @@ class _Follower:
         self.is_done = False
 
     def show(self) -> bool:
-        """Print some of what is new; False if there was nothing."""
-        come, is_closed = self._messages.following(self._peer.topic_id, self._after)
-        if not come:
+        """Print new messages; False if there were none."""
+        new, is_closed = self._messages.following(self._peer.topic_id, self._after)
+        if not new:
             self.is_done = is_closed
             return False
-        self._peer, _ = self._messages.standing(self._peer)  # who may have been renamed meanwhile
-        batch = [each for each in come if each.created_at >= self._moment][: self._left]
+        self._peer, _ = self._messages.standing(self._peer)  # our peer may have a new name
+        batch = [each for each in new if each.created_at >= self._moment][: self._left]
         write(sys.stdout, "".join(f"{line}\n" for line in self._lines(batch)))
-        self._after = come[-1].seq
+        self._after = new[-1].seq
         if self._moves:
             with suppress(StoreUnavailable, StoreUncertain):  # the next batch moves it on
                 self._messages.mark_read(self._peer, batch[-1].seq)
@@ -190,15 +190,17 @@ def ask(context: Context) -> Report:
     data = context.tool("questions.ask", call, topic_id=topic_id, question=text, wait_seconds=0).data
     question = {"topic_id": topic_id, "question_id": data["question_id"]}
     if context.options.wait == 0:
-        return Report(data, f"Asked{_number(context, data['question_id'])}. `conch read` brings the answer.")
+        return Report(
+            data, f"Asked{_number(context, data['question_id'])}. `conch read` shows the answer when it comes."
+        )
     interruptions = Interruptions(call)
     try:
         asked = context.app.questions.wait(topic_id, data["question_id"], context.options.wait, call)
     except Cancelled:
-        message = "Interrupted. The question stays open; `conch read` brings the answer."
+        message = "Interrupted. The question stays open; `conch read` shows the answer when it comes."
         return failure("cancelled", message, question, status=exit_status(interruptions.number or 0))
     if asked is None:
-        message = "Nobody has answered yet. The question stays open; `conch read` brings the answer."
+        message = "No answer yet. The question stays open; `conch read` shows the answer when it comes."
         return failure("timeout", message, question)
     from conch.tools import questions_view
 
@@ -209,7 +211,7 @@ def ask(context: Context) -> Report:
 
 
 def _number(context: Context, question_id: str) -> str:
-    """How people refer to it. It is asked already, so a store that went away since must not become a refusal."""
+    """The question's number, for people. The question is already asked, so an error here must not fail the command."""
     with suppress(StoreError):
         return f", number {context.app.messages.numbers({question_id})[question_id]}"
     return ""
@@ -250,7 +252,7 @@ def questions(context: Context) -> Report:
     shown = [{**row, "asked_at": to_seconds(row["asked_at"])} for row in found]
     data = {"topic_id": topic_id, "questions": shown, "has_more": has_more}
     if not found:
-        return Report(data, "No open question." if not context.options.all else "No question yet.")
+        return Report(data, "No open questions." if not context.options.all else "No questions yet.")
     rows = [(str(row["seq"]), row["status"], str(row["answers_count"]), row["asked_by"]) for row in found]
     headings = ("NUMBER", "STATUS", "ANSWERS", "ASKED BY")
     text = table(headings, rows, below=[row["question_text"] for row in found])
@@ -284,6 +286,6 @@ def search(context: Context) -> Report:
         "include_content": options.content,
     }
     data = context.tool("search.messages_search", None, **given).data
-    lines = [hit_text(hit) for hit in data["results"]] or ["Nothing was found."]
+    lines = [hit_text(hit) for hit in data["results"]] or ["Nothing found."]
     lines += [f"Note: {one_line(warning['message'])}" for warning in data["warnings"]]
     return Report(data, "\n".join(lines))

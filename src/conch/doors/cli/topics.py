@@ -1,17 +1,31 @@
-"""The commands around topics and the names on them."""
+"""The commands about topics: create, list, show, close, rename, export, and free a name."""
 
 from __future__ import annotations
 
+import os
+import sys
+from collections.abc import Iterator
+from functools import partial
+
+from conch.bus.questions import Question
+from conch.bus.stream import Message
+from conch.calls import retry_interrupted
 from conch.clock import SECOND
 from conch.doors.cli.context import Context
-from conch.doors.cli.output import MORE, Report, duration, local_time, table
+from conch.doors.cli.messages import whole_json
+from conch.doors.cli.output import MORE, Report, duration, give_up, local_time, table
+from conch.errors import InvalidArgument, StoreInterrupted, StoreUnavailable
+from conch.lean import Any, TextIO, json
 from conch.tools import bus_view
-from conch.tools.text import one_line
+from conch.tools.text import behind_margin, one_line
 
 _MOST_TOPICS = 100_000
 _MOST_PEERS = 1_000
 _WINDOW_SECONDS = 3_600
 _STATUSES = {"open": ["open"], "closed": ["closed"], "all": ["open", "closed"]}
+_LONGEST_ECHO = 200
+_QUOTE = "> "
+_LISTS = {"repo_pointers": "See", "suggested_followups": "Ask next"}
 
 
 def create(context: Context) -> Report:
@@ -62,3 +76,116 @@ def free(context: Context) -> Report:
     topic_id = context.topic_id
     context.app.messages.free_name(topic_id, name, f"{caller.agent_id} ({caller.name})")
     return Report({"topic_id": topic_id, "agent_name": name}, f"{one_line(name)} is free on {topic_id}.")
+
+
+# -- `conch topics export`
+
+
+def export(context: Context) -> Report:
+    """Read page by page, so that a topic of any size fits into memory."""
+    options, topic_id = context.options, context.topic_id
+    if options.output is None and options.json:
+        raise InvalidArgument("--json needs --output: the export itself goes into a file.", field="output")
+    lines = _jsonl(context, topic_id) if options.format == "jsonl" else _markdown(context, topic_id)
+    if options.output is not None:
+        return _export_to_file(topic_id, lines, options.output)
+    try:
+        _write(sys.stdout, lines)
+    except StoreInterrupted as lost:  # some lines are already printed, so the command must not run again
+        raise StoreUnavailable(lost.message, **lost.details) from lost
+    except OSError as problem:
+        return Report(None, "", status=give_up(problem), is_printed=True)
+    return Report(None, "", is_printed=True)
+
+
+def _export_to_file(topic_id: str, lines: Iterator[str], path: str) -> Report:
+    shown = repr(path[:_LONGEST_ECHO])
+    try:
+        with open(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="utf-8") as file:
+            count = _write_whole(file, lines, path)
+    except FileExistsError:
+        raise InvalidArgument(f"{shown} exists already; name a new file.", field="output") from None
+    except OSError as problem:
+        raise InvalidArgument(f"{shown} cannot be written: {problem.strerror}.", field="output") from None
+    data = {"topic_id": topic_id, "messages": count, "path": os.path.abspath(path)}
+    return Report(data, f"Wrote {count} message{'s' * (count != 1)} to {one_line(path)}.")
+
+
+def _write_whole(file: TextIO, lines: Iterator[str], path: str) -> int:
+    try:
+        return _write(file, lines)
+    except BaseException:
+        os.unlink(path)  # half an export must not look complete
+        raise
+
+
+def _write(file: TextIO, lines: Iterator[str]) -> int:
+    """Write the lines; returns how many messages they hold."""
+    count = -1  # the first line is the topic itself
+    for line in lines:
+        file.write(line)
+        count += 1
+    file.flush()
+    return count
+
+
+def _jsonl(context: Context, topic_id: str) -> Iterator[str]:
+    topic = context.app.topics.find(topic_id)
+    yield whole_json({"kind": "topic", **bus_view.topic(topic)}) + "\n"
+    for message, question in _history(context, topic_id):
+        facts = {"question_status": question.status, "cancel_reason": question.cancel_reason} if question else {}
+        yield whole_json({"kind": "message", **bus_view.message(message), **facts}) + "\n"
+
+
+def _markdown(context: Context, topic_id: str) -> Iterator[str]:
+    topic = context.app.topics.find(topic_id)
+    facts = f"`{topic.topic_id}`, {topic.status}, since {local_time(topic.created_at)}"
+    if topic.closed_at is not None:
+        facts += f", closed {local_time(topic.closed_at)}"
+    lines = [f"# {one_line(topic.name)}", facts]
+    lines += [f"Closed: {one_line(topic.close_reason)}"] if topic.close_reason else []
+    lines += _metadata_lines(topic.metadata)
+    yield "\n\n".join(lines) + "\n"
+    for message, question in _history(context, topic_id):
+        yield _section(message, question)
+
+
+def _history(context: Context, topic_id: str) -> Iterator[tuple[Message, Question | None]]:
+    """Every message, and its question if it is one."""
+    after = 0
+    while page := retry_interrupted(partial(_page, context, topic_id, after)):
+        yield from page
+        after = page[-1][0].seq
+
+
+def _page(context: Context, topic_id: str, after: int) -> list[tuple[Message, Question | None]]:
+    messages = context.app.messages.history_page(topic_id, after)
+    asked = [message.message_id for message in messages if message.message_type == "question"]
+    questions = context.app.questions.find(asked)
+    return [(message, questions.get(message.message_id)) for message in messages]
+
+
+def _section(message: Message, question: Question | None) -> str:
+    """The text is a quotation, so that no line of it looks like our heading."""
+    to = f" to {', '.join(message.addressees)}" if message.addressees else ""
+    kind = "" if message.message_type == "message" else f" ({message.message_type})"
+    head = one_line(f"{message.seq}. {message.sender}{to}{kind}")
+    reply = f"in reply to `{message.reply_to}`, " if message.reply_to else ""
+    status = f", {_status(question)}" if question else ""
+    facts = f"*{reply}{local_time(message.created_at)}, `{message.message_id}`{status}*"
+    lines = [f"\n## {head}", facts, behind_margin(message.content_markdown, _QUOTE), *_metadata_lines(message.metadata)]
+    return "\n\n".join(lines) + "\n"
+
+
+def _status(question: Question) -> str:
+    return question.status + (f": {one_line(question.cancel_reason)}" if question.cancel_reason else "")
+
+
+def _metadata_lines(metadata: dict[str, Any] | None) -> list[str]:
+    """Pointers and follow-ups as lists, the rest as JSON. The heading already has `to`."""
+    rest = {name: value for name, value in (metadata or {}).items() if name != "to" and value != []}
+    lines = []
+    for name, title in _LISTS.items():
+        if isinstance(rest.get(name), list):
+            lines.append("\n".join([f"{title}:", "", *(f"- {one_line(str(item))}" for item in rest.pop(name))]))
+    return lines + ([f"Metadata: `{one_line(json.dumps(rest, ensure_ascii=False))}`"] if rest else [])

@@ -1,21 +1,159 @@
-"""The commands of whoever holds the stick, or takes it: release, pass, take, close."""
+"""The commands for taking turns: wait, release, pass, take and close."""
 
 from __future__ import annotations
 
+import os
+import sys
+import time
+from types import TracebackType
+
+from conch.bells.base import room_channel, seat_channel
+from conch.bells.waits import FOREVER, Pause, wait_for
+from conch.calls import Call, retry_interrupted
 from conch.config import check_length
 from conch.doors.cli.context import Context, find_member
 from conch.doors.cli.guardian import keep_lease, lease_text
-from conch.doors.cli.handoffs import read_handoff
-from conch.doors.cli.output import Report
-from conch.errors import ConchError, StaleLease
-from conch.lean import Any
+from conch.doors.cli.handoffs import handoff_text, read_handoff
+from conch.doors.cli.interruptions import Interruptions, exit_status
+from conch.doors.cli.output import Report, duration, failure, shortened, write
+from conch.errors import Cancelled, ConchError, StaleLease, StoreInterrupted, StoreUnavailable
+from conch.lean import Any, Self
 from conch.tools import fields
-from conch.tools.replies import NOTHING_FOLLOWS, Delivery
+from conch.tools.replies import NOTHING_FOLLOWS, Delivery, Reply
 from conch.tools.schema import check_arguments
+from conch.tools.text import one_line
+from conch.turns.waiting import Move
 
 _Lease = dict[str, Any]
 
 _REASON = fields.takes(reason=fields.TEXT)
+_TICK_SECONDS = 1.0  # how often the status line on a terminal changes
+
+# -- `conch wait`
+
+
+def wait(context: Context) -> Report:
+    """Wait until the caller gets the stick. An interrupted wait does not change who has it."""
+    room_id = context.room_id
+    limit = FOREVER if context.options.timeout is None else context.options.timeout
+    line = _StatusLine()
+    call = Call(line.tick if line.moves else None, every=_TICK_SECONDS)
+    interruptions = Interruptions(call)
+    try:
+        result = retry_interrupted(lambda: _wait(context, room_id, limit, call, line))
+        if call.cancelled:
+            result.delivery.not_sent()
+            return _interrupted(interruptions)
+    except Cancelled:
+        return _interrupted(interruptions)
+    except StoreInterrupted as lost:  # the command must not run again: it would not know of a signal it got before
+        raise StoreUnavailable(lost.message, **lost.details) from lost
+    if result.data["status"] != "your_turn":
+        return _not_ours(result)._replace(printing=interruptions.raised)
+    return Report(
+        result.data,
+        _your_turn_text(context, result.data),
+        printing=interruptions.raised,
+        delivery=Delivery(sent=lambda: keep_lease(context, result.data), not_sent=result.delivery.not_sent),
+    )
+
+
+def _wait(context: Context, room_id: str, seconds: float, call: Call, line: _StatusLine) -> Reply:
+    """Look when the bell rings, when the holder's process ends, and when a time limit passes, which rings no bell.
+
+    One ear listens for the whole wait, so that an agent that releases the stick always finds us waiting.
+    """
+
+    def look(pause: Pause) -> Reply | None:
+        reply = context.tool("turns.wait_for_turn", call, room_id=room_id, max_wait_ms=0)
+        if reply.data["status"] != "not_yet" or pause.is_last:
+            return reply
+        move = context.app.claims.current_move(room_id)
+        line.show(move)
+        pause.process, pause.seconds = move.process, move.patience
+        return None
+
+    bell, seat = context.app.bell, seat_channel(room_id, context.caller.agent_id)
+    with line:
+        reply = wait_for(bell, [room_channel(room_id)], look, seconds, call, announce=seat, has_answered=False)
+    assert reply is not None  # the last look returns one
+    return reply
+
+
+class _StatusLine:
+    """Shows who holds the stick and for how long: one line that changes on a terminal, else one line per holder."""
+
+    def __init__(self) -> None:
+        self.moves = sys.stderr.isatty()
+        self._holder: tuple[Any, ...] = ()
+        self._since = 0.0
+        self._name = ""
+
+    def show(self, move: Move) -> None:
+        """Show the holder, if it is a new one or if the line is on a terminal."""
+        holder = (move.room.turn_id, move.room.owner, move.room.reserved_for)
+        if holder != self._holder:
+            self._holder, self._name = holder, move.who
+            self._since = time.monotonic() - move.seconds
+            if not self.moves:
+                self._print(self._text() + "\n")
+        self.tick()
+
+    def tick(self, _: str = "") -> None:
+        """Show the time that has passed since. This does not ask the store."""
+        if self.moves and self._holder:
+            self._print(f"\r\x1b[K{shortened(self._text(), _width() - 1)}")
+
+    def _text(self) -> str:
+        verb = "has held the stick" if self._holder[1] else "is next but has not claimed the stick"
+        return one_line(f"{self._name} {verb} for {duration(time.monotonic() - self._since)}")
+
+    def _print(self, text: str) -> None:
+        try:
+            write(sys.stderr, text)
+        except OSError:  # nobody is reading; the wait goes on
+            pass
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.moves and self._holder:
+            self._print("\r\x1b[K")
+
+
+def _width() -> int:
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns or 80
+    except OSError:
+        return 80
+
+
+def _interrupted(interruptions: Interruptions) -> Report:
+    message = "Interrupted; the stick has not moved."
+    return failure("cancelled", message, {}, status=exit_status(interruptions.number or 0))
+
+
+def _not_ours(result: Reply) -> Report:
+    data = result.data
+    owner = data.get("current_owner")
+    holder = owner or data.get("reserved_for")
+    message = {
+        "not_yet": f"Not yet: {holder} {'holds the stick' if owner else 'is next'}.",
+        "takeover_available": f"{holder} does not answer ({data.get('reason')}); `conch take --reason ...` takes over.",
+        "closed": "The room is closed; `conch join` opens a new one.",
+    }[data["status"]]
+    return failure(data["status"], message, data)
+
+
+def _your_turn_text(context: Context, data: dict[str, Any]) -> str:
+    head = f"Your turn (turn {data['turn_id']}, {data['reason']}). {lease_text(context, data)}"
+    return f"{head}\n{handoff_text(data['handoff'], data['from_agent_id'])}"
+
+
+# -- the commands of the holder
 
 
 def release(context: Context) -> Report:
@@ -48,9 +186,9 @@ def take(context: Context) -> Report:
 
 
 def close(context: Context) -> Report:
-    """End the room: with the stick in hand, or with one that is free to take."""
+    """End the room as the holder of the stick. A free stick is claimed first."""
     room_id, reason = context.room_id, context.options.reason
-    check_arguments("conch close", _REASON, {"reason": reason})  # before a free stick is claimed for nothing
+    check_arguments("conch close", _REASON, {"reason": reason})  # before it claims a free stick
     check_length("reason", reason or "", context.app.settings.max_reason_chars, "max_reason_chars")
     lease, claim = _lease_or_claim(context, room_id)
     try:
@@ -62,7 +200,7 @@ def close(context: Context) -> Report:
 
 
 def _lease_or_claim(context: Context, room_id: str) -> tuple[_Lease, Delivery]:
-    """The lease of the holder, or of a claim made just now and its delivery, to take that back."""
+    """The caller's lease, or a new claim with the delivery that can take it back."""
     if context.room.room.owner == context.caller.agent_id:
         return _own_lease(context), NOTHING_FOLLOWS
     result = context.tool("turns.wait_for_turn", room_id=room_id, max_wait_ms=0)
@@ -73,7 +211,7 @@ def _lease_or_claim(context: Context, room_id: str) -> tuple[_Lease, Delivery]:
 
 
 def _own_lease(context: Context) -> _Lease:
-    """What the holder must show; on the command line it is looked up instead of remembered."""
+    """The caller's lease, looked up in the store: a command remembers nothing."""
     snapshot = context.room
     room, caller_id = snapshot.room, context.caller.agent_id
     if room.owner != caller_id:

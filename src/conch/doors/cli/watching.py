@@ -1,4 +1,4 @@
-"""`conch events`: the room's timeline, and whatever is added to it."""
+"""`conch events`: the room's timeline, and new entries as they come."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def events(context: Context) -> Report:
     room_id = context.room_id
     check_arguments("conch events", _LIMITS, {"after": options.after, "limit": options.limit})
     place = parse_place("after", options.after)
-    topic_id = context.room.room.topic_id  # also a sign of life, and whether there is such a room
+    topic_id = context.room.room.topic_id  # checks that the room exists, and counts as activity
 
     def read(after: Place | int | None) -> Page:
         return read_timeline(context.app.store, room_id, after, options.limit)
@@ -44,7 +44,7 @@ def events(context: Context) -> Report:
 
 
 def _follow(context: Context, page: Page, read: Callable[[Place], Page], channels: tuple[str, ...]) -> Report:
-    """Print until the room is closed, nobody reads any more, or somebody interrupts."""
+    """Print until the room is closed, the reader leaves, or the user interrupts."""
     call = Call()
     call.renew_with(context.session.stay_active)
 
@@ -68,19 +68,19 @@ def _print(page: Page, as_json: bool) -> None:
 
 
 def _page_text(page: Page, after: str | None, limit: int) -> str:
-    """Some entries, and how to see the others."""
+    """A page of entries, and how to see the next one."""
     if not page.entries:
         return "Nothing has happened yet." if after is None else "Nothing has happened since."
     lines = [_entry_text(entry) for entry in page.entries]
     if page.has_more:
         lines.append(f"More: `conch events --after {page.place}`.")
     elif after is None and len(page.entries) == limit:
-        lines.append(f"These are the latest {limit}; `conch events --after 0` begins at the oldest.")
+        lines.append(f"These are the latest {limit}; `conch events --after 0` starts with the oldest.")
     return "\n".join(lines)
 
 
 def _entry_text(entry: Entry) -> str:
-    """One entry on one line, what it carries below it."""
+    """One entry: a line, and its details below."""
     number = str(entry.event.event_seq) if entry.event else ""
     first = f"{number:>4}  {local_time(entry.created_at)}  "
     head, below = behind_margin(timeline_view.sentence(entry), MARGIN, first), []
@@ -93,8 +93,8 @@ def _entry_text(entry: Entry) -> str:
 
 
 def _whereabouts(entry: Entry) -> str:
-    """To whom a handoff went, and whether they have it."""
+    """The recipient of a handoff, and whether it has accepted."""
     if entry.protocol is None:
         return ""
     state = LABELS.get(entry.protocol.state, "not seen yet")
-    return labelled(LABELS["HANDOFF"], f"{entry.protocol.to_agent or 'whoever comes first'} ({state})")
+    return labelled(LABELS["HANDOFF"], f"{entry.protocol.to_agent or 'the next agent to claim'} ({state})")
