@@ -59,7 +59,10 @@ else:
             return dict(zip(self._fields, self, strict=True))
 
         def _replace(self, /, **changes):
-            return type(self)(**{**self._asdict(), **changes})
+            changed = tuple.__new__(type(self), map(changes.pop, self._fields, self))
+            if changes:
+                raise TypeError(f"{type(self).__name__} has no fields {', '.join(changes)}")
+            return changed
 
         def __repr__(self):
             return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self._asdict().items())})"

@@ -163,7 +163,6 @@ def find_obstacle(tx: Transaction, peer: Peer, question: Row) -> Obstacle | None
 
 
 def to_message(row: Row) -> Message:
-    del row["number"], row["sender_id"]
     return Message(**row)
 
 

@@ -91,8 +91,9 @@ def topic_line(topic: Topic, count: int) -> str:
 
 
 def _message_text(each: Message, peer: Peer) -> str:
-    to = f" to {', '.join(each.addressees)}" if each.addressees else ""
-    mark = " (to you)" if peer.is_meant(each.addressees) else ""
+    addressees = each.addressees
+    to = f" to {', '.join(addressees)}" if addressees else ""
+    mark = " (to you)" if peer.is_meant(addressees) else ""
     reply = f" in reply to {each.reply_to}" if each.reply_to else ""
     head = one_line(f"#{each.seq} {each.sender}{to}{mark} [{each.message_type}] {each.message_id}{reply}:")
     body = each.content_markdown

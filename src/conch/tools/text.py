@@ -33,7 +33,12 @@ _ESCAPES = _Escapes()
 
 def visible(text: str) -> str:
     """The text with control characters and invisible ones escaped. Tabs and newlines stay."""
-    return whole(text.translate(_ESCAPES))
+    return text if _is_plain(text) else whole(text.translate(_ESCAPES))
+
+
+def _is_plain(text: str) -> bool:
+    """Most text is printable ASCII on one line. Nothing has to be looked up to show that."""
+    return text.isascii() and text.isprintable()
 
 
 def whole(text: str) -> str:
@@ -43,10 +48,14 @@ def whole(text: str) -> str:
 
 def behind_margin(text: str, margin: str = MARGIN, first: str | None = None) -> str:
     """Put a margin before every line, whichever character ends it. `first` replaces the margin of the first line."""
+    if _is_plain(text):
+        return (margin if first is None else first) + text
     head, *rest = text.splitlines() or [""]
     return "\n".join([(margin if first is None else first) + visible(head), *(margin + visible(line) for line in rest)])
 
 
 def one_line(text: str) -> str:
     """The text on one line, for names, paths and subjects."""
+    if _is_plain(text):
+        return text.strip()
     return visible(" ".join(line.strip() for line in text.splitlines() if line.strip()).replace("\t", " "))

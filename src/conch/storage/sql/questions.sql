@@ -32,7 +32,8 @@ WHERE answered_by_id = :peer_id AND NOT EXISTS (
 SELECT answer_id FROM answers WHERE question_id = :question_id AND answered_by_id = :peer_id;
 
 -- name: answers_to
-SELECT m.*, p.name AS sender
+SELECT m.message_id, m.topic_id, m.seq, p.name AS sender, m.message_type, m.reply_to, m.content_markdown, m.metadata_json,
+  m.client_message_id, m.created_at
 FROM answers a JOIN messages m ON m.message_id = a.answer_id LEFT JOIN peers p ON p.peer_id = m.sender_id
 WHERE a.question_id = :question_id ORDER BY m.seq;
 

@@ -51,7 +51,10 @@ class SqliteTransaction:
         return row
 
     def all(self, statement: str, **parameters: Any) -> list[Row]:
-        return self._execute(statement, parameters).fetchall()
+        cursor = self._execute(statement, parameters)
+        cursor.row_factory = None  # the columns are named once, and not again for every row
+        names = [column[0] for column in cursor.description]
+        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
     def run(self, statement: str, **parameters: Any) -> int:
         return self._execute(statement, parameters).rowcount
