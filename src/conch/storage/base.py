@@ -49,6 +49,13 @@ class Transaction(Protocol):
     def ring(self, *channels: str) -> None:
         """Ring these bells, in this order, once the transaction has been committed."""
 
+    def call(self, channel: str) -> None:
+        """Ring this bell too, before the others, and find out whether a process listens to it."""
+
+    @property
+    def heard(self) -> bool:
+        """Whether a process listened to the channel of `call`. It is known once the transaction has been committed."""
+
     def tables(self) -> list[str]:
         """All tables that are not derived. A table comes after those it refers to."""
 

@@ -58,6 +58,7 @@ def _open_sqlite(settings: Settings, clock: Clock | None, named: str) -> tuple[S
         path,
         named=named,
         ring=bell.ring,
+        hears=bell.hears,
         clock=clock or system_clock,
         busy_timeout_ms=settings.busy_timeout_ms,
         synchronous=settings.synchronous,

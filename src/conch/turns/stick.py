@@ -10,13 +10,13 @@ from conch.agents.identity import Caller
 from conch.bells.base import Bell, seat_channel
 from conch.bus.peers import present_name
 from conch.config import Settings, check_length
-from conch.errors import Advice, InvalidArgument, StoreError, TakeoverNotAvailable, UnknownMember, UnknownRecipient
+from conch.errors import Advice, InvalidArgument, TakeoverNotAvailable, UnknownMember, UnknownRecipient
 from conch.lean import Any, NamedTuple
 from conch.notices.events import accept_handoff, find_recipient, leave_handoff
 from conch.rooms.handoffs import dump_handoff
 from conch.rooms.log import append_event, prior_owner
 from conch.rooms.presence import Lease, Rooms, require_turn
-from conch.rooms.room import Member, Room, Snapshot, granted, load_room, renew, save_room
+from conch.rooms.room import Member, Room, Snapshot, granted, renew, save_room
 from conch.storage.base import Store, Transaction
 
 
@@ -64,7 +64,7 @@ class Turns:
                     offer = _offer(tx, snapshot, "release", to, text)
                     break
             waiting = {member.agent_id for member in snapshot.members if self._is_waiting(snapshot, member)}
-        return self._with_status(offer, snapshot, to)
+        return _with_status(offer, snapshot, to, tx.heard)
 
     def pass_stick(
         self,
@@ -80,27 +80,10 @@ class Turns:
         with self._rooms.change(caller, room_id, lease=Lease(lease_id, expected_turn_id)) as (tx, snapshot):
             target = _find_target(snapshot, caller, present_name(tx, snapshot.room.topic_id, to_agent_id))
             offer = _offer(tx, snapshot, "pass", target, text)
-        return self._with_status(offer, snapshot, target)
-
-    def _with_status(self, offer: Offer, snapshot: Snapshot, to: Member | None) -> Offer:
-        """Add the recipient's status: `waiting`, `present` (seen within two heartbeats) or `away`."""
-        if to is None:
-            return offer
-        if self._is_waiting(snapshot, to) or self._is_claimed(offer.room):
-            return offer._replace(recipient_status="waiting")
-        present = snapshot.seen_within(to, 2 * snapshot.policy.heartbeat_interval_ms)
-        return offer._replace(recipient_status="present" if present else "away")
+        return _with_status(offer, snapshot, target, tx.heard)
 
     def _is_waiting(self, snapshot: Snapshot, member: Member) -> bool:
         return self._bell.hears(seat_channel(snapshot.room.room_id, member.agent_id))
-
-    def _is_claimed(self, offered: Room) -> bool:
-        """Whether the stick was claimed since the commit. Then the recipient was waiting, although it no longer is."""
-        try:
-            with self._store.read() as tx:
-                return load_room(tx, offered.room_id).turn_id > offered.turn_id
-        except StoreError:
-            return False  # the stick is handed over; failing to read the status must not fail the call
 
     # -- taking over
 
@@ -151,7 +134,7 @@ def _next_in_sequence(snapshot: Snapshot, waiting: set[str]) -> Member | None:
 
 def _offer(tx: Transaction, snapshot: Snapshot, kind: str, to: Member | None, handoff_json: str) -> Offer:
     if to is not None:
-        tx.ring(seat_channel(snapshot.room.room_id, to.agent_id))  # first, so that the recipient wakes before others
+        tx.call(seat_channel(snapshot.room.room_id, to.agent_id))  # the recipient wakes before others
     event, room = append_event(
         tx,
         snapshot.room,
@@ -165,6 +148,14 @@ def _offer(tx: Transaction, snapshot: Snapshot, kind: str, to: Member | None, ha
     save_room(tx, room)
     leave_handoff(tx, snapshot, to, event)
     return Offer(room, None, event.event_seq)
+
+
+def _with_status(offer: Offer, snapshot: Snapshot, to: Member | None, is_waiting: bool) -> Offer:
+    """Add the recipient's status: `waiting`, `present` (seen within two heartbeats) or `away`."""
+    if to is None:
+        return offer
+    present = snapshot.seen_within(to, 2 * snapshot.policy.heartbeat_interval_ms)
+    return offer._replace(recipient_status="waiting" if is_waiting else "present" if present else "away")
 
 
 def _find_target(snapshot: Snapshot, caller: Caller, text: str) -> Member:

@@ -185,13 +185,13 @@ def test_text_of_every_kind_survives_the_round_trip(client):
     assert client.call("echo", text=text)["structuredContent"]["text"] == text
 
 
-def test_half_a_surrogate_pair_leaves_as_a_replacement_character(client):
+def test_half_a_surrogate_pair_is_replaced_in_the_structure_and_escaped_in_the_text(client):
     client.start_call("half_a_pair")
 
-    line = client.receive_line()
+    result = json.loads(client.receive_line().decode("utf-8"))["result"]
 
-    assert "cut \ufffd here \U0001f41a" in line.decode("utf-8")
-    assert b"\\ud83d" not in line
+    assert result["structuredContent"] == {"text": "cut \ufffd here"}
+    assert result["content"][0]["text"] == "cut \\ud83d here \U0001f41a"
 
 
 def test_half_a_surrogate_pair_does_not_end_the_server(client):

@@ -19,7 +19,7 @@ from conch.storage.postgres.address import SCHEMA, Connection
 from conch.storage.statements import expand_lists, referred_first
 
 _RING = """
-SELECT pg_notify(bell, '') FROM unnest(%(bells)s::text[], %(keys)s::bigint[]) AS rung (bell, key)
+SELECT bell, pg_notify(bell, '') FROM unnest(%(bells)s::text[], %(keys)s::bigint[]) AS rung (bell, key)
 WHERE NOT pg_try_advisory_xact_lock(key)
 """
 # Not information_schema, which hides tables that the role has no rights on.
@@ -65,6 +65,8 @@ class PostgresTransaction:
         self.connection = connection
         self._statements = statements
         self._rings: list[str] = []
+        self._called: str | None = None
+        self.heard = False
         self._dumps = count(1)
         self._translated = translated
         self.now = now
@@ -85,6 +87,10 @@ class PostgresTransaction:
     def ring(self, *channels: str) -> None:
         self._rings.extend(channels)
 
+    def call(self, channel: str) -> None:
+        self._called = channel
+        self._rings.insert(0, channel)
+
     def send_rings(self) -> None:
         """Notify only channels that may have a listener, because commits with notifications wait for each other.
 
@@ -94,7 +100,9 @@ class PostgresTransaction:
         if self._rings:
             bells = [notification(channel) for channel in self._rings]
             keys = [lock_number("bell", channel) for channel in self._rings]
-            self.connection.execute(_RING, {"bells": bells, "keys": keys})
+            rung = self.connection.execute(_RING, {"bells": bells, "keys": keys})
+            if self._called is not None:
+                self.heard = notification(self._called) in {row["bell"] for row in rung}
 
     def tables(self) -> list[str]:
         with self._translated():

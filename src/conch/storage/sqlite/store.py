@@ -33,6 +33,7 @@ _NAMELESS = "Restore a copy made by `conch db backup`"
 _FOREIGN = "Leave the file to the program that made it"
 
 Ring = Callable[[Iterable[str]], None]
+Hears = Callable[[str], bool]
 
 
 class SqliteStore:
@@ -43,6 +44,7 @@ class SqliteStore:
         path: str,
         *,
         ring: Ring,
+        hears: Hears = lambda channel: False,
         named: str = "CONCH_DATA_DIR",
         clock: Clock = system_clock,
         busy_timeout_ms: int = 5_000,
@@ -53,6 +55,7 @@ class SqliteStore:
         self.path = path
         self._named = named
         self._ring = ring
+        self._hears = hears
         self._clock = clock
         self._busy_timeout_ms = busy_timeout_ms
         self._synchronous = synchronous
@@ -81,6 +84,9 @@ class SqliteStore:
             tx = SqliteTransaction(connection, self._statements, self._clock(), self._translated)
             self._check_version(self._stored_version(connection))
             yield tx
+        # After the commit, so that no writer waits for the answer; before the ring, because a listener that has heard
+        # it stops listening.
+        tx.heard = tx.called is not None and self._hears(tx.called)
         self._ring(tx.rings)
 
     def migrate(self, force: bool = False) -> tuple[int, int]:

@@ -45,6 +45,8 @@ class SqliteTransaction:
         self.now = now
         self._translated = translated
         self.rings: list[str] = []
+        self.called: str | None = None
+        self.heard = False
 
     def one(self, statement: str, **parameters: Any) -> Row | None:
         row: Row | None = self._execute(statement, parameters).fetchone()
@@ -75,6 +77,10 @@ class SqliteTransaction:
 
     def ring(self, *channels: str) -> None:
         self.rings.extend(channels)
+
+    def call(self, channel: str) -> None:
+        self.called = channel
+        self.rings.insert(0, channel)
 
     def tables(self) -> list[str]:
         with self._translated():
