@@ -9,6 +9,7 @@ from _signal import SIG_SETMASK, pthread_sigmask  # type: ignore[import-not-foun
 from collections.abc import Sequence
 
 _INTERRUPTED = 130
+_USUAL_GARBAGE = gc.get_threshold()[0]
 _GARBAGE = 50_000  # objects; importing a command makes fewer, so the collector never runs during start-up
 
 
@@ -34,6 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if words[:1] == ["mcp"]:
         from conch.doors.mcp.server import serve
 
+        gc.set_threshold(_USUAL_GARBAGE)  # a server lives long, and collecting much at once would delay its calls
         return serve(words[1:])
     try:
         from conch.doors.cli.run import run
