@@ -47,13 +47,13 @@ class App:
     def claims(self) -> Claims:
         from conch.turns.waiting import Claims
 
-        return Claims(self.store, self.bell, self.rooms)
+        return Claims(self.store, self.bell, self.rooms, self.settings)
 
     @cached_property
     def turns(self) -> Turns:
         from conch.turns.stick import Turns
 
-        return Turns(self.store, self.bell, self.rooms, self.settings)
+        return Turns(self.bell, self.rooms, self.settings)
 
     @cached_property
     def reservations(self) -> Reservations:

@@ -64,7 +64,7 @@ class Table:
         return self.app.turns.heartbeat(caller, self.room_id, *lease)
 
     def take_over(self, caller: Caller, turn_id: int, reason: str = "it does not answer") -> Any:
-        return self.app.turns.takeover_stick(caller, self.room_id, turn_id, reason)
+        return self.app.claims.takeover_stick(caller, self.room_id, turn_id, reason)
 
     def state(self) -> str:
         return self.app.rooms.get_state(None, self.room_id).state

@@ -174,7 +174,7 @@ def grab_once(seat: Seat, dice: random.Random, held: list[tuple[str, int]]) -> N
     if deed == "wait":
         wait = seat.wait(0)
         if wait.status == "takeover_available":
-            room = turns.takeover_stick(seat.me, seat.room_id, wait.snapshot.room.turn_id, "grabbed").room
+            room = seat.app.claims.takeover_stick(seat.me, seat.room_id, wait.snapshot.room.turn_id, "grabbed").room
         else:
             room = wait.snapshot.room
         if room.owner == seat.me.agent_id and (room.lease_id, room.turn_id) not in held:

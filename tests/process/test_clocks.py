@@ -47,7 +47,7 @@ class Table:
         self.app.turns.heartbeat(self.codex, self.room_id, *self.lease)
 
     def take_over(self) -> Any:
-        return self.app.turns.takeover_stick(self.claude, self.room_id, self.lease[1], "it does not answer")
+        return self.app.claims.takeover_stick(self.claude, self.room_id, self.lease[1], "it does not answer")
 
     def set_lease_ms(self, milliseconds: int) -> None:
         self.app.membership.set_room_policy(self.codex, self.room_id, {"owner_lease_ttl_ms": milliseconds})

@@ -81,7 +81,7 @@ def test_a_killed_owner_can_do_nothing_with_its_lease_before_or_after_a_takeover
             attempt()
     with pytest.raises(UnknownMember):
         app.claims.wait_for_turn(ghost, room_id, max_wait_ms=0)
-    taken = app.turns.takeover_stick(heir, room_id, turn_id, "codex:1 was killed")
+    taken = app.claims.takeover_stick(heir, room_id, turn_id, "codex:1 was killed")
     for attempt in attempts:
         with pytest.raises(TurnMismatch):
             attempt()
@@ -114,8 +114,8 @@ def test_a_killed_recipient_is_known_to_be_gone_at_once_and_cannot_claim(
     with pytest.raises(UnknownMember):
         app.claims.wait_for_turn(ghost, room_id, max_wait_ms=0)
     with pytest.raises(UnknownMember):
-        app.turns.takeover_stick(ghost, room_id, mine.turn_id, "from beyond")
-    assert app.turns.takeover_stick(owner, room_id, mine.turn_id, "codex:1 was killed").revoked == "codex:1"
+        app.claims.takeover_stick(ghost, room_id, mine.turn_id, "from beyond")
+    assert app.claims.takeover_stick(owner, room_id, mine.turn_id, "codex:1 was killed").revoked == "codex:1"
 
 
 def test_whoever_is_killed_inside_a_transaction_leaves_nothing_behind_and_holds_nobody_up(
@@ -189,7 +189,7 @@ def test_a_room_whose_players_are_all_killed_in_mid_play_goes_on_with_the_next_o
     heir = agent("claude:1")
     wait = app.claims.wait_for_turn(heir, room_id, max_wait_ms=0)
     if wait.status == "takeover_available":
-        app.turns.takeover_stick(heir, room_id, wait.snapshot.room.turn_id, "all of them were killed")
+        app.claims.takeover_stick(heir, room_id, wait.snapshot.room.turn_id, "all of them were killed")
     assert app.rooms.get_state(None, room_id).room.owner == "claude:1"
     referee.check(room_id)
 
@@ -210,7 +210,7 @@ def test_an_owner_that_was_stopped_past_its_lease_wakes_up_without_the_stick(
     owner.popen.send_signal(signal.SIGSTOP)
     clock.move(seconds=60)
 
-    taken = app.turns.takeover_stick(agent("claude:1"), room_id, 1, "it does not answer")
+    taken = app.claims.takeover_stick(agent("claude:1"), room_id, 1, "it does not answer")
     owner.popen.send_signal(signal.SIGCONT)
     owner.tell("release")
 
@@ -250,7 +250,7 @@ def test_a_living_process_that_has_only_the_owners_pid_does_not_keep_the_stick_f
     owner(facts._replace(started_at=facts.started_at - 1))
 
     assert look(app, room_id) == ("owner_gone", "owner_gone")
-    assert app.turns.takeover_stick(agent("claude:1"), room_id, 1, "another process has its pid").revoked == "codex:1"
+    assert app.claims.takeover_stick(agent("claude:1"), room_id, 1, "another process has its pid").revoked == "codex:1"
 
 
 def test_an_owner_of_an_earlier_boot_is_gone_although_its_pid_and_start_time_are_taken(
@@ -267,7 +267,7 @@ def test_a_living_owner_keeps_the_stick_until_its_lease_lapses(
     owner(my_facts())
 
     with pytest.raises(TakeoverNotAvailable):
-        app.turns.takeover_stick(agent("claude:1"), room_id, 1, "too early")
+        app.claims.takeover_stick(agent("claude:1"), room_id, 1, "too early")
     assert look(app, room_id) == ("owned", None)
     clock.move(seconds=45 * 60)
     assert look(app, room_id) == ("stale_owner", "owner_timeout")
@@ -279,7 +279,7 @@ def test_a_process_of_another_host_is_never_declared_gone_only_late(
     caller = owner(Process("another host", "another boot", 2**22 + 1, 1))
 
     with pytest.raises(TakeoverNotAvailable):
-        app.turns.takeover_stick(agent("claude:1"), room_id, 1, "no such pid here")
+        app.claims.takeover_stick(agent("claude:1"), room_id, 1, "no such pid here")
     assert look(app, room_id) == ("owned", None)
     clock.move(seconds=45 * 60)
     assert look(app, room_id) == ("stale_owner", "owner_timeout")

@@ -501,7 +501,7 @@ class Game(RuleBasedStateMachine):
         agent, turn_id = self.who(name), self.model.turn_id + late
 
         def take_over() -> Answer:
-            taken = self.app.turns.takeover_stick(self.caller(agent), self.room_id, turn_id, "it does not answer")
+            taken = self.app.claims.takeover_stick(self.caller(agent), self.room_id, turn_id, "it does not answer")
             self.note_lease(taken.room.lease_id, taken.room.turn_id)
             return (taken.room.turn_id, taken.revoked)
 
@@ -593,7 +593,7 @@ class Game(RuleBasedStateMachine):
         snapshot = self.app.rooms.get_state(None, self.room_id)
         for agent in AGENTS:
             allowed = agent in self.model.seats and self.model.may_take_over(agent)
-            assert self.app.turns.takeover_is_open(self.caller(agent), snapshot) == allowed
+            assert self.app.claims.takeover_is_open(self.caller(agent), snapshot) == allowed
 
     @invariant()
     def the_log_tells_the_same_story(self) -> None:

@@ -12,7 +12,6 @@ from conch.config import Settings
 from conch.errors import Advice, UnknownMember, UnknownRoom
 from conch.host import processes
 from conch.host.processes import Life, Process
-from conch.ids import new_lease
 from conch.lean import Any, Literal, NamedTuple, json
 from conch.storage.base import Row, Transaction
 
@@ -220,12 +219,6 @@ class Snapshot:
 
 
 # -- the lease of an owner
-
-
-def granted(snapshot: Snapshot, room: Room) -> Room:
-    """The room with a new lease for its new owner."""
-    until = snapshot.later(snapshot.policy.owner_lease_ttl_ms)
-    return room._replace(lease_id=new_lease(), lease_expires_at=until)
 
 
 def renew(tx: Transaction, snapshot: Snapshot) -> Snapshot:

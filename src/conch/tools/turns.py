@@ -130,7 +130,7 @@ def _offered(offer: Offer) -> Reply:
 
 def takeover_stick(session: Session, given: Object, call: Call) -> Reply:
     call.check()
-    taken = session.app.turns.takeover_stick(
+    taken = session.app.claims.takeover_stick(
         session.caller(), given["room_id"], given["expected_turn_id"], given["reason"]
     )
     room = taken.room
@@ -151,7 +151,7 @@ def takeover_stick(session: Session, given: Object, call: Call) -> Reply:
 def get_room_state(session: Session, given: Object, call: Call) -> Reply:
     caller = session.caller()
     snapshot = session.app.rooms.get_state(caller, given["room_id"])
-    can_take_over = session.app.turns.takeover_is_open(caller, snapshot)
+    can_take_over = session.app.claims.takeover_is_open(caller, snapshot)
     lines = [view.room_line(snapshot), view.member_lines(snapshot)]
     if can_take_over:
         lines.append(f"Takeover is available ({snapshot.takeover_reason}).")

@@ -1,4 +1,4 @@
-"""The stick: keeping it, handing it over, and taking it over.
+"""The stick in the hands of its owner: keeping it and handing it over. `waiting.py` has how an agent gets it.
 
 Every change re-reads the room inside its write transaction and checks there what the caller may do. At most one agent
 owns the stick, because the room's row has one owner and every grant is a new turn with a new lease.
@@ -9,15 +9,15 @@ from __future__ import annotations
 from conch.agents.identity import Caller
 from conch.bells.base import Bell, seat_channel
 from conch.bus.peers import present_name
-from conch.config import Settings, check_length
-from conch.errors import Advice, InvalidArgument, TakeoverNotAvailable, UnknownMember, UnknownRecipient
+from conch.config import Settings
+from conch.errors import InvalidArgument, UnknownMember, UnknownRecipient
 from conch.lean import Any, NamedTuple
-from conch.notices.events import accept_handoff, find_recipient, leave_handoff
+from conch.notices.events import find_recipient, leave_handoff
 from conch.rooms.handoffs import dump_handoff
-from conch.rooms.log import append_event, prior_owner
-from conch.rooms.presence import Lease, Rooms, require_turn
-from conch.rooms.room import Member, Room, Snapshot, granted, renew, save_room
-from conch.storage.base import Store, Transaction
+from conch.rooms.log import append_event
+from conch.rooms.presence import Lease, Rooms
+from conch.rooms.room import Member, Room, Snapshot, renew, save_room
+from conch.storage.base import Transaction
 
 
 class Offer(NamedTuple):
@@ -28,16 +28,10 @@ class Offer(NamedTuple):
     event_seq: int
 
 
-class Takeover(NamedTuple):
-    room: Room
-    revoked: str | None
-
-
 class Turns:
-    """What an owner does with the stick, and how others take it over. `waiting.py` claims it."""
+    """What an owner does with the stick."""
 
-    def __init__(self, store: Store, bell: Bell, rooms: Rooms, settings: Settings) -> None:
-        self._store = store
+    def __init__(self, bell: Bell, rooms: Rooms, settings: Settings) -> None:
         self._bell = bell
         self._rooms = rooms
         self._settings = settings
@@ -85,44 +79,6 @@ class Turns:
     def _is_waiting(self, snapshot: Snapshot, member: Member) -> bool:
         return self._bell.hears(seat_channel(snapshot.room.room_id, member.agent_id))
 
-    # -- taking over
-
-    def takeover_stick(self, caller: Caller, room_id: str, expected_turn_id: int, reason: str) -> Takeover:
-        """Take the stick from an owner or recipient that failed. The reason is recorded in the room's log."""
-        check_length("reason", reason, self._settings.max_reason_chars, "max_reason_chars")
-        with self._rooms.change(caller, room_id) as (tx, snapshot):
-            room = snapshot.room
-            _require_takeover(tx, snapshot, caller, expected_turn_id)
-            _, taken = append_event(
-                tx,
-                room,
-                "takeover",
-                by=snapshot.expected,
-                to=caller.agent_id,
-                turn_id=room.turn_id + 1,
-                reason=reason,
-                details={"cause": snapshot.takeover_reason},
-            )
-            taken = granted(snapshot, taken)
-            save_room(tx, taken)
-            accept_handoff(tx, snapshot, room.pending_handoff_event_seq, caller.agent_id)
-            return Takeover(taken, snapshot.expected)
-
-    def takeover_is_open(self, caller: Caller, snapshot: Snapshot) -> bool:
-        """Whether `takeover_stick` would succeed for this caller right now."""
-        if snapshot.find(caller.agent_id) is None:
-            return False
-        with self._store.read() as tx:
-            return snapshot.may_take_over(caller.agent_id, prior_owner(tx, snapshot.room))
-
-
-def _require_takeover(tx: Transaction, snapshot: Snapshot, caller: Caller, expected_turn_id: int) -> None:
-    require_turn(snapshot, expected_turn_id)
-    if not snapshot.may_take_over(caller.agent_id, prior_owner(tx, snapshot.room)):
-        why, message, advice = _why_not(snapshot, caller)
-        facts = {"reserved_for": snapshot.room.reserved_for, **snapshot.facts}
-        raise TakeoverNotAvailable(message, advice, reason=why, **facts)
-
 
 def _next_in_sequence(snapshot: Snapshot, waiting: set[str]) -> Member | None:
     """The next active member after the owner. Members that are waiting now come first."""
@@ -169,13 +125,3 @@ def _find_target(snapshot: Snapshot, caller: Caller, text: str) -> Member:
     if target.agent_id == caller.agent_id:
         raise InvalidArgument("to_agent_id is you. Keep working, or name another member.", field="to_agent_id")
     return target
-
-
-def _why_not(snapshot: Snapshot, caller: Caller) -> tuple[str, str, Advice | None]:
-    if snapshot.expected is None:
-        return "not_owned", "No agent holds the stick.", Advice("claim_stick")
-    if snapshot.expected == caller.agent_id:
-        return "your_own_turn", "It is your own turn.", Advice("keep_stick")
-    if snapshot.takeover_reason is None:
-        return "not_timed_out", f"{snapshot.expected} still has time.", Advice("await_takeover")
-    return "prior_owner", "You held the stick last; another active member may take over before you.", None

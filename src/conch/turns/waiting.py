@@ -1,4 +1,4 @@
-"""Waiting for the stick, and claiming it as soon as the caller may."""
+"""Getting the stick: waiting for it, claiming it as soon as the caller may, and taking it over."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from conch.bells.base import LINGER_SECONDS, Bell, room_channel, seat_channel
 from conch.bells.waits import Pause, wait_for
 from conch.calls import Call
 from conch.clock import SECOND
+from conch.config import Settings, check_length
+from conch.errors import Advice, TakeoverNotAvailable
 from conch.host.processes import Process
-from conch.lean import NamedTuple
+from conch.ids import new_lease
+from conch.lean import Any, NamedTuple
 from conch.notices.events import accept_handoff, reopen_handoff
 from conch.rooms.handoffs import Handoff
 from conch.rooms.log import Event, append_event, find_event, latest_grant, prior_owner
-from conch.rooms.presence import Rooms, admit, is_due, renewal_ms
-from conch.rooms.room import Room, Snapshot, granted, renew, save_room
+from conch.rooms.presence import Rooms, admit, is_due, renewal_ms, require_turn
+from conch.rooms.room import Room, Snapshot, renew, save_room
 from conch.storage.base import Store, Transaction
 
 LOOKS_PER_SECOND = 200  # by all waiting agents of a room together
@@ -33,6 +36,11 @@ class Wait(NamedTuple):
     """The room before a new claim, so that `give_back` can undo it."""
 
 
+class Takeover(NamedTuple):
+    room: Room
+    revoked: str | None
+
+
 class Move(NamedTuple):
     """Which agent a room is waiting for: the owner, or the recipient that has not claimed yet."""
 
@@ -47,12 +55,13 @@ class Move(NamedTuple):
 
 
 class Claims:
-    """How the stick is claimed. `stick.py` has what its owner does with it."""
+    """How an agent gets the stick. `stick.py` has what its owner does with it."""
 
-    def __init__(self, store: Store, bell: Bell, rooms: Rooms) -> None:
+    def __init__(self, store: Store, bell: Bell, rooms: Rooms, settings: Settings) -> None:
         self._store = store
         self._bell = bell
         self._rooms = rooms
+        self._settings = settings
 
     def wait_for_turn(
         self,
@@ -166,21 +175,10 @@ class Claims:
         return Wait("not_yet", snapshot)
 
     def _claim(self, tx: Transaction, found: Wait, caller: Caller) -> Wait:
-        room = found.snapshot.room
-        _, claimed = append_event(
-            tx,
-            room,
-            "claim",
-            by=found.from_agent_id,
-            to=caller.agent_id,
-            turn_id=room.turn_id + 1,
-            reason=found.reason,
-            details={"handoff_event_seq": room.pending_handoff_event_seq},
-        )
-        claimed = granted(found.snapshot, claimed)
-        save_room(tx, claimed)
-        accept_handoff(tx, found.snapshot, room.pending_handoff_event_seq, caller.agent_id)
-        return found._replace(snapshot=found.snapshot.with_room(claimed), claimed_from=room)
+        snapshot = found.snapshot
+        received = {"handoff_event_seq": snapshot.room.pending_handoff_event_seq}
+        claimed = _grant(tx, snapshot, "claim", found.from_agent_id, caller.agent_id, found.reason, received)
+        return found._replace(snapshot=snapshot.with_room(claimed), claimed_from=snapshot.room)
 
     def give_back(self, caller: Caller, wait: Wait) -> None:
         """Undo a claim whose reply could not be delivered: the stick is offered again as before."""
@@ -204,6 +202,59 @@ class Claims:
             )
             save_room(tx, room._replace(claim_expires_at=before.claim_expires_at))
             reopen_handoff(tx, snapshot, before.pending_handoff_event_seq, before.reserved_for, wait.snapshot.now)
+
+    def takeover_stick(self, caller: Caller, room_id: str, expected_turn_id: int, reason: str) -> Takeover:
+        """Take the stick from an owner or recipient that failed. The reason is recorded in the room's log."""
+        check_length("reason", reason, self._settings.max_reason_chars, "max_reason_chars")
+        with self._rooms.change(caller, room_id) as (tx, snapshot):
+            _require_takeover(tx, snapshot, caller, expected_turn_id)
+            cause = {"cause": snapshot.takeover_reason}
+            taken = _grant(tx, snapshot, "takeover", snapshot.expected, caller.agent_id, reason, cause)
+            return Takeover(taken, snapshot.expected)
+
+    def takeover_is_open(self, caller: Caller, snapshot: Snapshot) -> bool:
+        """Whether `takeover_stick` would succeed for this caller right now."""
+        if snapshot.find(caller.agent_id) is None:
+            return False
+        with self._store.read() as tx:
+            return snapshot.may_take_over(caller.agent_id, prior_owner(tx, snapshot.room))
+
+
+def _grant(
+    tx: Transaction,
+    snapshot: Snapshot,
+    kind: str,
+    by: str | None,
+    to: str,
+    reason: str | None,
+    details: dict[str, Any],
+) -> Room:
+    """Start the next turn with a new lease. Its owner accepts the pending handoff."""
+    room = snapshot.room
+    _, owned = append_event(tx, room, kind, by=by, to=to, turn_id=room.turn_id + 1, reason=reason, details=details)
+    until = snapshot.later(snapshot.policy.owner_lease_ttl_ms)
+    owned = owned._replace(lease_id=new_lease(), lease_expires_at=until)
+    save_room(tx, owned)
+    accept_handoff(tx, snapshot, room.pending_handoff_event_seq, to)
+    return owned
+
+
+def _require_takeover(tx: Transaction, snapshot: Snapshot, caller: Caller, expected_turn_id: int) -> None:
+    require_turn(snapshot, expected_turn_id)
+    if not snapshot.may_take_over(caller.agent_id, prior_owner(tx, snapshot.room)):
+        why, message, advice = _why_not(snapshot, caller)
+        facts = {"reserved_for": snapshot.room.reserved_for, **snapshot.facts}
+        raise TakeoverNotAvailable(message, advice, reason=why, **facts)
+
+
+def _why_not(snapshot: Snapshot, caller: Caller) -> tuple[str, str, Advice | None]:
+    if snapshot.expected is None:
+        return "not_owned", "No agent holds the stick.", Advice("claim_stick")
+    if snapshot.expected == caller.agent_id:
+        return "your_own_turn", "It is your own turn.", Advice("keep_stick")
+    if snapshot.takeover_reason is None:
+        return "not_timed_out", f"{snapshot.expected} still has time.", Advice("await_takeover")
+    return "prior_owner", "You held the stick last; another active member may take over before you.", None
 
 
 def describe(snapshot: Snapshot) -> str:

@@ -47,7 +47,7 @@ def join(context: Context) -> Report:
 
 def state(context: Context) -> Report:
     snapshot, caller = context.room, context.caller
-    can_take_over = snapshot.takeover_reason is not None and context.app.turns.takeover_is_open(caller, snapshot)
+    can_take_over = snapshot.takeover_reason is not None and context.app.claims.takeover_is_open(caller, snapshot)
     lines = [_room_text(snapshot, caller.agent_id)]
     if can_take_over:
         lines.append(f"You may take over ({snapshot.takeover_reason}): `conch take --reason ...`.")
