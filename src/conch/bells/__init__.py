@@ -1,0 +1,3 @@
+"""Bells: how one process wakes another."""
+
+from __future__ import annotations

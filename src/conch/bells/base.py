@@ -30,7 +30,7 @@ def activity_channel(room_id: str) -> str:
 
 
 def seat_channel(room_id: str, agent_id: str) -> str:
-    """One member's own channel in a room. A recipient is rung here first, and announcing it shows that it waits."""
+    """One member's own channel in a room. A member that waits announces it, and is rung here first as a recipient."""
     return f"seat-{room_id}-{agent_id}"
 
 
@@ -48,7 +48,7 @@ class Ear(Protocol):
     """One waiter's end of the bell. One thread uses it; any thread can wake it."""
 
     called: bool
-    """The announced channel was rung before or during the last `wait`: there is something for this very waiter."""
+    """The announced channel was rung before or during the last `wait`, so the ring was for this waiter alone."""
 
     def wait(self, seconds: float, linger: float = LINGER_SECONDS) -> bool:
         """Sleep until a ring, the end of the watched process, `wake` or the timeout. Returns False on timeout.
@@ -80,7 +80,7 @@ class Bell(Protocol):
         """Wake the listeners of these channels, in this order. Never raises: a lost ring only delays a waiter."""
 
     def listen(self, *channels: str, announce: str | None = None) -> Ear:
-        """Listen to these channels and `announce`. While the ear is open, `hears(announce)` is true everywhere."""
+        """Listen to these channels and `announce`. While the ear is open, `hears(announce)` is true for all."""
 
     def hears(self, channel: str) -> bool:
         """Whether any living process announces this channel right now."""
@@ -89,9 +89,9 @@ class Bell(Protocol):
 
 
 class Watcher(Protocol):
-    """The thread of a process that watches channels and processes for all its ears.
+    """Watches channels and processes for all ears of this process, in one thread.
 
-    One per process. It only calls `wake` functions, which never block.
+    The thread only calls `wake` functions, which never block.
     """
 
     def watch_channel(self, channel: str, wake: Wake) -> Stop:

@@ -22,13 +22,13 @@ class WatchingEar:
         self._watcher = watcher
         self._longest_linger = LINGER_SECONDS if own is None else float("inf")
         self._woken = threading.Event()
-        self._hurried = threading.Event()
+        self._hurried = threading.Event()  # ends the linger early
         self._own_rang = False
         self.called = False
         self._stops: list[Stop] = []
         self._process: Process | None = None
         self._stop_process: Stop | None = None
-        self._must_ask = False
+        self._must_ask = False  # the watcher cannot watch the process, so `wait` checks it now and then
         try:
             for channel in channels:
                 self._stops.append(watcher.watch_channel(channel, self._call if channel == own else self._woken.set))
@@ -56,7 +56,7 @@ class WatchingEar:
         return True
 
     def watch(self, process: Process | None) -> None:
-        """Watch a process. Watching the same one again in a row does not wake a second time."""
+        """Watch a process. Watching the same one again changes nothing, so its end wakes only once."""
         if process == self._process:
             return
         self._unwatch()

@@ -172,6 +172,7 @@ class CounterWatcher:
             pause = min(pause * _GROWTH, _LONGEST_PAUSE)
 
     def _has_listeners(self) -> bool:
+        """Wait for the first listener; False if the watcher was closed."""
         with self._changed:
             self._changed.wait_for(lambda: self._wakes or self._closed)
             return not self._closed

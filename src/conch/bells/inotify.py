@@ -40,7 +40,7 @@ if sys.platform == "linux":
         def __init__(self) -> None:
             self._lock = threading.Lock()
             self._listeners: dict[int, list[Wake]] = {}  # by watch descriptor: one per file, however many listen
-            self._mourners: dict[int, Wake] = {}  # by pidfd
+            self._exit_wakes: dict[int, Wake] = {}  # by pidfd
             self._closed = False
             self._epoll = select.epoll()
             self._inotify = _call("inotify_init1", os.O_NONBLOCK | os.O_CLOEXEC)
@@ -74,7 +74,7 @@ if sys.platform == "linux":
                 except (OSError, ValueError):  # no descriptor left, or closed meanwhile
                     os.close(descriptor)
                     return None
-                self._mourners[descriptor] = wake
+                self._exit_wakes[descriptor] = wake
             return partial(self._stop_process, descriptor)
 
         def close(self) -> None:
@@ -89,10 +89,10 @@ if sys.platform == "linux":
 
         def _close_descriptors(self) -> None:
             self._epoll.close()
-            for descriptor in (self._inotify, self._end, *self._mourners):
+            for descriptor in (self._inotify, self._end, *self._exit_wakes):
                 if descriptor >= 0:
                     os.close(descriptor)
-            self._mourners.clear()
+            self._exit_wakes.clear()
 
         def _stop_file(self, watch: int, wake: Wake) -> None:
             with self._lock:
@@ -107,7 +107,7 @@ if sys.platform == "linux":
 
         def _stop_process(self, descriptor: int) -> None:
             with self._lock:
-                if self._mourners.pop(descriptor, None) is not None:
+                if self._exit_wakes.pop(descriptor, None) is not None:
                     self._epoll.unregister(descriptor)
                     os.close(descriptor)
 
@@ -136,5 +136,5 @@ if sys.platform == "linux":
 
         def _ended(self, descriptor: int) -> list[Wake]:
             with self._lock:
-                wake = self._mourners.get(descriptor)
+                wake = self._exit_wakes.get(descriptor)
             return [] if wake is None else [wake]

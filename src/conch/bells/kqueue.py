@@ -20,7 +20,7 @@ if sys.platform != "linux" and sys.platform != "win32":
         def __init__(self) -> None:
             self._lock = threading.Lock()
             self._listeners: dict[int, Wake] = {}  # by descriptor
-            self._mourners: dict[int, list[Wake]] = {}  # by pid
+            self._exit_wakes: dict[int, list[Wake]] = {}  # by pid
             self._closed = False
             self._kqueue = select.kqueue()
             self._end, self._close_end = os.pipe()
@@ -53,7 +53,7 @@ if sys.platform != "linux" and sys.platform != "win32":
                     self._change(process.pid, select.KQ_FILTER_PROC, flags, select.KQ_NOTE_EXIT)
                 except OSError:
                     return None
-                self._mourners.setdefault(process.pid, []).append(wake)
+                self._exit_wakes.setdefault(process.pid, []).append(wake)
             stop = partial(self._stop_process, process.pid, wake)
             # Checked only now: the pid could have been reused before the watch began.
             if check(process) == "alive":
@@ -91,12 +91,12 @@ if sys.platform != "linux" and sys.platform != "win32":
 
         def _stop_process(self, pid: int, wake: Wake) -> None:
             with self._lock:
-                wakes = self._mourners.get(pid, [])
+                wakes = self._exit_wakes.get(pid, [])
                 if self._closed or wake not in wakes:  # the process has ended, and its pid may be reused
                     return
                 wakes.remove(wake)
                 if not wakes:
-                    del self._mourners[pid]
+                    del self._exit_wakes[pid]
                     try:
                         self._change(pid, select.KQ_FILTER_PROC, select.KQ_EV_DELETE)
                     except OSError:  # the process has ended meanwhile, and the kernel removed the watch
@@ -113,6 +113,6 @@ if sys.platform != "linux" and sys.platform != "win32":
         def _concerned(self, event: select.kevent) -> list[Wake]:
             with self._lock:
                 if event.filter == select.KQ_FILTER_PROC:
-                    return self._mourners.pop(event.ident, [])
+                    return self._exit_wakes.pop(event.ident, [])
                 wake = self._listeners.get(event.ident)
                 return [] if wake is None else [wake]

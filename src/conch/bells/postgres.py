@@ -22,7 +22,7 @@ from conch.lean import Any
 
 _RECHECK_SECONDS = 30.0  # only a safety net: the server notifies, and a lost connection is noticed
 _LISTEN_SECONDS = 5.0
-IDLE_SECONDS = 60.0  # without listeners the connection is closed then, because a server has only so many
+IDLE_SECONDS = 60.0  # close the connection after this time without listeners, because a server has only so many
 _PAUSES = (0.05, 0.1, 0.2, 0.5, 1.0)
 
 Connection = psycopg.Connection[Any]
@@ -51,7 +51,7 @@ class PostgresBell:
         return _RECHECK_SECONDS
 
     def listen(self, *channels: str, announce: str | None = None) -> WatchingEar:
-        """Listen. All channels are announced, not only `announce`, so that ringers need not notify the others."""
+        """Listen. All channels are announced, not only `announce`: a ringer notifies only the announced ones."""
         with self._lock:
             watcher = self._watcher = self._watcher or _ServerWatcher(self._connect, self._open_watcher)
         return WatchingEar(watcher, channels if announce is None else (*channels, announce), own=announce)
@@ -79,8 +79,10 @@ class _ServerWatcher:
         self._changed = threading.Condition()  # guards what follows
         self._wakes: dict[str, list[Wake]] = {}
         self._channels: dict[str, str] = {}  # the channels of `_wakes`, by their names on the server
-        self._known: set[str] = set()  # the channels that the server listens to for us
-        self._late: set[str] = set()  # channels that the server got too late: their listeners must look once more
+        self._known: set[str] = set()  # the channels that the server knows we listen to
+        self._late: set[str] = (
+            set()
+        )  # channels whose listeners must look once more, because the server did not know them in time
         self._failures = 0
         self._closed = False
         self._nudged, self._nudging = os.pipe()
@@ -174,7 +176,7 @@ class _ServerWatcher:
         poll.register(connection.fileno(), select.POLLIN)
         poll.register(self._nudged, select.POLLIN)
         while not self._closed:
-            listening = self._agree(connection)
+            listening = self._register_channels(connection)
             ready = [descriptor for descriptor, _ in poll.poll(None if listening else IDLE_SECONDS * 1_000)]
             if not ready:
                 return
@@ -185,8 +187,8 @@ class _ServerWatcher:
                 while notice := connection.pgconn.notifies():
                     self._wake_notified(notice.relname.decode())
 
-    def _agree(self, connection: Connection) -> bool:
-        """Tell the server which channels have listeners now. Returns whether any has."""
+    def _register_channels(self, connection: Connection) -> bool:
+        """Tell the server which channels have listeners now. Returns whether there are any."""
         with self._changed:
             begun, ceased = self._wakes.keys() - self._known, self._known - self._wakes.keys()
         if begun or ceased:

@@ -23,11 +23,11 @@ PASSING: tuple[type[StoreError], ...] = (StoreBusy, StoreUnavailable, StoreUncer
 
 
 class Pause:
-    """Why the wait looks now, and how it sleeps until the next look. A look may change the latter."""
+    """Why the loop looks now, and how it sleeps before the next look. `look` may change how it sleeps."""
 
     def __init__(self, linger: float) -> None:
         self.called = False
-        """The announced channel was rung: there is something for this very waiter."""
+        """The announced channel was rung, so the ring was for this waiter alone."""
         self.is_last = False
         """The time is up: this look is the last one."""
         self.seconds = 0.0

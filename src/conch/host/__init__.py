@@ -1,3 +1,3 @@
-"""This machine: its processes, paths, workspaces, and the programs conch asks."""
+"""This machine: its processes, paths and workspaces, and the programs that conch asks for facts."""
 
 from __future__ import annotations

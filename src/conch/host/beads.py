@@ -49,7 +49,7 @@ def _require_item(home: str, bead_id: str) -> None:
 def in_progress_items(root: str) -> list[WorkItem]:
     """All items in progress; none without Beads or if it does not answer.
 
-    Other items in the answer are left out, because these items are evidence for an adoption.
+    Items with another status are left out even if `bd` lists them, because an adoption relies on this list.
     """
     try:
         home = _find_home(root)

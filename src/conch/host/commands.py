@@ -38,7 +38,7 @@ def ask(command: Sequence[str], folder: str, environ: Mapping[str, str], seconds
     with process:
         try:
             output, errors = process.communicate(timeout=seconds)
-        except BaseException as error:  # also after Ctrl-C, neither the program nor its children may stay behind
+        except BaseException as error:  # Ctrl-C too must not leave the program or its children running
             with suppress(OSError):  # it may have just ended
                 os.killpg(process.pid, signal.SIGKILL)
             if isinstance(error, subprocess.TimeoutExpired):

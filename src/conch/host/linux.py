@@ -26,7 +26,7 @@ def facts(pid: int) -> Facts:
 
 
 def _parse_stat(text: bytes) -> Facts:
-    """Parse /proc/PID/stat. The name is in parentheses and may itself contain `)` and spaces, so split at the last."""
+    """Parse /proc/PID/stat. The name is in parentheses and may contain `)` and spaces, so split at the last `)`."""
     head, _, tail = text.rpartition(b")")
     name = os.fsdecode(head.partition(b"(")[2])
     fields = tail.split()
@@ -97,6 +97,7 @@ def namespaces() -> list[str]:
 def tty_name(terminal: int) -> str | None:
     if sys.platform == "win32":
         return None
+    # The kernel's fixed device numbers: 136 to 143 are pseudo-terminals, 4 is consoles and then serial ports.
     major, minor = os.major(terminal), os.minor(terminal)
     if 136 <= major <= 143:
         return f"pts/{minor + (major - 136) * 256}"

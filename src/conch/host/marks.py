@@ -176,7 +176,7 @@ def _script(interpreter: set[str], arguments: tuple[str, ...]) -> str:
         if argument in _WITH_VALUE:
             next(rest, "")
         elif not argument.startswith("-"):
-            if argument != "run":
+            if argument != "run":  # `bun run` and `deno run` name the script after it
                 return argument
         elif is_python and _switches(argument).endswith("m"):
             return next(rest, "")

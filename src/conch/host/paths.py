@@ -2,7 +2,7 @@
 
 A scope is a file, or a directory with everything inside. Its key is the path relative to the workspace's root, with a
 slash at both ends, in one casing if the filesystem ignores case. `/` is the whole workspace, and `/src/lib/` is inside
-`/src/`: a scope is inside another exactly if its key starts with the other's key.
+`/src/`. A scope is inside another one if its key starts with the other's key.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def parse_scope(text: str, root: str, field: str = "scope", base: str | None = N
         raise _refused(text, field, f"looks like a pattern or an address. {_ADVICE}")
     try:
         path = os.path.realpath(os.path.join(folder, os.path.expanduser(plain)))
-        path.encode()
+        path.encode()  # ValueError unless it is valid UTF-8, which every store needs
     except (OSError, ValueError):
         raise _refused(text, field, "is not a path.") from None
     scope = make_scope(path, root, folds_case(root))

@@ -44,7 +44,7 @@ def host_id() -> str:
     """The id of the machine or container in which pids are valid.
 
     A container's id includes the boot, because containers on many hosts can share the machine id of one image. A
-    process of such another host must count as unknown here, never as gone.
+    process in a container on another host must count as unknown here, never as gone.
     """
     parts = [system.machine_id() or _host_name()]
     if namespaces := system.namespaces():
@@ -83,7 +83,7 @@ def check(process: Process | None) -> Life:
 
 
 def open_pidfd(process: Process) -> int | None:
-    """A descriptor that becomes readable when this process ends; None if it has ended, or without pidfds."""
+    """A descriptor that becomes readable when this process ends; None if it has ended or the system has no pidfds."""
     if sys.platform != "linux" or not hasattr(os, "pidfd_open"):
         return None
     try:
@@ -98,7 +98,7 @@ def open_pidfd(process: Process) -> int | None:
 
 
 def ancestors(pid: int | None = None) -> Iterator[Ancestor]:
-    """The parent of `pid` (of this process, unless given), then its parent and so on, up to pid 1."""
+    """The parent of `pid` (default: this process), then the parent's parent and so on, up to pid 1."""
     child = os.getpid() if pid is None else pid
     try:
         while (parent := system.facts(child)[1]) > 0:

@@ -64,7 +64,7 @@ def _next_parts(tx: Transaction, index: Index, behind: Sequence[Row]) -> list[_P
     for topic in behind:
         taken = _take(tx, index, topic, room)
         parts += taken
-        room -= max(1, sum(len(part.rows) for part in taken))
+        room -= max(1, sum(len(part.rows) for part in taken))  # a topic without rows costs a query too
         if room <= 0:
             break
     return parts

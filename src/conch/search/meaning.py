@@ -20,7 +20,7 @@ BATCH_CHARACTERS = 60_000  # takes two or three seconds with the slowest model
 
 
 class Meaning:
-    """Search with one model. Kept in memory until the process ends."""
+    """Search with one model, which stays in memory until the process ends."""
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
@@ -51,7 +51,7 @@ class Meaning:
         tx.run("insert_vector", model=self._embedder.name, number=number, vector=vector)
 
 
-_SENDER = 2  # its column in a matrix's codes
+_SENDER = 2  # the sender's column in `_codes`
 
 
 class _Matrix:
@@ -61,7 +61,7 @@ class _Matrix:
     _vectors: NDArray[Any]
     _numbers: NDArray[Any]
     _moments: NDArray[Any]
-    _codes: NDArray[Any]  # of topic and type, and the peer_id of the sender
+    _codes: NDArray[Any]  # three columns: numbers for the topic and the type, and the sender's peer_id
 
     def __init__(self, model: str, kind: str) -> None:
         self._model = model
@@ -106,7 +106,7 @@ class _Matrix:
                 asked = {"model": self._model, "topic_id": topic_id, "after": after, "through": through}
                 self._append(topic_id, tx.all("vectors_of_topic", oldest=oldest, **asked))
                 self._through[topic_id] = through
-        if self._size > MOST_VECTORS * 5 // 4:
+        if self._size > MOST_VECTORS * 5 // 4:  # a quarter more than wanted, because dropping the old ones copies all
             self._keep(np.flatnonzero(self._numbers[: self._size] > oldest))
 
     def _append(self, topic_id: str, rows: list[Row]) -> None:

@@ -45,7 +45,7 @@ class Query(NamedTuple):
 
 
 def parse_query(text: str) -> Query:
-    """Each piece between spaces is a phrase of its words, and so is each quoted text.
+    """Split a query at spaces. Each piece is a phrase, because it may have several words, and so is each quoted text.
 
     The last word also matches as a prefix unless it is quoted. English stop words are left out if other words remain.
     Only the first `MOST_WORDS` words count.
@@ -90,7 +90,7 @@ def _term(folded: str, found: list[Token], may_be_prefix: bool) -> Term:
     # `C++` gives two tokens with the same start, `c` and `cplusplus`. The later, longer one is kept.
     shown = list({token.start: re.escape(folded[token.start : token.end]) for token in found}.values())
     if not _ALONE.match(folded, first.start):
-        shown[0] += rf"(?<![^\W_]{shown[0]})"  # behind the word, because a pattern that starts with letters is faster
+        shown[0] += rf"(?<![^\W_]{shown[0]})"  # after the word: a pattern that starts with letters is faster
     after = r"\w*" if is_prefix else "" if ends_itself else r"(?![^\W_])"
     if _SIGN.match(folded, last.start):
         after = f"[{SIGN_TRAILERS}]?"

@@ -72,7 +72,8 @@ def _window(line: str, place: int) -> _Span:
 def _aligned(line: str) -> tuple[str, list[_Span]]:
     """The folded line, and pairs (folded position, original position) wherever their distance changes."""
     whole = fold(line)
-    # Folding letter by letter takes a third of a second for the longest texts. For those, equal length is enough.
+    # Folding letter by letter takes a third of a second for the longest texts. If folding keeps the length of a long
+    # text, assume that every letter kept its place.
     if line.isascii() or (len(line) > _LONG and len(whole) == len(line)):
         return whole, [(0, 0)]
     pieces, places, length, distance = [], [(0, 0)], 0, 0

@@ -113,7 +113,7 @@ def facet(kind: str, value: str) -> str:
 
 @cache
 def marks() -> str:
-    """All combining marks, which belong to the letter before them, as the inside of a character class."""
+    """All combining marks, as ranges for a character class. A mark belongs to the letter before it."""
     found = [code for code in range(0x300, 0x1F000) if unicodedata.category(chr(code))[0] == "M"]
     ranges: list[list[int]] = []
     for code in found:

@@ -54,7 +54,7 @@ class Transaction(Protocol):
 
     @property
     def heard(self) -> bool:
-        """Whether a process listened to the channel of `call`. It is known once the transaction has been committed."""
+        """Whether a process listened to the channel of `call`. It is set by the commit, so read it afterwards."""
 
     def tables(self) -> list[str]:
         """All tables that are not derived. A table comes after those it refers to."""
@@ -62,8 +62,8 @@ class Transaction(Protocol):
     def dump(self, table: str) -> Iterator[Row]:
         """All rows of a table, in no particular order.
 
-        `tables`, `dump` and `load` translate driver errors themselves. A copy has two stores open at once, and an
-        error must name the right one.
+        `tables`, `dump` and `load` translate driver errors themselves, because a copy has two stores open at once and
+        an error must name the right one.
         """
 
     def load(self, table: str, rows: Iterable[Row]) -> None:

@@ -8,7 +8,7 @@ from conch.errors import InvalidArgument, StoreError
 from conch.lean import NamedTuple
 from conch.storage.base import Row, Store
 
-_KEPT = ("meta",)  # the target has its own
+_NOT_COPIED = ("meta",)  # the target has its own schema version
 
 
 class CopiedTable(NamedTuple):
@@ -21,7 +21,7 @@ def copy_store(source: Store, target: Store) -> list[CopiedTable]:
     with source.read():  # an unreadable source must fail before the target is created
         pass
     with target.write("schema") as copy, source.read() as origin:
-        tables = [table for table in origin.tables() if table not in _KEPT]
+        tables = [table for table in origin.tables() if table not in _NOT_COPIED]
         for table in tables:
             if next(iter(copy.dump(table)), None) is not None:
                 message = f"{target.describe()} is not empty: its table {table} has rows. Copy to an empty store."

@@ -35,7 +35,7 @@ def open_store(settings: Settings, clock: Clock | None = None, named: str = "CON
 
 
 def _is_file(store: str) -> bool:
-    """Whether the address can only mean a file, not a URL (even half a URL) or `host=... password=...`."""
+    """Whether the address is surely a file. A mistyped URL and `host=... password=...` are not."""
     if not store or store.startswith(_SQLITE_SCHEME + "/"):
         return True
     file = store.removeprefix(_SQLITE_SCHEME)
@@ -53,6 +53,7 @@ def _open_sqlite(settings: Settings, clock: Clock | None, named: str) -> tuple[S
     from conch.storage.sqlite.store import SqliteStore
 
     path = sqlite_path(settings)
+    # A lambda, because the store that has the counter is made after the bell it rings.
     bell = FileBell(os.path.join(os.path.dirname(path), "bells"), lambda: store.change_counter())
     store = SqliteStore(
         path,

@@ -1,4 +1,4 @@
--- The whole present schema, for readers. The migrations create the stores; a test proves that both agree.
+-- The whole current schema, for readers. The migrations create the stores; a test proves that both agree.
 
 CREATE TABLE meta (
   key TEXT PRIMARY KEY,
@@ -66,7 +66,7 @@ CREATE TABLE room_members (
 );
 
 CREATE INDEX room_members_agent_idx ON room_members (agent_id);
--- In a room a name means one agent. Another room can have another agent with that name.
+-- A name is unique within a room. Another room can have another agent with the same name.
 CREATE UNIQUE INDEX room_members_name_idx ON room_members (name, room_id);
 
 CREATE TABLE room_events (
@@ -128,10 +128,10 @@ CREATE TABLE peers (
 CREATE INDEX peers_name_idx ON peers (name, topic_id);
 CREATE INDEX peers_agent_idx ON peers (agent_id, topic_id);
 
--- The peer as which an agent speaks as itself, without a token. An agent has at most one per topic.
+-- An agent's own peer needs no token to read and write. An agent has at most one per topic.
 CREATE UNIQUE INDEX peers_own_idx ON peers (agent_id, topic_id) WHERE is_own = 1;
 
--- Which peer a name means. A peer has its present name here, and its former names.
+-- Which peer a name means. This lists the current name of every peer and its former names.
 CREATE TABLE agent_name_reservations (
   topic_id TEXT NOT NULL REFERENCES topics (topic_id),
   agent_name TEXT NOT NULL,

@@ -15,7 +15,7 @@ from conch.storage.base import Parameters
 
 HERE = os.path.dirname(__file__)
 _MARK = "-- name:"
-_LOOKING_SECONDS = 0.5
+_BRIEF_USE_SECONDS = 0.5
 User = TypeVar("User")
 
 
@@ -60,8 +60,8 @@ def load_migrations(dialect: Dialect) -> list[Migration]:
 
 
 def lasting_users(find: Callable[[], list[User] | None]) -> list[User] | None:
-    """The users of a store that stay. This waits a moment for those that only read the schema version."""
-    deadline = time.monotonic() + _LOOKING_SECONDS
+    """The other users of a store. Processes that only read the schema version get a moment to finish."""
+    deadline = time.monotonic() + _BRIEF_USE_SECONDS
     while (users := find()) and time.monotonic() < deadline:
         time.sleep(0.02)
     return users
@@ -113,5 +113,5 @@ def referred_first(references: Mapping[str, set[str]]) -> list[str]:
     ordered: list[str] = []
     while waiting := [table for table in references if table not in ordered]:
         ready = [table for table in waiting if references[table] - {table} <= set(ordered)]
-        ordered += ready or waiting
+        ordered += ready or waiting  # tables that refer to each other have no right order
     return ordered

@@ -1,8 +1,8 @@
 """Migration steps that need Python. A step runs after its SQL script, in the same transaction.
 
-The sixth migration adds agents' names to older room events, which have only agent_ids. A name is the one the agent had
-when the event happened. It follows from today's name, and from the renamings and departures since then: the room's
-activity and log record the name an agent had until each of them.
+The sixth migration adds agents' names to older room events, which have only agent_ids. An event gets the name that its
+agent had at the time. That is today's name, unless the agent was renamed or left since then. In that case the room's
+activity or log has recorded the earlier name.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _history(execute: Execute, today: dict[_Agent, str]) -> dict[_Agent, list[_U
         details, room_id, moment = json.loads(row["details_json"]), row["room_id"], row["created_at"]
         if "former_name" in details:
             found[_Agent(room_id, row["agent_id"])].add(_Until(moment, details["former_name"]))
-        if "prior_agent_id" in details:  # this agent lost its name to the one that resumed it
+        if "prior_agent_id" in details:  # the agent that resumed the work took over this agent's name
             found[_Agent(room_id, details["prior_agent_id"])].add(_Until(moment, row["agent_name"]))
     for row in execute(_DEPARTURES, {}):
         details = json.loads(row["details_json"])
@@ -94,6 +94,7 @@ def _history(execute: Execute, today: dict[_Agent, str]) -> dict[_Agent, list[_U
 
 
 def _changes(untils: list[_Until], name: str | None) -> list[_Until]:
+    """Only the entries after which the name was another one. An agent may leave and come back with the same name."""
     changes: list[_Until] = []
     for until in reversed(untils):
         if until.name != name:

@@ -1,4 +1,4 @@
--- In a room a name means one agent. Another room can have another agent with that name.
+-- A name is unique within a room. Another room can have another agent with the same name.
 
 ALTER TABLE room_members ADD COLUMN name TEXT NOT NULL DEFAULT '';
 

@@ -1,7 +1,7 @@
 -- An agent's former name on a topic still means that agent, in messages from it and to it.
 ALTER TABLE agent_name_reservations ADD COLUMN renamed_to TEXT;
 
--- Messages under a name up to this seq are from an agent that had the name before.
+-- Messages under this name up to this seq are from another agent that had the name before.
 ALTER TABLE agent_name_reservations ADD COLUMN after_seq BIGINT NOT NULL DEFAULT 0;
 
 CREATE INDEX agent_name_reservations_renamed_to_idx ON agent_name_reservations (topic_id, renamed_to)
@@ -17,5 +17,5 @@ UPDATE topics SET close_reason = (
 )
 WHERE mode = 'home' AND status = 'closed' AND close_reason IS NULL;
 
--- Signs are now words too, so the indexes are rebuilt.
+-- Emoji and other signs now count as words, so the indexes are rebuilt.
 DELETE FROM index_progress WHERE kind = 'words';

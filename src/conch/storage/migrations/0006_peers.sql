@@ -1,4 +1,4 @@
--- Peers get ids, to which messages, cursors and questions refer. A name is only a label.
+-- Peers get ids, and messages, cursors and questions refer to them by id. A name is only a label.
 
 CREATE TABLE peers (
   peer_id $serial_key,
@@ -14,7 +14,7 @@ CREATE TABLE peers (
 CREATE INDEX peers_name_idx ON peers (name, topic_id);
 CREATE INDEX peers_agent_idx ON peers (agent_id, topic_id);
 
--- The peer as which an agent speaks as itself, without a token. An agent has at most one per topic.
+-- An agent's own peer needs no token to read and write. An agent has at most one per topic.
 CREATE UNIQUE INDEX peers_own_idx ON peers (agent_id, topic_id) WHERE is_own = 1;
 
 INSERT INTO peers (topic_id, name, agent_id, is_own, reclaim_token_hash, created_at, last_claimed_at)
@@ -26,7 +26,7 @@ DROP INDEX agent_name_reservations_own_idx;
 DROP INDEX agent_name_reservations_renamed_to_idx;
 ALTER TABLE agent_name_reservations RENAME TO former_reservations;
 
--- Which peer a name means. A peer has its present name here, and its former names.
+-- Which peer a name means. This lists the current name of every peer and its former names.
 CREATE TABLE agent_name_reservations (
   topic_id TEXT NOT NULL REFERENCES topics (topic_id),
   agent_name TEXT NOT NULL,
@@ -86,7 +86,7 @@ ALTER TABLE messages DROP COLUMN sender;
 CREATE UNIQUE INDEX messages_client_message_id_idx ON messages (topic_id, sender_id, client_message_id)
 WHERE client_message_id IS NOT NULL;
 
--- A question belongs to the peer that now has the asker's name, which an adoption may have moved.
+-- A question belongs to the peer that now has the asker's name. An adoption may have moved that name.
 ALTER TABLE questions ADD COLUMN asked_by_id BIGINT REFERENCES peers (peer_id);
 
 UPDATE questions SET asked_by_id = COALESCE(
@@ -114,7 +114,7 @@ INSERT INTO answers (question_id, answered_by_id, answer_id, answered_at)
 SELECT a.question_id, m.sender_id, a.answer_id, a.answered_at
 FROM former_answers a JOIN messages m ON m.message_id = a.answer_id;
 
--- One that resumed an agent has answered what that agent had answered, once.
+-- An agent that resumed another one counts as the author of its answers, at most one for each question.
 UPDATE answers SET answered_by_id = (
   SELECT n.peer_id FROM former_answers f
   JOIN questions q ON q.question_id = f.question_id

@@ -16,8 +16,8 @@ from conch.storage.base import Row
 
 SCHEMA = "conch"  # our own schema, because other programs also have tables called `agents` or `messages`
 
-# A host that is cut off from the network gets no answer at all. With these values a call there fails within about ten
-# seconds; the kernel's defaults would take a quarter of an hour. The address can override them.
+# A server behind a broken network does not answer at all. With these values a call fails within about ten seconds; with
+# the kernel's defaults it would take a quarter of an hour. The address can override them.
 _PATIENCE = {
     "connect_timeout": "4",
     "keepalives_idle": "3",
@@ -45,7 +45,7 @@ Connection = psycopg.Connection[Row]
 class Address:
     """A checked address.
 
-    InvalidSetting if the driver cannot parse it, or if a part of the password could be taken for another part.
+    InvalidSetting if the driver cannot parse it, or if a piece of the password may have ended up in another part of it.
     """
 
     def __init__(self, url: str, named: str) -> None:
@@ -89,7 +89,7 @@ def _parse(url: str, named: str) -> dict[str, Any]:
 
 
 def _is_whole(url: str) -> bool:
-    """Whether the options cannot contain a part of a password."""
+    """Whether the options are only options. An @ among them means that a password with a `?` was cut in two."""
     return "@" not in url.partition("?")[2]
 
 
@@ -112,7 +112,7 @@ def _spell(given: dict[str, str]) -> str:
     where = ""
     if "/" not in rest.get("host", "/") and not rest["host"].startswith("@"):  # a socket's folder stays an option
         hosts, ports = rest.pop("host").split(","), rest.pop("port", "").split(",")
-        ports = ports * len(hosts) if len(ports) == 1 else ports  # one for all, or one for each
+        ports = ports * len(hosts) if len(ports) == 1 else ports  # one port for all hosts, or one for each
         where = ",".join(map(_endpoint, hosts, ports))
     also = "&".join(f"{name}={quote(value)}" for name, value in rest.items())
     return f"postgresql://{user}{'@' if user else ''}{where}/{database}{'?' if also else ''}{also}"

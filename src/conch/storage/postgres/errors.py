@@ -26,12 +26,15 @@ from conch.errors import (
 )
 
 _BUSY = (StoreBusy, "The store at {place} is busy: another process held a lock for too long. Try again.")
-_FULL = (StoreFull, "The disk of the server {place} is full. Nothing was changed. Free some space there and try again.")
+_FULL = (
+    StoreFull,
+    "The disk of the server at {place} is full. Nothing was changed. Free some space there and try again.",
+)
 _READ_ONLY = (StoreReadOnly, "The store at {place} is not writable: {reason}. Nothing was changed. Use the primary "
               "server, and a database and role that are not set to read only.")  # fmt: skip
-_FORBIDDEN = (StoreReadOnly, "The role of {place} is not allowed to do this: {reason}. Nothing was changed. Grant it "
+_FORBIDDEN = (StoreReadOnly, "The role in {place} is not allowed to do this: {reason}. Nothing was changed. Grant it "
               "the rights listed in `docs/scaling.md`, or use another role.")  # fmt: skip
-_CORRUPT = (StoreCorrupt, "The server of {place} reports damaged data: {reason}. Restore a dump.")
+_CORRUPT = (StoreCorrupt, "The server at {place} reports damaged data: {reason}. Restore a dump.")
 _CONFLICT = (StoreInterrupted, "Two writers collided in the store at {place}. Nothing was changed. Try again.")
 _LOST = (StoreInterrupted, "The connection to {place} was lost. Nothing was changed. Try again.")
 _UNUSABLE = (StoreUnavailable, "The store at {place} cannot be used: {reason}. Nothing was changed.")
@@ -52,12 +55,12 @@ _BY_STATE = {
 }
 _BY_CLASS = {"08": _LOST, "57": _LOST}
 
-_CROWDED = (StoreUnavailable, "The server of {place} has no connection left ({reason}). Close some, or raise its "
+_CROWDED = (StoreUnavailable, "The server at {place} has no connection left ({reason}). Close some, or raise its "
             "max_connections or the role's CONNECTION LIMIT.")  # fmt: skip
-_RESTARTING = (StoreUnavailable, "The server of {place} is not ready: {reason}. Try again in a moment.")
-_NO_DATABASE = (StoreUnavailable, "The server of {place} answers, but {reason}. Create it (`createdb`), or choose "
+_RESTARTING = (StoreUnavailable, "The server at {place} is not ready: {reason}. Try again in a moment.")
+_NO_DATABASE = (StoreUnavailable, "The server at {place} answers, but {reason}. Create it (`createdb`), or choose "
                 "another database in {named}.")  # fmt: skip
-_NO_LOGIN = (StoreUnavailable, "The server of {place} refused the login: {reason}. Check the user and the password in "
+_NO_LOGIN = (StoreUnavailable, "The server at {place} refused the login: {reason}. Check the user and the password in "
              "{named}.")  # fmt: skip
 _NO_TLS = (StoreUnavailable, "The TLS connection to {place} that {named} requires failed: {reason}. Check sslmode, "
            "sslrootcert and the server's certificate.")  # fmt: skip
@@ -69,7 +72,7 @@ _UNREACHABLE = (StoreUnavailable, "The store at {place} cannot be reached: {reas
 _REFUSED_OPTION = (InvalidSetting, "PostgreSQL refuses an option in {named} or in one of its own environment "
                    "variables: {reason}.")  # fmt: skip
 
-# The driver gives a refused connection no error code, only words. In other languages only the last pattern matches.
+# A refused connection has no error code, only a message. If that is not in English, only the last pattern matches.
 # Options are here because the client library checks some of their values only when it connects.
 _BY_WORDS = (
     (r'^invalid "?\w+"? value: |^invalid integer value|^bad value for|^invalid port number|^could not match \d|'
@@ -117,7 +120,7 @@ def translate_refusal(error: Error, place: str, named: str) -> ConchError:
 
 
 def translate_commit(error: Error, place: str, answered: bool) -> StoreError:
-    """Our error for an unconfirmed commit. It was undone if the server `answered` or had ended the session before."""
+    """Our error for a failed commit. Nothing was changed if the server `answered` or had ended the session before."""
     if answered or error.sqlstate == "25P03":
         return translate(error, place)
     return _tell(*_UNCERTAIN, error, place)

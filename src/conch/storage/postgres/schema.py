@@ -45,7 +45,7 @@ _OLDER = (
     "Stop every process that uses it, make a dump (`conch db backup` shows how), and run `conch db migrate` as the "
     "owner of its tables."
 )
-_NAMELESS = (
+_DAMAGED = (
     "its schema version is missing or damaged",
     "Restore a dump, choose another store, or start with an empty store: `conch db wipe` moves this one aside.",
 )
@@ -62,7 +62,7 @@ class Schema:
     def check(self, stored: str | None) -> None:
         """SchemaMismatch unless the stored version is the one this conch works with."""
         if stored is None or not stored.isdecimal():
-            raise self._mismatch(*_NAMELESS)
+            raise self._mismatch(*_DAMAGED)
         if int(stored) > self.version:
             raise self._mismatch(f"it has schema {stored}, made by a newer version of conch", _NEWER)
         if int(stored) < self.version:
@@ -91,7 +91,7 @@ class Schema:
     def _require_alone(self, connection: Connection, stored: int) -> None:
         """SchemaMismatch if other sessions of conch are connected, because they may run the older version.
 
-        A session that waits to migrate runs this version.
+        A session that waits for the migration lock does not count: it runs this version.
         """
         sessions = lasting_users(lambda: _find_sessions(connection))
         if not sessions:
@@ -144,13 +144,13 @@ class Schema:
         connection.execute(spell(self._statements["set_schema_version"]), {"version": str(self.version)})
 
     def _find_version(self, connection: Connection) -> int:
-        """The stored version; 0 without tables, and then it creates the empty schema."""
+        """The stored version. If there are no tables yet, create the empty schema and return 0."""
         found = connection.execute(_FACTS, {"meta": f"{SCHEMA}.meta", "schema": SCHEMA}).fetchone()
         assert found is not None
         if not found["ours"]:
             if found["others"]:
                 raise self._mismatch(*_FOREIGN)
-            if not found["made"]:  # the owner may have created it for a role that is not allowed to
+            if not found["made"]:  # an administrator may have created it, for a role that may not
                 connection.execute(f"CREATE SCHEMA {SCHEMA}")
             return 0
         try:
@@ -158,7 +158,7 @@ class Schema:
         except UndefinedColumn:
             raise self._mismatch(*_FOREIGN) from None
         if row is None or not row["value"].isdecimal():
-            raise self._mismatch(*_NAMELESS)
+            raise self._mismatch(*_DAMAGED)
         return int(row["value"])
 
     def _mismatch(self, why: str, advice: str) -> SchemaMismatch:
@@ -170,7 +170,7 @@ class Schema:
 
 
 def _find_sessions(connection: Connection) -> list[Row]:
-    connection.execute("SELECT pg_stat_clear_snapshot()")  # or else a transaction sees the same sessions throughout
+    connection.execute("SELECT pg_stat_clear_snapshot()")  # otherwise a transaction keeps seeing the same sessions
     return connection.execute(_SESSIONS, [_LOCK]).fetchall()
 
 

@@ -94,7 +94,7 @@ class PostgresStore:
             with self._translated():
                 yield PostgresTransaction(connection, self._statements, now, self._translated)
         except SchemaMismatch:
-            connection.close()  # or else a process that migrates would take this one for a user of the old schema
+            connection.close()  # otherwise a migrating process would count this one as a user of the old schema
             raise
         except BaseException:
             self._give_back(connection, "ROLLBACK")
@@ -109,7 +109,7 @@ class PostgresStore:
             answered = not connection.closed
             connection.close()
             raise translate_commit(error, self.describe(), answered) from error
-        except BaseException:
+        except BaseException:  # interrupted: nobody knows what the server still sends on this connection
             connection.close()
             raise
         self._give_back(connection)
@@ -138,7 +138,7 @@ class PostgresStore:
     # -- connections
 
     def _ask(self, question: str) -> tuple[Connection, Row]:
-        """Ask on a connection; returns it and the answer. Nothing was changed yet, so a lost one is just replaced."""
+        """Send a query; returns the connection and the row. Nothing was changed, so a lost connection is replaced."""
         connection, fresh = self._borrow()
         try:
             return connection, self._first_answer(connection, question)
@@ -176,9 +176,9 @@ class PostgresStore:
         with self._idle_lock:
             if not connection.closed:
                 self._idle.append((now, connection))
-            rusty = [each for since, each in self._idle[:-_KEPT_CONNECTIONS] if now - since > IDLE_SECONDS]
-            del self._idle[: len(rusty)]
-        for each in rusty:
+            expired = [each for since, each in self._idle[:-_KEPT_CONNECTIONS] if now - since > IDLE_SECONDS]
+            del self._idle[: len(expired)]
+        for each in expired:
             each.close()
 
     def _open(self) -> Connection:

@@ -155,7 +155,7 @@ class PostgresTransaction:
 
 
 def _spell_phrase(phrase: Phrase) -> str:
-    """The words in sequence; or merely all of them, in texts where the index lacks some positions of a word."""
+    """The words in sequence. A text marked `has-repeats` lacks some positions, so there any order will do."""
     words = [f"'{word}'" for word in phrase.words]
     words[-1] += ":*" if phrase.is_prefix else ""
     if len(words) == 1:

@@ -1,5 +1,5 @@
--- A sender is shown with its present name. Every message has a sender. LEFT JOIN only keeps the planner from starting
--- with the peers.
+-- A sender is shown with its current name. Every message has a sender, so JOIN would find the same rows. LEFT JOIN keeps
+-- the planner from starting with the peers.
 
 -- name: take_seqs
 UPDATE topic_seq SET next_seq = next_seq + :count, updated_at = :now WHERE topic_id = :topic_id

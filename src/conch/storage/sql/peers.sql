@@ -70,6 +70,7 @@ INSERT INTO cursors (peer_id, topic_id, updated_at) VALUES (:peer_id, :topic_id,
 UPDATE cursors SET updated_at = :now WHERE peer_id = :peer_id;
 
 -- name: move_cursor
+-- A reply from before a reset must not move the cursor, and a late reply must not move it back.
 UPDATE cursors
 SET
   last_seq = CASE WHEN resets = :resets AND last_seq < :last_seq THEN :last_seq ELSE last_seq END,

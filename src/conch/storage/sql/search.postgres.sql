@@ -11,8 +11,8 @@ SELECT :number, (string_agg('''' || word || ''':' || position, ' ')
 )::tsvector
 FROM listed;
 
--- The planner cannot know how often a word occurs, and guesses badly. These two queries leave it no choice, because
--- LIMIT and OFFSET 0 keep it from moving a condition inwards. The first reads the newest rows, best for common words.
+-- The planner guesses badly how often a word occurs. These two queries leave it no choice, because LIMIT and OFFSET 0
+-- keep it from moving a condition into the subquery. The first reads the newest rows, which is best for common words.
 
 -- name: recent_with_words
 SELECT m.number, substr(m.content_markdown, 1, :longest) AS text

@@ -23,6 +23,7 @@ WHERE index_words MATCH :match
 ORDER BY index_words.rowid DESC LIMIT :most;
 
 -- name: words_that_begin
+-- Jump from each word to the next, because the vocabulary has a row for every occurrence of a word.
 WITH RECURSIVE found (term) AS (
   SELECT (SELECT v.term FROM index_vocabulary v WHERE v.term >= :start LIMIT 1)
   UNION ALL

@@ -7,6 +7,6 @@ from conch.lean import TYPE_CHECKING
 if TYPE_CHECKING:
     import sqlite3
 else:
-    import _sqlite3 as sqlite3  # the driver alone: what `sqlite3` adds to it is for dates, and takes longer to import
+    import _sqlite3 as sqlite3  # only the driver: `sqlite3` adds date handling, which is slow to import
 
 __all__ = ["sqlite3"]

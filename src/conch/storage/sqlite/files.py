@@ -12,7 +12,7 @@ from conch.errors import StoreError, StoreNotLocal, StoreUnavailable
 from conch.storage.sqlite import sqlite3
 from conch.storage.sqlite.errors import translate
 
-_OLDEST_SQLITE = (3, 35, 0)  # RETURNING
+_OLDEST_SQLITE = (3, 35, 0)  # the first version with RETURNING
 # fmt: off
 _NETWORK_FILESYSTEMS = frozenset({
     "nfs", "nfs3", "nfs4", "cifs", "smbfs", "smb2", "smb3", "9p", "afs", "afpfs", "ceph", "gfs", "gfs2",
@@ -119,7 +119,7 @@ def _network_filesystem(path: str) -> str | None:
 
 
 def filesystem_type(path: str, mountinfo: str) -> str | None:
-    """The type of the deepest mount above a path. If several are mounted at one place, the last one counts."""
+    """The type of the deepest mount above a path. If several share a mount point, the last one hides the others."""
     deepest, kind = "", None
     for line in mountinfo.splitlines():
         left, _, right = line.partition(" - ")

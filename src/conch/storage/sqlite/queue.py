@@ -13,7 +13,7 @@ from conch.lean import Lock, threading
 
 try:
     import fcntl
-except ImportError:  # on Windows there is only SQLite's own waiting
+except ImportError:  # Windows has no flock, so writers there rely on SQLite's own waiting
     fcntl = None  # type: ignore[assignment]
 
 
@@ -25,7 +25,7 @@ class Queue:
         self._file = _open(path)
 
     def enter(self, seconds: float) -> bool:
-        """Wait for our turn, up to `seconds`. The kernel releases the place if the process dies."""
+        """Wait for our turn, up to `seconds`; returns whether it came. The kernel frees the place of a dead process."""
         if fcntl is None:
             return True
         try:

@@ -29,7 +29,7 @@ DIALECT = Dialect("sqlite", serial_key="INTEGER PRIMARY KEY AUTOINCREMENT", byte
 _IDLE_CONNECTIONS = 4
 _LONGEST_COMMAND = 80
 _NEWER = "Upgrade conch and restart its servers"
-_NAMELESS = "Restore a copy made by `conch db backup`"
+_DAMAGED = "Restore a copy made by `conch db backup`"
 _FOREIGN = "Leave the file to the program that made it"
 
 Ring = Callable[[Iterable[str]], None]
@@ -74,7 +74,7 @@ class SqliteStore:
 
     @contextmanager
     def write(self, *locks: str) -> Iterator[SqliteTransaction]:
-        """SQLite allows one writer at a time, so `locks` need not be taken one by one."""
+        """SQLite allows one writer at a time, so it has no use for the names in `locks`."""
         with (
             self._translated(),
             self._borrowed() as connection,
@@ -82,15 +82,16 @@ class SqliteStore:
             transaction(connection, "BEGIN IMMEDIATE"),
         ):
             tx = SqliteTransaction(connection, self._statements, self._clock(), self._translated)
+            # A newer conch may have migrated the store since this process opened it.
             self._check_version(self._stored_version(connection))
             yield tx
-        # After the commit, so that no writer waits for the answer; before the ring, because a listener that has heard
-        # it stops listening.
+        # Ask after the commit, so that no other writer waits for the answer. Ask before the ring, because the ring
+        # wakes the listener, which then stops listening.
         tx.heard = tx.called is not None and self._hears(tx.called)
         self._ring(tx.rings)
 
     def migrate(self, force: bool = False) -> tuple[int, int]:
-        """Migrate now. Without `force` it is the same as the first use, which migrates after a backup."""
+        """Make a backup and migrate now. Without `force` this is what the first use of the store does anyway."""
         with self._untouched() as connection:
             before = self._stored_version(connection)
         if force:
@@ -157,7 +158,7 @@ class SqliteStore:
 
     @contextmanager
     def _untouched(self) -> Iterator[sqlite3.Connection]:
-        """A connection to the store with any schema, without migrating it."""
+        """A connection to a store of any schema version. It does not migrate the store."""
         with self._translated():
             make_file(self.path, self._named)
             connection = self._connect()
@@ -186,7 +187,7 @@ class SqliteStore:
 
     @contextmanager
     def _queued(self, connection: sqlite3.Connection) -> Iterator[None]:
-        """Wait in the queue for half of the busy timeout. If that fails, SQLite's own waiting has the other half."""
+        """Wait in the queue for half of the busy timeout. If that fails, SQLite's own wait gets the other half."""
         try:
             queue = self._queues.pop()
         except IndexError:
@@ -283,13 +284,13 @@ class SqliteStore:
             if "no such table" not in str(error):
                 raise
             tables = {row["name"] for row in connection.execute("SELECT name FROM sqlite_master")}
-            if "meta" in tables:  # made by another process a moment ago
+            if "meta" in tables:  # another process has created the store since the first query
                 return self._stored_version(connection)
             if tables:
                 raise self._mismatch("it is not a conch store", _FOREIGN) from None
             return 0
         if row is None or not str(row["value"]).isdecimal():
-            raise self._mismatch("its schema version is missing or damaged", _NAMELESS)
+            raise self._mismatch("its schema version is missing or damaged", _DAMAGED)
         return int(row["value"])
 
     def _check_version(self, version: int) -> None:

@@ -54,7 +54,7 @@ class SqliteTransaction:
 
     def all(self, statement: str, **parameters: Any) -> list[Row]:
         cursor = self._execute(statement, parameters)
-        cursor.row_factory = None  # the columns are named once, and not again for every row
+        cursor.row_factory = None  # name the columns once, not for every row
         names = [column[0] for column in cursor.description]
         return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
