@@ -17,7 +17,8 @@ from conch.host import processes
 from conch.lean import NamedTuple
 from conch.storage.base import Row, Store, Transaction
 
-LONGEST_NAME = 64
+NO_PEER = 0  # no peer has this id
+_LONGEST_NAME = 64
 LONGEST_OWN_NAME = 48
 SYSTEM = "conch"  # the sender of system messages; no agent can take this name
 _PRESENCE_INTERVAL = SECOND  # at most one presence write per second
@@ -76,7 +77,7 @@ class Peers:
         allow_closed: bool = False,
     ) -> Joined:
         """Reserve a name on a topic, or reclaim it with the token issued for it."""
-        check_name("agent_name", agent_name, LONGEST_NAME)
+        check_name("agent_name", agent_name, _LONGEST_NAME)
         if (topic_id is None) == (name is None):
             raise InvalidArgument("Give exactly one of topic_id and name.", field="topic_id")
         if topic_id is None:
@@ -86,7 +87,7 @@ class Peers:
             topic = find_topic(tx, topic_id)
             if not allow_closed:
                 require_open(topic_id, topic.status)
-            row, token = claim(tx, topic, caller, agent_name, reclaim_token)
+            row, token = _claim(tx, topic, caller, agent_name, reclaim_token)
             tx.run("touch_agent", agent_id=caller.agent_id, now=tx.now)
             return Joined(topic, _to_peer(row, caller.agent_id), token)
 
@@ -142,7 +143,7 @@ class Peers:
 
 def system_peer(tx: Transaction, topic_id: str) -> Peer:
     """The peer that announces what an operator did. Its name is reserved on every topic."""
-    row = tx.one("system_peer", topic_id=topic_id, name=SYSTEM) or insert_peer(tx, topic_id, SYSTEM, agent_id=None)
+    row = tx.one("system_peer", topic_id=topic_id, name=SYSTEM) or _insert_peer(tx, topic_id, SYSTEM, agent_id=None)
     return _to_peer(row, agent_id="")
 
 
@@ -205,7 +206,7 @@ def present_name(tx: Transaction, topic_id: str, agent_name: str) -> str:
     return agent_name if row is None else str(row["name"])
 
 
-def claim(tx: Transaction, topic: Topic, caller: Caller, agent_name: str, token: str | None) -> tuple[Row, str]:
+def _claim(tx: Transaction, topic: Topic, caller: Caller, agent_name: str, token: str | None) -> tuple[Row, str]:
     """Give a name to the caller; returns its peer and its token. Raises AgentNameInUse without the right token."""
     row = tx.one("peer_named", topic_id=topic.topic_id, agent_name=agent_name)
     if row is None:
@@ -243,7 +244,7 @@ def _add_peer(
     tx: Transaction, topic_id: str, name: str, caller: Caller, token: str | None, is_own: bool = False
 ) -> Row | None:
     """A new peer with its cursor at 0; None if another peer has the name."""
-    made = insert_peer(tx, topic_id, name, caller.agent_id, None if token is None else _hashed(token), is_own)
+    made = _insert_peer(tx, topic_id, name, caller.agent_id, None if token is None else _hashed(token), is_own)
     if not tx.run("reserve_name", topic_id=topic_id, agent_name=name, peer_id=made["peer_id"]):
         tx.run("delete_peer", peer_id=made["peer_id"])
         return None
@@ -251,7 +252,7 @@ def _add_peer(
     return made
 
 
-def insert_peer(
+def _insert_peer(
     tx: Transaction, topic_id: str, name: str, agent_id: str | None, token_hash: str | None = None, is_own: bool = False
 ) -> Row:
     columns: Row = {"topic_id": topic_id, "name": name, "agent_id": agent_id, "is_own": int(is_own)}

@@ -73,7 +73,7 @@ class Offer(NamedTuple):
     is_closed: bool
 
 
-class Response(NamedTuple):
+class _Response(NamedTuple):
     question_id: str
     draft: Draft
     warnings: Warnings
@@ -207,7 +207,7 @@ class Questions:
             _touch(tx, peer)
         return Answered(saved, len(checked) - saved, warnings)
 
-    def _check_response(self, item: Any, field: str, needs_followups: bool) -> Response:
+    def _check_response(self, item: Any, field: str, needs_followups: bool) -> _Response:
         check_fields(item, field, _RESPONSE_FIELDS, _MISTAKEN)
         question_id = required_text(item, field, "question_id")
         text = required_text(item, field, "answer_markdown")
@@ -220,7 +220,7 @@ class Questions:
             raise InvalidArgument(f"{name} is required: suggest at least one question to ask next.", field=name)
         extras = {"repo_pointers": pointers, "suggested_followups": followups}
         metadata = dump_metadata(field, extras, self._settings)
-        return Response(question_id, Draft(text, "answer", question_id, metadata, field=field), warnings)
+        return _Response(question_id, Draft(text, "answer", question_id, metadata, field=field), warnings)
 
 
 def extras(answer: Message) -> tuple[list[str], list[str]]:
@@ -243,7 +243,7 @@ def _load(tx: Transaction, topic_id: str, question_id: str) -> Asked:
     return Asked(Question(**row), [to_message(answer) for answer in tx.all("answers_to", question_id=question_id)])
 
 
-def _obstacle(tx: Transaction, peer: Peer, response: Response) -> Warning | None:
+def _obstacle(tx: Transaction, peer: Peer, response: _Response) -> Warning | None:
     """The warning if an answer is to be skipped. Raises if it is forbidden, so that no answer is saved."""
     question_id, field = response.question_id, f"{response.draft.field}.question_id"
     row = tx.one("find_question", question_id=question_id)

@@ -13,7 +13,7 @@ from functools import partial
 from conch.bells.base import Bell
 from conch.bells.waits import Pause
 from conch.bus.drafts import Draft
-from conch.bus.peers import Peer, Standing, check_seq, free_name, load_standing, system_peer, with_names
+from conch.bus.peers import NO_PEER, Peer, Standing, check_seq, free_name, load_standing, system_peer, with_names
 from conch.bus.stream import Message, Sent, append_messages, to_message, wait_on_topic
 from conch.bus.topics import find_topic, require_open
 from conch.calls import Call, retry_interrupted
@@ -22,11 +22,10 @@ from conch.errors import StoreError
 from conch.lean import NamedTuple
 from conch.storage.base import Row, Store, Transaction
 
-PAGE = 500
+_PAGE = 500
 _MOST_CHARS = 400_000  # of messages in one reply; a single longer message is sent alone
 _STEP = 50  # messages read per query
 _MOST_SILENCES = 1_000  # peers whose silence is remembered
-NO_PEER = 0  # no peer has this id
 
 
 class Page(NamedTuple):
@@ -217,20 +216,20 @@ class Messages:
         """A whole topic, oldest first. It is read page by page, so no transaction stays open for long."""
         while page := self.history_page(topic_id, after, since):
             yield from page
-            if len(page) < PAGE:
+            if len(page) < _PAGE:
                 return
             after = page[-1].seq
 
     def history_page(self, topic_id: str, after: int = 0, since: int = 0) -> list[Message]:
         with self._store.read() as tx:
-            rows = tx.all("messages_since", topic_id=topic_id, after=after, since=since, limit=PAGE)
+            rows = tx.all("messages_since", topic_id=topic_id, after=after, since=since, limit=_PAGE)
         return [to_message(row) for row in rows]
 
     def following(self, topic_id: str, after: int) -> tuple[list[Message], bool]:
         """The next page of messages after a seq, and whether the topic is closed."""
         with self._store.read() as tx:
             is_closed = find_topic(tx, topic_id).status == "closed"
-            rows = tx.all("messages_after", topic_id=topic_id, after=after, limit=PAGE)
+            rows = tx.all("messages_after", topic_id=topic_id, after=after, limit=_PAGE)
         return [to_message(row) for row in rows], is_closed
 
 

@@ -19,8 +19,8 @@ from conch.rooms.presence import Rooms
 from conch.rooms.room import Liveness, Room, Snapshot
 from conch.storage.base import Row, Transaction
 
-NAME = r"[a-z0-9]+(-[a-z0-9]+)*"
-_SHORTEST_NAME, LONGEST_NAME = 3, LONGEST_OWN_NAME
+_NAME = r"[a-z0-9]+(-[a-z0-9]+)*"
+_SHORTEST_NAME, _LONGEST_NAME = 3, LONGEST_OWN_NAME
 
 
 class Agent(NamedTuple):
@@ -94,9 +94,9 @@ def _why_taken(snapshot: Snapshot, caller: Caller, holder: Row, name: str) -> tu
 def check_name(name: str) -> None:
     if name == SYSTEM:
         raise InvalidAgentName(f"{name} is the name of the system itself. Choose another name.", field="name")
-    if not re.fullmatch(NAME, name) or not _SHORTEST_NAME <= len(name) <= LONGEST_NAME:
+    if not re.fullmatch(_NAME, name) or not _SHORTEST_NAME <= len(name) <= _LONGEST_NAME:
         message = (
-            f"{name[:80]!r} is not a valid name. A name has {_SHORTEST_NAME} to {LONGEST_NAME} characters: lower-case "
+            f"{name[:80]!r} is not a valid name. A name has {_SHORTEST_NAME} to {_LONGEST_NAME} characters: lower-case "
             "letters and digits, in words joined by single hyphens, such as amber-otter."
         )
         raise InvalidAgentName(message, field="name")

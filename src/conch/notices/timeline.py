@@ -12,15 +12,14 @@ from heapq import merge
 
 from conch.errors import InvalidArgument, LimitExceeded
 from conch.lean import Any, NamedTuple, json
-from conch.notices.events import ProtocolEvent, to_protocol_event
+from conch.notices.events import MARKS, ProtocolEvent, to_protocol_event
 from conch.rooms.log import Event, to_event
 from conch.rooms.room import Room, load_room
 from conch.storage.base import Row, Store, Transaction
 
 _LONGEST_NUMBER = 16
-TURNS = ("claim", "release", "pass", "return", "resume", "takeover")
+_TURNS = ("claim", "release", "pass", "return", "resume", "takeover")
 _RESERVATIONS = ("reserved", "renewed", "released", "expired")
-MARKS = ("seen", "accepted")
 
 
 class Place(NamedTuple):
@@ -127,7 +126,7 @@ def _reached(place: Place, rows: list[Row]) -> Place:
 def _entry(row: Row) -> Entry:
     if "event_seq" in row:
         event = to_event(row)
-        kind = "turn" if event.event_type in TURNS else "note" if event.event_type == "note" else "room"
+        kind = "turn" if event.event_type in _TURNS else "note" if event.event_type == "note" else "room"
         return Entry(kind, event.created_at, event)
     if "seq" in row:
         return Entry("message", row["created_at"], row=row)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from conch.bus.peers import NO_PEER
 from conch.lean import NamedTuple
 from conch.search.indexing import Index
 from conch.search.queries import Filters, Query
@@ -15,8 +16,7 @@ _MOST_CANDIDATES = 500  # matches that are ranked; ranking all of them could tak
 _RECENT = 4_000  # the newest messages; among these a common word has enough matches
 _RANKED_TEXT = 4_000  # characters at the start of a match that are ranked
 _MOST_FACETS = 100  # senders to look up in the index; for more, the messages are filtered instead
-NO_PEER = 0  # no peer has this id
-BATCH_CHARACTERS = 500_000  # indexed in one transaction
+_BATCH_CHARACTERS = 500_000  # indexed in one transaction
 _SATURATION = 1.2  # BM25's k1: how quickly further occurrences of a word stop counting
 _LENGTH_WEIGHT = 0.75  # BM25's b: how strongly long texts are marked down
 
@@ -32,7 +32,7 @@ class FullText:
     """Search with the engine's full-text index, which is filled with our own words."""
 
     def index(self, store: Store) -> Index:
-        return Index("words", LONGEST_TEXT, 0, BATCH_CHARACTERS, _prepare, _store)
+        return Index("words", LONGEST_TEXT, 0, _BATCH_CHARACTERS, _prepare, _store)
 
     def find(self, tx: Transaction, query: Query, filters: Filters) -> list[int]:
         """Numbers of messages, best first."""

@@ -16,7 +16,7 @@ from conch.warnings import Warnings, warning
 
 MOST_VECTORS = 200_000  # only the newest messages are searched: 200 MB with 256 numbers each
 _MOST_NEAREST = 200
-BATCH_CHARACTERS = 60_000  # takes two or three seconds with the slowest model
+_BATCH_CHARACTERS = 60_000  # takes two or three seconds with the slowest model
 
 
 class Meaning:
@@ -31,7 +31,7 @@ class Meaning:
         """The model's index. Messages too old to be searched are not embedded."""
         with store.read() as tx:
             oldest = _oldest_number(tx)
-        return Index(self._kind, LONGEST_TEXT, oldest, BATCH_CHARACTERS, self._prepare, self._store)
+        return Index(self._kind, LONGEST_TEXT, oldest, _BATCH_CHARACTERS, self._prepare, self._store)
 
     def find(self, tx: Transaction, query: Query, filters: Filters) -> list[int]:
         """Numbers of messages, the most similar first."""

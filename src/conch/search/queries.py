@@ -11,7 +11,7 @@ from conch.lean import NamedTuple
 from conch.search.words import SIGN_TRAILERS, SIGNS, SPELLED, UNSPACED, Token, fold, tokens
 from conch.storage.base import Phrase
 
-MOST_WORDS = 64
+_MOST_WORDS = 64
 _FARTHEST_SECONDS = 10**11  # about three thousand years; as microseconds it fits any store
 _SHORTEST_PREFIX_BYTES = 3  # shorter prefixes match too many words
 
@@ -48,7 +48,7 @@ def parse_query(text: str) -> Query:
     """Split a query at spaces. Each piece is a phrase, because it may have several words, and so is each quoted text.
 
     The last word also matches as a prefix unless it is quoted. English stop words are left out if other words remain.
-    Only the first `MOST_WORDS` words count.
+    Only the first `_MOST_WORDS` words count.
     """
     terms: list[Term] = []
     trivial: list[Term] = []
@@ -56,8 +56,8 @@ def parse_query(text: str) -> Query:
     straight = text.translate(_QUOTES)
     for piece, is_quoted, is_last in _pieces(straight):
         found = list(tokens(fold(piece)))
-        was_cut = was_cut or count + len(found) > MOST_WORDS
-        found = found[: MOST_WORDS - count]
+        was_cut = was_cut or count + len(found) > _MOST_WORDS
+        found = found[: _MOST_WORDS - count]
         count += len(found)
         if found:
             term = _term(fold(piece), found, may_be_prefix=is_last and not is_quoted)

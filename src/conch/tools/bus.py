@@ -173,7 +173,7 @@ def _sync_warnings(session: Session, synced: Synced, ignored_ack: bool) -> Warni
     return warnings
 
 
-NAME: Object = {"type": "string", "minLength": 1}
+_NAME: Object = {"type": "string", "minLength": 1}
 _OBJECT: Object = {"type": "object"}
 _OUTGOING: Object = {
     "type": "object",
@@ -203,7 +203,7 @@ TOOLS = (
         "bus",
         "Create a topic",
         "Create a topic, or return the newest open topic with that name (mode=reuse, the default).",
-        fields.takes(name=NAME, metadata=_OBJECT, mode={"type": "string", "enum": ["reuse", "new"]}),
+        fields.takes(name=_NAME, metadata=_OBJECT, mode={"type": "string", "enum": ["reuse", "new"]}),
         topic_create,
         fields.REPEATABLE,
     ),
@@ -221,7 +221,7 @@ TOOLS = (
         "bus",
         "Find a topic",
         "Find the newest open topic with a name.",
-        fields.takes("name", name=NAME, allow_closed={"type": "boolean"}),
+        fields.takes("name", name=_NAME, allow_closed={"type": "boolean"}),
         topic_resolve,
         fields.READS,
     ),
@@ -242,9 +242,9 @@ TOOLS = (
         "it. Keep the reclaim_token: it gets your name back after a restart.",
         fields.takes(
             "agent_name",
-            agent_name=NAME,
+            agent_name=_NAME,
             topic_id=fields.TOPIC_ID,
-            name={**NAME, "description": "Instead of topic_id."},
+            name={**_NAME, "description": "Instead of topic_id."},
             reclaim_token={"type": "string", "minLength": 1, "maxLength": fields.LONGEST_ID},
             allow_closed={"type": "boolean"},
         ),

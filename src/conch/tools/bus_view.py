@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from conch.clock import to_seconds
 from conch.errors import StoreError
-from conch.lean import TYPE_CHECKING, Any
+from conch.lean import TYPE_CHECKING
+from conch.tools.replies import Object
 from conch.tools.text import behind_margin, one_line
 from conch.warnings import Warning, Warnings, warning
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from conch.bus.sync import Synced
     from conch.bus.topics import Topic
 
-Object = dict[str, Any]
 
 _LONGEST_BODY = 4_000
 """The text for models cuts a longer message; the object always has all of it."""

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from conch.config import LONGEST_WAIT_MS
 from conch.errors import InvalidArgument
-from conch.lean import Any
 from conch.rooms.handoffs import ROLES
-
-Object = dict[str, Any]
+from conch.tools.replies import Object
 
 LONGEST_ID = 200
 LARGEST = 2**53  # many JSON parsers lose precision above it

@@ -5,10 +5,8 @@ from __future__ import annotations
 from conch.bus.questions import Asked, Pending, extras
 from conch.bus.stream import Message
 from conch.clock import to_seconds
-from conch.lean import Any
+from conch.tools.replies import Object
 from conch.tools.text import behind_margin, one_line
-
-Object = dict[str, Any]
 
 
 def answer(each: Message) -> Object:

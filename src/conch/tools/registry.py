@@ -15,7 +15,7 @@ from conch.tools.session import Session
 from conch.tools.text import behind_margin, visible
 
 # The code for an invalid argument, in the groups that have their own.
-INVALID_ARGUMENT = {"bus": "INVALID_ARGUMENT", "questions": "INVALID_ARGUMENT", "scopes": "INVALID_ARGS"}
+_INVALID_ARGUMENT = {"bus": "INVALID_ARGUMENT", "questions": "INVALID_ARGUMENT", "scopes": "INVALID_ARGS"}
 
 
 class Tool(NamedTuple):
@@ -48,7 +48,7 @@ def run_tool(tool: Tool, session: Session, arguments: Object, call: Call) -> Rep
         raise  # a store in trouble cannot record presence either
     except ConchError as refusal:
         if isinstance(refusal, InvalidArgument):
-            refusal.code = INVALID_ARGUMENT.get(tool.group, refusal.code)
+            refusal.code = _INVALID_ARGUMENT.get(tool.group, refusal.code)
         session.note_call()
         raise
     session.note_call()

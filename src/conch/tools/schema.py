@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from conch.errors import InvalidArgument, InvalidHandoff, LimitExceeded
 from conch.lean import Any
-
-Object = dict[str, Any]
+from conch.tools.replies import Object
 
 _TYPES: dict[str, tuple[type | tuple[type, ...], str]] = {
     "string": (str, "a string"),

@@ -13,7 +13,7 @@ from conch.tools.replies import Object, Reply
 from conch.tools.session import Session
 from conch.tools.text import one_line
 
-MOST_EVENTS = 500
+_MOST_EVENTS = 500
 
 
 def agent_register(session: Session, given: Object, call: Call) -> Reply:
@@ -113,11 +113,11 @@ def event_mark(session: Session, given: Object, call: Call) -> Reply:
     return Reply({"event": view.envelope(event)}, f"{event.event_id} is {event.state}.")
 
 
-ROOM = {"room_id": fields.ROOM_ID}
-NAME: Object = {"type": "string", "maxLength": fields.LONGEST_ID}
-ROLE: Object = {"type": "string", "minLength": 1, "maxLength": 64}
+_ROOM = {"room_id": fields.ROOM_ID}
+_NAME: Object = {"type": "string", "maxLength": fields.LONGEST_ID}
+_ROLE: Object = {"type": "string", "minLength": 1, "maxLength": 64}
 _BEAD_ID: Object = {"type": "string", "minLength": 1, "maxLength": fields.LONGEST_ID}
-SCOPE: Object = {**fields.PATH, "description": "A path in the workspace, or dir/*."}
+_SCOPE: Object = {**fields.PATH, "description": "A path in the workspace, or dir/*."}
 
 TOOLS = (
     Tool(
@@ -125,7 +125,7 @@ TOOLS = (
         "scopes",
         "Register a name",
         "Take a name (a-z, 0-9, hyphens) and a role in a room you joined. Without a name you keep the generated one.",
-        fields.takes("room_id", **ROOM, name=NAME, role=ROLE),
+        fields.takes("room_id", **_ROOM, name=_NAME, role=_ROLE),
         agent_register,
         fields.REPEATABLE,
     ),
@@ -135,7 +135,7 @@ TOOLS = (
         "Resume an identity",
         "Take over the name, reservations and notices of an agent whose process is gone, if it left uncommitted files "
         "that it had reserved, or work in progress.",
-        fields.takes("room_id", "name", "scope", **ROOM, name=fields.AGENT_ID, scope=SCOPE),
+        fields.takes("room_id", "name", "scope", **_ROOM, name=fields.AGENT_ID, scope=_SCOPE),
         agent_adopt,
         fields.WRITES,
     ),
@@ -144,7 +144,7 @@ TOOLS = (
         "scopes",
         "Stay active",
         "Show that you are still working, so that no other agent takes over your reservations.",
-        fields.takes("room_id", **ROOM),
+        fields.takes("room_id", **_ROOM),
         agent_heartbeat,
         fields.REPEATABLE,
     ),
@@ -153,7 +153,7 @@ TOOLS = (
         "scopes",
         "List agents",
         "List the agents of a room: name, role, liveness.",
-        fields.takes("room_id", **ROOM),
+        fields.takes("room_id", **_ROOM),
         agent_list,
         fields.READS,
     ),
@@ -166,8 +166,8 @@ TOOLS = (
         fields.takes(
             "room_id",
             "scope",
-            **ROOM,
-            scope=SCOPE,
+            **_ROOM,
+            scope=_SCOPE,
             ttl_minutes={"type": "integer", "minimum": SHORTEST_TTL, "maximum": LONGEST_TTL},
             takeover_stale={"type": "boolean"},
             bead_id=_BEAD_ID,
@@ -180,7 +180,7 @@ TOOLS = (
         "scopes",
         "Release files",
         "Release what you reserved.",
-        fields.takes("room_id", "scope", **ROOM, scope=SCOPE),
+        fields.takes("room_id", "scope", **_ROOM, scope=_SCOPE),
         scope_release,
         fields.WRITES,
     ),
@@ -189,7 +189,7 @@ TOOLS = (
         "scopes",
         "List reservations",
         "List who has reserved what.",
-        fields.takes("room_id", **ROOM, include_ended={"type": "boolean"}),
+        fields.takes("room_id", **_ROOM, include_ended={"type": "boolean"}),
         scope_list,
         fields.READS,
     ),
@@ -198,7 +198,7 @@ TOOLS = (
         "scopes",
         "Check a path",
         "List the reservations that a path overlaps. Changes nothing.",
-        fields.takes("room_id", "path", **ROOM, path=fields.PATH),
+        fields.takes("room_id", "path", **_ROOM, path=fields.PATH),
         scope_check,
         fields.READS,
     ),
@@ -213,12 +213,12 @@ TOOLS = (
             "event_type",
             "to_agent",
             "payload",
-            **ROOM,
+            **_ROOM,
             event_type={"type": "string"},
             to_agent={**fields.AGENT_ID, "description": "A name or agent_id."},
             payload={"type": "object"},
             bead_id=_BEAD_ID,
-            scope=SCOPE,
+            scope=_SCOPE,
         ),
         event_send,
         fields.WRITES,
@@ -230,9 +230,9 @@ TOOLS = (
         "List notices sent to you. Without a state, lists those you have not accepted.",
         fields.takes(
             "room_id",
-            **ROOM,
+            **_ROOM,
             state={"type": "string", "enum": [*STATES, "all"]},
-            limit={"type": "integer", "minimum": 1, "maximum": MOST_EVENTS},
+            limit={"type": "integer", "minimum": 1, "maximum": _MOST_EVENTS},
         ),
         event_inbox,
         fields.READS,

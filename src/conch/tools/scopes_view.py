@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from conch.clock import to_iso
 from conch.host.paths import spell
-from conch.lean import TYPE_CHECKING, Any
+from conch.lean import TYPE_CHECKING
 from conch.notices.events import VERSION
 from conch.scopes.overlaps import Held, Reservation, holder
+from conch.tools.replies import Object
 from conch.tools.text import MARGIN, behind_margin, one_line
 from conch.warnings import Warnings
 
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from conch.notices.events import ProtocolEvent
     from conch.scopes.reservations import Grant
 
-Object = dict[str, Any]
 
 LABELS = {"HANDOFF": "Passed to", "BLOCKED": "Needs input", "seen": "Seen", "accepted": "Accepted"}
 

@@ -40,7 +40,7 @@ def _line(hit: Hit, with_content: bool) -> str:
     return f"{line}\n{behind_margin(hit.content_markdown)}" if with_content else line
 
 
-NAME: Object = {"type": "string", "minLength": 1, "maxLength": fields.LONGEST_ID}
+_NAME: Object = {"type": "string", "minLength": 1, "maxLength": fields.LONGEST_ID}
 
 TOOLS = (
     Tool(
@@ -53,7 +53,7 @@ TOOLS = (
         fields.takes(
             "query",
             query={"type": "string", "minLength": 1, "maxLength": LONGEST_QUERY},
-            topic_id=NAME,
+            topic_id=_NAME,
             mode={"type": "string", "enum": list(MODES), "description": "Default hybrid."},
             limit={
                 "type": "integer",
@@ -61,10 +61,10 @@ TOOLS = (
                 "maximum": MOST_RESULTS,
                 "description": f"Default {DEFAULT_LIMIT}.",
             },
-            model=NAME,
+            model=_NAME,
             include_content={"type": "boolean", "description": "Include whole messages."},
-            sender=NAME,
-            message_type=NAME,
+            sender=_NAME,
+            message_type=_NAME,
             since={"type": "number", "description": "Unix seconds."},
             until={"type": "number"},
         ),

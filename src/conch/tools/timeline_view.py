@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from conch.clock import to_iso
 from conch.host.paths import spell
-from conch.lean import Any
 from conch.notices.timeline import Entry, Page
+from conch.tools.replies import Object
 from conch.tools.scopes_view import LABELS, envelope
 from conch.tools.turns_view import event_sentence, room_event
-
-Object = dict[str, Any]
 
 
 def page(page: Page) -> Object:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from conch.clock import to_iso
 from conch.lean import TYPE_CHECKING, Any
+from conch.tools.replies import Object
 from conch.tools.text import MARGIN, behind_margin, one_line
 
 if TYPE_CHECKING:
@@ -13,8 +14,6 @@ if TYPE_CHECKING:
     from conch.rooms.log import Event, EventPage
     from conch.rooms.room import Member, Room, Snapshot
     from conch.turns.waiting import Wait
-
-Object = dict[str, Any]
 
 
 def path_room(snapshot: Snapshot, caller_id: str | None) -> Object:

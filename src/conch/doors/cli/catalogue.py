@@ -9,11 +9,11 @@ TURNS = Group("taking turns")
 ROOMS = Group("the room")
 TALK = Group("talking", "INVALID_ARGUMENT")
 OTHERS = Group("everything else")
-AGENT = Group("agent", "INVALID_ARGS", ROOMS.name, "the agents here, their reservations and notices")
-TOPICS = Group("topics", TALK.invalid, TALK.name, "create, list, show, close, rename or export topics")
+_AGENT = Group("agent", "INVALID_ARGS", ROOMS.name, "the agents here, their reservations and notices")
+_TOPICS = Group("topics", TALK.invalid, TALK.name, "create, list, show, close, rename or export topics")
 _NAMES = Group("names", TALK.invalid, TALK.name, "free a name on a topic")
 _DB = Group("db", heading=OTHERS.name, summary="the store: path, verify, backup, migrate, copy, wipe")
-FAMILIES = {group.name: group for group in (AGENT, TOPICS, _NAMES, _DB)}
+FAMILIES = {group.name: group for group in (_AGENT, _TOPICS, _NAMES, _DB)}
 
 # -- options that several commands share
 
@@ -319,7 +319,7 @@ _ALL = (
     ),
     Command(
         "topics create",
-        TOPICS,
+        _TOPICS,
         "topics.create",
         "create a topic next to the room's own",
         "Create a topic. If an open topic has this name, you get that one.",
@@ -327,7 +327,7 @@ _ALL = (
     ),
     Command(
         "topics list",
-        TOPICS,
+        _TOPICS,
         "topics.list_topics",
         "list topics, newest first",
         "List topics, newest first.",
@@ -339,7 +339,7 @@ _ALL = (
     ),
     Command(
         "topics show",
-        TOPICS,
+        _TOPICS,
         "topics.show",
         "show a topic and its peers",
         "Show a topic, and the peers that used it within the last hour.",
@@ -347,7 +347,7 @@ _ALL = (
     ),
     Command(
         "topics close",
-        TOPICS,
+        _TOPICS,
         "topics.close",
         "close a topic",
         "Close a topic. It stays readable, and its open questions can still be answered.",
@@ -355,7 +355,7 @@ _ALL = (
     ),
     Command(
         "topics rename",
-        TOPICS,
+        _TOPICS,
         "topics.rename",
         "rename a topic",
         "Rename a topic.",
@@ -367,7 +367,7 @@ _ALL = (
     ),
     Command(
         "topics export",
-        TOPICS,
+        _TOPICS,
         "topics.export",
         "write a whole topic as Markdown or JSON lines",
         "Write a whole topic as Markdown, or as one JSON object per line.",
@@ -471,11 +471,11 @@ _ALL = (
             *_ROOM,
         ),
         "  conch init --non-interactive --json\n  conch init --adopt amber-otter",
-        invalid=AGENT.invalid,
+        invalid=_AGENT.invalid,
     ),
     Command(
         "agent register",
-        AGENT,
+        _AGENT,
         "agents.register",
         "take a name and a role in the room",
         "Take a name in the room, or keep your generated one. A name has 3 to 48 characters: "
@@ -488,7 +488,7 @@ _ALL = (
     ),
     Command(
         "agent adopt",
-        AGENT,
+        _AGENT,
         "agents.adopt",
         "resume the identity of an agent that is gone",
         "Take over the name, the reservations and the notices of an agent whose process is "
@@ -502,7 +502,7 @@ _ALL = (
     ),
     Command(
         "agent heartbeat",
-        AGENT,
+        _AGENT,
         "agents.heartbeat",
         "report that you are still working",
         "Report that you are still working, so that no agent takes over your reservations.",
@@ -510,7 +510,7 @@ _ALL = (
     ),
     Command(
         "agent list",
-        AGENT,
+        _AGENT,
         "agents.list_agents",
         "list the agents in the room",
         "List every agent in the room, with its liveness.",
@@ -518,7 +518,7 @@ _ALL = (
     ),
     Command(
         "agent show",
-        AGENT,
+        _AGENT,
         "agents.show",
         "show one agent and its reservations",
         "Show one agent of the room and its reservations.",
@@ -526,7 +526,7 @@ _ALL = (
     ),
     Command(
         "agent send",
-        AGENT,
+        _AGENT,
         "scopes.send",
         "send a notice that must be accepted",
         "Send a notice: hand work to an agent of the room, or say that you are blocked.",
@@ -551,7 +551,7 @@ _ALL = (
     ),
     Command(
         "agent inbox",
-        AGENT,
+        _AGENT,
         "scopes.inbox",
         "read the notices for you",
         "List the notices for you, oldest first.",
@@ -568,7 +568,7 @@ _ALL = (
     ),
     Command(
         "agent seen",
-        AGENT,
+        _AGENT,
         "scopes.seen",
         "mark a notice as seen",
         "Mark a notice to you as seen.",
@@ -576,7 +576,7 @@ _ALL = (
     ),
     Command(
         "agent accept",
-        AGENT,
+        _AGENT,
         "scopes.accept",
         "accept a notice",
         "Accept a notice to you. You cannot undo this.",
@@ -584,7 +584,7 @@ _ALL = (
     ),
     Command(
         "agent reserve",
-        AGENT,
+        _AGENT,
         "scopes.reserve",
         "reserve files before you change them",
         "Reserve a file, or a directory with everything in it. Reserve it again to renew it. "
@@ -600,7 +600,7 @@ _ALL = (
     ),
     Command(
         "agent release",
-        AGENT,
+        _AGENT,
         "scopes.release",
         "release a reservation",
         "Release one of your reservations.",
@@ -608,7 +608,7 @@ _ALL = (
     ),
     Command(
         "agent status",
-        AGENT,
+        _AGENT,
         "scopes.status",
         "list reservations",
         "List the reservations, or those that overlap one path.",

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from conch.bus.peers import Peer
     from conch.rooms.room import Member, Snapshot
 
-PLACE = fields.takes(path=fields.PATH, room=fields.ROOM_ID)
+_PLACE = fields.takes(path=fields.PATH, room=fields.ROOM_ID)
 LARGEST_INPUT = 16 * 1024 * 1024  # no handoff may be larger, and /dev/zero has no end
 _LONGEST_ECHO = 80
 
@@ -80,7 +80,7 @@ class Context:
         return self.room.room.room_id if self.options.room is None else self._given_room()
 
     def _given_room(self) -> str:
-        check_arguments("conch", PLACE, {"room": self.options.room})
+        check_arguments("conch", _PLACE, {"room": self.options.room})
         return str(self.options.room)
 
     def _home_topic(self) -> str | None:
@@ -104,7 +104,7 @@ class Context:
             raise InvalidArgument(
                 f"path {path[:_LONGEST_ECHO]!r} cannot be used: it is not valid UTF-8.", field="path"
             ) from None
-        check_arguments("conch", PLACE, {"path": path})
+        check_arguments("conch", _PLACE, {"path": path})
         return path
 
     @cached_property

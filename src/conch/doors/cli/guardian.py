@@ -120,7 +120,7 @@ class _Post:
 # -- in the guardian's own process
 
 
-def main() -> int:
+def _main() -> int:
     """Read the orders from standard input, and renew the lease unless another guardian does."""
     signal.pthread_sigmask(signal.SIG_SETMASK, ())  # the command may have blocked some signals
     order = json.load(sys.stdin)
@@ -198,4 +198,4 @@ def _file_id(path: str) -> tuple[int, int] | None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(_main())

@@ -8,10 +8,9 @@ from conch.clock import SECOND
 from conch.doors.cli.context import LARGEST_INPUT, Context, read_standard_input
 from conch.doors.cli.output import local_time
 from conch.errors import InvalidArgument, QuestionNotFound
-from conch.lean import Any, NamedTuple, json, re
+from conch.lean import NamedTuple, json, re
+from conch.tools.replies import Object
 from conch.tools.text import behind_margin, one_line, whole
-
-Object = dict[str, Any]
 
 MARGIN = " " * 4
 _AGE = r"(\d{1,9})([smhd])"

@@ -11,10 +11,8 @@ from contextlib import AbstractContextManager, nullcontext
 
 from conch.clock import SECOND
 from conch.lean import Any, NamedTuple, TextIO, json
-from conch.tools.replies import NOTHING_FOLLOWS, Delivery
+from conch.tools.replies import NOTHING_FOLLOWS, Delivery, Object
 from conch.tools.text import behind_margin, one_line, visible, whole
-
-Object = dict[str, Any]
 
 MORE = "There are more. A higher --limit shows older ones."  # below a list, newest first, that is cut off
 _TAB = " " * 4

@@ -9,9 +9,8 @@ from conch.doors.cli.output import Report, table
 from conch.host.paths import parse_scope
 from conch.lean import Any
 from conch.tools import scopes_view
+from conch.tools.replies import Object
 from conch.tools.text import behind_margin, one_line
-
-Object = dict[str, Any]
 
 _MARGIN = " " * 4
 

@@ -27,16 +27,15 @@ from conch.doors.cli.messages import (
 )
 from conch.doors.cli.output import MORE, Report, clean, failure, give_up, table, warn, write
 from conch.errors import Cancelled, InvalidArgument, StoreError, StoreUnavailable, StoreUncertain
-from conch.lean import TYPE_CHECKING, Any
+from conch.lean import TYPE_CHECKING
 from conch.tools import bus_view, fields
-from conch.tools.replies import Delivery
+from conch.tools.replies import Delivery, Object
 from conch.tools.schema import check_arguments
 from conch.tools.text import behind_margin, one_line
 
 if TYPE_CHECKING:
     from conch.bus.peers import Peer
 
-Object = dict[str, Any]
 
 _OUTBOX = fields.takes(outbox={"type": "array", "items": {"type": "object"}})
 _MOST_MESSAGES = 1_000

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from conch.doors.mcp.flights import Batch, Flight, Flights, run_quietly
 from conch.doors.mcp.peer import Peer
+from conch.doors.mcp.pending import Batch, PendingCall, PendingCalls, run_quietly
 from conch.doors.mcp.protocol import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -16,7 +16,6 @@ from conch.doors.mcp.protocol import (
     STATELESS_VERSION,
     Id,
     Notification,
-    Object,
     Refusal,
     Request,
     decode,
@@ -31,10 +30,11 @@ from conch.doors.mcp.stdio import Wire
 from conch.doors.mcp.workers import Workers
 from conch.lean import NamedTuple
 from conch.tools.registry import Tool, call_tool
+from conch.tools.replies import Object
 from conch.tools.session import Session
 
-Ask = Callable[[], str | None]
-MakeSession = Callable[[Ask, Ask], Session]
+_Ask = Callable[[], str | None]
+MakeSession = Callable[[_Ask, _Ask], Session]
 """Makes the connection's session from `client_name` and `default_path`."""
 
 _DRAIN_SECONDS = 0.6  # a harness kills a server that takes long to end
@@ -56,7 +56,7 @@ class Connection:
         self._wire = wire
         self._peer = Peer({"name": info.name, "version": info.version})
         self._workers = Workers()
-        self._flights = Flights(wire.send, self._workers.submit)
+        self._pending = PendingCalls(wire.send, self._workers.submit)
         self._roots = Roots(wire.send)
         self._session = make_session(lambda: self._peer.name, self._roots.first_path)
 
@@ -67,7 +67,7 @@ class Connection:
                 self._refuse(Refusal(PARSE_ERROR, "Parse error: the line is too long."), None)
             elif line and not line.isspace():
                 self._receive(line)
-        self._flights.cancel_all()
+        self._pending.cancel_all()
         self._roots.close()
         return self._workers.drain(_DRAIN_SECONDS)
 
@@ -85,13 +85,13 @@ class Connection:
         if not messages or not self._peer.may_batch:
             raise Refusal(INVALID_REQUEST, "Invalid request: this protocol version does not allow batches.")
         batch = Batch()
-        gate = self._flights.hold(batch)  # keeps the batch open until all its messages are handled
+        gate = self._pending.hold(batch)  # keeps the batch open until all its messages are handled
         for message in messages:
             try:
                 self._handle(message, batch)
             except Refusal as refusal:
                 self._refuse(refusal, batch)
-        self._flights.finish(gate, b"")
+        self._pending.finish(gate, b"")
 
     def _handle(self, message: object, batch: Batch | None) -> None:
         parsed = parse(message)
@@ -115,13 +115,13 @@ class Connection:
         if batch is None:
             self._wire.send(reply)
         else:
-            self._flights.finish(self._flights.hold(batch), reply)
+            self._pending.finish(self._pending.hold(batch), reply)
 
     def _notice(self, notice: Notification) -> None:
         if notice.method == "notifications/cancelled":
             request_id = notice.params.get("requestId")
             if is_id(request_id):
-                self._flights.cancel(request_id)
+                self._pending.cancel(request_id)
         elif notice.method == "notifications/initialized" and self._peer.has_roots:
             self._roots.open()
         elif notice.method == "notifications/roots/list_changed":
@@ -160,18 +160,18 @@ class Connection:
         if arguments is not None and not isinstance(arguments, dict):
             raise Refusal(INVALID_PARAMS, "Invalid params: arguments must be an object.")
         token = meta_of(request.params).get("progressToken")
-        flight = self._flights.begin(request.id, batch, token if is_id(token) else None)
+        pending = self._pending.begin(request.id, batch, token if is_id(token) else None)
         try:
-            self._workers.submit(partial(self._run_call, flight, request.id, tool, arguments or {}))
+            self._workers.submit(partial(self._run_call, pending, request.id, tool, arguments or {}))
         except RuntimeError:
             refusal = Refusal(
                 INTERNAL_ERROR, "Internal error: the system cannot start another thread. Try again later."
             )
-            self._flights.finish(flight, error_reply(request.id, refusal))
+            self._pending.finish(pending, error_reply(request.id, refusal))
 
-    def _run_call(self, flight: Flight, request_id: Id, tool: Tool, arguments: Object) -> None:
+    def _run_call(self, pending: PendingCall, request_id: Id, tool: Tool, arguments: Object) -> None:
         """Run the tool on a worker and deliver its reply."""
-        reply = call_tool(tool, self._session, arguments, flight.call)
+        reply = call_tool(tool, self._session, arguments, pending.call)
         result: Object = {
             "content": [{"type": "text", "text": reply.text}],
             "structuredContent": reply.data,
@@ -182,6 +182,6 @@ class Connection:
         except (TypeError, ValueError, RecursionError) as error:
             run_quietly(reply.delivery.not_sent)
             refusal = Refusal(INTERNAL_ERROR, f"Internal error: the result of {tool.name} cannot be sent: {error}")
-            self._flights.finish(flight, error_reply(request_id, refusal))
+            self._pending.finish(pending, error_reply(request_id, refusal))
         else:
-            self._flights.finish(flight, line, reply.delivery)
+            self._pending.finish(pending, line, reply.delivery)

@@ -10,7 +10,6 @@ from conch.doors.mcp.protocol import (
     SERVER_KEY,
     STATELESS_VERSION,
     VERSION_KEY,
-    Object,
     Refusal,
     Request,
     meta_of,
@@ -18,6 +17,7 @@ from conch.doors.mcp.protocol import (
     read_envelope,
     unsupported_version,
 )
+from conch.tools.replies import Object
 
 _CACHE_MS = 300_000  # how long a client may keep the list of tools; it never changes while a server runs
 _NEED_AN_ERA = ("server/discover", "tools/list", "tools/call")

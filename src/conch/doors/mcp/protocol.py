@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from conch.lean import Any, NamedTuple, TypeGuard
+from conch.tools.replies import Object
 
-Object = dict[str, Any]
 Id = str | int
 
 STATELESS_VERSION = "2026-07-28"

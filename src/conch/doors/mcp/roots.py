@@ -6,7 +6,8 @@ import os
 import threading
 from collections.abc import Callable
 
-from conch.doors.mcp.protocol import Id, Object, encode
+from conch.doors.mcp.protocol import Id, encode
+from conch.tools.replies import Object
 
 _ANSWER_SECONDS = 2.0  # some clients declare roots and never answer; the first join must not hang on them
 

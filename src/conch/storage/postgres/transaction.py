@@ -23,7 +23,7 @@ SELECT bell, pg_notify(bell, '') FROM unnest(%(bells)s::text[], %(keys)s::bigint
 WHERE NOT pg_try_advisory_xact_lock(key)
 """
 # Not information_schema, which hides tables that the role has no rights on.
-TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = %s ORDER BY tablename"
+_TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = %s ORDER BY tablename"
 _REFERENCES = """
 SELECT own.relname AS from_table, other.relname AS to_table
 FROM pg_constraint JOIN pg_class own ON own.oid = conrelid JOIN pg_class other ON other.oid = confrelid
@@ -113,7 +113,7 @@ class PostgresTransaction:
             return referred_first(references)
 
     def all_tables(self) -> list[str]:
-        return [row["tablename"] for row in self.connection.execute(TABLES, [SCHEMA])]
+        return [row["tablename"] for row in self.connection.execute(_TABLES, [SCHEMA])]
 
     def dump(self, table: str) -> Iterator[Row]:
         """Read with a server-side cursor, some rows at a time.

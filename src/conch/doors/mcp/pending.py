@@ -8,8 +8,8 @@ from collections.abc import Callable
 from functools import partial
 
 from conch.calls import Call
-from conch.doors.mcp.protocol import INTERNAL_ERROR, INVALID_REQUEST, Id, Object, Refusal, encode
-from conch.tools.replies import NOTHING_FOLLOWS, Delivery, Task
+from conch.doors.mcp.protocol import INTERNAL_ERROR, INVALID_REQUEST, Id, Refusal, encode
+from conch.tools.replies import NOTHING_FOLLOWS, Delivery, Object, Task
 
 _MOST_AT_ONCE = 256
 """Each call in flight holds a thread, so a client that never reads must not start more and more of them."""
@@ -22,12 +22,12 @@ class Batch:
     """The replies to one JSON-RPC array. They are sent together once all of them are ready."""
 
     def __init__(self) -> None:
-        self.flights: list[Flight] = []
+        self.calls: list[PendingCall] = []
         self.unfinished = 0
 
 
-class Flight:
-    """One request that waits for its reply. Only `Flights` changes it, and only under its lock."""
+class PendingCall:
+    """One request that waits for its reply. Only `PendingCalls` changes it, and only under its lock."""
 
     def __init__(self, request_id: Id | None, batch: Batch | None) -> None:
         self.request_id = request_id
@@ -39,49 +39,49 @@ class Flight:
         """The delivery of the reply, once the reply is ready."""
 
 
-class Flights:
-    """All calls in flight. `send` writes one line and returns whether it was sent; `later` runs a task on a worker."""
+class PendingCalls:
+    """Calls that wait for their reply. `send` writes a line and returns whether it was sent; `later` runs a task."""
 
     def __init__(self, send: Callable[[bytes], bool], later: Callable[[Callable[[], None]], None]) -> None:
         self._send = send
         self._later = later
         self._lock = threading.Lock()
-        self._flying: dict[Id, Flight] = {}
+        self._by_id: dict[Id, PendingCall] = {}
         self._retractable: dict[Id, Delivery] = {}
 
-    def begin(self, request_id: Id, batch: Batch | None, token: Id | None) -> Flight:
+    def begin(self, request_id: Id, batch: Batch | None, token: Id | None) -> PendingCall:
         """Register a call, so that the client can cancel it. With a token, the client gets progress reports."""
-        flight = Flight(request_id, batch)
+        pending = PendingCall(request_id, batch)
         if token is not None:
-            flight.call = Call(_Progress(token, flight, self._send).report)
+            pending.call = Call(_Progress(token, pending, self._send).report)
         with self._lock:
-            if request_id in self._flying:
+            if request_id in self._by_id:
                 raise Refusal(INVALID_REQUEST, "Invalid request: another request with this id is in flight.")
-            if len(self._flying) >= _MOST_AT_ONCE:
+            if len(self._by_id) >= _MOST_AT_ONCE:
                 raise Refusal(INTERNAL_ERROR, f"Too many requests in flight: at most {_MOST_AT_ONCE} are allowed.")
-            self._flying[request_id] = flight
-            self._join(flight)
-        return flight
+            self._by_id[request_id] = pending
+            self._join(pending)
+        return pending
 
-    def hold(self, batch: Batch) -> Flight:
+    def hold(self, batch: Batch) -> PendingCall:
         """Add a part to a batch that cannot be cancelled: a quick reply, or one that keeps the batch open."""
-        flight = Flight(None, batch)
+        pending = PendingCall(None, batch)
         with self._lock:
-            self._join(flight)
-        return flight
+            self._join(pending)
+        return pending
 
-    def finish(self, flight: Flight, reply: bytes, delivery: Delivery = NOTHING_FOLLOWS) -> None:
+    def finish(self, pending: PendingCall, reply: bytes, delivery: Delivery = NOTHING_FOLLOWS) -> None:
         """Send the reply, alone or with its batch. Then run what follows: `sent` or `not_sent` of its delivery."""
         with self._lock:
-            cancelled = flight.cancelled
+            cancelled = pending.cancelled
             if not cancelled:
-                flight.reply, flight.delivery = reply, delivery
-            leaving = self._leaving_with(flight)
+                pending.reply, pending.delivery = reply, delivery
+            leaving = self._leaving_with(pending)
         # Outside the lock: sending blocks while the client does not read, and tasks may use the store.
         if cancelled:
             run_quietly(delivery.not_sent)
         if leaving:
-            left = self._send(_line(leaving, flight.batch))
+            left = self._send(_line(leaving, pending.batch))
             for one in leaving:
                 if one.delivery is not None:
                     run_quietly(one.delivery.sent if left else one.delivery.not_sent)
@@ -89,11 +89,11 @@ class Flights:
     def cancel(self, request_id: Id) -> None:
         """Cancel a call for the client. A reply that was sent already is taken back. Unknown ids are ignored."""
         with self._lock:
-            flight = self._flying.pop(request_id, None)
-            left = self._retractable.pop(request_id, None) if flight is None else None
-            waiting = self._cancel(flight) if flight is not None else None
-        if flight is not None:
-            flight.call.cancel()
+            pending = self._by_id.pop(request_id, None)
+            left = self._retractable.pop(request_id, None) if pending is None else None
+            waiting = self._cancel(pending) if pending is not None else None
+        if pending is not None:
+            pending.call.cancel()
         if waiting is not None:
             self._run_later(waiting.not_sent)
         if left is not None:
@@ -102,24 +102,24 @@ class Flights:
     def cancel_all(self) -> None:
         """End the connection. Only replies that are being sent right now still leave."""
         with self._lock:
-            flights = list(self._flying.values())
-            self._flying.clear()
-            waiting = [self._cancel(flight) for flight in flights]
-        for flight in flights:
-            flight.call.cancel()
+            calls = list(self._by_id.values())
+            self._by_id.clear()
+            waiting = [self._cancel(pending) for pending in calls]
+        for pending in calls:
+            pending.call.cancel()
         for delivery in waiting:
             if delivery is not None:
                 self._run_later(delivery.not_sent)
 
-    def _join(self, flight: Flight) -> None:
-        if flight.batch is not None:
-            flight.batch.flights.append(flight)
-            flight.batch.unfinished += 1
+    def _join(self, pending: PendingCall) -> None:
+        if pending.batch is not None:
+            pending.batch.calls.append(pending)
+            pending.batch.unfinished += 1
 
-    def _cancel(self, flight: Flight) -> Delivery | None:
+    def _cancel(self, pending: PendingCall) -> Delivery | None:
         """Call under the lock. Returns the delivery if the reply only waited for its batch; the caller settles it."""
-        flight.cancelled = True
-        delivery, flight.delivery = flight.delivery, None
+        pending.cancelled = True
+        delivery, pending.delivery = pending.delivery, None
         return delivery
 
     def _run_later(self, task: Task) -> None:
@@ -128,16 +128,16 @@ class Flights:
         except RuntimeError:  # no thread left: do it here, although that delays the connection
             run_quietly(task)
 
-    def _leaving_with(self, flight: Flight) -> list[Flight]:
-        """Call under the lock. Returns the flights to send now; from here on they cannot be cancelled."""
-        together = [flight]
-        if flight.batch is not None:
-            flight.batch.unfinished -= 1
-            together = [] if flight.batch.unfinished else flight.batch.flights
+    def _leaving_with(self, pending: PendingCall) -> list[PendingCall]:
+        """Call under the lock. Returns the calls to send now; from here on they cannot be cancelled."""
+        together = [pending]
+        if pending.batch is not None:
+            pending.batch.unfinished -= 1
+            together = [] if pending.batch.unfinished else pending.batch.calls
         leaving = [one for one in together if not one.cancelled and one.reply]
         for one in leaving:
             if one.request_id is not None:
-                self._flying.pop(one.request_id, None)
+                self._by_id.pop(one.request_id, None)
                 self._keep_retractable(one.request_id, one.delivery)
         return leaving
 
@@ -152,14 +152,14 @@ class Flights:
 class _Progress:
     """Reports the progress of a call to the client, with the client's token."""
 
-    def __init__(self, token: Id, flight: Flight, send: Callable[[bytes], bool]) -> None:
+    def __init__(self, token: Id, pending: PendingCall, send: Callable[[bytes], bool]) -> None:
         self._token = token
-        self._flight = flight
+        self._pending = pending
         self._send = send
         self._count = 0
 
     def report(self, text: str) -> None:
-        if self._flight.cancelled:
+        if self._pending.cancelled:
             return
         self._count += 1
         params: Object = {"progressToken": self._token, "progress": self._count, "message": text}
@@ -174,7 +174,7 @@ def run_quietly(task: Task) -> None:
         sys.excepthook(*sys.exc_info())
 
 
-def _line(leaving: list[Flight], batch: Batch | None) -> bytes:
+def _line(leaving: list[PendingCall], batch: Batch | None) -> bytes:
     if batch is None:
         return leaving[0].reply
-    return b"[" + b",".join(flight.reply for flight in leaving) + b"]"
+    return b"[" + b",".join(pending.reply for pending in leaving) + b"]"
