@@ -121,7 +121,10 @@ class App:
 
 
 def open_app(environ: Mapping[str, str], clock: Clock | None = None, named: str = "CONCH_STORE") -> App:
-    """Open the store of the environment. Tests may pass a `clock`. Errors call a wrong store name `named`."""
+    """Open the store that the environment names. Tests may pass a `clock`.
+
+    `named` is the setting or option that gave the address of the store; error messages refer to it.
+    """
     settings = Settings.load(environ)
     store, bell = open_store(settings, clock, named)
     return App(store, bell, settings)

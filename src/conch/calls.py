@@ -37,7 +37,7 @@ class Call:
     """Shared by the thread that runs a request and the thread that receives its cancellation."""
 
     def __init__(self, report: Callable[[str], None] | None = None, every: float = _REPORT_EVERY_SECONDS) -> None:
-        """During a wait, `report` gets a progress text `every` so many seconds."""
+        """During a wait, `report` is called with a progress text once per `every` seconds."""
         self._lock = Lock()
         self._wake: Callable[[], None] | None = None
         self._cancelled = False
@@ -66,19 +66,19 @@ class Call:
             self.wake_with(None)
 
     def wake_with(self, wake: Callable[[], None] | None) -> None:
-        """Set what a cancellation calls to wake the request; None if it no longer sleeps."""
+        """Set the function that wakes the request when it is cancelled, or None once the request is awake."""
         with self._lock:
             self._wake = wake
             cancelled = self._cancelled
-        if cancelled and wake is not None:
+        if cancelled and wake is not None:  # cancelled before it went to sleep
             wake()
 
     def check(self) -> None:
         if self._cancelled:
-            raise Cancelled("The call was cancelled; nothing was changed.")
+            raise Cancelled("The call was cancelled.")
 
     def renew_with(self, renew: Callable[[], None]) -> None:
-        """Set what keeps the caller active."""
+        """Set the function that keeps the caller active."""
         self._renew = renew
 
     def renew(self) -> None:

@@ -20,12 +20,12 @@ def system_clock() -> int:
 
 
 def to_seconds(moment: int | None) -> float | None:
-    """Unix seconds, the form of times in the replies of seeds 002 and 004."""
+    """Unix seconds, as in the replies of the bus and question tools."""
     return None if moment is None else moment / SECOND
 
 
 def to_iso(moment: int | None) -> str | None:
-    """ISO-8601 in UTC with milliseconds, the form of times in the replies of seeds 000 and 003."""
+    """ISO-8601 in UTC with milliseconds, as in the replies of all other tools."""
     if moment is None:
         return None
     seconds, micros = divmod(moment, SECOND)

@@ -1,4 +1,4 @@
-"""Every setting, in one table. Its variable is `CONCH_` plus its name in capitals; some have aliases."""
+"""Every setting, in one table. The environment variable is `CONCH_` and the name in capitals; some have aliases."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Setting(NamedTuple):
         return f"CONCH_{self.name.upper()}"
 
     def parse(self, text: str) -> Any:
-        """The value of a text. ValueError says what would be accepted."""
+        """Turn the text of a variable into a value. ValueError says what would be accepted."""
         if self.choices:
             if text not in self.choices:
                 raise ValueError(f"must be one of {', '.join(self.choices)}")
@@ -126,8 +126,9 @@ class Policy(NamedTuple):
     release_order: str
 
     def merged(self, overrides: Mapping[str, Any]) -> Policy:
-        """This policy with some values replaced. If the lease is too short for the heartbeat, that gets shorter too."""
+        """This policy with some values replaced."""
         policy = self._replace(**overrides) if overrides else self
+        # An owner must be able to renew its lease in time, so a short lease shortens the heartbeat interval too.
         if policy.heartbeat_interval_ms >= policy.owner_lease_ttl_ms:
             policy = policy._replace(heartbeat_interval_ms=max(1, policy.owner_lease_ttl_ms // 3))
         return policy

@@ -27,15 +27,15 @@ ConchError
 +-- DuplicateAgentName ......... DUPLICATE_AGENT_ID
 +-- AgentNotFound .............. AGENT_NOT_FOUND
 +-- AdoptionRejected ........... ADOPTION_REJECTED        the agent is still running, or left no unfinished work
-+-- DecisionNeeded ............. DECISION_NEEDED          `conch init` needs a decision from you
++-- DecisionNeeded ............. DECISION_NEEDED          `conch init` needs to know which agent to be
 +-- ReservationConflict ........ RESERVATION_CONFLICT     an active agent has reserved the scope or part of it
-+-- ReservationStale ........... RESERVATION_STALE_FOUND  a stale agent has; takeover_stale can take it over
++-- ReservationStale ........... RESERVATION_STALE_FOUND  only stale agents have; takeover_stale takes it over
 +-- ReservationNotFound ........ RESERVATION_NOT_FOUND
 +-- ReleaseForbidden ........... RELEASE_FORBIDDEN        only its owner can release a reservation
 +-- UnknownRecipient ........... UNKNOWN_RECIPIENT        no agent in the room has that name
 +-- EventNotFound .............. EVENT_NOT_FOUND
 +-- MarkForbidden .............. MARK_FORBIDDEN           only its recipient can mark an event
-+-- Cancelled .................. cancelled                the caller cancelled; nothing was changed
++-- Cancelled .................. cancelled                the caller cancelled the call
 +-- StoreError
 |   +-- StoreBusy .............. DB_BUSY
 |   +-- SchemaMismatch ......... DB_SCHEMA_MISMATCH
@@ -44,7 +44,7 @@ ConchError
 |   +-- StoreCorrupt ........... DB_CORRUPT
 |   +-- StoreNotLocal .......... DB_NOT_LOCAL
 |   +-- StoreUnavailable ....... DB_UNAVAILABLE
-|   |   +-- StoreInterrupted                              the same, but nothing was changed: try again
+|   |   +-- StoreInterrupted                              the same code; nothing was changed, so try again
 |   +-- StoreUncertain ......... DB_UNCERTAIN             the connection was lost during a commit
 +-- InternalError .............. internal_error           a defect in conch; the log has the details
 """

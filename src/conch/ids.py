@@ -18,7 +18,7 @@ def new_lease() -> str:
 
 
 def lock_number(kind: str, name: str) -> int:
-    """A signed 64-bit number for a name, for engines whose locks have numbers instead of names."""
+    """The signed 64-bit number of a lock, for engines that number their locks instead of naming them."""
     return int.from_bytes(bytes.fromhex(digest(f"conch:{kind}:{name}")[:16]), "big", signed=True)
 
 

@@ -21,7 +21,7 @@ else:
     from collections import _tuplegetter
 
     class _Anything:
-        """Stands for a type in an alias. Python evaluates aliases, although it ignores annotations."""
+        """Stands in for a type. Python does not evaluate our annotations, but it does evaluate type aliases."""
 
         def __init__(self, *about):
             pass
@@ -52,7 +52,7 @@ else:
             names = ", ".join(cls._fields)
             create = eval(f"lambda _cls, {names}: _new(_cls, ({names},))", {"_new": tuple.__new__})
             create.__defaults__ = cls._defaults
-            cls.__new__ = create
+            cls.__new__ = create  # later calls go straight to the compiled constructor
             return create(cls, *values, **named)
 
         def _asdict(self):

@@ -679,7 +679,7 @@ def test_a_resumption_names_every_bead_of_the_files_that_were_touched(bob: Any, 
     event = adopt(bob).data["event"]
 
     assert event["bead_id"] == "bd-0"
-    assert event["payload"]["evidence"].endswith(" For bd-0, bd-1, bd-2, bd-3, bd-4.")
+    assert event["payload"]["evidence"].endswith(" Work items: bd-0, bd-1, bd-2, bd-3, bd-4.")
 
 
 def test_the_timeline_of_an_adoption_does_not_contradict_itself(

@@ -89,17 +89,17 @@ def identify(store: Store, signals: Signals) -> Caller:
     with store.read() as tx:  # usually nothing changes, and a read never waits for writers
         verdict = _judge(tx, signals)
     agent = verdict.agent
-    if agent is None or verdict.to_link or recorded_process(agent) != _process_to_go_by(agent, signals):
+    if agent is None or verdict.to_link or recorded_process(agent) != _process_to_record(agent, signals):
         with store.write(LOCK) as tx:
             # Decide again: another process may have linked a signal since the read.
-            agent = _settle(tx, _judge(tx, signals), signals)
+            agent = _store_verdict(tx, _judge(tx, signals), signals)
     return Caller(
         agent["agent_id"], agent["name"], recorded_process(agent), agent["session_kind"], signals.display_name
     )
 
 
 def adopt_override(store: Store, caller: Caller, override: str) -> Caller:
-    """The caller under an agent id of its own choice. The process stays the caller's own."""
+    """The caller under an agent id that it chose. Its process stays the same."""
     if not is_agent_id(override):
         raise InvalidArgument(f"agent_id_override {AGENT_ID_RULE}.", field="agent_id_override")
     with store.write(LOCK) as tx:
@@ -116,7 +116,7 @@ def adopt_override(store: Store, caller: Caller, override: str) -> Caller:
 def load_caller(store: Store, text: str, topic_id: str | None = None) -> Caller:
     """Find an agent by its name in the room of a home topic, by its general name, or by its agent_id.
 
-    The answer comes from the store alone. Nothing is recorded about who asks.
+    It only reads the store and records no sign of life for the agent.
     """
     agent = _find(store, text, topic_id) if text.isprintable() else None
     if agent is None:
@@ -195,11 +195,9 @@ def _standing(
 
 
 def _choose(links: list[_Link]) -> tuple[_Link | None, str]:
-    """Choose the strongest link, but prefer the agent of this process to one that once had the same session.
-
-    Other doors of this process already act as the agent of this process. The agent that had the session is gone, or
-    is in another process now.
-    """
+    """Choose the link that identifies the caller, and say why. None if there is no such link."""
+    # "here" comes before "linked", because other doors of this process already act as that agent. An agent that once
+    # had the same session is gone, or is in another process now.
     for standing, reason in (
         ("explicit", "CONCH_AGENT_ID names the agent"),
         ("here", "its agent belongs to this process"),
@@ -212,43 +210,41 @@ def _choose(links: list[_Link]) -> tuple[_Link | None, str]:
 
 
 def _is_to_link(link: _Link, winner: _Link | None) -> bool:
-    """Whether to link the signal to the winner. It may leave an agent that was never in a room: no one knows it."""
+    """Whether to link the signal to the winner, or to the new agent if there is no winner."""
     if link.standing in ("explicit", "elsewhere") or link is winner:
         return False
     if link.agent is None or winner is None:
         return True
     same = winner.agent is not None and winner.agent["agent_id"] == link.agent["agent_id"]
+    # A signal may be taken away from an agent that never joined a room: no other agent has met it.
     return not same and not link.agent["has_rooms"]
 
 
 # -- storing the decision
 
 
-def _settle(tx: Transaction, verdict: _Verdict, signals: Signals) -> Row:
+def _store_verdict(tx: Transaction, verdict: _Verdict, signals: Signals) -> Row:
     agent = verdict.agent
     if agent is None:
         process = signals.harness or signals.terminal
         agent_id = _new_agent_id(tx, verdict, signals)
         agent = _insert_agent(tx, agent_id, signals.slug, signals.session_kind, process)
     else:
-        agent = _record_process(tx, agent, _process_to_go_by(agent, signals))
+        agent = _record_process(tx, agent, _process_to_record(agent, signals))
     for signal in verdict.to_link:
         tx.run("link_signal", signal=signal.value, agent_id=agent["agent_id"], now=tx.now)
     return agent
 
 
-def _process_to_go_by(agent: Row, signals: Signals) -> Process | None:
-    """The process to record for the agent: the caller's harness, if known.
-
-    A terminal is a weaker sign of life, so it never replaces a process that is alive. If the recorded process is gone
-    but the agent still calls, it now runs where we cannot see it, so no process is known.
-    """
+def _process_to_record(agent: Row, signals: Signals) -> Process | None:
+    """The process to record for the agent: the caller's harness, if known."""
     recorded = recorded_process(agent)
     if signals.harness or recorded is None:
         return signals.harness or signals.terminal
     life = processes.check(recorded)
-    if life == "alive":
+    if life == "alive":  # a terminal is a weaker sign of life, so it does not replace a living process
         return recorded
+    # The recorded process is gone but the agent still calls, so it now runs where we cannot see it.
     return signals.terminal if life == "gone" else signals.terminal or recorded
 
 

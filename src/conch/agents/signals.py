@@ -19,7 +19,7 @@ from conch.lean import NamedTuple
 
 
 class _Origin(NamedTuple):
-    """Who started this process: the nearest harness that conch knows, and the nearest program that is no launcher."""
+    """Who started this process: the nearest harness that conch knows, and the nearest program other than a launcher."""
 
     known: Harness | None = None
     harness: Process | None = None
@@ -36,7 +36,8 @@ class _Session(NamedTuple):
 def gather_signals(door: str, environ: Mapping[str, str], client_name: str | None) -> Signals:
     """Look at the environment and at the ancestor processes.
 
-    `door` is `mcp` for the server, and anything else for a command. InvalidSetting if CONCH_AGENT_ID is no valid id.
+    `door` is `mcp` for the server, and anything else for a command. Raises InvalidSetting if CONCH_AGENT_ID is not a
+    valid id.
     """
     explicit = _explicit_id(environ)
     origin = _find_origin()
@@ -85,17 +86,15 @@ def _find_origin() -> _Origin:
 
 
 def _own_process(door: str, origin: _Origin, unnamed: bool, person_or_session: bool) -> Process | None:
-    """The process whose end is the agent's end. None if only the time since the last call can tell.
-
-    A server ends with its client. So a server with a CONCH_AGENT_ID uses its client: a harness further up may run
-    several such clients. A command without a harness above it has no such process if a person typed it, or if it has
-    only an inherited session id: the process that runs it may end within a second.
-    """
+    """The process that ends when the agent ends. None if there is none, or if it cannot be known."""
     if door == "mcp":
+        # A server ends with its client. With a CONCH_AGENT_ID the client is the agent, not the harness further up,
+        # which may run several such clients.
         above = (unnamed and origin.harness) or origin.client
         return above or processes.look_up(os.getpid())
     if origin.harness:
         return origin.harness
+    # The program that runs a command may end within a second, while the person or the session goes on.
     return origin.client if unnamed and not person_or_session else None
 
 
@@ -111,10 +110,8 @@ def _process_signal(process: Process | None, origin: _Origin) -> list[Signal]:
 
 
 def _find_sessions(environ: Mapping[str, str], known: Harness | None, client_name: str | None) -> list[_Session]:
-    """The session ids in the environment that belong to this harness.
-
-    A harness that another one started inherits that one's environment, with a session id that is not its own.
-    """
+    """The session ids in the environment that belong to this harness."""
+    # A harness that another harness started inherits a session id that is not its own.
     owner = known.slug if known else known_slug(client_name or "")
     exported = [
         _Session(harness.slug, environ[variable], variable)
@@ -122,6 +119,7 @@ def _find_sessions(environ: Mapping[str, str], known: Harness | None, client_nam
         for variable in harness.sessions
         if environ.get(variable) and owner in (harness.slug, None)
     ]
+    # If the harness is unknown, the ids may belong to several harnesses, and only one can be the caller's.
     return exported if owner else exported[:1]
 
 
@@ -136,14 +134,14 @@ def _session_signal(session: _Session) -> Signal:
 
 
 def _person_signal(environ: Mapping[str, str], tty: str | None) -> Signal:
-    """`human:<user>:<tty>`, then the host, because every machine has terminals of the same names."""
+    """`human:<user>:<tty>`, then the host, because terminals have the same names on every machine."""
     user = _plain(environ.get("USER") or environ.get("LOGNAME") or _account())[:64]
     value = f"human:{user}:{_short_tty(tty) if tty else 'notty'}@{processes.host_id()}"
     return Signal("person", value, f"terminal {tty}" if tty else "no terminal and no known parent process")
 
 
 def _plain(name: str) -> str:
-    """The name with a hyphen in place of all other characters than letters, digits and `._-`."""
+    """The name with every run of characters other than letters, digits and `._-` replaced by one hyphen."""
     plain = "".join(letter if letter.isascii() and (letter.isalnum() or letter in "._-") else " " for letter in name)
     while "  " in plain:
         plain = plain.replace("  ", " ")

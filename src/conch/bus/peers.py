@@ -76,7 +76,7 @@ class Peers:
         reclaim_token: str | None,
         allow_closed: bool = False,
     ) -> Joined:
-        """Reserve a name on a topic, or reclaim it with the token issued for it."""
+        """Take a name on a topic, or reclaim it with the token issued for it."""
         check_name("agent_name", agent_name, _LONGEST_NAME)
         if (topic_id is None) == (name is None):
             raise InvalidArgument("Give exactly one of topic_id and name.", field="topic_id")
@@ -217,7 +217,7 @@ def _claim(tx: Transaction, topic: Topic, caller: Caller, agent_name: str, token
         if added is None:
             raise _in_use(topic, agent_name)
         return added, issued
-    # A peer that the agent entered as itself has no token yet; the agent may ask for one.
+    # A peer that joined under its agent's own name has no token yet. The agent gets one when it asks.
     if row["reclaim_token_hash"] is None and row["agent_id"] == caller.agent_id:
         token = os.urandom(16).hex()
     elif token is None or _hashed(token) != row["reclaim_token_hash"]:
@@ -243,7 +243,7 @@ def _is_system(agent_name: str) -> bool:
 def _add_peer(
     tx: Transaction, topic_id: str, name: str, caller: Caller, token: str | None, is_own: bool = False
 ) -> Row | None:
-    """A new peer with its cursor at 0; None if another peer has the name."""
+    """Add a peer with its cursor at 0. Returns None if another peer has the name."""
     made = _insert_peer(tx, topic_id, name, caller.agent_id, None if token is None else _hashed(token), is_own)
     if not tx.run("reserve_name", topic_id=topic_id, agent_name=name, peer_id=made["peer_id"]):
         tx.run("delete_peer", peer_id=made["peer_id"])
@@ -262,7 +262,7 @@ def _insert_peer(
 
 
 def rename_peer(tx: Transaction, peer: Row, name: str) -> None:
-    """Rename a peer; its former name still means it. Nothing changes if another peer has the new name."""
+    """Rename a peer; its former name still refers to it. Nothing changes if another peer has the new name."""
     tx.run("reserve_name", topic_id=peer["topic_id"], agent_name=name, peer_id=peer["peer_id"])
     tx.run("rename_peer", peer_id=peer["peer_id"], name=name)
 
@@ -285,7 +285,7 @@ def hand_over_names(tx: Transaction, peer: Row, heir_id: str) -> None:
 
 
 def free_name(tx: Transaction, topic_id: str, agent_name: str) -> None:
-    """End a peer. Its messages stay its own; the next agent to take one of its names is a new peer."""
+    """Remove a peer and free its names. Its messages stay; the next agent to take one of its names is a new peer."""
     find_topic(tx, topic_id)
     peer = tx.one("peer_named", topic_id=topic_id, agent_name=agent_name)
     if peer is None:
@@ -308,7 +308,7 @@ def _hashed(token: str) -> str:
 
 
 def _in_use(topic: Topic, agent_name: str) -> AgentNameInUse:
-    message = f"The name {agent_name!r} is reserved on topic {topic.topic_id}."
+    message = f"The name {agent_name!r} is already taken on topic {topic.topic_id}."
     return AgentNameInUse(
         message, Advice("reclaim_name"), field="agent_name", topic_id=topic.topic_id, agent_name=agent_name
     )

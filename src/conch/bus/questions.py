@@ -66,7 +66,7 @@ class Pending(NamedTuple):
     question_text: str
 
 
-class Offer(NamedTuple):
+class Answerable(NamedTuple):
     """The questions a peer could answer. A closed topic gets no new ones."""
 
     questions: list[Pending]
@@ -94,7 +94,7 @@ class Questions:
     # -- asking
 
     def ask(self, peer: Peer, text: str, wait_seconds: float, call: Call | None = None) -> tuple[str, Asked]:
-        """Ask a question on the topic; also returns the call's status: queued, answered, timeout or cancelled."""
+        """Ask a question. Returns the status of the call (queued, answered, timeout or cancelled) and the question."""
         check_length("question", text, self._settings.max_question_chars, "max_question_chars")
         call = call or Call()
         call.check()  # a cancelled call must not ask
@@ -111,7 +111,7 @@ class Questions:
         return ("timeout", asked) if settled is None else (settled.outcome, settled)
 
     def wait(self, topic_id: str, question_id: str, wait_seconds: float, call: Call) -> Asked | None:
-        """The question as soon as it has an answer or has ended; None after `wait_seconds`."""
+        """Return the question as soon as it has an answer or has ended; None after `wait_seconds`."""
 
         def look(pause: Pause) -> Asked | None:
             found = self.poll(topic_id, question_id)
@@ -141,7 +141,7 @@ class Questions:
             peer, _ = load_standing(tx, peer)
             question = _load(tx, peer.topic_id, question_id).question
             if question.asked_by_id != peer.peer_id:
-                message = f"Only {question.asked_by}, who asked the question, can do that."
+                message = f"Only {question.asked_by}, who asked the question, can end it."
                 raise ForbiddenNotAsker(message, question_id=question_id, asked_by=question.asked_by)
             if question.status == forbidden:
                 message = f"The question is already {forbidden} and cannot become {status}."
@@ -153,20 +153,20 @@ class Questions:
 
     # -- answering
 
-    def list_pending(self, peer: Peer, limit: int, wait_seconds: float, call: Call | None = None) -> Offer:
+    def list_pending(self, peer: Peer, limit: int, wait_seconds: float, call: Call | None = None) -> Answerable:
         """The questions this peer could answer, oldest first. Waits for one unless the topic is closed."""
 
-        def look(pause: Pause | None) -> Offer | None:
+        def look(pause: Pause | None) -> Answerable | None:
             with self._store.read() as tx:
                 now, standing = load_standing(tx, peer)
                 rows = tx.all("answerable_questions", topic_id=peer.topic_id, peer_id=now.peer_id, limit=limit)
-            offer = Offer([Pending(**row) for row in rows], standing.status == "closed")
-            return offer if offer.questions or offer.is_closed else None
+            answerable = Answerable([Pending(**row) for row in rows], standing.status == "closed")
+            return answerable if answerable.questions or answerable.is_closed else None
 
         found = look(None)
         if found is None and wait_seconds > 0:
             found = wait_on_topic(self._bell, peer.topic_id, look, wait_seconds, call or Call(), self._settings)
-        return found or Offer([], is_closed=False)
+        return found or Answerable([], is_closed=False)
 
     def list_all(self, topic_id: str, statuses: list[str], limit: int) -> list[Row]:
         """The questions of a topic, newest first, each with its number of answers."""
@@ -183,7 +183,7 @@ class Questions:
         return {row["question_id"]: Question(**row) for row in rows}
 
     def answer(self, peer: Peer, responses: list[Any], needs_followups: bool = True) -> Answered:
-        """Save the answers. If one is forbidden, none is saved; a question that is gone or ended is skipped.
+        """Save the answers. If one is forbidden, none is saved. Answers to unknown or ended questions are skipped.
 
         Agents must suggest follow-up questions; people need not.
         """
@@ -244,7 +244,7 @@ def _load(tx: Transaction, topic_id: str, question_id: str) -> Asked:
 
 
 def _obstacle(tx: Transaction, peer: Peer, response: _Response) -> Warning | None:
-    """The warning if an answer is to be skipped. Raises if it is forbidden, so that no answer is saved."""
+    """A warning if the answer must be skipped. Raises if it is forbidden, so that no answer is saved."""
     question_id, field = response.question_id, f"{response.draft.field}.question_id"
     row = tx.one("find_question", question_id=question_id)
     if row is None:

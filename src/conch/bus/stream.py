@@ -47,6 +47,8 @@ class Message(NamedTuple):
 
 
 class Obstacle(NamedTuple):
+    """Why a peer cannot answer a question."""
+
     code: str
     reason: str
 
@@ -82,7 +84,7 @@ def append_messages(tx: Transaction, peer: Peer, outbox: list[Draft]) -> list[Se
 
 
 def _find_repeated(tx: Transaction, peer: Peer, outbox: list[Draft]) -> dict[int, Message | int]:
-    """Repeated drafts, by place in the outbox: the stored message, or the earlier place, with the same id."""
+    """The drafts that repeat a client_message_id, by place: the stored message, or the earlier place, with that id."""
     repeated: dict[int, Message | int] = {}
     places: dict[str, int] = {}
     for place, draft in enumerate(outbox):
@@ -135,7 +137,7 @@ def _check_reply(tx: Transaction, topic_id: str, draft: Draft) -> None:
 
 
 def _count_answer(tx: Transaction, peer: Peer, message: Message) -> Obstacle | None:
-    """Count a reply to another peer's pending question as its answer. Each peer's first answer counts."""
+    """Count a reply to another peer's pending question as an answer. Only the first answer of each peer counts."""
     question = tx.one("find_question", question_id=message.reply_to)
     if question is None:
         return None

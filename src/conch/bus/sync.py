@@ -25,7 +25,7 @@ from conch.storage.base import Row, Store, Transaction
 _PAGE = 500
 _MOST_CHARS = 400_000  # of messages in one reply; a single longer message is sent alone
 _STEP = 50  # messages read per query
-_MOST_SILENCES = 1_000  # peers whose silence is remembered
+_MOST_SILENCES = 1_000  # peers in `_silences`
 
 
 class Page(NamedTuple):
@@ -57,7 +57,8 @@ class Messages:
         self._bell = bell
         self._settings = settings
         # For each peer: a cursor, and the seq up to which only the peer's own messages follow it. Messages never
-        # change, so that range need not be read again. Otherwise a peer with a long monologue reads it at every call.
+        # change, so that range need not be read again. A peer with a long monologue would otherwise read all of it at
+        # every call.
         self._silences: dict[int | None, tuple[int, int]] = {}
 
     def sync(
@@ -176,7 +177,7 @@ class Messages:
                 self._touch(tx, page.peer, page.standing, page.last_seq if moves else found)
 
     def retract(self, peer: Peer, last_seq: int) -> None:
-        """Take back `settle` after a reply that was never read: set the cursor back to `last_seq`."""
+        """Undo `settle` after a reply that was never read: set the cursor back to `last_seq`."""
         with self._store.write(peer.topic_id) as tx:
             tx.run("set_cursor_back", peer_id=peer.peer_id, last_seq=last_seq, now=tx.now)
 
@@ -264,7 +265,7 @@ def _has_news(tx: Transaction, peer: Peer, messages: list[Message], include_self
     # The page has only acknowledgements; other messages may follow behind it.
     own = NO_PEER if include_self else peer.peer_id
     given = {"topic_id": peer.topic_id, "after": messages[-1].seq, "peer_id": own}
-    return tx.one("more_than_thanks_after", **given) is not None
+    return tx.one("more_than_acks_after", **given) is not None
 
 
 def _is_worth_waking(page: Page) -> bool:

@@ -11,7 +11,7 @@ from conch.ids import new_id
 from conch.lean import Any, Literal, NamedTuple, json
 from conch.storage.base import Row, Store, Transaction
 
-_LOCK = "topic names"  # creating and renaming topics takes this lock: a name is checked by one writer at a time
+_LOCK = "topic names"  # held to create or rename a topic, so that two writers cannot take the same name
 _LONGEST_NAME = 200
 
 Mode = Literal["reuse", "new"]
@@ -45,7 +45,7 @@ class Topics:
     def create(self, name: str | None, metadata: dict[str, Any] | None, mode: Mode) -> tuple[Topic, bool]:
         """A topic with this name, and whether it is new. `reuse` returns the newest open one if there is one."""
         topic_id = new_id("topic")
-        name = f"topic-{topic_id.partition('_')[2]}" if name is None else _check_free_name(name)
+        name = f"topic-{topic_id.partition('_')[2]}" if name is None else _check_topic_name(name)
         text = dump_metadata("metadata", metadata, self._settings)
         # Usually the topic exists, so look without the lock first.
         if mode == "reuse" and (found := self._find_open(name)):
@@ -72,7 +72,7 @@ class Topics:
             return find_topic(tx, topic_id)
 
     def resolve(self, name: str, allow_closed: bool = False) -> Topic:
-        """The newest open topic with this name; with `allow_closed`, else the newest closed one."""
+        """The newest open topic with this name. If none is open, `allow_closed` returns the newest closed one."""
         with self._store.read() as tx:
             return resolve(tx, name, allow_closed)
 
@@ -88,7 +88,7 @@ class Topics:
             return find_topic(tx, topic_id), was_open
 
     def rename(self, topic_id: str, name: str) -> Topic:
-        name = _check_free_name(name)
+        name = _check_topic_name(name)
         with self._store.write(_LOCK) as tx:
             topic = find_topic(tx, topic_id)
             if topic.is_home:
@@ -140,7 +140,7 @@ def resolve(tx: Transaction, name: str, allow_closed: bool) -> Topic:
 
 def require_open(topic_id: str, status: str) -> None:
     if status != "open":
-        message = f"Topic {topic_id} is closed: it takes no new messages and no new names, but stays readable."
+        message = f"Topic {topic_id} is closed: you can read it, but not send messages or take a name."
         raise TopicClosed(message, Advice("read_closed_topic"), topic_id=topic_id)
 
 
@@ -164,7 +164,7 @@ def check_name(field: str, name: str, longest: int) -> str:
     return name
 
 
-def _check_free_name(name: str) -> str:
+def _check_topic_name(name: str) -> str:
     """Check the name of a topic that is not a home topic. Absolute paths are names of home topics."""
     if os.path.isabs(name):
         message = "name must not be an absolute path: absolute paths are reserved for room topics."

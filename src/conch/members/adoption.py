@@ -98,7 +98,7 @@ class Adoption:
         return load_event(tx, event_id)
 
     def _move_stick(self, tx: Transaction, snapshot: Snapshot, prior_id: str, agent_id: str) -> None:
-        """Reserve for the new agent a stick that was reserved for the prior one, with the full time to claim it."""
+        """If the stick was reserved for the prior agent, reserve it for the new one, with the full time to claim it."""
         if snapshot.room.reserved_for == prior_id:
             tx.ring(seat_channel(snapshot.room.room_id, agent_id))
             _, room = append_event(tx, snapshot.room, "resume", by=prior_id, to=agent_id)
@@ -115,7 +115,7 @@ def _find(tx: Transaction, snapshot: Snapshot, name: str) -> Row:
 def _require_gone(snapshot: Snapshot, caller: Caller, agent: Row) -> None:
     name = agent["name"]
     if agent["agent_id"] == caller.agent_id:
-        raise _rejected("already_yours", f"{name} is you already.", name)
+        raise _rejected("already_yours", f"You are already {name}.", name)
     if snapshot.may_be_running(agent):
         raise _rejected(
             "still_running", f"{name} may still be running. Only an agent that is gone can be resumed.", name
@@ -209,7 +209,7 @@ def _find_evidence(traces: _Traces, past: _Past, within: Scope) -> Evidence | No
     files = [scope.path for scope in changed if any(scope.key.startswith(row["scope_key"]) for row in touched)]
     if files:
         beads = list(dict.fromkeys(row["bead_id"] for row in touched if row["bead_id"]))
-        linked = f" For {_enumerate(beads, _MOST_BEADS)}." if beads else ""
+        linked = f" Work items: {_enumerate(beads, _MOST_BEADS)}." if beads else ""
         return Evidence("uncommitted_scope", f"Not committed: {_enumerate(files)}.{linked}", next(iter(beads), None))
     own = [item.bead_id for item in traces.items if item.assignee == past.name or item.assignee in past.agent_ids]
     items = [bead_id for bead_id in own if _is_relevant(bead_id, past.reserved, within)]

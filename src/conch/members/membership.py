@@ -51,7 +51,7 @@ class Membership:
             return *self._create(root), []
         if not force_new or found.canonical_path == directory:
             return found.room_id, False, []
-        message = f"A room exists above, at {found.canonical_path}. Its members do not see this one."
+        message = f"There is another room above this one, at {found.canonical_path}. Its members do not see this room."
         about = {"room_id": found.room_id, "canonical_path": found.canonical_path}
         return *self._create(directory), [warning("ANCESTOR_ROOM_EXISTS", message, **about)]
 

@@ -1,7 +1,7 @@
 """The agents of a room: their names, roles and liveness.
 
-An agent has one name in each room, and its own name everywhere else. In a room and on its home topic a name means one
-agent. Another room can have another agent with that name; outside rooms the name belongs to the first that had it.
+An agent has one name in each room, and its own name everywhere else. In a room and on its home topic, a name refers to
+one agent. In another room, another agent can have the same name. Outside rooms, it belongs to the first that had it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Registration:
         self._rooms = rooms
 
     def register(self, caller: Caller, room_id: str, name: str | None = None, role: str | None = None) -> Agent:
-        """Take a chosen name, or keep the generated one. Registering the same again changes nothing."""
+        """Take a chosen name, or keep the generated one. Registering again with the same values changes nothing."""
         if name is not None:
             check_name(name)
         with self._rooms.change(caller, room_id, LOCK) as (tx, snapshot):
@@ -54,7 +54,7 @@ class Registration:
         return after
 
     def heartbeat(self, caller: Caller, room_id: str) -> Agent:
-        """Report that the caller is still working. It may be called as often as wanted."""
+        """Record that the caller is still working."""
         with self._rooms.change(caller, room_id) as (tx, snapshot):
             return itself(load_agents(tx, snapshot), caller)
 
@@ -63,12 +63,12 @@ class Registration:
         with self._rooms.look(None, room_id) as (tx, snapshot):
             agents = load_agents(tx, snapshot)
         if caller is not None and self._rooms.touch_if_due(snapshot, caller):
-            return self.list_agents(None, room_id)  # the caller is listed as active
+            return self.list_agents(None, room_id)  # load again, now that the caller is active
         return agents
 
 
 def _require_free(tx: Transaction, snapshot: Snapshot, caller: Caller, name: str) -> None:
-    """DuplicateAgentName if the name means another agent. Such a name can only be adopted, with evidence."""
+    """Raise DuplicateAgentName if the name is taken. Only adoption, with evidence, takes over a name."""
     holder = _find_holder(tx, snapshot.room, name)
     if holder is not None and (holder["agent_id"] != caller.agent_id or _is_chosen(holder)):
         why, advice = _why_taken(snapshot, caller, holder, name)
@@ -84,7 +84,7 @@ def _why_taken(snapshot: Snapshot, caller: Caller, holder: Row, name: str) -> tu
     if "peer_id" in holder and holder["name"] != name:
         return f"is a former name of {holder['name']} in this room. Choose another name.", None
     if holder["agent_id"] == caller.agent_id:
-        return "is already yours on the room's topic, with a token.", Advice("free_name", {"name": name})
+        return "is already yours: you took it on the room's topic.", Advice("free_name", {"name": name})
     means = f"already belongs to {holder['agent_id']} in this room."
     if snapshot.find(holder["agent_id"]) is None:
         return means, Advice("free_name_of_leaver", {"name": name})
@@ -139,10 +139,10 @@ def to_agent(row: Row, snapshot: Snapshot) -> Agent:
 
 
 def _rename(tx: Transaction, room: Room, agent_id: str, name: str) -> list[Row]:
-    """Give a member a name that is free in the room. It becomes its own name too if no other agent has it.
+    """Give a member a name that is free in the room. If no other agent has it, it is also the agent's name elsewhere.
 
-    The caller holds the agents' lock. The agent keeps its names in other rooms, and its former name still means it.
-    Returns the renamed peers, as they were before.
+    The caller holds the agents' lock. The agent keeps its names in other rooms, and its former name still refers to
+    it. Returns the renamed peers, as they were before.
     """
     tx.run("rename_member", room_id=room.room_id, agent_id=agent_id, name=name)
     own = tx.one("own_peer", topic_id=room.topic_id, agent_id=agent_id)
@@ -167,7 +167,7 @@ def take_over_name(tx: Transaction, room: Room, prior_id: str, name: str, agent_
 
 
 def _find_holder(tx: Transaction, room: Room, name: str) -> Row | None:
-    """What a name means in a room: a member, an agent with that id, or a peer of the home topic.
+    """What a name refers to in a room: a member, an agent with that id, or a peer of the home topic.
 
     The name of an agent that left stays taken until an operator frees it. Otherwise its messages would seem to be
     from another agent.
@@ -180,7 +180,7 @@ def _find_holder(tx: Transaction, room: Room, name: str) -> Row | None:
 
 
 def _generate_name(tx: Transaction, room: Room, agent_id: str) -> str:
-    """A name for an agent that is free in the room: its own name if possible."""
+    """Find a name that is free in the room: the agent's own name if possible."""
     agent = tx.one("find_agent", agent_id=agent_id)
     own = [str(agent["name"])] if agent else []
     names = chain(own, propose_names(digest(agent_id)))

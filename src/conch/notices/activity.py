@@ -28,7 +28,7 @@ def record(
     subject_id: str | None = None,
     details: dict[str, Any] | None = None,
 ) -> None:
-    """Append one change and ring for those who watch the room."""
+    """Append one change, and wake the processes that watch the room."""
     tx.run(
         "append_activity",
         room_id=room_id,
@@ -43,7 +43,7 @@ def record(
 
 
 def _dump(details: dict[str, Any]) -> str:
-    """The details as JSON. Most are plain words and numbers, and then the import of `json` is saved."""
+    """The details as JSON. Most are plain words and numbers, which need no import of `json`."""
     parts = []
     for name, value in details.items():
         if type(value) is str and value.isascii() and value.isprintable() and not {'"', "\\"} & {*value}:

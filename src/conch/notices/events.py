@@ -1,8 +1,8 @@
 """Protocol events: notices that their recipient must see and accept.
 
 Agents send HANDOFF and BLOCKED. Only the system sends INCURSION and RESUME; it also writes a HANDOFF when an owner
-releases or passes the stick. An event belongs to its recipient's `agent_id`. Its names are the ones from when it was
-sent.
+releases or passes the stick. An event belongs to its recipient's `agent_id`. It keeps the names that the
+agents had when it was sent.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Protocol:
         scope: str | None = None,
     ) -> Sent:
         """Send an event to one member of the room, given by name or agent_id."""
-        from conch.bus.peers import present_name  # reserving and handing over import this module but need neither
+        from conch.bus.peers import present_name  # not at the top: reserving and handing over need neither
         from conch.host.beads import check_bead
 
         checked = _check_payload(event_type, payload, self._settings.max_handoff_bytes)
@@ -111,7 +111,8 @@ class Protocol:
 def _load_received(tx: Transaction, event_id: str, caller: Caller) -> ProtocolEvent:
     event = load_event(tx, event_id)
     if event.to_agent_id != caller.agent_id:
-        message = f"Event {event_id} can be marked only by its recipient: {event.to_agent or 'it has none'}."
+        reason = f"only its recipient, {event.to_agent}, can" if event.to_agent else "it has no recipient"
+        message = f"You cannot mark event {event_id}: {reason}."
         raise MarkForbidden(message, event_id=event_id, to_agent=event.to_agent)
     return event
 

@@ -34,7 +34,7 @@ class Lease(NamedTuple):
 
 
 class Rooms:
-    """The rooms of a store, each under its own policy. All domains share one of these."""
+    """The rooms of a store, each under its own policy. All domains share one instance."""
 
     def __init__(self, store: Store, settings: Settings) -> None:
         self._store = store
@@ -184,7 +184,7 @@ def _require_lease(snapshot: Snapshot, caller: Caller, lease: Lease) -> None:
 def require_turn(snapshot: Snapshot, expected_turn_id: int) -> None:
     if expected_turn_id != snapshot.room.turn_id:
         message = (
-            f"Turn {expected_turn_id} is over; the room is at turn {snapshot.room.turn_id}. "
+            f"The room is at turn {snapshot.room.turn_id}, not at turn {expected_turn_id}. "
             "Stop and read the room's state."
         )
         raise TurnMismatch(message, **snapshot.facts)
@@ -207,7 +207,7 @@ def _is_gone(member: Member, caller: Caller) -> bool:
 
 
 class Timing(Protocol):
-    """What has a policy and a stale time: the settings, or a room that overrides them."""
+    """Anything with a policy and a stale time: the settings, or a room that overrides them."""
 
     @property
     def policy(self) -> Policy: ...
@@ -238,7 +238,7 @@ def member_columns(caller: Caller) -> Row:
 
 
 def _touch(tx: Transaction, snapshot: Snapshot, caller: Caller) -> Snapshot:
-    """Record that a member is here now. Returns the room with that. In a write that happens anyway it costs little."""
+    """Record that a member is here now, and return the updated room. It is cheap inside a write that happens anyway."""
     member = snapshot.member(caller.agent_id)
     tx.run("touch_agent", agent_id=caller.agent_id, now=tx.now)
     if _moved(member, caller):

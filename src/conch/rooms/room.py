@@ -149,7 +149,7 @@ class Snapshot:
         return "stale" if silence < 2 * threshold else "evicted"
 
     def may_be_running(self, agent: Row) -> bool:
-        """Whether the agent's process may be alive. If we cannot check it, it counts as alive while active."""
+        """Whether the agent's process may be alive. If it cannot be checked, an active agent counts as running."""
         life = processes.check(recorded_process(agent))
         return life == "alive" or (life == "unknown" and self.liveness(agent) == "active")
 
@@ -172,7 +172,7 @@ class Snapshot:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What a refusal says about the room. Finding the state checks processes, so only refusals do it."""
+        """What a refusal says about the room. It is slow to compute, because finding the state checks processes."""
         return {"current_owner": self.room.owner, "current_turn_id": self.room.turn_id, "room_state": self.state}
 
     @property

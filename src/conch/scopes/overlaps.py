@@ -30,7 +30,7 @@ class Reservation(NamedTuple):
 
 
 class Held(NamedTuple):
-    """A reservation that overlaps a scope, and how."""
+    """A reservation that overlaps a scope, and how it overlaps."""
 
     reservation: Reservation
     kind: Overlap
@@ -55,10 +55,8 @@ def to_reservation(row: Row, snapshot: Snapshot) -> Reservation:
 
 
 def find_overlapping(tx: Transaction, snapshot: Snapshot, wanted: Scope) -> list[Held]:
-    """The reservations that overlap a scope and are not archived yet, by path.
-
-    They have the key of the scope or of a folder above it, or a key in the range inside it.
-    """
+    """The reservations that overlap a scope and are not archived yet, by path."""
+    # An overlapping reservation has the same key, the key of a folder above, or a key inside (from `key` to `end`).
     rows = tx.all(
         "overlapping_reservations",
         room_id=snapshot.room.room_id,

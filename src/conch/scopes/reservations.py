@@ -30,7 +30,7 @@ from conch.warnings import Warnings
 TTL_MINUTES = 120
 SHORTEST_TTL, LONGEST_TTL = 5, 1_440
 _MOST_ENDED = 500
-_MOST_IN_MESSAGE = 5
+_MOST_IN_MESSAGE = 5  # reservations that an error names; its details have all of them
 
 
 class Grant(NamedTuple):
@@ -62,18 +62,20 @@ class Reservations:
             warnings = check_bead(root, bead_id)
         with self._rooms.change(caller, room_id) as (tx, snapshot):
             found = find_overlapping(tx, snapshot, wanted)
-            met = [held for held in found if held.reservation.is_active and not _is_of(held, caller)]
-            granted = not met or (takeover_stale and all(held.reservation.liveness != "active" for held in met))
-            _record_incursions(tx, snapshot, caller, wanted, met, granted)
+            blocking = [held for held in found if held.reservation.is_active and not _is_of(held, caller)]
+            granted = not blocking or (
+                takeover_stale and all(held.reservation.liveness != "active" for held in blocking)
+            )
+            _record_incursions(tx, snapshot, caller, wanted, blocking, granted)
             if granted:
                 _archive(tx, snapshot, caller, found)
                 mine = _own_exact(found, caller)
                 until = tx.now + ttl_minutes * MINUTE
-                taken = [held.reservation._replace(state="expired") for held in met]
+                taken = [held.reservation._replace(state="expired") for held in blocking]
                 if mine is not None:
                     return Grant(_extend(tx, mine, until, bead_id), True, taken, warnings)
                 return Grant(_insert(tx, snapshot, caller, wanted, until, bead_id), False, taken, warnings)
-        raise _refuse_reservation(wanted, met)  # after the commit, which keeps the record of the incursion
+        raise _refuse_reservation(wanted, blocking)  # after the commit, which keeps the record of the incursion
 
     def release(self, caller: Caller, room_id: str, scope: str) -> Reservation:
         """End one of the caller's reservations; `scope` must be exactly what was reserved."""
@@ -168,11 +170,11 @@ def _extend(tx: Transaction, mine: Reservation, expires_at: int, bead_id: str | 
 
 
 def _record_incursions(
-    tx: Transaction, snapshot: Snapshot, caller: Caller, wanted: Scope, met: list[Held], granted: bool
+    tx: Transaction, snapshot: Snapshot, caller: Caller, wanted: Scope, blocking: list[Held], granted: bool
 ) -> None:
     """Send each owner an INCURSION: its reservation was taken over, or it stopped the newcomer."""
     newcomer = snapshot.member(caller.agent_id)
-    for held in met:
+    for held in blocking:
         owner = held.reservation
         payload = {
             "incursion_kind": held.kind,
@@ -197,12 +199,12 @@ def _hint(owner: Reservation, incoming: str, granted: bool) -> str:
 # -- refusals
 
 
-def _refuse_reservation(wanted: Scope, met: list[Held]) -> ConchError:
-    """The error for a reservation in the way. Only if no owner is active does it offer a takeover."""
-    active = any(held.reservation.liveness == "active" for held in met)
+def _refuse_reservation(wanted: Scope, blocking: list[Held]) -> ConchError:
+    """The error that names the reservations in the way. It offers a takeover only if no owner is active."""
+    active = any(held.reservation.liveness == "active" for held in blocking)
     what = "The whole workspace cannot be reserved" if wanted.path == "." else f"{wanted.path} is reserved"
-    message = f"{what}: {_names(met)}."
-    facts = {"scope": wanted.path, "holders": [holder(held) for held in met]}
+    message = f"{what}: {_names(blocking)}."
+    facts = {"scope": wanted.path, "holders": [holder(held) for held in blocking]}
     if active:
         return ReservationConflict(f"{message} Work elsewhere, or ask them to release it.", None, **facts)
     return ReservationStale(message, Advice("take_over_reservation"), **facts)
@@ -232,11 +234,11 @@ def _describe_loss(tx: Transaction, snapshot: Snapshot, wanted: Scope, caller: C
     return f" {lost['taken_by']} {how}."
 
 
-def _names(met: list[Held]) -> str:
+def _names(blocking: list[Held]) -> str:
     shown = [
         f"{spell(held.reservation.scope)} by {held.reservation.name} ({held.reservation.liveness}) until "
         f"{to_iso(held.reservation.expires_at)}"
-        for held in met[:_MOST_IN_MESSAGE]
+        for held in blocking[:_MOST_IN_MESSAGE]
     ]
-    rest = len(met) - len(shown)
+    rest = len(blocking) - len(shown)
     return ", ".join(shown) + (f" and {rest} more" if rest else "")

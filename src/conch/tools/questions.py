@@ -57,11 +57,11 @@ def question_mark_answered(session: Session, given: Object, call: Call) -> Reply
 
 def pending_list(session: Session, given: Object, call: Call) -> Reply:
     peer, wait_seconds = session.peer(given["topic_id"]), fields.wait_seconds(given)
-    offer = session.app.questions.list_pending(peer, given.get("limit", 20), wait_seconds, call)
-    found, waited = offer.questions, wait_seconds and not offer.is_closed
+    answerable = session.app.questions.list_pending(peer, given.get("limit", 20), wait_seconds, call)
+    found, waited = answerable.questions, wait_seconds and not answerable.is_closed
     status = "ready" if found else "timeout" if waited else "empty"
     questions = [{**each._asdict(), "asked_at": to_seconds(each.asked_at)} for each in found]
-    warnings = [bus_view.topic_closed()] if offer.is_closed else []
+    warnings = [bus_view.topic_closed()] if answerable.is_closed else []
     data = {"topic_id": peer.topic_id, "status": status, "questions": questions, "warnings": warnings}
     text = "\n\n".join(map(view.pending_text, found)) or "No question is waiting for you."
     return Reply(data, "\n".join([text, *bus_view.warning_lines(warnings)]))

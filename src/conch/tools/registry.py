@@ -59,18 +59,15 @@ def call_tool(tool: Tool, session: Session, arguments: Object, call: Call) -> Re
     """Like `run_tool`, but never raises: a refusal, or a defect of ours, becomes an error reply."""
     try:
         reply = retry_interrupted(lambda: run_tool(tool, session, arguments, call))
-        return reply._replace(text=visible(reply.text))  # names in the text stand before any margin
+        return reply._replace(text=visible(reply.text))  # names are not behind a margin, so escape them here
     except ConchError as refusal:
         return _refused(refusal)
     except Exception:  # a defect of ours: the traceback goes to our log, never to a client
         import traceback
 
         traceback.print_exc(file=sys.stderr)
-        return _refused(
-            InternalError(
-                f"{tool.name} failed because of a defect in conch. Nothing was changed. See the server's log."
-            )
-        )
+        message = f"{tool.name} failed because of a defect in conch. See the server's log, and check what was changed."
+        return _refused(InternalError(message))
 
 
 def _refused(refusal: ConchError) -> Reply:

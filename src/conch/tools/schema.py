@@ -28,7 +28,7 @@ def check_arguments(tool: str, schema: Object, arguments: Object) -> Object:
     for field in arguments:
         if field not in properties:
             known = ", ".join(properties) or "none"
-            # Unknown fields are refused: ignoring a misspelled one would do something else than asked.
+            # If a misspelled field were ignored, the call would do something other than what was asked.
             raise InvalidArgument(f"{field[:80]!r} is not a field of {tool}. Its fields: {known}.", field=field[:80])
     given = {field: value for field, value in arguments.items() if value is not None or field in required}
     for field in required:
@@ -56,7 +56,7 @@ def _check_value(field: str, schema: Object, value: Any) -> None:
             field, f"{field} must be a whole number from {schema.get('minimum')} to {schema.get('maximum')}."
         )
     if isinstance(value, list) and not all(_is_type(item, schema["items"]["type"]) for item in value):
-        raise _refusal(field, f"every item of {field} must be {_TYPES[schema['items']['type']][1]}.")
+        raise _refusal(field, f"Every item of {field} must be {_TYPES[schema['items']['type']][1]}.")
 
 
 def _check_length(field: str, schema: Object, value: str) -> None:
@@ -83,7 +83,7 @@ def _check_texts(field: str, value: Any, depth: int = 0) -> None:
     elif isinstance(value, (dict, list)):
         if depth == _DEEPEST:
             raise _refusal(field, f"{field} is nested more than {_DEEPEST} levels deep.")
-        is_named = depth < _DEEPEST_NAMED and field != "handoff"  # `handoffs` names the parts of a handoff
+        is_named = depth < _DEEPEST_NAMED and field != "handoff"  # `rooms/handoffs.py` names the parts of a handoff
         if isinstance(value, list):
             for place, item in enumerate(value):
                 _check_texts(f"{field}[{place}]" if is_named else field, item, depth + 1)

@@ -7,7 +7,7 @@ Such text cannot start a line that looks like ours, reverse a line, hide charact
 from __future__ import annotations
 
 MARGIN = "  "
-# C0 and C1 start escape sequences. The tab is harmless, and a newline is only left where lines were joined.
+# C0 and C1 start escape sequences. A tab is harmless, and the newlines are only those that join our own lines.
 _CONTROLS = (range(0x09), range(0x0B, 0x20), range(0x7F, 0xA0))
 # These are invisible, or make a line look different from what it says: line separators, direction marks and
 # overrides, and characters that Unicode says to ignore (zero-width spaces, soft hyphens, fillers, tags). Joiners and
@@ -33,15 +33,15 @@ _ESCAPES = _Escapes()
 
 def visible(text: str) -> str:
     """The text with control characters and invisible ones escaped. Tabs and newlines stay."""
-    return text if _is_plain(text) else whole(text.translate(_ESCAPES))
+    return text if _is_plain(text) else encodable(text.translate(_ESCAPES))
 
 
 def _is_plain(text: str) -> bool:
-    """Most text is printable ASCII on one line. Nothing has to be looked up to show that."""
+    """Whether the text is printable ASCII on one line, which needs no escaping. Most text is."""
     return text.isascii() and text.isprintable()
 
 
-def whole(text: str) -> str:
+def encodable(text: str) -> str:
     """The text with each half of a surrogate pair escaped. Python uses those for bytes that are not UTF-8."""
     return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 

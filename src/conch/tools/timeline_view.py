@@ -55,7 +55,7 @@ def sentence(entry: Entry) -> str:
     if entry.kind == "reservation":
         scope = spell(details["scope"])
         if row["kind"] == "expired":
-            return f"{scope}, reserved by {details['owner']}, expired when {who} reserved"
+            return f"the reservation of {scope} by {details['owner']} ended when {who} reserved an overlapping path"
         return f"{who} {row['kind']} {scope}"
     if entry.kind == "agent":
         role = f", {details['role']}" if details.get("role") else ""

@@ -124,7 +124,9 @@ def _offered(offer: Offer) -> Reply:
         "event_seq": offer.event_seq,
     }
     if room.reserved_for is None:
-        return Reply(data, "Released. No other member is active. The next one to wait gets the stick and your handoff.")
+        return Reply(
+            data, "Released. No other member is active. The next member to wait gets the stick and your handoff."
+        )
     return Reply(data, f"The stick is reserved for {room.reserved_for}, who is {offer.recipient_status}.")
 
 
@@ -161,7 +163,7 @@ def get_room_state(session: Session, given: Object, call: Call) -> Reply:
 def get_room_events(session: Session, given: Object, call: Call) -> Reply:
     caller, app = session.caller(), session.app
     after = fields.parse_cursor("after", given.get("after"))
-    app.rooms.get_state(caller, given["room_id"])  # reading the log keeps a member active, too
+    app.rooms.get_state(caller, given["room_id"])  # reading the log also keeps a member active
     page = log.list_events(app.store, given["room_id"], after, given.get("limit", 50))
     text = "\n".join(view.event_line(event) for event in page.events) or "No events."
     more = " (more to read)" if page.has_more else ""

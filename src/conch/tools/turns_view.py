@@ -206,7 +206,7 @@ def event_sentence(event: Event, names: Mapping[str, str] | None = None) -> str:
         "join": f"{newcomer} joined" + (" (agent_id_override)" if event.details.get("agent_id_override") else ""),
         "leave": f"{who} left",
         "claim": f"{whom} claimed turn {event.turn_id} ({event.reason})",
-        "release": f"{who} released the stick to {whom or 'the first to come'}",
+        "release": f"{who} released the stick to {whom or 'the first agent to claim it'}",
         "pass": f"{who} passed the stick to {whom}",
         "return": f"{who} gave the stick back: {event.reason}",
         "resume": f"{whom} resumed {who}: the stick reserved for {who} is now reserved for {whom}",

@@ -46,7 +46,7 @@ class Turns:
     # -- letting go
 
     def release_stick(self, caller: Caller, room_id: str, lease_id: str, expected_turn_id: int, handoff: Any) -> Offer:
-        """Hand over to the next active member in sequence. Without one, the stick is free for the first to claim it."""
+        """Hand over to the next active member in sequence. If there is none, any member may claim the stick."""
         text = dump_handoff(handoff, self._settings.max_handoff_bytes)
         waiting: set[str] | None = None
         while True:
@@ -120,7 +120,7 @@ def _find_target(snapshot: Snapshot, caller: Caller, text: str) -> Member:
     except UnknownRecipient:
         target = None
     if target is None or not snapshot.is_active(target):
-        message = "The stick can be passed only to an active member of the room."
+        message = f"{text[:80]!r} is not an active member of the room, so the stick cannot be passed to it."
         raise UnknownMember(message, field="to_agent_id", to_agent_id=text)
     if target.agent_id == caller.agent_id:
         raise InvalidArgument("to_agent_id is you. Keep working, or name another member.", field="to_agent_id")

@@ -21,7 +21,7 @@ from conch.rooms.presence import Rooms, admit, is_due, renewal_ms, require_turn
 from conch.rooms.room import Room, Snapshot, renew, save_room
 from conch.storage.base import Store, Transaction
 
-LOOKS_PER_SECOND = 200  # by all waiting agents of a room together
+LOOKS_PER_SECOND = 200  # of all waiting agents of a room together, after the bell has rung
 
 
 class Wait(NamedTuple):
@@ -55,7 +55,7 @@ class Move(NamedTuple):
 
 
 class Claims:
-    """How an agent gets the stick. `stick.py` has what its owner does with it."""
+    """How an agent gets the stick. What its owner does with it is in `stick.py`."""
 
     def __init__(self, store: Store, bell: Bell, rooms: Rooms, settings: Settings) -> None:
         self._store = store
@@ -147,6 +147,7 @@ class Claims:
         return found
 
     def _settle(self, caller: Caller, room_id: str, call: Call) -> Wait:
+        """Look again inside a write transaction. Claim the stick, or renew the lease if the caller already has it."""
         with self._rooms.change(caller, room_id, even_closed=True) as (tx, snapshot):
             found = self._judge(tx, snapshot, caller)
             call.check()  # a cancelled wait claims nothing
@@ -157,7 +158,7 @@ class Claims:
             return self._claim(tx, found, caller)
 
     def _judge(self, tx: Transaction, snapshot: Snapshot, caller: Caller) -> Wait:
-        """The result of a wait that ends now, without changing anything."""
+        """The result if the wait ended now. Changes nothing."""
         room = snapshot.room
         if room.state == "closed":
             return Wait("closed", snapshot)
@@ -188,7 +189,7 @@ class Claims:
         with self._store.write(claimed.room_id) as tx:
             snapshot = self._rooms.load(tx, claimed.room_id)
             room = snapshot.room
-            # A lease that was renewed since then did reach its owner, some other way.
+            # If the lease was renewed since, its owner learned of the claim some other way, and keeps it.
             if (room.lease_id, room.lease_expires_at) != (claimed.lease_id, claimed.lease_expires_at):
                 return
             _, room = append_event(
@@ -254,7 +255,7 @@ def _why_not(snapshot: Snapshot, caller: Caller) -> tuple[str, str, Advice | Non
         return "your_own_turn", "It is your own turn.", Advice("keep_stick")
     if snapshot.takeover_reason is None:
         return "not_timed_out", f"{snapshot.expected} still has time.", Advice("await_takeover")
-    return "prior_owner", "You held the stick last; another active member may take over before you.", None
+    return "prior_owner", "You held the stick last, so another active member may take over first.", None
 
 
 def describe(snapshot: Snapshot) -> str:
@@ -271,7 +272,7 @@ def describe(snapshot: Snapshot) -> str:
 
 
 def _linger(crowd: int) -> float:
-    """How long to wait after a ring for the whole room. It is random, so that a crowd looks at a bounded rate."""
+    """How long to wait after a ring before looking. Random, so that a crowd spreads its looks to LOOKS_PER_SECOND."""
     share = int.from_bytes(os.urandom(2), "big") / 2**15
     return max(LINGER_SECONDS, share * crowd / LOOKS_PER_SECOND)
 

@@ -98,7 +98,10 @@ def test_what_somebody_reserved_who_is_gone_is_taken_over_when_told_so(
     assert refused.error["code"] == "RESERVATION_STALE_FOUND"
     assert [(each["owner"], each["liveness"]) for each in refused.error["holders"]] == [(lost, "evicted")]
     assert granted.out.splitlines()[1] == f"Taken over from {lost}: src."
-    assert f"src, reserved by {lost}, expired when {names['ada:1']} reserved" in conch("events").out
+    assert (
+        f"the reservation of src by {lost} ended when {names['ada:1']} reserved an overlapping path"
+        in conch("events").out
+    )
 
 
 def test_a_relative_path_is_relative_to_the_workspace(conch: Conch, names: dict[str, str]) -> None:

@@ -10,7 +10,7 @@ from conch.doors.cli.output import local_time
 from conch.errors import InvalidArgument, QuestionNotFound
 from conch.lean import NamedTuple, json, re
 from conch.tools.replies import Object
-from conch.tools.text import behind_margin, one_line, whole
+from conch.tools.text import behind_margin, encodable, one_line
 
 MARGIN = " " * 4
 _AGE = r"(\d{1,9})([smhd])"
@@ -105,4 +105,4 @@ def hit_text(hit: Object) -> str:
 
 
 def whole_json(message: Object) -> str:
-    return json.dumps({name: whole(value) if isinstance(value, str) else value for name, value in message.items()})
+    return json.dumps({name: encodable(value) if isinstance(value, str) else value for name, value in message.items()})

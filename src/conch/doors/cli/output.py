@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from conch.clock import SECOND
 from conch.lean import Any, NamedTuple, TextIO, json
 from conch.tools.replies import NOTHING_FOLLOWS, Delivery, Object
-from conch.tools.text import behind_margin, one_line, visible, whole
+from conch.tools.text import behind_margin, encodable, one_line, visible
 
 MORE = "There are more. A higher --limit shows older ones."  # below a list, newest first, that is cut off
 _TAB = " " * 4
@@ -124,7 +124,7 @@ def write(stream: TextIO, text: str) -> None:
 def _presentable(value: Any) -> Any:
     """The same without lone surrogates, which JSON allows but most readers refuse."""
     if isinstance(value, str):
-        return whole(value)
+        return encodable(value)
     if isinstance(value, dict):
         return {key: _presentable(item) for key, item in value.items()}
     return [_presentable(item) for item in value] if isinstance(value, (list, tuple)) else value

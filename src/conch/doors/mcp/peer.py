@@ -67,7 +67,7 @@ class Peer:
 
     def _admit_enveloped(self, request: Request) -> None:
         if self._version is not None and not self.stateless:
-            raise Refusal(INVALID_REQUEST, f"Invalid request: this connection speaks {self._version}.")
+            raise Refusal(INVALID_REQUEST, f"Invalid request: this connection already uses {self._version}.")
         served = (STATELESS_VERSION,) if self.stateless else (STATELESS_VERSION, *HANDSHAKE_VERSIONS)
         self.name = read_envelope(request.params, served)
         self._version = STATELESS_VERSION

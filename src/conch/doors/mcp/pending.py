@@ -1,4 +1,4 @@
-"""Calls between their request and their reply. Each is delivered or cancelled; if both happen, it is taken back."""
+"""Calls between their request and their reply. If a call is cancelled after its reply was sent, it is taken back."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from conch.doors.mcp.protocol import INTERNAL_ERROR, INVALID_REQUEST, Id, Refusa
 from conch.tools.replies import NOTHING_FOLLOWS, Delivery, Object, Task
 
 _MOST_AT_ONCE = 256
-"""Each call in flight holds a thread, so a client that never reads must not start more and more of them."""
+"""Each call in flight holds a thread. This limit stops a client that never reads from starting more and more."""
 
 _MOST_RETRACTABLE = 64
-"""How many sent replies we can still take back. A client ignores a reply if it cancelled the call before it came."""
+"""How many sent replies we can still take back. A client ignores a reply that arrives after it cancelled the call."""
 
 
 class Batch:
@@ -64,7 +64,7 @@ class PendingCalls:
         return pending
 
     def hold(self, batch: Batch) -> PendingCall:
-        """Add a part to a batch that cannot be cancelled: a quick reply, or one that keeps the batch open."""
+        """Add to a batch a part that cannot be cancelled: a quick reply, or one that keeps the batch open."""
         pending = PendingCall(None, batch)
         with self._lock:
             self._join(pending)
@@ -100,7 +100,7 @@ class PendingCalls:
             left.retracted(self._run_later)
 
     def cancel_all(self) -> None:
-        """End the connection. Only replies that are being sent right now still leave."""
+        """Cancel every call, because the connection ends. Replies that are being sent right now still go out."""
         with self._lock:
             calls = list(self._by_id.values())
             self._by_id.clear()
@@ -117,7 +117,7 @@ class PendingCalls:
             pending.batch.unfinished += 1
 
     def _cancel(self, pending: PendingCall) -> Delivery | None:
-        """Call under the lock. Returns the delivery if the reply only waited for its batch; the caller settles it."""
+        """Call under the lock. If the reply only waited for its batch, returns its delivery, still to be ended."""
         pending.cancelled = True
         delivery, pending.delivery = pending.delivery, None
         return delivery

@@ -50,7 +50,7 @@ class Roots:
             return self._path
 
     def answer(self, request_id: Id | None, result: Object | None) -> None:
-        """Take a response of the client. Only the one we are waiting for counts."""
+        """Take a response from the client. Only the one we are waiting for counts."""
         if request_id == self._request_id() and not self._answered.is_set():
             self._path = _first_path(result)
             self._answered.set()

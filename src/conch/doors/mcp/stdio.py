@@ -60,7 +60,7 @@ class LineSplitter:
         self._discarding = False
 
     def feed(self, chunk: bytes) -> Iterator[bytes | None]:
-        """The lines that this chunk completes. None stands for a line that is too long, as soon as we know."""
+        """The lines that this chunk completes. None stands for a line as soon as it is too long."""
         *ended, rest = chunk.split(b"\n")
         for piece in ended:
             yield from self._grow(piece)
@@ -122,7 +122,7 @@ class Wire:
         return True
 
     def _write(self, part: memoryview) -> int:
-        """Write a part and return how much was written. So small a part never blocks once the pipe is writable."""
+        """Write a part and return how much was written. A part is small enough to never block a writable pipe."""
         try:
             if self._writable():
                 return os.write(self._output, part)

@@ -20,7 +20,7 @@ class Workers:
         self._busy = 0
 
     def submit(self, task: Task) -> None:
-        """Run the task on a worker at once; it never queues behind another. RuntimeError: no thread could start."""
+        """Run the task on a worker at once; it never queues behind another. RuntimeError if no thread can start."""
         with self._changed:
             worker = self._idle.pop() if self._idle else None
             if worker is None:

@@ -49,7 +49,7 @@ SELECT m.message_id, m.topic_id, m.seq, p.name AS sender, m.message_type, m.repl
 FROM messages m LEFT JOIN peers p ON p.peer_id = m.sender_id
 WHERE m.topic_id = :topic_id ORDER BY m.seq DESC LIMIT :limit;
 
--- name: more_than_thanks_after
+-- name: more_than_acks_after
 SELECT seq FROM messages
 WHERE topic_id = :topic_id AND seq > :after AND message_type <> 'ack' AND sender_id <> :peer_id
 ORDER BY seq LIMIT 1;
