@@ -19,6 +19,7 @@ DOCS = Path(__file__).parent
 HERE = DOCS / "reference"
 LAYERS = runpy.run_path(str(DOCS.parent / "tests" / "unit" / "test_architecture.py"))["LAYERS"]
 DATA_DIR = "`$XDG_DATA_HOME/conch`, else `~/.local/share/conch`; `%APPDATA%\\conch` on Windows"
+PATHS = {"data_dir": "a path", "store": "a path or a URL"}
 TABLE_BEGIN = "<!-- docs/generate.py writes this table. -->\n\n"
 TABLE_END = "\n\n## Dependencies\n"
 NOTE = "<!-- docs/generate.py writes this page from the code. Run `make docs` to update it. -->\n"
@@ -30,7 +31,8 @@ def tools() -> str:
         "",
         NOTE,
         "Every tool returns one object as `structuredContent`, and a short text for models. A refusal sets `isError`,",
-        "and its object has `error` and `message` ([errors](errors.md)). `conch mcp --tools turns` offers one group.",
+        "and its object has `error` and `message` ([errors](errors.md)). `conch mcp --tools turns,bus` offers only",
+        "those groups.",
     ]
     for group in GROUPS:
         lines += ["", f"## Group `{group}`"]
@@ -57,8 +59,8 @@ def settings() -> str:
         "",
         NOTE,
         "Settings are environment variables, read when a process starts. `set_room_policy` and `conch policy`",
-        "override those of the second table for one room. `CONCH_AGENT_ID` is not in the tables, because it names the",
-        "agent: see [who is calling](../explanation.md#who-is-calling).",
+        "override the settings in the second table for one room. `CONCH_AGENT_ID` is not in the tables, because it",
+        "names an agent: see [who is calling](../explanation.md#who-is-calling).",
         "",
         "## The installation",
         "",
@@ -74,7 +76,7 @@ def settings() -> str:
 def _settings(rows: Sequence[Setting]) -> Iterator[str]:
     yield from ("| variable | default | values | what it is | alias |", "|---|---|---|---|---|")
     for row in rows:
-        values = ", ".join(row.choices) or (f"{row.low} to {row.high}" if row.high else "a path")
+        values = ", ".join(row.choices) or (f"{row.low} to {row.high}" if row.high else PATHS[row.name])
         default = DATA_DIR if row.name == "data_dir" else "-" if row.default == "" else row.default
         aliases = ", ".join(f"`{alias}`" for alias in row.aliases)
         yield f"| `{row.variable}` | {default} | {values} | {row.about} | {aliases} |"

@@ -67,7 +67,7 @@ POLICY_SETTINGS = (
     _policy("heartbeat_interval_ms", 5 * 60_000, "how often an owner should renew its lease"),
     _policy("claim_ttl_ms", 20 * 60_000, "how long a recipient has to claim the stick before others may take over"),
     _policy("wait_for_turn_max_wait_ms", 30_000, "the longest time that one wait_for_turn waits", 0, LONGEST_WAIT_MS),
-    _policy("wait_for_turn_poll_ms", 250, "how often a waiting agent looks again if it hears no bell", 10, 60_000),
+    _policy("wait_for_turn_poll_ms", 250, "how often a waiting agent checks again if it cannot use a bell", 10, 60_000),
     _policy("presence_ttl_ms", 4 * 3_600_000, "how long after its last call a member counts as active"),
     Setting(
         "release_order",
@@ -99,8 +99,13 @@ SETTINGS = (
     _bus("max_question_chars", 8_000, "the longest question", 1_048_576),
     _bus("max_answer_chars", 65_536, "the longest answer", 1_048_576),
     _bus("max_publish_batch", 50, "how many messages or answers one call may carry", 1_000),
-    _bus("poll_initial_ms", 250, "how soon a wait for messages looks again if it hears no bell", 60_000),
-    _bus("poll_max_ms", 1_000, "the longest pause between two looks; each pause is twice the one before", 60_000),
+    _bus("poll_initial_ms", 250, "how soon a wait for messages checks again if it cannot use a bell", 60_000),
+    _bus(
+        "poll_max_ms",
+        1_000,
+        "the longest pause between two such checks; each is twice as long as the last",
+        60_000,
+    ),
     Setting(
         "stale_minutes",
         15.0,
@@ -147,7 +152,7 @@ def check_policy(overrides: Mapping[str, Any]) -> None:
             raise InvalidArgument(f"{field} {problem}.", field=field) from None
     lease, heartbeat = overrides.get("owner_lease_ttl_ms"), overrides.get("heartbeat_interval_ms")
     if lease is not None and heartbeat is not None and heartbeat >= lease:
-        message = "policy.heartbeat_interval_ms must be shorter than policy.owner_lease_ttl_ms."
+        message = "policy.heartbeat_interval_ms must be shorter than owner_lease_ttl_ms."
         raise InvalidArgument(message, field="policy.heartbeat_interval_ms")
 
 

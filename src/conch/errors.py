@@ -29,7 +29,7 @@ ConchError
 +-- AdoptionRejected ........... ADOPTION_REJECTED        the agent is still running, or left no unfinished work
 +-- DecisionNeeded ............. DECISION_NEEDED          `conch init` needs to know which agent to be
 +-- ReservationConflict ........ RESERVATION_CONFLICT     an active agent has reserved the scope or part of it
-+-- ReservationStale ........... RESERVATION_STALE_FOUND  only stale agents have; takeover_stale takes it over
++-- ReservationStale ........... RESERVATION_STALE_FOUND  only stale agents have reserved it; takeover_stale takes it
 +-- ReservationNotFound ........ RESERVATION_NOT_FOUND
 +-- ReleaseForbidden ........... RELEASE_FORBIDDEN        only its owner can release a reservation
 +-- UnknownRecipient ........... UNKNOWN_RECIPIENT        no agent in the room has that name

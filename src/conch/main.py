@@ -32,7 +32,7 @@ def command() -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
-    if words[:1] == ["mcp"]:
+    if words[:1] == ["mcp"] and words[1:2] not in (["-h"], ["--help"]):
         from conch.doors.mcp.server import serve
 
         gc.set_threshold(_USUAL_GARBAGE)  # a server lives long, and collecting much at once would delay its calls

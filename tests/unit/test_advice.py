@@ -47,7 +47,7 @@ def test_each_door_has_words_for_exactly_the_steps_that_are_advised() -> None:
 @pytest.mark.parametrize("step", sorted(tools.STEPS))
 @pytest.mark.parametrize("words", [tools.STEPS, commands.STEPS], ids=["tools", "commands"])
 def test_every_piece_of_advice_is_a_sentence_of_its_own(words: dict[str, str], step: str) -> None:
-    refusal = ConchError("It did not work.", Advice(step, {"name": "amber-otter"}))
+    refusal = ConchError("It did not work.", Advice(step, {"name": "amber-otter", "known": "subject, summary"}))
 
     said = refusal.advised(words)
 
@@ -73,12 +73,31 @@ def test_no_sentence_of_a_domain_names_a_tool_or_a_command(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "message", "said"),
+    ("command", "field", "message", "said"),
     [
-        ("outbox[0].content_markdown", "outbox[0].content_markdown must be non-empty.", "text must be non-empty."),
-        ("context_path", "context_path '/x' cannot be used: it is gone.", "path '/x' cannot be used: it is gone."),
-        ("topic_id", "There is no topic 'topic_id'.", "There is no topic 'topic_id'."),
+        ("send", "outbox[0].content_markdown", "outbox[0].content_markdown is required.", "TEXT is required."),
+        ("send", "outbox[0].metadata.to", "outbox[0].metadata.to must be a name.", "--to must be a name."),
+        (
+            "join",
+            "context_path",
+            "context_path '/x' cannot be used: it is gone.",
+            "DIR '/x' cannot be used: it is gone.",
+        ),
+        ("pass", "to_agent_id", "to_agent_id is you.", "AGENT is you."),
+        ("release", "next_action", "handoff.next_action is required.", "--next is required."),
+        ("release", "open_questions[0]", "handoff.open_questions[0] is empty.", "--question is empty."),
+        ("release", "artifacts[0].role", "handoff.artifacts[0].role is wrong.", "The role of --artifact is wrong."),
+        ("release", "handoff", "handoff contains a NUL.", "The handoff contains a NUL."),
+        ("agent send", "payload.requested_action", "payload.requested_action is required.", "--request is required."),
+        ("policy", "policy.claim_ttl_ms", "policy.claim_ttl_ms is wrong.", "claim_ttl_ms is wrong."),
+        ("agent status", "path", "path is wrong.", "PATH is wrong."),
+        ("send", "topic_id", "There is no topic 'topic_id'.", "There is no topic 'topic_id'."),
+        ("agent register", "name", "name-giver is taken.", "name-giver is taken."),
     ],
 )
-def test_the_command_line_calls_a_field_what_its_option_is_called(field: str, message: str, said: str) -> None:
-    assert commands.word_refusal(InvalidArgument(message, field=field)) == said
+def test_the_command_line_calls_a_field_what_its_option_is_called(
+    command: str, field: str, message: str, said: str
+) -> None:
+    options = COMMANDS[command].options
+
+    assert commands.word_refusal(InvalidArgument(message, field=field), options) == said

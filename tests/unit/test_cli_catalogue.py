@@ -11,6 +11,7 @@ from conch.doors.cli.command import Option
 from conch.notices import events
 from conch.rooms.handoffs import ROLES
 from conch.scopes.reservations import LONGEST_TTL, SHORTEST_TTL, TTL_MINUTES
+from conch.tools.catalogue import GROUPS
 
 ELSEWHERE = {"mcp", "demo"}  # neither opens a store for its command
 
@@ -39,3 +40,4 @@ def test_choices_and_limits_are_those_of_the_domains() -> None:
     assert option("agent inbox", "--state").choices == (*events.STATES, "all")
     assert f"{SHORTEST_TTL} to {LONGEST_TTL} (default: {TTL_MINUTES})" in option("agent reserve", "--ttl").help
     assert f"ROLE: {', '.join(ROLES)} (default: {ROLES[0]})" in option("release", "--artifact").help
+    assert option("mcp", "--tools").help.endswith(f": {', '.join(GROUPS)}")

@@ -114,7 +114,7 @@ class Membership:
         with self._rooms.change(caller, room_id) as (tx, snapshot):
             if sorted(order) != sorted(member.agent_id for member in snapshot.members):
                 members = ", ".join(member.agent_id for member in snapshot.members)
-                raise InvalidArgument(f"order must name every member exactly once: {members}.", field="order")
+                raise InvalidArgument(f"The new order must name every member exactly once: {members}.", field="order")
             for ordinal, agent_id in enumerate(order):
                 tx.run("update_ordinal", room_id=room_id, agent_id=agent_id, ordinal=ordinal)
             # The sequence index must point to the same member in the new order.

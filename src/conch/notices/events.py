@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from conch.agents.identity import Caller
 from conch.config import Settings
-from conch.errors import EventNotFound, InvalidArgument, LimitExceeded, MarkForbidden, UnknownRecipient
+from conch.errors import Advice, EventNotFound, InvalidArgument, LimitExceeded, MarkForbidden, UnknownRecipient
 from conch.host.paths import parse_scope
 from conch.ids import new_id
 from conch.lean import Any, NamedTuple, json
@@ -142,8 +142,8 @@ def _check_payload(event_type: str, payload: _Payload, max_bytes: int) -> _Paylo
     for name in payload:
         if name not in (*_SENDABLE[event_type], "requires_ack"):
             known = ", ".join((*_SENDABLE[event_type], "requires_ack"))
-            message = f"payload.{name[:80]} is not a field of {event_type}. Known fields: {known}."
-            raise InvalidArgument(message, field=f"payload.{name[:80]}")
+            message = f"payload.{name[:80]} does not belong to {event_type}."
+            raise InvalidArgument(message, Advice("fit_payload", {"known": known}), field=f"payload.{name[:80]}")
     _check_urgency(event_type, payload)
     checked = {**payload, "requires_ack": payload.get("requires_ack", True)}
     _check_ack(event_type, checked["requires_ack"])
@@ -152,9 +152,11 @@ def _check_payload(event_type: str, payload: _Payload, max_bytes: int) -> _Paylo
 
 
 def _check_text(event_type: str, payload: _Payload, name: str) -> None:
-    value = payload.get(name)
+    field, value = f"payload.{name}", payload.get(name)
+    if value is None:
+        raise InvalidArgument(f"{field} is required for {event_type}.", field=field)
     if not isinstance(value, str) or not value.strip():
-        raise InvalidArgument(f"payload.{name} of {event_type} must be a non-empty string.", field=f"payload.{name}")
+        raise InvalidArgument(f"{field} must be a non-empty string.", field=field)
 
 
 def _check_urgency(event_type: str, payload: _Payload) -> None:
@@ -167,7 +169,10 @@ def _check_ack(event_type: str, requires_ack: Any) -> None:
     if not isinstance(requires_ack, bool):
         raise InvalidArgument("payload.requires_ack must be true or false.", field="payload.requires_ack")
     if event_type == "BLOCKED" and not requires_ack:
-        raise InvalidArgument("payload.requires_ack of BLOCKED is always true.", field="payload.requires_ack")
+        raise InvalidArgument(
+            "payload.requires_ack must be left out for BLOCKED: the recipient must always accept it.",
+            field="payload.requires_ack",
+        )
 
 
 def _check_size(payload: _Payload, max_bytes: int) -> None:

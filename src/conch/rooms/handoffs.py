@@ -22,12 +22,12 @@ TEMPLATE: Handoff = {
 
 def dump_handoff(handoff: Any, max_bytes: int) -> str:
     """Check a handoff and return it as JSON, unchanged. InvalidHandoff names the wrong field."""
-    _check_handoff(handoff)
+    check_handoff(handoff)
     text = json.dumps(handoff, ensure_ascii=False)
     size = len(text.encode())
     if size > max_bytes:
         message = (
-            f"handoff is {size} bytes long; at most {max_bytes} are allowed (CONCH_MAX_HANDOFF_BYTES). "
+            f"The handoff is {size} bytes long; at most {max_bytes} are allowed (CONCH_MAX_HANDOFF_BYTES). "
             "List files as artifacts instead of pasting them."
         )
         raise LimitExceeded(message, field="handoff", limit=max_bytes, actual=size)
@@ -38,9 +38,10 @@ def load_handoff(text: str | None) -> Handoff | None:
     return None if text is None else json.loads(text)
 
 
-def _check_handoff(handoff: Any) -> None:
+def check_handoff(handoff: Any) -> None:
+    """InvalidHandoff names the first field that is wrong."""
     if not isinstance(handoff, dict):
-        raise InvalidHandoff("handoff must be an object with status and next_action.", field="handoff")
+        raise InvalidHandoff("The handoff must be an object with status and next_action.", field="handoff")
     _check_fields(handoff, _FIELDS, "")
     for name in ("status", "next_action"):
         if name not in handoff:
@@ -51,7 +52,9 @@ def _check_fields(value: dict[str, Any], fields: Mapping[str, Callable[[Any, str
     for name, item in value.items():
         if name not in fields:
             known = ", ".join(fields)
-            raise InvalidHandoff(f"handoff.{prefix}{name} is not a known field. Known: {known}.", field=prefix + name)
+            raise InvalidHandoff(
+                f"handoff.{prefix}{name} is not a known field. Known fields: {known}.", field=prefix + name
+            )
         fields[name](item, prefix + name)
 
 
@@ -59,7 +62,7 @@ def _check_text(value: Any, field: str) -> None:
     if not isinstance(value, str):
         raise InvalidHandoff(f"handoff.{field} must be a string.", field=field)
     if not value.strip():
-        raise InvalidHandoff(f"handoff.{field} must be non-empty", field=field)
+        raise InvalidHandoff(f"handoff.{field} must be non-empty.", field=field)
 
 
 def _check_texts(value: Any, field: str) -> None:

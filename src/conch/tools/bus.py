@@ -182,7 +182,10 @@ _OUTGOING: Object = {
         "message_type": {"type": ["string", "null"], "description": "message, question, answer, ack, ..."},
         "reply_to": {"type": ["string", "null"]},
         "metadata": {"type": ["object", "null"], "description": "`to`: the name or names it is for."},
-        "client_message_id": {"type": ["string", "null"], "description": "The same id again sends nothing twice."},
+        "client_message_id": {
+            "type": ["string", "null"],
+            "description": "A second message with the same id is not sent.",
+        },
     },
     "required": ["content_markdown"],
 }
@@ -238,8 +241,8 @@ TOOLS = (
         "topic_join",
         "bus",
         "Take a name on a topic",
-        "Take a name on a topic before you sync or ask there. You do not need it for a room's topic_id: join_path did "
-        "it. Keep the reclaim_token: it gets your name back after a restart.",
+        "Take a name on a topic before you sync or ask there. A room's topic_id does not need it: join_path "
+        "joined it. Keep the reclaim_token: it gets your name back after a restart.",
         fields.takes(
             "agent_name",
             agent_name=_NAME,

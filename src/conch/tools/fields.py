@@ -24,7 +24,7 @@ WAIT_SECONDS: Object = {
     "type": "integer",
     "minimum": 0,
     "maximum": LARGEST,
-    "description": "Default 60, capped at 50. 0 does not wait.",
+    "description": "Default and maximum 50. 0 does not wait.",
 }
 
 HANDOFF: Object = {

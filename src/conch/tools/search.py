@@ -47,9 +47,9 @@ TOOLS = (
         "messages_search",
         "bus",
         "Search messages",
-        "Find messages in one topic or in all, best match first. A match has all the words; quotes make a phrase; the "
-        "last word may be a prefix of 3 letters or more. hybrid also finds similar meanings in other words. Works "
-        "without topic_join.",
+        "Find messages in one topic or in all, best match first. A match contains all the words; quotes make a "
+        "phrase; the last word may be a prefix of 3 letters or more. hybrid also finds similar meanings. "
+        "Works without topic_join.",
         fields.takes(
             "query",
             query={"type": "string", "minLength": 1, "maxLength": LONGEST_QUERY},

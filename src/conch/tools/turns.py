@@ -202,13 +202,14 @@ TOOLS = (
         "turns",
         "Wait for the stick",
         "Wait for the stick and claim it. Do shared work only after your_turn; read its handoff first. On not_yet, "
-        "call again. On takeover_available, you may call takeover_stick. If you hold the stick, returns your lease.",
+        "call again. On takeover_available, you may call takeover_stick. If you already hold the stick, "
+        "returns your lease.",
         fields.takes(
             "room_id",
             room_id=fields.ROOM_ID,
             cursor={
                 **fields.CURSOR,
-                "description": "The cursor of a not_yet. Returns as soon as anything newer happens.",
+                "description": "The cursor of an earlier not_yet. Ends the wait as soon as anything newer happens.",
             },
             max_wait_ms={
                 "type": "integer",

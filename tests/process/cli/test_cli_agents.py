@@ -119,7 +119,7 @@ def test_a_refused_pattern_is_named_as_it_was_typed_and_its_directory_can_be_res
     followed = conch("agent", "reserve", "lib/*", "--json", folder="src").data["reservation"]
 
     assert (refused["code"], refused["field"]) == ("INVALID_ARGS", "scope")
-    assert "scope 'lib/*.py'" in refused["message"] and "reserve the directory" in refused["message"]
+    assert "SCOPE 'lib/*.py'" in refused["message"] and "reserve the directory" in refused["message"]
     assert followed["scope"] == "src/lib"
 
 
@@ -202,10 +202,10 @@ def test_somebody_blocked_says_what_would_help(conch: Conch, names: dict[str, st
         (("reserve", "*.py"), "INVALID_ARGS", "scope"),
         (("reserve", "src", "--ttl", "4"), "INVALID_ARGS", "ttl"),
         (("release", "src"), "RESERVATION_NOT_FOUND", "scope"),
-        (("send", "nobody", *NOTICE), "UNKNOWN_RECIPIENT", "to_agent"),
-        (("send", "bob:2", *NOTICE, "--urgency", "high"), "INVALID_ARGS", "payload.urgency"),
-        (("send", "bob:2", "--subject", "x"), "INVALID_ARGS", "payload.summary"),
-        (("seen", "proto_0"), "EVENT_NOT_FOUND", "event_id"),
+        (("send", "nobody", *NOTICE), "UNKNOWN_RECIPIENT", "agent"),
+        (("send", "bob:2", *NOTICE, "--urgency", "high"), "INVALID_ARGS", "urgency"),
+        (("send", "bob:2", "--subject", "x"), "INVALID_ARGS", "summary"),
+        (("seen", "proto_0"), "EVENT_NOT_FOUND", "event"),
         (("inbox", "--limit", "0"), "INVALID_ARGS", "limit"),
     ],
 )

@@ -112,7 +112,7 @@ def test_a_beginning_that_could_be_two_members_is_refused_and_both_are_named(con
     refused = conch("pass", "bob", *DONE, "--json")
 
     assert refused.status == 1
-    assert (refused.error["code"], refused.error["field"]) == ("invalid_argument", "to_agent_id")
+    assert (refused.error["code"], refused.error["field"]) == ("invalid_argument", "agent")
     assert "bob:2 (" in refused.error["message"] and "bob:3 (" in refused.error["message"]
     assert conch("state", "--json").data["room"]["owner"] == "ada:1"
 
@@ -131,7 +131,7 @@ def test_an_unknown_recipient_is_refused_with_the_members_there_are(conch: Conch
 
     refused = conch("pass", "nobody", *DONE, "--json")
 
-    assert (refused.error["code"], refused.error["field"]) == ("unknown_member", "to_agent_id")
+    assert (refused.error["code"], refused.error["field"]) == ("unknown_member", "agent")
     assert "bob:2 (" in refused.error["message"]
 
 

@@ -52,6 +52,8 @@ _HANDOFF = (
 )
 
 
+_TOOL_GROUPS = "turns, bus, questions, scopes, admin"  # a test compares this with the tools
+
 _ALL = (
     Command(
         "join",
@@ -74,7 +76,7 @@ _ALL = (
         "wait for the stick and claim it",
         "Wait for the stick, claim it, and print the handoff. Start work only after that. "
         "The exit status is 0 only if you hold the stick. While you wait, you see who "
-        "holds it and for how long. You can interrupt the wait; nothing changes then.\n\n"
+        "holds it and for how long. You can interrupt the wait; that changes nothing.\n\n"
         "Once you hold the stick, your lease is renewed while your shell or harness lives.",
         (flag("--timeout", "SECONDS", "give up after this long; 0: do not wait", seconds), *_ROOM),
         "  conch wait                     until it is your turn\n"
@@ -218,15 +220,15 @@ _ALL = (
             flag(
                 "--since",
                 "WHEN",
-                "start at a message number (12), a time (2026-01-31T12:00) or an age (90m, 2h, 3d), even if you have "
-                "read it; what counts as read does not change",
+                "start at a message number (12), a time (2026-01-31T12:00) or an age (90m, 2h, 3d); this shows read "
+                "messages too, and marks none as read",
             ),
             switch(
                 "--follow",
                 "keep printing messages, including your own, until you interrupt it or the topic is closed; with "
                 "--json one object per line",
             ),
-            switch("--peek", "do not count them as read"),
+            switch("--peek", "do not mark them as read"),
             flag(
                 "--limit",
                 "N",
@@ -332,7 +334,9 @@ _ALL = (
         "list topics, newest first",
         "List topics, newest first.",
         (
-            flag("--status", "STATUS", "which (default: open)", default="open", choices=("open", "closed", "all")),
+            flag(
+                "--status", "STATUS", "which topics (default: open)", default="open", choices=("open", "closed", "all")
+            ),
             flag("--limit", "N", "at most this many (default: 1000)", integer, default=1_000),
             *_SHARED,
         ),
@@ -372,7 +376,13 @@ _ALL = (
         "write a whole topic as Markdown or JSON lines",
         "Write a whole topic as Markdown, or as one JSON object per line.",
         (
-            flag("--format", "FORMAT", "(default: markdown)", default="markdown", choices=("markdown", "jsonl")),
+            flag(
+                "--format",
+                "FORMAT",
+                "the format (default: markdown)",
+                default="markdown",
+                choices=("markdown", "jsonl"),
+            ),
             flag("--output", "FILE", "a file that does not exist yet; default: standard output"),
             *_TOPIC_GIVEN,
         ),
@@ -391,8 +401,8 @@ _ALL = (
         OTHERS,
         "agents.whoami",
         "which agent you are",
-        "Show which agent you are. CONCH_AGENT_ID decides if it is exported.",
-        (switch("--explain", "show every signal, its link, and which one won"), *_SHARED),
+        "Show which agent you are. If CONCH_AGENT_ID is exported, it decides.",
+        (switch("--explain", "show every signal, the agent it is linked to, and the signal that won"), *_SHARED),
     ),
     Command("db path", _DB, "store.path", "print where the store is", "Print where the store is.", _SHARED),
     Command(
@@ -408,9 +418,13 @@ _ALL = (
         "db backup",
         _DB,
         "store.backup",
-        "copy the store while others use it",
-        "Make a consistent copy while others use the store.",
-        (word("file", "FILE", "a file that does not exist yet", required=False), *_SHARED),
+        "back up the store while others use it",
+        "Make a consistent copy of a file while others use the store. For a server, print the "
+        "`pg_dump` command that makes the backup.",
+        (
+            word("file", "FILE", "a file that does not exist yet; default: a new one beside the store", required=False),
+            *_SHARED,
+        ),
     ),
     Command(
         "db migrate",
@@ -418,8 +432,8 @@ _ALL = (
         "store.migrate",
         "bring an older store to this version's schema",
         "Bring an older store to the schema of this version of conch. A file is backed up "
-        "automatically; take a dump of a server yourself. If other processes use the "
-        "store, the command names them and changes nothing, unless you add --force.",
+        "automatically; for a server, make a dump yourself first. If other processes use "
+        "the store, the command names them and changes nothing, unless you add --force.",
         (switch("--force", "migrate even if other processes use the store"), *_SHARED),
     ),
     Command(
@@ -437,14 +451,16 @@ _ALL = (
         "store.wipe",
         "delete everything in the store",
         "Delete everything in the store. A store that cannot be read is moved aside instead.",
-        (switch("--yes", "really do it"), *_SHARED),
+        (switch("--yes", "required, because this cannot be undone"), *_SHARED),
     ),
     Command(
         "mcp",
         OTHERS,
         "",
         "serve MCP on standard input and output (harnesses start this)",
-        "Serve MCP on standard input and output. See `conch mcp --help`.",
+        "Serve MCP on standard input and output. Harnesses start this command; you rarely do.",
+        (flag("--tools", "GROUPS", "only these groups of tools, separated by commas (default: all): " + _TOOL_GROUPS),),
+        "  conch mcp --tools turns,bus",
     ),
     Command(
         "demo",
@@ -477,8 +493,8 @@ _ALL = (
         "agent register",
         _AGENT,
         "agents.register",
-        "take a name and a role in the room",
-        "Take a name in the room, or keep your generated one. A name has 3 to 48 characters: "
+        "choose your name and role in the room",
+        "Choose a name in the room, or keep your generated one. A name has 3 to 48 characters: "
         "a-z, 0-9 and single hyphens. No other agent in the room can have the same name.",
         (
             word("name", "NAME", "such as amber-otter; default: your generated name", required=False),
@@ -521,7 +537,7 @@ _ALL = (
         _AGENT,
         "agents.show",
         "show one agent and its reservations",
-        "Show one agent of the room and its reservations.",
+        "Show an agent in the room and its reservations.",
         (word("name", "AGENT", "an agent_id or a name; default: yourself", required=False), *_SPEAKER),
     ),
     Command(
@@ -532,14 +548,22 @@ _ALL = (
         "Send a notice: hand work to an agent of the room, or say that you are blocked.",
         (
             word("to", "AGENT", "the recipient: an agent_id or a name"),
-            flag("--type", "TYPE", "default: HANDOFF", default="HANDOFF", choices=("HANDOFF", "BLOCKED")),
+            flag(
+                "--type",
+                "TYPE",
+                "the kind of notice (default: HANDOFF)",
+                default="HANDOFF",
+                choices=("HANDOFF", "BLOCKED"),
+            ),
             flag("--subject", "TEXT", "what it is about, in one line", required=True),
-            flag("--summary", "TEXT", "HANDOFF: what was done and learned"),
+            flag("--summary", "TEXT", "HANDOFF: what you did and learned"),
             flag("--next", "TEXT", "HANDOFF: what to do next", field="next_action"),
             switch("--no-ack", "HANDOFF: the recipient need not accept it"),
             flag("--blocker", "TEXT", "BLOCKED: what blocks you"),
             flag("--request", "TEXT", "BLOCKED: what would help", field="requested_action"),
-            flag("--urgency", "URGENCY", "BLOCKED (default: medium)", choices=("low", "medium", "high")),
+            flag(
+                "--urgency", "URGENCY", "BLOCKED: how urgent it is (default: medium)", choices=("low", "medium", "high")
+            ),
             flag("--scope", "SCOPE", "the files it is about, relative to here"),
             _BEAD,
             *_SPEAKER,
@@ -559,7 +583,7 @@ _ALL = (
             flag(
                 "--state",
                 "STATE",
-                "default: all that are not accepted",
+                "which notices (default: all that you have not accepted)",
                 choices=("unread", "seen", "accepted", "all"),
             ),
             flag("--limit", "N", "at most this many (default: 50)", integer, default=50),
@@ -588,10 +612,10 @@ _ALL = (
         "scopes.reserve",
         "reserve files before you change them",
         "Reserve a file, or a directory with everything in it. Reserve it again to renew it. "
-        "It is refused while another agent has reserved any part of it.",
+        "The command fails if another agent has reserved any part of it.",
         (
             _SCOPE,
-            flag("--ttl", "MINUTES", "for how long, 5 to 1440 (default: 120)", integer),
+            flag("--ttl", "MINUTES", "how long it lasts, 5 to 1440 (default: 120)", integer),
             switch("--takeover-stale", "take it over from stale or evicted owners"),
             _BEAD,
             *_SPEAKER,

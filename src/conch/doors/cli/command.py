@@ -35,6 +35,11 @@ class Option(NamedTuple):
         return not self.value
 
     @property
+    def shown(self) -> str:
+        """What the help and the errors call it."""
+        return self.name if self.is_flag else self.value
+
+    @property
     def key(self) -> str:
         return self.field or self.name.removeprefix("--").replace("-", "_")
 

@@ -7,7 +7,7 @@ import sys
 from conch.doors.cli.context import LARGEST_INPUT, read_standard_input
 from conch.errors import InvalidArgument, InvalidHandoff, LimitExceeded
 from conch.lean import Any, json, re
-from conch.rooms.handoffs import Handoff
+from conch.rooms.handoffs import Handoff, check_handoff
 from conch.tools.text import behind_margin
 from conch.tools.turns_view import artifact_text
 
@@ -28,7 +28,7 @@ def read_handoff(options: Any) -> Handoff:
     if options.handoff is None:
         return given
     if given:
-        message = f"--handoff replaces the other options; put {', '.join(given)} into its JSON."
+        message = f"--handoff replaces the other options. Put {', '.join(given)} into its JSON."
         raise InvalidArgument(message, field="handoff")
     return _read_file(options.handoff)
 
@@ -36,11 +36,13 @@ def read_handoff(options: Any) -> Handoff:
 def _read_file(path: str) -> Handoff:
     try:
         text = _read_text(path)
-        handoff = json.loads(text)
+        handoff: Handoff = json.loads(text)
     except (OSError, ValueError, RecursionError) as problem:
-        raise InvalidHandoff(f"--handoff {path[:200]}: {problem}", field="handoff") from None
-    if not isinstance(handoff, dict):
-        raise InvalidHandoff("handoff must be an object with status and next_action.", field="handoff")
+        raise InvalidHandoff(f"--handoff {path[:200]} cannot be read: {problem}.", field="handoff") from None
+    try:
+        check_handoff(handoff)  # checked here, so that an error names the file and not an option
+    except InvalidHandoff as refusal:
+        raise InvalidHandoff(f"--handoff {path[:200]}: {refusal.message}", field="handoff") from None
     return handoff
 
 

@@ -50,6 +50,8 @@ def parse_options(words: Words) -> Any:
     """The options of a command; InvalidArgument names the one that is wrong."""
     if words.command not in COMMANDS:
         raise InvalidArgument(_unknown(words.command), field="command")
+    if words.command == "mcp":  # `conch mcp ...` never gets here: the server reads its own options
+        raise InvalidArgument("`mcp` must be the first word: `conch mcp --tools GROUPS`.", field="command")
     return _Parse(COMMANDS[words.command]).run(words.rest)
 
 
@@ -108,13 +110,14 @@ class _Parse:
             raise self._refusal(message, words[0], "a text of several words needs quotes")
 
     def _keep(self, option: Option, word: str) -> None:
-        shown = option.name if option.is_flag else option.value
         if option.choices and word not in option.choices:
-            raise self._refusal(f"{shown} must be one of {', '.join(option.choices)}, not {word!r}", option.name)
+            raise self._refusal(
+                f"{option.shown} must be one of {', '.join(option.choices)}, not {word!r}", option.shown
+            )
         try:
             value = option.parse(word)
         except ValueError as problem:
-            raise self._refusal(f"{shown} {problem}", option.name if option.is_flag else option.value) from None
+            raise self._refusal(f"{option.shown} {problem}", option.shown) from None
         if option.many:
             self._given.setdefault(option.key, []).append(value)
         else:

@@ -129,7 +129,7 @@ def policy(context: Context) -> Report:
 
 def _policy_value(text: str) -> tuple[str, int | str | None]:
     name, separator, value = text.partition("=")
-    if not separator:
+    if not name or not separator:
         raise InvalidArgument(f"{text[:80]!r} must look like NAME=VALUE.", field="policy")
     if not value:
         return name, None

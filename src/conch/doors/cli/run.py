@@ -100,14 +100,15 @@ def _place(defect: Exception) -> str:
 def _refused(refusal: ConchError, command: str, status: int = 1) -> Report:
     from conch.doors.cli.advice import without_passwords, word_field, word_refusal  # rarely needed
 
+    options = COMMANDS[command].options if command in COMMANDS else ()
     details = dict(refusal.details)
     if "field" in details:
-        details["field"] = word_field(str(details["field"]))
+        details["field"] = word_field(str(details["field"]), options)
     code = refusal.code
     if isinstance(refusal, InvalidArgument):
         code = _invalid(command) or code
     details = {name: without_passwords(value) if isinstance(value, str) else value for name, value in details.items()}
-    return failure(code, without_passwords(word_refusal(refusal)), details, status=status)
+    return failure(code, without_passwords(word_refusal(refusal, options)), details, status=status)
 
 
 def _invalid(command: str) -> str:

@@ -21,9 +21,6 @@ from conch.tools.registry import Tool
 from conch.tools.session import Session
 
 _INTERRUPTED = 130
-_USAGE = f"""usage: conch mcp [--tools GROUPS]
-
-Serve MCP on standard input and output. Harnesses start this. GROUPS are separated by commas: {", ".join(GROUPS)}."""
 # The client gives this text to the model once, when it connects.
 _INSTRUCTIONS = """\
 conch lets several agents share one checkout. In each room, the agent that holds the stick works and the others wait.
@@ -49,9 +46,6 @@ and mark the notices that you take on as accepted.
 
 def serve(words: Sequence[str]) -> int:
     try:
-        if words and words[0] in ("-h", "--help"):
-            print(_USAGE)
-            return 0
         tools = select_tools(_groups(words))
         app = open_app(os.environ)
     except ConchError as refusal:
