@@ -12,7 +12,7 @@ WORKERS ?= 3
 run: .venv/installed
 	$(BIN)/conch demo
 
-# Makes the environments side by side, and checks the code meanwhile.
+# Creates the environments in parallel, and checks the code at the same time.
 test:
 	$(MAKE) --no-print-directory --jobs check oracle
 	$(BIN)/pytest --numprocesses=$(WORKERS) --dist=worksteal
@@ -48,7 +48,7 @@ $(BIN)/python:
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	touch .venv/installed $@
 
-# SDK 1 and SDK 2 have the same package name, so each protocol era's official client needs its own environment.
+# SDK 1 and SDK 2 have the same package name, so the official client of each protocol era needs its own environment.
 .venv-mcp1/installed: Makefile
 	$(PYTHON) -m venv .venv-mcp1
 	.venv-mcp1/bin/pip install --quiet --disable-pip-version-check 'mcp>=1.30,<2'

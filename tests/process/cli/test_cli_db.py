@@ -47,7 +47,7 @@ def test_path_says_where_the_store_is_and_makes_none(conch: Conch, database: Pat
 def test_a_sound_store_is_verified(conch: Conch, room: str) -> None:
     answer = conch("db", "verify")
 
-    assert (answer.status, answer.out) == (0, "Sound: 1 room replayed, all match their logs.\n")
+    assert (answer.status, answer.out) == (0, "No problems found: 1 room replayed, all match their logs.\n")
 
 
 @pytest.mark.parametrize(

@@ -153,8 +153,8 @@ def test_sending_again_under_the_same_key_sends_nothing_twice(conch: Conch, ada:
     again = conch("send", "once", "--key", "k1")
 
     assert again.status == 0
-    assert again.out.splitlines()[0] == f"Sent before as {ada}, number {first['seq']}."
-    assert "under this key; it was not sent again." in again.out
+    assert again.out.splitlines()[0] == f"Already sent as {ada}, number {first['seq']}."
+    assert "was already sent with this key, so nothing was sent." in again.out
     assert look(MESSAGES) == 1
 
 

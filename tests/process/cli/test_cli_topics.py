@@ -324,7 +324,7 @@ def test_an_export_never_overwrites_a_file(conch: Conch, ada: str, tmp_path: Pat
     refused = conch("topics", "export", "--output", str(tmp_path / "precious"), "--json")
 
     assert (refused.error["code"], refused.error["field"]) == ("INVALID_ARGUMENT", "output")
-    assert "exists already" in refused.error["message"]
+    assert "already exists" in refused.error["message"]
     assert (tmp_path / "precious").read_text() == "keep me"
 
 

@@ -32,7 +32,7 @@ def test_join_says_who_you_are_and_what_comes_next(conch: Conch, workspace: Path
 
     first, second, third = answer.out.splitlines()
     assert first.startswith("You are ada:1 (")
-    assert second.startswith("Made room_") and second.endswith(f" at {workspace}.")
+    assert second.startswith("Created room_") and second.endswith(f" at {workspace}.")
     assert third == "Next: `conch wait`."
 
 

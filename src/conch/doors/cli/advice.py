@@ -1,4 +1,4 @@
-"""Words errors for the command line: its commands as advice, its options as fields, and no passwords."""
+"""Puts errors into the words of the command line: advice names commands, fields are options, passwords are hidden."""
 
 from __future__ import annotations
 
@@ -9,28 +9,29 @@ from conch.errors import ConchError
 from conch.lean import re
 
 STEPS = {
-    "join_room": "`conch join` first.",
-    "come_back": "`conch join` again to come back.",
-    "find_rooms": "`conch rooms --all` lists all rooms.",
-    "verify_store": "`conch db verify` says more.",
-    "check_identity": "`conch whoami` says who you are.",
-    "join_topic": "`conch read` joins it.",
-    "find_topics": "`conch topics list` shows all topics.",
-    "create_topic": "`conch topics create` makes one.",
-    "find_home_topic": "`conch join` prints the room.",
-    "read_closed_topic": "`conch topics export` prints its messages.",
-    "close_room": "`conch close` ends the room.",
-    "claim_stick": "`conch wait` claims it.",
-    "keep_stick": "`conch wait` claims or keeps the stick.",
-    "await_takeover": "`conch wait` says when takeover opens.",
-    "hand_over": "`conch release` or `conch pass` first, so that your work is not lost.",
-    "reclaim_name": "Choose another name; an operator can free this one with `conch names free`.",
-    "free_name": "Choose another name; `conch names free {name}` frees this one.",
-    "free_name_of_leaver": "Choose another name; if that agent has left for good, `conch names free {name}` frees it.",
-    "adopt_name": "`conch agent adopt` takes it over if its process is gone and left unfinished work; "
-    "else choose another name.",
+    "join_room": "Run `conch join` first.",
+    "come_back": "Run `conch join` to join again.",
+    "find_rooms": "Run `conch rooms --all` to see all rooms.",
+    "verify_store": "Run `conch db verify` for details.",
+    "check_identity": "Run `conch whoami` to see who you are.",
+    "join_topic": "Run `conch read` to join it.",
+    "find_topics": "Run `conch topics list` to see all topics.",
+    "create_topic": "Run `conch topics create` to create one.",
+    "find_home_topic": "Run `conch join` to see the room.",
+    "read_closed_topic": "Run `conch topics export` to read its messages.",
+    "close_room": "Run `conch close` to close the room.",
+    "claim_stick": "Run `conch wait` to claim it.",
+    "keep_stick": "Run `conch wait` to claim or keep the stick.",
+    "await_takeover": "Run `conch wait`: it says when you may take over.",
+    "hand_over": "Run `conch release` or `conch pass` first, so that the next agent gets your handoff.",
+    "reclaim_name": "Choose another name. An operator can free this one with `conch names free`.",
+    "free_name": "Choose another name, or free this one with `conch names free {name}`.",
+    "free_name_of_leaver": "Choose another name. If that agent has left for good, `conch names free {name}` frees "
+    "its name.",
+    "adopt_name": "Choose another name. If that agent's process is gone and left unfinished work, `conch agent adopt` "
+    "takes over the name.",
     "fit_payload": "See `conch agent send --help`.",
-    "take_over_reservation": "Its owner seems to be gone: reserve with --takeover-stale to take over.",
+    "take_over_reservation": "Its owner seems to be gone. To take over, reserve with --takeover-stale.",
 }
 # The fields of tools whose option has another name.
 _FIELDS = {
@@ -68,7 +69,7 @@ _PASSWORD = re.compile(r"(password\s*=\s*)('[^']*'|[^\s&'\"]+)", re.IGNORECASE)
 
 
 def word_refusal(refusal: ConchError, options: Sequence[Option]) -> str:
-    """What happened and what to do next. A field name at the start of a message becomes the option's name."""
+    """What happened and what to do next. If the message starts with a field of a tool, the option replaces it."""
     message, field = refusal.advised(STEPS), str(refusal.details.get("field", ""))
     named = re.match(rf"(handoff\.)?{re.escape(field)}(?=[ :])", message) if field else None
     if named is None:

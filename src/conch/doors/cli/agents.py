@@ -123,12 +123,12 @@ def init(context: Context) -> Report:
 
 
 def _place(context: Context) -> str:
-    """The path of the room to join: of `--room`, which must be open, or of the working directory."""
+    """The path of the room to join: that of `--room`, which must be open, or `--path`, or the working directory."""
     if context.options.room is None:
         return context.path()
     room = context.room.room
     if room.state == "closed":
-        raise RoomClosed(f"Room {room.room_id} is closed; its log stays readable.", room_id=room.room_id)
+        raise RoomClosed(f"Room {room.room_id} is closed. You can still read its log.", room_id=room.room_id)
     return room.canonical_path
 
 

@@ -51,7 +51,7 @@ class Group(NamedTuple):
     invalid: str = ""
     """The error code for a bad argument, if it is not the usual one."""
     heading: str = ""
-    """For a first word: its heading in the overview. Empty for a heading."""
+    """The heading in the overview, if the group is a first word such as `topics`."""
     summary: str = ""
 
 

@@ -76,7 +76,7 @@ class Context:
 
     @property
     def room_id(self) -> str:
-        """The id of that room. `--room` is used without a look into the store."""
+        """The id of that room. If `--room` gives it, the store is not read."""
         return self.room.room.room_id if self.options.room is None else self._given_room()
 
     def _given_room(self) -> str:
@@ -84,7 +84,7 @@ class Context:
         return str(self.options.room)
 
     def _home_topic(self) -> str | None:
-        """The home topic of the room here, whose names apply; None without a room."""
+        """The home topic of the room here, where names are looked up; None without a room."""
         try:
             return self._room.room.topic_id
         except UnknownRoom:
@@ -124,11 +124,11 @@ class Context:
     # -- what commands do with it
 
     def tool(self, address: str, call: Call | None = None, /, **arguments: Any) -> Reply:
-        """Run a tool that MCP offers too, with the same checks: `turns.join_path`."""
+        """Run a tool of the MCP server, with the same checks. An address is `turns.join_path`, for example."""
         group, _, name = address.partition(".")
         tool = next(tool for tool in import_module(f"conch.tools.{group}").TOOLS if tool.name == name)
         if self._speaks_for is not None:
-            _ = self.caller  # tools ask the session
+            _ = self.caller  # the tool asks the session, which must know about `--agent` by then
         return run_tool(tool, self.session, arguments, call or Call())
 
     def limit(self, most: int) -> int:
@@ -143,12 +143,12 @@ class Context:
         return self.tool(address, room_id=self.room_id, **arguments)
 
     def name_here(self, text: str) -> str:
-        """The present name of the agent that once had this name in the room here."""
+        """The current name of the agent that has or had this name in the room here."""
         topic_id = self._home_topic()
         return text if topic_id is None else self.present_name(text, topic_id)
 
     def present_name(self, text: str, topic_id: str) -> str:
-        """The present name of the agent that once had this name in a room."""
+        """The current name of the agent that has or had this name in a room."""
         from conch.bus.peers import present_name
 
         if not text.isprintable():  # no agent has such a name

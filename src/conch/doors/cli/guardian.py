@@ -37,8 +37,8 @@ def lease_text(context: Context, turn: dict[str, Any]) -> str:
     """How long the lease lasts, for people."""
     process = context.caller.process
     if process is None:
-        return f"Your lease lapses at {turn['lease_expires_at']} unless you `conch wait` again."
-    return f"Your lease is kept while process {process.pid} lives."
+        return f"Your lease lapses at {turn['lease_expires_at']} unless you run `conch wait` again."
+    return f"Your lease is renewed while process {process.pid} runs."
 
 
 def keep_lease(context: Context, turn: dict[str, Any]) -> None:
@@ -46,16 +46,19 @@ def keep_lease(context: Context, turn: dict[str, Any]) -> None:
     if context.caller.process is None:
         return
     try:
-        stands = not _Post(context.app, turn["lease_id"]).is_free() or _start(context, turn)
+        is_kept = not _LeaseLock(context.app, turn["lease_id"]).is_free() or _start(context, turn)
     except OSError:
-        stands = False
-    if not stands:
-        advice = f"`conch wait` again before {turn['lease_expires_at']}"
+        is_kept = False
+    if not is_kept:
+        advice = f"run `conch wait` again before {turn['lease_expires_at']}"
         print(f"conch: the guardian did not start, so your lease is not renewed; {advice}", file=sys.stderr)
 
 
 def _start(context: Context, turn: dict[str, Any]) -> bool:
-    """Start a guardian; False if it does not report. Orders go through a pipe: `ps` shows arguments to all users."""
+    """Start a guardian; False if it does not report back.
+
+    Its order goes through a pipe, because `ps` would show the lease in its arguments to all users.
+    """
     import subprocess  # slow to import, and only needed here
 
     settings = context.app.settings
@@ -64,8 +67,8 @@ def _start(context: Context, turn: dict[str, Any]) -> bool:
         "turn": {name: turn[name] for name in ("room_id", "turn_id", "lease_id")},
         "environ": {"CONCH_STORE": settings.store, "CONCH_DATA_DIR": settings.data_dir},
     }
-    # Its own session and no terminal, because it must outlive this command and get no signals of the terminal. It
-    # starts in this directory, because the path of the store may be relative, but with -P, so it imports nothing here.
+    # A session of its own, because it must outlive this command and get no signals from the terminal. It starts in this
+    # directory, because the path of the store may be relative. With -P it does not import modules from here.
     guardian = subprocess.Popen(
         [sys.executable, "-P", "-m", "conch.doors.cli.guardian"],
         stdin=subprocess.PIPE,
@@ -82,8 +85,8 @@ def _start(context: Context, turn: dict[str, Any]) -> bool:
         return bool(readable) and guardian.stdout.read(1) != b""
 
 
-class _Post:
-    """Makes sure that a lease has one guardian: each locks one byte of a file that all guardians share.
+class _LeaseLock:
+    """Makes sure that a lease has only one guardian: each locks one byte of a file that all guardians share.
 
     The kernel frees the lock when the guardian ends, however it ends. There is nothing to clean up.
     """
@@ -121,27 +124,27 @@ class _Post:
 
 
 def _main() -> int:
-    """Read the orders from standard input, and renew the lease unless another guardian does."""
+    """Read the order from standard input, and renew the lease unless another guardian does."""
     signal.pthread_sigmask(signal.SIG_SETMASK, ())  # the command may have blocked some signals
     order = json.load(sys.stdin)
     app = open_app({**os.environ, **order["environ"]})
     try:
-        taken = _Post(app, order["turn"]["lease_id"]).take()
-        os.chdir("/")  # relative paths are resolved now, and the directory may be removed or unmounted
-        _report_for_duty()
+        taken = _LeaseLock(app, order["turn"]["lease_id"]).take()
+        os.chdir("/")  # relative paths are resolved by now, and the directory may be removed or unmounted
+        _report_ready()
         if taken:
             facts = order["caller"]
             caller = Caller(**{**facts, "process": Process(*facts["process"])})
-            _Guardian(app, caller, order["turn"]).stand()
+            _Guardian(app, caller, order["turn"]).run()
     finally:
         app.close()
     return 0
 
 
-def _report_for_duty() -> None:
+def _report_ready() -> None:
     """Tell the command that the lease has a guardian, and close all three streams."""
     try:
-        os.write(sys.stdout.fileno(), b"standing")
+        os.write(sys.stdout.fileno(), b"ready")
     except OSError:  # the command did not wait for us
         pass
     nothing = os.open(os.devnull, os.O_RDWR)
@@ -158,10 +161,10 @@ class _Guardian:
         self._store = _file_id(app.store.describe())
         self._due = time.monotonic()
 
-    def stand(self) -> None:
+    def run(self) -> None:
         """Renew until the lease is over, the holder is gone, or an error is permanent.
 
-        A full disk is not permanent: most are mended before a lease lapses.
+        A full or read-only disk counts as temporary, because it may be repaired before the lease lapses.
         """
         passing = (*PASSING, StoreFull, StoreReadOnly)
         with suppress(ConchError):
@@ -182,9 +185,8 @@ class _Guardian:
         if time.monotonic() >= self._due:
             turn = self._turn
             self._app.turns.heartbeat(self._caller, turn["room_id"], turn["lease_id"], turn["turn_id"])
-            self._due = (
-                time.monotonic() + renewal_ms(snapshot) / 1_000
-            )  # early enough that the holder never looks stale
+            # Early enough that the holder never looks stale.
+            self._due = time.monotonic() + renewal_ms(snapshot) / 1_000
         pause.seconds = self._due - time.monotonic()
         return None
 

@@ -42,23 +42,23 @@ def _listing(group: Group) -> str:
 
 
 def _command_text(command: Command) -> str:
-    loose = [option for option in command.options if not option.is_flag]
+    positional = [option for option in command.options if not option.is_flag]
     flags = [option for option in command.options if option.is_flag]
     headings = dict.fromkeys(["options", *(option.heading for option in flags)])
-    blocks = {"arguments": loose} | {name: [o for o in flags if o.heading == name] for name in headings}
+    blocks = {"arguments": positional} | {name: [o for o in flags if o.heading == name] for name in headings}
     blocks["options"].append(_HELP)
     width = min(_COLUMN, max(len(_left(option)) + 4 for options in blocks.values() for option in options))
     about = ["\n".join(wrap(paragraph, _WIDTH, break_on_hyphens=False)) for paragraph in command.about.split("\n\n")]
-    parts = [_usage(command.name, flags, loose), *about]
+    parts = [_usage(command.name, flags, positional), *about]
     parts += [_block(name, options, width) for name, options in blocks.items() if options]
     return "\n\n".join([*parts, *([f"examples:\n{command.examples}"] if command.examples else [])])
 
 
-def _usage(name: str, flags: list[Option], loose: list[Option]) -> str:
+def _usage(name: str, flags: list[Option], positional: list[Option]) -> str:
     words = [_usage_of_flag(option, flags) for option in flags if not option.unless]
     lines, head = [], f"usage: conch {name} "
     line = head
-    for word in [*words, "[-h]", *map(_usage_of_word, loose)]:
+    for word in [*words, "[-h]", *map(_usage_of_word, positional)]:
         if len(line) + len(word) > _WIDTH and line.strip():
             lines.append(line.rstrip())
             line = " " * len(head)

@@ -36,7 +36,7 @@ class Interruptions:
 
     def __init__(self, call: Call) -> None:
         self._call = call
-        # A background command of a script ignores Ctrl-C, and nohup ignores SIGHUP. They stay ignored.
+        # A script's background command ignores Ctrl-C, and nohup ignores SIGHUP. Such signals stay ignored.
         signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
         self._signals = [number for number in signals if signal.getsignal(number) is not signal.SIG_IGN]
         self._nudge = signal.SIGURG  # ignored by default, so a late one does no harm
@@ -66,7 +66,7 @@ class Interruptions:
                 self._interrupt(self._nudge, None)
             yield
         finally:
-            signal.pthread_sigmask(signal.SIG_BLOCK, [self._nudge])
+            signal.pthread_sigmask(signal.SIG_BLOCK, [self._nudge])  # a late nudge must not raise out here
             self._raises = False
 
     def _interrupt(self, nudge: int, frame: object) -> None:

@@ -15,6 +15,7 @@ from conch.tools.text import behind_margin, encodable, one_line
 MARGIN = " " * 4
 _AGE = r"(\d{1,9})([smhd])"
 _AGE_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+_TIMES = "a time (2026-01-31T12:00) or an age (90m, 2h, 3d)"
 
 
 class Place(NamedTuple):
@@ -28,10 +29,10 @@ def since(context: Context, text: str) -> Place:
     """A message number, an age, or a time. A time without a zone is local."""
     if text.removeprefix("#").isdecimal() and text.isascii() and len(text) < 18:
         return Place(max(0, int(text.removeprefix("#")) - 1), 0)
-    return Place(0, int((moment(context, "since", text) or 0) * SECOND))
+    return Place(0, int((moment(context, "since", text, f"a message number, {_TIMES}") or 0) * SECOND))
 
 
-def moment(context: Context, field: str, text: str | None) -> float | None:
+def moment(context: Context, field: str, text: str | None, accepted: str = _TIMES) -> float | None:
     """An age or a time, as seconds since the epoch. A time without a zone is local."""
     if text is None:
         return None
@@ -42,8 +43,7 @@ def moment(context: Context, field: str, text: str | None) -> float | None:
     try:
         return datetime.fromisoformat(text).timestamp()
     except (ValueError, OverflowError):
-        message = f"--{field} {text[:80]!r} is no message number, time (2026-01-31T12:00) or age (90m, 2h, 3d)."
-        raise InvalidArgument(message, field=field) from None
+        raise InvalidArgument(f"--{field} must be {accepted}, not {text[:80]!r}.", field=field) from None
 
 
 def read_text(given: str) -> str:
@@ -80,7 +80,7 @@ def find_question(context: Context, topic_id: str, given: str) -> str:
 
 
 def message_texts(context: Context, messages: list[Object]) -> list[str]:
-    """Messages for people. A reply names the number of its message, because people do not see ids."""
+    """Messages for people. A reply shows the number of the message it answers, because people do not see ids."""
     numbers = context.app.messages.numbers({message["reply_to"] for message in messages if message["reply_to"]})
     return [_message_text(message, numbers.get(message["reply_to"])) for message in messages]
 

@@ -64,16 +64,16 @@ class _Parse:
         self._given: dict[str, Any] = {}
 
     def run(self, words: list[str]) -> Any:
-        loose: list[str] = []
+        positional: list[str] = []
         rest = iter(words)
         for word in rest:
             if word == "--":
-                loose += rest
+                positional += rest
             elif _is_value(word):
-                loose.append(word)
+                positional.append(word)
             else:
                 self._take_flag(word, rest)
-        self._take_loose(loose)
+        self._take_positional(positional)
         missing = [option for option in self._command.options if option.required and option.key not in self._given]
         if missing:
             self._complain_of_missing(missing[0])
@@ -98,7 +98,7 @@ class _Parse:
                 raise self._refusal(f"{name} needs a value: {option.value}", name)
         self._keep(option, value)
 
-    def _take_loose(self, words: list[str]) -> None:
+    def _take_positional(self, words: list[str]) -> None:
         for option in self._command.options:
             if option.is_flag:
                 continue

@@ -38,7 +38,7 @@ def join(context: Context) -> Report:
     data = result.data
     lines = [
         f"You are {data['agent_id']} ({data['name']}).",
-        f"{'Made' if data['created'] else 'Joined'} {data['room_id']} at {one_line(data['canonical_path'])}.",
+        f"{'Created' if data['created'] else 'Joined'} {data['room_id']} at {one_line(data['canonical_path'])}.",
         *(f"Warning: {one_line(warning['message'])}" for warning in data["warnings"]),
         "Next: `conch wait`.",
     ]

@@ -32,7 +32,7 @@ def verify(context: Context) -> Report:
         "differences": [difference._asdict() for difference in differences],
     }
     if not problems and not differences:
-        return Report(data, f"Sound: {count} room{'s' * (count != 1)} replayed, all match their logs.")
+        return Report(data, f"No problems found: {count} room{'s' * (count != 1)} replayed, all match their logs.")
     message = f"{len(problems)} integrity problems, {len(differences)} differences between rooms and their logs."
     rows = [(d.room_id, d.what, str(d.stored), str(d.replayed)) for d in differences]
     differing = [table(("ROOM", "FIELD", "STORED", "REPLAYED"), rows)] if rows else []
@@ -40,7 +40,7 @@ def verify(context: Context) -> Report:
 
 
 def _not_replayed(problems: list[str], refusal: StoreUnavailable) -> Report:
-    """The rooms cannot be read because the tables are damaged."""
+    """The report on a store whose tables are too damaged to read the rooms."""
     message = f"{len(problems)} integrity problems; the rooms could not be replayed. {refusal.message}"
     data = {"rooms": 0, "integrity_problems": problems, "differences": []}
     return failure("verification_failed", message, data, text="\n".join([message, *problems]))
@@ -51,7 +51,7 @@ def backup(context: Context) -> Report:
     if file is not None and not file.strip():
         raise InvalidArgument("file must be non-empty.", field="file")
     if file is not None and os.path.lexists(file):
-        raise InvalidArgument(f"{file} exists already; name a new file.", field="file")
+        raise InvalidArgument(f"{file} already exists; name a new file.", field="file")
     made = context.app.store.backup(file)
     return Report({"path": made}, f"Copied to {one_line(made)}.")
 

@@ -48,10 +48,10 @@ def send(context: Context) -> Report:
     check_arguments("conch send", _OUTBOX, {"outbox": outbox})
     sent = context.app.messages.send(context.join_topic(topic_id), check_outbox(outbox, context.app.settings))
     warnings = [_warning(each) for each in bus_view.sent_warnings(context.app.peers, topic_id, sent)]
-    if sent[0].is_repeated and context.app.topics.find(topic_id).status == "closed":  # else it would be refused
+    if sent[0].is_repeated and context.app.topics.find(topic_id).status == "closed":  # a new one would be refused
         warnings.append(bus_view.topic_closed())
     message = bus_view.message(sent[0].message)
-    lines = [f"{'Sent before' if sent[0].is_repeated else 'Sent'} as {message['sender']}, number {message['seq']}."]
+    lines = [f"{'Already sent' if sent[0].is_repeated else 'Sent'} as {message['sender']}, number {message['seq']}."]
     lines += [f"Warning: {one_line(warning['message'])}" for warning in warnings]
     return Report({"message": message, "warnings": warnings}, "\n".join(lines))
 
@@ -76,7 +76,7 @@ def _warning(warning: Object) -> Object:
     if warning["code"] == "UNKNOWN_ADDRESSEE":
         message += " `conch topics show` lists the names."
     elif warning["code"] == "ALREADY_SENT":
-        message = f"#{warning['context']['seq']} was sent before under this key; it was not sent again."
+        message = f"#{warning['context']['seq']} was already sent with this key, so nothing was sent."
     return {**warning, "message": message}
 
 
@@ -104,7 +104,7 @@ def read(context: Context) -> Report:
 
 
 def _move_on(delivery: Delivery) -> None:
-    """Move the cursor once the messages are printed. If that fails, warn: the messages only come again."""
+    """Move the cursor once the messages are printed. A failure is only a warning, because the messages come again."""
     try:
         delivery.sent()
     except StoreError as refusal:
@@ -165,7 +165,7 @@ class _Follower:
         write(sys.stdout, "".join(f"{line}\n" for line in self._lines(batch)))
         self._after = new[-1].seq
         if self._moves:
-            with suppress(StoreUnavailable, StoreUncertain):  # the next batch moves it on
+            with suppress(StoreUnavailable, StoreUncertain):  # the next batch moves the cursor
                 self._messages.mark_read(self._peer, batch[-1].seq)
         if self._left is not None:
             self._left -= len(batch)

@@ -104,7 +104,7 @@ def _export_to_file(topic_id: str, lines: Iterator[str], path: str) -> Report:
         with open(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="utf-8") as file:
             count = _write_whole(file, lines, path)
     except FileExistsError:
-        raise InvalidArgument(f"{shown} exists already; name a new file.", field="output") from None
+        raise InvalidArgument(f"{shown} already exists; name a new file.", field="output") from None
     except OSError as problem:
         raise InvalidArgument(f"{shown} cannot be written: {problem.strerror}.", field="output") from None
     data = {"topic_id": topic_id, "messages": count, "path": os.path.abspath(path)}
@@ -151,7 +151,7 @@ def _markdown(context: Context, topic_id: str) -> Iterator[str]:
 
 
 def _history(context: Context, topic_id: str) -> Iterator[tuple[Message, Question | None]]:
-    """Every message, and its question if it is one."""
+    """Every message; if it is a question, with its status."""
     after = 0
     while page := retry_interrupted(partial(_page, context, topic_id, after)):
         yield from page
@@ -166,7 +166,7 @@ def _page(context: Context, topic_id: str, after: int) -> list[tuple[Message, Qu
 
 
 def _section(message: Message, question: Question | None) -> str:
-    """The text is a quotation, so that no line of it looks like our heading."""
+    """One message as Markdown. Its text is a quotation, so that no line of it looks like a heading of ours."""
     to = f" to {', '.join(message.addressees)}" if message.addressees else ""
     kind = "" if message.message_type == "message" else f" ({message.message_type})"
     head = one_line(f"{message.seq}. {message.sender}{to}{kind}")

@@ -46,7 +46,7 @@ def wait(context: Context) -> Report:
             return _interrupted(interruptions)
     except Cancelled:
         return _interrupted(interruptions)
-    except StoreInterrupted as lost:  # the command must not run again: it would not know of a signal it got before
+    except StoreInterrupted as lost:  # the command must not run again: a signal it got before would be forgotten
         raise StoreUnavailable(lost.message, **lost.details) from lost
     if result.data["status"] != "your_turn":
         return _not_ours(result)._replace(printing=interruptions.raised)
@@ -111,7 +111,7 @@ class _StatusLine:
     def _print(self, text: str) -> None:
         try:
             write(sys.stderr, text)
-        except OSError:  # nobody is reading; the wait goes on
+        except OSError:  # the status line is only a courtesy, so the wait goes on without it
             pass
 
     def __enter__(self) -> Self:
@@ -206,7 +206,7 @@ def _lease_or_claim(context: Context, room_id: str) -> tuple[_Lease, Delivery]:
     result = context.tool("turns.wait_for_turn", room_id=room_id, max_wait_ms=0)
     data = result.data
     if data["status"] != "your_turn":
-        raise StaleLease("Only the holder of the stick can close the room; `conch wait` for it first.", **data)
+        raise StaleLease("Only the holder of the stick can close the room; run `conch wait` first.", **data)
     return {"room_id": room_id, "lease_id": data["lease_id"], "expected_turn_id": data["turn_id"]}, result.delivery
 
 
@@ -215,7 +215,7 @@ def _own_lease(context: Context) -> _Lease:
     snapshot = context.room
     room, caller_id = snapshot.room, context.caller.agent_id
     if room.owner != caller_id:
-        message = f"You ({caller_id}) do not hold the stick; `conch wait` for it first."
+        message = f"You ({caller_id}) do not hold the stick; run `conch wait` first."
         facts = {"current_owner": room.owner, "current_turn_id": room.turn_id, "room_state": snapshot.state}
         raise StaleLease(message, **facts)
     return {"room_id": room.room_id, "lease_id": room.lease_id, "expected_turn_id": room.turn_id}

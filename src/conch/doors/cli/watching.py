@@ -24,7 +24,7 @@ _LIMITS = fields.takes(
     after={"type": "string"},
     limit={"type": "integer", "minimum": 1, "maximum": MOST_EVENTS},
 )
-_UNSAID = ("subject", "requires_ack")
+_NOT_SHOWN = ("subject", "requires_ack")
 
 
 def events(context: Context) -> Report:
@@ -85,14 +85,14 @@ def _entry_text(entry: Entry) -> str:
     first = f"{number:>4}  {local_time(entry.created_at)}  "
     head, below = behind_margin(timeline_view.sentence(entry), MARGIN, first), []
     if entry.event and entry.event.handoff:
-        below += [_whereabouts(entry), handoff_lines(entry.event.handoff)]
+        below += [_recipient_text(entry), handoff_lines(entry.event.handoff)]
     elif entry.kind == "protocol" and entry.protocol and entry.row["kind"] in LABELS:
         payload = entry.protocol.payload
-        below += [labelled(name, str(value)) for name, value in payload.items() if name not in _UNSAID]
+        below += [labelled(name, str(value)) for name, value in payload.items() if name not in _NOT_SHOWN]
     return clean("\n".join(line for line in [head, *below] if line))
 
 
-def _whereabouts(entry: Entry) -> str:
+def _recipient_text(entry: Entry) -> str:
     """The recipient of a handoff, and whether it has accepted."""
     if entry.protocol is None:
         return ""
