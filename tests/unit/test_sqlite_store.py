@@ -331,6 +331,14 @@ def test_the_deepest_and_latest_mount_decides_the_filesystem(place: str, kind: s
     assert filesystem_type(place, MOUNTS) == kind
 
 
+@pytest.mark.parametrize("letters", ["Büro Daten", "back\\\\slash é", "line\u2028 end", "\udcff not utf-8"])
+def test_a_mount_is_known_whatever_its_folder_is_called(letters: str) -> None:
+    escaped = letters.replace("\\", r"\134").replace(" ", r"\040")
+    mounts = f"22 1 0:40 / / rw - ext4 /dev/vda rw\n30 22 0:41 / /mnt/{escaped} rw - nfs4 there rw\n"
+
+    assert filesystem_type(f"/mnt/{letters}/conch", mounts) == "nfs4"
+
+
 def in_namespace(script: str) -> subprocess.CompletedProcess[str]:
     """Run Python in its own mount namespace, where it may mount anything."""
     command = ["unshare", "--map-root-user", "--mount", sys.executable, "-c", script]
@@ -389,6 +397,27 @@ for kind in {kinds!r}:
     done = in_namespace(script)
 
     assert done.stdout.split() == ["DB_NOT_LOCAL"] * (len(kinds) - 1) + ["written"], done.stderr
+
+
+def test_a_link_to_a_file_on_a_network_filesystem_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "rooms.sqlite").touch()
+    (tmp_path / "here.sqlite").symlink_to(tmp_path / "there" / "rooms.sqlite")
+    mounts = f"22 1 0:40 / / rw - ext4 /dev/vda rw\n30 22 0:41 / {tmp_path}/there rw - nfs4 there rw\n"
+    (tmp_path / "mountinfo").write_text(mounts)
+    script = (
+        USE_STORE
+        + f"""
+import os, subprocess
+place = {str(tmp_path)!r}
+subprocess.run(["mount", "--bind", place + "/mountinfo", f"/proc/{{os.getpid()}}/mountinfo"], check=True)
+print(use(place + "/here.sqlite"))
+"""
+    )
+
+    done = in_namespace(script)
+
+    assert done.stdout.split() == ["DB_NOT_LOCAL"], done.stderr
 
 
 def test_a_full_disk_has_its_own_error_and_loses_nothing(tmp_path: Path) -> None:

@@ -80,9 +80,8 @@ class _ServerWatcher:
         self._wakes: dict[str, list[Wake]] = {}
         self._channels: dict[str, str] = {}  # the channels of `_wakes`, by their names on the server
         self._known: set[str] = set()  # the channels that the server knows we listen to
-        self._late: set[str] = (
-            set()
-        )  # channels whose listeners must look once more, because the server did not know them in time
+        # Channels whose listeners must look once more, because the server did not know them in time.
+        self._late: set[str] = set()
         self._failures = 0
         self._closed = False
         self._nudged, self._nudging = os.pipe()

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 
 from conch.errors import StoreError, StoreNotLocal, StoreUnavailable
+from conch.lean import re
 from conch.storage.sqlite import sqlite3
 from conch.storage.sqlite.errors import translate
 
@@ -28,9 +29,9 @@ def make_file(path: str, named: str) -> None:
     """Create the store's file and folder if they are missing. `named` is the setting that gave the path."""
     if tuple(map(int, sqlite3.sqlite_version.split("."))) < _OLDEST_SQLITE:
         raise StoreUnavailable(f"This Python has SQLite {sqlite3.sqlite_version}; conch needs 3.35 or newer.")
-    folder = os.path.dirname(path)
     try:
-        os.makedirs(folder, mode=0o700, exist_ok=True)
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        folder = os.path.dirname(os.path.realpath(path))  # SQLite follows a link, and keeps its files there
         kind = _network_filesystem(folder)
         if kind is not None:
             message = (
@@ -107,12 +108,12 @@ def split(script: str) -> Iterator[str]:
 
 
 def _network_filesystem(path: str) -> str | None:
-    """The type of the network filesystem that holds this existing path, or None on a local disk."""
+    """The type of the network filesystem that holds this path without links, or None on a local disk."""
     if sys.platform == "darwin":
         return _darwin_network_filesystem(path)
     try:
-        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-            kind = filesystem_type(os.path.realpath(path), file.read())
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape", newline="\n") as file:
+            kind = filesystem_type(path, file.read())
     except OSError:
         return None
     return kind if kind in _NETWORK_FILESYSTEMS else None
@@ -121,16 +122,21 @@ def _network_filesystem(path: str) -> str | None:
 def filesystem_type(path: str, mountinfo: str) -> str | None:
     """The type of the deepest mount above a path. If several share a mount point, the last one hides the others."""
     deepest, kind = "", None
-    for line in mountinfo.splitlines():
+    for line in mountinfo.split("\n"):  # `splitlines` would split inside some names
         left, _, right = line.partition(" - ")
         fields, types = left.split(" "), right.split(" ")
         if len(fields) < 5:
             continue
-        mount = fields[4].encode().decode("unicode_escape") if "\\" in fields[4] else fields[4]
+        mount = _unescaped(fields[4])
         inside = path == mount or path.startswith(mount.rstrip("/") + "/")
         if inside and len(mount) >= len(deepest):
             deepest, kind = mount, types[0]
     return kind
+
+
+def _unescaped(name: str) -> str:
+    """A name as it is. The kernel writes blanks and backslashes in it as octal numbers, such as `\\040`."""
+    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), name) if "\\" in name else name
 
 
 def _darwin_network_filesystem(path: str) -> str | None:
