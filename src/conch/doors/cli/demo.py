@@ -23,9 +23,10 @@ from queue import SimpleQueue
 
 from conch import __version__
 from conch.doors.cli.interruptions import exit_status
-from conch.doors.cli.output import Object, abandon_stream, clean
+from conch.doors.cli.output import abandon_stream, clean
 from conch.errors import ConchError, InternalError
 from conch.lean import Any
+from conch.tools.replies import Object
 from conch.tools.text import one_line
 
 _CAST = {"codex": "codex:demo", "claude": "claude-code:demo", "gemini": "gemini:demo"}
@@ -149,9 +150,9 @@ class _Demo:
                 signal.signal(number, lambda number, _: self._inbox.put(SystemExit(exit_status(number))))
         self._keep, self._began = keep, time.monotonic_ns()
         self._folder = os.path.realpath(tempfile.mkdtemp(prefix="conch-demo-"))
-        self._checkout, data = (os.path.join(self._folder, name) for name in ("checkout", "data"))
+        self._checkout, self._data = (os.path.join(self._folder, name) for name in ("checkout", "data"))
         own = {name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN)}
-        self._environ, self._store = {**own, "CONCH_DATA_DIR": data}, os.path.join(data, "rooms.sqlite")
+        self._environ = {**own, "CONCH_DATA_DIR": self._data}
         self._agents: dict[str, _Agent] = {}
         self._room: Object = {}  # the argument that names it
         self._lease: Object = {}  # what every call of the owner carries
@@ -185,10 +186,9 @@ class _Demo:
         count, took = len(self._latencies_ms), statistics.median(self._latencies_ms)
         _say(f"{self._lease['expected_turn_id']} turns granted, 2 of them by takeover.", _GREEN, prefix="\n")
         _say(f"{count} handoffs delivered word for word; median {took:.1f} ms from call to your_turn.", _GREEN)
-        verify = [sys.executable, "-m", "conch", "db", "verify", "--store", self._store]
-        subprocess.run(verify, env=self._environ, check=True)
+        subprocess.run([sys.executable, "-m", "conch", "db", "verify"], env=self._environ, check=True)
         if self._keep:
-            command = shlex.join(["conch", "events", "--store", self._store, "--path", self._checkout])
+            command = f"CONCH_DATA_DIR={shlex.quote(self._data)} conch events --path {shlex.quote(self._checkout)}"
             print(f"Read its log: {clean(command)}", flush=True)
         _say("Next: `conch join` in your checkout, or add `conch mcp` to your harness.", _BOLD)
 
