@@ -87,7 +87,7 @@ def test_where_there_is_no_room_it_says_how_to_make_one(conch: Conch) -> None:
         refused = conch(*words)
 
         assert (refused.status, refused.out) == (1, "")
-        assert "`conch join` makes one. (unknown_room)" in refused.err
+        assert "`conch join` creates one. (unknown_room)" in refused.err
 
 
 def test_another_topic_can_be_named_by_its_name_and_by_its_id(conch: Conch, ada: str) -> None:

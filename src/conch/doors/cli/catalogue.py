@@ -32,8 +32,8 @@ _TOPIC_GIVEN = (
     *_ROOM,
 )
 _SPEAKER = (flag("--agent", "AGENT", "act as this agent (agent_id or name); default: yourself"), *_ROOM)
-_REASON = flag("--reason", "TEXT", "why; the log keeps it")
-_SCOPE = word("scope", "SCOPE", "a file, a directory, or 'dir/*', relative to here")
+_REASON = flag("--reason", "TEXT", "the reason, which is recorded")
+_SCOPE = word("scope", "SCOPE", "a file, a directory, or 'dir/*', relative to the working directory")
 _BEAD = flag("--bead", "ID", "the work item (bead) it is for")
 _EVENT = word("event", "EVENT", "the notice's id; see `conch agent inbox`")
 _HANDOFF = (
@@ -79,9 +79,9 @@ _ALL = (
         "holds it and for how long. You can interrupt the wait; that changes nothing.\n\n"
         "Once you hold the stick, your lease is renewed while your shell or harness lives.",
         (flag("--timeout", "SECONDS", "give up after this long; 0: do not wait", seconds), *_ROOM),
-        "  conch wait                     until it is your turn\n"
-        "  conch wait --timeout 30 --json for agents: ask again until it is yours\n"
-        "  conch wait --timeout 0         claim it only if it is free",
+        "  conch wait                      until it is your turn\n"
+        "  conch wait --timeout 30 --json  for agents: call again until it is your turn\n"
+        "  conch wait --timeout 0          claim the stick only if it is free",
     ),
     Command(
         "release",
@@ -187,8 +187,9 @@ _ALL = (
         "policy",
         ROOMS,
         "rooms.policy",
-        "show or set the room's time limits",
-        "Show or set the room's time limits, in milliseconds.",
+        "show or set the room's policy",
+        "Show or set the room's policy: its time limits in milliseconds, and release_order "
+        "(sequence or waiting_first).",
         (words("values", "NAME=VALUE", "a value to set; `NAME=` restores its default", required=False), *_ROOM),
         "  conch policy owner_lease_ttl_ms=600000\n  conch policy owner_lease_ttl_ms=",
     ),
@@ -310,8 +311,8 @@ _ALL = (
             flag("--topic", "TOPIC", "only in this topic (id or name); default: all topics"),
             flag("--sender", "NAME", "only messages from this peer"),
             flag("--type", "TYPE", "only messages of this type"),
-            flag("--since", "WHEN", "only from this time (2026-01-31T12:00) or age (90m, 2h, 3d) on"),
-            flag("--until", "WHEN", "only up to this time or age"),
+            flag("--since", "WHEN", "only messages sent since this time (2026-01-31T12:00) or age (90m, 2h, 3d)"),
+            flag("--until", "WHEN", "only messages sent until this time or age"),
             flag("--model", "NAME", "the model for the search by meaning"),
             flag("--limit", "N", "at most this many (default: 20)", integer, default=20),
             switch("--content", "print whole messages instead of one line of each"),
@@ -512,7 +513,7 @@ _ALL = (
         "progress.",
         (
             word("name", "AGENT", "the name or agent_id to resume"),
-            flag("--scope", "SCOPE", "where its work is, relative to here (default: anywhere)"),
+            flag("--scope", "SCOPE", "where its work is, relative to the working directory (default: anywhere)"),
             *_SPEAKER,
         ),
     ),
@@ -564,7 +565,7 @@ _ALL = (
             flag(
                 "--urgency", "URGENCY", "BLOCKED: how urgent it is (default: medium)", choices=("low", "medium", "high")
             ),
-            flag("--scope", "SCOPE", "the files it is about, relative to here"),
+            flag("--scope", "SCOPE", "the files it is about, relative to the working directory"),
             _BEAD,
             *_SPEAKER,
         ),

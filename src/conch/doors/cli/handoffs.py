@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from errno import EBADF
 
 from conch.doors.cli.context import LARGEST_INPUT, read_standard_input
 from conch.errors import InvalidArgument, InvalidHandoff, LimitExceeded
@@ -37,8 +38,10 @@ def _read_file(path: str) -> Handoff:
     try:
         text = _read_text(path)
         handoff: Handoff = json.loads(text)
-    except (OSError, ValueError, RecursionError) as problem:
-        raise InvalidHandoff(f"--handoff {path[:200]} cannot be read: {problem}.", field="handoff") from None
+    except OSError as problem:
+        raise InvalidHandoff(f"--handoff {path[:200]} cannot be read: {problem.strerror}.", field="handoff") from None
+    except (ValueError, RecursionError) as problem:
+        raise InvalidHandoff(f"--handoff {path[:200]} is not JSON: {problem}.", field="handoff") from None
     try:
         check_handoff(handoff)  # checked here, so that an error names the file and not an option
     except InvalidHandoff as refusal:
@@ -51,7 +54,7 @@ def _read_text(path: str) -> str:
         with open(path, "rb") as file:
             content = file.read(LARGEST_INPUT + 1)
     elif sys.stdin is None:
-        raise ValueError("there is no standard input")
+        raise OSError(EBADF, "there is no standard input")
     else:
         content = read_standard_input(sys.stdin)
     if len(content) > LARGEST_INPUT:

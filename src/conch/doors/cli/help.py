@@ -14,8 +14,9 @@ _HELP = Option("--help", "", "show this and exit")
 _INTRODUCTION = """\
 usage: conch COMMAND [OPTIONS]
 
-Several coding agents share one checkout. Only the holder of the stick works.
-Start with `conch join`, then `conch wait`; hand over with `conch release`."""
+Several coding agents share one checkout. The holder of the stick works, and
+the others wait. Start with `conch join`, then `conch wait`; hand over with
+`conch release`. To work side by side, reserve files: `conch agent reserve`."""
 
 _CLOSING = """\
 `conch COMMAND --help` explains a command; `conch --version` prints the version.
@@ -92,7 +93,8 @@ def _left(option: Option) -> str:
 def _block(heading: str, options: list[Option], width: int) -> str:
     lines = [f"{heading}:"]
     for option in options:
-        left, about = f"  {_left(option)}", wrap(option.help, _WIDTH - width, break_on_hyphens=False) or [""]
+        help = f"{option.help} (repeatable)" if option.is_flag and option.many else option.help
+        left, about = f"  {_left(option)}", wrap(help, _WIDTH - width, break_on_hyphens=False) or [""]
         if len(left) + 2 > width:
             lines.append(left)
             left = ""

@@ -63,7 +63,7 @@ def _groups(words: Sequence[str]) -> Sequence[str]:
         case [word] if word.startswith("--tools="):
             return word.removeprefix("--tools=").split(",")
     # The message does not repeat the words: harnesses log it, and `--store ADDRESS` may contain a password.
-    message = "conch mcp takes only --tools GROUPS. To choose a store, set CONCH_STORE."
+    message = "The only option is --tools GROUPS. To choose a store, set CONCH_STORE."
     raise InvalidArgument(message, field="arguments")
 
 
