@@ -74,6 +74,7 @@ class Call:
             wake()
 
     def check(self) -> None:
+        """Raise Cancelled if the call was cancelled. Tools call it just before a change, so that none is made."""
         if self._cancelled:
             raise Cancelled("The call was cancelled.")
 

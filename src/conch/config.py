@@ -44,6 +44,7 @@ class Setting(NamedTuple):
         if self.choices:
             if value not in self.choices:
                 raise ValueError(f"must be one of {', '.join(self.choices)}")
+        # Not isinstance: True is an int in Python, but not a number of milliseconds.
         elif type(value) is not type(self.default) or not self.low <= value <= self.high:
             raise ValueError(self._range)
         return value
@@ -120,7 +121,7 @@ SETTINGS = (
 
 
 class Policy(NamedTuple):
-    """A room's policy: six times, and who gets a released stick."""
+    """A room's policy: six durations, and who gets a released stick."""
 
     owner_lease_ttl_ms: int
     heartbeat_interval_ms: int

@@ -71,6 +71,7 @@ class ConchError(Exception):
 
     code = "internal_error"
 
+    # Positional only, so that a detail may be called `message` or `advice`.
     def __init__(self, message: str, advice: Advice | None = None, /, **details: Any) -> None:
         super().__init__(message)
         self.message = message

@@ -26,7 +26,7 @@ NOUNS = tuple(_NOUNS.split())
 
 
 def propose_names(digest: str) -> Iterator[str]:
-    """Names for a hexadecimal digest, always the same in the same order: first plain names, then numbered ones."""
+    """The names for a hexadecimal digest, always in the same order: first plain names, then numbered ones."""
     plain = [_name(digest[start : start + 8]) for start in range(0, len(digest), 8)]
     yield from plain
     yield from (f"{plain[0]}-{number}" for number in count(2))

@@ -25,7 +25,7 @@ _PRESENCE_INTERVAL = SECOND  # at most one presence write per second
 
 
 class Peer(NamedTuple):
-    """A sender and reader on a topic. Without a peer_id it is the agent as itself; `load_standing` finds the id."""
+    """A sender and reader on a topic. If it has no peer_id yet, `load_standing` finds the agent's own peer."""
 
     topic_id: str
     agent_id: str
@@ -53,7 +53,7 @@ class Standing(NamedTuple):
     is_fresh: bool
     """The peer's presence was written less than `_PRESENCE_INTERVAL` ago, so it need not be written again."""
     resets: int
-    """How often the cursor was reset by hand."""
+    """How many times the cursor was reset by hand."""
 
 
 class Presence(NamedTuple):
@@ -80,7 +80,7 @@ class Peers:
         check_name("agent_name", agent_name, _LONGEST_NAME)
         if (topic_id is None) == (name is None):
             raise InvalidArgument("Give exactly one of topic_id and name.", field="topic_id")
-        if topic_id is None:
+        if topic_id is None:  # the write below locks a topic by its id
             with self._store.read() as tx:
                 topic_id = resolve(tx, name or "", allow_closed).topic_id
         with self._store.write(topic_id) as tx:
@@ -162,6 +162,7 @@ def load_standing(tx: Transaction, peer: Peer) -> tuple[Peer, Standing]:
     if row["last_seq"] is None:
         message = f"You have no name on topic {peer.topic_id}."
         raise AgentNotJoined(message, Advice("join_topic"), field="topic_id", topic_id=peer.topic_id)
+    # At least 0: after the clock was set back, presence must not count as fresh until the clock catches up.
     is_fresh = 0 <= tx.now - row["updated_at"] < _PRESENCE_INTERVAL
     standing = Standing(row["status"], row["next_seq"] - 1, row["last_seq"], is_fresh, row["resets"])
     return peer._replace(peer_id=row["peer_id"], agent_name=row["name"]), standing
@@ -210,6 +211,7 @@ def _claim(tx: Transaction, topic: Topic, caller: Caller, agent_name: str, token
     """Give a name to the caller; returns its peer and its token. Raises AgentNameInUse without the right token."""
     row = tx.one("peer_named", topic_id=topic.topic_id, agent_name=agent_name)
     if row is None:
+        # Messages under another agent's name or id would seem to come from that agent.
         if _is_system(agent_name) or _means_another_agent(tx, topic.topic_id, caller, agent_name):
             raise _in_use(topic, agent_name)
         issued = os.urandom(16).hex()
@@ -273,7 +275,7 @@ def hand_over_names(tx: Transaction, peer: Row, heir_id: str) -> None:
     `peer` is the row from before the renaming. If the heir is not on the topic, the former name becomes free.
     """
     heir = tx.one("own_peer", topic_id=peer["topic_id"], agent_id=heir_id)
-    if heir is None:
+    if heir is None:  # the heir can take the name when it joins
         tx.run("free_name", topic_id=peer["topic_id"], agent_name=peer["name"])
         return
     renamed = tx.one("find_peer", peer_id=peer["peer_id"])

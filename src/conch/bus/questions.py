@@ -158,8 +158,8 @@ class Questions:
 
         def look(pause: Pause | None) -> Answerable | None:
             with self._store.read() as tx:
-                now, standing = load_standing(tx, peer)
-                rows = tx.all("answerable_questions", topic_id=peer.topic_id, peer_id=now.peer_id, limit=limit)
+                reader, standing = load_standing(tx, peer)
+                rows = tx.all("answerable_questions", topic_id=peer.topic_id, peer_id=reader.peer_id, limit=limit)
             answerable = Answerable([Pending(**row) for row in rows], standing.status == "closed")
             return answerable if answerable.questions or answerable.is_closed else None
 
@@ -232,7 +232,7 @@ def extras(answer: Message) -> tuple[list[str], list[str]]:
 
 
 def _load(tx: Transaction, topic_id: str, question_id: str) -> Asked:
-    find_topic(tx, topic_id)
+    find_topic(tx, topic_id)  # a wrong topic is reported before a wrong question
     row = tx.one("find_question", question_id=question_id)
     if row is None:
         message = f"There is no question {question_id!r}."

@@ -62,11 +62,12 @@ class Sent(NamedTuple):
 
 
 def append_messages(tx: Transaction, peer: Peer, outbox: list[Draft]) -> list[Sent]:
-    """Store messages in order. A client_message_id that was stored before is not stored again."""
+    """Store messages in order, except those whose client_message_id was stored before."""
     topic_id, repeated = peer.topic_id, _find_repeated(tx, peer, outbox)
     fresh = [draft for place, draft in enumerate(outbox) if place not in repeated]
     made: list[Sent] = []
     if fresh:
+        # One statement takes all numbers, so that the messages of a call are consecutive.
         row = tx.one("take_seqs", topic_id=topic_id, count=len(fresh), now=tx.now)
         assert row is not None
         made = [_insert(tx, peer, draft, row["next_seq"] - len(fresh) + n) for n, draft in enumerate(fresh)]

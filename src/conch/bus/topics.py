@@ -93,6 +93,7 @@ class Topics:
             topic = find_topic(tx, topic_id)
             if topic.is_home:
                 raise InvalidArgument("The home topic of a room is named after its path.", field="topic_id")
+            # `resolve` finds only the newest open topic of a name, so the other one would be hidden.
             other = _newest_named(tx, name, "open")
             if other is not None and other.topic_id != topic_id and topic.status == "open":
                 message = f"An open topic already has this name: {other.topic_id}."

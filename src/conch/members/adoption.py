@@ -94,6 +94,7 @@ class Adoption:
         }
         event_id = insert_event(tx, snapshot.room, "RESUME", payload, None, None, evidence.bead_id, within.path)
         names = {"prior_agent_id": prior["agent_id"], "prior_name": prior_name, "former_name": member.name}
+        # The timeline shows the agent under the name that it has from now on.
         activity.record(tx, room_id, "RESUME", member._replace(name=name), event_id, names)
         return load_event(tx, event_id)
 
@@ -205,6 +206,7 @@ def _find_traces(root: str) -> _Traces:
 def _find_evidence(traces: _Traces, past: _Past, within: Scope) -> Evidence | None:
     """The evidence inside a scope: uncommitted files that the agent had reserved, else its work items."""
     changed = [scope for scope in traces.changed if within.contains(scope.key) and not past.is_lost(scope.key)]
+    # A path is inside a scope if its key starts with the key of the scope.
     touched = [row for row in past.reserved if any(scope.key.startswith(row["scope_key"]) for scope in changed)]
     files = [scope.path for scope in changed if any(scope.key.startswith(row["scope_key"]) for row in touched)]
     if files:
@@ -225,6 +227,7 @@ def _is_relevant(bead_id: str, reserved: list[Row], within: Scope) -> bool:
 
 
 def _enumerate(things: list[str], most: int = _MOST_NAMED) -> str:
+    # File names need not be UTF-8, but everything in the store must be.
     shown = [os.fsencode(thing).decode(errors="backslashreplace") for thing in things[:most]]
     rest = len(things) - len(shown)
     return ", ".join(shown) + (f" and {rest} more" if rest else "")

@@ -90,6 +90,7 @@ class Membership:
             )
         else:
             tx.run("update_member_process", room_id=room.room_id, agent_id=caller.agent_id, **columns)
+        # Every join under a chosen id is logged, so that the log shows who acted under which id.
         if member is None or caller.overridden:
             details = {"ordinal": ordinal} | ({"agent_id_override": True} if caller.overridden else {})
             self._log(tx, snapshot, "join", caller, details=details)

@@ -158,8 +158,9 @@ def _rename(tx: Transaction, room: Room, agent_id: str, name: str) -> list[Row]:
 
 
 def take_over_name(tx: Transaction, room: Room, prior_id: str, name: str, agent_id: str) -> str:
-    """Give a member's name, and the questions asked under it, to another member. Returns the first one's new name."""
+    """Give a member's name, and the questions asked under it, to another member. Returns the new name of the first."""
     prior_name = _generate_name(tx, room, prior_id)
+    # The prior agent gives up the name first, because a name refers to one agent only.
     for peer in _rename(tx, room, prior_id, prior_name):
         hand_over_names(tx, peer, agent_id)
     _rename(tx, room, agent_id, name)

@@ -217,10 +217,7 @@ def insert_event(
 
 
 def leave_handoff(tx: Transaction, snapshot: Snapshot, to: Member | None, release: Event) -> None:
-    """Write the HANDOFF notice for a released or passed stick.
-
-    It records no activity, because the timeline already shows the release in the room's log.
-    """
+    """Write the HANDOFF notice for a released or passed stick."""
     handoff = release.handoff
     assert handoff is not None
     status = str(handoff["status"]).strip()
@@ -231,12 +228,13 @@ def leave_handoff(tx: Transaction, snapshot: Snapshot, to: Member | None, releas
         "requires_ack": True,
     }
     sender = snapshot.find(snapshot.room.owner)
+    # This is not recorded as activity, because the timeline already shows the release in the room's log.
     insert_event(tx, snapshot.room, "HANDOFF", payload, sender, to, handoff_event_seq=release.event_seq)
 
 
 def accept_handoff(tx: Transaction, snapshot: Snapshot, event_seq: int | None, agent_id: str) -> None:
     """Claiming the stick accepts its handoff, even if the handoff was meant for another agent."""
-    if event_seq is None:
+    if event_seq is None:  # the first turn of a room has no handoff
         return
     member = snapshot.member(agent_id)
     accepted = tx.one("accept_handoff", event_seq=event_seq, agent_id=agent_id, name=member.name, now=tx.now)

@@ -78,7 +78,7 @@ def _place_of(tx: Transaction, room: Room, event_seq: int) -> Place:
     """The place of an event of the log: what the other sources held when it happened."""
     row = tx.one("moment_in_log", room_id=room.room_id, event_seq=event_seq)
     moment = row["moment"] if row else None
-    if moment is None:
+    if moment is None:  # the room's log has no event that early
         return Place(event_seq)
     messages = tx.one("home_messages_before", topic_id=room.topic_id, moment=moment)
     activity = tx.one("activity_before", room_id=room.room_id, moment=moment)
@@ -146,6 +146,7 @@ def _with_protocol(tx: Transaction, entries: list[Entry]) -> list[Entry]:
     ids = [entry.row["subject_id"] for entry in entries if entry.kind in ("protocol", "mark")]
     rows = tx.all("protocol_events_of_handoffs", event_seqs=seqs) if seqs else []
     rows += tx.all("protocol_events_by_id", event_ids=ids) if ids else []
+    # An entry knows its notice by the notice's id, or by the event_seq of the handoff.
     found = {row[key]: to_protocol_event(row) for row in rows for key in ("event_id", "handoff_event_seq")}
     return [entry._replace(protocol=found.get(_subject(entry))) for entry in entries]
 

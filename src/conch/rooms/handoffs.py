@@ -11,6 +11,7 @@ Handoff = dict[str, Any]
 
 ROLES = ("examine", "review", "edit", "context", "output")
 
+# `join_path` returns this, so that an agent knows what to write before it first hands over.
 TEMPLATE: Handoff = {
     "status": "What I did:\nWhat I learned:\nOpen risks:",
     "next_action": "What the next agent should do.",
@@ -91,6 +92,7 @@ def _check_role(value: Any, field: str) -> None:
 
 
 def _check_lines(value: Any, field: str) -> None:
+    # Not isinstance: True is an int in Python, but not a line number.
     numbers = isinstance(value, list) and len(value) == 2 and all(type(number) is int for number in value)
     if not numbers or not 1 <= value[0] <= value[1]:
         raise InvalidHandoff(f"handoff.{field} must be [first, last]: line numbers from 1, both included.", field=field)

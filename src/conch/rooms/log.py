@@ -71,7 +71,7 @@ def append_event(
     stored = tx.one("append_event", **columns)
     assert stored is not None
     event = to_event({**columns, **stored})
-    tx.ring(room_channel(room.room_id))
+    tx.ring(room_channel(room.room_id))  # rings after the commit
     return event, project(room, event)
 
 
@@ -84,11 +84,11 @@ def project(room: Room, event: Event) -> Room:
     if event.event_type in ("release", "pass"):
         index = event.details.get("sequence_index", room.sequence_index)
         return _offered(room, event, event.event_seq)._replace(sequence_index=index)
-    if event.event_type == "return":
+    if event.event_type == "return":  # a claim that was not delivered: offer the same handoff again
         return _offered(room, event, event.details.get("handoff_event_seq"))
-    if event.event_type == "resume":
+    if event.event_type == "resume":  # a stick reserved for the adopted agent goes to the agent that adopted it
         return room._replace(reserved_for=event.to_agent_id) if room.reserved_for == event.from_agent_id else room
-    if event.event_type == "leave":
+    if event.event_type == "leave":  # a stick reserved for an agent that leaves becomes free
         return _without_owner(room) if room.reserved_for == event.from_agent_id else room
     if event.event_type == "reorder":
         return room._replace(sequence_index=event.details["sequence_index"])
@@ -127,7 +127,7 @@ def latest_grant(tx: Transaction, room: Room) -> Event | None:
 
 
 def prior_owner(tx: Transaction, room: Room) -> str | None:
-    """The author of the handoff that no one has claimed yet."""
+    """The agent that wrote the pending handoff, if there is one."""
     pending = find_event(tx, room.pending_handoff_event_seq)
     return pending.from_agent_id if pending else None
 
@@ -147,7 +147,7 @@ def list_events(store: Store, room_id: str, after: int | None, limit: int) -> Ev
         else:
             rows = tx.all("events_after", room_id=room_id, after=after, limit=limit)
     events = [to_event(row) for row in rows]
-    cursor = events[-1].event_seq if events else max(after or 0, 0)
+    cursor = events[-1].event_seq if events else max(after or 0, 0)  # an empty page keeps the caller's cursor
     return EventPage(events, cursor, cursor < room.last_event_seq)
 
 

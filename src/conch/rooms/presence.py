@@ -128,7 +128,7 @@ class Rooms:
             return False
         due = is_due(snapshot, member, caller)
         if due:
-            if _is_gone(member, caller):
+            if _is_gone(member, caller):  # a command that outlives its harness must not keep the agent alive
                 return False
             with self._store.write(snapshot.room.room_id) as tx:
                 _touch(tx, snapshot, caller)
@@ -176,7 +176,7 @@ def admit(snapshot: Snapshot, caller: Caller, lease: Lease | None = None, even_c
 
 def _require_lease(snapshot: Snapshot, caller: Caller, lease: Lease) -> None:
     room = snapshot.room
-    require_turn(snapshot, lease.turn_id)
+    require_turn(snapshot, lease.turn_id)  # first, because a new turn also explains why the lease is stale
     if (room.owner, room.lease_id) != (caller.agent_id, lease.lease_id):
         raise StaleLease("The supplied lease is no longer current for this room.", **snapshot.facts)
 

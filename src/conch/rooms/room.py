@@ -187,7 +187,7 @@ class Snapshot:
 
     @property
     def takeover_reason(self) -> str | None:
-        """Why another member may take over the stick now. A process that is gone comes before any timeout."""
+        """Why another member may take over the stick now. If several reasons apply, a process that is gone wins."""
         room = self.room
         if room.owner is not None:
             if self.life(room.owner) == "gone":
@@ -205,15 +205,12 @@ class Snapshot:
         return self.room.owner or self.room.reserved_for
 
     def may_take_over(self, agent_id: str, prior_owner: str | None) -> bool:
-        """Whether this member may take over now.
-
-        After a claim timeout, the agent that released or passed the stick may take over only if no other active member
-        can.
-        """
+        """Whether this member may take over now."""
         if self.takeover_reason is None or agent_id == self.expected:
             return False
         if self.takeover_reason != "claim_timeout" or agent_id != prior_owner:
             return True
+        # The agent that has just handed over the stick takes it back only if no other active member can take over.
         others = [m for m in self.members if m.agent_id not in (agent_id, self.room.reserved_for)]
         return not any(self.is_active(member) for member in others)
 

@@ -10,6 +10,7 @@ from conch.rooms.log import PAGE, Event, project, to_event
 from conch.rooms.room import Room
 from conch.storage.base import Store, Transaction
 
+# What the log decides. Leases and deadlines are not in the log, so they cannot be compared.
 _REPLAYED = (
     "owner",
     "reserved_for",
@@ -47,12 +48,12 @@ def _compare(tx: Transaction, room: Room) -> list[Difference]:
                 differences.append((f"turn_id of event {event.event_seq}", event.turn_id, replayed.turn_id + 1))
             replayed = project(replayed, event)
             _follow_members(members, event)
-    except (StoreCorrupt, KeyError) as problem:
+    except (StoreCorrupt, KeyError) as problem:  # damaged JSON, or a detail that `project` needs is missing
         differences.append(("log", str(problem), "events that can be replayed"))
         return [Difference(room.room_id, room.canonical_path, *difference) for difference in differences]
     differences += [(name, getattr(room, name), getattr(replayed, name)) for name in _REPLAYED]
     stored = {row["agent_id"]: row["ordinal"] for row in tx.all("room_members", room_id=room.room_id)}
-    for agent_id in sorted({*stored, *members}):
+    for agent_id in sorted({*stored, *members}):  # a member may be missing on either side
         differences.append((f"ordinal of member {agent_id}", stored.get(agent_id), members.get(agent_id)))
     return [Difference(room.room_id, room.canonical_path, *d) for d in differences if d[1] != d[2]]
 

@@ -66,7 +66,7 @@ class Reservations:
             granted = not blocking or (
                 takeover_stale and all(held.reservation.liveness != "active" for held in blocking)
             )
-            _record_incursions(tx, snapshot, caller, wanted, blocking, granted)
+            _record_incursions(tx, snapshot, caller, wanted, blocking, granted)  # the owners learn of a refusal too
             if granted:
                 _archive(tx, snapshot, caller, found)
                 mine = _own_exact(found, caller)

@@ -52,6 +52,7 @@ def _policy_value(setting: Setting) -> Object:
 
 
 def _policy_schema() -> Object:
+    # null restores a default, so every value may be null.
     values: Object = {
         setting.name: {"anyOf": [_policy_value(setting), {"type": "null"}]} for setting in POLICY_SETTINGS
     }

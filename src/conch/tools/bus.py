@@ -43,6 +43,7 @@ def topic_create(session: Session, given: Object, call: Call) -> Reply:
 
 
 def topic_list(session: Session, given: Object, call: Call) -> Reply:
+    # One more than are shown, to learn whether the list is cut.
     found = session.app.topics.list(_STATUSES[given.get("status", "open")], _MOST_TOPICS + 1)
     warnings = []
     if len(found) > _MOST_TOPICS:
@@ -120,7 +121,7 @@ def topic_presence(session: Session, given: Object, call: Call) -> Reply:
 def cursor_reset(session: Session, given: Object, call: Call) -> Reply:
     call.check()
     topic_id = given["topic_id"]
-    session.replies.wait(topic_id)
+    session.replies.wait(topic_id)  # a reply on its way out still moves the cursor
     cursor = session.app.peers.reset_cursor(session.peer(topic_id), given.get("last_seq", 0))
     data = {"topic_id": topic_id, "last_seq": cursor, "cursor": cursor, "warnings": []}
     return Reply(data, f"The next sync starts after #{cursor}.")
@@ -130,7 +131,7 @@ def sync(session: Session, given: Object, call: Call) -> Reply:
     app, topic_id = session.app, given["topic_id"]
     auto_advance, ack_through = given.get("auto_advance", True), given.get("ack_through")
     outbox = check_outbox(given.get("outbox", []), app.settings)
-    session.replies.wait(topic_id)
+    session.replies.wait(topic_id)  # otherwise the same messages might be returned twice
     synced = app.messages.sync(
         session.peer(topic_id),
         outbox,

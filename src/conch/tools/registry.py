@@ -39,7 +39,7 @@ class Tool(NamedTuple):
 
 
 def run_tool(tool: Tool, session: Session, arguments: Object, call: Call) -> Reply:
-    """Check the arguments and run the tool once. Raises refusals. Even a refused call keeps the caller active."""
+    """Check the arguments and run the tool once; raises ConchError. Even a refused call keeps the caller active."""
     try:
         given = check_arguments(tool.name, tool.input_schema, arguments)
         call.renew_with(session.stay_active)

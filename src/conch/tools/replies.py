@@ -46,7 +46,7 @@ class Queue:
         def settle() -> None:
             mine.set()
             with self._lock:
-                if self._unsettled.get(topic_id) is mine:  # a later reply may have taken the place
+                if self._unsettled.get(topic_id) is mine:  # a later reply may have replaced it
                     del self._unsettled[topic_id]
 
         return wait, settle

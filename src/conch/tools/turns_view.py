@@ -125,6 +125,7 @@ def takeover_available(wait: Wait) -> Object:
         "reason": wait.reason,
         "cursor": str(room.last_event_seq),
     }
+    # Only the agent that failed to answer is named: either the owner or the recipient.
     absent = {"current_owner": room.owner, "reserved_for": room.reserved_for}
     return data | {name: agent_id for name, agent_id in absent.items() if agent_id}
 

@@ -1,4 +1,4 @@
-"""The stick in the hands of its owner: keeping it and handing it over. `waiting.py` has how an agent gets it.
+"""The stick in the hands of its owner: keeping it and handing it over. How an agent gets it is in `waiting.py`.
 
 Every change re-reads the room inside its write transaction and checks there what the caller may do. At most one agent
 owns the stick, because the room's row has one owner and every grant is a new turn with a new lease.

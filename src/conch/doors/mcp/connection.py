@@ -180,7 +180,7 @@ class Connection:
         try:
             line = result_reply(request_id, self._peer.shape(result))
         except (TypeError, ValueError, RecursionError) as error:
-            run_quietly(reply.delivery.not_sent)
+            run_quietly(reply.delivery.not_sent)  # the client gets an error instead, so undo what can be undone
             refusal = Refusal(INTERNAL_ERROR, f"Internal error: the result of {tool.name} cannot be sent: {error}")
             self._pending.finish(pending, error_reply(request_id, refusal))
         else:

@@ -1,4 +1,4 @@
-"""Calls between their request and their reply. If a call is cancelled after its reply was sent, it is taken back."""
+"""Calls between their request and their reply. Cancelling a call after its reply was sent undoes its effect."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class PendingCalls:
             pending.batch.unfinished += 1
 
     def _cancel(self, pending: PendingCall) -> Delivery | None:
-        """Call under the lock. If the reply only waited for its batch, returns its delivery, still to be ended."""
+        """Call under the lock. Returns the delivery of a reply that only waited for its batch, for `not_sent`."""
         pending.cancelled = True
         delivery, pending.delivery = pending.delivery, None
         return delivery

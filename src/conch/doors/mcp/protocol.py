@@ -10,8 +10,8 @@ from conch.tools.replies import Object
 Id = str | int
 
 STATELESS_VERSION = "2026-07-28"
-HANDSHAKE_VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
-BATCH_VERSIONS = ("2025-03-26", "2024-11-05")
+HANDSHAKE_VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")  # newest first
+BATCH_VERSIONS = ("2025-03-26", "2024-11-05")  # later versions have no batches
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
