@@ -38,7 +38,7 @@ def compare(what: str, full: Limited, quick: Limited, parts: Sequence[ModuleType
 
 def _parse(what: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=f"Measure {what}, side by side with alternatives.")
-    parser.add_argument("--quick", action="store_true", help="every row, from too few measurements to mean much")
+    parser.add_argument("--quick", action="store_true", help="only check that every row can be measured")
     parser.add_argument(
         "--sdk-python", default=str(SDK_PYTHON), metavar="PATH", help="a Python that has the official SDK"
     )

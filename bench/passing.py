@@ -25,7 +25,7 @@ HEADINGS = (
 
 
 class Outcome(NamedTuple):
-    """The results of one crowd. If no other process waits, the same one claims the stick again: that is no handover."""
+    """The results of one crowd. A process that claims the stick again, because no other waits, makes no handover."""
 
     turns_per_second: float
     calls: Spread

@@ -64,7 +64,7 @@ CLIENT_HEADINGS = ("engine", "`conch mcp` processes", "wake p50", "wake p99", "o
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Measure many agents in many rooms, on both engines.")
-    parser.add_argument("--quick", action="store_true", help="every kind of row, from too little to mean much")
+    parser.add_argument("--quick", action="store_true", help="only check that every kind of row can be measured")
     plan = QUICK if parser.parse_args().quick else FULL
     if not sys.platform.startswith("linux"):
         print("bench/scale.py needs Linux: it counts open files in /proc.", file=sys.stderr)

@@ -53,7 +53,7 @@ QUICK = Plan((200, 400), 200, 3, 120)
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Measure search by words and by meaning.")
-    parser.add_argument("--quick", action="store_true", help="every row, from too few messages to mean much")
+    parser.add_argument("--quick", action="store_true", help="only check that every row can be measured")
     plan = QUICK if parser.parse_args().quick else FULL
     signal.alarm(plan.limit_seconds)
     searching.INDEXING_SECONDS = float(plan.limit_seconds)  # the first search must build the whole index

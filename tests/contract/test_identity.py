@@ -211,7 +211,7 @@ def test_a_server_started_before_its_harness_resumes_a_session_becomes_the_resum
     assert hook.agent_id == former.agent_id
 
 
-def test_a_session_seen_from_out_of_sight_is_believed(store: Store, child: StartChild) -> None:
+def test_a_session_is_believed_even_if_its_process_cannot_be_seen(store: Store, child: StartChild) -> None:
     harness = child().process
     inside = identify(store, seen(session("one"), harness=harness))
 
@@ -392,7 +392,7 @@ def test_many_doors_that_open_at_once_are_one_agent(environ: dict[str, str], sto
 # -- what it costs, and why it is so
 
 
-def test_an_agent_that_is_known_is_recognised_while_somebody_else_writes(store: Store, child: StartChild) -> None:
+def test_a_known_agent_is_recognised_while_another_process_writes(store: Store, child: StartChild) -> None:
     door = seen(session("one"), harness=child().process)
     known = identify(store, door)
 

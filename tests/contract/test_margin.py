@@ -1,4 +1,4 @@
-"""No character of one agent's text begins a line of ours, and none is obeyed or unseen: in any tool, in any command."""
+"""No text of an agent can forge a line of ours, control a terminal or hide characters: in no tool and no command."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from conch.tools.catalogue import TOOLS
 
 LETTERS = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000]
 LINE_ENDS = [letter for letter in LETTERS if len(f"a{letter}b".splitlines()) > 1]
-# What a terminal obeys: C0 and C1. No store keeps NUL, so it is refused.
+# The characters that control a terminal: C0 and C1. NUL is refused, because no store keeps it.
 CONTROLS = [letter for letter in LETTERS if unicodedata.category(letter) == "Cc" and letter not in "\0\t"]
 TURNING = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
 BIDIRECTIONAL = [letter for letter in LETTERS if unicodedata.bidirectional(letter) in TURNING]
@@ -58,7 +58,7 @@ def environ(tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def app(environ: dict[str, str]) -> Iterator[App]:
-    """By the real clock, which the commands go by as well."""
+    """With the real clock, because the commands use it too."""
     app = open_app(environ)
     yield app
     app.close()

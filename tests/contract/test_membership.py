@@ -162,7 +162,7 @@ def test_a_stick_reserved_for_a_leaver_is_free_with_its_handoff(app: App, agent:
         app.claims.wait_for_turn(claude, room_id, max_wait_ms=0)
 
 
-def test_who_comes_back_joins_at_the_end(app: App, agent: Agent, workspace: str) -> None:
+def test_a_member_that_comes_back_joins_at_the_end(app: App, agent: Agent, workspace: str) -> None:
     for agent_id in ("codex:1", "claude:1"):
         room_id = app.membership.join_path(agent(agent_id), workspace).snapshot.room.room_id
     app.membership.leave_path(agent("codex:1"), room_id)

@@ -135,7 +135,7 @@ def test_news_behind_more_thanks_than_a_reply_can_carry_ends_a_wait(red: Any, bl
     assert waiting()["has_more"]
 
 
-def test_whoever_waits_is_present(red: Any, blue: Any, pink: str, clock: Any) -> None:
+def test_a_waiting_peer_is_present(red: Any, blue: Any, pink: str, clock: Any) -> None:
     clock.advance(minutes=10)
     waiting = in_background(lambda: blue.data("sync", topic_id=pink, wait_seconds=10))
 
@@ -273,7 +273,7 @@ def test_a_key_is_the_senders_own_and_counts_within_one_outbox_too(red: Any, blu
 
 
 @pytest.mark.parametrize("to", ["blue", ["blue"], ["green", "blue"]])
-def test_whoever_a_message_is_for_is_told_so_and_everybody_sees_it(
+def test_an_addressee_is_marked_and_all_peers_see_the_message(
     red: Any, blue: Any, enter: Any, pink: str, to: Any
 ) -> None:
     other = enter("test:other")
@@ -294,7 +294,7 @@ def test_a_message_can_be_addressed_by_agent_id(red: Any, blue: Any, pink: str) 
     assert blue.data("sync", topic_id=pink, wait_seconds=0)["received"][0]["addressed"] is True
 
 
-def test_an_addressee_that_nobody_is_called_is_warned_of(red: Any, pink: str) -> None:
+def test_an_unknown_addressee_gets_a_warning(red: Any, pink: str) -> None:
     outbox = [{"content_markdown": "hi", "metadata": {"to": ["blue", "nobody"]}}]
 
     found = red.data("sync", topic_id=pink, outbox=outbox, wait_seconds=0)
@@ -348,7 +348,7 @@ def test_ones_own_messages_come_only_if_asked_for(red: Any, pink: str) -> None:
     assert red.read(pink, include_self=True) == ["mine"]
 
 
-def test_whoever_talks_to_itself_misses_nothing_that_others_say(red: Any, blue: Any, pink: str) -> None:
+def test_an_agents_own_messages_do_not_hide_those_of_others(red: Any, blue: Any, pink: str) -> None:
     for number in range(3):
         red.send(pink, f"monologue {number}")
         assert red.read(pink) == []
@@ -461,7 +461,7 @@ def test_what_a_killed_server_has_read_comes_again(
 ) -> None:
     token = blue.join(blue.home, blue.name)["reclaim_token"]
     red.send(red.home, "precious")
-    blue.call("sync", arrives=False, topic_id=blue.home, wait_seconds=0)  # and nothing ever follows
+    blue.call("sync", arrives=False, topic_id=blue.home, wait_seconds=0)  # killed before the reply was delivered
 
     successor = enter("test:successor")
     successor.join(blue.home, blue.name, reclaim_token=token)
@@ -480,7 +480,7 @@ def test_a_cursor_that_was_set_meanwhile_is_not_moved_by_a_late_reply(red: Any, 
     assert blue.read(pink) == ["2"]
 
 
-def test_a_late_reply_does_not_move_the_cursor_of_whoever_has_the_name_now(
+def test_a_late_reply_does_not_move_the_cursor_of_the_names_next_holder(
     red: Any, blue: Any, enter: Callable[[str], Any], pink: str, app: App, clock: Any
 ) -> None:
     red.send(pink, "1", "2")
@@ -496,7 +496,7 @@ def test_a_late_reply_does_not_move_the_cursor_of_whoever_has_the_name_now(
     assert green.read(pink)[:2] == ["1", "2"]
 
 
-def test_whoever_asks_before_a_reply_has_left_waits_for_its_fate(red: Any, blue: Any, pink: str) -> None:
+def test_a_call_waits_until_the_reply_before_it_is_delivered_or_lost(red: Any, blue: Any, pink: str) -> None:
     from conch.tools.catalogue import TOOLS
     from conch.tools.registry import call_tool
 
@@ -543,7 +543,7 @@ def test_a_waiting_peer_is_woken_by_a_message(app: App, red: Any, blue: Any, pin
     assert [message["content_markdown"] for message in found["received"]] == ["wake up"]
 
 
-def test_a_wait_in_vain_says_timeout(blue: Any, pink: str) -> None:
+def test_a_wait_without_a_message_returns_timeout(blue: Any, pink: str) -> None:
     assert blue.data("sync", topic_id=pink, wait_seconds=1)["status"] == "timeout"
 
 
@@ -578,7 +578,7 @@ def test_a_wait_that_hears_only_thanks_brings_them_when_its_time_is_over(red: An
     assert (found["status"], len(found["received"])) == ("ready", 1)
 
 
-def test_one_who_waits_does_not_keep_others_of_its_connection(red: Any, blue: Any, pink: str) -> None:
+def test_a_wait_does_not_delay_other_calls_of_its_connection(red: Any, blue: Any, pink: str) -> None:
     waiting = in_background(lambda: blue.data("sync", topic_id=pink, wait_seconds=40))
 
     assert blue.data("ping")["ok"] is True

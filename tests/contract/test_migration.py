@@ -1,7 +1,7 @@
-"""A store of the version before: it opens, it is sound, and nothing in it is lost.
+"""A store of the previous version opens, verifies, and loses nothing.
 
-The rows in `store_of_schema_5.json` were written by the last version with schema 5, and so were the facts beside them:
-what its tools said of that store.
+The last version with schema 5 wrote the rows in `store_of_schema_5.json`. The facts beside them are what its tools
+returned for that store.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def test_a_store_that_others_use_is_migrated_once_they_have_ended(
 
 
 @pytest.mark.usefixtures("user")
-def test_a_store_that_others_use_is_migrated_at_once_where_somebody_insists(environ: dict[str, str]) -> None:
+def test_a_store_that_others_use_is_migrated_at_once_with_force(environ: dict[str, str]) -> None:
     store = open_app(environ).store
     assert store.migrate(force=True) == (5, 6)
     store.close()
@@ -192,7 +192,7 @@ def test_processes_of_the_new_version_do_not_stand_in_each_others_way(environ: d
 
 
 @pytest.mark.parametrize("environ", ["postgres"], indirect=True)
-def test_of_two_that_migrate_at_once_neither_is_refused(environ: dict[str, str]) -> None:
+def test_two_processes_that_migrate_at_once_both_succeed(environ: dict[str, str]) -> None:
     import psycopg
 
     waiting = b"SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"

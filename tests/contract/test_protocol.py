@@ -72,7 +72,7 @@ def test_an_unknown_type_is_answered_with_what_an_agent_can_send(ada: Any, bob: 
 
 
 @pytest.mark.parametrize("event_type", ["INCURSION", "RESUME"])
-def test_only_the_system_tells_of_incursions_and_resumptions(ada: Any, bob: Any, event_type: str) -> None:
+def test_only_the_system_sends_incursions_and_resumptions(ada: Any, bob: Any, event_type: str) -> None:
     refusal = ada.refused("event_send", event_type=event_type, to_agent=bob.name, payload=HANDOFF)
 
     assert (refusal["error"], refusal["field"], refusal["reason"]) == ("INVALID_ARGS", "event_type", "system_only")
@@ -104,7 +104,7 @@ def test_a_payload_that_does_not_fit_its_type_is_refused(
     assert bob.inbox() == []
 
 
-def test_somebody_who_is_not_in_the_room_is_no_recipient(ada: Any, bob: Any) -> None:
+def test_an_agent_outside_the_room_cannot_be_a_recipient(ada: Any, bob: Any) -> None:
     bob.data("leave_path")
 
     for stranger in ("bob:2", bob.name, "nobody"):
@@ -203,7 +203,7 @@ def test_a_released_stick_leaves_a_handoff_and_claiming_it_accepts_it(ada: Any, 
     assert bob.inbox(state="accepted")[0]["id"] == event["id"]
 
 
-def test_whoever_follows_the_room_sees_that_a_handoff_was_accepted(app: App, ada: Any, bob: Any) -> None:
+def test_followers_of_the_room_see_that_a_handoff_was_accepted(app: App, ada: Any, bob: Any) -> None:
     ada.data("release_stick", **claim(ada), handoff=WRITTEN)
     (event,) = bob.inbox()
     before = read_timeline(app.store, ada.room_id, None, 50).place
@@ -239,7 +239,7 @@ def test_a_stick_is_passed_by_a_former_name_too(ada: Any, bob: Any) -> None:
     assert passed["reserved_for"] == "bob:2"
 
 
-def test_a_passed_stick_does_so_for_whom_it_is_passed_to(ada: Any, bob: Any, enter: Any) -> None:
+def test_a_passed_stick_leaves_a_handoff_for_its_recipient(ada: Any, bob: Any, enter: Any) -> None:
     cleo = enter("cleo:3")
 
     ada.data("pass_stick", **claim(ada), to_agent_id="cleo:3", handoff=WRITTEN)
@@ -248,7 +248,7 @@ def test_a_passed_stick_does_so_for_whom_it_is_passed_to(ada: Any, bob: Any, ent
     assert [event["event_type"] for event in cleo.inbox()] == ["HANDOFF"]
 
 
-def test_a_stick_left_to_nobody_is_accepted_by_whoever_comes(ada: Any, enter: Any) -> None:
+def test_a_handoff_without_a_recipient_is_accepted_by_the_next_claim(ada: Any, enter: Any) -> None:
     ada.data("release_stick", **claim(ada), handoff=WRITTEN)
     bob = enter("bob:2")
 
@@ -258,7 +258,7 @@ def test_a_stick_left_to_nobody_is_accepted_by_whoever_comes(ada: Any, enter: An
     assert (event["from_agent"], event["to_agent"]) == (ada.name, bob.name)
 
 
-def test_a_handoff_that_was_taken_over_is_accepted_by_who_took_it(ada: Any, bob: Any, enter: Any, clock: Any) -> None:
+def test_a_takeover_accepts_the_handoff(ada: Any, bob: Any, enter: Any, clock: Any) -> None:
     cleo = enter("cleo:3")
     ada.data("release_stick", **claim(ada), handoff=WRITTEN)
     clock.advance(minutes=21)
@@ -269,7 +269,7 @@ def test_a_handoff_that_was_taken_over_is_accepted_by_who_took_it(ada: Any, bob:
     assert [event["event_type"] for event in cleo.inbox(state="accepted")] == ["HANDOFF"]
 
 
-def test_a_claim_that_reached_nobody_has_accepted_nothing(ada: Any, bob: Any) -> None:
+def test_an_undelivered_claim_accepts_nothing(ada: Any, bob: Any) -> None:
     ada.data("release_stick", **claim(ada), handoff=WRITTEN)
 
     bob.call("wait_for_turn", arrives=False, max_wait_ms=0)
@@ -476,7 +476,7 @@ def test_a_mark_is_by_the_name_of_its_day(app: App, ada: Any, bob: Any) -> None:
     assert lines(app, ada.room_id)[-1].startswith("red-hen Seen: ")
 
 
-def test_whoever_leaves_is_called_as_before_in_what_was_before(app: App, ada: Any, bob: Any, clock: Any) -> None:
+def test_old_entries_keep_the_name_of_an_agent_that_left(app: App, ada: Any, bob: Any, clock: Any) -> None:
     steps = [
         lambda: ada.data("agent_register", name="red-hen"),
         lambda: ada.data("append_note", note="one"),
@@ -500,7 +500,7 @@ def test_whoever_leaves_is_called_as_before_in_what_was_before(app: App, ada: An
     assert found == [*told, f"{name} noted: two"]
 
 
-def test_whoever_registers_the_name_that_it_has_is_named_once(app: App, ada: Any) -> None:
+def test_registering_the_current_name_names_the_agent_once(app: App, ada: Any) -> None:
     ada.data("agent_register", role="parser")
 
     assert lines(app, ada.room_id)[-1] == f"{ada.name} registered, parser"

@@ -103,7 +103,7 @@ def test_an_answerer_is_woken_by_a_question(red: Any, blue: Any, pink: str, cloc
     ]
 
 
-def test_a_wait_in_vain_says_timeout_and_the_question_stays(red: Any, blue: Any, pink: str) -> None:
+def test_an_unanswered_wait_returns_timeout_and_the_question_stays(red: Any, blue: Any, pink: str) -> None:
     asked = red.data("ask", topic_id=pink, question="Why?", wait_seconds=1)
 
     assert (asked["status"], asked["question_status"]) == ("timeout", "pending")
@@ -405,7 +405,7 @@ def test_a_question_must_exist_and_be_of_the_topic(red: Any, pink: str, question
         ("question_mark_answered", {"question_id": "q"}),
     ],
 )
-def test_whoever_has_not_joined_can_do_none_of_it(red: Any, topic_id: str, name: str, arguments: Any) -> None:
+def test_an_agent_that_has_not_joined_can_do_none_of_it(red: Any, topic_id: str, name: str, arguments: Any) -> None:
     assert red.refused(name, topic_id=topic_id, **arguments)["error"] == "AGENT_NOT_JOINED"
     assert red.refused(name, topic_id="topic_nowhere", **arguments)["error"] == "TOPIC_NOT_FOUND"
 

@@ -168,7 +168,7 @@ def test_a_name_cannot_be_hijacked_by_an_id_of_that_spelling(enter: Any) -> None
     assert hijacker.data("agent_register", role="spy")["agent_id"] == "alpha"
 
 
-def test_a_notice_to_a_former_name_reaches_whoever_had_it(ada: Any, bob: Any) -> None:
+def test_a_notice_to_a_former_name_reaches_the_agent_that_had_it(ada: Any, bob: Any) -> None:
     former = bob.name
     bob.data("agent_register", name="blue-fox")
 
@@ -195,7 +195,7 @@ def test_nobody_can_be_called_like_the_system(enter: Any) -> None:
     assert enter("codex:1").refused("agent_register", name="conch")["error"] == "INVALID_AGENT_ID"
 
 
-def test_whoever_lists_the_agents_is_there(enter: Any, clock: Any) -> None:
+def test_the_agent_that_lists_the_agents_is_listed(enter: Any, clock: Any) -> None:
     codex = enter("codex:1")
     clock.advance(minutes=60)
 

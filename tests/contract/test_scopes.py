@@ -240,7 +240,7 @@ def test_every_reservation_that_is_met_leaves_an_incursion(ada: Any, bob: Any, e
         assert all("taken over" in payload["resolution_hint"] for payload in told[len(beads) :])
 
 
-def test_whoever_asks_only_disturbs_nobody(ada: Any, bob: Any) -> None:
+def test_a_check_leaves_no_incursion(ada: Any, bob: Any) -> None:
     ada.reserve("src")
 
     bob.data("scope_check", path="src")
@@ -288,7 +288,7 @@ def test_only_the_owner_releases(ada: Any, bob: Any) -> None:
 
 
 @pytest.mark.parametrize(("taken", "error"), [("src", "RELEASE_FORBIDDEN"), ("src/lib", "RESERVATION_NOT_FOUND")])
-def test_whoever_lost_a_reservation_is_told_to_whom(
+def test_an_agent_that_lost_a_reservation_learns_who_took_it(
     ada: Any, bob: Any, enter: Any, clock: Any, taken: str, error: str
 ) -> None:
     ada.reserve("src", ttl_minutes=1_440)
@@ -340,7 +340,7 @@ def test_rooms_do_not_see_each_others_reservations(ada: Any, app: App, enter: An
     bob.reserve("src")
 
 
-def test_whoever_leaves_has_nothing_reserved_any_more(ada: Any, bob: Any) -> None:
+def test_leaving_ends_all_reservations(ada: Any, bob: Any) -> None:
     ada.reserve("src")
     ada.reserve("docs")
 

@@ -286,7 +286,7 @@ def test_words_that_grow_when_they_are_folded_can_be_indexed(app: App, write: Wr
     assert len(search(app, "0001" + "\ufdf2" * 14)) == 1
 
 
-def test_of_a_long_message_as_much_is_found_on_every_engine(app: App, write: Write) -> None:
+def test_every_engine_finds_the_same_part_of_a_long_message(app: App, write: Write) -> None:
     write("x " * 15_900 + "merge conflict " + "x " * 500 + "late words " + "x " * 500)
 
     assert [len(search(app, query)) for query in ('"merge conflict"', '"late words"', "late")] == [1, 0, 0]
@@ -308,7 +308,7 @@ def test_when_nobody_may_write_the_answer_says_what_it_lacks(app: App, environ: 
     ]
 
 
-def test_an_index_that_takes_too_long_is_gone_on_with_by_the_next_search(
+def test_the_next_search_continues_an_index_that_took_too_long(
     app: App, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write("a word", "another word")

@@ -27,7 +27,7 @@ def app(environ: dict[str, str], clock: Any) -> Iterator[App]:
 
 
 def liveness(app: App, client: Any) -> str:
-    """As others see it, who do not disturb."""
+    """The agent's liveness as others see it. Looking does not change it."""
     agents = app.registration.list_agents(None, client.room_id)
     return next(agent.liveness for agent in agents if agent.agent_id == client.agent_id)
 
@@ -73,7 +73,7 @@ def test_calling_often_keeps_an_agent_active(
         ("pending_list", {"wait_seconds": 30}),
     ],
 )
-def test_whoever_waits_stays_active(
+def test_a_waiting_agent_stays_active(
     app: App, red: Any, blue: Any, clock: Any, tool: str, arguments: dict[str, Any]
 ) -> None:
     blue.data("wait_for_turn", max_wait_ms=0)

@@ -231,7 +231,9 @@ def test_a_closed_topic_is_joined_only_if_asked_for(red: Any, topic_id: str) -> 
     assert red.join(topic_id, "red", allow_closed=True)["status"] == "closed"
 
 
-def test_a_name_that_was_freed_is_somebody_elses(app: App, red: Any, blue: Any, topic_id: str, clock: Any) -> None:
+def test_a_freed_name_belongs_to_the_next_agent_that_takes_it(
+    app: App, red: Any, blue: Any, topic_id: str, clock: Any
+) -> None:
     red.join(topic_id, "red-squirrel")
     app.messages.free_name(topic_id, "red-squirrel", "an operator")
     clock.advance(milliseconds=1)
@@ -271,7 +273,7 @@ def test_presence_lists_who_synced_lately(red: Any, blue: Any, topic_id: str, cl
     assert narrower == wider[:1]
 
 
-def test_whoever_calls_often_leaves_one_sign_of_life_a_second(red: Any, topic_id: str, clock: Any) -> None:
+def test_frequent_calls_write_presence_once_a_second(red: Any, topic_id: str, clock: Any) -> None:
     joined_at = clock.now / 1_000_000
     red.join(topic_id, "red")
 
@@ -285,7 +287,7 @@ def test_whoever_calls_often_leaves_one_sign_of_life_a_second(red: Any, topic_id
     assert [round(moment - joined_at, 3) for moment in seen] == [0, 0, 1.2, 1.2, 1.2]
 
 
-def test_whoever_is_proven_gone_is_not_present(
+def test_a_peer_whose_process_is_gone_is_not_present(
     app: App, red: Any, agent: Callable[..., Any], child: Callable[[], Any], clock: Any
 ) -> None:
     process = child()
@@ -358,7 +360,7 @@ def test_a_topic_cannot_be_called_like_a_room(red: Any) -> None:
     assert red.refused("topic_create", name="/home/somebody/project")["field"] == "name"
 
 
-def test_whoever_gets_a_freed_name_has_read_nothing_yet(
+def test_an_agent_that_takes_a_freed_name_has_read_nothing_yet(
     app: App, red: Any, blue: Any, topic_id: str, clock: Any
 ) -> None:
     red.join(topic_id, "red")
@@ -419,7 +421,7 @@ def test_what_an_agent_said_under_its_former_name_stays_its_own(red: Any, blue: 
     assert blue.read(blue.home) == ["once"]
 
 
-def test_a_message_to_a_former_name_is_for_whoever_had_it(red: Any, blue: Any) -> None:
+def test_a_message_to_a_former_name_is_for_the_agent_that_had_it(red: Any, blue: Any) -> None:
     former = blue.joined["name"]
     red.data("sync", topic_id=red.home, outbox=[{"content_markdown": "1", "metadata": {"to": former}}], wait_seconds=0)
     blue.data("agent_register", name="blue-whale")
@@ -487,7 +489,9 @@ def test_a_former_name_cannot_be_freed_from_under_its_bearer(app: App, red: Any)
     assert red.refused("sync", topic_id=red.home, wait_seconds=0)["error"] == "AGENT_NOT_JOINED"
 
 
-def test_whoever_takes_a_name_can_use_the_keys_of_the_one_before(app: App, red: Any, blue: Any, topic_id: str) -> None:
+def test_an_agent_that_takes_a_name_can_reuse_its_predecessors_keys(
+    app: App, red: Any, blue: Any, topic_id: str
+) -> None:
     red.join(topic_id, "zed")
     first = {"content_markdown": "first", "client_message_id": "1"}
     red.data("sync", topic_id=topic_id, outbox=[first], wait_seconds=0)
@@ -507,7 +511,7 @@ def test_nobody_can_take_a_name_that_passes_for_another(red: Any, blue: Any, top
     assert blue.join(topic_id, "test:blue")["agent_name"] == "test:blue"
 
 
-def test_what_was_said_under_a_name_before_is_somebody_elses(app: App, red: Any, blue: Any) -> None:
+def test_earlier_messages_under_a_name_belong_to_its_former_holder(app: App, red: Any, blue: Any) -> None:
     red.join(red.home, "zed")
     red.send(red.home, "by the first")
     app.messages.free_name(red.home, "zed", "an operator")

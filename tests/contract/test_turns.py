@@ -85,7 +85,7 @@ def table(app: App, agent: Callable[..., Caller], workspace: str) -> Table:
 # -- claiming
 
 
-def test_an_idle_room_is_claimed_by_whoever_asks_first(table: Table) -> None:
+def test_an_idle_room_is_claimed_by_the_first_agent_that_asks(table: Table) -> None:
     wait = table.wait(table.claude)
 
     assert (wait.status, wait.reason, wait.handoff, wait.from_agent_id) == ("your_turn", "open_claim", None, None)
@@ -443,7 +443,7 @@ def crowded(table: Table, monkeypatch: pytest.MonkeyPatch) -> Table:
     return table
 
 
-def test_whoever_is_called_in_a_crowd_comes_at_once(crowded: Table) -> None:
+def test_the_recipient_in_a_crowd_wakes_at_once(crowded: Table) -> None:
     lease = crowded.claim(crowded.codex)
     thread, found, _ = _wait_in_background(crowded, crowded.claude)
     crowded.app.membership.append_note(crowded.codex, crowded.room_id, "heard by all")
@@ -480,7 +480,7 @@ def test_a_crowd_sees_at_once_that_the_owner_is_gone(crowded: Table, agent: Call
     assert [(wait.status, wait.reason) for wait in found] == [("takeover_available", "owner_gone")]
 
 
-def test_a_wait_that_ends_without_the_stick_tells_of_the_whole_room(table: Table) -> None:
+def test_a_wait_that_ends_without_the_stick_returns_the_whole_room(table: Table) -> None:
     table.claim(table.codex)
 
     wait = table.app.claims.wait_for_turn(table.claude, table.room_id, max_wait_ms=20)
@@ -538,7 +538,7 @@ def test_a_stale_lease_is_refused_by_every_owner_action(table: Table, action: st
     assert refusal.value.details["current_owner"] == "codex:1"
 
 
-def test_somebody_elses_lease_is_of_no_use(table: Table) -> None:
+def test_the_lease_of_another_agent_is_refused(table: Table) -> None:
     lease = table.claim(table.codex)
 
     with pytest.raises(StaleLease):

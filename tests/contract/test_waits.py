@@ -28,7 +28,7 @@ def after(reports: int, act: Callable[[], None]) -> Call:
     return Call(report, every=0.01)
 
 
-def test_whoever_waits_reports_without_a_look_at_the_store(app: App) -> None:
+def test_a_wait_reports_progress_without_reading_the_store(app: App) -> None:
     looks: list[None] = []
     call = after(5, lambda: call.cancel())
 

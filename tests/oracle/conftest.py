@@ -1,6 +1,6 @@
 """The judges of our MCP server: the official clients, each in an environment of its own, and the public inspector.
 
-`make oracle` prepares them. A missing judge fails the tests, because an unjudged server has not passed.
+`make oracle` installs them. If one is missing, the tests fail, because the server was not checked.
 """
 
 from __future__ import annotations

@@ -108,8 +108,8 @@ def until() -> Callable[[Callable[[], Any]], Any]:
     def until(look: Callable[[], Any]) -> Any:
         deadline = time.monotonic() + SECONDS
         while not (found := look()):
-            assert time.monotonic() < deadline, "it never came to that"
-            time.sleep(0.001)  # whom it waits for needs the processor
+            assert time.monotonic() < deadline, "what the test waits for did not happen"
+            time.sleep(0.001)  # the awaited process needs the processor
         return found
 
     return until
@@ -141,7 +141,7 @@ def gates(tmp_path: Path) -> Iterator[Callable[[int], list[Gate]]]:
 
 
 class Player:
-    """A process that plays a role of player.py. Every word of it is awaited with a deadline."""
+    """A process that plays a role of player.py. Every wait for its output has a deadline."""
 
     def __init__(self, role: str, environ: dict[str, str], arguments: dict[str, Any]) -> None:
         command = [sys.executable, str(PLAYER), role, json.dumps(arguments)]

@@ -1,7 +1,7 @@
-"""Processes of their own without a new interpreter each: a server that has imported conch forks one per request.
+"""Separate processes without a new interpreter each: a server that has imported conch forks one per request.
 
-Starting Python and importing conch is nine tenths of a short command's time. What is forked is a real process all the
-same: it has its own memory, environment, working directory, streams, signals and exit status.
+Starting Python and importing conch takes nine tenths of the time of a short command. A fork is still a real process,
+with its own memory, environment, working directory, streams, signals and exit status.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def topic(app: App) -> Topic:
 
 
 class Reader:
-    """A peer that reads a topic to its end in as many lives as it takes; each life is what one process has read."""
+    """A peer that reads a topic to its end in several processes. `lives` has what each process has read."""
 
     def __init__(self, player: Callable[..., Any], name: str, topic_id: str, through: int) -> None:
         self._start = lambda token: player("read_messages", name=name, topic_id=topic_id, through=through, token=token)
@@ -53,7 +53,7 @@ class Reader:
         self.lives: list[list[Said]] = [[]]
 
     def read_through(self, deaths: list[int]) -> None:
-        """Be killed each time so much has been read, and go on to the end."""
+        """Kill the reader after each of these numbers of messages, then let it read to the end."""
         for seq in deaths:
             while not self.lives[-1] or self.lives[-1][-1][0] < seq:
                 self._hear(self._process.heard())

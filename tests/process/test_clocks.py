@@ -1,4 +1,4 @@
-"""Wall clocks that jump: they may open a takeover, never make a second owner or keep anybody waiting."""
+"""Wall clocks that jump may open a takeover, but never create a second owner or block a wait."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_a_waiter_is_told_of_the_takeover_that_a_jump_opened(table: Table, clock
     assert (wait.status, wait.reason, wait.snapshot.state) == ("takeover_available", "owner_timeout", "stale_owner")
 
 
-def test_whoever_waits_stays_active_however_short_the_presence_time_is(
+def test_a_waiting_agent_stays_active_however_short_the_presence_time_is(
     environ: dict[str, str], agent: Callable[..., Caller], workspace: str, until: Callable[..., Any]
 ) -> None:
     with closing(open_app({**environ, "CONCH_PRESENCE_TTL_MS": "4000"})) as app:

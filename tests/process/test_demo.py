@@ -58,7 +58,7 @@ class Place(NamedTuple):
         return own | odd | {name: str(path) for name, path in mine.items()}
 
     def running(self) -> list[int]:
-        """Every process that was told of the scratch directory as the place of its store."""
+        """Every process whose store is in the scratch directory."""
         mark = f"CONCH_DATA_DIR={self.scratch}".encode()
         return [int(path.parent.name) for path in Path("/proc").glob("[0-9]*/environ") if mark in read(path)]
 

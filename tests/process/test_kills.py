@@ -118,7 +118,7 @@ def test_a_killed_recipient_is_known_to_be_gone_at_once_and_cannot_claim(
     assert app.claims.takeover_stick(owner, room_id, mine.turn_id, "codex:1 was killed").revoked == "codex:1"
 
 
-def test_whoever_is_killed_inside_a_transaction_leaves_nothing_behind_and_holds_nobody_up(
+def test_a_process_killed_inside_a_transaction_leaves_nothing_behind_and_delays_no_one(
     player: Callable[..., Any], environ: dict[str, str], app: App, room_id: str, workspace: str, referee: Any
 ) -> None:
     environ["CONCH_BUSY_TIMEOUT_MS"] = LONGEST
@@ -136,7 +136,7 @@ def test_whoever_is_killed_inside_a_transaction_leaves_nothing_behind_and_holds_
 
 
 @pytest.mark.parametrize("every_engine", ["sqlite"], indirect=True)  # the other one has no such queue
-def test_whoever_is_killed_while_it_queues_is_not_waited_for(
+def test_a_process_killed_in_the_queue_is_not_waited_for(
     player: Callable[..., Any],
     environ: dict[str, str],
     workspace: str,

@@ -1,4 +1,4 @@
-"""What a process can find out about its parents, below real processes with the names of harnesses."""
+"""What a process finds out about its ancestors. They are real processes with the names of harnesses."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ def wait_in_background(ear: Any, seconds: float, linger: float) -> tuple[threadi
     return thread, heard
 
 
-def test_a_ring_for_everybody_is_left_alone_for_a_while(bell: FileBell) -> None:
+def test_a_ring_on_a_shared_channel_lingers(bell: FileBell) -> None:
     with bell.listen("room-a", announce="seat-a") as ear:
         thread, heard = wait_in_background(ear, FOREVER, FOREVER)
         bell.ring(["room-a"])
@@ -142,7 +142,7 @@ def test_a_ring_for_everybody_is_left_alone_for_a_while(bell: FileBell) -> None:
     assert (early, heard) == ([], [True])
 
 
-def test_a_call_by_name_ends_the_lingering(bell: FileBell) -> None:
+def test_a_ring_on_the_own_channel_ends_the_lingering(bell: FileBell) -> None:
     with bell.listen("room-a", announce="seat-a") as ear:
         thread, heard = wait_in_background(ear, FOREVER, FOREVER)
         bell.ring(["room-a"])
@@ -175,7 +175,7 @@ def test_a_wait_ends_with_its_time_however_long_it_may_linger(bell: FileBell) ->
     assert heard == [True]
 
 
-def test_an_ear_that_cannot_be_called_by_name_does_not_linger_for_long(bell: FileBell) -> None:
+def test_an_ear_without_its_own_channel_does_not_linger_for_long(bell: FileBell) -> None:
     with bell.listen("room-a") as ear:
         thread, heard = wait_in_background(ear, FOREVER, FOREVER)
         bell.ring(["room-a"])

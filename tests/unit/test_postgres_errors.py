@@ -57,7 +57,7 @@ def test_a_connection_that_just_ends_is_worth_another_try() -> None:
 
 
 @pytest.mark.parametrize("state", ["55P03", "53100", "25006", "42501", "XX001", "53200", "42601"])
-def test_what_another_try_would_not_mend_is_not_tried_again(state: str) -> None:
+def test_an_error_that_a_retry_cannot_fix_is_not_retried(state: str) -> None:
     assert not isinstance(translate(errors.lookup(state)("no"), PLACE), StoreInterrupted)
 
 
@@ -113,7 +113,7 @@ def test_a_commit_in_a_session_that_had_been_closed_before_was_not_made() -> Non
         ("FATAL:  tut mir leid, schon zu viele Verbindungen", "cannot be reached: tut mir leid"),
     ],
 )
-def test_who_is_not_let_in_is_told_why(said: str, words: str) -> None:
+def test_a_refused_connection_says_why(said: str, words: str) -> None:
     error = psycopg.OperationalError(f'connection failed: connection to server at "10.0.0.9", port 5432 failed: {said}')
 
     refusal = translate_refusal(error, PLACE, "--to")
@@ -132,7 +132,7 @@ def test_who_is_not_let_in_is_told_why(said: str, words: str) -> None:
         "Connection refused",
     ],
 )
-def test_who_is_not_let_in_is_told_where_the_address_stands(said: str) -> None:
+def test_a_refused_connection_names_the_setting_with_the_address(said: str) -> None:
     refusal = translate_refusal(psycopg.OperationalError(f"connection failed: {said}"), PLACE, "--to")
 
     assert "--to" in refusal.message

@@ -253,7 +253,7 @@ def test_a_process_that_has_gone_has_no_ancestors(child: Child) -> None:
     assert list(processes.ancestors(child.pid)) == []
 
 
-def test_whoever_began_the_session_is_its_leader() -> None:
+def test_the_process_that_began_the_session_is_its_leader() -> None:
     script = "from conch.host import processes as p; import os; print(p.session_leader() == p.look_up(os.getpid()))"
 
     assert run(script, start_new_session=True) == "True"

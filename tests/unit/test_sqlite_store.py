@@ -212,7 +212,7 @@ def test_a_running_process_notices_that_the_store_has_moved_on(open_store: Open)
         use(old)
 
 
-def test_somebody_elses_database_is_refused_untouched(open_store: Open, path: str) -> None:
+def test_another_programs_database_is_refused_untouched(open_store: Open, path: str) -> None:
     os.makedirs(os.path.dirname(path))
     foreign = sqlite3.connect(path)
     foreign.execute("CREATE TABLE recipes (name TEXT)")

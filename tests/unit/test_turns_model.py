@@ -66,7 +66,7 @@ class Model:
         self.reserved_for: str | None = None
         self.turn_id = 0
         self.lease_id: str | None = None
-        self.deadline: int | None = None  # of the lease while an agent owns the stick, else of the claim
+        self.deadline: int | None = None  # the end of the lease while an agent owns the stick, else of the claim
         self.handoff: Answer | None = None  # (kind, author, text): what the next claimant will get
         self.received: Answer | None = None  # what the owner got
         self.pointer: str | None = None  # the member that the sequence goes on from
@@ -421,7 +421,7 @@ class Game(RuleBasedStateMachine):
         return {"status": f"handoff {self.written}", "next_action": "go on"}
 
     def play(self, expected: Callable[[], Answer], actual: Callable[[], Answer]) -> Answer:
-        """The same move on both sides. The model goes first, as conch asks it for the time and the facts."""
+        """Make the same move on both sides. The model goes first, because it gives conch the time and the facts."""
         outcomes: list[Answer] = []
         for move, refusal in ((expected, Refused), (actual, ConchError)):
             try:
@@ -618,7 +618,7 @@ TestPostgresGame = pytest.mark.usefixtures("on_postgres")(PostgresGame.TestCase)
 TestPostgresGame.settings = settings(max_examples=10, stateful_step_count=50, derandomize=True, deadline=None)
 
 
-def test_whoever_comes_back_to_a_deserted_room_is_not_told_that_nobody_is_there() -> None:
+def test_a_deserted_room_treats_a_returning_agent_by_the_rules() -> None:
     game = Game()
     game.sit_down(2, ["unknown"] * 4)
 

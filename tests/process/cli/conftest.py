@@ -107,7 +107,7 @@ class Conch:
 
 
 def typed(words: tuple[str | bytes, ...]) -> str:
-    """What names a test of bad input: the beginnings of its words."""
+    """The id of a test of bad input: the start of each typed word."""
     shown = [word.decode("latin-1") if isinstance(word, bytes) else word for word in words]
     return ascii(" ".join(word[:12] for word in shown))
 
@@ -222,7 +222,7 @@ def shell(env: Env, workspace: Path) -> Iterator[Callable[[str], Shell]]:
 
 # -- a terminal
 
-# `tmux` stands above the shell of a terminal: no harness that may run these tests is above that.
+# `tmux` is the parent of a terminal's shell. It hides any harness that runs these tests.
 TERMINAL = """
 import os, sys
 os.login_tty(0)
@@ -300,7 +300,7 @@ def terminal(env: Env, workspace: Path) -> Iterator[Callable[[], Terminal]]:
 
 @pytest.fixture
 def guardians(tmp_path: Path) -> Iterator[Callable[[], list[int]]]:
-    """The pids of the guardians that stand in this test."""
+    """The pids of the guardians that run in this test."""
     mark = f"CONCH_DATA_DIR={tmp_path}/".encode()
 
     def find() -> list[int]:
@@ -351,12 +351,12 @@ def look(database: Path) -> Callable[[str], Any]:
 
 @pytest.fixture
 def until() -> Callable[[Callable[[], Any]], Any]:
-    """Wait for something that announces itself nowhere but in the store or in /proc."""
+    """Wait for something that can only be seen by polling the store or /proc."""
 
     def until(look: Callable[[], Any]) -> Any:
         deadline = time.monotonic() + SOON
         while not (found := look()):
-            assert time.monotonic() < deadline, "it never came to that"
+            assert time.monotonic() < deadline, "what the test waits for did not happen"
             time.sleep(0.01)
         return found
 

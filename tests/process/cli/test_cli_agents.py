@@ -57,7 +57,7 @@ def test_a_name_means_the_agent_of_the_room_one_stands_in(conch: Conch, names: d
     assert conch("whoami", agent="cleo:3", folder="inner").out == "cleo:3 (blue-fox)\n"
 
 
-def test_a_former_name_means_whoever_had_it(conch: Conch, names: dict[str, str]) -> None:
+def test_a_former_name_means_the_agent_that_had_it(conch: Conch, names: dict[str, str]) -> None:
     conch("agent", "register", "blue-fox", agent="bob:2")
     former = names["bob:2"]
     conch("wait")
@@ -84,7 +84,7 @@ def test_a_reservation_is_refused_to_others_until_it_is_released(conch: Conch, n
     assert granted.out.startswith("Reserved src/lib until ")
 
 
-def test_what_somebody_reserved_who_is_gone_is_taken_over_when_told_so(
+def test_a_reservation_of_a_gone_agent_is_taken_over_with_the_flag(
     conch: Conch, names: dict[str, str], shell: Callable[[str], Any]
 ) -> None:
     harness = shell("claude")
@@ -180,7 +180,7 @@ def test_a_notice_is_sent_seen_and_accepted(conch: Conch, names: dict[str, str])
     assert conch("agent", "seen", sent["id"], "--json").error["code"] == "MARK_FORBIDDEN"
 
 
-def test_somebody_blocked_says_what_would_help(conch: Conch, names: dict[str, str]) -> None:
+def test_a_blocked_notice_says_what_would_help(conch: Conch, names: dict[str, str]) -> None:
     words = ("--type", "BLOCKED", "--subject", "CI", "--blocker", "no token", "--request", "add one")
 
     sent = conch("agent", "send", "bob:2", *words, "--json").data["event"]
@@ -229,7 +229,7 @@ def test_a_command_that_cannot_be_understood_is_refused_with_the_same_code(
     assert (answer.status, answer.error["code"]) == (2, "INVALID_ARGS")
 
 
-def test_adopting_somebody_unknown_or_alive_is_refused(conch: Conch, names: dict[str, str]) -> None:
+def test_adopting_an_unknown_or_living_agent_is_refused(conch: Conch, names: dict[str, str]) -> None:
     assert conch("agent", "adopt", "nobody", "--json").error["code"] == "AGENT_NOT_FOUND"
     refusal = conch("agent", "adopt", "bob:2", "--json").error
     assert (refusal["code"], refusal["reason"]) == ("ADOPTION_REJECTED", "still_running")
@@ -351,7 +351,7 @@ def test_following_ends_with_the_room(conch: Conch, names: dict[str, str], start
 
 
 @pytest.mark.parametrize("words", [("show", b"\xff"), ("list", "--agent", b"\xff"), ("heartbeat", "--agent", "a\nb")])
-def test_what_nobody_can_be_called_is_an_agent_that_is_not_there(conch: Conch, words: tuple[str | bytes, ...]) -> None:
+def test_an_impossible_name_is_an_unknown_agent(conch: Conch, words: tuple[str | bytes, ...]) -> None:
     conch("join")
 
     assert conch("agent", *words, "--json").error["code"] == "AGENT_NOT_FOUND"

@@ -152,7 +152,7 @@ def test_a_wipe_forgets_everything_and_those_who_have_the_store_open_go_on(conch
     assert conch("join", "--json").data["room_id"] != room
 
 
-def test_whoever_waits_in_a_room_that_is_wiped_is_told(conch: Conch, room: str, start: Any) -> None:
+def test_a_wait_in_a_wiped_room_ends_with_an_error(conch: Conch, room: str, start: Any) -> None:
     waiter = start("wait", "--json", agent="bob:2")
     assert waiter.stderr.readline()
 

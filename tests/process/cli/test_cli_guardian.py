@@ -160,7 +160,7 @@ def test_a_guardian_leaves_when_the_stick_is_taken_over(
     assert ended(guardian)
 
 
-def test_whoever_takes_over_gets_a_guardian_too(claude: Any, conch: Conch, guardians: Guardians) -> None:
+def test_a_takeover_gets_a_guardian_too(claude: Any, conch: Conch, guardians: Guardians) -> None:
     conch("policy", "owner_lease_ttl_ms=1", "heartbeat_interval_ms=", agent="bob:2")
     conch("wait", agent="bob:2")
 
@@ -203,7 +203,7 @@ def test_a_guardian_stands_for_a_terminal_and_leaves_when_it_is_closed(
     assert conch("state", "--json").data["room"]["state"] == "owner_gone"
 
 
-def test_a_holder_without_a_process_is_told_that_nobody_keeps_its_lease(conch: Conch, guardians: Guardians) -> None:
+def test_a_holder_without_a_process_learns_when_its_lease_lapses(conch: Conch, guardians: Guardians) -> None:
     conch("join")
 
     answer = conch("wait")

@@ -49,7 +49,7 @@ def test_the_first_one_is_registered_under_a_generated_name(conch: Conch) -> Non
     assert len(answer.data["name"].split("-")) == 2
 
 
-def test_whoever_is_registered_goes_on(conch: Conch) -> None:
+def test_a_registered_agent_keeps_its_name(conch: Conch) -> None:
     first = conch("init", "--register", "amber-otter", "--json").data
 
     again = conch("init", "--non-interactive", "--json").data
@@ -78,7 +78,7 @@ def test_a_room_that_is_closed_or_unknown_is_not_joined(conch: Conch) -> None:
     assert conch("init", "--room", "room_0", "--json", agent="b:1").error["code"] == "unknown_room"
 
 
-def test_whoever_is_refused_has_not_joined(conch: Conch) -> None:
+def test_a_refused_init_does_not_join(conch: Conch) -> None:
     bad = conch("init", "--register", "Bad", "--json", agent="b:1")
     nobody = conch("init", "--adopt", "nobody", "--json", agent="b:1")
     assert conch("rooms", "--all", "--json").data["rooms"] == []
@@ -100,9 +100,7 @@ def test_a_name_that_is_taken_or_no_name_is_refused(conch: Conch) -> None:
 
 
 @pytest.mark.parametrize("words", [("--non-interactive",), ()], ids=["told not to ask", "no terminal"])
-def test_where_somebody_could_be_resumed_nothing_is_decided_but_recommended(
-    conch: Conch, lost: str, words: tuple[str, ...]
-) -> None:
+def test_an_init_with_a_candidate_only_recommends(conch: Conch, lost: str, words: tuple[str, ...]) -> None:
     answers = [conch("init", *words, "--json") for _ in range(2)]
 
     error = answers[0].error
@@ -137,7 +135,7 @@ def test_where_the_work_lies_is_meant_from_the_folder_where_it_is_typed(conch: C
     assert here.data["event"]["scope"] == "src/parser.py"
 
 
-def test_so_does_beginning_afresh(conch: Conch, lost: str) -> None:
+def test_registering_a_new_name_works_too(conch: Conch, lost: str) -> None:
     assert conch("init", "--register", "cobalt-harbor", "--json").data["action"] == "registered"
 
 

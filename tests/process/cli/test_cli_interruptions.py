@@ -72,7 +72,7 @@ except Interrupted:
     assert (done.returncode, done.stdout) == (0, "given back\n")
 
 
-def test_whoever_insists_ends_the_process() -> None:
+def test_a_second_signal_ends_the_process() -> None:
     done = run("send(signal.SIGINT); woken.wait(20); send(signal.SIGTERM); time.sleep(20)")
 
     assert (done.returncode, done.stderr) == (143, "")

@@ -156,7 +156,7 @@ def test_a_topic_gets_another_name_unless_an_open_one_has_it(conch: Conch, plan:
 # -- names free
 
 
-def test_a_freed_name_can_be_taken_by_somebody_else_and_the_topic_is_told_who_freed_it(
+def test_a_freed_name_can_be_taken_and_the_topic_shows_who_freed_it(
     conch: Conch, ada: str, plan: str, env: dict[str, str]
 ) -> None:
     app = open_app(env)

@@ -260,7 +260,7 @@ def test_the_policy_can_be_set_and_given_back_to_its_default(conch: Conch, room:
     assert "claim_ttl_ms=1200000" in conch("policy").out.splitlines()
 
 
-def test_whoever_holds_the_stick_cannot_leave_and_learns_what_to_do(conch: Conch, room: str) -> None:
+def test_the_holder_of_the_stick_cannot_leave_and_learns_what_to_do(conch: Conch, room: str) -> None:
     conch("wait")
 
     refused = conch("leave", "--json")

@@ -136,7 +136,7 @@ def test_the_death_of_the_holder_alone_ends_a_wait(
 
 
 @pytest.mark.usefixtures("held")
-def test_whoever_waits_is_seen_waiting_at_every_moment(conch: Conch, start: Start) -> None:
+def test_a_waiting_agent_is_seen_waiting_at_every_moment(conch: Conch, start: Start) -> None:
     waiter = start("wait", agent="bob:2")
     assert waiter.stderr.readline()
 

@@ -181,7 +181,7 @@ def conch(start: Callable[..., Client]) -> Callable[..., Client]:
 
 @pytest.fixture
 def raw(launch: Callable[..., Client]) -> Client:
-    """A connection on which nothing was said yet."""
+    """A connection without any message yet."""
     return launch()
 
 

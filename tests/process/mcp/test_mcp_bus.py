@@ -117,9 +117,7 @@ def test_a_reply_that_crosses_its_cancellation_comes_again(red: Peer, blue: Peer
 
 
 @pytest.mark.parametrize("cancelled", [(0,), (1,), (0, 1), (1, 0)], ids=str)
-def test_of_several_replies_that_cross_their_cancellation_none_is_lost(
-    red: Peer, blue: Peer, cancelled: tuple[int, ...]
-) -> None:
+def test_no_reply_that_crosses_its_cancellation_is_lost(red: Peer, blue: Peer, cancelled: tuple[int, ...]) -> None:
     red.say("first", "second", "third")
     crossed = []
     for _ in range(2):
@@ -179,7 +177,7 @@ def test_a_waiting_sync_keeps_no_other_call(red: Peer, blue: Peer) -> None:
     assert blue.client.receive()["id"] == waiting
 
 
-def test_a_question_wakes_whoever_answers_and_the_answer_whoever_asked(red: Peer, blue: Peer) -> None:
+def test_a_question_wakes_its_answerer_and_the_answer_its_asker(red: Peer, blue: Peer) -> None:
     blue.begin("pending_list", wait_seconds=LONG)
     red.begin("ask", question="why?", wait_seconds=LONG)
 

@@ -53,7 +53,7 @@ def obey() -> None:
 
 
 def insist(tool: str, **arguments: Any) -> dict[str, Any]:
-    """Call again while the store is away. Whatever else is answered is the caller's to judge."""
+    """Call again while the store is away. The caller checks any other answer."""
     while (answer := call(tool, **arguments)).get("error") == "DB_UNAVAILABLE":
         say(["away", tool])
         time.sleep(0.02)

@@ -68,7 +68,7 @@ class Server:
         self._run("pg_ctl", "stop", "-w", "-m", "immediate", "-D", str(self._data))
 
     def kill(self) -> None:
-        """Everything at once, as when the machine loses its power."""
+        """Kill all processes of the server at once, as a power failure does."""
         import psutil
 
         postmaster = psutil.Process(int((self._data / "postmaster.pid").read_text().split()[0]))
@@ -143,7 +143,7 @@ def one_server(programs: Programs) -> Iterator[Server]:
 
 @pytest.fixture
 def server(one_server: Server) -> Iterator[Server]:
-    """Running when the test begins; however the test leaves it, the next one finds it as it was."""
+    """It runs when the test begins. If the test stops it, it is started again for the next test."""
     one_server.ask("SELECT 1")
     yield one_server
     if not one_server.is_running:
@@ -175,7 +175,7 @@ def app(environ: dict[str, str]) -> Iterator[App]:
 
 
 class Agent:
-    """A process of agent.py. Everything it says is awaited with a deadline."""
+    """A process of agent.py. Every wait for its output has a deadline."""
 
     def __init__(self, environ: dict[str, str], agent_id: str, *words: str, within: tuple[str, ...] = ()) -> None:
         self.agent_id = agent_id

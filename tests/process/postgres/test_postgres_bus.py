@@ -89,7 +89,7 @@ def test_a_message_that_was_sent_is_reported_as_sent_though_the_server_is_gone_s
     assert [message["content_markdown"] for message in received] == ["hello?"]
 
 
-def test_whoever_sends_still_receives_although_its_connection_is_lost_between_the_two(
+def test_a_sync_receives_even_if_the_connection_is_lost_after_its_send(
     agents: Callable[..., Any], proxy: Any, database: str
 ) -> None:
     table = Table(agents)
@@ -122,7 +122,7 @@ def test_a_question_that_was_asked_is_not_asked_again_though_the_server_is_gone_
     assert [question["question_id"] for question in pending] == [asked["question_id"]]
 
 
-def test_whoever_waits_while_the_server_restarts_gets_what_is_sent_after_it(
+def test_a_wait_across_a_restart_gets_the_next_message(
     agents: Callable[..., Any], server: Any, app: App, until: Callable[..., Any]
 ) -> None:
     table = Table(agents)

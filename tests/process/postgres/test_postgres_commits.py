@@ -33,7 +33,7 @@ class Caller:
         return call_tool(TOOLS[tool], self._session, arguments, Call()).data
 
     def impatient(self) -> None:
-        """From now on the server has little patience with its connection."""
+        """Let the server soon end a transaction of the agent that stays idle."""
         with self.app.store.write("a") as tx:
             tx.connection.execute("SET idle_in_transaction_session_timeout = '1s'")  # type: ignore[attr-defined]
 
@@ -100,7 +100,7 @@ def test_a_connection_lost_before_the_commit_is_made_anew_and_the_call_is_made_o
     assert notes() == 1
 
 
-def test_whoever_stands_still_inside_a_transaction_loses_it_and_is_served_again(
+def test_an_idle_transaction_is_ended_and_the_next_call_works(
     caller: Caller, proxy: Any, server: Any, database: str, notes: Callable[[], int], until: Callable[..., Any]
 ) -> None:
     inside = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in%'"
@@ -243,7 +243,7 @@ def test_a_command_whose_connection_is_lost_before_a_commit_is_simply_made_again
 
 
 @pytest.mark.usefixtures("asked")
-def test_whoever_is_new_is_made_once_although_the_connection_was_lost(
+def test_a_new_agent_is_created_once_although_the_connection_was_lost(
     conch: Conch, proxy: Any, server: Any, database: str
 ) -> None:
     proxy.at_words(b"INSERT INTO agents", lambda link, data: link.cut())
@@ -259,7 +259,7 @@ def test_whoever_is_new_is_made_once_although_the_connection_was_lost(
 def test_an_answer_is_never_given_twice(
     conch: Conch, proxy: Any, server: Any, database: str, moment: bytes, status: int, answers: int
 ) -> None:
-    """Cut off before its commit it is given again; cut off with its commit it is reported."""
+    """If the connection is lost before the commit, the command tries again; during the commit, it reports that."""
 
     def cut_from_the_answer_on(link: Any, data: bytes) -> None:
         if moment in data:

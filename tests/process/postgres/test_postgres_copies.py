@@ -85,9 +85,7 @@ def test_a_large_table_is_copied_whole(copy: Copy, agents_in_store: int) -> None
     assert copy()["data"]["tables"]["agents"] == agents_in_store
 
 
-def test_whoever_reads_a_table_for_a_copy_may_stand_still_as_long_as_it_takes(
-    hasty: Store, agents_in_store: int, server: Any
-) -> None:
+def test_a_copy_may_idle_while_it_reads_a_table(hasty: Store, agents_in_store: int, server: Any) -> None:
     with hasty.read() as tx:
         rows = tx.dump("agents")
         first = next(rows)
@@ -97,7 +95,7 @@ def test_whoever_reads_a_table_for_a_copy_may_stand_still_as_long_as_it_takes(
     assert len([first, *rest]) == agents_in_store
 
 
-def test_whoever_has_filled_a_table_for_a_copy_may_stand_still_as_long_as_it_takes(
+def test_a_copy_may_idle_after_it_has_filled_a_table(
     hasty: Store, agents_in_store: int, server: Any, database: str
 ) -> None:
     with hasty.read() as tx:

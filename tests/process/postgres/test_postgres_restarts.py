@@ -171,7 +171,7 @@ def held(agents: Callable[..., Any], app: App, workspace: str, until: Callable[.
 
 
 def turn_away(port: int, times: int) -> None:
-    """Take the server's place and hang up on every client, more often than a bell reconnects before a look."""
+    """Listen in the server's place and close every connection, more often than a bell reconnects before a look."""
     with socket.create_server(("127.0.0.1", port)) as listener:
         listener.settimeout(SOONER)
         for _ in range(times):

@@ -183,7 +183,7 @@ def test_what_pg_dump_wrote_pg_restore_brings_back(
     assert problems == (1, [])
 
 
-def test_the_line_that_backup_prints_is_for_the_owner_whoever_asks(owner_url: str, agent_app: Any) -> None:
+def test_the_line_that_backup_prints_always_names_the_owner(owner_url: str, agent_app: Any) -> None:
     with pytest.raises(StoreError) as told:
         agent_app.store.backup(None)
 

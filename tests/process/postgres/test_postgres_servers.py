@@ -1,4 +1,4 @@
-"""The server of the tests: where no wheel has one, the system's own serves, and where there is none that is said."""
+"""The server of the tests: the wheel's, else the system's own. If there is neither, the tests say so."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_the_systems_own_server_serves() -> None:
 
 
 @pytest.mark.parametrize(("ci", "outcome"), [("true", pytest.fail.Exception), ("", pytest.skip.Exception)])
-def test_that_there_is_no_server_at_all_is_said_and_a_failure_in_ci(
+def test_without_any_server_tests_are_skipped_with_a_reason_and_fail_in_ci(
     monkeypatch: pytest.MonkeyPatch, ci: str, outcome: type[BaseException]
 ) -> None:
     monkeypatch.setattr(conftest, "find_spec", lambda name: None)

@@ -86,7 +86,7 @@ def test_who_waits_too_long_for_a_room_is_told_that_it_is_busy(environ: dict[str
     assert refusal.value.code == "DB_BUSY"
 
 
-def test_a_deadlock_is_tried_again_and_nobody_hears_of_it(
+def test_a_deadlock_is_retried_silently(
     environ: dict[str, str], server: Any, database: str, workspace: str, until: Callable[..., Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
