@@ -6,7 +6,7 @@ from conch.calls import Call
 from conch.config import POLICY_SETTINGS, Setting
 from conch.tools import fields
 from conch.tools import turns_view as view
-from conch.tools.registry import Tool
+from conch.tools.registry import Tool, grouped
 from conch.tools.replies import Object, Reply
 from conch.tools.session import Session
 
@@ -59,63 +59,41 @@ def _policy_schema() -> Object:
     return {"type": "object", "properties": values, "additionalProperties": False}
 
 
-TOOLS = (
+TOOLS = grouped(
+    "admin",
     Tool(
-        "append_note",
-        "admin",
+        append_note,
         "Add a note",
         "Add a note to a room's log, whether or not you hold the stick. The stick stays where it is.",
-        fields.takes("room_id", "note", room_id=fields.ROOM_ID, note=fields.TEXT),
-        append_note,
+        fields.takes({"room_id": fields.ROOM_ID, "note": fields.TEXT}),
         fields.WRITES,
     ),
     Tool(
-        "leave_path",
-        "admin",
+        leave_path,
         "Leave a room",
         "Stop being a member of a room. If you hold the stick, release or pass it first.",
-        fields.takes("room_id", room_id=fields.ROOM_ID),
-        leave_path,
+        fields.takes({"room_id": fields.ROOM_ID}),
         fields.DESTROYS,
     ),
     Tool(
-        "close_room",
-        "admin",
+        close_room,
         "Close a room",
         "Close a room for all its members; only its owner can. Joining the path again opens a new room.",
-        fields.takes(
-            "room_id",
-            "lease_id",
-            "expected_turn_id",
-            room_id=fields.ROOM_ID,
-            lease_id=fields.LEASE_ID,
-            expected_turn_id=fields.TURN_ID,
-            reason=fields.TEXT,
-        ),
-        close_room,
+        fields.takes(fields.FENCED, reason=fields.TEXT),
         fields.DESTROYS,
     ),
     Tool(
-        "reorder_members",
-        "admin",
+        reorder_members,
         "Reorder the members",
         "Set the order in which members get the stick. Name every member once.",
-        fields.takes(
-            "room_id",
-            "order",
-            room_id=fields.ROOM_ID,
-            order={"type": "array", "items": fields.AGENT_ID},
-        ),
-        reorder_members,
+        fields.takes({"room_id": fields.ROOM_ID, "order": {"type": "array", "items": fields.AGENT_ID}}),
         fields.REPEATABLE,
     ),
     Tool(
-        "set_room_policy",
-        "admin",
+        set_room_policy,
         "Set a room's policy",
         "Change a room's timing (in milliseconds) or its release_order. null restores a default.",
-        fields.takes("room_id", "policy", room_id=fields.ROOM_ID, policy=_policy_schema()),
-        set_room_policy,
+        fields.takes({"room_id": fields.ROOM_ID, "policy": _policy_schema()}),
         fields.REPEATABLE,
     ),
 )

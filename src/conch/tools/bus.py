@@ -11,7 +11,7 @@ from conch.clock import to_seconds
 from conch.lean import TYPE_CHECKING
 from conch.tools import bus_view as view
 from conch.tools import fields
-from conch.tools.registry import Tool
+from conch.tools.registry import Tool, grouped
 from conch.tools.replies import Object, QueuedDelivery, Reply
 from conch.tools.session import Session
 from conch.tools.text import one_line
@@ -192,103 +192,84 @@ _OUTGOING: Object = {
 }
 assert tuple(_OUTGOING["properties"]) == FIELDS  # the schema must list what `check_outbox` accepts
 
-TOOLS = (
+TOOLS = grouped(
+    "bus",
     Tool(
-        "ping",
-        "bus",
+        ping,
         "Ping",
         "Check that the server answers; returns its versions.",
         fields.takes(),
-        ping,
         fields.READS,
     ),
     Tool(
-        "topic_create",
-        "bus",
+        topic_create,
         "Create a topic",
         "Create a topic, or return the newest open topic with that name (mode=reuse, the default).",
         fields.takes(name=_NAME, metadata=_OBJECT, mode={"type": "string", "enum": ["reuse", "new"]}),
-        topic_create,
         fields.REPEATABLE,
     ),
     Tool(
-        "topic_list",
-        "bus",
+        topic_list,
         "List topics",
         "List topics, newest first.",
         fields.takes(status={"type": "string", "enum": list(_STATUSES)}),
-        topic_list,
         fields.READS,
     ),
     Tool(
-        "topic_resolve",
-        "bus",
+        topic_resolve,
         "Find a topic",
         "Find the newest open topic with a name.",
-        fields.takes("name", name=_NAME, allow_closed={"type": "boolean"}),
-        topic_resolve,
+        fields.takes({"name": _NAME}, allow_closed={"type": "boolean"}),
         fields.READS,
     ),
     Tool(
-        "topic_close",
-        "bus",
+        topic_close,
         "Close a topic",
         "Close a topic. It stays readable, and pending questions can still be answered.",
-        fields.takes("topic_id", topic_id=fields.TOPIC_ID, reason={"type": "string"}),
-        topic_close,
+        fields.takes({"topic_id": fields.TOPIC_ID}, reason={"type": "string"}),
         {**fields.DESTROYS, "idempotentHint": True},
     ),
     Tool(
-        "topic_join",
-        "bus",
+        topic_join,
         "Take a name on a topic",
         "Take a name on a topic before you sync or ask there. A room's topic_id does not need it: join_path "
         "joined it. Keep the reclaim_token: it gets your name back after a restart.",
         fields.takes(
-            "agent_name",
-            agent_name=_NAME,
+            {"agent_name": _NAME},
             topic_id=fields.TOPIC_ID,
             name={**_NAME, "description": "Instead of topic_id."},
             reclaim_token={"type": "string", "minLength": 1, "maxLength": fields.LONGEST_ID},
             allow_closed={"type": "boolean"},
         ),
-        topic_join,
         fields.WRITES,
     ),
     Tool(
-        "topic_presence",
-        "bus",
+        topic_presence,
         "Who is on a topic",
         "List the peers active within window_seconds (default 300).",
         fields.takes(
-            "topic_id",
-            topic_id=fields.TOPIC_ID,
+            {"topic_id": fields.TOPIC_ID},
             window_seconds={"type": "integer", "minimum": 1, "maximum": 2**31},
             limit={"type": "integer", "minimum": 1, "maximum": _MOST_ITEMS},
         ),
-        topic_presence,
         fields.READS,
     ),
     Tool(
-        "cursor_reset",
-        "bus",
+        cursor_reset,
         "Read again",
         "Move your cursor. 0 (the default) replays the whole topic.",
         fields.takes(
-            "topic_id", topic_id=fields.TOPIC_ID, last_seq={"type": "integer", "minimum": 0, "maximum": fields.LARGEST}
+            {"topic_id": fields.TOPIC_ID}, last_seq={"type": "integer", "minimum": 0, "maximum": fields.LARGEST}
         ),
-        cursor_reset,
         fields.REPEATABLE,
     ),
     Tool(
-        "sync",
-        "bus",
+        sync,
         "Send and receive messages",
         "Send the outbox, then receive messages that are new to you, oldest first. Waits if there are none. A message "
         "can arrive twice, with the same message_id. Answer a question with message_type=answer and reply_to.",
         fields.takes(
-            "topic_id",
-            topic_id=fields.TOPIC_ID,
+            {"topic_id": fields.TOPIC_ID},
             outbox={"type": "array", "items": _OUTGOING},
             max_items={"type": "integer", "minimum": 1, "maximum": _MOST_ITEMS, "description": "Default 20."},
             include_self={"type": "boolean"},
@@ -296,7 +277,6 @@ TOOLS = (
             auto_advance={"type": "boolean", "description": "Default true. If false, acknowledge with ack_through."},
             ack_through={"type": "integer", "minimum": 0, "maximum": fields.LARGEST},
         ),
-        sync,
         fields.WRITES,
     ),
 )

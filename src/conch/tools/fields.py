@@ -12,9 +12,10 @@ LARGEST = 2**53  # many JSON parsers lose precision above it
 
 TOPIC_ID: Object = {"type": "string", "minLength": 1, "maxLength": LONGEST_ID}
 ROOM_ID: Object = {"type": "string", "minLength": 1, "maxLength": LONGEST_ID}
-LEASE_ID: Object = {"type": "string", "minLength": 1, "maxLength": LONGEST_ID}
+_LEASE_ID: Object = {"type": "string", "minLength": 1, "maxLength": LONGEST_ID}
 AGENT_ID: Object = {"type": "string", "minLength": 1, "maxLength": LONGEST_ID}
 TURN_ID: Object = {"type": "integer", "minimum": 0, "maximum": LARGEST}
+FENCED: Object = {"room_id": ROOM_ID, "lease_id": _LEASE_ID, "expected_turn_id": TURN_ID}
 PATH: Object = {"type": "string", "minLength": 1, "maxLength": 4096}
 CURSOR: Object = {
     "anyOf": [{"type": "string", "maxLength": 16}, {"type": "integer", "minimum": 0, "maximum": LARGEST}],
@@ -59,12 +60,12 @@ REPEATABLE: Object = {**WRITES, "idempotentHint": True}
 DESTROYS: Object = {"openWorldHint": False}
 
 
-def takes(*required: str, **properties: Object) -> Object:
-    """An input schema with these properties, some of them required. `check_arguments` refuses all others.
+def takes(required: Object | None = None, /, **optional: Object) -> Object:
+    """An input schema with these properties. `check_arguments` refuses all others.
 
     `additionalProperties` is left out, to keep the list of tools short.
     """
-    schema: Object = {"type": "object", "properties": properties}
+    schema: Object = {"type": "object", "properties": {**(required or {}), **optional}}
     return {**schema, "required": list(required)} if required else schema
 
 

@@ -6,7 +6,7 @@ from conch.calls import Call
 from conch.clock import to_seconds
 from conch.tools import bus_view, fields
 from conch.tools import questions_view as view
-from conch.tools.registry import Tool
+from conch.tools.registry import Tool, grouped
 from conch.tools.replies import Object, Reply
 from conch.tools.session import Session
 from conch.tools.text import behind_margin
@@ -89,71 +89,53 @@ _RESPONSE: Object = {
     "required": ["question_id", "answer_markdown", "suggested_followups"],
 }
 
-TOOLS = (
+TOOLS = grouped(
+    "questions",
     Tool(
-        "ask",
-        "questions",
+        ask,
         "Ask the others",
         "Ask the peers of a topic a question and wait for the first answer. After a timeout it stays open: call "
         "ask_poll later.",
-        fields.takes(
-            "topic_id", "question", topic_id=fields.TOPIC_ID, question=fields.TEXT, wait_seconds=fields.WAIT_SECONDS
-        ),
-        ask,
+        fields.takes({"topic_id": fields.TOPIC_ID, "question": fields.TEXT}, wait_seconds=fields.WAIT_SECONDS),
         fields.WRITES,
     ),
     Tool(
-        "ask_poll",
-        "questions",
+        ask_poll,
         "Look at a question",
         "Get a question's status and all its answers so far.",
-        fields.takes("topic_id", "question_id", topic_id=fields.TOPIC_ID, question_id=_QUESTION_ID),
-        ask_poll,
+        fields.takes({"topic_id": fields.TOPIC_ID, "question_id": _QUESTION_ID}),
         fields.READS,
     ),
     Tool(
-        "ask_cancel",
-        "questions",
+        ask_cancel,
         "Cancel a question",
         "Cancel your own pending question.",
-        fields.takes(
-            "topic_id", "question_id", topic_id=fields.TOPIC_ID, question_id=_QUESTION_ID, reason={"type": "string"}
-        ),
-        ask_cancel,
+        fields.takes({"topic_id": fields.TOPIC_ID, "question_id": _QUESTION_ID}, reason={"type": "string"}),
         {**fields.DESTROYS, "idempotentHint": True},
     ),
     Tool(
-        "question_mark_answered",
-        "questions",
+        question_mark_answered,
         "Close a question",
         "Close your own question as answered. pending_list stops offering it.",
-        fields.takes("topic_id", "question_id", topic_id=fields.TOPIC_ID, question_id=_QUESTION_ID),
-        question_mark_answered,
+        fields.takes({"topic_id": fields.TOPIC_ID, "question_id": _QUESTION_ID}),
         fields.REPEATABLE,
     ),
     Tool(
-        "pending_list",
-        "questions",
+        pending_list,
         "Questions for you",
         "List questions from others that you have not answered yet, oldest first. Waits if there are none.",
         fields.takes(
-            "topic_id",
-            topic_id=fields.TOPIC_ID,
+            {"topic_id": fields.TOPIC_ID},
             limit={"type": "integer", "minimum": 1, "maximum": 200},
             wait_seconds=fields.WAIT_SECONDS,
         ),
-        pending_list,
         fields.READS,
     ),
     Tool(
-        "answer",
-        "questions",
+        answer,
         "Answer questions",
         "Answer pending questions from others, each once. Suggest good follow-up questions.",
-        fields.takes(
-            "topic_id", "responses", topic_id=fields.TOPIC_ID, responses={"type": "array", "items": _RESPONSE}
-        ),
-        answer,
+        fields.takes({"topic_id": fields.TOPIC_ID, "responses": {"type": "array", "items": _RESPONSE}}),
         fields.WRITES,
     ),
 )

@@ -19,13 +19,18 @@ _INVALID_ARGUMENT = {"bus": "INVALID_ARGUMENT", "questions": "INVALID_ARGUMENT",
 
 
 class Tool(NamedTuple):
-    name: str
-    group: str
+    """A tool has the name of its handler."""
+
+    handler: Callable[[Session, Object, Call], Reply]
     title: str
     description: str
     input_schema: Object
-    handler: Callable[[Session, Object, Call], Reply]
     annotations: Object
+    group: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.handler.__name__
 
     def listed(self) -> Object:
         """The entry of `tools/list`."""
@@ -36,6 +41,10 @@ class Tool(NamedTuple):
             "inputSchema": self.input_schema,
             "annotations": self.annotations,
         }
+
+
+def grouped(group: str, *tools: Tool) -> tuple[Tool, ...]:
+    return tuple(tool._replace(group=group) for tool in tools)
 
 
 def run_tool(tool: Tool, session: Session, arguments: Object, call: Call) -> Reply:

@@ -8,7 +8,7 @@ from conch.notices.events import MARKS, STATES
 from conch.scopes.reservations import LONGEST_TTL, SHORTEST_TTL, TTL_MINUTES
 from conch.tools import fields
 from conch.tools import scopes_view as view
-from conch.tools.registry import Tool
+from conch.tools.registry import Tool, grouped
 from conch.tools.replies import Object, Reply
 from conch.tools.session import Session
 from conch.tools.text import one_line
@@ -119,131 +119,104 @@ _ROLE: Object = {"type": "string", "minLength": 1, "maxLength": 64}
 _BEAD_ID: Object = {"type": "string", "minLength": 1, "maxLength": fields.LONGEST_ID}
 _SCOPE: Object = {**fields.PATH, "description": "A path in the workspace, or dir/*."}
 
-TOOLS = (
+TOOLS = grouped(
+    "scopes",
     Tool(
-        "agent_register",
-        "scopes",
+        agent_register,
         "Register a name",
         "Take a name (a-z, 0-9, hyphens) and a role in a room you joined. Without a name you keep the generated one.",
-        fields.takes("room_id", **_ROOM, name=_NAME, role=_ROLE),
-        agent_register,
+        fields.takes(_ROOM, name=_NAME, role=_ROLE),
         fields.REPEATABLE,
     ),
     Tool(
-        "agent_adopt",
-        "scopes",
+        agent_adopt,
         "Resume an identity",
         "Take over the name, reservations and notices of an agent whose process is gone, if it left uncommitted files "
         "that it had reserved, or work in progress.",
-        fields.takes("room_id", "name", "scope", **_ROOM, name=fields.AGENT_ID, scope=_SCOPE),
-        agent_adopt,
+        fields.takes({**_ROOM, "name": fields.AGENT_ID, "scope": _SCOPE}),
         fields.WRITES,
     ),
     Tool(
-        "agent_heartbeat",
-        "scopes",
+        agent_heartbeat,
         "Stay active",
         "Show that you are still working, so that no other agent takes over your reservations.",
-        fields.takes("room_id", **_ROOM),
-        agent_heartbeat,
+        fields.takes(_ROOM),
         fields.REPEATABLE,
     ),
     Tool(
-        "agent_list",
-        "scopes",
+        agent_list,
         "List agents",
         "List the agents of a room: name, role, liveness.",
-        fields.takes("room_id", **_ROOM),
-        agent_list,
+        fields.takes(_ROOM),
         fields.READS,
     ),
     Tool(
-        "scope_reserve",
-        "scopes",
+        scope_reserve,
         "Reserve files",
         "Reserve a file or directory before you change it. Reserve it again to renew. Refused while another agent has "
         "reserved any part of it; takeover_stale takes it from stale or evicted owners.",
         fields.takes(
-            "room_id",
-            "scope",
-            **_ROOM,
-            scope=_SCOPE,
+            {**_ROOM, "scope": _SCOPE},
             ttl_minutes={"type": "integer", "minimum": SHORTEST_TTL, "maximum": LONGEST_TTL},
             takeover_stale={"type": "boolean"},
             bead_id=_BEAD_ID,
         ),
-        scope_reserve,
         fields.REPEATABLE,
     ),
     Tool(
-        "scope_release",
-        "scopes",
+        scope_release,
         "Release files",
         "Release what you reserved.",
-        fields.takes("room_id", "scope", **_ROOM, scope=_SCOPE),
-        scope_release,
+        fields.takes({**_ROOM, "scope": _SCOPE}),
         fields.WRITES,
     ),
     Tool(
-        "scope_list",
-        "scopes",
+        scope_list,
         "List reservations",
         "List who has reserved what.",
-        fields.takes("room_id", **_ROOM, include_ended={"type": "boolean"}),
-        scope_list,
+        fields.takes(_ROOM, include_ended={"type": "boolean"}),
         fields.READS,
     ),
     Tool(
-        "scope_check",
-        "scopes",
+        scope_check,
         "Check a path",
         "List the reservations that a path overlaps. Changes nothing.",
-        fields.takes("room_id", "path", **_ROOM, path=fields.PATH),
-        scope_check,
+        fields.takes({**_ROOM, "path": fields.PATH}),
         fields.READS,
     ),
     Tool(
-        "event_send",
-        "scopes",
+        event_send,
         "Send a notice",
         "Send HANDOFF (payload: subject, summary, next_action) or BLOCKED (subject, blocker, requested_action, "
         "urgency low|medium|high) to a member, who must accept it.",
         fields.takes(
-            "room_id",
-            "event_type",
-            "to_agent",
-            "payload",
-            **_ROOM,
-            event_type={"type": "string"},
-            to_agent={**fields.AGENT_ID, "description": "A name or agent_id."},
-            payload={"type": "object"},
+            {
+                **_ROOM,
+                "event_type": {"type": "string"},
+                "to_agent": {**fields.AGENT_ID, "description": "A name or agent_id."},
+                "payload": {"type": "object"},
+            },
             bead_id=_BEAD_ID,
             scope=_SCOPE,
         ),
-        event_send,
         fields.WRITES,
     ),
     Tool(
-        "event_inbox",
-        "scopes",
+        event_inbox,
         "Read your notices",
         "List notices sent to you. Without a state, lists those you have not accepted.",
         fields.takes(
-            "room_id",
-            **_ROOM,
+            _ROOM,
             state={"type": "string", "enum": [*STATES, "all"]},
             limit={"type": "integer", "minimum": 1, "maximum": _MOST_EVENTS},
         ),
-        event_inbox,
         fields.READS,
     ),
     Tool(
-        "event_mark",
-        "scopes",
+        event_mark,
         "Mark a notice",
         "Mark a notice sent to you as seen or accepted.",
-        fields.takes("event_id", "mark", event_id=fields.ROOM_ID, mark={"type": "string", "enum": list(MARKS)}),
-        event_mark,
+        fields.takes({"event_id": fields.ROOM_ID, "mark": {"type": "string", "enum": list(MARKS)}}),
         fields.REPEATABLE,
     ),
 )

@@ -6,7 +6,7 @@ from conch.calls import Call
 from conch.clock import SECOND
 from conch.search.search import DEFAULT_LIMIT, LONGEST_QUERY, MODES, MOST_RESULTS, Found, Hit
 from conch.tools import fields
-from conch.tools.registry import Tool
+from conch.tools.registry import Tool, grouped
 from conch.tools.replies import Object, Reply
 from conch.tools.session import Session
 from conch.tools.text import behind_margin, one_line
@@ -42,17 +42,16 @@ def _line(hit: Hit, with_content: bool) -> str:
 
 _NAME: Object = {"type": "string", "minLength": 1, "maxLength": fields.LONGEST_ID}
 
-TOOLS = (
+TOOLS = grouped(
+    "bus",
     Tool(
-        "messages_search",
-        "bus",
+        messages_search,
         "Search messages",
         "Find messages in one topic or in all, best match first. A match contains all the words; quotes make a "
         "phrase; the last word may be a prefix of 3 letters or more. hybrid also finds similar meanings. "
         "Works without topic_join.",
         fields.takes(
-            "query",
-            query={"type": "string", "minLength": 1, "maxLength": LONGEST_QUERY},
+            {"query": {"type": "string", "minLength": 1, "maxLength": LONGEST_QUERY}},
             topic_id=_NAME,
             mode={"type": "string", "enum": list(MODES), "description": "Default hybrid."},
             limit={
@@ -68,7 +67,6 @@ TOOLS = (
             since={"type": "number", "description": "Unix seconds."},
             until={"type": "number"},
         ),
-        messages_search,
         fields.READS,
     ),
 )

@@ -8,7 +8,7 @@ from conch.rooms import log
 from conch.rooms.handoffs import TEMPLATE
 from conch.tools import fields
 from conch.tools import turns_view as view
-from conch.tools.registry import Tool
+from conch.tools.registry import Tool, grouped
 from conch.tools.replies import Delivery, Object, Reply
 from conch.tools.session import Session
 from conch.tools.text import behind_margin
@@ -171,21 +171,18 @@ def get_room_events(session: Session, given: Object, call: Call) -> Reply:
 
 
 _MEMBER: Object = {**fields.AGENT_ID, "description": "An agent_id or a name."}
-_FENCED = {"room_id": fields.ROOM_ID, "lease_id": fields.LEASE_ID, "expected_turn_id": fields.TURN_ID}
 
-TOOLS = (
+TOOLS = grouped(
+    "turns",
     Tool(
-        "list_rooms",
-        "turns",
+        list_rooms,
         "List rooms",
         "List the rooms from a path up to its workspace root, with their state.",
         fields.takes(context_path=fields.PATH),
-        list_rooms,
         fields.READS,
     ),
     Tool(
-        "join_path",
-        "turns",
+        join_path,
         "Join a workspace's room",
         "Join the room of a workspace (default: your root or working directory). Returns your agent_id, the room, "
         "its policy and a handoff template. Use the room_id and canonical_path that it returns.",
@@ -194,19 +191,16 @@ TOOLS = (
             force_new={"type": "boolean", "description": "Create a nested room at exactly this path."},
             agent_id_override={**fields.AGENT_ID, "description": "For tests and debugging only."},
         ),
-        join_path,
         fields.REPEATABLE,
     ),
     Tool(
-        "wait_for_turn",
-        "turns",
+        wait_for_turn,
         "Wait for the stick",
         "Wait for the stick and claim it. Do shared work only after your_turn; read its handoff first. On not_yet, "
         "call again. On takeover_available, you may call takeover_stick. If you already hold the stick, "
         "returns your lease.",
         fields.takes(
-            "room_id",
-            room_id=fields.ROOM_ID,
+            {"room_id": fields.ROOM_ID},
             cursor={
                 **fields.CURSOR,
                 "description": "The cursor of an earlier not_yet. Ends the wait as soon as anything newer happens.",
@@ -218,74 +212,53 @@ TOOLS = (
                 "description": "0 does not wait.",
             },
         ),
-        wait_for_turn,
         fields.REPEATABLE,
     ),
     Tool(
-        "heartbeat",
-        "turns",
+        heartbeat,
         "Keep the stick",
         "Extend your lease while you work. On stale_lease or turn_mismatch, stop: the stick is no longer yours.",
-        fields.takes(*_FENCED, **_FENCED),
-        heartbeat,
+        fields.takes(fields.FENCED),
         fields.REPEATABLE,
     ),
     Tool(
-        "release_stick",
-        "turns",
+        release_stick,
         "Release the stick",
         "Hand the stick to the next member. The handoff must say truthfully what you did and what to do next.",
-        fields.takes(*_FENCED, "handoff", **_FENCED, handoff=fields.HANDOFF),
-        release_stick,
+        fields.takes({**fields.FENCED, "handoff": fields.HANDOFF}),
         fields.WRITES,
     ),
     Tool(
-        "pass_stick",
-        "turns",
+        pass_stick,
         "Pass the stick",
         "Hand the stick to an active member of your choice, with a handoff as for release_stick.",
-        fields.takes(*_FENCED, "to_agent_id", "handoff", **_FENCED, to_agent_id=_MEMBER, handoff=fields.HANDOFF),
-        pass_stick,
+        fields.takes({**fields.FENCED, "to_agent_id": _MEMBER, "handoff": fields.HANDOFF}),
         fields.WRITES,
     ),
     Tool(
-        "takeover_stick",
-        "turns",
+        takeover_stick,
         "Take over the stick",
         "Take the stick from an owner or recipient that does not answer. Only after takeover_available. "
         "Then call get_room_events.",
-        fields.takes(
-            "room_id",
-            "expected_turn_id",
-            "reason",
-            room_id=fields.ROOM_ID,
-            expected_turn_id=fields.TURN_ID,
-            reason=fields.TEXT,
-        ),
-        takeover_stick,
+        fields.takes({"room_id": fields.ROOM_ID, "expected_turn_id": fields.TURN_ID, "reason": fields.TEXT}),
         fields.DESTROYS,
     ),
     Tool(
-        "get_room_state",
-        "turns",
+        get_room_state,
         "Look at a room",
         "Get a room's owner, turn and members, and whether takeover is available. Changes nothing.",
-        fields.takes("room_id", room_id=fields.ROOM_ID),
-        get_room_state,
+        fields.takes({"room_id": fields.ROOM_ID}),
         fields.READS,
     ),
     Tool(
-        "get_room_events",
-        "turns",
+        get_room_events,
         "Read a room's log",
         "Get a room's claims, handoffs, takeovers and notes, oldest first: the latest, or those after a cursor.",
         fields.takes(
-            "room_id",
-            room_id=fields.ROOM_ID,
+            {"room_id": fields.ROOM_ID},
             after=fields.CURSOR,
             limit={"type": "integer", "minimum": 1, "maximum": MOST_EVENTS},
         ),
-        get_room_events,
         fields.READS,
     ),
 )

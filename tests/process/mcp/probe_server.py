@@ -115,7 +115,7 @@ def tool(handler: object, **fields: str) -> Tool:
         "required": list(fields),
     }
     name = handler.__name__
-    return Tool(name, "probe", name, f"Probe: {name}.", schema, handler, {"readOnlyHint": True})
+    return Tool(handler, name, f"Probe: {name}.", schema, {"readOnlyHint": True}, "probe")
 
 
 TOOLS = [
