@@ -138,7 +138,7 @@ class Messages:
         return peer, after, sent
 
     def _unread(self, peer: Peer, max_items: int, include_self: bool, standing: Standing | None = None) -> Page:
-        """The next page. A caller with a fresh `standing` passes it, which can save the read."""
+        """The next page. A caller that has just loaded the `standing` passes it, to save a read."""
         if standing is not None and not include_self and self._silent_through(peer, standing) == standing.highest_seq:
             return Page(peer, standing, [], has_more=False, has_news=False)
         with self._store.read() as tx:

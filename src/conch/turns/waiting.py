@@ -41,7 +41,7 @@ class Takeover(NamedTuple):
     revoked: str | None
 
 
-class Move(NamedTuple):
+class Awaited(NamedTuple):
     """Which agent a room is waiting for: the owner, or the recipient that has not claimed yet."""
 
     room: Room
@@ -105,7 +105,7 @@ class Claims:
         pause.linger = _linger(crowd)
         pause.progress = describe(snapshot)
 
-    def current_move(self, room_id: str) -> Move:
+    def awaited(self, room_id: str) -> Awaited:
         with self._store.read() as tx:
             snapshot = self._rooms.load(tx, room_id)
             room = snapshot.room
@@ -113,7 +113,7 @@ class Claims:
         member = snapshot.find(snapshot.expected)
         who = f"{member.agent_id} ({member.name})" if member else "nobody"
         seconds = (snapshot.now - event.created_at) / SECOND if event else 0.0
-        return Move(room, who, member.process if member else None, seconds, self._patience(snapshot))
+        return Awaited(room, who, member.process if member else None, seconds, self._patience(snapshot))
 
     def _patience(self, snapshot: Snapshot) -> float:
         """The longest sleep: until a lease or claim lapses, or until the bell needs a re-check."""

@@ -22,7 +22,7 @@ from conch.tools import fields
 from conch.tools.replies import NOTHING_FOLLOWS, Delivery, Reply
 from conch.tools.schema import check_arguments
 from conch.tools.text import one_line
-from conch.turns.waiting import Move
+from conch.turns.waiting import Awaited
 
 _Lease = dict[str, Any]
 
@@ -68,9 +68,9 @@ def _wait(context: Context, room_id: str, seconds: float, call: Call, line: _Sta
         reply = context.tool("turns.wait_for_turn", call, room_id=room_id, max_wait_ms=0)
         if reply.data["status"] != "not_yet" or pause.is_last:
             return reply
-        move = context.app.claims.current_move(room_id)
-        line.show(move)
-        pause.process, pause.seconds = move.process, move.patience
+        awaited = context.app.claims.awaited(room_id)
+        line.show(awaited)
+        pause.process, pause.seconds = awaited.process, awaited.patience
         return None
 
     bell, seat = context.app.bell, seat_channel(room_id, context.caller.agent_id)
@@ -89,12 +89,12 @@ class _StatusLine:
         self._since = 0.0
         self._name = ""
 
-    def show(self, move: Move) -> None:
+    def show(self, awaited: Awaited) -> None:
         """Show the holder, if it is a new one or if the line is on a terminal."""
-        holder = (move.room.turn_id, move.room.owner, move.room.reserved_for)
+        holder = (awaited.room.turn_id, awaited.room.owner, awaited.room.reserved_for)
         if holder != self._holder:
-            self._holder, self._name = holder, move.who
-            self._since = time.monotonic() - move.seconds
+            self._holder, self._name = holder, awaited.who
+            self._since = time.monotonic() - awaited.seconds
             if not self.moves:
                 self._print(self._text() + "\n")
         self.tick()
