@@ -91,7 +91,7 @@ SETTINGS = (
         "full: every commit survives a power cut; normal: the last commits may be lost, but never in part",
         choices=("normal", "full"),
     ),
-    Setting("busy_timeout_ms", 5_000, "how long a writer waits for its turn before DB_BUSY", 1, 600_000),
+    Setting("busy_timeout_ms", 5_000, "how long a writer waits for the lock before DB_BUSY", 1, 600_000),
     Setting("max_handoff_bytes", 256 * 1024, "the largest handoff, as JSON", 1_024, 16 * 1024 * 1024),
     Setting("max_note_chars", 16_384, "the longest note", 1, 1_048_576),
     Setting("max_reason_chars", 2_000, "the longest reason for a takeover or for closing a room", 1, 65_536),

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import conch
+from conch import errors
 from conch.doors.cli import advice as commands
 from conch.doors.cli.catalogue import COMMANDS
 from conch.errors import Advice, ConchError, InvalidArgument
@@ -21,6 +22,7 @@ DOMAINS = ("agents", "rooms", "bus", "search", "notices", "turns", "scopes", "me
 TREES = {path: ast.parse(path.read_text()) for name in DOMAINS for path in sorted((ROOT / name).rglob("*.py"))}
 # The other names of tools are ordinary words: ask, answer, sync, ping, heartbeat.
 TOOL_NAMES = [name for name in TOOLS if "_" in name]
+ERRORS = {name for name, each in vars(errors).items() if isinstance(each, type) and issubclass(each, ConchError)}
 A_COMMAND = re.compile(r"`conch ([a-z]+(?: [a-z]+)?)")
 
 
@@ -70,6 +72,29 @@ def test_no_sentence_of_a_domain_names_a_tool_or_a_command(path: Path) -> None:
 
     assert [text for text in sentences if "`conch " in text or "conch mcp" in text] == []
     assert [text for text in sentences for name in TOOL_NAMES if re.search(rf"\b{name}\b", text)] == []
+
+
+def find_messages(tree: ast.AST) -> Iterator[ast.expr]:
+    """What errors are made with: the first argument of an error class, and every variable called message."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ERRORS:
+            yield from node.args[:1]
+        elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "message":
+            yield node.value
+
+
+def end_of(message: ast.expr) -> str:
+    """The literal end of a message; a full stop if the message ends with the text of another one."""
+    if isinstance(message, ast.JoinedStr):
+        message = message.values[-1]
+    return str(message.value) if isinstance(message, ast.Constant) else "."
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.rglob("*.py")), ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_error_ends_with_a_full_stop(path: Path) -> None:
+    messages = find_messages(ast.parse(path.read_text()))
+
+    assert [ast.unparse(each) for each in messages if not end_of(each).endswith((".", "?"))] == []
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ def find_model(name: str | None) -> Model:
     """The model with this name, else the best installed one. SemanticUnavailable if none is installed."""
     installed = {model.name: model for model in _MODELS if _is_installed(model)}
     if not installed:
-        raise SemanticUnavailable(f"No model for search by meaning is installed. Install one: {_INSTALL}")
+        raise SemanticUnavailable(f"No model for search by meaning is installed. Install one with `{_INSTALL}`.")
     if name is None:
         return next(iter(installed.values()))
     if name not in installed:
@@ -100,7 +100,7 @@ def load_embedder(model: Model) -> Embedder:
     try:
         return model.load()
     except Exception as error:  # a broken package must not stop the search by words
-        message = f"The model {model.name} cannot be loaded ({error}). Install it again: {_INSTALL}"
+        message = f"The model {model.name} cannot be loaded ({error}). Install it again with `{_INSTALL}`."
         raise SemanticUnavailable(message, model=model.name) from error
 
 

@@ -225,7 +225,7 @@ def full_disk() -> int:
 @pytest.mark.parametrize("follows", [(), ("--follow",)], ids=["read", "read --follow"])
 @pytest.mark.parametrize(
     ("place", "complaint"),
-    [(closed_pipe, ""), (full_disk, "conch: the answer could not be written: No space left on device\n")],
+    [(closed_pipe, ""), (full_disk, "conch: the answer could not be written: No space left on device.\n")],
     ids=["closed pipe", "full disk"],
 )
 def test_what_could_not_be_printed_comes_again(

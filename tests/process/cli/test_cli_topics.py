@@ -335,7 +335,7 @@ def test_an_export_onto_a_full_disk_says_so(conch: Conch, ada: str, start: Start
         child = start("topics", "export", stdout=disk)
     _, err = child.communicate(timeout=SOON)
 
-    assert (child.returncode, err) == (1, "conch: the answer could not be written: No space left on device\n")
+    assert (child.returncode, err) == (1, "conch: the answer could not be written: No space left on device.\n")
 
 
 def test_an_export_whose_reader_leaves_ends_quietly(fill: Fill, start: Start) -> None:

@@ -273,7 +273,7 @@ def test_a_claim_that_does_not_fit_on_the_disk_is_given_back(conch: Conch, start
         _, err = waiter.communicate(timeout=30)
 
     assert waiter.returncode == 1
-    assert err == "conch: the answer could not be written: No space left on device\n"
+    assert err == "conch: the answer could not be written: No space left on device.\n"
     assert look(RETURNS) == 1
 
 

@@ -139,7 +139,7 @@ def give_up(problem: OSError) -> int:
     """The exit status after a failed write. A reader that closed the pipe needs no warning."""
     abandon_stream(sys.stdout)
     if not isinstance(problem, BrokenPipeError):  # a full disk, perhaps
-        warn(f"the answer could not be written: {problem.strerror}")
+        warn(f"the answer could not be written: {problem.strerror}.")
     return 1
 
 
