@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from conch.members.adoption import Adoption
     from conch.members.membership import Membership
     from conch.members.names import Registration
-    from conch.notices.events import Protocol
+    from conch.notices.events import Notices
     from conch.rooms.presence import Rooms
     from conch.scopes.reservations import Reservations
     from conch.search.search import Search
@@ -74,10 +74,10 @@ class App:
         return Adoption(self.rooms)
 
     @cached_property
-    def protocol(self) -> Protocol:
-        from conch.notices.events import Protocol
+    def notices(self) -> Notices:
+        from conch.notices.events import Notices
 
-        return Protocol(self.store, self.rooms, self.settings)
+        return Notices(self.store, self.rooms, self.settings)
 
     @cached_property
     def membership(self) -> Membership:

@@ -170,7 +170,7 @@ def test_a_concurrent_seen_never_undoes_an_accepted(environ: dict[str, str], ada
         caller = bob.session.caller()
         for event_id in ids:
             start.wait()
-            app.protocol.mark(caller, event_id, mark)
+            app.notices.mark(caller, event_id, mark)
         app.close()
 
     threads = [threading.Thread(target=mark_all, args=(mark,)) for mark in ("seen", "accepted")]

@@ -233,7 +233,7 @@ def mark_events(agent_id: str, workspace: str, event_ids: list[str], mark: str, 
     seat = Seat(agent_id, workspace)
     ready(gate)
     for event_id in event_ids:
-        say("marked", seat.app.protocol.mark(seat.me, event_id, mark).state)
+        say("marked", seat.app.notices.mark(seat.me, event_id, mark).state)
     say("done")
 
 

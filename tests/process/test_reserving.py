@@ -80,7 +80,7 @@ def test_processes_that_mark_at_once_never_undo_an_accepted(
     app.membership.join_path(bob, workspace)
     room_id = app.membership.join_path(ada, workspace).snapshot.room.room_id
     notice = {"subject": "s", "summary": "s", "next_action": "n"}
-    ids = [app.protocol.send(ada, room_id, "HANDOFF", "bob:2", notice).event.event_id for _ in range(20)]
+    ids = [app.notices.send(ada, room_id, "HANDOFF", "bob:2", notice).event.event_id for _ in range(20)]
     [gate] = gates(1)
     marks = ("seen", "accepted", "seen")
     arguments = {"agent_id": "bob:2", "workspace": workspace, "event_ids": ids, "gate": gate.path}
@@ -90,5 +90,5 @@ def test_processes_that_mark_at_once_never_undo_an_accepted(
     told = [each.heard_until("done")[:-1] for each in players]
 
     assert {line[1] for line in told[1]} == {"accepted"}
-    events, _ = app.protocol.inbox(bob, room_id, ["unread", "seen", "accepted"], 50)
+    events, _ = app.notices.inbox(bob, room_id, ["unread", "seen", "accepted"], 50)
     assert [event.state for event in events] == ["accepted"] * 20

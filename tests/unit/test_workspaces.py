@@ -47,23 +47,11 @@ def make_directory(path: Path) -> Path:
 # -- canonical paths
 
 
-def test_a_relative_path_starts_at_the_base(tmp_path: Path) -> None:
-    make_directory(tmp_path / "a" / "b")
-
-    assert canonicalize("b", base=str(tmp_path / "a")) == str(tmp_path / "a" / "b")
-
-
-def test_a_relative_path_starts_at_the_working_directory_without_a_base(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_relative_path_starts_at_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_directory(tmp_path / "a")
     monkeypatch.chdir(tmp_path)
 
     assert canonicalize("./a/../a/") == str(tmp_path / "a")
-
-
-def test_an_absolute_path_ignores_the_base(tmp_path: Path) -> None:
-    assert canonicalize(str(tmp_path), base="/nowhere") == str(tmp_path)
 
 
 def test_a_tilde_is_the_home_directory(home: Path) -> None:

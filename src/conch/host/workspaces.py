@@ -15,16 +15,16 @@ from conch.errors import InvalidArgument
 MARKERS = ("CLAUDE.md", "AGENTS.md", "package.json", "pyproject.toml", "Cargo.toml", "go.mod")
 
 
-def canonicalize(path: str, base: str | None = None) -> str:
+def canonicalize(path: str) -> str:
     """The canonical form of the directory that `path` names, or of the directory of the file it names.
 
-    `~` is the caller's home; a relative path starts at `base`, else at the working directory.
+    `~` is the caller's home; a relative path starts at the working directory.
     InvalidArgument if it does not exist, or if this process may not enter it.
     """
     if not path or "\0" in path:
         raise _refused(path, "it is empty" if not path else "it contains a NUL byte")
     try:
-        full = os.path.join(base or "", os.path.expanduser(path))
+        full = os.path.expanduser(path)
         os.stat(full)  # asks the kernel, because `realpath` alone would accept `a-file/..`
         real = os.path.realpath(full, strict=True)
         real.encode()

@@ -59,7 +59,7 @@ class Sent(NamedTuple):
     warnings: Warnings
 
 
-class Protocol:
+class Notices:
     def __init__(self, store: Store, rooms: Rooms, settings: Settings) -> None:
         self._store = store
         self._rooms = rooms

@@ -14,7 +14,7 @@ Task = Callable[[], None]
 _LONGEST_SECONDS = 1.0
 
 
-class Queue:
+class ReplyQueue:
     """The replies of one connection that are on their way out, by topic.
 
     A client may read a reply and call again before we know that the reply has left. So the next call about the same
@@ -88,7 +88,7 @@ class Delivery:
 class QueuedDelivery(Delivery):
     """A delivery of a reply about a topic. Later calls about that topic wait for it."""
 
-    def __init__(self, queue: Queue, topic_id: str, *, sent: Task, retracted: Task | None) -> None:
+    def __init__(self, queue: ReplyQueue, topic_id: str, *, sent: Task, retracted: Task | None) -> None:
         super().__init__(sent=sent)
         self._queue = queue
         self._topic_id = topic_id

@@ -87,7 +87,7 @@ def scope_check(session: Session, given: Object, call: Call) -> Reply:
 
 def event_send(session: Session, given: Object, call: Call) -> Reply:
     call.check()
-    event, warnings = session.app.protocol.send(
+    event, warnings = session.app.notices.send(
         session.caller(),
         given["room_id"],
         given["event_type"],
@@ -103,13 +103,13 @@ def event_send(session: Session, given: Object, call: Call) -> Reply:
 def event_inbox(session: Session, given: Object, call: Call) -> Reply:
     state = given.get("state")
     states = [state] if state in STATES else list(STATES) if state == "all" else [s for s in STATES if s != "accepted"]
-    events, has_more = session.app.protocol.inbox(session.caller(), given["room_id"], states, given.get("limit", 50))
+    events, has_more = session.app.notices.inbox(session.caller(), given["room_id"], states, given.get("limit", 50))
     text = "\n".join(view.event_text(event) for event in events) or "No notices for you."
     return Reply({"events": [view.envelope(event) for event in events], "has_more": has_more}, text)
 
 
 def event_mark(session: Session, given: Object, call: Call) -> Reply:
-    event = session.app.protocol.mark(session.caller(), given["event_id"], given["mark"])
+    event = session.app.notices.mark(session.caller(), given["event_id"], given["mark"])
     return Reply({"event": view.envelope(event)}, f"{event.event_id} is {event.state}.")
 
 

@@ -9,7 +9,7 @@ from conch.agents.identity import Caller, adopt_override, identify
 from conch.agents.signals import gather_signals
 from conch.errors import InvalidArgument, StoreError
 from conch.lean import TYPE_CHECKING
-from conch.tools.replies import Queue
+from conch.tools.replies import ReplyQueue
 
 if TYPE_CHECKING:
     from conch.app import App
@@ -37,7 +37,7 @@ class Session:
         self._caller: Caller | None = None
         self._peers: dict[str, Peer] = {}
         self._tokens: dict[tuple[str, str], str] = {}
-        self.replies = Queue()
+        self.replies = ReplyQueue()
 
     def caller(self) -> Caller:
         if self._caller is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from conch.doors.mcp.peer import Peer
+from conch.doors.mcp.client import Client
 from conch.doors.mcp.pending import Batch, PendingCall, PendingCalls, run_quietly
 from conch.doors.mcp.protocol import (
     INTERNAL_ERROR,
@@ -54,11 +54,11 @@ class Connection:
         self._tools = tools
         self._introduction: Object = {"capabilities": {"tools": {}}, "instructions": info.instructions}
         self._wire = wire
-        self._peer = Peer({"name": info.name, "version": info.version})
+        self._client = Client({"name": info.name, "version": info.version})
         self._workers = Workers()
         self._pending = PendingCalls(wire.send, self._workers.submit)
         self._roots = Roots(wire.send)
-        self._session = make_session(lambda: self._peer.name, self._roots.first_path)
+        self._session = make_session(lambda: self._client.name, self._roots.first_path)
 
     def serve(self) -> bool:
         """Answer until the wire ends, then cancel the calls in flight. False if a call does not end in time."""
@@ -82,7 +82,7 @@ class Connection:
             self._refuse(refusal, None)
 
     def _receive_batch(self, messages: list[object]) -> None:
-        if not messages or not self._peer.may_batch:
+        if not messages or not self._client.may_batch:
             raise Refusal(INVALID_REQUEST, "Invalid request: this protocol version does not allow batches.")
         batch = Batch()
         gate = self._pending.hold(batch)  # keeps the batch open until all its messages are handled
@@ -122,7 +122,7 @@ class Connection:
             request_id = notice.params.get("requestId")
             if is_id(request_id):
                 self._pending.cancel(request_id)
-        elif notice.method == "notifications/initialized" and self._peer.has_roots:
+        elif notice.method == "notifications/initialized" and self._client.has_roots:
             self._roots.open()
         elif notice.method == "notifications/roots/list_changed":
             self._roots.forget()
@@ -132,25 +132,25 @@ class Connection:
         if request.method == "initialize":
             if batch is not None:
                 raise Refusal(INVALID_REQUEST, "Invalid request: initialize cannot be part of a batch.")
-            agreed = self._peer.initialize(request.params)
+            agreed = self._client.initialize(request.params)
             self._roots.close()  # this may be another client behind the same proxy, with other roots or none
             return {**agreed, **self._introduction}
-        self._peer.admit(request)
+        self._client.admit(request)
         if request.method == "tools/call":
             self._start_call(request, batch)
             return None
         if request.method == "tools/list":
             return self._list_tools(request.params)
-        if request.method == "server/discover" and self._peer.stateless:
-            return self._peer.shape({"supportedVersions": [STATELESS_VERSION], **self._introduction}, cacheable=True)
-        if request.method == "ping" and not self._peer.stateless:  # the stateless era has no ping
+        if request.method == "server/discover" and self._client.stateless:
+            return self._client.shape({"supportedVersions": [STATELESS_VERSION], **self._introduction}, cacheable=True)
+        if request.method == "ping" and not self._client.stateless:  # the stateless era has no ping
             return {}
         raise Refusal(METHOD_NOT_FOUND, f"Method not found: {request.method[:_MOST_ECHOED]}")
 
     def _list_tools(self, params: Object) -> Object:
         if params.get("cursor") is not None:
             raise Refusal(INVALID_PARAMS, "Invalid params: tools/list has only one page and takes no cursor.")
-        return self._peer.shape({"tools": [tool.listed() for tool in self._tools.values()]}, cacheable=True)
+        return self._client.shape({"tools": [tool.listed() for tool in self._tools.values()]}, cacheable=True)
 
     def _start_call(self, request: Request, batch: Batch | None) -> None:
         name, arguments = request.params.get("name"), request.params.get("arguments")
@@ -178,7 +178,7 @@ class Connection:
             "isError": reply.is_error,
         }
         try:
-            line = result_reply(request_id, self._peer.shape(result))
+            line = result_reply(request_id, self._client.shape(result))
         except (TypeError, ValueError, RecursionError) as error:
             run_quietly(reply.delivery.not_sent)  # the client gets an error instead, so undo what can be undone
             refusal = Refusal(INTERNAL_ERROR, f"Internal error: the result of {tool.name} cannot be sent: {error}")

@@ -23,7 +23,7 @@ _CACHE_MS = 300_000  # how long a client may keep the list of tools; it never ch
 _NEED_AN_ERA = ("server/discover", "tools/list", "tools/call")
 
 
-class Peer:
+class Client:
     """The client. Its first accepted request fixes the era for the whole connection.
 
     `initialize` opens the handshake era. A request with its version in `_meta` opens the stateless era. A refused
