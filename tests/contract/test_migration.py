@@ -147,6 +147,17 @@ def test_a_store_that_others_use_is_migrated_once_they_have_ended(
     store.close()
 
 
+@pytest.mark.parametrize("environ", ["sqlite"], indirect=True)
+@pytest.mark.usefixtures("user")
+def test_a_link_to_a_store_does_not_hide_those_who_use_it(environ: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "link.sqlite").symlink_to(f"{environ['CONCH_DATA_DIR']}/rooms.sqlite")
+    store = open_app({**environ, "CONCH_STORE": str(tmp_path / "link.sqlite")}).store
+
+    with pytest.raises(SchemaMismatch, match="--force"):
+        store.migrate()
+    store.close()
+
+
 @pytest.mark.usefixtures("user")
 def test_a_store_that_others_use_is_migrated_at_once_with_force(environ: dict[str, str]) -> None:
     store = open_app(environ).store

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from conch.config import SETTINGS, Settings, default_data_dir
@@ -40,6 +42,17 @@ def test_our_own_name_comes_before_an_alias() -> None:
 def test_a_store_names_its_file() -> None:
     assert sqlite_path(Settings.load({**HOME, "CONCH_STORE": "/srv/other.sqlite"})) == "/srv/other.sqlite"
     assert sqlite_path(Settings.load({**HOME, "CONCH_STORE": "sqlite:///srv/other.sqlite"})) == "/srv/other.sqlite"
+
+
+def test_a_link_to_a_store_rings_the_bells_of_the_store(tmp_path: Path) -> None:
+    (tmp_path / "link").mkdir()
+    (tmp_path / "link" / "rooms.sqlite").symlink_to(tmp_path / "rooms.sqlite")
+    _, bell = open_store(Settings.load({**HOME, "CONCH_STORE": str(tmp_path / "rooms.sqlite")}))
+    _, linked = open_store(Settings.load({**HOME, "CONCH_STORE": str(tmp_path / "link" / "rooms.sqlite")}))
+
+    with bell.listen(announce="seat"):
+        assert linked.hears("seat")
+    bell.close()
 
 
 def test_the_defaults_are_the_seeds() -> None:

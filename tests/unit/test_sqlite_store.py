@@ -411,7 +411,12 @@ def test_a_link_to_a_file_on_a_network_filesystem_is_refused(tmp_path: Path) -> 
 import os, subprocess
 place = {str(tmp_path)!r}
 subprocess.run(["mount", "--bind", place + "/mountinfo", f"/proc/{{os.getpid()}}/mountinfo"], check=True)
-print(use(place + "/here.sqlite"))
+from conch.app import open_app
+try:
+    with open_app({{"CONCH_STORE": place + "/here.sqlite"}}).store.read():
+        print("opened")
+except StoreError as error:
+    print(error.code)
 """
     )
 

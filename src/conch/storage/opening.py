@@ -68,10 +68,12 @@ def _open_sqlite(settings: Settings, clock: Clock | None, named: str) -> tuple[S
 
 
 def sqlite_path(settings: Settings) -> str:
-    """`CONCH_STORE` when it names a file, else `rooms.sqlite` in the data directory."""
-    if settings.store:
-        return os.path.abspath(os.path.expanduser(settings.store.removeprefix(_SQLITE_SCHEME)))
-    return os.path.join(os.path.abspath(os.path.expanduser(settings.data_dir)), "rooms.sqlite")
+    """`CONCH_STORE` when it names a file, else `rooms.sqlite` in the data directory.
+
+    Links are followed, because every process must use the same bells, the same queue and the same name of the file.
+    """
+    named = settings.store.removeprefix(_SQLITE_SCHEME) or os.path.join(settings.data_dir, "rooms.sqlite")
+    return os.path.realpath(os.path.expanduser(named))
 
 
 def _open_postgres(settings: Settings, clock: Clock | None, named: str) -> tuple[Store, Bell]:

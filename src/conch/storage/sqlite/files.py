@@ -26,12 +26,15 @@ _NETWORK_FILESYSTEMS = frozenset({
 
 
 def make_file(path: str, named: str) -> None:
-    """Create the store's file and folder if they are missing. `named` is the setting that gave the path."""
+    """Create the store's file and folder if they are missing. `named` is the setting that gave the path.
+
+    The path has no links: SQLite would follow them, and another folder would be checked.
+    """
     if tuple(map(int, sqlite3.sqlite_version.split("."))) < _OLDEST_SQLITE:
         raise StoreUnavailable(f"This Python has SQLite {sqlite3.sqlite_version}; conch needs 3.35 or newer.")
+    folder = os.path.dirname(path)
     try:
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        folder = os.path.dirname(os.path.realpath(path))  # SQLite follows a link, and keeps its files there
+        os.makedirs(folder, mode=0o700, exist_ok=True)
         kind = _network_filesystem(folder)
         if kind is not None:
             message = (
