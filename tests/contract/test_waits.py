@@ -52,6 +52,21 @@ def test_a_ring_between_two_reports_is_heard(app: App) -> None:
     assert wait_for(app.bell, ["topic-a"], look, LONG, after(3, ring), polls=RARELY) == "rung"
 
 
+def test_a_crowd_looks_once_per_linger_however_often_it_reports(app: App) -> None:
+    looks: list[bool] = []
+
+    def look(pause: Pause) -> None:
+        looks.append(pause.is_last)
+        if len(looks) == 1:
+            with app.store.write("a") as tx:
+                tx.ring("room-a")
+
+    call = Call(lambda text: None, every=0.01)
+    wait_for(app.bell, ["room-a"], look, 0.3, call, announce="seat-a", linger=FOREVER)
+
+    assert looks == [False, True]
+
+
 def test_a_store_that_did_not_answer_is_asked_again_unrung(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waits, "RETRY_SECONDS", 0.01)
     looks: list[None] = []

@@ -123,16 +123,22 @@ def test_an_ear_can_be_woken_from_another_thread(bell: FileBell) -> None:
 FOREVER = 600.0
 
 
-def wait_in_background(ear: Any, seconds: float, linger: float) -> tuple[threading.Thread, list[bool]]:
+def linger_in_background(ear: Any) -> tuple[threading.Thread, list[bool]]:
     heard: list[bool] = []
-    thread = threading.Thread(target=lambda: heard.append(ear.wait(seconds, linger)), daemon=True)
+
+    def wait_and_linger() -> None:
+        rung = ear.wait(FOREVER)
+        ear.linger(FOREVER)
+        heard.append(rung)
+
+    thread = threading.Thread(target=wait_and_linger, daemon=True)
     thread.start()
     return thread, heard
 
 
 def test_a_ring_on_a_shared_channel_lingers(bell: FileBell) -> None:
     with bell.listen("room-a", announce="seat-a") as ear:
-        thread, heard = wait_in_background(ear, FOREVER, FOREVER)
+        thread, heard = linger_in_background(ear)
         bell.ring(["room-a"])
         thread.join(NEVER)
         early = list(heard)
@@ -144,7 +150,7 @@ def test_a_ring_on_a_shared_channel_lingers(bell: FileBell) -> None:
 
 def test_a_ring_on_the_own_channel_ends_the_lingering(bell: FileBell) -> None:
     with bell.listen("room-a", announce="seat-a") as ear:
-        thread, heard = wait_in_background(ear, FOREVER, FOREVER)
+        thread, heard = linger_in_background(ear)
         bell.ring(["room-a"])
         bell.ring(["seat-a"])
         thread.join(SOON)
@@ -157,7 +163,7 @@ def test_the_end_of_the_watched_process_ends_the_lingering(bell: FileBell) -> No
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     with bell.listen("room-a", announce="seat-a") as ear:
         ear.watch(processes.look_up(child.pid))
-        thread, heard = wait_in_background(ear, FOREVER, FOREVER)
+        thread, heard = linger_in_background(ear)
         bell.ring(["room-a"])
         child.kill()
         child.communicate()
@@ -166,18 +172,9 @@ def test_the_end_of_the_watched_process_ends_the_lingering(bell: FileBell) -> No
     assert heard == [True]
 
 
-def test_a_wait_ends_with_its_time_however_long_it_may_linger(bell: FileBell) -> None:
-    with bell.listen("room-a", announce="seat-a") as ear:
-        bell.ring(["room-a"])
-        thread, heard = wait_in_background(ear, NEVER, FOREVER)
-        thread.join(SOON)
-
-    assert heard == [True]
-
-
 def test_an_ear_without_its_own_channel_does_not_linger_for_long(bell: FileBell) -> None:
     with bell.listen("room-a") as ear:
-        thread, heard = wait_in_background(ear, FOREVER, FOREVER)
+        thread, heard = linger_in_background(ear)
         bell.ring(["room-a"])
         thread.join(SOON)
 

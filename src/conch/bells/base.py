@@ -48,13 +48,15 @@ class Ear(Protocol):
     """One waiter's end of the bell. One thread uses it; any thread can wake it."""
 
     called: bool
-    """The announced channel was rung before or during the last `wait`, so the ring was for this waiter alone."""
+    """The announced channel was rung before or during the last `linger`, so the ring was for this waiter alone."""
 
-    def wait(self, seconds: float, linger: float = LINGER_SECONDS) -> bool:
-        """Sleep until a ring, the end of the watched process, `wake` or the timeout. Returns False on timeout.
+    def wait(self, seconds: float) -> bool:
+        """Sleep until a ring, the end of the watched process, `wake` or the timeout. Returns False on timeout."""
 
-        A ring of the announced channel ends the sleep at once. A ring of a shared channel ends it up to `linger`
-        seconds later, so that a crowd does not slow down the recipient.
+    def linger(self, seconds: float) -> None:
+        """After a ring of a shared channel, sleep on, so that a crowd does not slow down the recipient.
+
+        A ring of the announced channel, the end of the watched process and `wake` end this at once.
         """
 
     def watch(self, process: Process | None) -> None:

@@ -40,20 +40,23 @@ class WatchingEar:
         """Also call `stop` when the ear closes."""
         self._stops.append(stop)
 
-    def wait(self, seconds: float, linger: float = LINGER_SECONDS) -> bool:
+    def wait(self, seconds: float) -> bool:
         deadline = time.monotonic() + seconds
         self.called = False
         while not self._woken.wait(self._next_pause(deadline)):
             if self._must_ask and check(self._process) == "gone":
                 self._must_ask = False
-                return True
-            if time.monotonic() >= deadline:
+                self.wake()
+            elif time.monotonic() >= deadline:
                 return False
-        self._hurried.wait(min(linger, self._longest_linger, max(0.0, deadline - time.monotonic())))
+        self._woken.clear()
+        return True
+
+    def linger(self, seconds: float) -> None:
+        self._hurried.wait(min(seconds, self._longest_linger))
         self._woken.clear()
         self._hurried.clear()
         self.called, self._own_rang = self._own_rang, False
-        return True
 
     def watch(self, process: Process | None) -> None:
         """Watch a process. Watching the same one again changes nothing, so its end wakes only once."""

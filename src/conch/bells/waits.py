@@ -101,10 +101,12 @@ class _Rest:
         end = now + seconds
         if self._report_at is None:  # the first report comes at once only if there is progress to report
             self._report_at = now + (0.0 if pause.progress else self._call.report_every)
-        while not self._ear.wait(min(end, self._report_at) - time.monotonic(), pause.linger):
+        while not self._ear.wait(min(end, self._report_at) - time.monotonic()):
             now = time.monotonic()
             if now >= self._report_at:
                 self._call.report(pause.progress or "Still waiting.")
                 self._report_at = now + self._call.report_every
             if now >= end:
                 return
+        # Not bounded by the next report: else a report would let a crowd look more often.
+        self._ear.linger(min(pause.linger, end - time.monotonic()))
