@@ -70,7 +70,7 @@ class Adoption:
                 for row in tx.all("room_agents", room_id=room_id)
                 if row["agent_id"] != caller.agent_id and not snapshot.may_be_running(row)
             ]
-        if not gone:
+        if not gone:  # spares running git and bd
             return []
         traces, everything = _find_traces(snapshot.room.canonical_path), Scope(".", "/")
         found = [(row, _find_evidence(traces, past, everything)) for row, past in gone]

@@ -113,7 +113,7 @@ def _merge(sources: tuple[list[Row], list[Row], list[Row]]) -> list[Row]:
 
 
 def _reached(place: Place, rows: list[Row]) -> Place:
-    for row in rows:
+    for row in rows:  # each source has its own name for its numbers
         if "event_seq" in row:
             place = place._replace(log=row["event_seq"])
         elif "seq" in row:

@@ -113,7 +113,7 @@ class Rooms:
         return self._snapshot(tx, room, tx.all("some_members", room_id=room_id, agent_ids=agent_ids))
 
     def _snapshot(self, tx: Transaction, room: Room, members: list[Row]) -> Snapshot:
-        self._roots[room.room_id] = room.canonical_path
+        self._roots[room.room_id] = room.canonical_path  # spares `root` a query
         return Snapshot(room, [to_member(row) for row in members], self._settings, tx.now)
 
     # -- signs of life

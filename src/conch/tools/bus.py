@@ -138,7 +138,7 @@ def sync(session: Session, given: Object, call: Call) -> Reply:
         max_items=given.get("max_items", 20),
         include_self=given.get("include_self", False),
         wait_seconds=fields.wait_seconds(given),
-        ack_through=None if auto_advance else ack_through,
+        ack_through=None if auto_advance else ack_through,  # with auto_advance, the reply moves the cursor
         call=call,
     )
     peer = synced.page.peer

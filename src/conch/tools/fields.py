@@ -15,6 +15,7 @@ ROOM_ID: Object = {"type": "string", "minLength": 1, "maxLength": LONGEST_ID}
 _LEASE_ID: Object = {"type": "string", "minLength": 1, "maxLength": LONGEST_ID}
 AGENT_ID: Object = {"type": "string", "minLength": 1, "maxLength": LONGEST_ID}
 TURN_ID: Object = {"type": "integer", "minimum": 0, "maximum": LARGEST}
+# What an owner shows with every call, so that a late call cannot disturb a newer turn.
 FENCED: Object = {"room_id": ROOM_ID, "lease_id": _LEASE_ID, "expected_turn_id": TURN_ID}
 PATH: Object = {"type": "string", "minLength": 1, "maxLength": 4096}
 CURSOR: Object = {

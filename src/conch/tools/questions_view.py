@@ -60,6 +60,7 @@ def _answers_text(found: Asked) -> str:
         bodies.append("See: " + ", ".join(map(one_line, pointers)))
     followups = dict.fromkeys(one_line(followup) for each in found.answers for followup in extras(each)[1])
     numbered = [f"{number}) {text}" for number, text in enumerate(followups, start=1)]
+    # The specification of the question tools prescribes these lines.
     return "\n".join(
         [
             "\n\n".join(bodies),

@@ -30,6 +30,7 @@ def check_arguments(tool: str, schema: Object, arguments: Object) -> Object:
             known = ", ".join(properties) or "none"
             # If a misspelled field were ignored, the call would do something other than what was asked.
             raise InvalidArgument(f"{field[:80]!r} is not a field of {tool}. Its fields: {known}.", field=field[:80])
+    # Many clients send null for a field that they leave out.
     given = {field: value for field, value in arguments.items() if value is not None or field in required}
     for field in required:
         if field not in given:

@@ -31,7 +31,7 @@ def entry(entry: Entry) -> Object:
         names = ("message_id", "seq", "sender", "message_type", "reply_to", "content_markdown")
         return {"event_type": "message", **{name: row[name] for name in names}, **common}
     details = dict(entry.details)
-    if "expires_at" in details:
+    if "expires_at" in details:  # stored in microseconds
         details["expires_at"] = to_iso(details["expires_at"])
     about = {"event_type": row["kind"], "agent_id": row["agent_id"], "name": row["agent_name"]}
     return {**about, "subject_id": row["subject_id"], "details": details, **common}

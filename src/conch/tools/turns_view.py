@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def path_room(snapshot: Snapshot, caller_id: str | None) -> Object:
-    """A room as an object. The lease is the key to the stick, so only the owner sees it."""
+    """A room as an object for this caller."""
     room = snapshot.room
     return {
         "room_id": room.room_id,
@@ -29,6 +29,7 @@ def path_room(snapshot: Snapshot, caller_id: str | None) -> Object:
         "reserved_for": room.reserved_for,
         "pending_handoff_event_seq": room.pending_handoff_event_seq,
         "turn_id": room.turn_id,
+        # The lease is the key to the stick, so only the owner sees it.
         "lease_id": room.lease_id if room.owner == caller_id else None,
         "lease_expires_at": to_iso(room.lease_expires_at),
         "claim_expires_at": to_iso(room.claim_expires_at),
@@ -201,6 +202,7 @@ def event_sentence(event: Event, names: Mapping[str, str] | None = None) -> str:
     names = names or {}
     by, to = event.from_agent_id or "nobody", event.to_agent_id
     who, whom = names.get(by, by), names.get(to, to) if to else None
+    # Later entries show only the name, so the first one connects it to the agent_id.
     newcomer = who if who == by else f"{who} ({by})"
     order = (names.get(agent_id, agent_id) for agent_id in event.details.get("order", ()))
     return {

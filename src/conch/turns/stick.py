@@ -84,6 +84,7 @@ def _next_in_sequence(snapshot: Snapshot, waiting: set[str]) -> Member | None:
     """The next active member after the owner. Members that are waiting now come first."""
     place = snapshot.members.index(snapshot.member(snapshot.room.owner or ""))
     others = snapshot.members[place + 1 :] + snapshot.members[:place]
+    # A stable sort: the members that wait keep their order, and so do the others.
     others.sort(key=lambda member: member.agent_id not in waiting)
     return next((member for member in others if snapshot.is_active(member)), None)
 
@@ -117,7 +118,7 @@ def _with_status(offer: Offer, snapshot: Snapshot, to: Member | None, is_waiting
 def _find_target(snapshot: Snapshot, caller: Caller, text: str) -> Member:
     try:
         target = find_recipient(snapshot, text)
-    except UnknownRecipient:
+    except UnknownRecipient:  # this tool has its own code for that, below
         target = None
     if target is None or not snapshot.is_active(target):
         message = f"{text[:80]!r} is not an active member of the room, so the stick cannot be passed to it."

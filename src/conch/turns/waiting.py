@@ -81,7 +81,7 @@ class Claims:
         budget = (longest if max_wait_ms is None else min(max_wait_ms, longest)) / 1_000
         if _is_settled(found, cursor) or budget <= 0:
             return found
-        crowd = len(found.snapshot.members)
+        crowd = len(found.snapshot.members)  # every member may be waiting
 
         def look(pause: Pause) -> Wait | None:
             if pause.called:  # the stick was offered to this caller: claim it without reading first
@@ -100,7 +100,7 @@ class Claims:
 
     def _prepare(self, pause: Pause, snapshot: Snapshot, crowd: int) -> None:
         expected = snapshot.find(snapshot.expected)
-        pause.process = expected.process if expected else None
+        pause.process = expected.process if expected else None  # if it ends, the wait looks at once
         pause.seconds = self._patience(snapshot)
         pause.linger = _linger(crowd)
         pause.progress = describe(snapshot)

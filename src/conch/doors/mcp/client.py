@@ -53,6 +53,7 @@ class Client:
             raise Refusal(INVALID_PARAMS, "Invalid params: protocolVersion must be a string.")
         self._version = asked if asked in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[0]
         self.name = name_of(client)
+        # Asking a client that did not declare roots would only get an error.
         self.has_roots = isinstance(capabilities, dict) and isinstance(capabilities.get("roots"), dict)
         return {"protocolVersion": self._version, "serverInfo": self._server}
 

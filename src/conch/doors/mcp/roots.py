@@ -56,7 +56,7 @@ class Roots:
             self._answered.set()
 
     def _ask(self) -> None:
-        self._asked += 1
+        self._asked += 1  # a new id, so that a late answer to an earlier request is ignored
         self._path = None
         self._known = True  # even without an answer, so that the next call does not wait again
         self._answered.clear()
