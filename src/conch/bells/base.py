@@ -30,7 +30,7 @@ def activity_channel(room_id: str) -> str:
 
 
 def seat_channel(room_id: str, agent_id: str) -> str:
-    """One member's own channel in a room. A member that waits announces it, and is rung here first as a recipient."""
+    """One member's own channel in a room. A waiting member announces it. The stick's recipient is rung here first."""
     return f"seat-{room_id}-{agent_id}"
 
 
@@ -82,7 +82,10 @@ class Bell(Protocol):
         """Wake the listeners of these channels, in this order. Never raises: a lost ring only delays a waiter."""
 
     def listen(self, *channels: str, announce: str | None = None) -> Ear:
-        """Listen to these channels and `announce`. While the ear is open, `hears(announce)` is true for all."""
+        """Listen to these channels and `announce`.
+
+        While the ear is open, `hears(announce)` is true in every process.
+        """
 
     def hears(self, channel: str) -> bool:
         """Whether any living process announces this channel right now."""

@@ -11,7 +11,7 @@ from conch.bells.base import LINGER_SECONDS, Stop, Watcher
 from conch.host.processes import Process, check
 from conch.lean import Self
 
-_SECONDS_BETWEEN_CHECKS = 1.0
+_SECONDS_BETWEEN_CHECKS = 1.0  # of a process that the watcher cannot watch
 
 
 class WatchingEar:

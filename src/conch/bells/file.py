@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from conch.bells.ears import WatchingEar
 
 _SAFE_BYTES = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
-_LONGEST_NAME = 120
-_SECONDS_BETWEEN_LOOKS = 5.0
+_LONGEST_NAME = 120  # well below the limit of every filesystem
+_SECONDS_BETWEEN_LOOKS = 5.0  # only a safety net: the kernel reports every ring
+# How often the counter is read, in seconds: often after a change, less often while nothing happens.
 _SHORTEST_PAUSE = 0.010
 _LONGEST_PAUSE = 0.025
 _GROWTH = 1.1
@@ -118,7 +119,7 @@ def file_name(channel: str) -> str:
     """A plain, unique file name for any channel."""
     text = channel.encode("utf-8", "surrogatepass")
     name = "".join(chr(byte) if byte in _SAFE_BYTES else f"%{byte:02X}" for byte in text)
-    if name.startswith("."):
+    if name.startswith("."):  # `.` and `..` are folders
         name = f"%2E{name[1:]}"
     if 0 < len(name) <= _LONGEST_NAME:
         return name

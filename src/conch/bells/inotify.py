@@ -46,7 +46,7 @@ if sys.platform == "linux":
             self._inotify = _call("inotify_init1", os.O_NONBLOCK | os.O_CLOEXEC)
             self._end = -1
             try:
-                self._end = os.eventfd(0)
+                self._end = os.eventfd(0)  # wakes the thread when the watcher is closed
                 self._epoll.register(self._inotify, select.EPOLLIN)
                 self._epoll.register(self._end, select.EPOLLIN)
                 self._thread = threading.Thread(target=self._run, name="conch-bell", daemon=True)

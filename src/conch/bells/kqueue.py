@@ -23,7 +23,7 @@ if sys.platform != "linux" and sys.platform != "win32":
             self._exit_wakes: dict[int, list[Wake]] = {}  # by pid
             self._closed = False
             self._kqueue = select.kqueue()
-            self._end, self._close_end = os.pipe()
+            self._end, self._close_end = os.pipe()  # wakes the thread when the watcher is closed
             try:
                 self._change(self._end, select.KQ_FILTER_READ, select.KQ_EV_ADD)
                 self._thread = threading.Thread(target=self._run, name="conch-bell", daemon=True)

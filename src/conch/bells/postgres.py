@@ -23,7 +23,7 @@ from conch.lean import Any
 _RECHECK_SECONDS = 30.0  # only a safety net: the server notifies, and a lost connection is noticed
 _LISTEN_SECONDS = 5.0
 IDLE_SECONDS = 60.0  # close the connection after this time without listeners, because a server has only so many
-_PAUSES = (0.05, 0.1, 0.2, 0.5, 1.0)
+_PAUSES = (0.05, 0.1, 0.2, 0.5, 1.0)  # seconds before each new attempt to connect
 
 Connection = psycopg.Connection[Any]
 
@@ -84,7 +84,7 @@ class _ServerWatcher:
         self._late: set[str] = set()
         self._failures = 0
         self._closed = False
-        self._nudged, self._nudging = os.pipe()
+        self._nudged, self._nudging = os.pipe()  # interrupts the thread's poll
         os.set_blocking(self._nudging, False)
         self._thread = threading.Thread(target=self._run, name="conch-bell", daemon=True)
         self._thread.start()

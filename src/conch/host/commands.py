@@ -60,7 +60,7 @@ def environment(*without: str) -> dict[str, str]:
 
 _GIT_STATUS = ("git", "--no-optional-locks", "-c", "core.fsmonitor=false", "status", "--porcelain", "-z",
           "--untracked-files=all", "--ignore-submodules=none")  # fmt: skip
-_TWO_PATHS = ("R", "C")
+_TWO_PATHS = ("R", "C")  # a renamed or copied file has an old and a new path
 
 
 def changed_files(top: str) -> list[str] | None:

@@ -63,6 +63,7 @@ def _uses(pid: str, meant: os.stat_result, name: str) -> bool:
 
 def _leads_to(link: str, meant: os.stat_result, name: str) -> bool:
     try:
+        # The name first: it is cheaper than a stat, and most links lead elsewhere.
         return os.path.basename(os.readlink(link)) == name and os.path.samestat(os.stat(link), meant)
     except OSError:
         return False

@@ -94,7 +94,7 @@ def namespaces() -> list[str]:
 
 
 def tty_name(terminal: int) -> str | None:
-    _system.devname.restype = ctypes.c_char_p
+    _system.devname.restype = ctypes.c_char_p  # by default ctypes cuts the pointer to an int
     name = _system.devname(ctypes.c_int32(terminal), ctypes.c_uint16(_S_IFCHR))
     return os.fsdecode(name) if name and not name.startswith((b"?", b"#")) else None
 

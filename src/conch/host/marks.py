@@ -102,6 +102,7 @@ def slug_of(name: str) -> str:
 def known_slug(name: str) -> str | None:
     """The short name, but only for a harness in the table."""
     clean = _clean(name)
+    # A client's name must match up to a hyphen: `codex-mcp-client` is Codex, `codexology` is not.
     for harness in HARNESSES:
         if clean in harness.programs or any(f"{clean}-".startswith(f"{start}-") for start in harness.clients):
             return harness.slug

@@ -35,7 +35,7 @@ class Embedder(NamedTuple):
         vectors = np.nan_to_num(np.concatenate(rows)[np.argsort(order)])
         vectors[[not text.strip() for text in texts]] = 0  # some models return a vector even for a blank text
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-        lengths[lengths == 0] = 1
+        lengths[lengths == 0] = 1  # a row of zeros stays one
         normalized: NDArray[float32] = vectors / lengths
         return normalized
 

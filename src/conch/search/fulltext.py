@@ -54,6 +54,7 @@ def _candidates(tx: Transaction, phrases: Sequence[Phrase], filters: Filters) ->
     asked |= {"is_anyone": filters.senders is None, "senders": filters.senders or [NO_PEER]}
     senders = [Phrase((facet("s", str(peer_id)),)) for peer_id in filters.senders or ()]
     found: dict[int, str] = {}
+    # Exact words first, then prefixes. Without a prefix both are the same, and one round is enough.
     for wanted in dict.fromkeys((tuple(phrase._replace(is_prefix=False) for phrase in phrases), tuple(phrases))):
         if len(found) < _MOST_CANDIDATES:
             match = tx.match(wanted, senders if len(senders) <= _MOST_FACETS else ())

@@ -78,7 +78,7 @@ class _Matrix:
             similarity = self._vectors[: self._size] @ vector if self._size else np.zeros(0, np.float32)
             fitting = np.flatnonzero(self._fit(filters) & (similarity >= least))
             numbers, similarity = self._numbers[fitting], similarity[fitting]
-        if len(fitting) > most:
+        if len(fitting) > most:  # choose the best first, because sorting all of them takes longer
             best = np.argpartition(-similarity, most)[:most]
             numbers, similarity = numbers[best], similarity[best]
         order = np.lexsort((-numbers, -similarity))
@@ -106,7 +106,9 @@ class _Matrix:
                 asked = {"model": self._model, "topic_id": topic_id, "after": after, "through": through}
                 self._append(topic_id, tx.all("vectors_of_topic", oldest=oldest, **asked))
                 self._through[topic_id] = through
-        if self._size > MOST_VECTORS * 5 // 4:  # a quarter more than wanted, because dropping the old ones copies all
+        if (
+            self._size > MOST_VECTORS * 5 // 4
+        ):  # a quarter more than wanted, because dropping old ones copies everything
             self._keep(np.flatnonzero(self._numbers[: self._size] > oldest))
 
     def _append(self, topic_id: str, rows: list[Row]) -> None:

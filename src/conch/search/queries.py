@@ -45,7 +45,7 @@ class Query(NamedTuple):
 
 
 def parse_query(text: str) -> Query:
-    """Split a query at spaces. Each piece is a phrase, because it may have several words, and so is each quoted text.
+    """Split a query at spaces. Each piece is a phrase (`db.py` has two words), and so is each quoted text.
 
     The last word also matches as a prefix unless it is quoted. English stop words are left out if other words remain.
     Only the first `_MOST_WORDS` words count.

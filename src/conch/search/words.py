@@ -87,7 +87,7 @@ def tokens(folded: str) -> Iterator[Token]:
 def index_words(text: str) -> list[str]:
     """The indexed words of a message, cut so that they fit into an index row."""
     folded = fold(text[:LONGEST_TEXT])
-    if folded.isascii() and "+" not in folded and "#" not in folded:
+    if folded.isascii() and "+" not in folded and "#" not in folded:  # most messages, and much faster
         words = [match[0][:LONGEST_WORD] for match in islice(_PLAIN.finditer(folded), MOST_WORDS)]
     else:
         words = [token.word for token in islice(tokens(folded), MOST_WORDS)]

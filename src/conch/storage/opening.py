@@ -35,7 +35,7 @@ def open_store(settings: Settings, clock: Clock | None = None, named: str = "CON
 
 
 def _is_file(store: str) -> bool:
-    """Whether the address is surely a file. A mistyped URL and `host=... password=...` are not."""
+    """Whether the address names a file. A mistyped URL and `host=... password=...` do not."""
     if not store or store.startswith(_SQLITE_SCHEME + "/"):
         return True
     file = store.removeprefix(_SQLITE_SCHEME)

@@ -36,7 +36,7 @@ def load_statements(dialect: Dialect) -> dict[str, str]:
     """All statements by name. Names are unique across the files of an engine."""
     statements: dict[str, str] = {}
     for script in _scripts("sql", dialect.engine).values():
-        for block in script.split(_MARK)[1:]:
+        for block in script.split(_MARK)[1:]:  # the part before the first mark is only a comment
             name, _, statement = block.partition("\n")
             if name.strip() in statements:
                 raise ValueError(f"two statements are named {name.strip()}")

@@ -112,6 +112,6 @@ def seconds(given: str) -> float:
         number = float(given)
     except ValueError:
         number = -1.0
-    if not 0 <= number < 1e9:
+    if not 0 <= number < 1e9:  # refuses NaN and infinity too
         raise ValueError(f"must be a number of seconds, 0 or more, not {given[:80]!r}")
     return number

@@ -113,6 +113,7 @@ class Context:
         given: str | None = self.options.topic
         if given is None:
             return self.room.room.topic_id
+        # An id comes first: a topic's name may look like the id of another.
         for find in (self.app.topics.find, lambda name: self.app.topics.resolve(name, allow_closed=True)):
             try:
                 return find(given).topic_id

@@ -95,7 +95,7 @@ class _LeaseLock:
         store = app.store.describe()
         folder = os.path.dirname(store) if os.path.isabs(store) else os.path.expanduser(app.settings.data_dir)
         self._path = os.path.join(os.path.abspath(folder), "guardians")
-        self._place = int(digest(lease_id)[:15], 16)
+        self._place = int(digest(lease_id)[:15], 16)  # a file can be locked far beyond its end
 
     def take(self) -> bool:
         """Hold the lock until this process ends; False if another guardian holds it."""

@@ -49,6 +49,7 @@ def _command_text(command: Command) -> str:
     blocks = {"arguments": positional} | {name: [o for o in flags if o.heading == name] for name in headings}
     blocks["options"].append(_HELP)
     width = min(_COLUMN, max(len(_left(option)) + 4 for options in blocks.values() for option in options))
+    # An option such as --do-not must not be split at its hyphen.
     about = ["\n".join(wrap(paragraph, _WIDTH, break_on_hyphens=False)) for paragraph in command.about.split("\n\n")]
     parts = [_usage(command.name, flags, positional), *about]
     parts += [_block(name, options, width) for name, options in blocks.items() if options]

@@ -10,7 +10,7 @@ from conch.rooms.room import Snapshot
 from conch.tools import turns_view
 from conch.tools.text import one_line
 
-_LONGEST_NUMBER = 18
+_LONGEST_NUMBER = 18  # digits that fit into 64 bits
 
 
 def rooms(context: Context) -> Report:

@@ -23,6 +23,7 @@ def from_here(context: Context, scope: str | None, field: str = "scope") -> str 
     if scope is None or not scope.strip():
         return scope
     root = context.room.room.canonical_path
+    # `./` keeps the tool from taking a file called `~` for the home directory.
     return os.path.join(".", parse_scope(scope, root, field, _folder_within(root)).path)
 
 

@@ -149,7 +149,7 @@ class _Follower:
         self._context = context
         self._messages = context.app.messages
         self._peer = peer
-        self._moves = place is None and not context.options.peek
+        self._moves = place is None and not context.options.peek  # rereading does not change what is unread
         self._after, self._moment = place or (self._messages.standing(peer)[1].last_seq, 0)
         self._left = limit
         self.is_done = False

@@ -102,6 +102,7 @@ class _StatusLine:
     def tick(self, _: str = "") -> None:
         """Show the time that has passed since. This does not ask the store."""
         if self.moves and self._holder:
+            # Back to the first column and clear the line. One column stays free, so that the terminal does not wrap.
             self._print(f"\r\x1b[K{shortened(self._text(), _width() - 1)}")
 
     def _text(self) -> str:

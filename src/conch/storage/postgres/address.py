@@ -63,6 +63,7 @@ class Address:
     def connect(self, lock_timeout_ms: int) -> Connection:
         given = {name: value for name, value in self._given.items() if value is not None}
         # The last value wins, so the order is: our defaults, the address, then the settings conch relies on.
+        # The backslash keeps the blank from ending the option.
         ours = {"search_path": SCHEMA, "default_transaction_isolation": r"read\ committed"}
         defaults = {"lock_timeout": str(lock_timeout_ms), **_SERVER_PATIENCE}
         options = " ".join((_options(defaults), str(given.get("options", "")), _options(ours)))

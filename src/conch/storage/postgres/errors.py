@@ -46,13 +46,14 @@ _BY_STATE = {
     "40P01": _CONFLICT,  # deadlock
     "55P03": _BUSY,  # lock timeout
     "57014": _BUSY,  # statement timeout
-    "53100": _FULL,
-    "25006": _READ_ONLY,
-    "42501": _FORBIDDEN,
+    "53100": _FULL,  # disk full
+    "25006": _READ_ONLY,  # read-only transaction
+    "42501": _FORBIDDEN,  # insufficient privilege
     "25P03": _LOST,  # idle inside a transaction for too long
-    "XX001": _CORRUPT,
-    "XX002": _CORRUPT,
+    "XX001": _CORRUPT,  # damaged table
+    "XX002": _CORRUPT,  # damaged index
 }
+# Failed connections, and interventions by the operator, such as a shutdown.
 _BY_CLASS = {"08": _LOST, "57": _LOST}
 
 _CROWDED = (StoreUnavailable, "The server at {place} has no connection left ({reason}). Close some, or raise its "

@@ -150,7 +150,7 @@ class Schema:
         if not found["ours"]:
             if found["others"]:
                 raise self._mismatch(*_FOREIGN)
-            if not found["made"]:  # an administrator may have created it, for a role that may not
+            if not found["made"]:  # an administrator may have created it for a role without that right
                 connection.execute(f"CREATE SCHEMA {SCHEMA}")
             return 0
         try:

@@ -109,12 +109,13 @@ class PostgresStore:
             answered = not connection.closed
             connection.close()
             raise translate_commit(error, self.describe(), answered) from error
-        except BaseException:  # interrupted: nobody knows what the server still sends on this connection
+        except BaseException:  # interrupted: the server may still answer on this connection
             connection.close()
             raise
         self._give_back(connection)
 
     def change_counter(self) -> int:
+        # The next transaction id, which every write increases.
         connection, row = self._ask("SELECT pg_snapshot_xmax(pg_current_snapshot())::text AS next_transaction")
         self._give_back(connection)
         return int(row["next_transaction"])
@@ -156,7 +157,7 @@ class PostgresStore:
     def _first_answer(self, connection: Connection, question: str) -> Row:
         try:
             return _last_row(connection.execute(question.encode(), prepare=False))
-        except (UndefinedTable, UndefinedColumn):
+        except (UndefinedTable, UndefinedColumn):  # a new database, or tables of another program
             connection.execute("ROLLBACK")
             self._schema.prepare(connection)
             return _last_row(connection.execute(question.encode(), prepare=False))

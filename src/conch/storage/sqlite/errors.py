@@ -52,6 +52,7 @@ _BY_ERRNO = {
 def translate(error: sqlite3.Error | OSError, path: str, named: str) -> StoreError:
     """Our error for an error of the driver or the system. `named` is the setting or option that gave the path."""
     if isinstance(error, sqlite3.Error):
+        # The low byte is the primary code. The other bytes only refine it.
         primary_code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
         kind, text = _BY_SQLITE_CODE.get(primary_code) or _look_around(path, primary_code)
     else:

@@ -102,6 +102,7 @@ class SqliteStore:
 
     def change_counter(self) -> int:
         with self._translated():
+            # It has its own connection, because data_version ignores commits of the connection that asks.
             if self._counter is None:
                 self._counter = self._open()
             row: Row = self._counter.execute("PRAGMA data_version").fetchone()
@@ -224,7 +225,7 @@ class SqliteStore:
         connection = sqlite3.connect(
             self.path,
             timeout=self._busy_timeout_ms / 1_000,
-            isolation_level=None,
+            isolation_level=None,  # `transaction` begins and commits, not the driver
             check_same_thread=False,  # a connection is used by one thread at a time, but not always the same one
             cached_statements=256,
         )

@@ -18,7 +18,7 @@ _LAST_CHARACTER = "\U0010ffff"
 def transaction(connection: sqlite3.Connection, begin: str) -> Iterator[None]:
     """The only place that begins, commits and rolls back. KeyboardInterrupt rolls back too."""
     try:
-        connection.execute(begin)
+        connection.execute(begin)  # inside the `try`, because an interrupt may come right after it
         yield
         connection.execute("COMMIT")
     except BaseException:
