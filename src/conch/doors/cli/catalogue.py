@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conch.doors.cli.command import Command, Group, flag, integer, seconds, switch, text, word, words
+from conch.doors.cli.command import Command, Group, flag, grouped, integer, seconds, switch, text, word, words
 
 # The headings of the overview, and the first words of the commands that have two.
 TURNS = Group("taking turns")
@@ -54,10 +54,10 @@ _HANDOFF = (
 
 _TOOL_GROUPS = "turns, bus, questions, scopes, admin"  # a test compares this with the tools
 
-_ALL = (
+COMMANDS = grouped(
+    TURNS,
     Command(
         "join",
-        TURNS,
         "rooms.join",
         "join the room of a workspace",
         "Join the room of a workspace. The workspace is the git top level, or else the "
@@ -71,7 +71,6 @@ _ALL = (
     ),
     Command(
         "wait",
-        TURNS,
         "turns.wait",
         "wait for the stick and claim it",
         "Wait for the stick, claim it, and print the handoff. Start work only after that. "
@@ -85,7 +84,6 @@ _ALL = (
     ),
     Command(
         "release",
-        TURNS,
         "turns.release",
         "hand over to the next member in sequence",
         "Release the stick. It is reserved for the next active member in sequence. The "
@@ -97,7 +95,6 @@ _ALL = (
     ),
     Command(
         "pass",
-        TURNS,
         "turns.pass_stick",
         "hand over to one member of your choice",
         "Hand the stick to one active member, with the same handoff as `conch release`.",
@@ -106,7 +103,6 @@ _ALL = (
     ),
     Command(
         "take",
-        TURNS,
         "turns.take",
         "take over from a member that does not answer",
         "Take the stick from an owner or a recipient that is gone, or silent for too "
@@ -114,9 +110,12 @@ _ALL = (
         "read `conch events` before you work.",
         (_REASON._replace(required=True), *_ROOM),
     ),
+)
+
+COMMANDS |= grouped(
+    ROOMS,
     Command(
         "state",
-        ROOMS,
         "rooms.state",
         "who holds the stick, and the members",
         "Show who holds the stick, who is next, and the members.",
@@ -124,7 +123,6 @@ _ALL = (
     ),
     Command(
         "rooms",
-        ROOMS,
         "rooms.rooms",
         "list the rooms of a workspace",
         "List the open rooms from a path up to the root of its workspace, innermost first.",
@@ -136,7 +134,6 @@ _ALL = (
     ),
     Command(
         "events",
-        ROOMS,
         "watching.events",
         "what happened in the room",
         "Show the room's timeline: claims, handoffs, takeovers, notes, messages of the home "
@@ -152,7 +149,6 @@ _ALL = (
     ),
     Command(
         "note",
-        ROOMS,
         "rooms.note",
         "write a note into the log",
         "Write a note into the log. You do not need the stick.",
@@ -160,7 +156,6 @@ _ALL = (
     ),
     Command(
         "leave",
-        ROOMS,
         "rooms.leave",
         "stop being a member",
         "Leave the room. If you hold the stick, hand it over first.",
@@ -168,7 +163,6 @@ _ALL = (
     ),
     Command(
         "close",
-        ROOMS,
         "turns.close",
         "close the room; you must hold the stick",
         "Close the room for all members. You must hold the stick; a free stick is claimed "
@@ -177,7 +171,6 @@ _ALL = (
     ),
     Command(
         "reorder",
-        ROOMS,
         "rooms.reorder",
         "set the sequence of the members",
         "Set the sequence in which the members take turns.",
@@ -185,7 +178,6 @@ _ALL = (
     ),
     Command(
         "policy",
-        ROOMS,
         "rooms.policy",
         "show or set the room's policy",
         "Show or set the room's policy: its time limits in milliseconds, and release_order "
@@ -193,9 +185,12 @@ _ALL = (
         (words("values", "NAME=VALUE", "a value to set; `NAME=` restores its default", required=False), *_ROOM),
         "  conch policy owner_lease_ttl_ms=600000\n  conch policy owner_lease_ttl_ms=",
     ),
+)
+
+COMMANDS |= grouped(
+    TALK,
     Command(
         "send",
-        TALK,
         "talk.send",
         "send a message to the others",
         "Send a message to the room's topic. You do not need the stick.",
@@ -213,7 +208,6 @@ _ALL = (
     ),
     Command(
         "read",
-        TALK,
         "talk.read",
         "read new messages",
         "Read the messages that are new to you, oldest first. Printed messages count as read.",
@@ -243,7 +237,6 @@ _ALL = (
     ),
     Command(
         "ask",
-        TALK,
         "talk.ask",
         "ask a question and wait for an answer",
         "Ask a question on the room's topic and wait for the first answer. The exit status "
@@ -263,7 +256,6 @@ _ALL = (
     ),
     Command(
         "answer",
-        TALK,
         "talk.answer",
         "answer another agent's question",
         "Answer another agent's question. You can answer a question once.",
@@ -278,7 +270,6 @@ _ALL = (
     ),
     Command(
         "questions",
-        TALK,
         "talk.questions",
         "list open questions, or close one of yours",
         "List the open questions on the room's topic, newest first, or close one of yours.",
@@ -293,7 +284,6 @@ _ALL = (
     ),
     Command(
         "search",
-        TALK,
         "talk.search",
         "search messages, by words and by meaning",
         "Search the messages of all topics, or of one. A message must contain all words. "
@@ -320,9 +310,12 @@ _ALL = (
         ),
         "  conch search db.py migration\n  conch search '\"exactly this\"' --sender amber-otter --since 2d",
     ),
+)
+
+COMMANDS |= grouped(
+    _TOPICS,
     Command(
         "topics create",
-        _TOPICS,
         "topics.create",
         "create a topic next to the room's own",
         "Create a topic. If an open topic has this name, you get that one.",
@@ -330,7 +323,6 @@ _ALL = (
     ),
     Command(
         "topics list",
-        _TOPICS,
         "topics.list_topics",
         "list topics, newest first",
         "List topics, newest first.",
@@ -344,7 +336,6 @@ _ALL = (
     ),
     Command(
         "topics show",
-        _TOPICS,
         "topics.show",
         "show a topic and its peers",
         "Show a topic, and the peers that used it within the last hour.",
@@ -352,7 +343,6 @@ _ALL = (
     ),
     Command(
         "topics close",
-        _TOPICS,
         "topics.close",
         "close a topic",
         "Close a topic. It stays readable, and its open questions can still be answered.",
@@ -360,7 +350,6 @@ _ALL = (
     ),
     Command(
         "topics rename",
-        _TOPICS,
         "topics.rename",
         "rename a topic",
         "Rename a topic.",
@@ -372,7 +361,6 @@ _ALL = (
     ),
     Command(
         "topics export",
-        _TOPICS,
         "topics.export",
         "write a whole topic as Markdown or JSON lines",
         "Write a whole topic as Markdown, or as one JSON object per line.",
@@ -389,74 +377,30 @@ _ALL = (
         ),
         "  conch topics export --format jsonl --output talk.jsonl",
     ),
+)
+
+COMMANDS |= grouped(
+    _NAMES,
     Command(
         "names free",
-        _NAMES,
         "topics.free",
         "free a name whose token is lost",
         "Free a name whose reclaim_token is lost, so that any agent can take it. A message on the topic says so.",
         (word("name", "NAME", "the name to free; see `conch topics show`", text), *_TOPIC),
     ),
+)
+
+COMMANDS |= grouped(
+    OTHERS,
     Command(
         "whoami",
-        OTHERS,
         "agents.whoami",
         "which agent you are",
         "Show which agent you are. If CONCH_AGENT_ID is exported, it decides.",
         (switch("--explain", "show every signal, the agent it is linked to, and the signal that won"), *_SHARED),
     ),
-    Command("db path", _DB, "store.path", "print where the store is", "Print where the store is.", _SHARED),
-    Command(
-        "db verify",
-        _DB,
-        "store.verify",
-        "replay the log and compare it with the rooms",
-        "Check the files, replay every room's log and compare it with the room. Nothing is "
-        "changed. The exit status is 0 only if there is no problem.",
-        _SHARED,
-    ),
-    Command(
-        "db backup",
-        _DB,
-        "store.backup",
-        "back up the store while others use it",
-        "Make a consistent copy of a file while others use the store. For a server, print the "
-        "`pg_dump` command that makes the backup.",
-        (
-            word("file", "FILE", "a file that does not exist yet; default: a new one beside the store", required=False),
-            *_SHARED,
-        ),
-    ),
-    Command(
-        "db migrate",
-        _DB,
-        "store.migrate",
-        "bring an older store to this version's schema",
-        "Bring an older store to the schema of this version of conch. A file is backed up "
-        "automatically; for a server, make a dump yourself first. If other processes use "
-        "the store, the command names them and changes nothing, unless you add --force.",
-        (switch("--force", "migrate even if other processes use the store"), *_SHARED),
-    ),
-    Command(
-        "db copy",
-        _DB,
-        "store.copy",
-        "copy everything into another store",
-        "Copy every table into another, empty store of either kind, and compare every row. This store does not change.",
-        (flag("--to", "STORE", "a file, or the URL of a server", required=True), *_SHARED),
-        '  conch db copy --to "$NEW_STORE"',
-    ),
-    Command(
-        "db wipe",
-        _DB,
-        "store.wipe",
-        "delete everything in the store",
-        "Delete everything in the store. A store that cannot be read is moved aside instead.",
-        (switch("--yes", "required, because this cannot be undone"), *_SHARED),
-    ),
     Command(
         "mcp",
-        OTHERS,
         "",
         "serve MCP on standard input and output (harnesses start this)",
         "Serve MCP on standard input and output. Harnesses start this command; you rarely do.",
@@ -465,7 +409,6 @@ _ALL = (
     ),
     Command(
         "demo",
-        OTHERS,
         "",
         "watch three scripted agents take turns, fail and recover",
         "Watch three scripted agents take turns in a scratch repository.",
@@ -473,7 +416,6 @@ _ALL = (
     ),
     Command(
         "init",
-        OTHERS,
         "agents.init",
         "join the room under a new name or a resumed one",
         "Join the room of the workspace and decide who you are in it: keep your name, "
@@ -490,9 +432,60 @@ _ALL = (
         "  conch init --non-interactive --json\n  conch init --adopt amber-otter",
         invalid=_AGENT.invalid,
     ),
+)
+
+COMMANDS |= grouped(
+    _DB,
+    Command("db path", "store.path", "print where the store is", "Print where the store is.", _SHARED),
+    Command(
+        "db verify",
+        "store.verify",
+        "replay the log and compare it with the rooms",
+        "Check the files, replay every room's log and compare it with the room. Nothing is "
+        "changed. The exit status is 0 only if there is no problem.",
+        _SHARED,
+    ),
+    Command(
+        "db backup",
+        "store.backup",
+        "back up the store while others use it",
+        "Make a consistent copy of a file while others use the store. For a server, print the "
+        "`pg_dump` command that makes the backup.",
+        (
+            word("file", "FILE", "a file that does not exist yet; default: a new one beside the store", required=False),
+            *_SHARED,
+        ),
+    ),
+    Command(
+        "db migrate",
+        "store.migrate",
+        "bring an older store to this version's schema",
+        "Bring an older store to the schema of this version of conch. A file is backed up "
+        "automatically; for a server, make a dump yourself first. If other processes use "
+        "the store, the command names them and changes nothing, unless you add --force.",
+        (switch("--force", "migrate even if other processes use the store"), *_SHARED),
+    ),
+    Command(
+        "db copy",
+        "store.copy",
+        "copy everything into another store",
+        "Copy every table into another, empty store of either kind, and compare every row. This store does not change.",
+        (flag("--to", "STORE", "a file, or the URL of a server", required=True), *_SHARED),
+        '  conch db copy --to "$NEW_STORE"',
+    ),
+    Command(
+        "db wipe",
+        "store.wipe",
+        "delete everything in the store",
+        "Delete everything in the store. A store that cannot be read is moved aside instead.",
+        (switch("--yes", "required, because this cannot be undone"), *_SHARED),
+    ),
+)
+
+COMMANDS |= grouped(
+    _AGENT,
     Command(
         "agent register",
-        _AGENT,
         "agents.register",
         "choose your name and role in the room",
         "Choose a name in the room, or keep your generated one. A name has 3 to 48 characters: "
@@ -505,7 +498,6 @@ _ALL = (
     ),
     Command(
         "agent adopt",
-        _AGENT,
         "agents.adopt",
         "resume the identity of an agent that is gone",
         "Take over the name, the reservations and the notices of an agent whose process is "
@@ -519,7 +511,6 @@ _ALL = (
     ),
     Command(
         "agent heartbeat",
-        _AGENT,
         "agents.heartbeat",
         "report that you are still working",
         "Report that you are still working, so that no agent takes over your reservations.",
@@ -527,7 +518,6 @@ _ALL = (
     ),
     Command(
         "agent list",
-        _AGENT,
         "agents.list_agents",
         "list the agents in the room",
         "List every agent in the room, with its liveness.",
@@ -535,7 +525,6 @@ _ALL = (
     ),
     Command(
         "agent show",
-        _AGENT,
         "agents.show",
         "show one agent and its reservations",
         "Show an agent in the room and its reservations.",
@@ -543,7 +532,6 @@ _ALL = (
     ),
     Command(
         "agent send",
-        _AGENT,
         "scopes.send",
         "send a notice that must be accepted",
         "Send a notice: hand work to an agent of the room, or say that you are blocked.",
@@ -576,7 +564,6 @@ _ALL = (
     ),
     Command(
         "agent inbox",
-        _AGENT,
         "scopes.inbox",
         "read the notices for you",
         "List the notices for you, oldest first.",
@@ -593,7 +580,6 @@ _ALL = (
     ),
     Command(
         "agent seen",
-        _AGENT,
         "scopes.seen",
         "mark a notice as seen",
         "Mark a notice to you as seen.",
@@ -601,7 +587,6 @@ _ALL = (
     ),
     Command(
         "agent accept",
-        _AGENT,
         "scopes.accept",
         "accept a notice",
         "Accept a notice to you. You cannot undo this.",
@@ -609,7 +594,6 @@ _ALL = (
     ),
     Command(
         "agent reserve",
-        _AGENT,
         "scopes.reserve",
         "reserve files before you change them",
         "Reserve a file, or a directory with everything in it. Reserve it again to renew it. "
@@ -625,7 +609,6 @@ _ALL = (
     ),
     Command(
         "agent release",
-        _AGENT,
         "scopes.release",
         "release a reservation",
         "Release one of your reservations.",
@@ -633,7 +616,6 @@ _ALL = (
     ),
     Command(
         "agent status",
-        _AGENT,
         "scopes.status",
         "list reservations",
         "List the reservations, or those that overlap one path.",
@@ -644,5 +626,3 @@ _ALL = (
         ),
     ),
 )
-
-COMMANDS = {command.name: command for command in _ALL}

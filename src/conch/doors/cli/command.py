@@ -59,7 +59,6 @@ class Command(NamedTuple):
     """One entry of the catalogue. `handler` is imported when the command runs: `rooms.join` of this package."""
 
     name: str
-    group: Group
     handler: str
     summary: str
     """One line for the overview."""
@@ -68,6 +67,12 @@ class Command(NamedTuple):
     examples: str = ""
     invalid: str = ""
     """The error code for a bad argument, if it is not the group's."""
+    group: Group = Group("")
+
+
+def grouped(group: Group, *commands: Command) -> dict[str, Command]:
+    """The commands of a group, by name."""
+    return {command.name: command._replace(group=group) for command in commands}
 
 
 # -- shorthands for the catalogue
