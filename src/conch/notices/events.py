@@ -234,7 +234,7 @@ def leave_handoff(tx: Transaction, snapshot: Snapshot, to: Member | None, releas
 
 def accept_handoff(tx: Transaction, snapshot: Snapshot, event_seq: int | None, agent_id: str) -> None:
     """Claiming the stick accepts its handoff, even if the handoff was meant for another agent."""
-    if event_seq is None:  # the first turn of a room has no handoff
+    if event_seq is None:  # not every turn starts with a handoff
         return
     member = snapshot.member(agent_id)
     accepted = tx.one("accept_handoff", event_seq=event_seq, agent_id=agent_id, name=member.name, now=tx.now)

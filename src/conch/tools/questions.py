@@ -58,10 +58,8 @@ def question_mark_answered(session: Session, given: Object, call: Call) -> Reply
 def pending_list(session: Session, given: Object, call: Call) -> Reply:
     peer, wait_seconds = session.peer(given["topic_id"]), fields.wait_seconds(given)
     answerable = session.app.questions.list_pending(peer, given.get("limit", 20), wait_seconds, call)
-    found, waited = (
-        answerable.questions,
-        wait_seconds and not answerable.is_closed,
-    )  # a closed topic ends a wait at once
+    found = answerable.questions
+    waited = wait_seconds and not answerable.is_closed  # a closed topic ends a wait at once
     status = "ready" if found else "timeout" if waited else "empty"
     questions = [{**each._asdict(), "asked_at": to_seconds(each.asked_at)} for each in found]
     warnings = [bus_view.topic_closed()] if answerable.is_closed else []
