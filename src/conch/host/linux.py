@@ -30,7 +30,7 @@ def _parse_stat(text: bytes) -> Facts:
     head, _, tail = text.rpartition(b")")
     name = os.fsdecode(head.partition(b"(")[2])
     fields = tail.split()
-    state, parent, terminal, threads, started_at = (fields[n] for n in (0, 1, 4, 17, 19))
+    state, parent, terminal, threads, started_at = fields[0], fields[1], fields[4], fields[17], fields[19]
     # A process whose first thread has ended looks like a zombie, even while its other threads still run.
     ended = state in (b"Z", b"X", b"x") and int(threads) <= 1
     return int(started_at), int(parent), int(terminal), name, ended

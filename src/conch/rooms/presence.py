@@ -40,6 +40,7 @@ class Rooms:
         self._store = store
         self._settings = settings
         self._roots: dict[str, str] = {}  # the workspaces of known rooms; a room never moves
+        self._renewal_ms = renewal_ms(settings)
         self._active_until: dict[str, float] = {}  # when each agent's sign of life is due again
 
     @contextmanager
@@ -145,13 +146,13 @@ class Rooms:
         with self._store.read() as tx:
             row = tx.one("agent_seen", agent_id=caller.agent_id)
             age = 0 if row is None else tx.now - row["last_seen_at"]
-        if age >= renewal_ms(self._settings) * MILLISECOND and processes.check(caller.process) != "gone":
+        if age >= self._renewal_ms * MILLISECOND and processes.check(caller.process) != "gone":
             with self._store.write(caller.agent_id) as tx:
                 tx.run("touch_agent", agent_id=caller.agent_id, now=tx.now)
         self._note_touch(caller)
 
     def _note_touch(self, caller: Caller) -> None:
-        self._active_until[caller.agent_id] = time.monotonic() + renewal_ms(self._settings) / 1_000
+        self._active_until[caller.agent_id] = time.monotonic() + self._renewal_ms / 1_000
 
 
 # -- the gate

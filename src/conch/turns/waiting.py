@@ -215,8 +215,8 @@ class Claims:
 
     def takeover_is_open(self, caller: Caller, snapshot: Snapshot) -> bool:
         """Whether `takeover_stick` would succeed for this caller right now."""
-        if snapshot.find(caller.agent_id) is None:
-            return False
+        if snapshot.takeover_reason is None or snapshot.find(caller.agent_id) is None:
+            return False  # usually, and without a transaction
         with self._store.read() as tx:
             return snapshot.may_take_over(caller.agent_id, prior_owner(tx, snapshot.room))
 

@@ -69,14 +69,13 @@ class SqliteStore:
 
     @contextmanager
     def read(self) -> Iterator[SqliteTransaction]:
-        with self._translated(), self._borrowed() as connection, transaction(connection, "BEGIN"):
+        with self._borrowed() as connection, transaction(connection, "BEGIN"):
             yield SqliteTransaction(connection, self._statements, self._clock(), self._translated)
 
     @contextmanager
     def write(self, *locks: str) -> Iterator[SqliteTransaction]:
         """SQLite allows one writer at a time, so it has no use for the names in `locks`."""
         with (
-            self._translated(),
             self._borrowed() as connection,
             self._queued(connection),
             transaction(connection, "BEGIN IMMEDIATE"),
@@ -109,7 +108,7 @@ class SqliteStore:
             return int(row["data_version"])
 
     def integrity_problems(self) -> list[str]:
-        with self._translated(), self._borrowed() as connection:
+        with self._borrowed() as connection:
             found = [row["integrity_check"] for row in connection.execute("PRAGMA integrity_check")]
             orphans = [f"{row['table']}: a row without its {row['parent']}" for row in
                        connection.execute("PRAGMA foreign_key_check")]  # fmt: skip
@@ -123,7 +122,7 @@ class SqliteStore:
         return target
 
     def wipe(self) -> None:
-        with self._translated(), self._borrowed() as connection, self._queued(connection):
+        with self._borrowed() as connection, self._queued(connection):
             with transaction(connection, "BEGIN IMMEDIATE"):
                 connection.execute("PRAGMA defer_foreign_keys = ON")  # so that the tables can be emptied in any order
                 for statement in list(emptying(connection)):
@@ -170,21 +169,30 @@ class SqliteStore:
 
     @contextmanager
     def _borrowed(self) -> Iterator[sqlite3.Connection]:
+        """A connection, with the driver's errors translated. After an error the next caller gets a new connection."""
+        connection: sqlite3.Connection | None = None
+        reusable = True
         try:
-            connection = self._idle.pop()
-        except IndexError:
-            connection = self._open()
-        broken = False
-        try:
+            try:
+                connection = self._idle.pop()
+            except IndexError:
+                connection = self._open()
             yield connection
-        except (sqlite3.Error, StoreError):
-            broken = True  # the next caller gets a new connection
+        except sqlite3.Error as error:
+            reusable = False
+            raise translate(error, self.path, self._named) from error
+        except StoreError:
+            reusable = False
             raise
         finally:
-            if broken or len(self._idle) >= _IDLE_CONNECTIONS:
-                connection.close()
-            else:
-                self._idle.append(connection)
+            if connection is not None:
+                self._give_back(connection, reusable)
+
+    def _give_back(self, connection: sqlite3.Connection, reusable: bool) -> None:
+        if reusable and len(self._idle) < _IDLE_CONNECTIONS:
+            self._idle.append(connection)
+        else:
+            connection.close()
 
     @contextmanager
     def _queued(self, connection: sqlite3.Connection) -> Iterator[None]:
