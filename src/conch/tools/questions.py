@@ -31,13 +31,7 @@ def ask_cancel(session: Session, given: Object, call: Call) -> Reply:
     peer = session.peer(given["topic_id"])
     question, changed = session.app.questions.cancel(peer, given["question_id"], given.get("reason"))
     warnings = [] if changed else [warning("ALREADY_CANCELLED", "The question was already cancelled; nothing changed.")]
-    data = {
-        "topic_id": question.topic_id,
-        "question_id": question.question_id,
-        "status": question.status,
-        "cancel_reason": question.cancel_reason,
-        "warnings": warnings,
-    }
+    data = {**view.closed(question), "cancel_reason": question.cancel_reason, "warnings": warnings}
     return Reply(data, f"Question {question.question_id} is cancelled.")
 
 
@@ -46,12 +40,7 @@ def question_mark_answered(session: Session, given: Object, call: Call) -> Reply
     peer = session.peer(given["topic_id"])
     question, changed = session.app.questions.mark_answered(peer, given["question_id"])
     warnings = [] if changed else [warning("ALREADY_ANSWERED", "The question was already closed; nothing changed.")]
-    data = {
-        "topic_id": question.topic_id,
-        "question_id": question.question_id,
-        "status": question.status,
-        "warnings": warnings,
-    }
+    data = {**view.closed(question), "warnings": warnings}
     return Reply(data, f"Question {question.question_id} is closed as answered.")
 
 

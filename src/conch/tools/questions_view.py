@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conch.bus.questions import Asked, Pending, extras
+from conch.bus.questions import Asked, Pending, Question, extras
 from conch.bus.stream import Message
 from conch.clock import to_seconds
 from conch.tools.replies import Object
@@ -34,6 +34,10 @@ def asked(status: str, found: Asked) -> Object:
         "warnings": [],
     }
     return data | ({"cancel_reason": question.cancel_reason} if question.cancel_reason is not None else {})
+
+
+def closed(question: Question) -> Object:
+    return {"topic_id": question.topic_id, "question_id": question.question_id, "status": question.status}
 
 
 # -- as text for models

@@ -92,9 +92,13 @@ def event_text(event: ProtocolEvent) -> str:
     """The whole notice: a model that reads only text must be able to act on it."""
     head = f"{event.event_id} {event.event_type} from {event.from_agent or 'conch'}, {event.state}"
     about = {"scope": event.scope, "bead_id": event.bead_id, **event.payload}
-    lines = [
-        behind_margin(str(value), MARGIN * 2, first=f"{MARGIN}{one_line(name)}: ")
+    return "\n".join([head, *labelled_lines(about, MARGIN)])
+
+
+def labelled_lines(about: Object, margin: str) -> list[str]:
+    """Each value after its name. Its further lines have a wider margin, so that no text can pose as ours."""
+    return [
+        behind_margin(str(value), margin * 2, first=f"{margin}{one_line(name)}: ")
         for name, value in about.items()
         if value is not None
     ]
-    return "\n".join([head, *lines])

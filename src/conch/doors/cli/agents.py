@@ -8,7 +8,7 @@ import sys
 from conch.agents.identity import explain
 from conch.agents.signals import gather_signals
 from conch.doors.cli.context import Context
-from conch.doors.cli.output import Report, table, write
+from conch.doors.cli.output import Report, as_report, table, write
 from conch.doors.cli.scopes import from_here, reservation_table
 from conch.errors import ConchError, DecisionNeeded, RoomClosed
 from conch.lean import Any
@@ -21,8 +21,7 @@ _ANYWHERE = "*"
 
 
 def register(context: Context) -> Report:
-    result = context.room_tool("scopes.agent_register", name=context.options.name, role=context.options.role)
-    return Report(result.data, result.text)
+    return as_report(context.room_tool("scopes.agent_register", name=context.options.name, role=context.options.role))
 
 
 def adopt(context: Context) -> Report:
@@ -39,8 +38,7 @@ def adopt(context: Context) -> Report:
 
 
 def heartbeat(context: Context) -> Report:
-    result = context.room_tool("scopes.agent_heartbeat")
-    return Report(result.data, result.text)
+    return as_report(context.room_tool("scopes.agent_heartbeat"))
 
 
 def list_agents(context: Context) -> Report:

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 from conch.clock import SECOND
 from conch.lean import Any, NamedTuple, TextIO, json
-from conch.tools.replies import NOTHING_FOLLOWS, Delivery, Object
+from conch.tools.replies import NOTHING_FOLLOWS, Delivery, Object, Reply
 from conch.tools.text import behind_margin, encodable, one_line, visible
 
 MORE = "There are more. A higher --limit shows older ones."  # below a list, newest first, that is cut off
@@ -31,6 +31,11 @@ class Report(NamedTuple):
     """What to do once it is printed, or could not be printed."""
     is_printed: bool = False
     """The command has printed everything itself."""
+
+
+def as_report(reply: Reply) -> Report:
+    """Print what a tool says, unchanged."""
+    return Report(reply.data, reply.text)
 
 
 def failure(code: str, message: str, details: Object, *, text: str | None = None, status: int = 1) -> Report:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from conch.clock import SECOND
 from conch.doors.cli.context import Context, find_member
-from conch.doors.cli.output import Report, duration, table
+from conch.doors.cli.output import Report, as_report, duration, table
 from conch.errors import InvalidArgument
 from conch.rooms.room import Snapshot
 from conch.tools import turns_view
@@ -100,29 +100,25 @@ def _members(snapshot: Snapshot) -> str:
 
 
 def note(context: Context) -> Report:
-    result = context.tool("admin.append_note", room_id=context.room_id, note=context.options.text)
-    return Report(result.data, result.text)
+    return as_report(context.tool("admin.append_note", room_id=context.room_id, note=context.options.text))
 
 
 def leave(context: Context) -> Report:
-    result = context.tool("admin.leave_path", room_id=context.room_id)
-    return Report(result.data, result.text)
+    return as_report(context.tool("admin.leave_path", room_id=context.room_id))
 
 
 def reorder(context: Context) -> Report:
     room_id = context.room_id
     members = context.room.members
     order = [find_member(members, text, "order") for text in context.options.order]
-    result = context.tool("admin.reorder_members", room_id=room_id, order=order)
-    return Report(result.data, result.text)
+    return as_report(context.tool("admin.reorder_members", room_id=room_id, order=order))
 
 
 def policy(context: Context) -> Report:
     room_id = context.room_id
     values = dict(_policy_value(text) for text in context.options.values)
     if values:
-        result = context.tool("admin.set_room_policy", room_id=room_id, policy=values)
-        return Report(result.data, result.text)
+        return as_report(context.tool("admin.set_room_policy", room_id=room_id, policy=values))
     effective = context.room.policy._asdict()
     return Report({"room_id": room_id, "policy": effective}, "\n".join(f"{n}={v}" for n, v in effective.items()))
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 
 from conch.doors.cli.context import Context
-from conch.doors.cli.output import Report, table
+from conch.doors.cli.output import Report, as_report, table
 from conch.host.paths import parse_scope
 from conch.lean import Any
 from conch.tools import scopes_view
 from conch.tools.replies import Object
-from conch.tools.text import behind_margin, one_line
-
-_MARGIN = " " * 4
+from conch.tools.text import one_line
 
 
 def from_here(context: Context, scope: str | None, field: str = "scope") -> str | None:
@@ -41,26 +39,25 @@ def _folder_within(root: str) -> str | None:
 
 def reserve(context: Context) -> Report:
     options = context.options
-    result = context.room_tool(
-        "scopes.scope_reserve",
-        scope=from_here(context, options.scope),
-        ttl_minutes=options.ttl,
-        takeover_stale=options.takeover_stale,
-        bead_id=options.bead,
+    return as_report(
+        context.room_tool(
+            "scopes.scope_reserve",
+            scope=from_here(context, options.scope),
+            ttl_minutes=options.ttl,
+            takeover_stale=options.takeover_stale,
+            bead_id=options.bead,
+        )
     )
-    return Report(result.data, result.text)
 
 
 def release(context: Context) -> Report:
-    result = context.room_tool("scopes.scope_release", scope=from_here(context, context.options.scope))
-    return Report(result.data, result.text)
+    return as_report(context.room_tool("scopes.scope_release", scope=from_here(context, context.options.scope)))
 
 
 def status(context: Context) -> Report:
     options = context.options
     if options.scope is not None:
-        result = context.room_tool("scopes.scope_check", path=from_here(context, options.scope, "path"))
-        return Report(result.data, result.text)
+        return as_report(context.room_tool("scopes.scope_check", path=from_here(context, options.scope, "path")))
     data = context.room_tool("scopes.scope_list", include_ended=options.all).data
     return Report(data, reservation_table(data["reservations"]))
 
@@ -77,15 +74,16 @@ def reservation_table(found: list[Object]) -> str:
 
 def send(context: Context) -> Report:
     options = context.options
-    result = context.room_tool(
-        "scopes.event_send",
-        event_type=options.type,
-        to_agent=options.to,
-        payload=_payload(options),
-        bead_id=options.bead,
-        scope=from_here(context, options.scope),
+    return as_report(
+        context.room_tool(
+            "scopes.event_send",
+            event_type=options.type,
+            to_agent=options.to,
+            payload=_payload(options),
+            bead_id=options.bead,
+            scope=from_here(context, options.scope),
+        )
     )
-    return Report(result.data, result.text)
 
 
 def _payload(options: Any) -> Object:
@@ -108,12 +106,7 @@ def _notice(event: Object) -> str:
     state = scopes_view.LABELS.get(event["state"], event["state"])
     head = f"{event['id']} {label}, from {event['from_agent'] or 'conch'}, {event['created_at']}: {state}"
     about = {"scope": event["scope"], "bead": event["bead_id"], **event["payload"]}
-    lines = [
-        behind_margin(str(value), _MARGIN * 2, first=f"{_MARGIN}{one_line(name)}: ")
-        for name, value in about.items()
-        if value is not None
-    ]
-    return "\n".join([one_line(head), *lines])
+    return "\n".join([one_line(head), *scopes_view.labelled_lines(about, " " * 4)])
 
 
 def seen(context: Context) -> Report:
@@ -125,5 +118,4 @@ def accept(context: Context) -> Report:
 
 
 def _mark(context: Context, mark: str) -> Report:
-    result = context.tool("scopes.event_mark", event_id=context.options.event, mark=mark)
-    return Report(result.data, result.text)
+    return as_report(context.tool("scopes.event_mark", event_id=context.options.event, mark=mark))

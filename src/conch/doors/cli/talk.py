@@ -25,7 +25,7 @@ from conch.doors.cli.messages import (
     since,
     whole_json,
 )
-from conch.doors.cli.output import MORE, Report, clean, failure, give_up, table, warn, write
+from conch.doors.cli.output import MORE, Report, as_report, clean, failure, give_up, table, warn, write
 from conch.errors import Cancelled, InvalidArgument, StoreError, StoreUnavailable, StoreUncertain
 from conch.lean import TYPE_CHECKING
 from conch.tools import bus_view, fields
@@ -263,8 +263,7 @@ def _end_question(context: Context, topic_id: str) -> Report:
     tool = "questions.ask_cancel" if done is None else "questions.question_mark_answered"
     question_id = find_question(context, topic_id, context.options.cancel if done is None else done)
     context.join_topic(topic_id)
-    result = context.tool(tool, topic_id=topic_id, question_id=question_id)
-    return Report(result.data, result.text)
+    return as_report(context.tool(tool, topic_id=topic_id, question_id=question_id))
 
 
 # -- searching

@@ -13,7 +13,7 @@ from conch.calls import retry_interrupted
 from conch.clock import SECOND
 from conch.doors.cli.context import Context
 from conch.doors.cli.messages import whole_json
-from conch.doors.cli.output import MORE, Report, duration, give_up, local_time, table
+from conch.doors.cli.output import MORE, Report, as_report, duration, give_up, local_time, table
 from conch.errors import InvalidArgument, StoreInterrupted, StoreUnavailable
 from conch.lean import Any, TextIO, json
 from conch.tools import bus_view
@@ -29,8 +29,7 @@ _LISTS = {"repo_pointers": "See", "suggested_followups": "Ask next"}
 
 
 def create(context: Context) -> Report:
-    result = context.tool("bus.topic_create", name=context.options.name)
-    return Report(result.data, result.text)
+    return as_report(context.tool("bus.topic_create", name=context.options.name))
 
 
 def list_topics(context: Context) -> Report:
@@ -62,8 +61,7 @@ def show(context: Context) -> Report:
 
 
 def close(context: Context) -> Report:
-    result = context.tool("bus.topic_close", topic_id=context.topic_id, reason=context.options.reason)
-    return Report(result.data, result.text)
+    return as_report(context.tool("bus.topic_close", topic_id=context.topic_id, reason=context.options.reason))
 
 
 def rename(context: Context) -> Report:

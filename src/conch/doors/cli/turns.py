@@ -15,7 +15,7 @@ from conch.doors.cli.context import Context, find_member
 from conch.doors.cli.guardian import keep_lease, lease_text
 from conch.doors.cli.handoffs import handoff_text, read_handoff
 from conch.doors.cli.interruptions import Interruptions, exit_status
-from conch.doors.cli.output import Report, duration, failure, shortened, write
+from conch.doors.cli.output import Report, as_report, duration, failure, shortened, write
 from conch.errors import Cancelled, ConchError, StaleLease, StoreInterrupted, StoreUnavailable
 from conch.lean import Any, Self
 from conch.tools import fields
@@ -159,8 +159,7 @@ def _your_turn_text(context: Context, data: dict[str, Any]) -> str:
 
 def release(context: Context) -> Report:
     lease = _own_lease(context)
-    result = context.tool("turns.release_stick", **lease, handoff=read_handoff(context.options))
-    return Report(result.data, result.text)
+    return as_report(context.tool("turns.release_stick", **lease, handoff=read_handoff(context.options)))
 
 
 def pass_stick(context: Context) -> Report:
@@ -169,8 +168,7 @@ def pass_stick(context: Context) -> Report:
     others = [member for member in snapshot.members if member.agent_id != context.caller.agent_id]
     named = context.present_name(context.options.to, snapshot.room.topic_id)
     to = find_member(others, named, "to_agent_id")
-    result = context.tool("turns.pass_stick", **lease, to_agent_id=to, handoff=read_handoff(context.options))
-    return Report(result.data, result.text)
+    return as_report(context.tool("turns.pass_stick", **lease, to_agent_id=to, handoff=read_handoff(context.options)))
 
 
 def take(context: Context) -> Report:
