@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 _SPEC_VERSION = "v6.3"
 _MOST_TOPICS = 500
 _MOST_ITEMS = 1_000
-_STATUSES = {"open": ["open"], "closed": ["closed"], "all": ["open", "closed"]}
 
 
 def ping(session: Session, given: Object, call: Call) -> Reply:
@@ -44,7 +43,7 @@ def topic_create(session: Session, given: Object, call: Call) -> Reply:
 
 def topic_list(session: Session, given: Object, call: Call) -> Reply:
     # One more than are shown, to learn whether the list is cut.
-    found = session.app.topics.list(_STATUSES[given.get("status", "open")], _MOST_TOPICS + 1)
+    found = session.app.topics.list(view.STATUSES[given.get("status", "open")], _MOST_TOPICS + 1)
     warnings = []
     if len(found) > _MOST_TOPICS:
         found = found[:_MOST_TOPICS]
@@ -212,7 +211,7 @@ TOOLS = grouped(
         topic_list,
         "List topics",
         "List topics, newest first.",
-        fields.takes(status={"type": "string", "enum": list(_STATUSES)}),
+        fields.takes(status={"type": "string", "enum": list(view.STATUSES)}),
         fields.READS,
     ),
     Tool(

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from conch.bus.topics import Topic
 
 
+STATUSES = {"open": ["open"], "closed": ["closed"], "all": ["open", "closed"]}  # what a caller may ask for
 _LONGEST_BODY = 4_000
 """The text for models cuts a longer message; the object always has all of it."""
 

@@ -81,12 +81,7 @@ def wait_for_turn(session: Session, given: Object, call: Call) -> Reply:
 
 def heartbeat(session: Session, given: Object, call: Call) -> Reply:
     room = session.app.turns.heartbeat(session.caller(), given["room_id"], given["lease_id"], given["expected_turn_id"])
-    data = {
-        "room_id": room.room_id,
-        "turn_id": room.turn_id,
-        "lease_id": room.lease_id,
-        "lease_expires_at": to_iso(room.lease_expires_at),
-    }
+    data = view.lease(room)
     return Reply(data, f"The stick is yours until {data['lease_expires_at']}. Each heartbeat extends that time.")
 
 
@@ -136,13 +131,7 @@ def takeover_stick(session: Session, given: Object, call: Call) -> Reply:
         session.caller(), given["room_id"], given["expected_turn_id"], given["reason"]
     )
     room = taken.room
-    data = {
-        "room_id": room.room_id,
-        "turn_id": room.turn_id,
-        "lease_id": room.lease_id,
-        "lease_expires_at": to_iso(room.lease_expires_at),
-        "revoked": taken.revoked,
-    }
+    data = {**view.lease(room), "revoked": taken.revoked}
     text = (
         f"The stick is yours: turn_id={room.turn_id} lease_id={room.lease_id}. You took it from {taken.revoked}. "
         "There is no handoff for you, so call get_room_events before you work."

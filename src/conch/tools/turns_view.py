@@ -92,6 +92,16 @@ def event_page(page: EventPage) -> Object:
     }
 
 
+def lease(room: Room) -> Object:
+    """What its owner needs to keep the stick and to hand it over."""
+    return {
+        "room_id": room.room_id,
+        "turn_id": room.turn_id,
+        "lease_id": room.lease_id,
+        "lease_expires_at": to_iso(room.lease_expires_at),
+    }
+
+
 def expectation(room: Room) -> Object:
     """Who holds the stick or is next, and until when."""
     return {
@@ -106,10 +116,7 @@ def your_turn(wait: Wait) -> Object:
     room = wait.snapshot.room
     return {
         "status": "your_turn",
-        "room_id": room.room_id,
-        "turn_id": room.turn_id,
-        "lease_id": room.lease_id,
-        "lease_expires_at": to_iso(room.lease_expires_at),
+        **lease(room),
         "handoff": wait.handoff,
         "from_agent_id": wait.from_agent_id,
         "reason": wait.reason,

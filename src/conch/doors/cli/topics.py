@@ -22,7 +22,6 @@ from conch.tools.text import behind_margin, one_line
 _MOST_TOPICS = 100_000
 _MOST_PEERS = 1_000
 _WINDOW_SECONDS = 3_600
-_STATUSES = {"open": ["open"], "closed": ["closed"], "all": ["open", "closed"]}
 _LONGEST_ECHO = 200
 _QUOTE = "> "
 _LISTS = {"repo_pointers": "See", "suggested_followups": "Ask next"}
@@ -34,7 +33,7 @@ def create(context: Context) -> Report:
 
 def list_topics(context: Context) -> Report:
     limit = context.limit(_MOST_TOPICS)
-    found = context.app.topics.list(_STATUSES[context.options.status], limit + 1)
+    found = context.app.topics.list(bus_view.STATUSES[context.options.status], limit + 1)
     has_more, found = len(found) > limit, found[:limit]
     topics = [{**bus_view.topic(topic), "message_count": count} for topic, count in found]
     data = {"topics": topics, "has_more": has_more}
