@@ -108,5 +108,5 @@ class _Rest:
                 self._report_at = now + self._call.report_every
             if now >= end:
                 return
-        # Not bounded by the next report: else a report would let a crowd look more often.
+        # A report that falls due does not cut the linger short, because a crowd would then look more often.
         self._ear.linger(min(pause.linger, end - time.monotonic()))

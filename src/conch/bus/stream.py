@@ -85,7 +85,7 @@ def append_messages(tx: Transaction, peer: Peer, outbox: list[Draft]) -> list[Se
 
 
 def _find_repeated(tx: Transaction, peer: Peer, outbox: list[Draft]) -> dict[int, Message | int]:
-    """The drafts that repeat a client_message_id, by place: the stored message, or the earlier place, with that id."""
+    """The places of drafts that repeat a client_message_id, each with the stored message or the earlier place."""
     repeated: dict[int, Message | int] = {}
     places: dict[str, int] = {}
     for place, draft in enumerate(outbox):

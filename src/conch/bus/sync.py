@@ -56,9 +56,9 @@ class Messages:
         self._store = store
         self._bell = bell
         self._settings = settings
-        # For each peer: a cursor, and the seq up to which only the peer's own messages follow it. Messages never
-        # change, so that range need not be read again. A peer with a long monologue would otherwise read all of it at
-        # every call.
+        # For each peer: its cursor, and a later seq. All messages between the two are the peer's own. Messages never
+        # change, so they need not be read again. A peer with a long monologue would otherwise read all of it at every
+        # call.
         self._silences: dict[int | None, tuple[int, int]] = {}
 
     def sync(

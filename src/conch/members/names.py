@@ -1,7 +1,8 @@
 """The agents of a room: their names, roles and liveness.
 
 An agent has one name in each room, and its own name everywhere else. In a room and on its home topic, a name refers to
-one agent. In another room, another agent can have the same name. Outside rooms, it belongs to the first that had it.
+one agent. In another room, another agent can have the same name. Outside rooms, a name belongs to the first agent that
+had it.
 """
 
 from __future__ import annotations
@@ -158,7 +159,7 @@ def _rename(tx: Transaction, room: Room, agent_id: str, name: str) -> list[Row]:
 
 
 def take_over_name(tx: Transaction, room: Room, prior_id: str, name: str, agent_id: str) -> str:
-    """Give a member's name, and the questions asked under it, to another member. Returns the new name of the first."""
+    """Give a member's name, and the questions asked under it, to another member. Returns the first one's new name."""
     prior_name = _generate_name(tx, room, prior_id)
     # The prior agent gives up the name first, because a name refers to one agent only.
     for peer in _rename(tx, room, prior_id, prior_name):

@@ -114,7 +114,7 @@ def topic_presence(session: Session, given: Object, call: Call) -> Reply:
     shown = [{**peer._asdict(), "updated_at": to_seconds(peer.updated_at)} for peer in peers]
     lines = [f"{peer.agent_name}, seen {peer.age_seconds:.0f} s ago, read up to #{peer.last_seq}" for peer in peers]
     data = {"topic_id": given["topic_id"], "peers": shown, "warnings": []}
-    return Reply(data, "\n".join(lines) or "No peer was active lately.")
+    return Reply(data, "\n".join(lines) or "No peer was active recently.")
 
 
 def cursor_reset(session: Session, given: Object, call: Call) -> Reply:
@@ -217,7 +217,7 @@ TOOLS = grouped(
     Tool(
         topic_resolve,
         "Find a topic",
-        "Find the newest open topic with a name.",
+        "Find the newest open topic with this name.",
         fields.takes({"name": _NAME}, allow_closed={"type": "boolean"}),
         fields.READS,
     ),
@@ -231,8 +231,8 @@ TOOLS = grouped(
     Tool(
         topic_join,
         "Take a name on a topic",
-        "Take a name on a topic before you sync or ask there. A room's topic_id does not need it: join_path "
-        "joined it. Keep the reclaim_token: it gets your name back after a restart.",
+        "Take a name on a topic before you sync or ask there. A room's own topic needs no topic_join: "
+        "join_path joined it. Keep the reclaim_token: it gets your name back after a restart.",
         fields.takes(
             {"agent_name": _NAME},
             topic_id=fields.TOPIC_ID,

@@ -117,6 +117,6 @@ def _remark(sent: Sent) -> str:
 
 
 def warning_lines(warnings: Warnings) -> list[str]:
-    """The warnings that do not belong to one sent message: that message's own line mentions the others."""
+    """The warnings that are not about one sent message. The line of a sent message has its own warnings."""
     general = [each for each in warnings if "seq" not in each.get("context", {})]
     return [behind_margin(each["message"], first=f"{each['code']}: ") for each in general]

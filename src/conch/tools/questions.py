@@ -81,8 +81,8 @@ TOOLS = grouped(
     Tool(
         ask,
         "Ask the others",
-        "Ask the peers of a topic a question and wait for the first answer. After a timeout it stays open: call "
-        "ask_poll later.",
+        "Ask the peers of a topic a question and wait for the first answer. After a timeout the question stays "
+        "open: call ask_poll later.",
         fields.takes({"topic_id": fields.TOPIC_ID, "question": fields.TEXT}, wait_seconds=fields.WAIT_SECONDS),
         fields.WRITES,
     ),

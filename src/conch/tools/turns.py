@@ -242,7 +242,7 @@ TOOLS = grouped(
     Tool(
         get_room_events,
         "Read a room's log",
-        "Get a room's claims, handoffs, takeovers and notes, oldest first: the latest, or those after a cursor.",
+        "Get a room's latest claims, handoffs, takeovers and notes, or those after a cursor, oldest first.",
         fields.takes(
             {"room_id": fields.ROOM_ID},
             after=fields.CURSOR,

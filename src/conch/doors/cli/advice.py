@@ -28,7 +28,7 @@ STEPS = {
     "free_name": "Choose another name, or free this one with `conch names free {name}`.",
     "free_name_of_leaver": "Choose another name. If that agent has left for good, `conch names free {name}` frees "
     "its name.",
-    "adopt_name": "Choose another name. If that agent's process is gone and left unfinished work, `conch agent adopt` "
+    "adopt_name": "Choose another name. If that agent is gone and left unfinished work, `conch agent adopt` "
     "takes over the name.",
     "fit_payload": "See `conch agent send --help`.",
     "take_over_reservation": "Its owner seems to be gone. To take over, reserve with --takeover-stale.",

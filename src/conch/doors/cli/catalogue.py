@@ -449,7 +449,7 @@ COMMANDS |= grouped(
         "db backup",
         "store.backup",
         "back up the store while others use it",
-        "Make a consistent copy of a file while others use the store. For a server, print the "
+        "Make a consistent copy of the store's file while others use it. For a server, print the "
         "`pg_dump` command that makes the backup.",
         (
             word("file", "FILE", "a file that does not exist yet; default: a new one beside the store", required=False),

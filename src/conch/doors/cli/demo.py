@@ -101,7 +101,7 @@ class _Agent:
             raise InternalError(f"{self._name} should wait, but the answer was {message}.")
 
     def reply(self, **expected: Any) -> tuple[int, Object]:
-        """When the reply came, and its data. It fails if a field differs, or if it is a refusal by surprise."""
+        """When the reply came, and its data. Fails if a field is not as expected, or if a refusal was not expected."""
         at, message = self._next()
         while "id" not in message:  # progress of the call
             at, message = self._next()
@@ -144,9 +144,9 @@ class _Demo:
 
     def __init__(self, keep: bool) -> None:
         self._inbox: SimpleQueue[Any] = SimpleQueue()
-        # A signal ends the demo where it waits for a reply, so never between the start of a process and its clean-up.
+        # A signal ends the demo only while it waits for a reply, so it always ends the processes it started.
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(number) != signal.SIG_IGN:  # what is ignored stays ignored
+            if signal.getsignal(number) != signal.SIG_IGN:  # an ignored signal stays ignored
                 signal.signal(number, lambda number, _: self._inbox.put(SystemExit(exit_status(number))))
         self._keep, self._began = keep, time.monotonic_ns()
         self._folder = os.path.realpath(tempfile.mkdtemp(prefix="conch-demo-"))

@@ -14,7 +14,7 @@ from conch.lean import Any, NamedTuple, TextIO, json
 from conch.tools.replies import NOTHING_FOLLOWS, Delivery, Object, Reply
 from conch.tools.text import behind_margin, encodable, one_line, visible
 
-MORE = "There are more. A higher --limit shows older ones."  # below a list, newest first, that is cut off
+MORE = "There are more. A higher --limit shows older ones."  # below a list that is cut off; lists are newest first
 _TAB = " " * 4
 
 

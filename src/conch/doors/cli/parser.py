@@ -93,7 +93,7 @@ class _Parse:
             self._given[option.key] = True
             return
         if not equals:
-            value = next(rest, "--")  # a missing value is refused like a flag in its place
+            value = next(rest, "--")  # stands for a missing value, which is then refused
             if not _is_value(value):
                 raise self._refusal(f"{name} needs a value: {option.value}", name)
         self._keep(option, value)

@@ -32,7 +32,7 @@ needs room_id, lease_id and expected_turn_id. Never send an agent id.
 4. While you work, call heartbeat every few minutes.
 5. Hand over with release_stick (to the next member) or pass_stick (to a member you name). In the handoff, say \
 truthfully what you did, what you learned and what is unfinished (status), and give one concrete next_action. Never \
-stop working while you hold the stick.
+stop before you have handed over.
 6. On stale_lease, turn_mismatch or unknown_member, stop: the turn is no longer yours. Call get_room_state, \
 then wait again.
 7. Call takeover_stick only if wait_for_turn or get_room_state says that takeover is available. Give a reason. \

@@ -43,7 +43,7 @@ WHERE r.agent_id = :agent_id AND r.room_id = :room_id AND r.state = 'active'
 ORDER BY r.scope_key;
 
 -- name: expired_reservations_of
--- Without those inside a scope that the agents gave up of their own accord later.
+-- Leaves out reservations inside a scope that the agents themselves released later.
 SELECT r.* FROM reservations r
 WHERE r.room_id = :room_id AND r.state = 'expired' AND r.agent_id IN :agent_ids AND NOT EXISTS (
   SELECT 1 FROM reservations given
