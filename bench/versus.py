@@ -1,7 +1,7 @@
 """Measure two checkouts alternately: `python bench/versus.py OLD NEW`, about ten minutes, on an idle machine.
 
-Each checkout runs its own shortened `bench/turns.py`, `bench/bus.py` and `bench/scale.py` several times, with this
-interpreter. Prints the medians of every cell, and the ratio of new to old: below 1, the new code is faster. The order
+Each checkout runs its own shortened `bench/turns.py`, `bench/bus.py` and `bench/scale.py` several times, in its own
+`.venv`. Prints the medians of every cell, and the ratio of new to old: below 1, the new code is faster. The order
 changes with every round, so that a machine that slows down favours neither.
 """
 
@@ -71,8 +71,9 @@ def _measure(name: str, checkout: Path) -> Iterator[tuple[str, float]]:
     """Every number in the tables that a benchmark prints, by its row and its column."""
     script = LAUNCHER.format(bench=str(checkout / "bench"), home=HOMES[name], plan=PLANS[name], name=name)
     environ = {**os.environ, "PYTHONPATH": str(checkout / "src")}
+    python = str(checkout / ".venv/bin/python")  # its `conch` command must start the code of this checkout
     done = subprocess.run(
-        [sys.executable, "-c", script], env=environ, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False
+        [python, "-c", script], env=environ, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False
     )
     if done.returncode:
         raise RuntimeError(f"{name} of {checkout} failed: {done.stderr[-2_000:]}")
