@@ -199,14 +199,14 @@ def _choose(links: list[_Link]) -> tuple[_Link | None, str]:
     # "here" comes before "linked", because other doors of this process already act as that agent. An agent that once
     # had the same session is gone, or is in another process now.
     for standing, reason in (
-        ("explicit", "CONCH_AGENT_ID names the agent"),
+        ("explicit", "it names the agent"),
         ("here", "its agent belongs to this process"),
         ("linked", "the strongest signal that is linked to an agent"),
     ):
         for link in links:
             if link.standing == standing:
                 return link, f"{link.signal.source}: {reason}"
-    return None, "no signal is linked to an agent that could be this one, so this is a new agent"
+    return None, "No signal is linked to an agent that could be the caller, so this is a new agent"
 
 
 def _is_to_link(link: _Link, winner: _Link | None) -> bool:

@@ -144,7 +144,7 @@ class Questions:
                 message = f"Only {question.asked_by}, who asked the question, can end it."
                 raise ForbiddenNotAsker(message, question_id=question_id, asked_by=question.asked_by)
             if question.status == forbidden:
-                message = f"The question is already {forbidden} and cannot become {status}."
+                message = f"The question is already {forbidden}, so it cannot be marked {status}."
                 raise InvalidArgument(message, field="question_id", question_status=question.status)
             changed = tx.run("end_question", question_id=question_id, status=status, cancel_reason=reason) > 0
             _touch(tx, peer)

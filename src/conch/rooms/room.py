@@ -136,7 +136,7 @@ class Snapshot:
 
     @property
     def _is_deserted(self) -> bool:
-        """Whether no member was seen lately and no member's process is known to be alive."""
+        """Whether no member was seen recently and no member's process is known to be alive."""
         return not any(self.is_active(m) or self.life(m.agent_id) == "alive" for m in self.members)
 
     def liveness(self, agent: Row) -> Liveness:

@@ -180,7 +180,8 @@ def find_member(members: list[Member], text: str, field: str) -> str:
     shown, names = repr(text[:_LONGEST_ECHO]), [f"{m.agent_id} ({m.name})" for m in found or members]
     if found:
         raise InvalidArgument(f"{shown} could be {' or '.join(names)}; type more of the name.", field=field)
-    raise UnknownMember(f"There is no member {shown} here. Members: {', '.join(names) or 'none'}.", field=field)
+    listed = ", ".join(names) or "none"
+    raise UnknownMember(f"{shown} is not a member you can name here. Members you can name: {listed}.", field=field)
 
 
 @lru_cache(maxsize=1)
