@@ -11,13 +11,14 @@ import sys
 import time
 from typing import Any
 
-from conch.agents.identity import Caller, adopt_override
+from conch.agents.identity import Caller, Signal, Signals, identify
 from conch.app import App, open_app
 from conch.errors import ConchError
 from conch.host import processes
 from scale_crowd import Crowd, Seat
 
 Report = dict[str, Any]
+_AS_HARNESS = ("mcp_harness", "bench")
 Place = tuple[str, str]
 """An agent, and the path or id of its room."""
 
@@ -33,7 +34,10 @@ class Worker:
         """Create these agents, and let each join the room of its path."""
         rooms = {}
         for agent_id, path in places:
-            caller = adopt_override(self._app.store, self._nobody, agent_id)._replace(overridden=False)
+            signals = Signals(
+                (Signal("explicit", agent_id, "bench"),), "bench", self._nobody.process, None, *_AS_HARNESS
+            )
+            caller = identify(self._app.store, signals)
             rooms[path] = self._app.membership.join_path(caller, path).snapshot.room.room_id
         return {"rooms": rooms}
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from statistics import median
 
-from conch.agents.identity import Caller, adopt_override
+from conch.agents.identity import Caller, Signal, Signals, identify
 from conch.app import App, open_app
 from harness import CONCH, PYTHON, Row, Scratch, Spread, milliseconds, open_scratch, times
 
@@ -39,9 +39,8 @@ def main() -> int:
 
 def measure_rooms(scratch: Scratch, sizes: tuple[int, ...], count: int) -> list[Row]:
     app = open_app(scratch.environ())
-    nobody = Caller("bench:0000", "nobody", None, "script", None)
-    rooms = [_fill(app, scratch, nobody, size) for size in sizes]
-    me = adopt_override(app.store, nobody, "bench:me")
+    rooms = [_fill(app, scratch, size) for size in sizes]
+    me = _agent(app, "bench:me")
     took = _interleave(app, me, rooms, count)
     app.close()
     return [
@@ -51,12 +50,18 @@ def measure_rooms(scratch: Scratch, sizes: tuple[int, ...], count: int) -> list[
     ]
 
 
-def _fill(app: App, scratch: Scratch, nobody: Caller, size: int) -> tuple[int, str]:
+def _agent(app: App, agent_id: str) -> Caller:
+    return identify(
+        app.store, Signals((Signal("explicit", agent_id, "bench"),), "bench", None, None, "script", "bench")
+    )
+
+
+def _fill(app: App, scratch: Scratch, size: int) -> tuple[int, str]:
     """A room in which another agent has reserved `size` files, a hundred per directory."""
-    other = adopt_override(app.store, nobody, "bench:other")
+    other = _agent(app, "bench:other")
     path = scratch.workspace(f"scopes-{size}")
     room_id = app.membership.join_path(other, path).snapshot.room.room_id
-    app.membership.join_path(adopt_override(app.store, nobody, "bench:me"), path)
+    app.membership.join_path(_agent(app, "bench:me"), path)
     app.reservations.reserve(other, room_id, "first")
     with app.store.write(room_id) as tx:
         row = next(row for row in tx.dump("reservations") if row["room_id"] == room_id)

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.callers import named
 
-from conch.agents.identity import Caller, adopt_override
+from conch.agents.identity import Caller
 from conch.app import App, open_app
 from conch.calls import Call
 from conch.host import processes
@@ -99,8 +100,7 @@ def agent(app: App) -> Agent:
     """An agent by its id, with no process unless one is given."""
 
     def make(agent_id: str, process: Process | None = None) -> Caller:
-        nobody = Caller("test:0000", "nobody", process, "mcp_harness", None)
-        return adopt_override(app.store, nobody, agent_id)._replace(overridden=False)
+        return named(app.store, agent_id, process)
 
     return make
 
@@ -141,8 +141,7 @@ class Client:
         self.app = app
         self.agent_id = agent_id
         self.session = Session(app, "mcp")
-        here = Caller("test:0000", "nobody", process, "mcp_harness", None, overridden=True)
-        self.session.speak_as(adopt_override(app.store, here, agent_id))
+        self.session.speak_as(named(app.store, agent_id, process)._replace(overridden=True))
         self.joined = call_tool(TOOLS["join_path"], self.session, {"context_path": workspace}, Call()).data
         self.room_id: str = self.joined["room_id"]
         self.home: str = self.joined["topic_id"]

@@ -13,14 +13,30 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 import pytest
+from tests.callers import named
+from tests.contract.conftest import Client
 
-from conch.agents.identity import Caller, Signal, Signals, adopt_override, explain, identify
+from conch.agents.identity import (
+    Caller,
+    Connection,
+    Signal,
+    Signals,
+    adopt_override,
+    close_connection,
+    explain,
+    identify,
+)
 from conch.agents.petnames import propose_names
+from conch.agents.signals import gather_signals
 from conch.app import App
-from conch.errors import InvalidArgument
+from conch.calls import Call
+from conch.errors import InvalidArgument, InvalidSetting
 from conch.host.processes import Process
 from conch.ids import digest
 from conch.storage.base import Store
+from conch.tools.catalogue import TOOLS
+from conch.tools.registry import call_tool
+from conch.tools.session import Session
 
 
 class Child(Protocol):
@@ -272,11 +288,16 @@ def test_a_terminal_does_not_replace_a_process_that_lives(store: Store, child: S
     assert staying.process == shell.process
 
 
-def test_the_latest_client_is_the_process_of_an_explicit_id(store: Store, child: StartChild) -> None:
+def test_no_process_that_shares_an_explicit_id_replaces_the_one_it_lives_by(store: Store, child: StartChild) -> None:
     first, second = child(), child()
     identify(store, seen(explicit("alice"), harness=first.process))
 
-    assert identify(store, seen(explicit("alice"), harness=second.process)).process == second.process
+    beside = identify(store, seen(explicit("alice"), harness=second.process))
+    first.kill()
+    after = identify(store, seen(explicit("alice"), harness=second.process))
+
+    assert (beside.process, beside.stands_in) == (first.process, True)
+    assert (after.process, after.stands_in) == (second.process, False)
 
 
 def test_every_client_of_an_explicit_id_is_that_agent_through_its_other_doors(store: Store, child: StartChild) -> None:
@@ -288,32 +309,205 @@ def test_every_client_of_an_explicit_id_is_that_agent_through_its_other_doors(st
     assert identify(store, seen(harness=second)).agent_id == "alice"
 
 
+# -- an override never becomes another agent that is alive
+
+
+ACTIVE_MS = 60_000
+
+
+def override(store: Store, caller: Caller, agent_id: str) -> Caller:
+    return adopt_override(store, caller, agent_id, ACTIVE_MS)
+
+
 def test_an_override_speaks_under_its_own_id_with_the_facts_of_the_caller(store: Store, child: StartChild) -> None:
     caller = identify(store, seen(harness=child().process))
 
-    adopted = adopt_override(store, caller, "alice")
+    adopted = override(store, caller, "alice")
 
     assert adopted == caller._replace(agent_id="alice", name=adopted.name, overridden=True)
     assert adopted.name != caller.name
-    assert adopt_override(store, caller, "alice") == adopted
+    assert override(store, caller, "alice") == override(store, adopted, "alice") == adopted
     assert identify(store, seen(explicit("alice"))).process == caller.process
 
 
-def test_an_override_moves_its_agent_into_the_process_of_the_caller(store: Store, child: StartChild) -> None:
-    first, second = (identify(store, seen(harness=child().process)) for _ in range(2))
-    adopt_override(store, first, "alice")
+def test_an_override_changes_nothing_for_other_doors_of_the_process(store: Store, child: StartChild) -> None:
+    harness = child().process
+    caller = identify(store, seen(harness=harness))
+    override(store, caller, "alice")
 
-    adopt_override(store, second, "alice")
+    assert identify(store, seen(harness=harness)) == caller
+
+
+def test_an_override_takes_over_the_id_of_an_agent_that_is_gone(store: Store, child: StartChild) -> None:
+    first, second = child(), child()
+    override(store, identify(store, seen(harness=first.process)), "alice")
+    first.kill()
+
+    override(store, identify(store, seen(harness=second.process)), "alice")
 
     assert identify(store, seen(explicit("alice"))).process == second.process
 
 
-def test_an_override_changes_nothing_for_other_connections_of_the_process(store: Store, child: StartChild) -> None:
-    harness = child().process
-    caller = identify(store, seen(harness=harness))
-    adopt_override(store, caller, "alice")
+@pytest.mark.parametrize("process", ["alive", "unknown"])
+def test_an_override_with_the_id_of_an_agent_that_may_be_alive_is_refused(
+    store: Store, child: StartChild, process: str
+) -> None:
+    elsewhere = Process("another-host", "another-boot", 1, 1)
+    living = named(store, "alice", child().process if process == "alive" else elsewhere)
+    impostor = identify(store, seen(harness=child().process))
 
-    assert identify(store, seen(harness=harness)) == caller
+    with pytest.raises(InvalidArgument, match="alice is another agent, and it is still running") as refusal:
+        override(store, impostor, "alice")
+
+    assert refusal.value.details["field"] == "agent_id_override"
+    assert named(store, "alice").process == living.process
+
+
+def test_an_agent_on_another_host_that_was_not_seen_for_long_does_not_block_its_id(
+    store: Store, child: StartChild, clock: Any
+) -> None:
+    named(store, "alice", Process("another-host", "another-boot", 1, 1))
+    clock.advance(milliseconds=ACTIVE_MS)
+
+    assert override(store, identify(store, seen(harness=child().process)), "alice").agent_id == "alice"
+
+
+def test_an_override_is_never_given_the_lease_of_an_agent_that_is_gone(
+    app: App, workspace: str, child: StartChild
+) -> None:
+    first = child()
+    owner = named(app.store, "alice", first.process)
+    room_id = app.membership.join_path(owner, workspace).snapshot.room.room_id
+    app.claims.wait_for_turn(owner, room_id, None, 0, Call())
+    first.kill()
+
+    with pytest.raises(InvalidArgument, match=f"alice still holds the stick of room {room_id}"):
+        override(app.store, identify(app.store, seen(harness=child().process)), "alice")
+
+
+@pytest.mark.parametrize("agent_id", ["human:root:pts0", "human:", "HUMAN:ada:pts1"])
+def test_a_person_can_be_claimed_neither_by_an_override_nor_by_a_setting(store: Store, agent_id: str) -> None:
+    with pytest.raises(InvalidArgument, match="not begin with human:"):
+        override(store, identify(store, seen(explicit("bob"))), agent_id)
+    with pytest.raises(InvalidSetting, match="not begin with human:"):
+        gather_signals("cli", {"CONCH_AGENT_ID": agent_id}, None)
+
+
+def test_an_impostor_learns_nothing_and_its_end_changes_nothing_for_the_living_owner(
+    app: App, workspace: str, child: StartChild
+) -> None:
+    owner = Client(app, "codex:1", workspace, child().process)
+    turn = owner.data("wait_for_turn")
+    impostor = child()
+    stranger = Session(app, "mcp")
+    stranger.speak_as(named(app.store, "stranger:1", impostor.process))
+
+    refused = call_tool(
+        TOOLS["join_path"], stranger, {"context_path": workspace, "agent_id_override": "codex:1"}, Call()
+    )
+    impostor.kill()
+
+    assert refused.is_error and refused.data["field"] == "agent_id_override"
+    assert turn["lease_id"] not in refused.text
+    grant = {"lease_id": turn["lease_id"], "expected_turn_id": turn["turn_id"]}
+    assert owner.data("heartbeat", **grant)["turn_id"] == turn["turn_id"]
+
+
+# -- two connections that live at the same time are two agents
+
+
+def connected(parent: Process, server: Process, *found: Signal, client: str = "codex-mcp-client") -> Signals:
+    """What a server sees that serves this client, below this parent."""
+    connection = Connection(server, process_signal(parent).value, client)
+    return seen(*found, harness=parent)._replace(connection=connection)
+
+
+def test_two_connections_below_one_parent_are_two_agents(store: Store, child: StartChild) -> None:
+    parent, first, second = (child().process for _ in range(3))
+    one, other = identify(store, connected(parent, first)), identify(store, connected(parent, second))
+
+    assert one.agent_id != other.agent_id
+    assert identify(store, connected(parent, first)) == one
+    assert identify(store, connected(parent, second)) == other
+
+
+def test_a_connection_after_one_that_ended_is_the_same_agent(store: Store, child: StartChild) -> None:
+    parent, first, second = child(), child(), child()
+    before = identify(store, connected(parent.process, first.process))
+    first.kill()
+
+    after = identify(store, connected(parent.process, second.process))
+
+    assert after.agent_id == before.agent_id
+
+
+def test_a_connection_whose_client_closed_it_has_ended_while_its_server_still_runs(
+    store: Store, child: StartChild
+) -> None:
+    parent, first, second = (child().process for _ in range(3))
+    before = identify(store, connected(parent, first))
+    close_connection(store, before)
+
+    assert identify(store, connected(parent, second)).agent_id == before.agent_id
+
+
+def test_of_several_that_ended_the_latest_is_continued_and_the_next_one_continues_the_other(
+    store: Store, child: StartChild, clock: Any
+) -> None:
+    parent, *servers = (child().process for _ in range(5))
+    early, late = (identify(store, connected(parent, server)) for server in servers[:2])
+    close_connection(store, early)
+    clock.advance(milliseconds=1)
+    close_connection(store, late)
+
+    continued = [identify(store, connected(parent, server)).agent_id for server in servers[2:]]
+
+    assert continued == [late.agent_id, early.agent_id]
+
+
+def test_another_client_below_the_same_parent_is_another_agent(store: Store, child: StartChild) -> None:
+    parent, first, second = (child().process for _ in range(3))
+    before = identify(store, connected(parent, first))
+    close_connection(store, before)
+
+    assert identify(store, connected(parent, second, client="inspector")).agent_id != before.agent_id
+
+
+def test_connections_with_one_session_id_are_one_agent(store: Store, child: StartChild) -> None:
+    parent, first, second = (child().process for _ in range(3))
+
+    one = identify(store, connected(parent, first, session("one")))
+    other = identify(store, connected(parent, second, session("one")))
+
+    assert one.agent_id == other.agent_id
+
+
+def test_a_command_of_the_harness_is_the_agent_of_its_connection(store: Store, child: StartChild) -> None:
+    parent, server = child().process, child().process
+    command = identify(store, seen(harness=parent))
+
+    assert identify(store, connected(parent, server)).agent_id == command.agent_id
+    assert identify(store, seen(harness=parent)).agent_id == command.agent_id
+
+
+def test_an_override_is_refused_while_another_connection_of_the_same_parent_has_the_id(
+    store: Store, child: StartChild
+) -> None:
+    parent, first, second = (child().process for _ in range(3))
+    override(store, identify(store, connected(parent, first)), "alice")
+
+    with pytest.raises(InvalidArgument, match="still running"):
+        override(store, identify(store, connected(parent, second)), "alice")
+
+
+def test_a_connection_of_an_explicit_id_is_not_continued_while_another_of_that_id_lives(
+    store: Store, child: StartChild
+) -> None:
+    parent, first, second, third = (child().process for _ in range(4))
+    identify(store, connected(parent, first, explicit("alice")))
+    close_connection(store, identify(store, connected(parent, second, explicit("alice"))))
+
+    assert identify(store, connected(parent, third)).agent_id != "alice"
 
 
 @pytest.mark.parametrize("override", ["", " alice", "-alice", "al ice", "a" * 129, "alice\n", "älice"])
@@ -321,7 +515,7 @@ def test_an_override_that_cannot_be_an_id_is_refused_and_named(store: Store, ove
     caller = identify(store, seen(explicit("bob")))
 
     with pytest.raises(InvalidArgument) as refusal:
-        adopt_override(store, caller, override)
+        adopt_override(store, caller, override, ACTIVE_MS)
 
     assert refusal.value.details["field"] == "agent_id_override"
 

@@ -111,6 +111,7 @@ def test_process_facts_are_kept_per_member_and_renewed_by_joining(
 ) -> None:
     first, second = child(), child()
     app.membership.join_path(agent("codex:1", first.process), workspace)
+    first.kill()
 
     joined = app.membership.join_path(agent("codex:1", second.process), workspace)
 
@@ -118,7 +119,7 @@ def test_process_facts_are_kept_per_member_and_renewed_by_joining(
 
 
 def test_an_override_is_marked_in_the_log(app: App, codex: Caller, workspace: str) -> None:
-    caller = adopt_override(app.store, codex, "claude:session-2")
+    caller = adopt_override(app.store, codex, "claude:session-2", 0)
 
     joined = app.membership.join_path(caller, workspace)
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.callers import named
 
-from conch.agents.identity import Caller, adopt_override
 from conch.app import App, open_app
 
 
@@ -393,8 +393,7 @@ def test_looking_often_keeps_an_agent_active_however_short_the_threshold(
     environ: dict[str, str], workspace: str, clock: Any
 ) -> None:
     app = open_app({**environ, "CONCH_STALE_MINUTES": "0.1"}, clock)
-    nobody = Caller("test:0000", "nobody", None, "mcp_harness", None)
-    ada = adopt_override(app.store, nobody, "ada:1")
+    ada = named(app.store, "ada:1")
     room_id = app.membership.join_path(ada, workspace).snapshot.room.room_id
 
     for _ in range(5):

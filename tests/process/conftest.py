@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.callers import named
 
-from conch.agents.identity import Caller, adopt_override
+from conch.agents.identity import Caller
 from conch.app import App, open_app
 from conch.clock import MILLISECOND, SECOND, system_clock
 from conch.host import processes
@@ -95,8 +96,7 @@ def agent(app: App) -> Callable[..., Caller]:
     here = processes.look_up(os.getpid())
 
     def make(agent_id: str, process: Process | None = here) -> Caller:
-        nobody = Caller("test:0000", "nobody", process, "mcp_harness", None)
-        return adopt_override(app.store, nobody, agent_id)._replace(overridden=False)
+        return named(app.store, agent_id, process)
 
     return make
 

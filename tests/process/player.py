@@ -16,7 +16,7 @@ import sys
 import time
 from typing import Any
 
-from conch.agents.identity import Caller, adopt_override
+from conch.agents.identity import Caller, Signal, Signals, identify
 from conch.app import App, open_app
 from conch.bus.drafts import Draft
 from conch.clock import system_clock
@@ -47,8 +47,8 @@ def hear() -> str:
 
 
 def agent(app: App, agent_id: str) -> Caller:
-    nobody = Caller("test:0000", "nobody", processes.look_up(os.getpid()), "mcp_harness", None)
-    return adopt_override(app.store, nobody, agent_id)._replace(overridden=False)
+    signal, here = Signal("explicit", agent_id, "CONCH_AGENT_ID"), processes.look_up(os.getpid())
+    return identify(app.store, Signals((signal,), "agent", here, None, "mcp_harness", ""))
 
 
 class Seat:

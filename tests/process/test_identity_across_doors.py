@@ -12,11 +12,14 @@ from typing import Any
 import pytest
 
 # A harness as conch meets it: a process by that name, which starts an MCP server and shell commands. What to do
-# comes as words: `mcp NAME` joins through a server, `shell` asks a command who it is.
+# comes as words: `mcp NAME` joins through a server, `open NAME` too but leaves it running, `shell` asks a command who
+# it is.
 HARNESS = """
 import json, os, subprocess, sys
 
-def through_mcp(name):
+opened = []
+
+def through_mcp(name, close):
     server = subprocess.Popen([sys.argv[1], "-m", "conch", "mcp"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     def ask(number, method, params):
         request = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
@@ -26,8 +29,10 @@ def through_mcp(name):
     client = {"name": name, "version": "1"}
     ask(1, "initialize", {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client})
     joined = ask(2, "tools/call", {"name": "join_path", "arguments": {}})["structuredContent"]
-    server.stdin.close()
-    server.wait()
+    opened.append(server)
+    if close:
+        server.stdin.close()
+        server.wait()
     return joined["agent_id"]
 
 def through_shell():
@@ -36,7 +41,10 @@ def through_shell():
     return json.loads(done.stdout)["data"]["agent_id"]
 
 steps = [step.split() for step in sys.argv[2:]]
-print(json.dumps([through_mcp(step[1]) if step[0] == "mcp" else through_shell() for step in steps]))
+print(json.dumps([through_shell() if step == ["shell"] else through_mcp(step[1], step[0] == "mcp") for step in steps]))
+for server in opened:
+    server.stdin.close()
+    server.wait()
 """
 
 
@@ -87,6 +95,26 @@ def test_a_second_server_of_the_same_harness_is_the_same_agent(run_harness: Any)
 
     assert first == second
     assert first.startswith("codex:")
+
+
+@pytest.mark.parametrize("program", ["codex", "someharness.py"])
+def test_two_servers_that_run_at_the_same_time_are_two_agents(run_harness: Any, program: str) -> None:
+    first, second, third = run_harness(program, "open codex-mcp-client", "mcp codex-mcp-client", "mcp codex-mcp-client")
+
+    assert first != second
+    assert third == second
+
+
+def test_servers_that_share_an_exported_id_are_one_agent(run_harness: Any) -> None:
+    found = run_harness("codex", "open codex-mcp-client", "open codex-mcp-client", "shell", CONCH_AGENT_ID="alice")
+
+    assert found == ["alice"] * 3
+
+
+def test_a_client_that_calls_itself_human_is_no_person(run_harness: Any) -> None:
+    (found,) = run_harness("someharness.py", "mcp human")
+
+    assert found.startswith("agent:")
 
 
 def test_two_harnesses_are_two_agents(run_harness: Any) -> None:

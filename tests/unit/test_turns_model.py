@@ -15,8 +15,9 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from tests.callers import named
 
-from conch.agents.identity import Caller, adopt_override
+from conch.agents.identity import Caller
 from conch.app import open_app
 from conch.errors import ConchError
 from conch.host import processes
@@ -24,7 +25,7 @@ from conch.host.processes import Process
 from conch.rooms.log import list_events
 from conch.rooms.verify import verify_rooms
 
-AGENTS = ("codex:a", "claude:b", "gemini:c", "human:d")
+AGENTS = ("codex:a", "claude:b", "gemini:c", "cursor:d")
 MINUTE = 60_000
 HOUR = 60 * MINUTE
 DEFAULTS = {"owner_lease_ttl_ms": 45 * MINUTE, "claim_ttl_ms": 20 * MINUTE, "presence_ttl_ms": 4 * HOUR}
@@ -377,7 +378,7 @@ class Game(RuleBasedStateMachine):
     def sit_down(self, count: int, where: list[str]) -> None:
         for agent, place in zip(AGENTS, where, strict=True):
             self.model.facts[agent] = self.process_at(place)
-            adopt_override(self.app.store, self.caller(agent), agent)
+            named(self.app.store, agent, self.model.facts[agent])
         for agent in AGENTS[:count]:
             self.join(agent)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from itertools import chain
 
+from conch.clock import MILLISECOND
 from conch.errors import Advice, AgentNotFound, InvalidArgument
 from conch.host import processes
 from conch.host.processes import Process
@@ -15,7 +16,11 @@ from conch.ids import digest
 from conch.lean import Any, Literal, NamedTuple
 from conch.storage.base import Row, Store, Transaction
 
-AGENT_ID_RULE = "must be 1 to 128 letters, digits and . _ : @ / -, beginning with a letter or a digit"
+AGENT_ID_RULE = (
+    "must be 1 to 128 letters, digits and . _ : @ / -, begin with a letter or a digit, and not begin with human:, "
+    "which is for people at a terminal"
+)
+_PERSON = "human:"  # the beginning of a person's agent_id
 LOCK = "agents"  # held while an agent is created or renamed, or a signal is linked
 
 
@@ -30,6 +35,18 @@ class Signal(NamedTuple):
     """Where it was found, in words for people."""
 
 
+class Connection(NamedTuple):
+    """The connection of one MCP client: the process that serves it, the process above, and the client's own name."""
+
+    process: Process
+    parent: str
+    client_name: str
+
+    @property
+    def key(self) -> str:
+        return "connection:" + ":".join(map(str, self.process))
+
+
 class Signals(NamedTuple):
     """What one process knows about its caller without asking the store."""
 
@@ -42,6 +59,8 @@ class Signals(NamedTuple):
     """The leader of a person's terminal session. It shows that the person is there, but does not identify them."""
     session_kind: str
     display_name: str
+    connection: Connection | None = None
+    """The MCP connection that this process serves. A command has none."""
 
     @property
     def explicit(self) -> str | None:
@@ -56,14 +75,17 @@ class Caller(NamedTuple):
     session_kind: str
     display_name: str | None
     overridden: bool = False
+    stands_in: bool = False
+    """Whether the agent's process is not the caller's own: several processes share one CONCH_AGENT_ID."""
+    connection: str | None = None
 
 
 class _Link(NamedTuple):
     """A signal, the agent it is linked to, and how that agent relates to the caller.
 
     `here`: the agent has the caller's process, and it has joined a room, so other agents know it.
-    `elsewhere`: the signal is a session id, but its agent is alive in another process. So it is not the caller: two
-    tabs are two agents.
+    `elsewhere`: its agent is alive in another process, or on another connection. So it is not the caller: two tabs are
+    two agents, and so are two connections of one process.
     """
 
     signal: Signal
@@ -78,6 +100,8 @@ class _Verdict(NamedTuple):
     reason: str
     links: list[_Link]
     to_link: list[Signal]
+    is_connected: bool
+    """Whether the store has recorded the connection for that agent. True if there is none."""
 
     @property
     def agent(self) -> Row | None:
@@ -89,28 +113,72 @@ def identify(store: Store, signals: Signals) -> Caller:
     with store.read() as tx:  # usually nothing changes, and a read never waits for writers
         verdict = _judge(tx, signals)
     agent = verdict.agent
-    if agent is None or verdict.to_link or recorded_process(agent) != _process_to_record(agent, signals):
+    if agent is None or not _is_stored(verdict, agent, signals):
         with store.write(LOCK) as tx:
             # Decide again: another process may have linked a signal since the read.
             agent = _store_verdict(tx, _judge(tx, signals), signals)
+    process, own = recorded_process(agent), signals.harness or signals.terminal
     return Caller(
-        agent["agent_id"], agent["name"], recorded_process(agent), agent["session_kind"], signals.display_name
+        agent["agent_id"],
+        agent["name"],
+        process,
+        agent["session_kind"],
+        signals.display_name,
+        stands_in=own is not None and process != own,
+        connection=signals.connection.key if signals.connection else None,
     )
 
 
-def adopt_override(store: Store, caller: Caller, override: str) -> Caller:
-    """The caller under an agent id that it chose. Its process stays the same."""
+def _is_stored(verdict: _Verdict, agent: Row, signals: Signals) -> bool:
+    same_process = recorded_process(agent) == _process_to_record(agent, signals)
+    return not verdict.to_link and verdict.is_connected and same_process
+
+
+def close_connection(store: Store, caller: Caller) -> None:
+    """Record that the client has closed its connection. The next one of that client may be the same agent."""
+    with store.write(LOCK) as tx:
+        tx.run("close_connection", connection=caller.connection, now=tx.now)
+
+
+def adopt_override(store: Store, caller: Caller, override: str, active_ms: int) -> Caller:
+    """The caller under an agent id of its own choice. The process stays the caller's own.
+
+    Refused if another living process or connection has that id, or if the id holds a stick: its lease is not the
+    caller's. An agent whose process is unknown counts as living for `active_ms` after its last call.
+    """
     if not is_agent_id(override):
         raise InvalidArgument(f"agent_id_override {AGENT_ID_RULE}.", field="agent_id_override")
+    if caller.overridden and caller.agent_id == override:
+        return caller
     with store.write(LOCK) as tx:
         agent = tx.one("find_agent", agent_id=override)
         if agent is None:
             itself = tx.one("find_agent", agent_id=caller.agent_id)
             harness = itself["harness"] if itself else "agent"
             agent = _insert_agent(tx, override, harness, caller.session_kind, caller.process)
-        elif caller.process is not None:
-            _record_process(tx, agent, caller.process)
+        elif override != caller.agent_id:
+            _refuse_living(tx, agent, caller, active_ms)
+            agent = _record_process(tx, agent, caller.process)
+        if caller.connection is not None:
+            tx.run("move_connection", connection=caller.connection, agent_id=override)
     return caller._replace(agent_id=override, name=agent["name"], overridden=True)
+
+
+def _refuse_living(tx: Transaction, agent: Row, caller: Caller, active_ms: int) -> None:
+    agent_id, recorded = agent["agent_id"], recorded_process(agent)
+    life = "mine" if recorded is not None and recorded == caller.process else processes.check(recorded)
+    seen_lately = tx.now - agent["last_seen_at"] < active_ms * MILLISECOND
+    connected = any(row["connection"] != caller.connection for row in _live_connections(tx, [agent_id]))
+    if connected or life == "alive" or (life == "unknown" and seen_lately):
+        message = f"{agent_id} is another agent, and it is still running. Choose another agent_id_override."
+        raise InvalidArgument(message, field="agent_id_override")
+    held = tx.one("room_owned_by", agent_id=agent_id)
+    if held is not None:
+        message = (
+            f"{agent_id} still holds the stick of room {held['room_id']}, and its lease is not yours. Take the stick "
+            "over first, or choose another agent_id_override."
+        )
+        raise InvalidArgument(message, field="agent_id_override")
 
 
 def load_caller(store: Store, text: str, topic_id: str | None = None) -> Caller:
@@ -122,6 +190,15 @@ def load_caller(store: Store, text: str, topic_id: str | None = None) -> Caller:
     if agent is None:
         raise AgentNotFound(f"There is no agent {text[:80]!r}.", Advice("check_identity"), field="agent")
     return Caller(agent["agent_id"], agent["name"], recorded_process(agent), agent["session_kind"], None)
+
+
+def require_itself(caller: Caller, signals: Signals) -> None:
+    """InvalidArgument if the agent is alive in another process than the one that shows these signals."""
+    own = (signals.harness, signals.terminal)
+    if caller.agent_id == signals.explicit or caller.process in own or processes.check(caller.process) != "alive":
+        return
+    message = f"{caller.agent_id} is still running in another process. Only that process can act as it."
+    raise InvalidArgument(message, field="agent")
 
 
 def _find(store: Store, text: str, topic_id: str | None) -> Row | None:
@@ -165,7 +242,16 @@ def _explain_link(link: _Link, verdict: _Verdict) -> dict[str, Any]:
 def _judge(tx: Transaction, signals: Signals) -> _Verdict:
     links = _find_links(tx, signals)
     winner, reason = _choose(links)
-    return _Verdict(winner, reason, links, [link.signal for link in links if _is_to_link(link, winner)])
+    to_link = [link.signal for link in links if _is_to_link(link, winner)]
+    return _Verdict(winner, reason, links, to_link, _is_connected(tx, winner, signals.connection))
+
+
+def _is_connected(tx: Transaction, winner: _Link | None, connection: Connection | None) -> bool:
+    if connection is None:
+        return True
+    known = tx.one("find_connection", connection=connection.key)
+    agent_id = winner.agent["agent_id"] if winner and winner.agent else None
+    return known is not None and known["agent_id"] == agent_id and known["closed_at"] is None
 
 
 def _find_links(tx: Transaction, signals: Signals) -> list[_Link]:
@@ -176,9 +262,43 @@ def _find_links(tx: Transaction, signals: Signals) -> list[_Link]:
         for signal in signals.found
         if signal.kind != "explicit"
     ]
+    if signals.connection is not None:
+        links = [
+            _connection_link(tx, link, signals.connection, signals.harness) if link.signal.kind == "process" else link
+            for link in links
+        ]
     if signals.explicit is None:
         return links
     return [_Link(signals.found[0], tx.one("find_agent", agent_id=signals.explicit), "explicit"), *links]
+
+
+def _connection_link(tx: Transaction, link: _Link, connection: Connection, mine: Process | None) -> _Link:
+    """The link of the process above, as this connection sees it.
+
+    Its agent is the one that this connection already is, or the agent of the latest connection of the same client that
+    has ended, or one that only commands have used. An agent with another living connection is never the caller.
+    """
+    below = tx.all("connections_below", parent=connection.parent)
+    itself = [row["agent_id"] for row in below if row["connection"] == connection.key]
+    ended = [row["agent_id"] for row in below if row["client_name"] == connection.client_name and not _is_live(row)]
+    linked = [link.agent["agent_id"]] if link.agent else []
+    connected = {row["agent_id"] for row in below}
+    proposed = itself or [*ended, *(agent_id for agent_id in linked if agent_id not in connected)]
+    taken = {row["agent_id"] for row in _live_connections(tx, proposed) if row["connection"] != connection.key}
+    free = next((agent_id for agent_id in proposed if agent_id not in taken), None)
+    if free is not None:
+        agent = tx.one("agent_in_rooms", agent_id=free)
+        return _Link(link.signal, agent, _standing(link.signal, agent, mine))
+    return link if link.agent is None else link._replace(standing="elsewhere")
+
+
+def _live_connections(tx: Transaction, agent_ids: list[str]) -> list[Row]:
+    rows = tx.all("connections_of", agent_ids=agent_ids) if agent_ids else []
+    return [row for row in rows if _is_live(row)]
+
+
+def _is_live(row: Row) -> bool:
+    return row["closed_at"] is None and processes.check(recorded_process(row)) != "gone"
 
 
 def _standing(
@@ -233,16 +353,38 @@ def _store_verdict(tx: Transaction, verdict: _Verdict, signals: Signals) -> Row:
         agent = _record_process(tx, agent, _process_to_record(agent, signals))
     for signal in verdict.to_link:
         tx.run("link_signal", signal=signal.value, agent_id=agent["agent_id"], now=tx.now)
+    if signals.connection is not None:
+        _record_connection(tx, signals.connection, agent["agent_id"])
     return agent
+
+
+def _record_connection(tx: Transaction, connection: Connection, agent_id: str) -> None:
+    """Record the connection in place of those of this agent that have ended."""
+    for row in tx.all("connections_of", agent_ids=[agent_id]):
+        if not _is_live(row):
+            tx.run("forget_connection", connection=row["connection"])
+    tx.run(
+        "open_connection",
+        connection=connection.key,
+        agent_id=agent_id,
+        parent=connection.parent,
+        client_name=connection.client_name,
+        now=tx.now,
+        **process_columns(connection.process),
+    )
 
 
 def _process_to_record(agent: Row, signals: Signals) -> Process | None:
     """The process to record for the agent: the caller's harness, if known."""
     recorded = recorded_process(agent)
-    if signals.harness or recorded is None:
+    if recorded is None or (signals.harness and not signals.explicit):
         return signals.harness or signals.terminal
     life = processes.check(recorded)
-    if life == "alive":  # a terminal is a weaker sign of life, so it does not replace a living process
+    if signals.harness and life == "gone":
+        return signals.harness
+    # A terminal is a weaker sign of life, and a process that only shares the agent's CONCH_AGENT_ID may end before the
+    # agent does. Neither replaces a living process.
+    if life == "alive":
         return recorded
     # The recorded process is gone but the agent still calls, so it now runs where we cannot see it.
     return signals.terminal if life == "gone" else signals.terminal or recorded
@@ -252,11 +394,13 @@ def _new_agent_id(tx: Transaction, verdict: _Verdict, signals: Signals) -> str:
     """`<harness>:<hash>` of the strongest signal, or `human:<user>:<tty>`. The hash grows until the id is free."""
     if signals.explicit:
         return signals.explicit
-    signal = verdict.to_link[0]
-    whole, person = digest(signal.value), signal.value.partition("@")[0]
-    stem = person if signal.kind == "person" else signals.slug
+    signal = verdict.to_link[0] if verdict.to_link else None  # all belong to others: only the connection is its own
+    value = signal.value if signal else signals.connection.key if signals.connection else ""
+    is_person = signal is not None and signal.kind == "person"
+    whole, person = digest(value), value.partition("@")[0]
+    stem = person if is_person else signals.slug
     hashed = (f"{stem}:{whole[:length]}" for length in range(4, len(whole) + 1, 2))
-    proposals = chain([person], hashed) if signal.kind == "person" else hashed
+    proposals = chain([person], hashed) if is_person else hashed
     return next(proposal for proposal in proposals if tx.one("find_agent", agent_id=proposal) is None)
 
 
@@ -280,7 +424,8 @@ def _record_process(tx: Transaction, agent: Row, process: Process | None) -> Row
 
 def is_agent_id(text: str) -> bool:
     plain = (letter.isalnum() or letter in "._:@/-" for letter in text)
-    return 1 <= len(text) <= 128 and text.isascii() and text[0].isalnum() and all(plain)
+    is_plain = 1 <= len(text) <= 128 and text.isascii() and text[0].isalnum() and all(plain)
+    return is_plain and not text.lower().startswith(_PERSON)
 
 
 # -- the columns of a process

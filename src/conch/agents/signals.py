@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from conch.agents.identity import AGENT_ID_RULE, Signal, Signals, is_agent_id
+from conch.agents.identity import AGENT_ID_RULE, Connection, Signal, Signals, is_agent_id
 from conch.errors import InvalidSetting
 from conch.host import processes
 from conch.host.marks import HARNESSES, HOSTS, LAUNCHERS, Harness, known_slug, marked, read_program, recognise, slug_of
@@ -45,7 +45,8 @@ def gather_signals(door: str, environ: Mapping[str, str], client_name: str | Non
     may_be_person = door != "mcp" and not origin.known and not sessions
     tty = processes.controlling_tty() if may_be_person else None
     own = _own_process(door, origin, unnamed=not explicit, person_or_session=bool(tty or sessions))
-    found = [*explicit, *map(_session_signal, sessions), *_process_signal(own, origin)]
+    above = _process_signal(own, origin)
+    found = [*explicit, *map(_session_signal, sessions), *above]
     found = found or [_person_signal(environ, tty)]
     is_person = tty is not None or found[0].kind == "person"
     slug = "human" if is_person else _slug(environ, origin, client_name, sessions)
@@ -56,6 +57,7 @@ def gather_signals(door: str, environ: Mapping[str, str], client_name: str | Non
         terminal=processes.session_leader() if tty else None,
         session_kind=_session_kind(is_person, is_script=may_be_person),
         display_name=_printable(client_name or "") or tty or slug,
+        connection=_connection(above[0].value, client_name) if door == "mcp" and above else None,
     )
 
 
@@ -96,6 +98,11 @@ def _own_process(door: str, origin: _Origin, unnamed: bool, person_or_session: b
         return origin.harness
     # The program that runs a command may end within a second, while the person or the session goes on.
     return origin.client if unnamed and not person_or_session else None
+
+
+def _connection(parent: str, client_name: str | None) -> Connection | None:
+    itself = processes.look_up(os.getpid())
+    return Connection(itself, parent, _printable(client_name or "")) if itself else None
 
 
 def _process_signal(process: Process | None, origin: _Origin) -> list[Signal]:
@@ -176,7 +183,8 @@ def _slug(environ: Mapping[str, str], origin: _Origin, client_name: str | None, 
         mark.slug if mark else None,
         origin.client_label,
     )
-    return slug_of(next(filter(None, claims), ""))
+    slug = slug_of(next(filter(None, claims), ""))
+    return "agent" if slug == "human" else slug  # a program cannot name itself a person
 
 
 def _session_kind(is_person: bool, is_script: bool) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from conch.agents.identity import Caller, adopt_override, identify
+from conch.agents.identity import Caller, adopt_override, close_connection, identify
 from conch.agents.signals import gather_signals
 from conch.errors import InvalidArgument, StoreError
+from conch.host import processes
 from conch.lean import TYPE_CHECKING
 from conch.tools.replies import ReplyQueue
 
@@ -40,14 +41,16 @@ class Session:
         self.replies = ReplyQueue()
 
     def caller(self) -> Caller:
-        if self._caller is None:
+        # An agent with several processes lives by one of them. When that one ends, another takes its place.
+        if self._caller is None or (self._caller.stands_in and processes.check(self._caller.process) == "gone"):
             self._caller = self._identify()
         return self._caller
 
     def rejoin(self, override: str | None) -> Caller:
         """The caller of `join_path`. It is identified again, unless this call or an earlier one gave an override."""
         if override is not None:
-            self._caller = adopt_override(self.app.store, self.caller(), override)
+            active_ms = self.app.settings.policy.presence_ttl_ms
+            self._caller = adopt_override(self.app.store, self.caller(), override, active_ms)
         elif self._caller is None or not self._caller.overridden:
             self._caller = self._identify()
         return self._caller
@@ -96,6 +99,14 @@ class Session:
         except OSError:
             message = "context_path is required here, because the working directory no longer exists."
             raise InvalidArgument(message, field="context_path") from None
+
+    def close(self) -> None:
+        """The client has closed the connection."""
+        if self._caller is not None and self._caller.connection is not None:
+            try:
+                close_connection(self.app.store, self._caller)
+            except StoreError:
+                pass  # the end of this process will show it too
 
     def _identify(self) -> Caller:
         return identify(self.app.store, gather_signals(self._door, os.environ, self._client_name()))

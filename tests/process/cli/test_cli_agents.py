@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.callers import named
+
+from conch.app import open_app
+from conch.host import processes
 
 Conch = Callable[..., Any]
 
@@ -41,6 +47,18 @@ def test_a_heartbeat_has_the_envelope_and_can_be_for_an_agent_that_is_named(
         assert answer.data["last_seen_at"].endswith("Z")
     assert conch("--json", "--agent", "bob:2", "agent", "heartbeat").data["agent_id"] == "bob:2"
     assert conch("agent", "heartbeat", "--agent", "nobody", "--json").error["code"] == "AGENT_NOT_FOUND"
+
+
+def test_nobody_acts_as_an_agent_that_runs_in_another_process(conch: Conch, env: Any, workspace: Path) -> None:
+    app = open_app(env)
+    app.membership.join_path(named(app.store, "codex:1", processes.look_up(os.getpid())), str(workspace))
+    app.close()
+    conch("join")
+
+    answer = conch("agent", "heartbeat", "--agent", "codex:1", "--json")
+
+    assert answer.error["code"] == "INVALID_ARGS"
+    assert answer.error["message"] == ("codex:1 is still running in another process. Only that process can act as it.")
 
 
 def test_a_name_means_the_agent_of_the_room_one_stands_in(conch: Conch, names: dict[str, str]) -> None:

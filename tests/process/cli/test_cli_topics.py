@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.callers import named
 from tests.process.cli.conftest import typed
 
-from conch.agents.identity import Caller, adopt_override
+from conch.agents.identity import Caller
 from conch.app import App, open_app
 from conch.bus.drafts import Draft
 from conch.errors import AgentNameInUse
@@ -45,7 +46,7 @@ def plan(conch: Conch) -> str:
 
 
 def adopt(app: App, agent_id: str) -> Caller:
-    return adopt_override(app.store, Caller("test:0", "nobody", None, "mcp_harness", None), agent_id)
+    return named(app.store, agent_id)
 
 
 # -- create, list, show

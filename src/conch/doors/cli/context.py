@@ -53,9 +53,12 @@ class Context:
         return self.session.caller()
 
     def _speak_for(self, named: str) -> None:
-        from conch.agents.identity import load_caller
+        from conch.agents.identity import load_caller, require_itself
+        from conch.agents.signals import gather_signals
 
-        self.session.speak_as(load_caller(self.app.store, self.name_here(named), self._home_topic()))
+        caller = load_caller(self.app.store, self.name_here(named), self._home_topic())
+        require_itself(caller, gather_signals("cli", os.environ, None))
+        self.session.speak_as(caller)
 
     @cached_property
     def room(self) -> Snapshot:

@@ -69,6 +69,7 @@ class Connection:
                 self._receive(line)
         self._pending.cancel_all()
         self._roots.close()
+        run_quietly(partial(self._workers.submit, self._session.close))
         return self._workers.drain(_DRAIN_SECONDS)
 
     def _receive(self, line: bytes) -> None:

@@ -1,6 +1,12 @@
 -- name: find_agent
-SELECT agent_id, name, harness, session_kind, host_id, boot_id, pid, process_started_at
+SELECT agent_id, name, harness, session_kind, host_id, boot_id, pid, process_started_at, last_seen_at
 FROM agents WHERE agent_id = :agent_id;
+
+-- name: agent_in_rooms
+SELECT
+  a.agent_id, a.name, a.harness, a.session_kind, a.host_id, a.boot_id, a.pid, a.process_started_at,
+  EXISTS (SELECT 1 FROM room_members m WHERE m.agent_id = a.agent_id) AS has_rooms
+FROM agents a WHERE a.agent_id = :agent_id;
 
 -- name: agent_seen
 SELECT last_seen_at FROM agents WHERE agent_id = :agent_id;
@@ -51,3 +57,31 @@ WHERE r.topic_id = :topic_id AND m.agent_id = :agent_id;
 -- name: free_peers_named
 SELECT p.* FROM peers p JOIN topics t ON t.topic_id = p.topic_id
 WHERE p.agent_id = :agent_id AND p.is_own = 1 AND p.name = :name AND t.mode <> 'home';
+
+-- name: find_connection
+SELECT agent_id, closed_at FROM connections WHERE connection = :connection;
+
+-- name: connections_below
+SELECT * FROM connections WHERE parent = :parent ORDER BY COALESCE(closed_at, opened_at) DESC, opened_at DESC;
+
+-- name: connections_of
+SELECT * FROM connections WHERE agent_id IN :agent_ids;
+
+-- name: open_connection
+INSERT INTO connections
+  (connection, agent_id, parent, client_name, host_id, boot_id, pid, process_started_at, opened_at)
+VALUES
+  (:connection, :agent_id, :parent, :client_name, :host_id, :boot_id, :pid, :process_started_at, :now)
+ON CONFLICT (connection) DO UPDATE SET agent_id = excluded.agent_id, client_name = excluded.client_name, closed_at = NULL;
+
+-- name: move_connection
+UPDATE connections SET agent_id = :agent_id WHERE connection = :connection;
+
+-- name: close_connection
+UPDATE connections SET closed_at = :now WHERE connection = :connection;
+
+-- name: forget_connection
+DELETE FROM connections WHERE connection = :connection;
+
+-- name: room_owned_by
+SELECT room_id FROM path_rooms WHERE owner = :agent_id;
