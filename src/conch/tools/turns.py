@@ -21,7 +21,7 @@ MOST_EVENTS = 500
 def list_rooms(session: Session, given: Object, call: Call) -> Reply:
     caller = session.caller()
     snapshots = session.app.rooms.list_rooms(session.path(given.get("context_path")), caller)
-    text = "\n".join(view.room_line(s) for s in snapshots) or "There is no room here yet. join_path creates one."
+    text = "\n".join(view.room_line(s) for s in snapshots) or "There is no open room here. join_path creates one."
     return Reply({"rooms": [view.path_room(s, caller.agent_id) for s in snapshots]}, text)
 
 

@@ -213,7 +213,7 @@ def test_rooms_are_listed_with_the_deepest_first_and_closed_ones_only_on_request
 def test_where_there_is_no_room_the_commands_say_how_to_make_one(conch: Conch) -> None:
     listed, state, events = conch("rooms"), conch("state"), conch("events")
 
-    assert (listed.status, listed.out) == (0, "There is no room here yet; `conch join` creates one.\n")
+    assert (listed.status, listed.out) == (0, "There is no open room here; `conch join` creates one.\n")
     assert state.status == events.status == 1
     assert "conch join" in state.err and "conch join" in events.err
 

@@ -74,7 +74,7 @@ class Context:
         path = self.path()
         found = self.app.rooms.list_rooms(path)
         if not found:
-            raise UnknownRoom("There is no room here yet; `conch join` creates one.", field="room", path=path)
+            raise UnknownRoom("There is no open room here; `conch join` creates one.", field="room", path=path)
         return found[0]
 
     @property

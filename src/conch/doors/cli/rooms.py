@@ -18,7 +18,7 @@ def rooms(context: Context) -> Report:
     found = app.rooms.all_rooms() if context.options.all else app.rooms.list_rooms(context.path(), caller)
     data = {"rooms": [turns_view.path_room(snapshot, caller.agent_id) for snapshot in found]}
     if not found:
-        return Report(data, "There is no room here yet; `conch join` creates one.")
+        return Report(data, "There is no open room here; `conch join` creates one.")
     rows = [
         (s.room.room_id, s.state, str(s.room.turn_id), str(len(s.members)), _who(s, s.expected) if s.expected else "-")
         for s in found
