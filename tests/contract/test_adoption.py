@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.hostile import plant_together
 
 from conch.app import App
 from conch.notices.timeline import read_timeline
@@ -391,6 +392,17 @@ def test_asking_git_neither_locks_nor_changes_the_index(bob: Any, lost: Any, wor
 
     assert not adopt(bob).is_error
     assert index.read_bytes() == before
+
+
+def test_asking_git_runs_no_program_of_the_workspace(bob: Any, lost: Any, workspace: str, tmp_path: Path) -> None:
+    hostile = plant_together(Path(workspace), tmp_path / "proofs")
+    write(workspace, "src/parser.py")
+    die(lost)
+
+    adopted = adopt(bob)
+
+    assert "src/parser.py" in adopted.data["event"]["payload"]["evidence"]
+    assert hostile.take_proofs() == []
 
 
 def test_a_hooks_git_variables_do_not_lead_elsewhere(
@@ -805,6 +817,21 @@ def test_beads_that_does_not_answer_is_a_warning(
         assert [warning["code"] for warning in outcome.data["warnings"]] == ["BEAD_NOT_CHECKED"]
         assert "'bd-1' was not checked" in outcome.text
     assert ada.data("scope_reserve", scope="docs")["warnings"] == []
+
+
+def test_a_reservation_for_a_bead_runs_no_program_of_the_workspace(
+    ada: Any, git: Any, beads: Path, workspace: str, tmp_path: Path
+) -> None:
+    hostile = plant_together(Path(workspace), tmp_path / "proofs")
+    program = (beads / "bd").read_text().replace("import json", "import json, subprocess", 1)
+    (beads / "bd").write_text(program + "\nsubprocess.run(['git', 'status'], stdout=subprocess.DEVNULL)\n")
+
+    subprocess.run(["bd", "version", "--json"], cwd=workspace, check=True, capture_output=True)
+    assert "fsmonitor" in hostile.take_proofs(), "this bd asks git about the workspace"
+    reserved = ada.reserve("src", bead_id="bd-1")
+
+    assert reserved["bead_id"] == "bd-1"
+    assert hostile.take_proofs() == []
 
 
 def test_without_beads_in_the_workspace_nothing_is_asked(ada: Any, beads: Path, workspace: str) -> None:

@@ -164,6 +164,31 @@ def test_the_domains_know_no_driver_and_no_transport() -> None:
     assert guilty == set()
 
 
+def test_foreign_programs_are_started_in_one_place() -> None:
+    """Agents write the workspace. So only `host.commands` asks programs about it, in a way that runs nothing of theirs.
+
+    The other modules start conch itself.
+    """
+    own = {"doors.cli.demo", "doors.cli.guardian"}
+
+    users = {name for name, imports in IMPORTS.items() if "host.sandboxes" in imports}
+
+    assert {name for name in SOURCES if starts_programs(name)} == own | {"host.sandboxes"}
+    assert users == {"host.beads", "host.commands"}, "beads only uses the type of an answer"
+    assert not [name for name in own if re.search(r"""["'](git|bd)["']""", SOURCES[name])]
+
+
+def starts_programs(name: str) -> bool:
+    ways = ("exec", "fork", "popen", "posix_spawn", "spawn", "system", "create_subprocess")
+    called = {
+        node.attr
+        for node in ast.walk(TREES[name])
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in ("os", "asyncio")
+    }
+    imported = foreign_modules(name) & {"subprocess", "multiprocessing", "pty", "_posixsubprocess"}
+    return bool(imported) or any(each.startswith(ways) for each in called)
+
+
 def test_the_core_needs_nothing_but_the_standard_library() -> None:
     outside = {(name, found) for name in SOURCES for found in foreign_modules(name) - sys.stdlib_module_names}
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 
 from conch.errors import InvalidArgument
-from conch.host import commands
-from conch.lean import Any, NamedTuple, json
+from conch.host.workspaces import workspace_root
+from conch.lean import TYPE_CHECKING, Any, NamedTuple, json
 from conch.warnings import Warnings, warning
+
+if TYPE_CHECKING:
+    from conch.host.sandboxes import Answer
 
 SECONDS = 5.0  # short, because a reservation waits for the answer
 _LONGEST_ID = 200
@@ -29,7 +32,7 @@ def check_bead(root: str, bead_id: str | None) -> Warnings:
         home = _find_home(root)
         if home is not None:
             _require_item(home, bead_id)
-    except commands.TooSlow:
+    except TimeoutError:
         message = f"Beads did not answer within {SECONDS:.0f} s, so {bead_id[:80]!r} was not checked."
         return [warning("BEAD_NOT_CHECKED", message, bead_id=bead_id)]
     return []
@@ -56,7 +59,7 @@ def in_progress_items(root: str) -> list[WorkItem]:
         if home is None:
             return []
         answer = _ask(home, "list", "--status", "in_progress", "--limit", "0", "--json")
-    except commands.TooSlow:
+    except TimeoutError:
         return []
     found = _items(answer.output) if answer is not None and not answer.status else []
     return [
@@ -89,8 +92,10 @@ def _find_home(root: str) -> str | None:
     return folder if is_real else None
 
 
-def _ask(root: str, *words: str) -> commands.Answer | None:
-    return commands.ask(("bd", *words), root, {**commands.environment("BD_JSON"), "BD_JSON_ENVELOPE": "0"}, SECONDS)
+def _ask(folder: str, *words: str) -> Answer | None:
+    from conch.host.commands import ask_bd  # few calls need it, and every command would pay for the import
+
+    return ask_bd(folder, workspace_root(folder), SECONDS, *words)
 
 
 def _items(output: bytes) -> list[dict[str, Any]]:

@@ -1,91 +1,84 @@
-"""Runs other programs, such as git, only to read their answers; they never change anything."""
+"""Asks git and bd about a workspace without running code from it. No other module may start a foreign program.
+
+Agents can write every file of a workspace, including its `.git`, and nobody has read it. So the programs run in a
+sandbox, and git sees a mirror of the repository instead of the repository: see `sandboxes` and `mirrors`.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 
-from conch.lean import NamedTuple, signal
+from conch.host.mirrors import Mirror, mirror
+from conch.host.sandboxes import Answer, Sandbox, open_sandbox
 
-_SECONDS = 10.0
+_GIT = {
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_ATTR_NOSYSTEM": "1",
+    "GIT_OPTIONAL_LOCKS": "0",  # it never blocks another git and never writes the index
+    "GIT_ALLOW_PROTOCOL": "",  # no protocol, whatever `protocol.*.allow` says
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_TERMINAL_PROMPT": "0",
+}
+# By itself, bd starts a daemon, commits and pushes. Every version knows some of these variables and ignores the others.
+_BD = {
+    "BD_BACKUP_ENABLED": "false",
+    "BD_DOLT_AUTO_COMMIT": "off",
+    "BD_DOLT_AUTO_PUSH": "false",
+    "BD_JSON_ENVELOPE": "0",
+    "BD_NO_AUTO_FLUSH": "true",
+    "BD_NO_DAEMON": "true",
+    "BD_NO_PUSH": "true",
+    "BD_READONLY": "true",
+    "BEADS_AUTO_START_DAEMON": "false",
+    "BEADS_NO_DAEMON": "1",
+}
+_BD_SETTINGS = ("BD_", "BEADS_", "DOLT_", "USER")
 
 
-class TooSlow(Exception):
-    """The program did not answer in time."""
+def ask_git(top: str, workspace: str, seconds: float, *questions: Sequence[str]) -> list[Answer] | None:
+    """Git's answers to questions about the repository at `top`, which is in the workspace.
 
-
-class Answer(NamedTuple):
-    status: int
-    output: bytes
-    complaint: str
-
-
-def ask(command: Sequence[str], folder: str, environ: Mapping[str, str], seconds: float = _SECONDS) -> Answer | None:
-    """The program's answer; None if there is no such program.
-
-    TooSlow if it does not answer in time. It is then killed, with all processes it has started.
+    A question is a built-in command of git with its options. None if there is no git or no repository, or if an answer
+    is too long. TimeoutError if the answers take longer than this in all.
     """
-    import subprocess  # slow to import, and rarely needed
-    from subprocess import DEVNULL, PIPE
-
-    try:
-        process = subprocess.Popen(
-            command, cwd=folder, env=environ, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, start_new_session=True
-        )
-    except OSError:
-        return None
-    with process:
-        try:
-            output, errors = process.communicate(timeout=seconds)
-        except BaseException as error:  # Ctrl-C too must not leave the program or its children running
-            with suppress(OSError):  # it may have just ended
-                os.killpg(process.pid, signal.SIGKILL)
-            if isinstance(error, subprocess.TimeoutExpired):
-                raise TooSlow from None
-            raise
-    complaint = errors.decode(errors="replace").strip()
-    return Answer(process.returncode, output, complaint.splitlines()[0][:200] if complaint else "")
+    with open_sandbox(workspace, seconds) as sandbox:
+        repository = sandbox and mirror(top, os.path.join(sandbox.folder, "mirror"))
+        if not sandbox or not repository:
+            return None
+        options = _take_settings(sandbox, repository)
+        answers = [sandbox.run("git", *options, *words, **_GIT, **repository.environ) for words in questions]
+        found = [answer for answer in answers if answer is not None]
+        return found if len(found) == len(questions) else None
 
 
-def environment(*without: str) -> dict[str, str]:
-    """This process's environment without the variables that have these prefixes.
+def _take_settings(sandbox: Sandbox, repository: Mirror) -> Sequence[str]:
+    """Give the mirror the harmless settings of the user and of the repository. Return the options for git."""
+    nowhere = {"GIT_DIR": os.devnull}  # so that these two questions are about no repository
+    listing = ("config", "--null", "--list")
+    users = _settings(sandbox.run("git", *listing, **nowhere, **sandbox.home()))
+    file = ("--file", repository.configuration, "--no-includes")
+    repository.configure(users | _settings(sandbox.run("git", *listing, *file, **nowhere, **_GIT)))
+    standard = os.path.join(os.environ.get("XDG_CONFIG_HOME") or "~/.config", "git", "ignore")
+    return "-c", f"core.excludesFile={os.path.expanduser(users.get('core.excludesfile', standard))}"
 
-    In a hook, for example, `GIT_DIR` would make git answer for another repository.
+
+def _settings(answer: Answer | None) -> dict[str, str]:
+    """The settings in a listing whose entries are a name, a newline, a value and a NUL."""
+    listing = os.fsdecode(answer.output) if answer is not None and not answer.status else ""
+    entries = (entry.partition("\n") for entry in listing.split("\0"))
+    return {name: value for name, newline, value in entries if newline}
+
+
+def ask_bd(folder: str, workspace: str, seconds: float, *words: str) -> Answer | None:
+    """The answer of Beads' `bd` in a folder of the workspace; None if there is no bd or its answer is too long.
+
+    TimeoutError if the answer takes longer than this. Any git that bd starts fails at once, because it would read the
+    repository's configuration; bd then works as it does outside of a repository.
     """
-    return {name: value for name, value in os.environ.items() if not name.startswith(without)}
-
-
-# -- git, run without optional locks so that it never blocks another git
-
-_GIT_STATUS = ("git", "--no-optional-locks", "-c", "core.fsmonitor=false", "status", "--porcelain", "-z",
-          "--untracked-files=all", "--ignore-submodules=none")  # fmt: skip
-_TWO_PATHS = ("R", "C")  # a renamed or copied file has an old and a new path
-
-
-def changed_files(top: str) -> list[str] | None:
-    """The absolute paths of all uncommitted files below a git top level; None if git does not answer.
-
-    A renamed file gives two paths, the old and the new. Nested repositories are asked too.
-    """
-    try:
-        answer = ask(_GIT_STATUS, top, environment("GIT_"))
-    except TooSlow:
-        return None
-    if answer is None or answer.status:
-        return None
-    found = [os.path.join(top, path) for path in _paths(os.fsdecode(answer.output))]
-    inner = [path for path in found if not os.path.islink(path) and os.path.exists(os.path.join(path, ".git"))]
-    return found + [file for path in inner for file in changed_files(path) or ()]
-
-
-def _paths(listing: str) -> list[str]:
-    """The paths of `XY path` entries, each ended by a NUL. The old path of a rename is an extra entry without XY."""
-    entries = iter(listing.split("\0"))
-    found = []
-    for entry in entries:
-        if entry:
-            found.append(entry[3:])
-            if entry[0] in _TWO_PATHS or entry[1] in _TWO_PATHS:
-                found.append(next(entries))
-    return found
+    with open_sandbox(workspace, seconds) as sandbox:
+        if not sandbox:
+            return None
+        settings = {name: value for name, value in os.environ.items() if name.startswith(_BD_SETTINGS)}
+        settings.pop("BD_JSON", None)
+        return sandbox.run("bd", *words, folder=folder, **{**settings, **sandbox.home(), **_BD})

@@ -13,7 +13,6 @@ from conch.bells.base import seat_channel
 from conch.bus.peers import present_name
 from conch.errors import AdoptionRejected
 from conch.host.beads import WorkItem, in_progress_items
-from conch.host.commands import changed_files
 from conch.host.paths import Scope, classify, make_scope, parse_scope
 from conch.host.workspaces import folds_case, workspace_root
 from conch.lean import Any, NamedTuple, json
@@ -198,6 +197,8 @@ def _find_heirs(tx: Transaction, room_id: str) -> dict[str, str]:
 
 def _find_traces(root: str) -> _Traces:
     """Ask git and Beads for unfinished work in the workspace."""
+    from conch.host.git import changed_files  # few calls need it, and every command would pay for the import
+
     files, folds = changed_files(workspace_root(root)), folds_case(root)
     changed = [scope for path in files or () if (scope := make_scope(path, root, folds)) is not None]
     return _Traces(changed, files is not None, in_progress_items(root))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.hostile import plant_together
 
 Conch = Callable[..., Any]
 
@@ -144,6 +145,18 @@ def test_nothing_is_resumed_without_evidence(conch: Conch, lost: str, repository
 
     assert conch("init", "--adopt", "amber-otter", "--json").error["code"] == "ADOPTION_REJECTED"
     assert conch("init", "--non-interactive", "--json").data["action"] == "registered"
+
+
+def test_asking_git_runs_no_program_of_the_workspace(conch: Conch, lost: str, repository: Path, tmp_path: Path) -> None:
+    hostile = plant_together(repository, tmp_path / "proofs")
+    hostile.write("src/parser.py", "half again")
+
+    recommended = conch("init", "--non-interactive", "--json")
+    adopted = conch("init", "--adopt", lost, "--json")
+
+    assert recommended.error["code"] == "DECISION_NEEDED"
+    assert "src/parser.py" in adopted.data["reason"]
+    assert hostile.take_proofs() == []
 
 
 def test_on_a_terminal_a_person_is_asked(conch: Conch, lost: str, terminal: Callable[[], Any]) -> None:

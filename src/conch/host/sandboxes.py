@@ -1,0 +1,173 @@
+"""Runs a foreign program: found outside of the workspace, in a new environment, with a deadline.
+
+Only `commands` uses this module. It knows what each program needs besides.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+
+from conch.lean import TYPE_CHECKING, NamedTuple, signal
+
+if TYPE_CHECKING:
+    from subprocess import Popen
+
+_LONGEST_ANSWER = 64 * 1024 * 1024
+_LONGEST_COMPLAINT = 200
+_PIECE = 64 * 1024
+_TEMPORARY = ("/tmp", "/var/tmp")
+
+
+class Answer(NamedTuple):
+    status: int
+    output: bytes
+    complaint: str
+    """The first line on standard error."""
+
+
+class Sandbox:
+    """A temporary folder outside of the workspace, and the environment for programs, until a deadline."""
+
+    def __init__(self, workspace: str, folder: str, seconds: float) -> None:
+        self.folder = folder
+        self._workspace = workspace
+        self._deadline = time.monotonic() + seconds
+        self._stubs = os.path.join(folder, "stubs")
+        self._path = self._search("PATH")
+        self.environ = {
+            "PATH": os.pathsep.join((self._stubs, *self._path)),
+            "LD_LIBRARY_PATH": os.pathsep.join(self._search("LD_LIBRARY_PATH")),
+            "HOME": folder,
+            "XDG_CONFIG_HOME": folder,
+            "GIT_EXEC_PATH": self._stubs,  # git looks here first for the programs it starts, also for itself
+            "LC_ALL": "C",
+        }
+        if not self.environ["LD_LIBRARY_PATH"]:
+            del self.environ["LD_LIBRARY_PATH"]  # empty means the current directory
+
+    def home(self) -> dict[str, str]:
+        """The variables that lead to the user's own settings, unless agents may write these."""
+        found = {name: os.environ.get(name, "") for name in ("HOME", "XDG_CONFIG_HOME")}
+        return {name: path for name, path in found.items() if self._is_outside(path)}
+
+    def run(self, name: str, *words: str, folder: str | None = None, **environ: str) -> Answer | None:
+        """The answer of the program with this name; None if it cannot be run or its answer is too long.
+
+        TimeoutError at the deadline. Then the program is killed, with all processes it has started.
+        """
+        import subprocess  # slow to import, and rarely needed
+        from subprocess import DEVNULL, PIPE
+
+        program = self._find(name)
+        if program is None:
+            return None
+        try:
+            process = subprocess.Popen(
+                [name, *words], executable=program, cwd=folder or self.folder, env={**self.environ, **environ},
+                stdin=DEVNULL, stdout=PIPE, stderr=PIPE, start_new_session=True,
+            )  # fmt: skip
+        except (OSError, ValueError):
+            return None
+        with process:
+            try:
+                return self._read(process)
+            except TimeoutError:
+                raise
+            except OSError:  # such as too many open files
+                return None
+            finally:  # also after Ctrl-C, neither the program nor its children may stay behind
+                if process.returncode is None:
+                    with suppress(OSError):  # it may have just ended
+                        os.killpg(process.pid, signal.SIGKILL)
+
+    def _read(self, process: Popen[bytes]) -> Answer | None:
+        import selectors  # as rarely needed
+
+        assert process.stdout is not None and process.stderr is not None
+        pieces: dict[object, bytearray] = {process.stdout: bytearray(), process.stderr: bytearray()}
+        with selectors.DefaultSelector() as selector:
+            for pipe in (process.stdout, process.stderr):
+                selector.register(pipe, selectors.EVENT_READ)
+            while selector.get_map():
+                for key, _ in selector.select(self._left()):
+                    piece = os.read(key.fd, _PIECE)
+                    pieces[key.fileobj] += piece
+                    if not piece:
+                        selector.unregister(key.fileobj)
+                if sum(map(len, pieces.values())) > _LONGEST_ANSWER:
+                    return None
+        self._wait(process)
+        complaint = pieces[process.stderr].decode(errors="replace").strip()
+        line = complaint.splitlines()[0][:_LONGEST_COMPLAINT] if complaint else ""
+        return Answer(process.returncode, bytes(pieces[process.stdout]), line)
+
+    def _wait(self, process: Popen[bytes]) -> None:
+        from subprocess import TimeoutExpired
+
+        try:
+            process.wait(self._left())
+        except TimeoutExpired:
+            raise TimeoutError from None
+
+    def _left(self) -> float:
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        return left
+
+    def _find(self, name: str) -> str | None:
+        """The first program with this name that is neither in the workspace nor a link into it."""
+        for folder in self._path:
+            path = os.path.realpath(os.path.join(folder, name))
+            if os.path.isfile(path) and os.access(path, os.X_OK) and self._is_outside(path):
+                return path
+        return None
+
+    def _search(self, variable: str) -> list[str]:
+        """The folders of a search path that are outside of the workspace, without links.
+
+        Relative folders are left out, and empty ones, which mean the current directory.
+        """
+        folders = os.environ.get(variable, "").split(os.pathsep)
+        return [os.path.realpath(folder) for folder in folders if self._is_outside(folder)]
+
+    def _is_outside(self, path: str) -> bool:
+        return os.path.isabs(path) and not _is_inside(path, self._workspace)
+
+    def add_stub(self) -> None:
+        """Put a `git` that always fails where programs look first, so that none starts the real one."""
+        false = self._find("false")  # a link to it works even where this folder may hold no programs
+        if false is None:
+            raise FileNotFoundError("false")
+        os.mkdir(self._stubs)
+        os.symlink(false, os.path.join(self._stubs, "git"))
+
+
+@contextmanager
+def open_sandbox(workspace: str, seconds: float) -> Iterator[Sandbox | None]:
+    """A sandbox for the programs that are asked about a workspace; None if this machine has no place for it."""
+    import tempfile  # slow to import, and rarely needed
+
+    with ExitStack() as stack:
+        try:
+            place = next(each for each in (tempfile.gettempdir(), *_TEMPORARY) if not _is_inside(each, workspace))
+            temporary = tempfile.TemporaryDirectory(prefix="conch-", dir=place, ignore_cleanup_errors=True)
+            sandbox = Sandbox(workspace, os.path.realpath(stack.enter_context(temporary)), seconds)
+            sandbox.add_stub()
+        except (OSError, StopIteration):
+            sandbox = None
+        yield sandbox
+
+
+def _is_inside(path: str, root: str) -> bool:
+    """Whether a path, links followed, is this directory or below it, however the two are spelled."""
+    top, candidate, parent = os.stat(root), os.path.realpath(path), ""
+    while candidate != parent:
+        with suppress(OSError):  # the end of the path may not exist
+            if os.path.samestat(os.stat(candidate), top):
+                return True
+        candidate, parent = os.path.dirname(candidate), candidate
+    return False
