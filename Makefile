@@ -7,7 +7,7 @@ BIN := .venv/bin
 # Tests often wait for a process or a database. More workers than cores keep two cores busy.
 WORKERS ?= 3
 
-.PHONY: run test check oracle bench scale docs clean
+.PHONY: run test check oracle explore bench scale docs clean
 
 run: .venv/installed
 	$(BIN)/conch demo
@@ -23,6 +23,9 @@ check: .venv/developing
 	$(BIN)/mypy
 
 oracle: .venv-mcp1/installed .venv-mcp2/installed tests/oracle/inspector/node_modules/installed
+
+explore: .venv/developing
+	$(BIN)/python -m tests.explore
 
 bench: .venv/developing .venv-mcp2/installed
 	$(BIN)/python bench/turns.py

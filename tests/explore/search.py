@@ -1,0 +1,154 @@
+"""The search: every state that a number of operations can reach, each visited once, with the shortest way to it.
+
+It goes breadth first by the number of operations that agents have begun. Going on with a suspended operation and the
+clock are free, so each state is expanded with as many operations left as possible.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from tests.explore.state import Client, State, Step, key
+from tests.explore.world import World, die, tick
+
+GO_ON = "go on"
+
+
+class Scenario(NamedTuple):
+    """How many agents may begin how many operations each, and which ones."""
+
+    name: str
+    agents: int
+    each: int
+    operations: tuple[str, ...]
+    has_joined: bool = True
+    """All agents have joined the room at the start."""
+    is_mortal: bool = True
+    """Processes end and come back."""
+    is_stepwise: bool = True
+    """Others act between the transactions of an operation."""
+
+    @property
+    def budget(self) -> int:
+        return self.agents * self.each
+
+
+class Violation(Exception):
+    """A rule was broken. The message has the shortest way to it."""
+
+
+class Report(NamedTuple):
+    scenario: Scenario
+    states: int
+    transitions: int
+    seconds: float
+    used: int
+    """How many operations the longest shortest way has."""
+    is_complete: bool
+    """No state is left that was not expanded: more operations would reach nothing new."""
+    succeeded: frozenset[str]
+    """The operations that were granted in at least one state."""
+
+    def __str__(self) -> str:
+        scenario = self.scenario
+        reach = "any number of operations" if self.is_complete else f"{scenario.each} operations each"
+        kinds = len(scenario.operations) + 2 * scenario.is_mortal
+        steps = "between transactions" if scenario.is_stepwise else "between operations"
+        return (
+            f"{scenario.name}: {scenario.agents} agents, {reach} of {kinds} kinds, {steps}: "
+            f"{self.states:,} states, {self.transitions:,} transitions, {self.seconds:.1f} s"
+        )
+
+
+Rule = Callable[[World, Step, bool], None]
+"""Raises AssertionError if a step breaks it. The last argument says whether the step leads to a new state."""
+
+
+class Node(NamedTuple):
+    """A state, how many operations led to it, and the last step of the way."""
+
+    state: State
+    key: bytes
+    used: int
+    way: tuple[Node, Step] | None
+
+
+def explore(world: World, scenario: Scenario, rules: Sequence[Rule]) -> Report:
+    """Visit every state and check every step. Raises Violation at the first step that breaks a rule."""
+    began, transitions, is_complete = time.perf_counter(), 0, True
+    start = prepare(world, scenario)
+    known = {key(start): 0}
+    queue = deque([Node(start, key(start), 0, None)])
+    used, succeeded = 0, set[str]()
+    while queue:
+        node = queue.popleft()
+        if known[node.key] < node.used:
+            continue  # a shorter way was found meanwhile
+        used, may_begin = node.used, node.used < scenario.budget
+        is_complete = is_complete and may_begin
+        for step, cost in successors(world, scenario, node.state, may_begin):
+            transitions += 1
+            if step.succeeded:
+                succeeded.add(step.operation)
+            found = Node(step.after, key(step.after), node.used + cost, (node, step))
+            _check(world, rules, found, is_new=found.key not in known)
+            if found.used < known.get(found.key, math.inf):
+                known[found.key] = found.used
+                (queue.append if cost else queue.appendleft)(found)
+    return Report(
+        scenario, len(known), transitions, time.perf_counter() - began, used, is_complete, frozenset(succeeded)
+    )
+
+
+def prepare(world: World, scenario: Scenario) -> State:
+    """The first state: all agents have started and identified themselves, and have joined the room or not."""
+    state = world.start
+    for number in range(scenario.agents):
+        state = world.step(state, number, "identify_itself", whole=True).after
+    for number in range(scenario.agents if scenario.has_joined else 0):
+        state = world.step(state, number, "join", whole=True).after
+    return state
+
+
+def successors(world: World, scenario: Scenario, state: State, may_begin: bool) -> Iterator[tuple[Step, int]]:
+    """Every step from here, and how many operations it begins."""
+    yield tick(state), 0
+    for client in state.clients:
+        if client.doing is not None:
+            yield world.step(state, client.number, client.doing.operation), 0
+        if may_begin:
+            for step in _beginnings(world, scenario, state, client):
+                yield step, 1
+
+
+def _beginnings(world: World, scenario: Scenario, state: State, client: Client) -> Iterator[Step]:
+    if not client.alive:
+        yield world.come_back(state, client.number)
+        return
+    if scenario.is_mortal:
+        yield die(state, client.number)
+    if client.doing is None:
+        for operation in scenario.operations:
+            yield world.step(state, client.number, operation, whole=not scenario.is_stepwise)
+
+
+def _check(world: World, rules: Sequence[Rule], node: Node, is_new: bool) -> None:
+    assert node.way is not None
+    try:
+        for rule in rules:
+            rule(world, node.way[1], is_new)
+    except AssertionError as problem:
+        raise Violation(f"{problem}\n{_describe(node)}") from problem
+
+
+def _describe(node: Node) -> str:
+    """The way to a state, step by step."""
+    steps: list[str] = []
+    while node.way is not None:
+        node, step = node.way
+        steps.insert(0, f"  {step}")
+    return "\n".join(steps)
