@@ -281,10 +281,10 @@ def stand_first_in_queue() -> None:
     with app.store.read():
         pass  # makes the store
     queue = Queue(f"{app.store.describe()}.queue")
-    queue.enter(30)
+    place = queue.enter(30)
     say("first")
     hear()
-    queue.leave()
+    queue.leave(place)
     say("gone")
     hear()
 

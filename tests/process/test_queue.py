@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import closing
@@ -143,6 +144,10 @@ def test_a_writer_is_told_that_the_store_is_busy_within_the_busy_timeout(
     assert seconds < 2 * 2, "it waited once for the queue and once more for SQLite"
 
 
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="asks /proc for the threads of this process")
+
+
+@LINUX
 def test_those_who_gave_up_in_the_queue_leave_no_thread_and_no_descriptor_there(
     player: Callable[..., Any],
     environ: dict[str, str],
@@ -165,8 +170,78 @@ def test_those_who_gave_up_in_the_queue_leave_no_thread_and_no_descriptor_there(
 
 
 def threads_and_files() -> tuple[int, int]:
-    """How many threads and open files this process has."""
-    return threading.active_count(), len(os.listdir("/dev/fd"))
+    """How many threads this process has, as the system counts them, and how many descriptors of the queue's file."""
+    found = [os.path.realpath(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")]
+    return len(os.listdir("/proc/self/task")), sum(path.endswith(".queue") for path in found)
+
+
+@LINUX
+def test_a_stuck_queue_costs_a_process_one_thread_however_much_it_writes(
+    player: Callable[..., Any],
+    environ: dict[str, str],
+    agent: Callable[..., Caller],
+    workspace: str,
+    until: Callable[..., Any],
+) -> None:
+    codex = agent("codex:1")
+    with closing(open_app({**environ, "CONCH_BUSY_TIMEOUT_MS": "2000"})) as busy:
+        room_id = busy.membership.join_path(codex, workspace).snapshot.room.room_id
+        first = player("stand_first_in_queue")
+        assert first.heard() == ["first"]
+        first.popen.send_signal(signal.SIGSTOP)
+        threads, files = threads_and_files()
+
+        def write() -> None:
+            for number in range(5):
+                busy.membership.append_note(codex, room_id, f"note {number}")
+
+        writers = [threading.Thread(target=write) for _ in range(6)]
+        for writer in writers:
+            writer.start()
+        for writer in writers:
+            writer.join()
+
+        until(lambda: threads_and_files() == (threads + 1, files + 1))  # those of the first writer that gave up
+        first.popen.send_signal(signal.SIGCONT)
+
+
+def test_after_one_writer_gave_up_nobody_waits_for_a_stuck_queue_until_it_moves(
+    player: Callable[..., Any],
+    environ: dict[str, str],
+    workspace: str,
+    until: Callable[..., Any],
+    is_queueing: Callable[[Any], bool],
+) -> None:
+    environ["CONCH_BUSY_TIMEOUT_MS"] = LONGEST
+    writer = player("note_when_told", agent_id="codex:1", workspace=workspace)
+    assert writer.heard() == ["joined"]
+    first = player("stand_first_in_queue")
+    assert first.heard() == ["first"]
+    writer.tell("given up")
+    until(lambda: is_queueing(writer))
+    writer.popen.send_signal(signal.SIGINT)
+    assert writer.heard()[0] == "interrupted"
+
+    writer.tell("written past the queue")  # waiting would take minutes
+    assert writer.heard()[0] == "noted"
+
+    first.tell("go")
+    assert first.heard() == ["gone"]
+    until(lambda: not is_queueing(writer))
+    writer.tell("written in the queue")
+    assert writer.heard()[0] == "noted"
+
+
+def test_a_queue_that_cannot_be_opened_fails_no_write(
+    app: App, environ: dict[str, str], agent: Callable[..., Caller], workspace: str
+) -> None:
+    codex = agent("codex:1")
+    queue = f"{app.store.describe()}.queue"
+    os.unlink(queue)
+    os.mkdir(queue)
+
+    with closing(open_app(environ)) as another:
+        assert another.membership.join_path(codex, workspace).created
 
 
 def test_a_writer_that_is_interrupted_in_the_queue_does_not_keep_its_place(

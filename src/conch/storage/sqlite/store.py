@@ -63,7 +63,7 @@ class SqliteStore:
         self._schema = count_migrations(DIALECT) if migrations is None else len(migrations)
         self._statements = load_statements(DIALECT)
         self._idle: list[sqlite3.Connection] = []
-        self._queues: list[Queue] = []
+        self._queue = Queue(path + ".queue")
         self._counter: sqlite3.Connection | None = None
         self._ready = False
 
@@ -145,11 +145,10 @@ class SqliteStore:
     def close(self) -> None:
         for connection in self._idle:
             connection.close()
-        for queue in self._queues:
-            queue.close()
+        self._queue.close()
         if self._counter is not None:
             self._counter.close()
-        self._idle, self._queues, self._counter = [], [], None
+        self._idle, self._counter = [], None
 
     # -- connections
 
@@ -196,22 +195,18 @@ class SqliteStore:
 
     @contextmanager
     def _queued(self, connection: sqlite3.Connection) -> Iterator[None]:
-        """Wait in the queue for half of the busy timeout. If that fails, SQLite's own wait gets the other half."""
+        """Wait in the queue for half of the busy timeout. If that fails, SQLite's own wait gets the rest."""
+        began = time.monotonic()
+        file = self._queue.enter(self._busy_timeout_ms / 2_000)
         try:
-            queue = self._queues.pop()
-        except IndexError:
-            queue = Queue(self.path + ".queue")
-        half_ms, entered = self._busy_timeout_ms // 2, True
-        try:
-            entered = queue.enter(half_ms / 1_000)
-            if not entered:
-                connection.execute(f"PRAGMA busy_timeout = {half_ms}")
+            if file is None:
+                waited_ms = min(int(1_000 * (time.monotonic() - began)), self._busy_timeout_ms // 2)
+                connection.execute(f"PRAGMA busy_timeout = {self._busy_timeout_ms - waited_ms}")
             yield
         finally:
-            if not entered:
+            self._queue.leave(file)
+            if file is None:
                 connection.execute(f"PRAGMA busy_timeout = {self._busy_timeout_ms}")
-            queue.leave()
-            self._queues.append(queue)
 
     def _open(self) -> sqlite3.Connection:
         if self._ready:
@@ -251,9 +246,8 @@ class SqliteStore:
 
     def _prepare(self, force: bool = False) -> sqlite3.Connection:
         """Wait in the queue, migrate if needed, and return a connection."""
-        queue = Queue(self.path + ".queue")
+        file = self._queue.enter(self._busy_timeout_ms / 2_000)
         try:
-            queue.enter(self._busy_timeout_ms / 2_000)
             connection = self._connect()
             try:
                 self._use_wal(connection)
@@ -263,8 +257,7 @@ class SqliteStore:
                 raise
             return connection
         finally:
-            queue.leave()
-            queue.close()
+            self._queue.leave(file)
 
     def _journal_mode(self, connection: sqlite3.Connection, change: str = "") -> str:
         row: Row = connection.execute(f"PRAGMA journal_mode{change}").fetchone()
@@ -309,7 +302,7 @@ class SqliteStore:
     def _mismatch(self, why: str, advice: str) -> SchemaMismatch:
         message = (
             f"This version of conch (schema {self._schema}) cannot use the store at {self.path}: {why}. "
-            f"Nothing was changed. {advice}, choose another place with {self._named}, or start with an empty store: "
+            f"{advice}, choose another place with {self._named}, or start with an empty store: "
             "`conch db wipe` moves this one aside."
         )
         return SchemaMismatch(message, path=self.path, expected=self._schema)
