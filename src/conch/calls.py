@@ -6,10 +6,11 @@ it before it changed anything, it runs again.
 
 from __future__ import annotations
 
+from _thread import _local
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from conch.errors import Cancelled, StoreInterrupted
+from conch.errors import Cancelled, StoreError, StoreInterrupted, StoreUncertain
 from conch.lean import Lock, TypeVar
 
 Answer = TypeVar("Answer")
@@ -18,13 +19,45 @@ _MOST_TRIES = 3
 _REPORT_EVERY_SECONDS = 4.0
 
 
+class _Request(_local):
+    """What the request of this thread has done so far."""
+
+    is_running = False
+    has_changed = False
+
+
+_request = _Request()
+
+
+def note_change() -> None:
+    """Note that a change of this thread's request is stored, so that no later error claims the opposite."""
+    _request.has_changed = True
+
+
 def retry_interrupted(request: Callable[[], Answer]) -> Answer:
     """Run a whole request of a door, and run it again if the store interrupted it.
 
     Apart from waits, this is the only retry. A request makes its one change in its last transaction, and everything
-    before that can be repeated safely. So an interruption means that nothing was changed. A change that may have been
-    committed is never repeated: it raises StoreUncertain, and the caller decides.
+    before that can be repeated safely. A change that may have been committed is never repeated: it raises
+    StoreUncertain, and the caller decides. Any other trouble with the store says that nothing was changed, if that is
+    true for the whole request. Only this function knows that.
     """
+    if _request.is_running:  # a part of a request, which is retried alone
+        return _retry(request)
+    _request.is_running, _request.has_changed = True, False
+    try:
+        return _retry(request)
+    except StoreUncertain:
+        raise
+    except StoreError as trouble:
+        if not _request.has_changed:
+            trouble.message += " Nothing was changed."
+        raise
+    finally:
+        _request.is_running = False
+
+
+def _retry(request: Callable[[], Answer]) -> Answer:
     for _ in range(_MOST_TRIES - 1):
         try:
             return request()

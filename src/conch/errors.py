@@ -44,8 +44,8 @@ ConchError
 |   +-- StoreCorrupt ........... DB_CORRUPT
 |   +-- StoreNotLocal .......... DB_NOT_LOCAL
 |   +-- StoreUnavailable ....... DB_UNAVAILABLE
-|   |   +-- StoreInterrupted                              the same code; nothing was changed, so try again
-|   +-- StoreUncertain ......... DB_UNCERTAIN             the connection was lost during a commit
+|   |   +-- StoreInterrupted                              the same code; it ended before its commit
+|   +-- StoreUncertain ......... DB_UNCERTAIN             a commit failed, and the change may have been made
 +-- InternalError .............. internal_error           a defect in conch; the log has the details
 """
 

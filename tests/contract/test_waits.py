@@ -81,6 +81,19 @@ def test_a_store_that_did_not_answer_is_asked_again_unrung(app: App, monkeypatch
     assert len(looks) == 4
 
 
+def test_a_store_that_stays_away_is_asked_less_and_less_often(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waits, "RETRY_SECONDS", 0.01)
+    looks: list[None] = []
+
+    def look(pause: Pause) -> None:
+        looks.append(None)
+        raise StoreUnavailable("The server is down.")
+
+    with pytest.raises(StoreUnavailable):
+        wait_for(app.bell, ["topic-a"], look, 1.0, Call())
+    assert len(looks) <= 9, "the pauses double, so there is time for eight looks and the last"
+
+
 def test_a_wait_ends_with_its_time(app: App) -> None:
     assert wait_for(app.bell, ["topic-a"], lambda pause: None, 0.05, Call()) is None
 

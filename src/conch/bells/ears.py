@@ -7,11 +7,28 @@ import time
 from collections.abc import Iterable
 from types import TracebackType
 
-from conch.bells.base import LINGER_SECONDS, Stop, Watcher
+from conch.bells.base import LINGER_SECONDS, Stop, Wake, Watcher
 from conch.host.processes import Process, check
 from conch.lean import Self
 
 _SECONDS_BETWEEN_CHECKS = 1.0  # of a process that the watcher cannot watch
+
+
+class DeafWatcher:
+    """Watches nothing. It serves a process that has no thread or descriptor left; its waiters look at intervals."""
+
+    def watch_channel(self, channel: str, wake: Wake) -> Stop:
+        return _nothing
+
+    def watch_process(self, process: Process, wake: Wake) -> Stop | None:
+        return None
+
+    def close(self) -> None:
+        pass
+
+
+def _nothing() -> None:
+    pass
 
 
 class WatchingEar:

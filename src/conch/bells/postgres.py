@@ -15,15 +15,16 @@ from functools import partial
 import psycopg
 
 from conch.bells.base import Stop, Wake, Watcher, notification
-from conch.bells.ears import WatchingEar
+from conch.bells.ears import DeafWatcher, WatchingEar
 from conch.host.processes import Process, host_id
 from conch.ids import lock_number
 from conch.lean import Any
 
 _RECHECK_SECONDS = 30.0  # only a safety net: the server notifies, and a lost connection is noticed
 _LISTEN_SECONDS = 5.0
+_CHECK_SECONDS = 15.0  # ask a silent server now and then, because a stopped one never says that it is gone
 IDLE_SECONDS = 60.0  # close the connection after this time without listeners, because a server has only so many
-_PAUSES = (0.05, 0.1, 0.2, 0.5, 1.0)  # seconds before each new attempt to connect
+_PAUSES = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 4.0)  # seconds before each new attempt to connect
 
 Connection = psycopg.Connection[Any]
 
@@ -46,14 +47,23 @@ class PostgresBell:
         self._is_locked = is_locked
         self._lock = threading.Lock()
         self._watcher: _ServerWatcher | None = None
+        self._is_deaf = False
 
     def recheck_seconds(self, poll_seconds: float) -> float:
-        return _RECHECK_SECONDS
+        return poll_seconds if self._is_deaf else _RECHECK_SECONDS
 
     def listen(self, *channels: str, announce: str | None = None) -> WatchingEar:
-        """Listen. All channels are announced, not only `announce`: a ringer notifies only the announced ones."""
-        with self._lock:
-            watcher = self._watcher = self._watcher or _ServerWatcher(self._connect, self._open_watcher)
+        """Listen. All channels are announced, not only `announce`: a ringer notifies only the announced ones.
+
+        Without a thread or a descriptor for that, the ear hears nothing, and its waiter looks at intervals.
+        """
+        watcher: Watcher
+        try:
+            with self._lock:
+                watcher = self._watcher = self._watcher or _ServerWatcher(self._connect, self._open_watcher)
+        except (OSError, RuntimeError):  # RuntimeError: no thread can start
+            watcher = DeafWatcher()
+        self._is_deaf = isinstance(watcher, DeafWatcher)
         return WatchingEar(watcher, channels if announce is None else (*channels, announce), own=announce)
 
     def hears(self, channel: str) -> bool:
@@ -87,7 +97,12 @@ class _ServerWatcher:
         self._nudged, self._nudging = os.pipe()  # interrupts the thread's poll
         os.set_blocking(self._nudging, False)
         self._thread = threading.Thread(target=self._run, name="conch-bell", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except BaseException:
+            os.close(self._nudged)
+            os.close(self._nudging)
+            raise
 
     def watch_channel(self, channel: str, wake: Wake) -> Stop:
         with self._changed:
@@ -107,7 +122,7 @@ class _ServerWatcher:
             with self._changed:
                 self._processes = self._processes or self._open_watcher()
             return self._processes.watch_process(process, wake)
-        except OSError:
+        except (OSError, RuntimeError):
             return None
 
     def close(self) -> None:
@@ -176,9 +191,11 @@ class _ServerWatcher:
         poll.register(self._nudged, select.POLLIN)
         while not self._closed:
             listening = self._register_channels(connection)
-            ready = [descriptor for descriptor, _ in poll.poll(None if listening else IDLE_SECONDS * 1_000)]
+            ready = [each for each, _ in poll.poll((_CHECK_SECONDS if listening else IDLE_SECONDS) * 1_000)]
             if not ready:
-                return
+                if not listening:
+                    return
+                connection.execute("SELECT 1")  # raises if there is no answer
             if self._nudged in ready:
                 os.read(self._nudged, 4096)
             if connection.fileno() in ready:

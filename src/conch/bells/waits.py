@@ -18,7 +18,8 @@ from conch.lean import TypeVar
 Found = TypeVar("Found")
 
 FOREVER = float("inf")
-RETRY_SECONDS = 0.5  # pause before a store that did not answer is asked again; a ring ends it early
+RETRY_SECONDS = 0.5  # first pause before a store that did not answer is asked again; a ring ends it early
+_LONGEST_RETRY_SECONDS = 8.0  # the pause doubles up to this
 PASSING: tuple[type[StoreError], ...] = (StoreBusy, StoreUnavailable, StoreUncertain)
 
 
@@ -63,7 +64,7 @@ def wait_for(
     deadline = time.monotonic() + seconds
     poll, longest_poll = polls
     renew_at = FOREVER if renewal == FOREVER else 0.0
-    pause = Pause(linger)
+    pause, retry = Pause(linger), RETRY_SECONDS
     with bell.listen(*channels, announce=announce) as ear, call.waking(ear.wake):
         rest = _Rest(ear, call)
         while True:
@@ -75,11 +76,12 @@ def wait_for(
                     call.renew()
                     renew_at = now + renewal
                 found = look(pause)
-                has_answered = True
+                has_answered, retry = True, RETRY_SECONDS
             except passing as trouble:
                 if pause.is_last or not (has_answered or isinstance(trouble, (StoreBusy, StoreInterrupted))):
                     raise
-                found, pause.seconds = None, RETRY_SECONDS
+                found, pause.seconds = None, retry
+                retry = min(2 * retry, _LONGEST_RETRY_SECONDS)
             if found is not None or pause.is_last:
                 return found
             rest.take(min(deadline - time.monotonic(), pause.seconds, renewal), pause)

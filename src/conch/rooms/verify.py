@@ -34,6 +34,7 @@ class Difference(NamedTuple):
 def verify_rooms(store: Store) -> tuple[int, list[Difference]]:
     """Replay all rooms. Returns the number of rooms, and every difference between a stored row and its replay."""
     with store.read() as tx:
+        tx.take_time()
         rooms = [Room(**row) for row in tx.all("all_rooms")]
         return len(rooms), [difference for room in rooms for difference in _compare(tx, room)]
 

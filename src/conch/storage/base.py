@@ -56,6 +56,9 @@ class Transaction(Protocol):
     def heard(self) -> bool:
         """Whether a process listened to the channel of `call`. It is set by the commit, so read it afterwards."""
 
+    def take_time(self) -> None:
+        """Allow this transaction to take long, because it works on whole tables."""
+
     def tables(self) -> list[str]:
         """All tables that are not derived. A table comes after those it refers to."""
 

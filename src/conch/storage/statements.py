@@ -70,9 +70,9 @@ def lasting_users(find: Callable[[], list[User] | None]) -> list[User] | None:
 def still_in_use(place: str, stored: int, wanted: int, why: str, **details: Any) -> SchemaMismatch:
     """The error for an older store that processes of the older version may still use."""
     message = (
-        f"The store at {place} has schema {stored} and must be migrated to schema {wanted}, but {why}. Nothing was "
-        "changed. Stop every conch process of the older version, then try again. Or run `conch db migrate --force` to "
-        "migrate now; processes of the older version then can no longer use the store."
+        f"The store at {place} has schema {stored} and must be migrated to schema {wanted}, but {why}. Stop every "
+        "conch process of the older version, then try again. Or run `conch db migrate --force` to migrate now; "
+        "processes of the older version then can no longer use the store."
     )
     return SchemaMismatch(message, expected=wanted, **details)
 

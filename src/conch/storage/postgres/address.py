@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import time
+from collections.abc import Generator
 from urllib.parse import quote
 
 import psycopg
@@ -39,7 +41,49 @@ _PLACE = ("user", "host", "hostaddr", "port", "dbname", "service")
 _HIDDEN = frozenset(option.keyword.decode() for option in pq.Conninfo.get_defaults() if option.dispchar)
 _UNKNOWN_OPTION = re.compile(r'invalid URI query parameter: "(\w+)"$')
 
-Connection = psycopg.Connection[Row]
+_LONG_SECONDS = 600.0  # for work on whole tables
+
+
+class Silence(psycopg.OperationalError):
+    """The server did not answer in time. The connection is closed."""
+
+
+class Connection(psycopg.Connection[Row]):
+    """A connection that gives up on a silent server.
+
+    The server's own timeouts do not help if it is stopped, and the kernel acknowledges packets for a stopped process.
+    """
+
+    patience = _LONG_SECONDS
+    """For how many seconds the server may stay silent."""
+
+    def wait(self, gen: Generator[Any, Any, Any], *given: Any, **named: Any) -> Any:
+        """Every exchange with the server passes here. Silence if the server takes too long."""
+        try:
+            return super().wait(_within(self.patience, gen), *given, **named)
+        except Silence:
+            self.close()
+            raise
+
+    def take_time(self) -> None:
+        """Be patient from now on, because the next statements work on whole tables."""
+        self.patience = _LONG_SECONDS
+
+
+def _within(seconds: float, steps: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+    """The same steps of a driver's generator, ended by Silence. The driver resumes it ten times a second."""
+    heard_at = time.monotonic()
+    try:
+        step = next(steps)
+        while True:
+            ready = yield step
+            if ready:
+                heard_at = time.monotonic()
+            elif time.monotonic() - heard_at > seconds:
+                raise Silence(f"no answer within {seconds:g} seconds")
+            step = steps.send(ready)
+    except StopIteration as end:
+        return end.value
 
 
 class Address:
@@ -68,7 +112,7 @@ class Address:
         defaults = {"lock_timeout": str(lock_timeout_ms), **_SERVER_PATIENCE}
         options = " ".join((_options(defaults), str(given.get("options", "")), _options(ours)))
         settings = {"application_name": "conch", **_PATIENCE, **given, "options": options, "client_encoding": "utf8"}
-        return psycopg.connect(make_conninfo(**settings), autocommit=True, row_factory=dict_row)
+        return Connection.connect(make_conninfo(**settings), autocommit=True, row_factory=dict_row)
 
 
 def _options(settings: dict[str, str]) -> str:

@@ -24,28 +24,32 @@ from conch.errors import (
     StoreUnavailable,
     StoreUncertain,
 )
+from conch.storage.postgres.address import Silence
 
-_BUSY = (StoreBusy, "The store at {place} is busy: another process held a lock for too long. Try again.")
+_BUSY = (StoreBusy, "The store at {place} is busy: another writer held a lock for too long. Try again.")
+_CANCELLED = (StoreBusy, "The server at {place} ended a statement early: {reason}. Try again.")
 _FULL = (
     StoreFull,
-    "The disk of the server at {place} is full. Nothing was changed. Free some space there and try again.",
+    "The disk of the server at {place} is full. Free some space there and try again.",
 )
-_READ_ONLY = (StoreReadOnly, "The store at {place} is not writable: {reason}. Nothing was changed. Use the primary "
+_READ_ONLY = (StoreReadOnly, "The store at {place} is not writable: {reason}. Use the primary "
               "server, and a database and role that are not set to read only.")  # fmt: skip
-_FORBIDDEN = (StoreReadOnly, "The role in {place} is not allowed to do this: {reason}. Nothing was changed. Grant it "
+_FORBIDDEN = (StoreReadOnly, "The role in {place} is not allowed to do this: {reason}. Grant it "
               "the rights listed in `docs/scaling.md`, or use another role.")  # fmt: skip
 _CORRUPT = (StoreCorrupt, "The server at {place} reports damaged data: {reason}. Restore a dump.")
-_CONFLICT = (StoreInterrupted, "Two writers collided in the store at {place}. Nothing was changed. Try again.")
-_LOST = (StoreInterrupted, "The connection to {place} was lost. Nothing was changed. Try again.")
-_UNUSABLE = (StoreUnavailable, "The store at {place} cannot be used: {reason}. Nothing was changed.")
-_UNCERTAIN = (StoreUncertain, "The connection to {place} was lost while a change was being committed. The change may "
-              "or may not have been made. Look at the room before you try again.")  # fmt: skip
+_CONFLICT = (StoreInterrupted, "Two writers collided in the store at {place}. Try again.")
+_LOST = (StoreInterrupted, "The connection to {place} was lost. Try again.")
+_SILENT = (StoreInterrupted, "The server at {place} stopped answering ({reason}). Try again, and "
+           "check the server if it stays silent.")  # fmt: skip
+_UNUSABLE = (StoreUnavailable, "The store at {place} cannot be used: {reason}.")
+_UNCERTAIN = (StoreUncertain, "The connection to {place} was lost during a commit. The change may or may not have "
+              "been made. Look at the room or topic before you try again.")  # fmt: skip
 
 _BY_STATE = {
     "40001": _CONFLICT,  # serialization failure
     "40P01": _CONFLICT,  # deadlock
     "55P03": _BUSY,  # lock timeout
-    "57014": _BUSY,  # statement timeout
+    "57014": _CANCELLED,  # statement timeout
     "53100": _FULL,  # disk full
     "25006": _READ_ONLY,  # read-only transaction
     "42501": _FORBIDDEN,  # insufficient privilege
@@ -91,12 +95,14 @@ _PREAMBLE = re.compile(r"^connection (failed|is bad): (connection to server .*? 
 
 
 def translate(error: Error, place: str) -> StoreError:
-    """Our error for a failure before the commit: nothing was changed."""
+    """Our error for a failure before the commit."""
     state = error.sqlstate
     if state is not None:
         kind, text = _BY_STATE.get(state) or _BY_CLASS.get(state[:2]) or _UNUSABLE
     else:
-        kind, text = _LOST if isinstance(error, OperationalError) else _UNUSABLE
+        kind, text = _UNUSABLE
+        if isinstance(error, OperationalError):
+            kind, text = _SILENT if isinstance(error, Silence) else _LOST
     return _tell(kind, text, error, place)
 
 

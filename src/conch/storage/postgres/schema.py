@@ -163,8 +163,7 @@ class Schema:
 
     def _mismatch(self, why: str, advice: str) -> SchemaMismatch:
         message = (
-            f"This version of conch (schema {self.version}) cannot use the store at {self._place}: {why}. "
-            f"Nothing was changed. {advice}"
+            f"This version of conch (schema {self.version}) cannot use the store at {self._place}: {why}. {advice}"
         )
         return SchemaMismatch(message, store=self._place, expected=self.version)
 

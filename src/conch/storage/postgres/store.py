@@ -10,8 +10,9 @@ from contextlib import AbstractContextManager, contextmanager
 import psycopg
 from psycopg.errors import UndefinedColumn, UndefinedTable
 
+from conch.calls import note_change
 from conch.clock import Clock
-from conch.errors import SchemaMismatch, StoreError
+from conch.errors import SchemaMismatch, StoreError, StoreUnavailable
 from conch.ids import lock_number
 from conch.storage.base import Row
 from conch.storage.postgres.address import SCHEMA, Address, Connection
@@ -23,6 +24,7 @@ from conch.storage.statements import Migration, load_migrations, load_statements
 _MOST_CONNECTIONS = 8  # per process, however many agents it serves
 _KEPT_CONNECTIONS = 2  # idle connections that stay open
 IDLE_SECONDS = 10.0
+_ANSWER_SECONDS = 3.0  # for the server's answer, after the longest wait for a lock
 _FACTS = """SELECT
   (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now,
   (SELECT value FROM meta WHERE key = 'schema_version') AS version
@@ -50,6 +52,7 @@ class PostgresStore:
         )
         self._clock = clock
         self._busy_timeout_ms = busy_timeout_ms
+        self._patience = busy_timeout_ms / 1_000 + _ANSWER_SECONDS
         self._slots = threading.BoundedSemaphore(_MOST_CONNECTIONS)
         self._idle: list[tuple[float, Connection]] = []  # with the time it became idle, longest idle first
         self._idle_lock = threading.Lock()
@@ -80,8 +83,16 @@ class PostgresStore:
         if self._inside() is not None:
             yield
             return
-        with self._slots:
+        if not self._slots.acquire(timeout=self._patience):
+            message = (
+                f"All {_MOST_CONNECTIONS} connections of this process to {self.describe()} were in use for "
+                f"{self._patience:g} seconds. Nothing was begun. Check that the server answers, and try again."
+            )
+            raise StoreUnavailable(message, store=self.describe())
+        try:
             yield
+        finally:
+            self._slots.release()
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[PostgresTransaction]:
@@ -108,10 +119,12 @@ class PostgresStore:
         except psycopg.Error as error:
             answered = not connection.closed
             connection.close()
+            self._give_back(connection)
             raise translate_commit(error, self.describe(), answered) from error
         except BaseException:  # interrupted: the server may still answer on this connection
             connection.close()
             raise
+        note_change()
         self._give_back(connection)
 
     def change_counter(self) -> int:
@@ -141,6 +154,7 @@ class PostgresStore:
     def _ask(self, question: str) -> tuple[Connection, Row]:
         """Send a query; returns the connection and the row. Nothing was changed, so a lost connection is replaced."""
         connection, fresh = self._borrow()
+        connection.patience = self._patience
         try:
             return connection, self._first_answer(connection, question)
         except psycopg.Error as error:
@@ -173,6 +187,8 @@ class PostgresStore:
                 connection.execute(last_word.encode(), prepare=False)
         except psycopg.Error:
             connection.close()
+        if connection.closed:
+            self.close()  # the other idle connections are probably lost too
         now = time.monotonic()
         with self._idle_lock:
             if not connection.closed:
@@ -190,18 +206,31 @@ class PostgresStore:
 
     def connect(self) -> Connection:
         """A connection of the caller's own. Raises the driver's errors."""
-        return self._address.connect(self._busy_timeout_ms)
+        connection = self._address.connect(self._busy_timeout_ms)
+        connection.patience = self._patience
+        return connection
 
     @contextmanager
     def _connected(self) -> Iterator[Connection]:
         """A connection for an operator's command. It needs no schema."""
         with self._translated(), self._open() as connection:
+            connection.take_time()
             yield connection
+
+    @contextmanager
+    def _changing(self) -> Iterator[Connection]:
+        """Like `_connected`, for a change that commits by itself. If the connection is lost, its fate is unknown."""
+        with self._connected() as connection:
+            try:
+                yield connection
+            except psycopg.Error as error:
+                raise translate_commit(error, self.describe(), answered=not connection.closed) from error
+            note_change()
 
     # -- operations
 
     def migrate(self, force: bool = False) -> tuple[int, int]:
-        with self._connected() as connection:
+        with self._changing() as connection:
             return self._schema.migrate(connection, force), self._schema.version
 
     def integrity_problems(self) -> list[str]:
@@ -229,11 +258,12 @@ class PostgresStore:
 
     def wipe(self) -> None:
         with self.write("schema") as transaction:
+            transaction.take_time()
             transaction.truncate([table for table in transaction.all_tables() if table != "meta"])
 
     def set_aside(self) -> str:
         aside = f"{SCHEMA}_set_aside_{time.strftime('%Y%m%d%H%M%S', time.gmtime())}"
-        with self._connected() as connection:
+        with self._changing() as connection:
             connection.execute(f"ALTER SCHEMA {SCHEMA} RENAME TO {aside}".encode())
         return f"the schema {aside} of {self.describe()}"
 

@@ -104,6 +104,10 @@ class PostgresTransaction:
             if self._called is not None:
                 self.heard = notification(self._called) in {row["bell"] for row in rung}
 
+    def take_time(self) -> None:
+        self.connection.take_time()
+        self.connection.execute(_UNHURRIED)
+
     def tables(self) -> list[str]:
         with self._translated():
             names = [name for name in self.all_tables() if not name.startswith(DERIVED)]
@@ -124,7 +128,7 @@ class PostgresTransaction:
         rows = sql.SQL("SELECT * FROM {}").format(sql.Identifier(table))
         fetching = sql.SQL("FETCH {} FROM {}").format(_ROWS_AT_ONCE, cursor)
         with self._translated():
-            self.connection.execute(_UNHURRIED)
+            self.take_time()
             self.connection.execute(sql.SQL("DECLARE {} NO SCROLL CURSOR FOR {}").format(cursor, rows), prepare=False)
             while page := self.connection.execute(fetching, prepare=False).fetchall():
                 yield from page
@@ -133,7 +137,7 @@ class PostgresTransaction:
     def load(self, table: str, rows: Iterable[Row]) -> None:
         name, remaining = sql.Identifier(table), iter(rows)
         with self._translated():
-            self.connection.execute(_UNHURRIED)
+            self.take_time()
             if first := next(remaining, None):
                 columns = sql.SQL(", ").join(map(sql.Identifier, first))
                 copying = sql.SQL("COPY {} ({}) FROM STDIN").format(name, columns)

@@ -14,20 +14,24 @@ from conch.errors import (
     StoreFull,
     StoreReadOnly,
     StoreUnavailable,
+    StoreUncertain,
 )
 from conch.storage.sqlite import sqlite3
 
 _BUSY = (
     StoreBusy,
-    "The store at {path} is busy: another process held its write lock for too long. Try again.",
+    "The store at {path} is busy: another writer held its lock for too long. Try again.",
 )
-_FULL = (StoreFull, "The disk that holds {path} is full. Nothing was changed. Free some space and try again.")
-_READ_ONLY = (StoreReadOnly, "The store at {path} is not writable. Nothing was changed. Make the file and its folder "
+_FULL = (StoreFull, "The disk that holds {path} is full. Free some space and try again.")
+_READ_ONLY = (StoreReadOnly, "The store at {path} is not writable. Make the file and its folder "
               "writable for this user, or choose another place with {named}.")  # fmt: skip
-_CORRUPT = (StoreCorrupt, "The file {path} is damaged or is not a conch store. Nothing was changed. Restore a copy "
+_CORRUPT = (StoreCorrupt, "The file {path} is damaged or is not a conch store. Restore a copy "
             "made by `conch db backup`, or move the file aside with `conch db wipe`.")  # fmt: skip
 _UNAVAILABLE = (StoreUnavailable, "The store at {path} cannot be used: {reason}. Check the path and its folder, or "
                 "choose another place with {named}.")  # fmt: skip
+
+_UNCERTAIN = (StoreUncertain, "The store at {path} failed during a commit: {reason}. The change may or may not "
+              "have been made. Check the disk, and look before you try again.")  # fmt: skip
 
 _SHARED_MEMORY_BYTES = 32_768  # the smallest -shm file; WAL mode cannot start with less free space
 
@@ -49,15 +53,24 @@ _BY_ERRNO = {
 }
 
 
+class CommitFailed(sqlite3.OperationalError):
+    """The disk failed during a commit. The change may be in the log, and come to light when the log is read again."""
+
+
 def translate(error: sqlite3.Error | OSError, path: str, named: str) -> StoreError:
     """Our error for an error of the driver or the system. `named` is the setting or option that gave the path."""
-    if isinstance(error, sqlite3.Error):
-        # The low byte is the primary code. The other bytes only refine it.
-        primary_code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
-        kind, text = _BY_SQLITE_CODE.get(primary_code) or _look_around(path, primary_code)
-    else:
-        kind, text = _BY_ERRNO.get(error.errno or 0, _UNAVAILABLE)
+    kind, text = _kind_of(error, path)
     return kind(text.format(path=path, reason=error, named=named), path=path)
+
+
+def _kind_of(error: sqlite3.Error | OSError, path: str) -> tuple[type[StoreError], str]:
+    if isinstance(error, OSError):
+        return _BY_ERRNO.get(error.errno or 0, _UNAVAILABLE)
+    if isinstance(error, CommitFailed):
+        return _UNCERTAIN
+    # The low byte is the primary code. The other bytes only refine it.
+    primary_code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+    return _BY_SQLITE_CODE.get(primary_code) or _look_around(path, primary_code)
 
 
 def _look_around(path: str, code: int) -> tuple[type[StoreError], str]:

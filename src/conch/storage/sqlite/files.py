@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 
+from conch.calls import note_change
 from conch.errors import StoreError, StoreNotLocal, StoreUnavailable
 from conch.lean import re
 from conch.storage.sqlite import sqlite3
@@ -80,12 +81,20 @@ def copy(connection: sqlite3.Connection, target: str) -> None:
         os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     except OSError as error:
         raise _no_copy(error, target) from error
+    try:
+        _fill(connection, target)
+    except BaseException as error:
+        os.unlink(target)  # an incomplete copy must not be mistaken for a backup
+        if isinstance(error, sqlite3.Error):
+            raise _no_copy(error, target) from error
+        raise
+    note_change()
+
+
+def _fill(connection: sqlite3.Connection, target: str) -> None:
     copy = sqlite3.connect(target)
     try:
         connection.backup(copy)
-    except sqlite3.Error as error:
-        os.unlink(target)  # an incomplete copy must not be mistaken for a backup
-        raise _no_copy(error, target) from error
     finally:
         copy.close()
 

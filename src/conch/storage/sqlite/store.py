@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
+from conch.calls import note_change
 from conch.clock import Clock, system_clock
 from conch.errors import SchemaMismatch, StoreError, StoreUnavailable
 from conch.storage.base import Row
@@ -135,6 +136,7 @@ class SqliteStore:
             for suffix in ("-wal", "-shm", ""):
                 if os.path.exists(self.path + suffix):
                     os.rename(self.path + suffix, aside + suffix)
+                    note_change()
         except OSError as error:
             raise translate(error, self.path, self._named) from error
         return aside

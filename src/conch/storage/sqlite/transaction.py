@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
+from conch.calls import note_change
 from conch.lean import Any
 from conch.storage.base import DERIVED, Phrase, Row
 from conch.storage.sqlite import sqlite3
+from conch.storage.sqlite.errors import CommitFailed
 from conch.storage.statements import expand_lists, referred_first
 
 _MOST_ENDINGS = 200  # words with the same prefix that a search lists one by one
@@ -20,11 +22,24 @@ def transaction(connection: sqlite3.Connection, begin: str) -> Iterator[None]:
     try:
         connection.execute(begin)  # inside the `try`, because an interrupt may come right after it
         yield
-        connection.execute("COMMIT")
+        if begin == "BEGIN":
+            connection.execute("COMMIT")
+        else:
+            _commit_change(connection)
     except BaseException:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+
+
+def _commit_change(connection: sqlite3.Connection) -> None:
+    try:
+        connection.execute("COMMIT")
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_IOERR:
+            raise CommitFailed(str(error)) from error
+        raise
+    note_change()
 
 
 def as_dict(cursor: sqlite3.Cursor, row: tuple[Any, ...]) -> Row:
@@ -81,6 +96,9 @@ class SqliteTransaction:
     def call(self, channel: str) -> None:
         self.called = channel
         self.rings.insert(0, channel)
+
+    def take_time(self) -> None:
+        """Does nothing: SQLite limits only the wait for its lock."""
 
     def tables(self) -> list[str]:
         with self._translated():
