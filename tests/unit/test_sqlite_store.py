@@ -290,7 +290,7 @@ def test_each_mismatch_has_its_own_advice(open_store: Open, path: str, statement
         connection.execute(statement)
     connection.close()
 
-    with pytest.raises(SchemaMismatch, match=f"Nothing was changed. {advice}"):
+    with pytest.raises(SchemaMismatch, match=advice):
         use(open_store())
 
 

@@ -184,7 +184,7 @@ def test_each_mismatch_has_its_own_advice(conch: Conch, server: Any, database: s
     refused = error(conch("rooms", "--all", "--json"))
 
     assert refused["code"] == "DB_SCHEMA_MISMATCH"
-    assert f"Nothing was changed. {advice}" in refused["message"]
+    assert advice in refused["message"]
 
 
 # -- advice for operators
