@@ -148,14 +148,14 @@ def test_no_command_prints_a_line_that_another_agent_forged(
     assert raw(texts, letters) == []
 
 
-def test_no_text_of_a_tool_has_a_letter_of_a_name_that_is_not_seen(enter: Enter, workspace: str) -> None:
-    ada, bob = enter("ada:1", None, workspace), enter("bob:2", None, workspace)
+def test_no_text_of_a_tool_has_a_letter_that_is_not_seen(enter: Enter, workspace: str) -> None:
+    ada = enter("ada:1", None, workspace)
 
-    joined = bob.call("topic_join", topic_id=bob.home, agent_name=f"{ada.joined['name']}\u3164")
-    present = ada.call("topic_presence", topic_id=ada.home)
+    registered = ada.call("agent_register", role="re\u034fview\u3164")
+    listed = ada.call("agent_list")
 
-    assert not joined.is_error
-    assert (joined.text + present.text).isascii()
+    assert not registered.is_error
+    assert (registered.text + listed.text).isascii()
 
 
 def test_structures_keep_the_text_as_it_was_written(enter: Enter, workspace: str) -> None:

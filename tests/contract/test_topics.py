@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from conch import __version__
+from conch.agents.petnames import propose_names
 from conch.app import App
 from conch.errors import InvalidArgument
+from conch.ids import digest
 from conch.storage.base import Store
 
 
@@ -156,8 +158,8 @@ def test_nobody_takes_another_agents_name_in_a_room(red: Any, blue: Any, app: Ap
 
 
 def test_an_agent_whose_name_is_taken_joins_under_the_next_one(app: App, red: Any, agent: Callable[..., Any]) -> None:
+    red.join(red.home, next(propose_names(digest("test:late"))))
     late = agent("test:late")
-    red.join(red.home, late.name)
 
     assert app.peers.join_as_itself(late, red.home).agent_name == f"{late.name}-2"
 

@@ -28,7 +28,7 @@ class Layer(NamedTuple):
 LAYERS = [
     Layer(("lean",), "cheap replacements for standard modules that are slow to import"),
     Layer(("errors", "clock", "ids", "warnings"), "small helpers that every module may use"),
-    Layer(("config", "calls"), "settings, and one request in flight"),
+    Layer(("config", "calls", "letters"), "settings; one request in flight; invisible characters and look-alike names"),
     Layer(("host",), "this machine: processes, workspaces, paths, git, Beads, and how to recognise a harness"),
     Layer(("bells",), "how one process wakes another"),
     Layer(("storage",), "transactions and SQL: one package per engine, one interface"),

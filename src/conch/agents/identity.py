@@ -14,13 +14,14 @@ from conch.host import processes
 from conch.host.processes import Process
 from conch.ids import digest
 from conch.lean import Any, Literal, NamedTuple
+from conch.letters.names import skeleton
 from conch.storage.base import Row, Store, Transaction
 
 AGENT_ID_RULE = (
     "must be 1 to 128 letters, digits and . _ : @ / -, begin with a letter or a digit, and not begin with human:, "
     "which is for people at a terminal"
 )
-_PERSON = "human:"  # the beginning of a person's agent_id
+PERSON = "human:"  # the beginning of a person's agent_id
 LOCK = "agents"  # held while an agent is created or renamed, or a signal is linked
 
 
@@ -153,6 +154,7 @@ def adopt_override(store: Store, caller: Caller, override: str, active_ms: int) 
     with store.write(LOCK) as tx:
         agent = tx.one("find_agent", agent_id=override)
         if agent is None:
+            _refuse_likeness(tx, override)
             itself = tx.one("find_agent", agent_id=caller.agent_id)
             harness = itself["harness"] if itself else "agent"
             agent = _insert_agent(tx, override, harness, caller.session_kind, caller.process)
@@ -162,6 +164,13 @@ def adopt_override(store: Store, caller: Caller, override: str, active_ms: int) 
         if caller.connection is not None:
             tx.run("move_connection", connection=caller.connection, agent_id=override)
     return caller._replace(agent_id=override, name=agent["name"], overridden=True)
+
+
+def _refuse_likeness(tx: Transaction, override: str) -> None:
+    like = tx.one("agent_like", name=override, skeleton=skeleton(override))
+    if like is not None:
+        message = f"{override} looks like {like['name']}, another agent. Choose another agent_id_override."
+        raise InvalidArgument(message, field="agent_id_override", reason="confusable", like=like["name"])
 
 
 def _refuse_living(tx: Transaction, agent: Row, caller: Caller, active_ms: int) -> None:
@@ -412,6 +421,8 @@ def _insert_agent(tx: Transaction, agent_id: str, harness: str, session_kind: st
     agent = {"agent_id": agent_id, "name": name, "harness": harness, "session_kind": session_kind}
     agent |= process_columns(process)
     tx.run("insert_agent", now=tx.now, **agent)
+    for each in (agent_id, name):
+        tx.run("note_name", name=each, skeleton=skeleton(each))
     return agent
 
 
@@ -425,7 +436,7 @@ def _record_process(tx: Transaction, agent: Row, process: Process | None) -> Row
 def is_agent_id(text: str) -> bool:
     plain = (letter.isalnum() or letter in "._:@/-" for letter in text)
     is_plain = 1 <= len(text) <= 128 and text.isascii() and text[0].isalnum() and all(plain)
-    return is_plain and not text.lower().startswith(_PERSON)
+    return is_plain and not text.lower().startswith(PERSON)
 
 
 # -- the columns of a process

@@ -9,18 +9,21 @@ from __future__ import annotations
 import os
 from itertools import islice
 
-from conch.agents.identity import Caller, recorded_process
+from conch.agents.identity import PERSON, Caller, recorded_process
+from conch.bus.likeness import find_like, note_name, require_fit
 from conch.bus.topics import Topic, check_name, find_topic, require_open, resolve
 from conch.clock import SECOND
 from conch.errors import Advice, AgentNameInUse, AgentNotJoined, InvalidArgument, TopicNotFound
 from conch.host import processes
 from conch.lean import NamedTuple
+from conch.letters.names import passes_for
 from conch.storage.base import Row, Store, Transaction
 
 NO_PEER = 0  # no peer has this id
 _LONGEST_NAME = 64
 LONGEST_OWN_NAME = 48
 SYSTEM = "conch"  # the sender of system messages; no agent can take this name
+_PERSON_SESSION = "human_guardian"
 _PRESENCE_INTERVAL = SECOND  # at most one presence write per second
 
 
@@ -211,9 +214,7 @@ def _claim(tx: Transaction, topic: Topic, caller: Caller, agent_name: str, token
     """Give a name to the caller; returns its peer and its token. Raises AgentNameInUse without the right token."""
     row = tx.one("peer_named", topic_id=topic.topic_id, agent_name=agent_name)
     if row is None:
-        # Messages under another agent's name or id would seem to come from that agent.
-        if _is_system(agent_name) or _means_another_agent(tx, topic.topic_id, caller, agent_name):
-            raise _in_use(topic, agent_name)
+        _require_own(tx, topic, caller, agent_name)
         issued = os.urandom(16).hex()
         added = _add_peer(tx, topic.topic_id, agent_name, caller, issued)
         if added is None:
@@ -236,10 +237,23 @@ def _means_another_agent(tx: Transaction, topic_id: str, caller: Caller, agent_n
     return row is not None and row["agent_id"] != caller.agent_id
 
 
-def _is_system(agent_name: str) -> bool:
-    from unicodedata import normalize  # full-width or capital letters must not imitate the system
-
-    return normalize("NFKC", agent_name).casefold() == SYSTEM
+def _require_own(tx: Transaction, topic: Topic, caller: Caller, agent_name: str) -> None:
+    """Refuse a new name that could pass for another: messages under it would seem to come from another agent."""
+    if passes_for(agent_name, SYSTEM):
+        raise _looks_like(topic, agent_name, SYSTEM)
+    require_fit("agent_name", agent_name)
+    if agent_name.casefold().startswith(PERSON) and caller.session_kind != _PERSON_SESSION:
+        message = f"Only a person at a terminal can take a name that begins with {PERSON}"
+        raise InvalidArgument(f"{message} Choose another name.", field="agent_name", reason="person")
+    named = tx.one("member_named", topic_id=topic.topic_id, name=agent_name) or tx.one("agent_named", name=agent_name)
+    if named is not None and named["agent_id"] == caller.agent_id:
+        return
+    if named is not None or _means_another_agent(tx, topic.topic_id, caller, agent_name):
+        raise _in_use(topic, agent_name)
+    like = find_like(tx, "name_like_on_topic", agent_name, topic_id=topic.topic_id)
+    like = like or find_like(tx, "agent_like", agent_name)
+    if like is not None:
+        raise _looks_like(topic, agent_name, like)
 
 
 def _add_peer(
@@ -251,6 +265,7 @@ def _add_peer(
         tx.run("delete_peer", peer_id=made["peer_id"])
         return None
     tx.run("add_cursor", topic_id=topic_id, peer_id=made["peer_id"], now=tx.now)
+    note_name(tx, name)
     return made
 
 
@@ -314,3 +329,9 @@ def _in_use(topic: Topic, agent_name: str) -> AgentNameInUse:
     return AgentNameInUse(
         message, Advice("reclaim_name"), field="agent_name", topic_id=topic.topic_id, agent_name=agent_name
     )
+
+
+def _looks_like(topic: Topic, agent_name: str, like: str) -> AgentNameInUse:
+    message = f"The name {agent_name!r} looks like {like!r}, which is already taken. Choose another name."
+    facts = {"topic_id": topic.topic_id, "agent_name": agent_name, "reason": "confusable", "like": like}
+    return AgentNameInUse(message, field="agent_name", **facts)

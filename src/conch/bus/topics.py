@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from conch.bells.base import topic_channel
+from conch.bus.likeness import find_like, note_name, require_fit
 from conch.config import Settings, check_length
 from conch.errors import Advice, InvalidArgument, LimitExceeded, TopicClosed, TopicNotFound
 from conch.ids import new_id
@@ -44,7 +45,7 @@ class Topics:
 
     def create(self, name: str | None, metadata: dict[str, Any] | None, mode: Mode) -> tuple[Topic, bool]:
         """A topic with this name, and whether it is new. `reuse` returns the newest open one if there is one."""
-        topic_id = new_id("topic")
+        topic_id, is_named = new_id("topic"), name is not None
         name = f"topic-{topic_id.partition('_')[2]}" if name is None else _check_topic_name(name)
         text = dump_metadata("metadata", metadata, self._settings)
         # Usually the topic exists, so look without the lock first.
@@ -54,6 +55,8 @@ class Topics:
             found = None if mode == "new" else _newest_named(tx, name, "open")
             if found is not None:
                 return found, False
+            if is_named:
+                _require_distinct(tx, name)
             _insert(tx, topic_id, name, text, mode)
             return find_topic(tx, topic_id), True
 
@@ -98,7 +101,9 @@ class Topics:
             if other is not None and other.topic_id != topic_id and topic.status == "open":
                 message = f"An open topic already has this name: {other.topic_id}."
                 raise InvalidArgument(message, field="name", topic_id=other.topic_id)
+            _require_distinct(tx, name)
             tx.run("rename_topic", topic_id=topic_id, name=name)
+            note_name(tx, name)
             return find_topic(tx, topic_id)
 
 
@@ -110,6 +115,7 @@ def make_home(tx: Transaction, topic_id: str, path: str) -> None:
 def _insert(tx: Transaction, topic_id: str, name: str, metadata_json: str | None, mode: str) -> None:
     tx.run("insert_topic", topic_id=topic_id, name=name, metadata_json=metadata_json, mode=mode, now=tx.now)
     tx.run("insert_topic_seq", topic_id=topic_id, now=tx.now)
+    note_name(tx, name)
 
 
 def close_topic(tx: Transaction, topic_id: str, reason: str | None) -> bool:
@@ -171,6 +177,17 @@ def _check_topic_name(name: str) -> str:
         message = "name must not be an absolute path: absolute paths are reserved for room topics."
         raise InvalidArgument(message, Advice("find_home_topic"), field="name")
     return check_name("name", name, _LONGEST_NAME)
+
+
+def _require_distinct(tx: Transaction, name: str) -> None:
+    """InvalidArgument if the name is new and could pass for that of another topic."""
+    if _newest_named(tx, name, "open") or _newest_named(tx, name, "closed"):
+        return
+    require_fit("name", name)
+    like = find_like(tx, "topic_like", name)
+    if like is not None:
+        message = f"{name!r} looks like {like!r}, the name of another topic. Choose another name."
+        raise InvalidArgument(message, field="name", reason="confusable", like=like)
 
 
 def dump_metadata(field: str, metadata: Any, settings: Settings) -> str | None:

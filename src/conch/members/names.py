@@ -11,6 +11,7 @@ from itertools import chain
 
 from conch.agents.identity import LOCK, Caller
 from conch.agents.petnames import propose_names
+from conch.bus.likeness import find_like, note_name
 from conch.bus.peers import LONGEST_OWN_NAME, SYSTEM, hand_over_names, rename_peer
 from conch.errors import Advice, AgentNotFound, DuplicateAgentName, InvalidAgentName
 from conch.ids import digest
@@ -71,6 +72,10 @@ class Registration:
 def _require_free(tx: Transaction, snapshot: Snapshot, caller: Caller, name: str) -> None:
     """Raise DuplicateAgentName if the name is taken. Only adoption, with evidence, takes over a name."""
     holder = _find_holder(tx, snapshot.room, name)
+    like = find_like(tx, "name_like_on_topic", name, topic_id=snapshot.room.topic_id) if holder is None else None
+    if like is not None:
+        message = f"{name} looks like {like}, which is another name in this room. Choose another name."
+        raise DuplicateAgentName(message, field="name", name=name, reason="confusable", like=like)
     if holder is not None and (holder["agent_id"] != caller.agent_id or _is_chosen(holder)):
         why, advice = _why_taken(snapshot, caller, holder, name)
         raise DuplicateAgentName(f"{name} {why}", advice, field="name", name=name, agent_id=holder["agent_id"])
@@ -146,6 +151,7 @@ def _rename(tx: Transaction, room: Room, agent_id: str, name: str) -> list[Row]:
     it. Returns the renamed peers, as they were before.
     """
     tx.run("rename_member", room_id=room.room_id, agent_id=agent_id, name=name)
+    note_name(tx, name)
     own = tx.one("own_peer", topic_id=room.topic_id, agent_id=agent_id)
     peers = [] if own is None else [own]
     if tx.one("agent_named", name=name) is None:

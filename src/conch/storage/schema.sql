@@ -41,6 +41,14 @@ CREATE TABLE connections (
 CREATE INDEX connections_parent_idx ON connections (parent);
 CREATE INDEX connections_agent_idx ON connections (agent_id);
 
+-- What each name looks like (UTS #39), for the names of agents and topics and for agent_ids. A name stays listed after
+-- its last use.
+CREATE TABLE name_skeletons (
+  skeleton TEXT NOT NULL,
+  name TEXT NOT NULL,
+  PRIMARY KEY (skeleton, name)
+);
+
 CREATE TABLE path_rooms (
   room_id TEXT PRIMARY KEY,
   canonical_path TEXT NOT NULL,

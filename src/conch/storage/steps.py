@@ -3,6 +3,8 @@
 The sixth migration adds agents' names to older room events, which have only agent_ids. An event gets the name that its
 agent had at the time. That is today's name, unless the agent was renamed or left since then. In that case the room's
 activity or log has recorded the earlier name.
+
+The eighth migration writes down what each name looks like.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from conch.lean import NamedTuple, json
+from conch.letters.names import skeleton
 from conch.storage.base import Execute, Row
 
 _MEMBERS = "SELECT room_id, agent_id, name FROM room_members"
@@ -42,6 +45,11 @@ _REORDERINGS = """
 SELECT event_seq, room_id, details_json, created_at FROM room_events
 WHERE event_type = 'reorder' AND details_json IS NOT NULL
 """
+_ALL_NAMES = """
+SELECT name FROM topics UNION SELECT agent_name FROM agent_name_reservations UNION SELECT name FROM room_members
+UNION SELECT name FROM agents UNION SELECT agent_id FROM agents
+"""
+_ADD_SKELETON = "INSERT INTO name_skeletons (skeleton, name) VALUES (:skeleton, :name)"
 _SET_DETAILS = "UPDATE room_events SET details_json = :details_json WHERE event_seq = :event_seq"
 
 
@@ -61,6 +69,9 @@ def run_step(version: int, execute: Execute) -> None:
     """Run the step of the migration to this version, if it has one."""
     if version == 6:
         _write_names(execute)
+    if version == 8:
+        for row in execute(_ALL_NAMES, {}):
+            execute(_ADD_SKELETON, {"skeleton": skeleton(row["name"]), "name": row["name"]})
 
 
 def _write_names(execute: Execute) -> None:

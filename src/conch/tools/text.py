@@ -6,26 +6,29 @@ Such text cannot start a line that looks like ours, reverse a line, hide charact
 
 from __future__ import annotations
 
+from conch.letters.invisible import is_invisible
+
 MARGIN = "  "
 # C0 and C1 start escape sequences. A tab is harmless, and the newlines are only those that join our own lines.
 _CONTROLS = (range(0x09), range(0x0B, 0x20), range(0x7F, 0xA0))
-# These are invisible, or make a line look different from what it says: line separators, direction marks and
-# overrides, and characters that Unicode says to ignore (zero-width spaces, soft hyphens, fillers, tags). Joiners and
-# the selectors from U+FE00 on stay, because some languages and most emoji need them.
-_INVISIBLE = (
-    *((0x00AD, 0x034F, 0x061C, 0x115F, 0x1160, 0x17B4, 0x17B5), range(0x180B, 0x1810), (0x200B, 0x200E, 0x200F)),
-    *(range(0x2028, 0x202F), range(0x2060, 0x2070), (0x3164, 0xFEFF, 0xFFA0), range(0xFFF0, 0xFFFC)),
-    *(range(0x1BCA0, 0x1BCA4), range(0x1D173, 0x1D17B), range(0xE0000, 0xE1000)),
-)
+# These end a line, or stand between a text and its annotation.
+_SEPARATORS = (range(0x2028, 0x202A), range(0xFFF9, 0xFFFC))
+# Joiners and variation selectors are invisible too, but some languages and most emoji need them.
+_NEEDED = (range(0x200C, 0x200E), range(0xFE00, 0xFE10))
 
 
 class _Escapes(dict[int, str | int]):
     """A table for `str.translate`. It looks each character up at its first use, so importing costs nothing."""
 
     def __missing__(self, code: int) -> str | int:
-        is_shown = not any(code in codes for codes in _CONTROLS + _INVISIBLE)
-        self[code] = code if is_shown else ascii(chr(code))[1:-1]
+        self[code] = code if _is_shown(code) else ascii(chr(code))[1:-1]
         return self[code]
+
+
+def _is_shown(code: int) -> bool:
+    if any(code in codes for codes in _NEEDED):
+        return True
+    return not is_invisible(code) and not any(code in codes for codes in _CONTROLS + _SEPARATORS)
 
 
 _ESCAPES = _Escapes()

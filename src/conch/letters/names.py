@@ -1,0 +1,128 @@
+"""Names that could pass for another name, by the rules of UTS #39 (Unicode 15.0).
+
+A name is never changed here: it fits or it is refused. Only names that are not ASCII need the table, so most
+processes never load it.
+"""
+
+from __future__ import annotations
+
+import os
+
+from conch.lean import NamedTuple
+from conch.letters.invisible import is_invisible
+
+# The confusables among the ASCII characters, as in the table.
+_ASCII_SHAPES = str.maketrans({'"': "''", "%": "º/₀", "0": "O", "1": "l", "I": "l", "`": "'", "m": "rn", "|": "l"})
+# Writing systems that mix scripts: Chinese with Bopomofo, Japanese, Korean.
+_AUGMENTED = {
+    "Hani": {"Hanb", "Jpan", "Kore"},
+    "Hira": {"Jpan"},
+    "Kana": {"Jpan"},
+    "Hang": {"Kore"},
+    "Bopo": {"Hanb"},
+}
+_ANY_SCRIPT = {"Zyyy", "Zinh"}  # common (digits, punctuation, emoji) and inherited (accents)
+_UNKNOWN = frozenset({"Zzzz"})
+
+
+class _Table(NamedTuple):
+    scripts: list[tuple[int, int, frozenset[str]]]
+    """The first and the last code point of each range, and its scripts."""
+    shapes: dict[int, str]
+    """What each confusable character looks like."""
+
+
+class Flaw(NamedTuple):
+    """Why a name is refused: for programs, and the words that follow the name in a sentence."""
+
+    reason: str
+    words: str
+
+
+def find_flaw(name: str) -> Flaw | None:
+    """Why nobody may take this name, whatever other names there are. None if it is fit."""
+    if name.isascii():
+        return None
+    from unicodedata import normalize
+
+    hidden = next((letter for letter in name if is_invisible(ord(letter))), None)
+    if hidden is not None:
+        return Flaw("invisible", f"contains the invisible character U+{ord(hidden):04X}")
+    if (plain := normalize("NFKC", name)) != name:
+        return Flaw("not_nfkc", f"is not in Unicode's normal form NFKC, which is {plain!r}")
+    if _mixes_scripts(name):
+        return Flaw("mixed_scripts", "mixes letters of different scripts, so it could pass for another name")
+    return None
+
+
+def skeleton(name: str) -> str:
+    """What the name looks like. Two names with one skeleton are confusable."""
+    if name.isascii():
+        return name.translate(_ASCII_SHAPES)
+    from unicodedata import normalize
+
+    seen = "".join(letter for letter in normalize("NFD", name) if not is_invisible(ord(letter)))
+    return normalize("NFD", seen.translate(_load_table().shapes))
+
+
+def passes_for(name: str, other: str) -> bool:
+    """Whether a name looks like another one, even if it is in capital or full-width letters."""
+    if name.isascii():
+        return skeleton(name.lower()) == skeleton(other)
+    from unicodedata import normalize
+
+    return skeleton(normalize("NFKC", name).casefold()) == skeleton(other)
+
+
+def _mixes_scripts(name: str) -> bool:
+    """Whether no single script, or writing system, has all the letters."""
+    possible: frozenset[str] | None = None
+    for letter in name:
+        scripts = _scripts_of(ord(letter))
+        if not scripts & _ANY_SCRIPT:
+            possible = scripts if possible is None else possible & scripts
+    return possible is not None and not possible
+
+
+def _scripts_of(code: int) -> frozenset[str]:
+    from bisect import bisect_right
+
+    ranges = _load_table().scripts
+    place = bisect_right(ranges, code, key=lambda each: each[0]) - 1
+    _, last, scripts = ranges[place]
+    return scripts if code <= last else _UNKNOWN
+
+
+# -- the table
+
+_loaded: list[_Table] = []
+
+
+def _load_table() -> _Table:
+    if not _loaded:
+        with open(os.path.join(os.path.dirname(__file__), "table.txt"), encoding="ascii") as file:
+            lines = [line for line in file.read().splitlines() if not line.startswith("#")]
+        middle = lines.index("")
+        _loaded.append(_Table(_parse_scripts(lines[:middle]), _parse_shapes(lines[middle + 1 :])))
+    return _loaded[0]
+
+
+def _parse_scripts(lines: list[str]) -> list[tuple[int, int, frozenset[str]]]:
+    found = []
+    for line in lines:
+        names, *ranges = line.split(" ")
+        scripts = {*names.split(",")}
+        scripts |= {system for script in scripts for system in _AUGMENTED.get(script, ())}
+        for text in ranges:
+            first, _, last = text.partition("-")
+            found.append((int(first, 16), int(last or first, 16), frozenset(scripts)))
+    return sorted(found, key=lambda each: each[0])
+
+
+def _parse_shapes(lines: list[str]) -> dict[int, str]:
+    shapes: dict[int, str] = {}
+    for line in lines:
+        shape, _, codes = line.partition("; ")
+        letters = "".join(chr(int(code, 16)) for code in shape.split(" "))
+        shapes |= dict.fromkeys((int(code, 16) for code in codes.split(" ")), letters)
+    return shapes

@@ -1,0 +1,26 @@
+-- name: note_name
+INSERT INTO name_skeletons (skeleton, name) VALUES (:skeleton, :name)
+ON CONFLICT (skeleton, name) DO NOTHING;
+
+-- name: topic_like
+SELECT k.name FROM name_skeletons k
+WHERE k.skeleton = :skeleton AND k.name <> :name AND EXISTS (SELECT 1 FROM topics t WHERE t.name = k.name)
+LIMIT 1;
+
+-- name: agent_like
+SELECT k.name FROM name_skeletons k
+WHERE k.skeleton = :skeleton AND k.name <> :name AND (
+  EXISTS (SELECT 1 FROM agents a WHERE a.name = k.name) OR EXISTS (SELECT 1 FROM agents a WHERE a.agent_id = k.name)
+)
+LIMIT 1;
+
+-- name: name_like_on_topic
+SELECT k.name FROM name_skeletons k
+WHERE k.skeleton = :skeleton AND k.name <> :name AND (
+  EXISTS (SELECT 1 FROM agent_name_reservations n WHERE n.agent_name = k.name AND n.topic_id = :topic_id)
+  OR EXISTS (
+    SELECT 1 FROM room_members m JOIN path_rooms r ON r.room_id = m.room_id
+    WHERE m.name = k.name AND r.topic_id = :topic_id
+  )
+)
+LIMIT 1;

@@ -1,0 +1,119 @@
+"""No new name passes for another one, and a name that is in a store stays usable."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from conch.app import App
+from conch.bus.likeness import note_name
+
+CYRILLIC = "pl\u0430n"
+LOOK_ALIKES = ["conch\u034f", "con\u3164ch", "c\u043ench", "\uff43onch", "CONCH", "\u0441onch"]
+REASONS = [("zed\u3164", "invisible"), ("ze\u0301d", "not_nfkc"), ("z\u0435d", "mixed_scripts")]
+
+
+@pytest.mark.parametrize("name", LOOK_ALIKES)
+def test_nobody_can_look_like_the_system(red: Any, topic_id: str, name: str) -> None:
+    refused = red.refused("topic_join", topic_id=topic_id, agent_name=name)
+
+    assert (refused["error"], refused["reason"]) == ("AGENT_NAME_IN_USE", "confusable")
+
+
+@pytest.mark.parametrize(("name", "reason"), REASONS)
+def test_a_deceptive_name_is_refused_with_its_reason(red: Any, topic_id: str, name: str, reason: str) -> None:
+    agent = red.refused("topic_join", topic_id=topic_id, agent_name=name)
+    topic = red.refused("topic_create", name=name)
+
+    assert (agent["field"], agent["reason"]) == ("agent_name", reason)
+    assert (topic["field"], topic["reason"]) == ("name", reason)
+
+
+def test_no_topic_looks_like_another(red: Any) -> None:
+    red.data("topic_create", name="coco")
+
+    refused = red.refused("topic_create", name="\u0441\u043e\u0441\u043e")
+
+    assert (refused["field"], refused["reason"], refused["like"]) == ("name", "confusable", "coco")
+
+
+def test_no_topic_is_renamed_to_look_like_another(app: App, red: Any, topic_id: str) -> None:
+    red.data("topic_create", name="modem")
+    other = red.data("topic_create", name="other")["topic_id"]
+
+    with pytest.raises(Exception, match="looks like 'modem'"):
+        app.topics.rename(other, "modern")
+    assert app.topics.find(other).name == "other"
+
+
+def test_no_name_on_a_topic_looks_like_another(red: Any, blue: Any, topic_id: str) -> None:
+    red.join(topic_id, "builder-1")
+
+    refused = blue.refused("topic_join", topic_id=topic_id, agent_name="builder-l")
+
+    assert (refused["error"], refused["like"]) == ("AGENT_NAME_IN_USE", "builder-1")
+
+
+def test_no_name_on_a_topic_is_or_looks_like_that_of_another_agent(red: Any, blue: Any, topic_id: str) -> None:
+    blue.data("agent_register", name="modem")
+
+    for name in ("modem", "modern", "test:blue", "test:b1ue"):
+        assert red.refused("topic_join", topic_id=topic_id, agent_name=name)["error"] == "AGENT_NAME_IN_USE"
+    assert blue.join(topic_id, "modem")["agent_name"] == "modem"
+
+
+def test_no_registered_name_looks_like_another_in_the_room(red: Any, blue: Any) -> None:
+    blue.data("agent_register", name="modem")
+
+    refused = red.refused("agent_register", name="modern")
+
+    assert (refused["error"], refused["like"]) == ("DUPLICATE_AGENT_ID", "modem")
+
+
+def test_no_chosen_agent_id_looks_like_that_of_another_agent(red: Any, blue: Any, workspace: str) -> None:
+    refused = red.refused("join_path", context_path=workspace, agent_id_override="test:b1ue")
+
+    assert (refused["field"], refused["like"]) == ("agent_id_override", "test:blue")
+
+
+@pytest.mark.parametrize("name", ["human:ada:tty1", "HUMAN:ada"])
+def test_only_a_person_has_a_name_for_people(app: App, red: Any, topic_id: str, agent: Any, name: str) -> None:
+    person = agent("person:1")._replace(session_kind="human_guardian")
+
+    refused = red.refused("topic_join", topic_id=topic_id, agent_name=name)
+    joined = app.peers.join(person, name, topic_id, None, None)
+
+    assert (refused["field"], refused["reason"]) == ("agent_name", "person")
+    assert joined.peer.agent_name == name
+
+
+def test_a_topic_that_is_there_stays_usable_whatever_its_name(app: App, red: Any) -> None:
+    topic_id = red.data("topic_create", name="plan")["topic_id"]
+    with app.store.write("x") as tx:
+        tx.run("rename_topic", topic_id=topic_id, name=CYRILLIC)
+        note_name(tx, CYRILLIC)
+
+    assert red.data("topic_create", name=CYRILLIC)["topic_id"] == topic_id
+    assert red.data("topic_resolve", name=CYRILLIC)["topic_id"] == topic_id
+    red.data("topic_close", topic_id=topic_id)
+    assert red.data("topic_create", name=CYRILLIC)["topic_id"] != topic_id
+
+
+def test_a_name_on_a_topic_that_is_there_stays_usable(app: App, red: Any, blue: Any, topic_id: str) -> None:
+    token = red.join(topic_id, "zed")["reclaim_token"]
+    with app.store.write("x") as tx:
+        peer = tx.one("peer_named", topic_id=topic_id, agent_name="zed")
+        assert peer is not None
+        tx.run("reserve_name", topic_id=topic_id, agent_name="z\u0435d", peer_id=peer["peer_id"])
+
+    joined = blue.data("topic_join", topic_id=topic_id, agent_name="z\u0435d", reclaim_token=token)
+
+    assert joined["topic_id"] == topic_id
+
+
+def test_an_agent_can_go_back_to_its_former_name(red: Any) -> None:
+    red.data("agent_register", name="scout-1")
+    red.data("agent_register", name="planner")
+
+    assert red.data("agent_register", name="scout-1")["name"] == "scout-1"

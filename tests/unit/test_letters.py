@@ -1,0 +1,94 @@
+"""What names look like, by the rules of UTS #39."""
+
+from __future__ import annotations
+
+import sys
+import unicodedata
+
+import pytest
+
+from conch.letters import names
+from conch.letters.invisible import is_invisible
+from conch.letters.names import find_flaw, skeleton
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("con\u034fch", "invisible"),
+        ("scout\u3164", "invisible"),
+        ("a\ufe0f", "invisible"),
+        ("tag\U000e0041", "invisible"),
+        ("\uff43\uff4f\uff4e\uff43\uff48", "not_nfkc"),
+        ("e\u0301mile", "not_nfkc"),
+        ("\ufb01x", "not_nfkc"),
+        ("c\u043ench", "mixed_scripts"),  # Cyrillic o
+        ("c\u03bfnch", "mixed_scripts"),  # Greek omicron
+        ("plan\u6771", "mixed_scripts"),  # Han with Latin
+        ("\u3042\ud55c", "mixed_scripts"),  # Hiragana with Hangul
+    ],
+)
+def test_a_name_that_could_pass_for_another_has_a_flaw(name: str, reason: str) -> None:
+    flaw = find_flaw(name)
+
+    assert flaw is not None
+    assert flaw.reason == reason
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "plan",
+        "\u00e9mile",
+        "\u6771\u4eac\u30ce\u30fc\u30c8",  # Han with Katakana
+        "\u97d3\ud55c",  # Han with Hangul
+        "\u4e2d\u3105",  # Han with Bopomofo
+        "\u0433\u043e\u0440\u043e\u0434-2",
+        "\U0001f422 turtle",
+        "\u05e9\u05dc\u05d5\u05dd",
+    ],
+)
+def test_a_name_in_one_writing_system_is_fit(name: str) -> None:
+    assert find_flaw(name) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [
+        ("c\u043ench", "conch"),
+        ("\u0441\u043e\u0441\u043e", "coco"),
+        ("con\u034fch", "conch"),
+        ("modern", "modem"),
+        ("agent-1", "agent-l"),
+        ("\uff43onch", "conch"),
+    ],
+)
+def test_names_that_look_alike_have_one_skeleton(name: str, other: str) -> None:
+    assert skeleton(name) == skeleton(other)
+
+
+def test_names_that_look_different_have_different_skeletons() -> None:
+    assert len({skeleton(name) for name in ("scout", "scouts", "sc0ut", "\u00e9mile", "emile")}) == 5
+
+
+def test_ascii_names_look_as_the_table_says() -> None:
+    shapes = names._load_table().shapes
+
+    for code in range(128):
+        assert skeleton(chr(code)) == shapes.get(code, chr(code))
+
+
+def test_no_name_that_is_ascii_loads_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(names, "_load_table", None)
+
+    assert find_flaw("amber-otter") is None
+    assert skeleton("amber-otter") == "arnber-otter"
+
+
+def test_every_format_character_that_is_not_seen_is_on_the_one_list() -> None:
+    unlisted = {0x6DD, 0x70F, 0x8E2, 0x110BD, 0x110CD, *range(0x600, 0x606), 0x890, 0x891, *range(0xFFF9, 0xFFFC)}
+    formats = [code for code in range(sys.maxunicode + 1) if unicodedata.category(chr(code)) == "Cf"]
+
+    # Unicode gives these few a shape: signs around numbers, and marks of annotations and hieroglyphs.
+    shown = [code for code in formats if not is_invisible(code) and not 0x13430 <= code < 0x13440]
+    assert set(shown) <= unlisted
