@@ -45,6 +45,7 @@ ConchError
 |   +-- StoreNotLocal .......... DB_NOT_LOCAL
 |   +-- StoreUnavailable ....... DB_UNAVAILABLE
 |   |   +-- StoreInterrupted                              the same code; it ended before its commit
+|   |       +-- StoreReplaced                             the same code; another store is there now
 |   +-- StoreUncertain ......... DB_UNCERTAIN             a commit failed, and the change may have been made
 +-- InternalError .............. internal_error           a defect in conch; the log has the details
 """
@@ -83,6 +84,11 @@ class ConchError(Exception):
         if self.advice is None:
             return self.message
         return f"{self.message} {steps[self.advice.step].format(**self.advice.about)}"
+
+    def add_cause(self, cause: str, **details: Any) -> None:
+        """Say why it happened, after the message."""
+        self.message = f"{self.message} {cause}"
+        self.details |= details
 
     def to_dict(self) -> dict[str, Any]:
         return {"error": self.code, "message": self.message, **self.details}
@@ -261,6 +267,10 @@ class StoreUnavailable(StoreError):
 
 
 class StoreInterrupted(StoreUnavailable):
+    pass
+
+
+class StoreReplaced(StoreInterrupted):
     pass
 
 

@@ -79,6 +79,7 @@ def test_the_folder_and_every_file_in_it_are_private(open_store: Open, path: str
         "rooms.sqlite-wal": 0o600,
         "rooms.sqlite-shm": 0o600,
         "rooms.sqlite.queue": 0o600,
+        "rooms.sqlite.users": 0o600,
     }
 
 
@@ -94,7 +95,8 @@ def test_a_file_that_others_could_read_is_made_private(open_store: Open, path: s
 def test_every_connection_has_the_pragmas_of_the_contract(open_store: Open) -> None:
     store = open_store()
     use(store)
-    with store._borrowed() as connection:
+    with store._connections.borrowed() as lent:
+        connection = lent.connection
         values = {name: next(iter(connection.execute(f"PRAGMA {name}").fetchone().values())) for name in (
             "journal_mode", "synchronous", "busy_timeout", "foreign_keys")}  # fmt: skip
 
@@ -103,8 +105,8 @@ def test_every_connection_has_the_pragmas_of_the_contract(open_store: Open) -> N
 
 def test_full_durability_can_be_chosen(open_store: Open) -> None:
     store = open_store(synchronous="full")
-    with store._borrowed() as connection:
-        assert connection.execute("PRAGMA synchronous").fetchone() == {"synchronous": 2}
+    with store._connections.borrowed() as lent:
+        assert lent.connection.execute("PRAGMA synchronous").fetchone() == {"synchronous": 2}
 
 
 # -- schema
@@ -140,7 +142,7 @@ def test_an_older_store_is_migrated_after_a_backup(open_store: Open, path: str) 
     version = len(load_migrations(DIALECT))
     assert copies[0].startswith(f"rooms.sqlite.v{version}-")
     copy = sqlite3.connect(os.path.join(os.path.dirname(path), copies[0]))
-    assert copy.execute("SELECT value FROM meta").fetchall() == [(str(version),)]
+    assert copy.execute("SELECT value FROM meta WHERE key = 'schema_version'").fetchall() == [(str(version),)]
     assert copy.execute("SELECT count(*) FROM path_rooms").fetchone() == (1,)
     copy.close()
 
@@ -271,7 +273,9 @@ def test_a_backup_of_a_store_of_another_schema_is_made_of_it_as_it_is(open_store
 
     for copy in copies:
         connection = sqlite3.connect(copy)
-        assert connection.execute("SELECT value FROM meta").fetchall() == [(str(len(known)),)]
+        assert connection.execute("SELECT value FROM meta WHERE key = 'schema_version'").fetchall() == [
+            (str(len(known)),)
+        ]
         assert connection.execute("SELECT count(*) FROM path_rooms").fetchone() == (1,)
         connection.close()
 

@@ -28,6 +28,13 @@ class Phrase(NamedTuple):
     is_prefix: bool = False
 
 
+class Replacement(NamedTuple):
+    """What happened to the store that was used before, for people and for programs."""
+
+    message: str
+    details: dict[str, Any]
+
+
 class Transaction(Protocol):
     """One unit of work on a consistent view of the store."""
 
@@ -81,6 +88,13 @@ class Store(Protocol):
 
     def write(self, *locks: str) -> AbstractContextManager[Transaction]:
         """One atomic change. Writers that name the same lock run one after another."""
+
+    @property
+    def replacements(self) -> list[Replacement]:
+        """Each time that this process found another store in place of the one before, oldest first.
+
+        The transaction that found it raised StoreReplaced; the next one uses the store that is there now.
+        """
 
     def migrate(self, force: bool = False) -> tuple[int, int]:
         """Migrate the schema to this version of conch; returns the schema before and after.

@@ -52,11 +52,12 @@ def _open_sqlite(settings: Settings, clock: Clock | None, named: str) -> tuple[S
     from conch.bells.file import FileBell
     from conch.storage.sqlite.store import SqliteStore
 
-    path = sqlite_path(settings)
+    given, path = _given_path(settings), sqlite_path(settings)
     # A lambda, because the store that has the counter is made after the bell it rings.
     bell = FileBell(os.path.join(os.path.dirname(path), "bells"), lambda: store.change_counter())
     store = SqliteStore(
         path,
+        given=given,
         named=named,
         ring=bell.ring,
         hears=bell.hears,
@@ -68,12 +69,17 @@ def _open_sqlite(settings: Settings, clock: Clock | None, named: str) -> tuple[S
 
 
 def sqlite_path(settings: Settings) -> str:
-    """`CONCH_STORE` when it names a file, else `rooms.sqlite` in the data directory.
+    """Where the store's file is.
 
     Links are followed, because every process must use the same bells, the same queue and the same name of the file.
     """
+    return os.path.realpath(_given_path(settings))
+
+
+def _given_path(settings: Settings) -> str:
+    """`CONCH_STORE` when it names a file, else `rooms.sqlite` in the data directory."""
     named = settings.store.removeprefix(_SQLITE_SCHEME) or os.path.join(settings.data_dir, "rooms.sqlite")
-    return os.path.realpath(os.path.expanduser(named))
+    return os.path.abspath(os.path.expanduser(named))
 
 
 def _open_postgres(settings: Settings, clock: Clock | None, named: str) -> tuple[Store, Bell]:

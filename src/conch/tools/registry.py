@@ -7,12 +7,15 @@ from collections.abc import Callable
 
 from conch.calls import Call, retry_interrupted
 from conch.errors import ConchError, InternalError, InvalidArgument, StoreError
-from conch.lean import NamedTuple
+from conch.lean import TYPE_CHECKING, NamedTuple
 from conch.tools.advice import STEPS
 from conch.tools.replies import Object, Reply
 from conch.tools.schema import check_arguments
 from conch.tools.session import Session
 from conch.tools.text import behind_margin, visible
+
+if TYPE_CHECKING:
+    from conch.storage.base import Replacement
 
 # The code for an invalid argument, in the groups that have their own.
 _INVALID_ARGUMENT = {"bus": "INVALID_ARGUMENT", "questions": "INVALID_ARGUMENT", "scopes": "INVALID_ARGS"}
@@ -49,6 +52,7 @@ def grouped(group: str, *tools: Tool) -> tuple[Tool, ...]:
 
 def run_tool(tool: Tool, session: Session, arguments: Object, call: Call) -> Reply:
     """Check the arguments and run the tool once; raises ConchError. Even a refused call keeps the caller active."""
+    before = session.begin_call()
     try:
         given = check_arguments(tool.name, tool.input_schema, arguments)
         call.renew_with(session.stay_active)
@@ -59,9 +63,22 @@ def run_tool(tool: Tool, session: Session, arguments: Object, call: Call) -> Rep
         if isinstance(refusal, InvalidArgument):
             refusal.code = _INVALID_ARGUMENT.get(tool.group, refusal.code)
         session.note_call()
+        for replacement in session.replacements(before):
+            refusal.add_cause(replacement.message, store_replaced=replacement.details)
         raise
     session.note_call()
-    return reply
+    replacements = session.replacements(before)
+    return _warned(reply, replacements) if replacements else reply
+
+
+def _warned(reply: Reply, replacements: list[Replacement]) -> Reply:
+    """The reply, and that the store was replaced since the caller's last call."""
+    from conch.warnings import warning  # rarely needed
+
+    news = [warning("STORE_REPLACED", each.message, **each.details) for each in replacements]
+    lines = [behind_margin(each.message, first="STORE_REPLACED: ") for each in replacements]
+    data = {**reply.data, "warnings": [*reply.data.get("warnings", []), *news]}
+    return reply._replace(data=data, text="\n".join([reply.text, *lines]))
 
 
 def call_tool(tool: Tool, session: Session, arguments: Object, call: Call) -> Reply:

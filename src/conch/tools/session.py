@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 
 from conch.agents.identity import Caller, adopt_override, close_connection, identify
@@ -11,14 +12,24 @@ from conch.errors import InvalidArgument, StoreError
 from conch.host import processes
 from conch.lean import TYPE_CHECKING
 from conch.tools.replies import ReplyQueue
+from conch.tools.text import one_line
 
 if TYPE_CHECKING:
     from conch.app import App
     from conch.bus.peers import Peer
+    from conch.storage.base import Replacement
 
 
 def _nothing() -> str | None:
     return None
+
+
+def _report_trouble(message: str) -> None:
+    """Write one line to standard error, if there is one."""
+    try:
+        print(f"conch: {one_line(message)}", file=sys.stderr, flush=True)
+    except (OSError, ValueError):  # closed, or full: the caller is told anyway
+        pass
 
 
 class Session:
@@ -38,7 +49,25 @@ class Session:
         self._caller: Caller | None = None
         self._peers: dict[str, Peer] = {}
         self._tokens: dict[tuple[str, str], str] = {}
+        self._stores = 0
+        self._reported = 0
         self.replies = ReplyQueue()
+
+    def begin_call(self) -> int:
+        """Before a call: forget what belongs to a store that was replaced. Returns the number for `replacements`."""
+        found = self.app.store.replacements
+        if len(found) > self._stores:
+            for replacement in found[self._stores :]:
+                _report_trouble(replacement.message)
+            self._stores = len(found)
+            self._caller, self._peers, self._tokens = None, {}, {}
+        return self._reported
+
+    def replacements(self, before: int) -> list[Replacement]:
+        """The replacements of the store that a call has to report, by the number that `begin_call` returned."""
+        found = self.app.store.replacements
+        self._reported = len(found)
+        return found[before:]
 
     def caller(self) -> Caller:
         # An agent with several processes lives by one of them. When that one ends, another takes its place.

@@ -29,7 +29,8 @@ ROOM = {
     *("doors.cli.context", "doors.cli.interruptions", "doors.cli.output", "doors.cli.parser", "doors.cli.run"),
     *("errors", "host", "host.linux", "host.marks", "host.processes", "host.workspaces", "ids", "lean", "main"),
     *("rooms", "rooms.handoffs", "rooms.presence", "rooms.room", "storage", "storage.base", "storage.opening"),
-    *("storage.sqlite", "storage.sqlite.errors", "storage.sqlite.files", "storage.sqlite.queue"),
+    *("storage.replacement", "storage.sqlite", "storage.sqlite.connections", "storage.sqlite.errors"),
+    *("storage.sqlite.files", "storage.sqlite.ownership", "storage.sqlite.places", "storage.sqlite.queue"),
     *("storage.sqlite.store", "storage.sqlite.transaction", "storage.statements", "tools", "tools.advice"),
     *("tools.fields", "tools.registry", "tools.replies", "tools.schema", "tools.session", "tools.text"),
 }

@@ -18,7 +18,7 @@ from conch.app import App, open_app
 from conch.bells.base import room_channel
 from conch.bells.waits import FOREVER, PASSING, Pause, wait_for
 from conch.calls import Call
-from conch.errors import ConchError, StoreFull, StoreReadOnly
+from conch.errors import ConchError, StoreFull, StoreReadOnly, StoreReplaced
 from conch.host import processes
 from conch.host.processes import Process
 from conch.ids import digest
@@ -158,7 +158,6 @@ class _Guardian:
         self._app = app
         self._caller = caller
         self._turn = turn
-        self._store = _file_id(app.store.describe())
         self._due = time.monotonic()
 
     def run(self) -> None:
@@ -177,9 +176,10 @@ class _Guardian:
         pause.process = self._caller.process
         if processes.check(self._caller.process) == "gone":
             return "the holder is gone"
-        if _file_id(self._app.store.describe()) != self._store:
-            return "the store was removed or moved"
-        snapshot = self._app.rooms.get_state(None, self._turn["room_id"])
+        try:
+            snapshot = self._app.rooms.get_state(None, self._turn["room_id"])
+        except StoreReplaced:
+            return "the store was replaced"
         if snapshot.room.lease_id != self._turn["lease_id"]:
             return "the lease is over"
         if time.monotonic() >= self._due:
@@ -189,14 +189,6 @@ class _Guardian:
             self._due = time.monotonic() + renewal_ms(snapshot) / 1_000
         pause.seconds = self._due - time.monotonic()
         return None
-
-
-def _file_id(path: str) -> tuple[int, int] | None:
-    try:
-        facts = os.stat(path)
-    except OSError:
-        return None
-    return facts.st_dev, facts.st_ino
 
 
 if __name__ == "__main__":

@@ -14,11 +14,12 @@ from conch.calls import note_change
 from conch.clock import Clock
 from conch.errors import SchemaMismatch, StoreError, StoreUnavailable
 from conch.ids import lock_number
-from conch.storage.base import Row
+from conch.storage.base import Replacement, Row
 from conch.storage.postgres.address import SCHEMA, Address, Connection
 from conch.storage.postgres.errors import translate, translate_commit, translate_refusal, translated
 from conch.storage.postgres.schema import DIALECT, Schema
 from conch.storage.postgres.transaction import PostgresTransaction
+from conch.storage.replacement import Replacements, new_epoch
 from conch.storage.statements import Migration, load_migrations, load_statements
 
 _MOST_CONNECTIONS = 8  # per process, however many agents it serves
@@ -27,7 +28,8 @@ IDLE_SECONDS = 10.0
 _ANSWER_SECONDS = 3.0  # for the server's answer, after the longest wait for a lock
 _FACTS = """SELECT
   (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now,
-  (SELECT value FROM meta WHERE key = 'schema_version') AS version
+  (SELECT value FROM meta WHERE key = 'schema_version') AS version,
+  (SELECT value FROM meta WHERE key = 'epoch') AS epoch
 """
 
 
@@ -50,6 +52,7 @@ class PostgresStore:
         self._schema = Schema(
             self.describe(), self._statements, load_migrations(DIALECT) if migrations is None else migrations
         )
+        self._replacements = Replacements(self.describe())
         self._clock = clock
         self._busy_timeout_ms = busy_timeout_ms
         self._patience = busy_timeout_ms / 1_000 + _ANSWER_SECONDS
@@ -57,6 +60,10 @@ class PostgresStore:
         self._idle: list[tuple[float, Connection]] = []  # with the time it became idle, longest idle first
         self._idle_lock = threading.Lock()
         self._thread = threading.local()
+
+    @property
+    def replacements(self) -> list[Replacement]:
+        return self._replacements.found
 
     # -- transactions
 
@@ -102,6 +109,7 @@ class PostgresStore:
         now = self._clock() if self._clock else facts["now"]
         try:
             self._schema.check(facts["version"])
+            self._replacements.check(facts["epoch"])
             with self._translated():
                 yield PostgresTransaction(connection, self._statements, now, self._translated)
         except SchemaMismatch:
@@ -257,9 +265,12 @@ class PostgresStore:
         raise StoreError(message, store=self.describe(), command=command)
 
     def wipe(self) -> None:
+        epoch = new_epoch()
         with self.write("schema") as transaction:
             transaction.take_time()
             transaction.truncate([table for table in transaction.all_tables() if table != "meta"])
+            transaction.run("set_epoch", epoch=epoch)
+        self._replacements.expect(epoch)
 
     def set_aside(self) -> str:
         aside = f"{SCHEMA}_set_aside_{time.strftime('%Y%m%d%H%M%S', time.gmtime())}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 import sys
 import time
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from collections.abc import Iterator
 from conch.calls import note_change
 from conch.errors import StoreError, StoreNotLocal, StoreUnavailable
 from conch.lean import re
+from conch.storage.replacement import new_epoch
 from conch.storage.sqlite import sqlite3
 from conch.storage.sqlite.errors import translate
 
@@ -26,8 +26,8 @@ _NETWORK_FILESYSTEMS = frozenset({
 # fmt: on
 
 
-def make_file(path: str, named: str) -> None:
-    """Create the store's file and folder if they are missing. `named` is the setting that gave the path.
+def make_folder(path: str, named: str) -> None:
+    """Create the store's folder if it is missing. `named` is the setting that gave the path.
 
     The path has no links: SQLite would follow them, and another folder would be checked.
     """
@@ -36,31 +36,29 @@ def make_file(path: str, named: str) -> None:
     folder = os.path.dirname(path)
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
-        kind = _network_filesystem(folder)
-        if kind is not None:
-            message = (
-                f"{folder} is on a network filesystem ({kind}), where SQLite's locks are not reliable. "
-                f"Choose a place on a local disk with {named}."
-            )
-            raise StoreNotLocal(message, path=path, filesystem=kind)
-        _make_private(path, named)
     except OSError as error:
         raise translate(error, path, named) from error
+    kind = _network_filesystem(folder)
+    if kind is not None:
+        message = (
+            f"{folder} is on a network filesystem ({kind}), where SQLite's locks are not reliable. "
+            f"Choose a place on a local disk with {named}."
+        )
+        raise StoreNotLocal(message, path=path, filesystem=kind)
 
 
-def _make_private(path: str, named: str) -> None:
-    """Create the file readable by its owner only; SQLite gives -wal and -shm the same mode.
+def make_file(path: str, named: str) -> None:
+    """Create the store's file if it is missing, readable by its owner only; SQLite gives -wal and -shm the same mode.
 
     An existing file is not opened: closing a second descriptor would drop SQLite's locks on it.
     """
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     except FileExistsError:
-        mode = os.stat(path).st_mode
-        if not stat.S_ISREG(mode):  # a folder or a device: its mode is not ours to change
-            raise StoreUnavailable(f"{path} is not a regular file. Choose a file with {named}.", path=path) from None
-        if mode & 0o077:
+        if os.stat(path).st_mode & 0o077:
             os.chmod(path, 0o600)
+    except OSError as error:
+        raise translate(error, path, named) from error
 
 
 def emptying(connection: sqlite3.Connection) -> Iterator[str]:
@@ -76,7 +74,7 @@ def emptying(connection: sqlite3.Connection) -> Iterator[str]:
 
 
 def copy(connection: sqlite3.Connection, target: str) -> None:
-    """SQLite's own online backup, into a private file that did not exist before."""
+    """SQLite's own online backup, into a private file that did not exist before. The copy is a store of its own."""
     try:
         os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     except OSError as error:
@@ -92,11 +90,35 @@ def copy(connection: sqlite3.Connection, target: str) -> None:
 
 
 def _fill(connection: sqlite3.Connection, target: str) -> None:
-    copy = sqlite3.connect(target)
+    copy = sqlite3.connect(target, isolation_level=None)
     try:
         connection.backup(copy)
+        _make_distinct(copy, new_mark())
     finally:
         copy.close()
+
+
+def copy_whole(connection: sqlite3.Connection, target: str) -> None:
+    """Like `copy`, but a process that dies meanwhile leaves no file of this name. One process at a time."""
+    part = f"{target}.part"
+    try:
+        if os.path.exists(part):
+            os.unlink(part)
+        copy(connection, part)
+        os.rename(part, target)
+    except OSError as error:
+        raise _no_copy(error, target) from error
+
+
+def _make_distinct(connection: sqlite3.Connection, mark: int) -> None:
+    """Give a copy an epoch and a mark of its own, so that a process notices when it is put in place of the store."""
+    connection.execute(f"PRAGMA user_version = {mark}")
+    connection.execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('epoch', ?)", (new_epoch(),))
+
+
+def new_mark() -> int:
+    """A random number for the header of a store's file. 0 is the mark of files that were made without one."""
+    return int.from_bytes(os.urandom(4), "big") >> 1 or 1
 
 
 def _no_copy(error: sqlite3.Error | OSError, target: str) -> StoreError:
@@ -105,8 +127,8 @@ def _no_copy(error: sqlite3.Error | OSError, target: str) -> StoreError:
     return type(refusal)(f"No copy was made. {refusal.message}", **refusal.details, field="file")
 
 
-def stamp() -> str:
-    return time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+def stamp(moment: float | None = None) -> str:
+    return time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(moment))
 
 
 def split(script: str) -> Iterator[str]:

@@ -9,11 +9,13 @@ from contextlib import AbstractContextManager, contextmanager
 
 from conch.calls import note_change
 from conch.clock import Clock, system_clock
-from conch.errors import SchemaMismatch, StoreError, StoreUnavailable
-from conch.storage.base import Row
+from conch.errors import SchemaMismatch, StoreInterrupted, StoreUnavailable, StoreUncertain
+from conch.storage.base import Replacement, Row
+from conch.storage.replacement import Replacements, new_epoch
 from conch.storage.sqlite import sqlite3
+from conch.storage.sqlite.connections import Connections, FilesTaken, Lent
 from conch.storage.sqlite.errors import translate, translated
-from conch.storage.sqlite.files import copy, emptying, make_file, split, stamp
+from conch.storage.sqlite.files import copy, emptying, new_mark, split, stamp
 from conch.storage.sqlite.queue import Queue
 from conch.storage.sqlite.transaction import SqliteTransaction, as_dict, transaction
 from conch.storage.statements import (
@@ -27,7 +29,6 @@ from conch.storage.statements import (
 )
 
 DIALECT = Dialect("sqlite", serial_key="INTEGER PRIMARY KEY AUTOINCREMENT", bytes="BLOB")
-_IDLE_CONNECTIONS = 4
 _LONGEST_COMMAND = 80
 _NEWER = "Upgrade conch and restart its servers"
 _DAMAGED = "Restore a copy made by `conch db backup`"
@@ -46,13 +47,14 @@ class SqliteStore:
         *,
         ring: Ring,
         hears: Hears = lambda channel: False,
+        given: str = "",
         named: str = "CONCH_DATA_DIR",
         clock: Clock = system_clock,
         busy_timeout_ms: int = 5_000,
         synchronous: str = "normal",
         migrations: Sequence[Migration] | None = None,
     ) -> None:
-        """`named` is the setting or option that gave the path; error messages refer to it."""
+        """`given` is the path before links were followed, and `named` the setting or option that gave it."""
         self.path = path
         self._named = named
         self._ring = ring
@@ -63,71 +65,112 @@ class SqliteStore:
         self._migrations = migrations
         self._schema = count_migrations(DIALECT) if migrations is None else len(migrations)
         self._statements = load_statements(DIALECT)
-        self._idle: list[sqlite3.Connection] = []
-        self._queue = Queue(path + ".queue")
-        self._counter: sqlite3.Connection | None = None
-        self._ready = False
+        self._replacements = Replacements(path)
+        self._connections = Connections(
+            path,
+            given or path,
+            named,
+            busy_timeout_ms / 1_000,
+            self._replacements,
+            self._connect,
+            self._connect_first,
+        )
+        self._queue = Queue(f"{path}.queue")
+        self._counter: Lent | None = None
+
+    @property
+    def replacements(self) -> list[Replacement]:
+        return self._replacements.found
 
     @contextmanager
     def read(self) -> Iterator[SqliteTransaction]:
-        with self._borrowed() as connection, transaction(connection, "BEGIN"):
-            yield SqliteTransaction(connection, self._statements, self._clock(), self._translated)
+        with self._connections.borrowed() as lent, transaction(lent.connection, "BEGIN"):
+            self._check(lent)
+            yield SqliteTransaction(lent.connection, self._statements, self._clock(), self._translated)
 
     @contextmanager
     def write(self, *locks: str) -> Iterator[SqliteTransaction]:
         """SQLite allows one writer at a time, so it has no use for the names in `locks`."""
-        with (
-            self._borrowed() as connection,
-            self._queued(connection),
-            transaction(connection, "BEGIN IMMEDIATE"),
-        ):
-            tx = SqliteTransaction(connection, self._statements, self._clock(), self._translated)
-            # A newer conch may have migrated the store since this process opened it.
-            self._check_version(self._stored_version(connection))
-            yield tx
+        with self._connections.borrowed() as lent:
+            with self._queued(lent.connection), transaction(lent.connection, "BEGIN IMMEDIATE"):
+                tx = SqliteTransaction(lent.connection, self._statements, self._clock(), self._translated)
+                self._check(lent)
+                yield tx
+            self._confirm(lent)
         # Ask after the commit, so that no other writer waits for the answer. Ask before the ring, because the ring
         # wakes the listener, which then stops listening.
         tx.heard = tx.called is not None and self._hears(tx.called)
         self._ring(tx.rings)
+
+    def _check(self, lent: Lent) -> None:
+        """Make sure inside the transaction that it is on the store of the calls before.
+
+        A writer that passes has the write lock of these files. A process that mends them waits for that lock.
+        """
+        lent.check()
+        # A newer conch may have migrated the store since this process opened it.
+        facts: Row = lent.connection.execute(self._statements["store_facts"]).fetchone()
+        self._check_version(self._parsed_version(facts["version"]))
+        self._replacements.check(facts["epoch"])
+
+    def _confirm(self, lent: Lent) -> None:
+        """Make sure after the commit that it is in the store at the path, before it is reported as done."""
+        try:
+            lent.check()
+        except FilesTaken:
+            trouble = self._connections.notice(lent)
+            if type(trouble) is not StoreInterrupted:  # otherwise what was committed has been put in place
+                message = (
+                    f"{trouble.message} This call's change was committed, but may be missing in the store there now."
+                )
+                raise StoreUncertain(message, **trouble.details) from None
 
     def migrate(self, force: bool = False) -> tuple[int, int]:
         """Make a backup and migrate now. Without `force` this is what the first use of the store does anyway."""
         with self._untouched() as connection:
             before = self._stored_version(connection)
         if force:
-            with self._translated():
-                self._prepare(force).close()
+            with self._translated(), self._connections.alone(lambda: self._prepare(force)):
+                pass
         with self.read():
             return before, self._schema
 
     def change_counter(self) -> int:
         with self._translated():
             # It has its own connection, because data_version ignores commits of the connection that asks.
-            if self._counter is None:
-                self._counter = self._open()
-            row: Row = self._counter.execute("PRAGMA data_version").fetchone()
-            return int(row["data_version"])
+            lent = self._counter = self._counter or self._connections.take()
+            if lent.generation.files.are_in_place():
+                row: Row = lent.connection.execute("PRAGMA data_version").fetchone()
+                return int(row["data_version"])
+            trouble, self._counter = self._connections.notice(lent), None
+            self._connections.give_back(lent, broken=True)
+            raise trouble
 
     def integrity_problems(self) -> list[str]:
-        with self._borrowed() as connection:
-            found = [row["integrity_check"] for row in connection.execute("PRAGMA integrity_check")]
+        with self._connections.borrowed() as lent:
+            lent.check()
+            found = [row["integrity_check"] for row in lent.connection.execute("PRAGMA integrity_check")]
             orphans = [f"{row['table']}: a row without its {row['parent']}" for row in
-                       connection.execute("PRAGMA foreign_key_check")]  # fmt: skip
+                       lent.connection.execute("PRAGMA foreign_key_check")]  # fmt: skip
         return [problem for problem in found if problem != "ok"] + orphans
 
     def backup(self, target: str | None) -> str:
         target = os.path.abspath(target or f"{self.path}.{stamp()}.backup")
         with self._untouched() as connection:
-            self._stored_version(connection)  # refuse a file that is not a store before copying it
             copy(connection, target)
         return target
 
     def wipe(self) -> None:
-        with self._borrowed() as connection, self._queued(connection):
+        epoch = new_epoch()
+        with self._connections.borrowed() as lent, self._queued(lent.connection):
+            connection = lent.connection
             with transaction(connection, "BEGIN IMMEDIATE"):
+                lent.check()
                 connection.execute("PRAGMA defer_foreign_keys = ON")  # so that the tables can be emptied in any order
                 for statement in list(emptying(connection)):
                     connection.execute(statement)
+                connection.execute(self._statements["set_epoch"], {"epoch": epoch})
+            self._replacements.expect(epoch)
             connection.execute("VACUUM")  # gives the space back to the disk
 
     def set_aside(self) -> str:
@@ -145,12 +188,11 @@ class SqliteStore:
         return self.path
 
     def close(self) -> None:
-        for connection in self._idle:
-            connection.close()
-        self._queue.close()
         if self._counter is not None:
-            self._counter.close()
-        self._idle, self._counter = [], None
+            self._connections.give_back(self._counter)
+        self._connections.close()
+        self._queue.close()
+        self._counter = None
 
     # -- connections
 
@@ -160,40 +202,17 @@ class SqliteStore:
     @contextmanager
     def _untouched(self) -> Iterator[sqlite3.Connection]:
         """A connection to a store of any schema version. It does not migrate the store."""
-        with self._translated():
-            make_file(self.path, self._named)
-            connection = self._connect()
-            try:
-                yield connection
-            finally:
-                connection.close()
-
-    @contextmanager
-    def _borrowed(self) -> Iterator[sqlite3.Connection]:
-        """A connection, with the driver's errors translated. After an error the next caller gets a new connection."""
-        connection: sqlite3.Connection | None = None
-        reusable = True
-        try:
-            try:
-                connection = self._idle.pop()
-            except IndexError:
-                connection = self._open()
+        with self._translated(), self._connections.alone(self._connect_untouched) as connection:
             yield connection
-        except sqlite3.Error as error:
-            reusable = False
-            raise translate(error, self.path, self._named) from error
-        except StoreError:
-            reusable = False
-            raise
-        finally:
-            if connection is not None:
-                self._give_back(connection, reusable)
 
-    def _give_back(self, connection: sqlite3.Connection, reusable: bool) -> None:
-        if reusable and len(self._idle) < _IDLE_CONNECTIONS:
-            self._idle.append(connection)
-        else:
+    def _connect_untouched(self) -> sqlite3.Connection:
+        connection = self._connect()
+        try:
+            self._stored_version(connection)  # refuse a file that is not a store before anything is done with it
+        except BaseException:
             connection.close()
+            raise
+        return connection
 
     @contextmanager
     def _queued(self, connection: sqlite3.Connection) -> Iterator[None]:
@@ -210,10 +229,9 @@ class SqliteStore:
             if file is None:
                 connection.execute(f"PRAGMA busy_timeout = {self._busy_timeout_ms}")
 
-    def _open(self) -> sqlite3.Connection:
-        if self._ready:
-            return self._connect()
-        make_file(self.path, self._named)
+    def _connect_first(self) -> sqlite3.Connection:
+        self._queue.close()  # its file may have been deleted together with the store
+        self._queue = Queue(f"{self.path}.queue")
         connection = self._connect()
         try:
             is_ready = self._is_current(connection)
@@ -223,7 +241,6 @@ class SqliteStore:
         if not is_ready:
             connection.close()  # otherwise a migrating process would count this one as a user of the old schema
             connection = self._prepare()
-        self._ready = True
         return connection
 
     def _connect(self) -> sqlite3.Connection:
@@ -252,6 +269,8 @@ class SqliteStore:
         try:
             connection = self._connect()
             try:
+                if self._stored_version(connection) == 0:  # before WAL mode, so that it is in the file itself
+                    connection.execute(f"PRAGMA user_version = {new_mark()}")
                 self._use_wal(connection)
                 self._migrate(connection, force)
             except BaseException:
@@ -293,9 +312,12 @@ class SqliteStore:
             if tables:
                 raise self._mismatch("it is not a conch store", _FOREIGN) from None
             return 0
-        if row is None or not str(row["value"]).isdecimal():
+        return self._parsed_version(None if row is None else row["value"])
+
+    def _parsed_version(self, version: str | None) -> int:
+        if version is None or not version.isdecimal():
             raise self._mismatch("its schema version is missing or damaged", _DAMAGED)
-        return int(row["value"])
+        return int(version)
 
     def _check_version(self, version: int) -> None:
         if version > self._schema:
@@ -333,9 +355,12 @@ class SqliteStore:
         with transaction(connection, "BEGIN IMMEDIATE"):
             migrations = load_migrations(DIALECT) if self._migrations is None else self._migrations
             # Read the version again: another process may have migrated the store meanwhile.
-            for migration in migrations[self._stored_version(connection) :]:
+            version = self._stored_version(connection)
+            for migration in migrations[version:]:
                 for statement in split(migration.script):
                     connection.execute(statement)
                 run_step(migration.version, lambda sql, given: connection.execute(sql, given).fetchall())
             version_row = {"version": str(self._schema)}
             connection.execute(self._statements["set_schema_version"], version_row)
+            if version == 0:
+                connection.execute(self._statements["set_epoch"], {"epoch": new_epoch()})

@@ -1,0 +1,343 @@
+"""The connections of one process to a store, and what it does when the store's files are taken away.
+
+A process that notices it saves what it still can, drops its connections, and opens what is there now:
+
+- The store's file was deleted or replaced. The connections still read the old one, so it is copied to a new file.
+- Only `-wal` or `-shm` is missing. The connections still have them, and write what they hold into the store's file.
+- Another file was copied over the store. What was there before is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from conch.errors import StoreBusy, StoreError, StoreInterrupted, StoreReplaced, StoreUnavailable
+from conch.lean import Lock, NamedTuple
+from conch.storage.replacement import Replacements
+from conch.storage.sqlite import sqlite3
+from conch.storage.sqlite.errors import translate
+from conch.storage.sqlite.files import copy_whole, make_file, make_folder, stamp
+from conch.storage.sqlite.ownership import require_own_place
+from conch.storage.sqlite.places import SIDES, FileId, Files, OpenFiles, Users, file_id, read_record, survey
+from conch.storage.sqlite.queue import Queue
+
+_IDLE_CONNECTIONS = 4
+_LONGEST_COMMAND = 80
+_kept: list[sqlite3.Connection] = []  # must never be closed, see `_Generation.close`
+
+
+class FilesTaken(Exception):
+    """The files at the path are not the ones that a connection has open."""
+
+
+class _Generation:
+    """The connections to the same files."""
+
+    def __init__(self, files: OpenFiles, users: Users) -> None:
+        self.files = files
+        self.users = users
+        self.idle: list[sqlite3.Connection] = []
+        self.count = 1
+        self.trouble: StoreInterrupted | None = None
+        self.is_taken = False
+        self.is_stuck = False
+
+    def close(self, connection: sqlite3.Connection) -> None:
+        """Close a connection. Once its files were taken, SQLite must leave alone what is at the path now."""
+        if self.is_taken and not self.files.can_close_safely():
+            _kept.append(connection)
+            self.is_stuck = True
+            return
+        self.count -= 1
+        if self.count == 0:  # SQLite may now delete -wal and -shm, so others must not expect them
+            self.users.leave()
+        connection.close()
+        if self.count == 0:
+            self.files.close()
+
+
+class Lent(NamedTuple):
+    """A connection, and the others to the same files."""
+
+    connection: sqlite3.Connection
+    generation: _Generation
+
+    def check(self) -> None:
+        """FilesTaken if the files at the path are not the ones of this connection."""
+        if not self.generation.files.are_in_place():
+            raise FilesTaken
+
+
+class Connections:
+    def __init__(
+        self,
+        path: str,
+        given: str,
+        named: str,
+        seconds: float,
+        replacements: Replacements,
+        connect: Callable[[], sqlite3.Connection],
+        connect_first: Callable[[], sqlite3.Connection],
+    ) -> None:
+        """`connect_first` makes the first connection: it may have to create or migrate the store."""
+        self._path = path
+        self._given = given
+        self._named = named
+        self._seconds = seconds
+        self._replacements = replacements
+        self._connect = connect
+        self._connect_first = connect_first
+        self._lock = Lock()
+        self._now: _Generation | None = None
+        self._before: _Generation | None = None  # the last one, if its files were taken
+
+    @contextmanager
+    def borrowed(self) -> Iterator[Lent]:
+        """A connection for one transaction, with the driver's errors translated.
+
+        StoreInterrupted if its files were taken; nothing was changed then.
+        """
+        lent: Lent | None = None
+        broken = False
+        try:
+            lent = self.take()
+            yield lent
+        except FilesTaken:
+            assert lent is not None
+            raise self.notice(lent) from None
+        except sqlite3.Error as error:
+            broken = True  # the next caller gets a new connection
+            if lent is not None and not lent.generation.files.are_in_place():
+                raise self.notice(lent) from error
+            raise translate(error, self._path, self._named) from error
+        except StoreError:
+            broken = True
+            raise
+        finally:
+            if lent is not None:
+                self.give_back(lent, broken)
+
+    def take(self) -> Lent:
+        """A connection of the caller's own until `give_back`."""
+        deadline = time.monotonic() + self._seconds
+        while True:
+            with self._lock:
+                lent = self._try_to_take()
+            if lent is not None:
+                return lent
+            if time.monotonic() > deadline:
+                message = f"The files of the store at {self._path} were replaced while other calls use them. Try again."
+                raise StoreBusy(message, path=self._path)
+            time.sleep(0.005)
+
+    def _try_to_take(self) -> Lent | None:
+        """None while other threads still use files that were taken."""
+        generation = self._now
+        if generation is None:
+            if not self._is_dropped():
+                return None
+            generation = self._now = self._open_first(self._connect_first)
+            self._before = None
+        if generation.idle:
+            return Lent(generation.idle.pop(), generation)
+        if not generation.files.are_in_place():  # a thread that has a connection must notice, to save what it can
+            return None
+        lent = Lent(self._connect(), generation)
+        generation.count += 1
+        return lent
+
+    def _is_dropped(self) -> bool:
+        if self._before is not None and self._before.is_stuck:
+            message = (
+                f"The files of the store at {self._path} were replaced, and this process cannot let go of the old ones "
+                "safely on this system. Restart it."
+            )
+            raise StoreUnavailable(message, path=self._path)
+        return self._before is None or self._before.count == 0
+
+    def give_back(self, lent: Lent, broken: bool = False) -> None:
+        generation = lent.generation
+        with self._lock:
+            if broken or generation is not self._now or len(generation.idle) >= _IDLE_CONNECTIONS:
+                generation.close(lent.connection)
+                if generation.count == 0 and generation is self._now:
+                    self._now = None
+            else:
+                generation.idle.append(lent.connection)
+
+    def close(self) -> None:
+        generation = self._now
+        if generation is not None and generation.idle and not generation.files.are_in_place():
+            lent = Lent(generation.idle.pop(), generation)
+            self.notice(lent)
+            self.give_back(lent)
+        with self._lock:
+            generation, self._now = self._now, None
+            if generation is not None:
+                idle, generation.idle = generation.idle, []
+                for connection in idle:
+                    generation.close(connection)
+
+    # -- the first connection
+
+    @contextmanager
+    def alone(self, connect: Callable[[], sqlite3.Connection]) -> Iterator[sqlite3.Connection]:
+        """A connection of its own that `connect` makes, for an operator's command."""
+        generation = self._open_first(connect)
+        connection = generation.idle.pop()
+        try:
+            yield connection
+        finally:
+            generation.is_taken = not generation.files.are_in_place()
+            generation.close(connection)
+
+    def _open_first(self, connect: Callable[[], sqlite3.Connection]) -> _Generation:
+        try:
+            require_own_place(self._given, self._path, self._named)
+            make_folder(self._path, self._named)
+            users = Users(self._path)
+        except OSError as error:
+            raise translate(error, self._path, self._named) from error
+        try:
+            self._require_own_files(users)
+            make_file(self._path, self._named)
+            return self._open_files(users, connect)
+        except BaseException:
+            users.leave()
+            raise
+
+    def _open_files(self, users: Users, connect: Callable[[], sqlite3.Connection]) -> _Generation:
+        files = OpenFiles(self._path)
+        connection = None
+        try:
+            connection = connect()
+            if not files.remember():
+                raise StoreInterrupted(f"The files of the store at {self._path} were replaced. Try again.")
+            if users.is_alone or self._before is not None:
+                users.record(files.files)
+        except BaseException:
+            if connection is not None:
+                connection.close()
+            files.close()
+            raise
+        generation = _Generation(files, users)
+        generation.idle.append(connection)
+        return generation
+
+    def _require_own_files(self, users: Users) -> None:
+        """Make sure that the store's file and those beside it belong together.
+
+        If nobody has the store open, or this process has noticed before and has saved what it could, then files that
+        belong to a store that is gone are moved aside. Otherwise StoreUnavailable: the users must notice first.
+        """
+        recorded = users.recorded()
+        if recorded is None or recorded.fit(survey(self._path)):
+            return
+        with self._queue():
+            recorded, now = users.recorded(), survey(self._path)
+            if recorded is None or recorded.fit(now):
+                return
+            if not users.is_alone and self._before is None:
+                raise self._not_ours(users)
+            if not recorded.same_store(now):
+                for suffix, old, new in zip(SIDES, recorded[1:3], now[1:3], strict=True):
+                    if old is not None and old == new:
+                        os.rename(self._path + suffix, f"{self._path}.set-aside-{stamp()}{suffix}")
+
+    def _not_ours(self, users: Users) -> StoreUnavailable:
+        from conch.host.processes import other_users_of  # rarely needed
+
+        found = other_users_of(users.path) or []
+        named = ", ".join(f"{user.pid} ({user.command[:_LONGEST_COMMAND]})" for user in found) or "unknown"
+        message = (
+            f"The store at {self._path} or a file beside it was deleted or replaced while other processes use it: "
+            f"{named}. One of them has to notice first, to save what it still has: it does so at its next call, or "
+            "when it ends. Then try again."
+        )
+        processes = [{"pid": user.pid, "command": user.command} for user in found]
+        return StoreUnavailable(message, path=self._path, processes=processes)
+
+    @contextmanager
+    def _queue(self) -> Iterator[None]:
+        """Alone among the processes that put the files in order. Writers wait meanwhile."""
+        make_folder(self._path, self._named)  # all of it may be gone
+        queue = Queue(f"{self._path}.queue")
+        file = queue.enter(self._seconds)
+        try:
+            if file is None:
+                raise StoreBusy(f"The store at {self._path} is busy. Try again.", path=self._path)
+            yield
+        finally:
+            queue.leave(file)
+            queue.close()
+
+    # -- the files are taken away
+
+    def notice(self, lent: Lent) -> StoreError:
+        """Save what can be saved and drop the connections to these files. Returns the error for the caller.
+
+        It is StoreReplaced if another store is there now, and StoreInterrupted if nothing was lost.
+        """
+        generation = lent.generation
+        try:
+            with self._queue():
+                generation.trouble = generation.trouble or self._save(lent)
+        except StoreError as error:  # it cannot be saved now, so the next call tries again
+            return error
+        except (OSError, sqlite3.Error) as error:
+            return translate(error, self._path, self._named)
+        with self._lock:
+            if generation is self._now:
+                self._now, self._before = None, generation
+            generation.is_taken = True
+            idle, generation.idle = generation.idle, []
+            for connection in idle:
+                generation.close(connection)
+        return generation.trouble
+
+    def _save(self, lent: Lent) -> StoreInterrupted:
+        old, now = lent.generation.files.files, survey(self._path)
+        if old.same_store(now):
+            others_mended = read_record(self._path) == now  # as the one that mended has written down
+            if others_mended or self._mend(lent, old):
+                return StoreInterrupted(f"Files beside the store at {self._path} were replaced. Try again.")
+        self._replacements.forget_epoch()
+        if old.store == now.store and old.mark != now.mark:
+            message = f"Another file was copied over the store at {self._path} while processes used it."
+            return self._replacements.add(message, path=self._path, rescued=None)
+        message = f"The store at {self._path} was deleted or replaced while processes used it."
+        return self._rescue(lent, message)
+
+    def _mend(self, lent: Lent, old: Files) -> bool:
+        """Write what `-wal` holds into the store's file. False if another program has filled a `-wal` of its own."""
+        wal = f"{self._path}-wal"
+        if file_id(wal) not in (None, old.wal) and os.stat(wal).st_size > 0:
+            return False
+        row = lent.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        if row["busy"]:
+            message = f"Files beside the store at {self._path} were deleted while other processes write. Try again."
+            raise StoreBusy(message, path=self._path)
+        return True
+
+    def _rescue(self, lent: Lent, message: str) -> StoreReplaced:
+        """Copy the store that is gone, unless it has another name now, or another process has copied it."""
+        files = lent.generation.files
+        moved = self._find_moved(files.files.store)
+        rescued = moved or f"{self._path}.rescued-{stamp(files.taken_at())}"
+        try:
+            if not os.path.exists(rescued):
+                copy_whole(lent.connection, rescued)
+        except StoreError as error:
+            message = f"{message} What was in it could not be saved: {error.message}"
+            return self._replacements.add(message, path=self._path, rescued=None)
+        message = f"{message} What was in it is in {rescued}; `conch db restore {rescued}` brings it back."
+        return self._replacements.add(message, path=self._path, rescued=rescued)
+
+    def _find_moved(self, store: FileId | None) -> str | None:
+        """The file in this folder that is the old store, if conch moved it aside."""
+        folder, name = os.path.split(self._path)
+        beside = [os.path.join(folder, each) for each in os.listdir(folder) if each.startswith(f"{name}.")]
+        return next((path for path in beside if file_id(path) == store), None)

@@ -1,0 +1,230 @@
+"""Which files are at the path of a store, and who uses them.
+
+A process that has the store open goes on with its files after they were deleted or replaced, and SQLite does not
+notice. So a process remembers the files it opened, and compares them with the files at the path before it trusts them.
+
+Every process also holds a shared lock on the file `.users` while it has the store open. The first one writes down there
+which files they are. So a process that comes later knows whether the files belong together: with `-wal` deleted, or a
+backup copied over the store, SQLite would show it a store that never was.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+
+from conch.errors import StoreBusy
+from conch.lean import Lock, NamedTuple
+
+try:
+    import fcntl
+except ImportError:  # Windows has no flock, and does not let anybody delete an open file
+    fcntl = None  # type: ignore[assignment]
+
+SIDES = ("-wal", "-shm")
+_MARK = slice(60, 64)  # where the header of the file has the number of `PRAGMA user_version`
+_SHARED_LOCK = (0x4000_0002, 510)  # the bytes that SQLite locks: a reader shared, the last one to close exclusively
+_ENTRY_SECONDS = 5.0
+_RECORD_BYTES = 200
+
+FileId = tuple[int, int]
+
+
+class Files(NamedTuple):
+    """The files at a path. Two stores never have the same `mark`, except the ones from before there were marks."""
+
+    store: FileId | None
+    wal: FileId | None
+    shm: FileId | None
+    mark: str
+
+    def same_store(self, other: Files) -> bool:
+        return (self.store, self.mark) == (other.store, other.mark)
+
+    def fit(self, now: Files) -> bool:
+        """Whether all of these files, as far as there were any, are still there."""
+        return all(mine in (None, "", theirs) for mine, theirs in zip(self, now, strict=True))
+
+
+def file_id(path: str) -> FileId | None:
+    try:
+        facts = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return facts.st_dev, facts.st_ino
+
+
+class _Header:
+    """A descriptor of the store's file, to read its mark without SQLite.
+
+    Closing any descriptor of a file drops all locks that this process has on it, those of SQLite too. So all users of
+    a file in this process share one descriptor, and the last one closes it, after its last connection.
+    """
+
+    _lock = Lock()
+    _shared: dict[FileId, list[int]] = {}  # the number of users, and the descriptors
+
+    def __init__(self, path: str) -> None:
+        with self._lock:
+            known = file_id(path)
+            if known is None or known not in self._shared:
+                descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                facts = os.fstat(descriptor)
+                known = facts.st_dev, facts.st_ino
+                self._shared.setdefault(known, [0]).append(descriptor)
+            self._shared[known][0] += 1
+            self.file = known
+            self.descriptor = self._shared[known][-1]
+
+    def mark(self) -> bytes:
+        return os.pread(self.descriptor, _MARK.stop - _MARK.start, _MARK.start)
+
+    def close(self) -> None:
+        with self._lock:
+            shared = self._shared[self.file]
+            shared[0] -= 1
+            if shared[0] == 0:
+                for descriptor in self._shared.pop(self.file)[1:]:
+                    os.close(descriptor)  # this also ends `keep_others_out`
+
+    def keep_others_out(self) -> bool:
+        """Keep SQLite, in this process too, from closing as the last user until `close`. False if that is impossible.
+
+        The last user writes `-wal` into the store and deletes `-wal` by its name, which by now is another store's.
+        """
+        if not hasattr(fcntl, "F_OFD_SETLK"):
+            return False
+        import struct  # rarely needed
+
+        start, length = _SHARED_LOCK
+        lock = struct.pack("hhqqi0q", fcntl.F_RDLCK, os.SEEK_SET, start, length, 0)
+        try:
+            fcntl.fcntl(self.descriptor, fcntl.F_OFD_SETLK, lock)
+        except OSError:
+            return False
+        return True
+
+
+class OpenFiles:
+    """The files that this process has open. Made before the first connection, and closed after the last one."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._sides = [path + suffix for suffix in SIDES]
+        self._header = _Header(path)
+        self._mark = b""
+        self.files = survey(path)
+        self._ids = self.files[:3]
+
+    def remember(self) -> bool:
+        """Remember the files, once a connection has opened all of them. False if they were replaced meanwhile."""
+        before, self.files = self.files, survey(self._path)
+        self._ids, self._mark = self.files[:3], self._header.mark()
+        return before.fit(self.files) and self._header.file == self.files.store
+
+    def are_in_place(self) -> bool:
+        """Whether the files at the path are still these. Every transaction asks, so it must be fast."""
+        try:
+            store, wal, shm = os.stat(self._path), os.stat(self._sides[0]), os.stat(self._sides[1])
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        found = (store.st_dev, store.st_ino), (wal.st_dev, wal.st_ino), (shm.st_dev, shm.st_ino)
+        return found == self._ids and self._header.mark() == self._mark
+
+    def taken_at(self) -> float:
+        """When the store's file was deleted or moved, if it was: the same moment for every process that had it open."""
+        return os.fstat(self._header.descriptor).st_ctime
+
+    def can_close_safely(self) -> bool:
+        """Whether a connection to these files, which were taken, can be closed without harm to those at the path now.
+
+        A file that was moved or deleted is left alone by SQLite itself.
+        """
+        return file_id(self._path) != self._header.file or self._header.keep_others_out()
+
+    def close(self) -> None:
+        self._header.close()
+
+
+def survey(path: str) -> Files:
+    """The files at the path now; any may be missing."""
+    store = file_id(path)
+    header = _Header(path) if store is not None else None
+    mark = "" if header is None else header.mark().hex()
+    if header is not None:
+        header.close()
+    return Files(store, file_id(path + "-wal"), file_id(path + "-shm"), mark)
+
+
+class Users:
+    """A place among the users of a store, until `leave`."""
+
+    def __init__(self, path: str) -> None:
+        """Waits for a process that opens or leaves the store at this moment."""
+        self.path = f"{path}.users"
+        self._file = self._open()
+        self.is_alone = self._file is not None and self._enter(self._file)
+
+    def _open(self) -> int | None:
+        """None if this system or this user cannot lock the file, as in a sandbox that can only read."""
+        if fcntl is None:
+            return None
+        try:
+            return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        except OSError as error:
+            if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+                return None
+            raise
+
+    def _enter(self, file: int) -> bool:
+        """Take the lock, exclusively if nobody else has it. Returns whether nobody has."""
+        deadline = time.monotonic() + _ENTRY_SECONDS
+        while True:
+            for kind in (fcntl.LOCK_EX, fcntl.LOCK_SH):
+                try:
+                    fcntl.flock(file, kind | fcntl.LOCK_NB)
+                    return kind == fcntl.LOCK_EX
+                except BlockingIOError:
+                    continue
+            if time.monotonic() > deadline:
+                os.close(file)
+                raise StoreBusy("Another process has been opening the store for too long. Try again.", path=self.path)
+            time.sleep(0.002)
+
+    def recorded(self) -> Files | None:
+        """The files that the users have open, as the first of them wrote down."""
+        return None if self._file is None else _parse(os.pread(self._file, _RECORD_BYTES, 0))
+
+    def record(self, files: Files) -> None:
+        """Write down the files, and let others in."""
+        if self._file is None:
+            return
+        words = [str(number) for each in files[:3] for number in (each or (0, 0))]
+        os.pwrite(self._file, " ".join([*words, files.mark or "-"]).ljust(_RECORD_BYTES).encode(), 0)
+        fcntl.flock(self._file, fcntl.LOCK_SH)
+
+    def leave(self) -> None:
+        """Unlock and close. Closing alone would leave the lock with a child that another thread has just forked."""
+        if self._file is not None:
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+            os.close(self._file)
+            self._file = None
+
+
+def read_record(path: str) -> Files | None:
+    """What the users of a store have written down about its files."""
+    try:
+        with open(f"{path}.users", "rb") as file:
+            return _parse(file.read(_RECORD_BYTES))
+    except FileNotFoundError:
+        return None
+
+
+def _parse(record: bytes) -> Files | None:
+    words = record.decode("ascii", "replace").split()
+    if len(words) != 7 or not all(word.isdecimal() for word in words[:6]):
+        return None
+    numbers = [int(word) for word in words[:6]]
+    store, wal, shm = ((numbers[at], numbers[at + 1]) if numbers[at + 1] else None for at in (0, 2, 4))
+    return Files(store, wal, shm, words[6].strip("-"))

@@ -1,0 +1,282 @@
+"""The store's files are deleted or replaced under running servers. Every server notices at its next call."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Object = dict[str, Any]
+Take = Callable[[Path], None]
+HANDOFF = {"status": "done", "next_action": "go on"}
+
+
+class Agent:
+    """A server, and the room that its agent has joined."""
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+        self.room_id: str = self.join()["room_id"]
+        self.turn: Object = {}
+
+    def ask(self, tool: str, **arguments: Any) -> Object:
+        return self.client.call(tool, **arguments)
+
+    def call(self, tool: str, **arguments: Any) -> Object:
+        result = self.ask(tool, **arguments)
+        assert not result["isError"], result
+        return result["structuredContent"]
+
+    def join(self) -> Object:
+        return self.call("join_path")
+
+    def take_stick(self) -> Object:
+        turn = self.call("wait_for_turn", room_id=self.room_id, max_wait_ms=0)
+        assert turn["status"] == "your_turn", turn
+        self.turn = {"room_id": self.room_id, "lease_id": turn["lease_id"], "expected_turn_id": turn["turn_id"]}
+        return turn
+
+    def heartbeat(self) -> Object:
+        return self.ask("heartbeat", **self.turn)
+
+    def errors(self) -> str:
+        return self.client.errors.read_text()
+
+    def end(self) -> None:
+        self.client.process.stdin.close()
+        self.client.process.wait(timeout=20)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return tmp_path / "data" / "rooms.sqlite"
+
+
+@pytest.fixture
+def agent(conch: Callable[..., Any]) -> Callable[[str], Agent]:
+    return lambda agent_id: Agent(conch(agent_id))
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Callable[..., Object]:
+    def run(*words: str) -> Object:
+        environ = {**os.environ, "CONCH_DATA_DIR": str(tmp_path / "data"), "CONCH_AGENT_ID": "ada:1"}
+        done = subprocess.run(
+            [sys.executable, "-m", "conch", *words, "--json"],
+            env=environ,
+            cwd=tmp_path,
+            capture_output=True,
+            timeout=60,
+        )
+        return json.loads(done.stdout)
+
+    return run
+
+
+def sides(store: Path) -> list[Path]:
+    return [store.with_name(f"{store.name}-wal"), store.with_name(f"{store.name}-shm")]
+
+
+def delete_store(store: Path) -> None:
+    store.unlink()
+
+
+def delete_all_files(store: Path) -> None:
+    for path in store.parent.glob("rooms.sqlite*"):
+        path.unlink()
+
+
+def delete_folder(store: Path) -> None:
+    shutil.rmtree(store.parent)
+
+
+def move_backup_over(store: Path) -> None:
+    os.replace(store.parent.parent / "backup", store)
+
+
+def move_backup_over_and_delete_sides(store: Path) -> None:
+    move_backup_over(store)
+    for path in sides(store):
+        path.unlink()
+
+
+def copy_backup_over(store: Path) -> None:
+    shutil.copyfile(store.parent.parent / "backup", store)
+
+
+def move_store_away(store: Path) -> None:
+    store.rename(store.with_name("elsewhere"))
+
+
+def delete_wal(store: Path) -> None:
+    sides(store)[0].unlink()
+
+
+def delete_shm(store: Path) -> None:
+    sides(store)[1].unlink()
+
+
+def delete_both(store: Path) -> None:
+    delete_wal(store)
+    delete_shm(store)
+
+
+DELETED: list[Take] = [delete_store, delete_all_files, delete_folder, move_store_away]
+REPLACED: list[Take] = [move_backup_over, move_backup_over_and_delete_sides]
+COPIED: list[Take] = [copy_backup_over]
+ONLY_SIDES: list[Take] = [delete_wal, delete_shm, delete_both]
+
+
+def backed_up(command: Callable[..., Object], store: Path) -> None:
+    assert command("db", "backup", str(store.parent.parent / "backup"))["ok"]
+
+
+@pytest.mark.parametrize("take", [*DELETED, *REPLACED, *COPIED])
+def test_nobody_holds_a_stick_that_the_store_does_not_know(
+    agent: Callable[[str], Agent], command: Callable[..., Object], store: Path, take: Take
+) -> None:
+    first = agent("codex:1")
+    backed_up(command, store)  # it knows the room, but not the turn
+    first.take_stick()
+    take(store)
+
+    refused = first.heartbeat()
+
+    assert refused["isError"]
+    assert refused["structuredContent"]["error"] in ("unknown_room", "turn_mismatch", "unknown_member")
+    assert refused["structuredContent"]["store_replaced"]["path"] == str(store)
+    assert str(store) in refused["content"][0]["text"]
+    assert first.errors().count("\n") == 1
+    second = agent("gemini:2")
+    first.room_id = first.join()["room_id"]
+    assert first.room_id == second.room_id
+    second.take_stick()
+    assert first.call("wait_for_turn", room_id=first.room_id, max_wait_ms=0)["status"] == "not_yet"
+    assert command("db", "verify")["ok"]
+
+
+@pytest.mark.parametrize("take", [*DELETED, *REPLACED])
+def test_a_call_that_needs_nothing_lost_succeeds_with_a_warning_and_what_was_lost_is_saved(
+    agent: Callable[[str], Agent], command: Callable[..., Object], store: Path, take: Take
+) -> None:
+    first, second = agent("codex:1"), agent("gemini:2")
+    backed_up(command, store)
+    first.take_stick()
+    first.call("append_note", room_id=first.room_id, note="a note to keep")
+    take(store)
+
+    found = [each.join()["warnings"] for each in (first, second)]
+
+    assert [[warning["code"] for warning in warnings] for warnings in found] == [["STORE_REPLACED"]] * 2
+    rescued = {warning["context"]["rescued"] for warnings in found for warning in warnings}
+    assert len(rescued) == 1
+    assert first.join()["warnings"] == []
+    restored = command("db", "restore", rescued.pop(), "--yes")
+    assert restored["ok"], restored
+    assert [warning["code"] for warning in first.join()["warnings"]] == ["STORE_REPLACED"]
+    assert not first.heartbeat()["isError"]
+    events = second.call("get_room_events", room_id=second.room_id)["events"]
+    assert "a note to keep" in json.dumps(events)
+
+
+@pytest.mark.parametrize("take", ONLY_SIDES)
+def test_nothing_is_lost_with_the_files_beside_the_store(
+    agent: Callable[[str], Agent], command: Callable[..., Object], store: Path, take: Take
+) -> None:
+    first, second = agent("codex:1"), agent("gemini:2")
+    first.take_stick()
+    take(store)
+
+    early = command("db", "verify")  # it cannot see what the servers have
+    kept = first.heartbeat()
+    late = command("db", "verify")
+
+    assert early["error"]["code"] == "DB_UNAVAILABLE"
+    assert first.client.process.pid in [each["pid"] for each in early["error"]["processes"]]
+    assert not kept["isError"], kept
+    assert late["ok"] and late["data"]["rooms"] == 1
+    assert second.call("get_room_state", room_id=first.room_id)["room"]["owner"] == "codex:1"
+    assert second.call("wait_for_turn", room_id=first.room_id, max_wait_ms=0)["status"] == "not_yet"
+
+
+@pytest.mark.parametrize("take", [*DELETED, *REPLACED, *COPIED, *ONLY_SIDES])
+@pytest.mark.parametrize("end", ["notice", "exit"])
+def test_what_a_newcomer_wrote_survives_the_old_servers(
+    agent: Callable[[str], Agent], command: Callable[..., Object], store: Path, take: Take, end: str
+) -> None:
+    idle, first = agent("codex:1"), agent("gemini:2")
+    backed_up(command, store)
+    take(store)
+    first.join()  # it notices, and opens what is there now
+    newcomer = agent("kimi:3")
+    newcomer.call("append_note", room_id=newcomer.room_id, note="written by the newcomer")
+    for each in (newcomer, first):  # they leave what they wrote in -wal, and nobody holds a lock on the store
+        each.client.process.send_signal(signal.SIGKILL)
+        each.client.process.wait()
+
+    if end == "notice":
+        idle.call("list_rooms")
+    idle.end()
+
+    late = agent("late:4")
+    events = late.call("get_room_events", room_id=late.room_id)["events"]
+    assert "written by the newcomer" in json.dumps(events)
+    assert command("db", "verify")["ok"]
+
+
+def test_a_wal_that_belongs_to_a_replaced_store_is_moved_aside(
+    agent: Callable[[str], Agent], command: Callable[..., Object], store: Path
+) -> None:
+    first = agent("codex:1")
+    backed_up(command, store)
+    first.take_stick()
+    first.client.process.send_signal(signal.SIGKILL)
+    first.client.process.wait()
+    assert sides(store)[0].stat().st_size > 0
+    copy_backup_over(store)
+
+    verified = command("db", "verify")
+    state = command("state")
+
+    assert verified["ok"]
+    assert state["data"]["room"]["owner"] is None
+    assert [path.name for path in store.parent.glob("*.set-aside-*-wal")] != []
+
+
+def test_a_waiter_is_told(agent: Callable[[str], Agent], store: Path) -> None:
+    first, second = agent("codex:1"), agent("gemini:2")
+    first.take_stick()
+    waiting = second.client.start_call("wait_for_turn", room_id=second.room_id, max_wait_ms=30_000)
+    delete_all_files(store)
+
+    reply = second.client.receive()
+
+    assert reply["id"] == waiting
+    assert reply["result"]["structuredContent"]["error"] == "unknown_room"
+    assert "store_replaced" in reply["result"]["structuredContent"]
+
+
+def test_a_server_goes_on_after_a_wipe(agent: Callable[[str], Agent], command: Callable[..., Object]) -> None:
+    first = agent("codex:1")
+    topic = first.call("topic_create", name="pink")["topic_id"]
+    first.call("topic_join", topic_id=topic, agent_name="amber")
+    first.take_stick()
+    assert command("db", "wipe", "--yes")["ok"]
+
+    refused = first.heartbeat()["structuredContent"]
+    created = first.call("topic_create", name="pink")
+    joined = first.join()
+
+    assert refused["error"] == "unknown_room"
+    assert "wiped" in refused["message"]
+    assert created["topic_id"] != topic
+    assert first.call("topic_join", topic_id=created["topic_id"], agent_name="amber")["agent_name"] == "amber"
+    assert joined["created"] and joined["warnings"] == []
