@@ -151,10 +151,22 @@ def check_policy(overrides: Mapping[str, Any]) -> None:
             known[name].check(value)
         except ValueError as problem:
             raise InvalidArgument(f"{field} {problem}.", field=field) from None
-    lease, heartbeat = overrides.get("owner_lease_ttl_ms"), overrides.get("heartbeat_interval_ms")
-    if lease is not None and heartbeat is not None and heartbeat >= lease:
-        message = "policy.heartbeat_interval_ms must be shorter than owner_lease_ttl_ms."
-        raise InvalidArgument(message, field="policy.heartbeat_interval_ms")
+
+
+def check_heartbeat(overrides: Mapping[str, Any], defaults: Policy) -> None:
+    """Refuse a chosen heartbeat interval that is not shorter than the lease. An interval not chosen adapts."""
+    try:
+        _compare_heartbeat(overrides, defaults)
+    except ValueError as problem:
+        field = "policy.heartbeat_interval_ms"
+        raise InvalidArgument(f"{field} {problem}. Set both together.", field=field) from None
+
+
+def _compare_heartbeat(chosen: Mapping[str, Any], defaults: Policy) -> None:
+    heartbeat = chosen.get("heartbeat_interval_ms", 0)
+    lease = chosen.get("owner_lease_ttl_ms", defaults.owner_lease_ttl_ms)
+    if heartbeat >= lease:
+        raise ValueError(f"({heartbeat}) must be shorter than owner_lease_ttl_ms ({lease})")
 
 
 class Settings(NamedTuple):
@@ -183,7 +195,13 @@ class Settings(NamedTuple):
         """Read the settings from the environment. InvalidSetting names the invalid variable."""
         given = {s.name: value for s in SETTINGS if (value := _read(s, environ)) is not None}
         policy = Policy(**{s.name: s.default for s in POLICY_SETTINGS})
-        policy = policy.merged({s.name: given[s.name] for s in POLICY_SETTINGS if s.name in given})
+        chosen = {s.name: given[s.name] for s in POLICY_SETTINGS if s.name in given}
+        try:
+            _compare_heartbeat(chosen, policy)
+        except ValueError as problem:
+            variable = "CONCH_HEARTBEAT_INTERVAL_MS"
+            raise InvalidSetting(f"{variable} {problem}.", setting=variable) from None
+        policy = policy.merged(chosen)
         plain = {s.name: given.get(s.name, s.default) for s in SETTINGS if s not in POLICY_SETTINGS}
         plain["data_dir"] = plain["data_dir"] or default_data_dir(environ, sys.platform)
         return cls(**plain, policy=policy)

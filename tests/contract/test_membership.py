@@ -258,6 +258,8 @@ def test_a_short_lease_brings_a_quick_heartbeat_along(app: App, codex: Caller, w
         {"wait_for_turn_max_wait_ms": 60_000},
         {"release_order": "random"},
         {"owner_lease_ttl_ms": 1_000, "heartbeat_interval_ms": 1_000},
+        {"heartbeat_interval_ms": 9_999_999},
+        {"heartbeat_interval_ms": 2_700_000},
         {"unknown_ms": 5},
     ],
 )
@@ -271,6 +273,21 @@ def test_a_policy_that_no_room_could_run_on_is_refused(
 
     assert refusal.value.details["field"].startswith("policy.")
     assert app.rooms.get_state(None, room_id).room.policy_json == "{}"
+
+
+def test_a_lease_is_not_shortened_below_the_heartbeat_that_the_room_has_chosen(
+    app: App, codex: Caller, workspace: str
+) -> None:
+    room_id = app.membership.join_path(codex, workspace).snapshot.room.room_id
+    long = {"owner_lease_ttl_ms": 9_000_000, "heartbeat_interval_ms": 8_000_000}
+    app.membership.set_room_policy(codex, room_id, long)
+
+    for shorter in (1_000, None):
+        with pytest.raises(InvalidArgument, match=r"\(8000000\) must be shorter than owner_lease_ttl_ms \(\d+\)"):
+            app.membership.set_room_policy(codex, room_id, {"owner_lease_ttl_ms": shorter})
+
+    policy = app.membership.set_room_policy(codex, room_id, dict.fromkeys(long)).policy
+    assert policy == app.settings.policy
 
 
 def test_the_installation_sets_the_default_policy(environ: dict[str, str], workspace: str) -> None:

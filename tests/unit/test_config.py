@@ -80,6 +80,7 @@ def test_the_defaults_are_the_seeds() -> None:
         ("CONCH_SYNCHRONOUS", "off"),
         ("CONCH_RELEASE_ORDER", "random"),
         ("CONCH_WAIT_FOR_TURN_MAX_WAIT_MS", "60000"),
+        ("CONCH_HEARTBEAT_INTERVAL_MS", "9999999"),
     ],
 )
 def test_a_value_that_cannot_be_used_is_refused_by_its_variable(variable: str, value: str) -> None:

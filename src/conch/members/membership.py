@@ -5,7 +5,7 @@ from __future__ import annotations
 from conch.agents.identity import Caller
 from conch.bus.peers import enter_as_itself
 from conch.bus.topics import close_topic, make_home
-from conch.config import Settings, check_length, check_policy
+from conch.config import Settings, check_heartbeat, check_length, check_policy
 from conch.errors import Advice, InvalidArgument, StickHeld
 from conch.host.workspaces import ancestor_chain, canonicalize, workspace_root
 from conch.ids import new_id
@@ -16,6 +16,8 @@ from conch.rooms.room import Room, Snapshot, save_room
 from conch.scopes.overlaps import release_all
 from conch.storage.base import Store, Transaction
 from conch.warnings import Warnings, warning
+
+_HEARTBEAT = {"heartbeat_interval_ms", "owner_lease_ttl_ms"}  # values that limit each other
 
 
 class Joined(NamedTuple):
@@ -132,7 +134,8 @@ class Membership:
         with self._rooms.change(caller, room_id) as (tx, snapshot):
             merged = {**json.loads(snapshot.room.policy_json), **policy}
             overrides = {name: value for name, value in merged.items() if value is not None}
-            check_policy(overrides)  # again with the room's other values, because some limits depend on each other
+            if not _HEARTBEAT.isdisjoint(policy):  # other values must not fail because of what an older version stored
+                check_heartbeat(overrides, self._settings.policy)
             self._log(tx, snapshot, "policy", caller, details={"policy": overrides})
             return self._rooms.load(tx, room_id)
 

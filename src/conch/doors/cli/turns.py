@@ -165,9 +165,11 @@ def release(context: Context) -> Report:
 def pass_stick(context: Context) -> Report:
     lease = _own_lease(context)
     snapshot = context.room
-    others = [member for member in snapshot.members if member.agent_id != context.caller.agent_id]
+    own = snapshot.member(context.caller.agent_id)
     named = context.present_name(context.options.to, snapshot.room.topic_id)
-    to = find_member(others, named, "to_agent_id")
+    # The start of a name means another member, but the caller's whole name does not: the tool says why it is refused.
+    others = [member for member in snapshot.members if member != own]
+    to = named if named in (own.name, own.agent_id) else find_member(others, named, "to_agent_id")
     return as_report(context.tool("turns.pass_stick", **lease, to_agent_id=to, handoff=read_handoff(context.options)))
 
 
