@@ -17,9 +17,9 @@ from tests.hostile import plant_together
 
 from conch.app import App
 from conch.notices.timeline import read_timeline
-from conch.rooms.verify import verify_rooms
 from conch.tools import timeline_view
 from conch.tools.replies import Reply
+from conch.verify import verify_store
 
 BD = Path(__file__).with_name("bd.py")
 
@@ -435,7 +435,7 @@ def test_a_stick_that_waits_for_the_identity_can_be_claimed_at_once(
     assert (claimed["status"], claimed["reason"], claimed["from_agent_id"]) == ("your_turn", "direct_pass", "ada:1")
     assert claimed["handoff"] == handoff
     assert [event["payload"]["summary"] for event in bob.inbox(state="accepted")] == ["half done"]
-    assert verify_rooms(app.store)[1] == []
+    assert verify_store(app.store).problems == []
 
 
 def test_a_stick_reserved_for_another_agent_stays_reserved_for_it(

@@ -14,9 +14,9 @@ from conch.app import App, open_app
 from conch.calls import retry_interrupted
 from conch.errors import InvalidArgument, StoreInterrupted
 from conch.rooms.log import list_events
-from conch.rooms.verify import verify_rooms
 from conch.storage.base import Store, Transaction
 from conch.storage.copying import copy_store
+from conch.verify import verify_store
 
 HANDOFF = {"status": "naïve ☂ \n", "next_action": "'; DROP TABLE path_rooms; --"}
 
@@ -48,7 +48,7 @@ def test_a_copy_has_every_row_and_its_log_still_replays(app: App, other: App, ro
     turns = {"agents": 1, "agent_signals": 0, "path_rooms": 1, "room_members": 1, "room_events": 3}
     assert {table: copied[table] for table in turns} == turns
     assert list_events(other.store, room_id, 0, 10) == list_events(app.store, room_id, 0, 10)
-    assert verify_rooms(other.store) == (1, [])
+    assert verify_store(other.store).problems == []
 
 
 def test_the_copy_goes_on_counting_where_the_original_stopped(
@@ -59,7 +59,7 @@ def test_the_copy_goes_on_counting_where_the_original_stopped(
     event = other.membership.append_note(agent("codex:1"), room_id, "here now")
 
     assert event.event_seq > list_events(app.store, room_id, 0, 10).cursor
-    assert verify_rooms(other.store) == (1, [])
+    assert verify_store(other.store).problems == []
 
 
 def test_a_store_with_rows_in_it_is_never_copied_over(app: App, other: App, room_id: str) -> None:
@@ -94,4 +94,4 @@ def test_a_copy_whose_source_is_lost_at_the_end_is_made_again(app: App, other: A
     copied = dict(retry_interrupted(lambda: copy_store(source, other.store)))
 
     assert copied["room_events"] == 3
-    assert verify_rooms(other.store) == (1, [])
+    assert verify_store(other.store).problems == []

@@ -30,7 +30,8 @@ DANGEROUS = sorted({*LINE_ENDS, *CONTROLS, *BIDIRECTIONAL})
 FORGED = "Z9"  # a word that search finds, and so short that many fit into the shortest field, a role
 BUNCHES = [DANGEROUS[start : start + 21] for start in range(0, len(DANGEROUS), 21)]
 ANY_LINE_END = re.compile("|".join(map(re.escape, DANGEROUS)))
-NO_TEXT_OF_OTHERS = {"mcp", "demo", "db path", "db verify", "db backup", "db migrate", "db copy", "db wipe"}
+STORE = {f"db {action}" for action in ("path", "verify", "reindex", "backup", "migrate", "copy", "wipe")}
+NO_TEXT_OF_OTHERS = {"mcp", "demo", *STORE}
 
 Texts = dict[str, list[str]]
 

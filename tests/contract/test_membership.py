@@ -13,7 +13,7 @@ from conch.agents.identity import Caller, adopt_override
 from conch.app import App, open_app
 from conch.errors import InvalidArgument, InvalidSetting, LimitExceeded, StickHeld, UnknownMember
 from conch.rooms.log import list_events
-from conch.rooms.verify import verify_rooms
+from conch.verify import verify_store
 
 Agent = Callable[..., Caller]
 
@@ -236,7 +236,7 @@ def test_null_gives_a_policy_value_back_to_the_default(app: App, codex: Caller, 
     policy = app.membership.set_room_policy(codex, room_id, {"claim_ttl_ms": None}).policy
 
     assert policy.claim_ttl_ms == 1_200_000
-    assert verify_rooms(app.store) == (1, [])
+    assert verify_store(app.store).problems == []
 
 
 def test_a_short_lease_brings_a_quick_heartbeat_along(app: App, codex: Caller, workspace: str) -> None:

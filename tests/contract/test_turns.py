@@ -26,11 +26,11 @@ from conch.errors import (
     UnknownRoom,
 )
 from conch.rooms.log import list_events
-from conch.rooms.verify import verify_rooms
 from conch.storage.base import Store
 from conch.tools.advice import STEPS
 from conch.turns import waiting
 from conch.turns.waiting import Wait
+from conch.verify import verify_store
 
 HANDOFF = {"status": "wrote the plan", "next_action": "review it", "artifacts": [{"path": "plan.md", "role": "review"}]}
 
@@ -878,7 +878,7 @@ def test_the_log_replays_to_the_room_after_everything_that_can_happen(table: Tab
     table.app.membership.leave_path(table.gemini, table.room_id)
     table.app.membership.close_room(table.codex, table.room_id, *table.claim(table.codex), "done")
 
-    assert verify_rooms(table.app.store) == (1, [])
+    assert verify_store(table.app.store).problems == []
 
 
 def test_a_refusal_leaves_no_trace_in_the_log(table: Table) -> None:

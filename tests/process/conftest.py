@@ -23,7 +23,7 @@ from conch.clock import MILLISECOND, SECOND, system_clock
 from conch.host import processes
 from conch.host.processes import Process
 from conch.rooms.log import Event, list_events
-from conch.rooms.verify import verify_rooms
+from conch.verify import verify_store
 
 PLAYER = Path(__file__).with_name("player.py")
 SECONDS = 60
@@ -260,8 +260,7 @@ class Referee:
                 owner, waiting = None, event.details.get("handoff_event_seq")
             elif event.event_type == "leave":
                 assert event.from_agent_id != owner, f"{event} with the stick"
-        assert verify_rooms(self._app.store)[1] == []
-        assert self._app.store.integrity_problems() == []
+        assert verify_store(self._app.store).problems == []
         return events
 
 

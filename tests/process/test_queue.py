@@ -14,7 +14,7 @@ import pytest
 
 from conch.agents.identity import Caller
 from conch.app import App, open_app
-from conch.rooms.verify import verify_rooms
+from conch.verify import verify_store
 
 BUSY_TIMEOUT_SECONDS = 5
 LONGEST = "600000"
@@ -105,7 +105,7 @@ def test_exactly_one_claim_wins_even_while_nobody_gets_through_the_queue(
         assert set(asked) <= {"your_turn", "not_yet", "DB_BUSY"}
 
     first.popen.send_signal(signal.SIGCONT)
-    assert verify_rooms(app.store)[1] == []
+    assert verify_store(app.store).problems == []
 
 
 def test_a_process_stopped_inside_a_transaction_makes_others_busy_and_breaks_nothing(

@@ -23,7 +23,7 @@ from conch.errors import ConchError
 from conch.host import processes
 from conch.host.processes import Process
 from conch.rooms.log import list_events
-from conch.rooms.verify import verify_rooms
+from conch.verify import verify_store
 
 AGENTS = ("codex:a", "claude:b", "gemini:c", "cursor:d")
 MINUTE = 60_000
@@ -383,7 +383,7 @@ class Game(RuleBasedStateMachine):
             self.join(agent)
 
     def teardown(self) -> None:
-        assert verify_rooms(self.app.store)[1] == []
+        assert verify_store(self.app.store).problems == []
         assert len(set(self.leases)) == len({lease_id for lease_id, _ in self.leases})
         self.app.store.wipe()
         self.app.close()

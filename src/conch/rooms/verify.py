@@ -1,14 +1,19 @@
-"""Verifies rooms: replays every event of the log and compares the result with the stored row."""
+"""Verifies rooms: replays every event of the log and compares the result with the stored row.
+
+The replay also checks that every event could follow the events before it: only an owner lets go of the stick, no turn
+starts before the last one has ended, and only members act.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 from conch.errors import StoreCorrupt
 from conch.lean import Any, NamedTuple
 from conch.rooms.log import PAGE, Event, project, to_event
 from conch.rooms.room import Room
-from conch.storage.base import Store, Transaction
+from conch.storage.base import Problem, Row, Transaction
 
 # What the log decides. Leases and deadlines are not in the log, so they cannot be compared.
 _REPLAYED = (
@@ -21,42 +26,143 @@ _REPLAYED = (
     "policy_json",
     "last_event_seq",
 )
+_GRANTS = ("claim", "takeover")
+_HANDOFFS = ("release", "pass")
+_ENDINGS = (*_HANDOFFS, "return", "close")  # only the owner can do these
+_OTHERS = ("join", "leave", "resume", "reorder", "policy", "note")
+_MOST_PER_ROOM = 20
 
 
-class Difference(NamedTuple):
-    room_id: str
-    canonical_path: str
-    what: str
-    stored: Any
-    replayed: Any
+class _Replay(NamedTuple):
+    """A room and its members' places after some of its events."""
+
+    room: Room
+    members: dict[str, int]
 
 
-def verify_rooms(store: Store) -> tuple[int, list[Difference]]:
-    """Replay all rooms. Returns the number of rooms, and every difference between a stored row and its replay."""
-    with store.read() as tx:
-        tx.take_time()
-        rooms = [Room(**row) for row in tx.all("all_rooms")]
-        return len(rooms), [difference for room in rooms for difference in _compare(tx, room)]
+def verify_rooms(tx: Transaction) -> tuple[int, list[Problem]]:
+    """Replay all rooms. Returns the number of rooms, and what is wrong with their logs and rows."""
+    rooms = [Room(**row) for row in tx.all("all_rooms")]
+    return len(rooms), [problem for room in rooms for problem in islice(_verify(tx, room), _MOST_PER_ROOM)]
 
 
-def _compare(tx: Transaction, room: Room) -> list[Difference]:
-    replayed, members = _fresh(room), dict[str, int]()
-    differences: list[tuple[str, Any, Any]] = []
+def _verify(tx: Transaction, room: Room) -> Iterator[Problem]:
+    replay = _Replay(_fresh(room), {})
     try:
         for event in _events(tx, room.room_id):
-            # Every grant starts a new turn. A gap or a repetition means that events are missing or forged.
-            if event.event_type in ("claim", "takeover") and event.turn_id != replayed.turn_id + 1:
-                differences.append((f"turn_id of event {event.event_seq}", event.turn_id, replayed.turn_id + 1))
-            replayed = project(replayed, event)
-            _follow_members(members, event)
-    except (StoreCorrupt, KeyError) as problem:  # damaged JSON, or a detail that `project` needs is missing
-        differences.append(("log", str(problem), "events that can be replayed"))
-        return [Difference(room.room_id, room.canonical_path, *difference) for difference in differences]
-    differences += [(name, getattr(room, name), getattr(replayed, name)) for name in _REPLAYED]
-    stored = {row["agent_id"]: row["ordinal"] for row in tx.all("room_members", room_id=room.room_id)}
-    for agent_id in sorted({*stored, *members}):  # a member may be missing on either side
-        differences.append((f"ordinal of member {agent_id}", stored.get(agent_id), members.get(agent_id)))
-    return [Difference(room.room_id, room.canonical_path, *d) for d in differences if d[1] != d[2]]
+            objection = _object(replay, event)
+            if objection is not None:
+                yield _event_problem(event, objection)
+            replay = replay._replace(room=project(replay.room, event))
+            _follow_members(replay.members, event)
+    except (StoreCorrupt, KeyError, TypeError, AttributeError) as problem:
+        # Damaged JSON, or JSON without what `project` needs. The rest of the log cannot be replayed.
+        sentence = f"The log of room {room.room_id} cannot be replayed: {problem}"
+        yield Problem("row", "room_events", sentence, {"room_id": room.room_id})
+        return
+    yield from _compare_room(room, replay.room)
+    yield from _compare_members(tx, room, replay.members)
+
+
+# -- whether an event can follow the events before it
+
+
+def _object(replay: _Replay, event: Event) -> str | None:
+    """Why an event cannot be what happened next; None if it can."""
+    room, kind = replay.room, event.event_type
+    if kind not in (*_GRANTS, *_ENDINGS, *_OTHERS):
+        return f"it is of an unknown type, {kind}"
+    if room.state == "closed":
+        return "the room was closed before"
+    turn_id = room.turn_id + (kind in _GRANTS)
+    if event.turn_id != turn_id:
+        return f"it belongs to turn {event.turn_id}, but it is in turn {turn_id}"
+    if kind in _GRANTS:
+        return _object_to_grant(replay, event)
+    if kind in _ENDINGS:
+        return _object_to_ending(replay, event)
+    return _object_to_others(replay, event)
+
+
+def _object_to_grant(replay: _Replay, event: Event) -> str | None:
+    room, agent_id = replay.room, event.to_agent_id
+    if agent_id not in replay.members:
+        return f"{agent_id} is not a member"
+    if event.event_type == "takeover":
+        expected = room.owner or room.reserved_for
+        return None if expected == event.from_agent_id and expected else "there was nothing to take over"
+    if room.owner is not None:
+        return f"{room.owner} has not let go of the stick"
+    return None if room.reserved_for in (None, agent_id) else f"the stick was reserved for {room.reserved_for}"
+
+
+def _object_to_ending(replay: _Replay, event: Event) -> str | None:
+    if event.from_agent_id is None or event.from_agent_id != replay.room.owner:
+        return f"{event.from_agent_id} does not hold the stick"
+    if event.event_type in _HANDOFFS and not isinstance(event.handoff, dict):
+        return "it has no handoff"
+    if event.to_agent_id is not None and event.to_agent_id not in replay.members:
+        return f"{event.to_agent_id} is not a member"
+    return None
+
+
+def _object_to_others(replay: _Replay, event: Event) -> str | None:
+    room, members, agent_id = replay.room, replay.members, event.from_agent_id
+    if event.event_type == "join":
+        ordinal = event.details["ordinal"]
+        taken = ordinal in (place for member, place in members.items() if member != agent_id)
+        moved = members.get(str(agent_id), ordinal) != ordinal
+        return f"the place {ordinal} of {agent_id} is not free" if taken or moved else None
+    if agent_id not in members:
+        return f"{agent_id} is not a member"
+    if event.event_type == "leave":
+        return "its owner cannot leave" if agent_id == room.owner else None
+    if event.event_type == "resume":
+        return None if agent_id == room.reserved_for else f"the stick was not reserved for {agent_id}"
+    if event.event_type == "reorder":
+        return None if sorted(event.details["order"]) == sorted(members) else "its order does not name every member"
+    return None
+
+
+def _event_problem(event: Event, objection: str) -> Problem:
+    sentence = (
+        f"Event {event.event_seq} ({event.event_type}) of room {event.room_id} cannot follow the events before it: "
+        f"{objection}. An event is missing, was added or was changed."
+    )
+    return Problem("row", "room_events", sentence, {"room_id": event.room_id, "event_seq": event.event_seq})
+
+
+# -- comparing the replay with what is stored
+
+
+def _compare_room(room: Room, replayed: Room) -> Iterator[Problem]:
+    for field in _REPLAYED:
+        stored, logged = getattr(room, field), getattr(replayed, field)
+        if stored != logged:
+            yield _difference("path_rooms", room, field, stored, logged)
+
+
+def _compare_members(tx: Transaction, room: Room, replayed: dict[str, int]) -> Iterator[Problem]:
+    stored = {row["agent_id"]: row["ordinal"] for row in tx.all("member_ordinals", room_id=room.room_id)}
+    for agent_id in sorted({*stored, *replayed}):  # a member may be missing on either side
+        place, logged = stored.get(agent_id), replayed.get(agent_id)
+        if place != logged:
+            yield _difference("room_members", room, f"ordinal of member {agent_id}", place, logged)
+
+
+def _difference(table: str, room: Room, field: str, stored: Any, replayed: Any) -> Problem:
+    sentence = (
+        f"The {field} of room {room.room_id} is {_spell(stored)}, but by the room's log it is {_spell(replayed)}."
+    )
+    row: Row = {"room_id": room.room_id, "canonical_path": room.canonical_path}
+    return Problem("row", table, sentence, {**row, "field": field, "stored": stored, "replayed": replayed})
+
+
+def _spell(value: Any) -> str:
+    return "not set" if value is None else str(value)
+
+
+# -- replaying
 
 
 def _fresh(room: Room) -> Room:

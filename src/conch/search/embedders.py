@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from numpy import float32
     from numpy.typing import NDArray
 
+MOST_VECTORS = 200_000  # only the newest messages are searched: 200 MB with 256 numbers each
 LONGEST_TEXT = 2_000  # characters of a message that are embedded
 _BATCH = 32  # texts at once; the model pads all of them to the length of the longest
 

@@ -57,6 +57,13 @@ def catch_up(store: Store, index: Index, topic_id: str | None, deadline: float) 
                 break
 
 
+def forget_indexes(store: Store) -> None:
+    """Empty all search indexes, for example damaged ones. The next search builds them again."""
+    with store.write(_LOCK) as tx:
+        for statement in ("forget_progress", "forget_vectors", "forget_words"):
+            tx.run(statement)
+
+
 def _next_parts(tx: Transaction, index: Index, behind: Sequence[Row]) -> list[_Part]:
     """About `_READ_MESSAGES` messages, from as many topics as needed."""
     parts: list[_Part] = []

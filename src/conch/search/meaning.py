@@ -8,13 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conch.lean import Any
-from conch.search.embedders import LONGEST_TEXT, Embedder
+from conch.search.embedders import LONGEST_TEXT, MOST_VECTORS, Embedder
 from conch.search.indexing import Index
 from conch.search.queries import Filters, Query
 from conch.storage.base import Row, Store, Transaction
 from conch.warnings import Warnings, warning
 
-MOST_VECTORS = 200_000  # only the newest messages are searched: 200 MB with 256 numbers each
 _MOST_NEAREST = 200
 _BATCH_CHARACTERS = 60_000  # takes two or three seconds with the slowest model
 

@@ -6,10 +6,10 @@ The statements run on every engine, with `:name` parameters. A list becomes a pa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 
-from conch.lean import Any, NamedTuple, Protocol
+from conch.lean import Any, Literal, NamedTuple, Protocol
 
 DERIVED = "index_"  # the prefix of tables that can be rebuilt from other tables
 
@@ -33,6 +33,27 @@ class Replacement(NamedTuple):
 
     message: str
     details: dict[str, Any]
+
+
+class Check(NamedTuple):
+    """A rule that the stored rows keep: a query for the rows that break it, and a sentence about such a row."""
+
+    table: str
+    json_column: str
+    """If not empty, every row must have a JSON object in this column, and the query only finds the rows to look at."""
+    sentence: str
+    query: str
+
+
+class Problem(NamedTuple):
+    """Something in a store that is not as it must be."""
+
+    kind: Literal["file", "schema", "row", "index", "unchecked"]
+    """What is damaged, which decides what can be done. `unchecked`: nobody knows, because conch could not look."""
+    table: str
+    sentence: str
+    row: Row = {}
+    """The columns that name the row, and those that are wrong."""
 
 
 class Transaction(Protocol):
@@ -76,6 +97,12 @@ class Transaction(Protocol):
         an error must name the right one.
         """
 
+    def scan(self, check: Check, **parameters: Any) -> Generator[Row, None, None]:
+        """The rows that a check finds, some at a time. It translates driver errors itself.
+
+        Close it before the next statement. After an error the transaction can still be used.
+        """
+
     def load(self, table: str, rows: Iterable[Row]) -> None:
         """Insert rows unchanged. Automatic numbering continues after the highest number."""
 
@@ -105,8 +132,11 @@ class Store(Protocol):
     def change_counter(self) -> int:
         """A number that changes when another process commits; cheap enough to read often."""
 
-    def integrity_problems(self) -> list[str]:
-        """The problems that the engine itself finds in its data."""
+    def integrity_problems(self) -> list[Problem]:
+        """What the engine itself finds wrong: damaged pages, a changed schema, rows that refer to nothing."""
+
+    def checks(self) -> list[Check]:
+        """The rules that the rows of every table keep, for `Transaction.scan`."""
 
     def backup(self, target: str | None) -> str:
         """Make a consistent copy in a new file while others continue to write; returns its path."""

@@ -1,4 +1,4 @@
-"""The named statements of `sql/*.sql`, and the ordered migrations.
+"""The named statements of `sql/*.sql`, the checks of `checks/*.sql`, and the ordered migrations.
 
 Statements of one engine only are in a file beside the shared one: `search.sqlite.sql` beside `search.sql`.
 """
@@ -11,10 +11,11 @@ from collections.abc import Callable, Mapping
 
 from conch.errors import SchemaMismatch
 from conch.lean import Any, NamedTuple, TypeVar
-from conch.storage.base import Parameters
+from conch.storage.base import Check, Parameters
 
 HERE = os.path.dirname(__file__)
 _MARK = "-- name:"
+_CHECK = "-- check:"
 _BRIEF_USE_SECONDS = 0.5
 User = TypeVar("User")
 
@@ -42,6 +43,17 @@ def load_statements(dialect: Dialect) -> dict[str, str]:
                 raise ValueError(f"two statements are named {name.strip()}")
             statements[name.strip()] = statement.strip().rstrip(";")
     return statements
+
+
+def load_checks(dialect: Dialect) -> list[Check]:
+    """All checks. Each block names its table, then has a comment with its sentence, then its query."""
+    checks = []
+    for script in _scripts("checks", dialect.engine).values():
+        for block in script.split(_CHECK)[1:]:
+            named, sentence, query = block.split("\n", 2)
+            table, _, json_column = named.strip().partition(".")
+            checks.append(Check(table, json_column, sentence.removeprefix("-- "), query.partition(";")[0]))
+    return checks
 
 
 def count_migrations(dialect: Dialect) -> int:

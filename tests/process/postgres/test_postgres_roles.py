@@ -14,10 +14,10 @@ import pytest
 from conch.app import open_app
 from conch.calls import Call
 from conch.errors import StoreError, StoreReadOnly
-from conch.rooms.verify import verify_rooms
 from conch.tools.catalogue import TOOLS
 from conch.tools.registry import call_tool
 from conch.tools.session import Session
+from conch.verify import verify_store
 
 PAGE = (Path(__file__).parents[3] / "docs" / "scaling.md").read_text()
 HANDOFF = {"status": "done", "next_action": "go on"}
@@ -134,7 +134,7 @@ def test_the_role_for_agents_can_use_every_tool(agent_app: Any, workspace: str) 
 
     # Adoption needs an agent that is gone; it writes only what other tools write too.
     assert set(TOOLS) - codex.used - claude.used == {"agent_adopt"}
-    assert verify_rooms(agent_app.store)[1] == []
+    assert verify_store(agent_app.store).problems == []
 
 
 @pytest.mark.parametrize(
@@ -177,10 +177,10 @@ def test_what_pg_dump_wrote_pg_restore_brings_back(
 
     app = open_app({**os.environ, "CONCH_STORE": restored.replace("conch_owner", "conch_agent")})
     snapshot = app.rooms.get_state(None, room_id)
-    problems = verify_rooms(app.store)
+    problems = verify_store(app.store).problems
     app.close()
     assert [member.agent_id for member in snapshot.members] == ["codex:1"]
-    assert problems == (1, [])
+    assert problems == []
 
 
 def test_the_line_that_backup_prints_always_names_the_owner(owner_url: str, agent_app: Any) -> None:

@@ -12,7 +12,7 @@ OTHERS = Group("everything else")
 _AGENT = Group("agent", "INVALID_ARGS", ROOMS.name, "the agents here, their reservations and notices")
 _TOPICS = Group("topics", TALK.invalid, TALK.name, "create, list, show, close, rename or export topics")
 _NAMES = Group("names", TALK.invalid, TALK.name, "free a name on a topic")
-_DB = Group("db", heading=OTHERS.name, summary="the store: path, verify, backup, migrate, copy, wipe")
+_DB = Group("db", heading=OTHERS.name, summary="the store: path, verify, reindex, backup, migrate, copy, wipe")
 FAMILIES = {group.name: group for group in (_AGENT, _TOPICS, _NAMES, _DB)}
 
 # -- options that several commands share
@@ -440,9 +440,18 @@ COMMANDS |= grouped(
     Command(
         "db verify",
         "store.verify",
-        "replay the log and compare it with the rooms",
-        "Check the files, replay every room's log and compare it with the room. Nothing is "
-        "changed. The exit status is 0 only if there is no problem.",
+        "check the files, the schema, the logs and every row",
+        "Check the files and the schema, replay every room's log, and check that all rows fit "
+        "together: messages, cursors, questions, reservations, notices, names and the search "
+        "index. Agents can keep working. Nothing is changed. The exit status is 0 only if there "
+        "is no problem.",
+        _SHARED,
+    ),
+    Command(
+        "db reindex",
+        "store.reindex",
+        "build the search index again",
+        "Empty the search index. The next search builds it again from the messages.",
         _SHARED,
     ),
     Command(

@@ -6,10 +6,11 @@ import os
 
 from conch.doors.cli.context import Context, open_named
 from conch.doors.cli.output import Report, failure, table
-from conch.errors import InvalidArgument, SchemaMismatch, StoreCorrupt, StoreUnavailable
-from conch.rooms.verify import verify_rooms
+from conch.errors import InvalidArgument, SchemaMismatch, StoreCorrupt
+from conch.search.indexing import forget_indexes
 from conch.storage.copying import copy_store
 from conch.tools.text import one_line
+from conch.verify import verify_store
 
 
 def path(context: Context) -> Report:
@@ -17,33 +18,37 @@ def path(context: Context) -> Report:
     return Report({"path": place}, place)
 
 
+_MEANS = {
+    "file": "Restore a backup from before the damage.",
+    "schema": "Undo the change to the schema, or restore a backup from before it.",
+    "row": "Restore a backup from before the damage.",
+    "index": "Run `conch db reindex`. The next search then builds the search index again from the messages.",
+    "unchecked": "Mend the other problems first, then verify again.",
+}
+
+
 def verify(context: Context) -> Report:
-    """Check the database files, and compare every room with its log."""
-    problems = context.app.store.integrity_problems()
-    try:
-        count, differences = verify_rooms(context.app.store)
-    except StoreUnavailable as refusal:
-        if not problems:
-            raise
-        return _not_replayed(problems, refusal)
-    data = {
-        "rooms": count,
-        "integrity_problems": problems,
-        "differences": [difference._asdict() for difference in differences],
-    }
-    if not problems and not differences:
-        return Report(data, f"No problems found: {count} room{'s' * (count != 1)} replayed, all match their logs.")
-    message = f"{len(problems)} integrity problems, {len(differences)} differences between rooms and their logs."
-    rows = [(d.room_id, d.what, str(d.stored), str(d.replayed)) for d in differences]
-    differing = [table(("ROOM", "FIELD", "STORED", "REPLAYED"), rows)] if rows else []
-    return failure("verification_failed", message, data, text="\n".join([message, *problems, *differing]))
+    """Check the files, the schema, the log of every room and every rule that the rows keep."""
+    found = verify_store(context.app.store)
+    listed = [
+        {"kind": each.kind, "table": each.table, "problem": each.sentence, "row": each.row, "advice": _MEANS[each.kind]}
+        for each in found.problems
+    ]
+    data = {"rooms": found.rooms, "checks": found.checks, "problems": listed}
+    if not listed:
+        rooms = f"{found.rooms} room{'s' * (found.rooms != 1)}"
+        return Report(data, f"No problems found: {rooms} replayed, {found.checks} rules checked.")
+    message = f"{len(listed)} problem{'s' * (len(listed) != 1)} found. Nothing was changed."
+    lines = [f"{each.table or 'the file'}: {one_line(each.sentence)}" for each in found.problems]
+    advice = dict.fromkeys(_MEANS[each.kind] for each in found.problems)
+    text = "\n".join([message, "", *lines, "", "What to do:", *(f"- {each}" for each in advice)])
+    return failure("verification_failed", message, data, text=text)
 
 
-def _not_replayed(problems: list[str], refusal: StoreUnavailable) -> Report:
-    """The report on a store whose tables are too damaged to read the rooms."""
-    message = f"{len(problems)} integrity problems; the rooms could not be replayed. {refusal.message}"
-    data = {"rooms": 0, "integrity_problems": problems, "differences": []}
-    return failure("verification_failed", message, data, text="\n".join([message, *problems]))
+def reindex(context: Context) -> Report:
+    """Empty the search indexes. The next search builds them again."""
+    forget_indexes(context.app.store)
+    return Report({}, "The search index is empty now. The next search builds it again from the messages.")
 
 
 def backup(context: Context) -> Report:

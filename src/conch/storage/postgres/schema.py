@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from psycopg.errors import ProgrammingError, UndefinedColumn
+from psycopg.errors import UndefinedColumn
 
 from conch.errors import SchemaMismatch
 from conch.ids import lock_number
 from conch.storage.base import Parameters, Row
 from conch.storage.postgres.address import SCHEMA, Connection
-from conch.storage.postgres.transaction import number_parameters, spell
+from conch.storage.postgres.transaction import spell
 from conch.storage.replacement import new_epoch
 from conch.storage.statements import Dialect, Migration, lasting_users, still_in_use
 
@@ -39,8 +38,6 @@ WHERE datname = current_database() AND pid <> pg_backend_pid()
 ORDER BY backend_start, pid
 """
 _LOCK = lock_number("write", "schema")
-_INDEXES = "SELECT indexname FROM pg_indexes WHERE schemaname = %s"
-_UNIQUE_INDEX = re.compile(r"(CREATE UNIQUE|DROP) INDEX (\w+)")
 _NEWER = "Upgrade conch and restart its servers, or choose another store."
 _OLDER = (
     "Stop every process that uses it, make a dump (`conch db backup` shows how), and run `conch db migrate` as the "
@@ -100,29 +97,6 @@ class Schema:
         named = "; ".join(map(_describe, sessions))
         why = f"other sessions still use it: {named}"
         raise still_in_use(self._place, stored, self.version, why, store=self._place, sessions=sessions)
-
-    def problems(self, connection: Connection) -> list[str]:
-        """Differences from our schema: missing unique indexes, and statements that the server would refuse.
-
-        The server only prepares the statements; none is run. Preparing would not notice a missing unique index, so
-        those are checked by name.
-        """
-        found = self._missing_indexes(connection)
-        for number, (name, statement) in enumerate(self._statements.items()):
-            try:
-                connection.execute(f"PREPARE conch_{number} AS {number_parameters(statement)}".encode())
-            except ProgrammingError as error:
-                found.append(f"{name}: {str(error).splitlines()[0]}")
-        return found
-
-    def _missing_indexes(self, connection: Connection) -> list[str]:
-        wanted: dict[str, bool] = {}
-        for migration in self._migrations:
-            wanted |= {name: verb != "DROP" for verb, name in _UNIQUE_INDEX.findall(migration.script)}
-        there = {row["indexname"] for row in connection.execute(_INDEXES, [SCHEMA])}
-        return [
-            f"the unique index {name} is missing" for name, is_made in wanted.items() if is_made and name not in there
-        ]
 
     def other_owner(self, connection: Connection) -> str | None:
         """The role that owns the tables, unless it is ours."""

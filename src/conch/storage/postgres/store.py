@@ -14,13 +14,13 @@ from conch.calls import note_change
 from conch.clock import Clock
 from conch.errors import SchemaMismatch, StoreError, StoreUnavailable
 from conch.ids import lock_number
-from conch.storage.base import Replacement, Row
+from conch.storage.base import Check, Problem, Replacement, Row
 from conch.storage.postgres.address import SCHEMA, Address, Connection
 from conch.storage.postgres.errors import translate, translate_commit, translate_refusal, translated
 from conch.storage.postgres.schema import DIALECT, Schema
 from conch.storage.postgres.transaction import PostgresTransaction
 from conch.storage.replacement import Replacements, new_epoch
-from conch.storage.statements import Migration, load_migrations, load_statements
+from conch.storage.statements import Migration, load_checks, load_migrations, load_statements
 
 _MOST_CONNECTIONS = 8  # per process, however many agents it serves
 _KEPT_CONNECTIONS = 2  # idle connections that stay open
@@ -241,12 +241,15 @@ class PostgresStore:
         with self._changing() as connection:
             return self._schema.migrate(connection, force), self._schema.version
 
-    def integrity_problems(self) -> list[str]:
-        """Manual changes to the schema. The server itself checks its pages and foreign keys."""
-        with self.read():  # fails unless the schema exists and is ours
-            pass
-        with self._connected() as connection:
-            return self._schema.problems(connection)
+    def integrity_problems(self) -> list[Problem]:
+        from conch.storage.postgres.integrity import find_problems  # rarely needed
+
+        with self.read() as transaction:
+            transaction.take_time()
+            return find_problems(transaction.connection)
+
+    def checks(self) -> list[Check]:
+        return load_checks(DIALECT)
 
     def backup(self, target: str | None) -> str:
         """Raise an error with the `pg_dump` command to run: PostgreSQL has its own tool for backups."""

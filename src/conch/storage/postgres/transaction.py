@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
 from itertools import chain, count
@@ -14,7 +14,7 @@ from psycopg import sql
 from conch.bells.base import notification
 from conch.ids import lock_number
 from conch.lean import Any
-from conch.storage.base import DERIVED, Phrase, Row
+from conch.storage.base import DERIVED, Check, Phrase, Row
 from conch.storage.postgres.address import SCHEMA, Connection
 from conch.storage.statements import expand_lists, referred_first
 
@@ -33,8 +33,8 @@ _IDENTITIES = """
 SELECT attname FROM pg_attribute
 WHERE attrelid = format('%%I.%%I', %s::text, %s::text)::regclass AND attidentity <> '' AND NOT attisdropped
 """
-# While a whole table is copied, a transaction can be idle for longer than is otherwise allowed.
-_UNHURRIED = "SET LOCAL idle_in_transaction_session_timeout = 0"
+# While a whole table is read, a transaction can be idle, and a query can run, for longer than is otherwise allowed.
+_UNHURRIED = "SET LOCAL idle_in_transaction_session_timeout = 0; SET LOCAL statement_timeout = 0"
 _ROWS_AT_ONCE = 500
 
 _PARAMETER = re.compile(r"(?<!:):(\w+)")
@@ -44,13 +44,6 @@ _PARAMETER = re.compile(r"(?<!:):(\w+)")
 def spell(statement: str) -> str:
     """A statement with `:name` parameters in the driver's form, `%(name)s`."""
     return _PARAMETER.sub(r"%(\1)s", statement.replace("%", "%%"))
-
-
-def number_parameters(statement: str) -> str:
-    """A statement with parameters in the server's form, `$1`; a list becomes a list of one."""
-    names = list(dict.fromkeys(_PARAMETER.findall(statement)))
-    listed = re.sub(r"\bIN (:\w+)", r"IN (\1)", statement)
-    return _PARAMETER.sub(lambda found: f"${names.index(found[1]) + 1}", listed)
 
 
 class PostgresTransaction:
@@ -120,19 +113,27 @@ class PostgresTransaction:
         return [row["tablename"] for row in self.connection.execute(_TABLES, [SCHEMA])]
 
     def dump(self, table: str) -> Iterator[Row]:
+        with self._translated():
+            yield from self._fetch(sql.SQL("SELECT * FROM {}").format(sql.Identifier(table)), {})
+
+    def scan(self, check: Check, **parameters: Any) -> Generator[Row, None, None]:
+        # A savepoint, because an error would otherwise end the whole transaction.
+        with self._translated(), self.connection.transaction():
+            yield from self._fetch(sql.SQL(spell(check.query)), parameters)
+
+    def _fetch(self, query: sql.Composable, parameters: Mapping[str, Any]) -> Iterator[Row]:
         """Read with a server-side cursor, some rows at a time.
 
         The connection stays free for other statements in between, above all for a ROLLBACK.
         """
         cursor = sql.Identifier(f"dump_{next(self._dumps)}")
-        rows = sql.SQL("SELECT * FROM {}").format(sql.Identifier(table))
+        declaring = sql.SQL("DECLARE {} NO SCROLL CURSOR FOR {}").format(cursor, query)
         fetching = sql.SQL("FETCH {} FROM {}").format(_ROWS_AT_ONCE, cursor)
-        with self._translated():
-            self.take_time()
-            self.connection.execute(sql.SQL("DECLARE {} NO SCROLL CURSOR FOR {}").format(cursor, rows), prepare=False)
-            while page := self.connection.execute(fetching, prepare=False).fetchall():
-                yield from page
-            self.connection.execute(sql.SQL("CLOSE {}").format(cursor), prepare=False)
+        self.take_time()
+        self.connection.execute(declaring, parameters or None, prepare=False)
+        while page := self.connection.execute(fetching, prepare=False).fetchall():
+            yield from page
+        self.connection.execute(sql.SQL("CLOSE {}").format(cursor), prepare=False)
 
     def load(self, table: str, rows: Iterable[Row]) -> None:
         name, remaining = sql.Identifier(table), iter(rows)

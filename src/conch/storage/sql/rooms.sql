@@ -71,3 +71,6 @@ DELETE FROM room_members WHERE room_id = :room_id AND agent_id = :agent_id;
 
 -- name: touch_agent
 UPDATE agents SET last_seen_at = :now WHERE agent_id = :agent_id;
+
+-- name: member_ordinals
+SELECT agent_id, ordinal FROM room_members WHERE room_id = :room_id;

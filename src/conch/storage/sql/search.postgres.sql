@@ -11,6 +11,9 @@ SELECT :number, (string_agg('''' || word || ''':' || position, ' ')
 )::tsvector
 FROM listed;
 
+-- name: forget_words
+DELETE FROM index_words;
+
 -- The planner guesses badly how often a word occurs. These two queries leave it no choice, because LIMIT and OFFSET 0
 -- keep it from moving a condition into the subquery. The first reads the newest rows, which is best for common words.
 

@@ -42,3 +42,9 @@ SELECT m.number, m.topic_id, t.name AS topic_name, m.message_id, m.seq, m.messag
   (SELECT p.name FROM peers p WHERE p.peer_id = m.sender_id) AS sender
 FROM messages m JOIN topics t ON t.topic_id = m.topic_id
 WHERE m.number IN :numbers;
+
+-- name: forget_progress
+DELETE FROM index_progress;
+
+-- name: forget_vectors
+DELETE FROM index_vectors;

@@ -1,6 +1,9 @@
 -- name: insert_words
 INSERT INTO index_words (rowid, words) VALUES (:number, :words);
 
+-- name: forget_words
+INSERT INTO index_words (index_words) VALUES ('delete-all');
+
 -- name: recent_with_words
 SELECT m.number, substr(m.content_markdown, 1, :longest) AS text
 FROM index_words CROSS JOIN messages m ON m.number = index_words.rowid

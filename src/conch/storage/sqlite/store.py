@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 from conch.calls import note_change
 from conch.clock import Clock, system_clock
 from conch.errors import SchemaMismatch, StoreInterrupted, StoreUnavailable, StoreUncertain
-from conch.storage.base import Replacement, Row
+from conch.storage.base import Check, Problem, Replacement, Row
 from conch.storage.replacement import Replacements, new_epoch
 from conch.storage.sqlite import sqlite3
 from conch.storage.sqlite.connections import Connections, FilesTaken, Lent
@@ -23,6 +23,7 @@ from conch.storage.statements import (
     Migration,
     count_migrations,
     lasting_users,
+    load_checks,
     load_migrations,
     load_statements,
     still_in_use,
@@ -146,13 +147,15 @@ class SqliteStore:
             self._connections.give_back(lent, broken=True)
             raise trouble
 
-    def integrity_problems(self) -> list[str]:
-        with self._connections.borrowed() as lent:
+    def integrity_problems(self) -> list[Problem]:
+        from conch.storage.sqlite.integrity import find_problems  # rarely needed
+
+        with self._connections.borrowed() as lent, transaction(lent.connection, "BEGIN"):
             lent.check()
-            found = [row["integrity_check"] for row in lent.connection.execute("PRAGMA integrity_check")]
-            orphans = [f"{row['table']}: a row without its {row['parent']}" for row in
-                       lent.connection.execute("PRAGMA foreign_key_check")]  # fmt: skip
-        return [problem for problem in found if problem != "ok"] + orphans
+            return find_problems(lent.connection, self._load_migrations())
+
+    def checks(self) -> list[Check]:
+        return load_checks(DIALECT)
 
     def backup(self, target: str | None) -> str:
         target = os.path.abspath(target or f"{self.path}.{stamp()}.backup")
@@ -343,6 +346,9 @@ class SqliteStore:
         found = [{"pid": user.pid, "command": user.command} for user in users or ()]
         raise still_in_use(self.path, version, self._schema, why, path=self.path, processes=found)
 
+    def _load_migrations(self) -> Sequence[Migration]:
+        return load_migrations(DIALECT) if self._migrations is None else self._migrations
+
     def _migrate(self, connection: sqlite3.Connection, force: bool) -> None:
         from conch.storage.steps import run_step  # rarely needed
 
@@ -353,10 +359,9 @@ class SqliteStore:
                 self._require_alone(version)
             copy(connection, f"{self.path}.v{version}-{stamp()}.backup")
         with transaction(connection, "BEGIN IMMEDIATE"):
-            migrations = load_migrations(DIALECT) if self._migrations is None else self._migrations
             # Read the version again: another process may have migrated the store meanwhile.
             version = self._stored_version(connection)
-            for migration in migrations[version:]:
+            for migration in self._load_migrations()[version:]:
                 for statement in split(migration.script):
                     connection.execute(statement)
                 run_step(migration.version, lambda sql, given: connection.execute(sql, given).fetchall())

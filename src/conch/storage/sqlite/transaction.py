@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 from conch.calls import note_change
 from conch.lean import Any
-from conch.storage.base import DERIVED, Phrase, Row
+from conch.storage.base import DERIVED, Check, Phrase, Row
 from conch.storage.sqlite import sqlite3
 from conch.storage.sqlite.errors import CommitFailed
 from conch.storage.statements import expand_lists, referred_first
@@ -116,6 +116,10 @@ class SqliteTransaction:
             for row in rows:
                 columns, places = ", ".join(f'"{name}"' for name in row), ", ".join(f":{name}" for name in row)
                 self._connection.execute(f'INSERT INTO "{table}" ({columns}) VALUES ({places})', row)
+
+    def scan(self, check: Check, **parameters: Any) -> Generator[Row, None, None]:
+        with self._translated():
+            yield from self._connection.execute(check.query, parameters)
 
     def _execute(self, statement: str, parameters: dict[str, Any]) -> sqlite3.Cursor:
         sql, flat = expand_lists(self._statements[statement], parameters)

@@ -1,0 +1,179 @@
+-- Topics, peers, names, cursors and messages.
+
+-- check: messages
+-- Topic {topic_id} has {count} messages, numbered up to {last}. The first missing seq is {missing}.
+SELECT s.topic_id, s.count, s.last, CASE WHEN s.first > 1 THEN 1 ELSE (
+  SELECT min(m.seq) + 1 FROM messages m
+  WHERE m.topic_id = s.topic_id
+    AND NOT EXISTS (SELECT 1 FROM messages n WHERE n.topic_id = m.topic_id AND n.seq = m.seq + 1)
+) END AS missing
+FROM (
+  SELECT topic_id, count(*) AS count, min(seq) AS first, max(seq) AS last FROM messages GROUP BY topic_id
+) s
+WHERE s.first <> 1 OR s.last <> s.count;
+
+-- check: topic_seq
+-- Topic {topic_id} would number its next message {next_seq}, but its last message has seq {last}.
+SELECT t.topic_id, s.next_seq, COALESCE(m.last, 0) AS last
+FROM topics t JOIN topic_seq s ON s.topic_id = t.topic_id
+LEFT JOIN (SELECT topic_id, max(seq) AS last FROM messages GROUP BY topic_id) m ON m.topic_id = t.topic_id
+WHERE s.next_seq <> COALESCE(m.last, 0) + 1;
+
+-- check: topic_seq
+-- Topic {topic_id} has no row in topic_seq, so it can take no message.
+SELECT t.topic_id FROM topics t LEFT JOIN topic_seq s ON s.topic_id = t.topic_id WHERE s.topic_id IS NULL;
+
+-- check: topics
+-- Topic {topic_id} is open and has a reason for being closed.
+SELECT topic_id FROM topics WHERE status = 'open' AND close_reason IS NOT NULL;
+
+-- check: topics
+-- Topic {topic_id} has no name.
+SELECT topic_id FROM topics WHERE name = '';
+
+-- check: messages
+-- Message {message_id} of topic {topic_id} has no sender.
+SELECT message_id, topic_id FROM messages WHERE sender_id IS NULL;
+
+-- check: messages
+-- Message {message_id} of topic {topic_id} is from peer {sender_id}, a peer of another topic.
+SELECT m.message_id, m.topic_id, m.sender_id
+FROM messages m JOIN peers p ON p.peer_id = m.sender_id WHERE p.topic_id <> m.topic_id;
+
+-- check: messages
+-- Message {message_id} of topic {topic_id} replies to {reply_to}, which is not a message of this topic.
+SELECT m.message_id, m.topic_id, m.reply_to
+FROM messages m LEFT JOIN messages r ON r.message_id = m.reply_to AND r.topic_id = m.topic_id
+WHERE m.reply_to IS NOT NULL AND r.message_id IS NULL;
+
+-- check: messages
+-- Message {message_id} of topic {topic_id} replies to {reply_to}, which was sent later.
+SELECT m.message_id, m.topic_id, m.reply_to
+FROM messages m JOIN messages r ON r.message_id = m.reply_to AND r.topic_id = m.topic_id
+WHERE r.seq >= m.seq;
+
+-- check: messages
+-- Message {message_id} of topic {topic_id} has no type.
+SELECT message_id, topic_id FROM messages WHERE message_type = '';
+
+-- check: messages
+-- Messages {message_id} and its successor in topic {topic_id} have numbers in the wrong order.
+SELECT m.message_id, m.topic_id
+FROM messages m JOIN messages n ON n.topic_id = m.topic_id AND n.seq = m.seq + 1
+WHERE n.number <= m.number;
+
+-- check: messages.metadata_json
+-- The metadata of message {message_id} is not a JSON object.
+SELECT message_id, metadata_json AS json FROM messages WHERE metadata_json IS NOT NULL;
+
+-- check: topics.metadata_json
+-- The metadata of topic {topic_id} is not a JSON object.
+SELECT topic_id, metadata_json AS json FROM topics WHERE metadata_json IS NOT NULL;
+
+-- check: peers
+-- Peer {peer_id} of topic {topic_id} has an is_own that is neither 0 nor 1, or is the own peer of no agent.
+SELECT peer_id, topic_id FROM peers WHERE is_own NOT IN (0, 1) OR (is_own = 1 AND agent_id IS NULL);
+
+-- check: peers
+-- Peer {peer_id} of topic {topic_id} has no name.
+SELECT peer_id, topic_id FROM peers WHERE name = '';
+
+-- check: peers
+-- Peer {peer_id} of topic {topic_id} is the own peer of {agent_id}, but it has no cursor and cannot read.
+SELECT p.peer_id, p.topic_id, p.agent_id
+FROM peers p LEFT JOIN cursors c ON c.peer_id = p.peer_id WHERE p.is_own = 1 AND c.peer_id IS NULL;
+
+-- check: agent_name_reservations
+-- The name {agent_name} of topic {topic_id} means peer {peer_id}, a peer of another topic.
+SELECT n.agent_name, n.topic_id, n.peer_id
+FROM agent_name_reservations n JOIN peers p ON p.peer_id = n.peer_id WHERE p.topic_id <> n.topic_id;
+
+-- check: agent_name_reservations
+-- The name {agent_name} of topic {topic_id} means peer {peer_id}, which has no cursor and cannot read.
+SELECT n.agent_name, n.topic_id, n.peer_id
+FROM agent_name_reservations n LEFT JOIN cursors c ON c.peer_id = n.peer_id WHERE c.peer_id IS NULL;
+
+-- check: agent_name_reservations
+-- Peer {peer_id} reads topic {topic_id} as {name}, but that name does not mean this peer.
+SELECT p.peer_id, p.topic_id, p.name
+FROM cursors c JOIN peers p ON p.peer_id = c.peer_id
+LEFT JOIN agent_name_reservations n ON n.agent_name = p.name AND n.topic_id = p.topic_id AND n.peer_id = p.peer_id
+WHERE n.peer_id IS NULL;
+
+-- check: cursors
+-- The cursor of peer {peer_id} is on topic {topic_id}, which is not the topic of the peer.
+SELECT c.peer_id, c.topic_id FROM cursors c JOIN peers p ON p.peer_id = c.peer_id WHERE c.topic_id <> p.topic_id;
+
+-- check: cursors
+-- The cursor of peer {peer_id} is at {last_seq}, but topic {topic_id} has the messages 1 to {last}.
+SELECT c.peer_id, c.last_seq, c.topic_id, s.next_seq - 1 AS last
+FROM cursors c JOIN topic_seq s ON s.topic_id = c.topic_id
+WHERE c.last_seq < 0 OR c.last_seq >= s.next_seq;
+
+-- check: cursors
+-- The cursor of peer {peer_id} was reset {resets} times, which is impossible.
+SELECT peer_id, resets FROM cursors WHERE resets < 0;
+
+-- Questions and answers.
+
+-- check: questions
+-- Question {question_id} of topic {topic_id} has no message of type question there.
+SELECT q.question_id, q.topic_id
+FROM questions q LEFT JOIN messages m
+  ON m.message_id = q.question_id AND m.topic_id = q.topic_id AND m.message_type = 'question'
+WHERE m.message_id IS NULL;
+
+-- check: questions
+-- Message {message_id} of topic {topic_id} is a question, but it has no row in questions.
+SELECT m.message_id, m.topic_id
+FROM messages m LEFT JOIN questions q ON q.question_id = m.message_id
+WHERE m.message_type = 'question' AND q.question_id IS NULL;
+
+-- check: questions
+-- Question {question_id} of topic {topic_id} was asked by no peer of this topic.
+SELECT q.question_id, q.topic_id
+FROM questions q LEFT JOIN peers p ON p.peer_id = q.asked_by_id AND p.topic_id = q.topic_id
+WHERE p.peer_id IS NULL;
+
+-- check: questions
+-- Question {question_id} is {status} and has a reason for being cancelled.
+SELECT question_id, status FROM questions WHERE status <> 'cancelled' AND cancel_reason IS NOT NULL;
+
+-- check: questions
+-- Question {question_id} was asked at another time than its message was sent.
+SELECT q.question_id, q.asked_at, m.created_at
+FROM questions q JOIN messages m ON m.message_id = q.question_id WHERE q.asked_at <> m.created_at;
+
+-- check: answers
+-- Answer {answer_id} to question {question_id} has no message of type answer that replies to that question.
+SELECT a.answer_id, a.question_id
+FROM answers a LEFT JOIN messages m
+  ON m.message_id = a.answer_id AND m.message_type = 'answer' AND m.reply_to = a.question_id
+WHERE m.message_id IS NULL;
+
+-- check: answers
+-- Answer {answer_id} to question {question_id} is from a peer of another topic.
+SELECT a.answer_id, a.question_id
+FROM answers a JOIN questions q ON q.question_id = a.question_id
+LEFT JOIN peers p ON p.peer_id = a.answered_by_id AND p.topic_id = q.topic_id
+WHERE p.peer_id IS NULL;
+
+-- check: answers
+-- Answer {answer_id} was given at another time than its message was sent.
+SELECT a.answer_id, a.answered_at, m.created_at
+FROM answers a JOIN messages m ON m.message_id = a.answer_id WHERE a.answered_at <> m.created_at;
+
+-- A pending question counts the first answer of every other peer. An adoption may have moved the question to another
+-- peer, so only questions that still belong to their sender are looked at.
+
+-- check: answers
+-- Message {message_id} answers the pending question {question_id}, but no answer of its sender is counted.
+SELECT m.message_id, q.question_id
+FROM questions q
+JOIN messages asked ON asked.message_id = q.question_id AND asked.sender_id = q.asked_by_id
+JOIN messages m ON m.topic_id = q.topic_id AND m.reply_to = q.question_id AND m.message_type = 'answer'
+WHERE q.status = 'pending' AND m.sender_id <> q.asked_by_id AND NOT EXISTS (
+  SELECT 1 FROM answers a JOIN messages counted ON counted.message_id = a.answer_id
+  WHERE a.question_id = q.question_id
+    AND (a.answered_by_id = m.sender_id OR counted.sender_id = m.sender_id)
+);

@@ -1,0 +1,75 @@
+-- check: protocol_events
+-- Notice {event_id} of room {room_id} is from or to {agent_id}, an agent that does not exist.
+SELECT e.event_id, e.room_id, e.from_agent_id AS agent_id
+FROM protocol_events e LEFT JOIN agents a ON a.agent_id = e.from_agent_id
+WHERE e.from_agent_id IS NOT NULL AND a.agent_id IS NULL
+UNION ALL
+SELECT e.event_id, e.room_id, e.to_agent_id
+FROM protocol_events e LEFT JOIN agents a ON a.agent_id = e.to_agent_id
+WHERE e.to_agent_id IS NOT NULL AND a.agent_id IS NULL;
+
+-- check: protocol_events
+-- Notice {event_id} of room {room_id} is a {event_type} and lacks its recipient, its sender or a name.
+SELECT event_id, room_id, event_type FROM protocol_events
+WHERE (event_type IN ('BLOCKED', 'INCURSION') AND to_agent_id IS NULL)
+  OR (event_type = 'BLOCKED' AND from_agent_id IS NULL)
+  OR (to_agent_id IS NULL) <> (to_agent IS NULL)
+  OR (from_agent_id IS NULL) <> (from_agent IS NULL);
+
+-- check: protocol_events
+-- Notice {event_id} is {state}, but its seen_at and accepted_at say otherwise.
+SELECT event_id, state, seen_at, accepted_at FROM protocol_events
+WHERE (state = 'unread') <> (seen_at IS NULL) OR (state = 'accepted') <> (accepted_at IS NOT NULL);
+
+-- check: protocol_events
+-- Notice {event_id} of room {room_id} belongs to event {handoff_event_seq}, which is not a handoff of this room.
+SELECT n.event_id, n.room_id, n.handoff_event_seq
+FROM protocol_events n LEFT JOIN room_events e
+  ON e.event_seq = n.handoff_event_seq AND e.room_id = n.room_id AND e.event_type IN ('release', 'pass')
+WHERE n.handoff_event_seq IS NOT NULL AND (e.event_seq IS NULL OR n.event_type <> 'HANDOFF');
+
+-- Handoffs from before the first notice were written by a version that had no notices.
+
+-- check: protocol_events
+-- Event {event_seq} of room {room_id} handed over the stick, but its notice is missing.
+SELECT e.event_seq, e.room_id
+FROM room_events e LEFT JOIN protocol_events n ON n.handoff_event_seq = e.event_seq
+WHERE e.event_type IN ('release', 'pass') AND n.event_id IS NULL
+  AND e.event_seq > (SELECT min(handoff_event_seq) FROM protocol_events);
+
+-- check: protocol_events.payload_json
+-- The payload of notice {event_id} is not a JSON object.
+SELECT event_id, payload_json AS json FROM protocol_events;
+
+-- check: room_activity
+-- Nothing in room_activity says that the notice {event_id} of room {room_id} was sent.
+SELECT e.event_id, e.room_id
+FROM protocol_events e LEFT JOIN room_activity t
+  ON t.subject_id = e.event_id AND t.room_id = e.room_id AND t.kind = e.event_type
+WHERE e.handoff_event_seq IS NULL AND t.number IS NULL;
+
+-- check: room_activity
+-- Activity {number} of room {room_id} is about {subject_id}, which does not exist in this room.
+SELECT t.number, t.room_id, t.subject_id
+FROM room_activity t
+LEFT JOIN reservations r ON r.reservation_id = t.subject_id AND r.room_id = t.room_id
+LEFT JOIN protocol_events e ON e.event_id = t.subject_id AND e.room_id = t.room_id
+WHERE t.subject_id IS NOT NULL AND r.reservation_id IS NULL AND e.event_id IS NULL;
+
+-- check: room_activity
+-- Activity {number} of room {room_id} is by {agent_id}, an agent that does not exist.
+SELECT t.number, t.room_id, t.agent_id
+FROM room_activity t LEFT JOIN agents a ON a.agent_id = t.agent_id
+WHERE t.agent_id IS NOT NULL AND a.agent_id IS NULL;
+
+-- check: room_activity
+-- Activity {number} of room {room_id} is of an unknown kind, {kind}.
+SELECT number, room_id, kind FROM room_activity
+WHERE kind NOT IN (
+  'registered', 'reserved', 'renewed', 'released', 'expired', 'HANDOFF', 'BLOCKED', 'INCURSION', 'RESUME', 'seen',
+  'accepted'
+);
+
+-- check: room_activity.details_json
+-- The details of activity {number} of room {room_id} are not a JSON object.
+SELECT number, room_id, details_json AS json FROM room_activity WHERE details_json IS NOT NULL;

@@ -1,0 +1,87 @@
+"""Verifies a whole store: its files, its schema, the log of every room, and every rule that its rows keep.
+
+The rules are in `storage/checks`, one query each. Nothing that time alone brings about is a problem: expired leases,
+lapsed reservations and agents that are gone are as they should be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from itertools import islice
+
+from conch.errors import StoreBusy, StoreError, StoreInterrupted
+from conch.lean import NamedTuple, json
+from conch.rooms.verify import verify_rooms
+from conch.search.embedders import MOST_VECTORS
+from conch.storage.base import DERIVED, Check, Problem, Row, Store, Transaction
+
+_MOST_PER_CHECK = 20
+_PASSING = (StoreBusy, StoreInterrupted)  # these say nothing about the store: the caller tries again
+
+
+class Verification(NamedTuple):
+    rooms: int
+    checks: int
+    problems: list[Problem]
+
+
+def verify_store(store: Store) -> Verification:
+    """Check everything and change nothing. All rows are read in one view of the store, so writers do not matter."""
+    problems, checks, rooms = store.integrity_problems(), store.checks(), 0
+    try:
+        with store.read() as tx:
+            tx.take_time()
+            rooms, found = _replay(tx, problems)
+            problems += found
+            for check in checks:
+                problems += _run(tx, check)
+    except _PASSING:
+        raise
+    except StoreError as error:
+        if not problems:
+            raise
+        problems.append(_unchecked("", f"Not all rows could be read. {error.message}"))
+    return Verification(rooms, len(checks), problems)
+
+
+def _replay(tx: Transaction, problems: list[Problem]) -> tuple[int, list[Problem]]:
+    """Replay the rooms, unless the tables that have them were changed."""
+    changed = {problem.table for problem in problems if problem.kind == "schema"}
+    if changed & {"path_rooms", "room_events", "room_members"}:
+        return 0, [_unchecked("room_events", "The rooms could not be replayed, because their tables were changed.")]
+    return verify_rooms(tx)
+
+
+def _run(tx: Transaction, check: Check) -> list[Problem]:
+    parameters = {"most_vectors": MOST_VECTORS} if ":most_vectors" in check.query else {}
+    try:
+        with closing(tx.scan(check, **parameters)) as rows:
+            return [_to_problem(check, row) for row in islice(_broken(check, rows), _MOST_PER_CHECK)]
+    except _PASSING:
+        raise
+    except StoreError as error:
+        return [_unchecked(check.table, f"Not checked: {check.sentence!r}. {error.message}")]
+
+
+def _broken(check: Check, rows: Iterator[Row]) -> Iterator[Row]:
+    """The rows that break a rule: all that its query finds, or those without a JSON object."""
+    for row in rows:
+        if not check.json_column or not _is_object(row.pop("json")):
+            yield row
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), dict)
+    except ValueError:
+        return False
+
+
+def _to_problem(check: Check, row: Row) -> Problem:
+    is_derived = check.table.startswith(DERIVED)
+    return Problem("index" if is_derived else "row", check.table, check.sentence.format(**row), row)
+
+
+def _unchecked(table: str, sentence: str) -> Problem:
+    return Problem("unchecked", table, sentence)

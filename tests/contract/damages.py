@@ -1,0 +1,529 @@
+"""Deliberate damages of a store, each with the table that must be named and words that must say what is wrong.
+
+They are made in plain SQL, with all constraints of the engine turned off, on the store that `test_verifying.py` fills.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Damage(NamedTuple):
+    table: str
+    words: str
+    sql: str
+    engines: tuple[str, ...] = ("sqlite", "postgres")
+
+
+OPEN_HOME = "(SELECT topic_id FROM path_rooms WHERE state <> 'closed')"
+PINK = "(SELECT topic_id FROM topics WHERE name = 'pink')"
+FIRST = f"(SELECT message_id FROM messages WHERE topic_id = {PINK} AND seq = 1)"
+LAST = f"(SELECT max(seq) FROM messages WHERE topic_id = {PINK})"
+PENDING = "(SELECT question_id FROM questions WHERE status = 'pending')"
+HOME_PEER = f"(SELECT max(peer_id) FROM peers WHERE topic_id = {OPEN_HOME})"
+BLOCKED = "(SELECT event_id FROM protocol_events WHERE event_type = 'BLOCKED')"
+HELD = "(SELECT min(reservation_id) FROM reservations WHERE state = 'active' AND agent_id = 'bob:2')"
+GONE = "(SELECT min(reservation_id) FROM reservations WHERE state = 'released')"
+SQLITE, POSTGRES = ("sqlite",), ("postgres",)
+
+AGENTS = {
+    "half of a process": Damage("agents", "part of its process", "UPDATE agents SET pid = 7 WHERE agent_id = 'ada:1'"),
+    "half of a member's process": Damage(
+        "room_members", "part of its process", "UPDATE room_members SET boot_id = 'b'"
+    ),
+    "half of a connection's process": Damage(
+        "connections",
+        "part of its process",
+        "INSERT INTO connections (connection, agent_id, parent, client_name, pid, opened_at)"
+        " VALUES ('c', 'ada:1', 'p', 'x', 7, 1)",
+    ),
+    "a connection of no agent": Damage(
+        "connections",
+        "does not exist",
+        "INSERT INTO connections (connection, agent_id, parent, client_name, opened_at)"
+        " VALUES ('c', 'ghost:1', 'p', 'x', 1)",
+    ),
+    "an agent without a name": Damage("agents", "has no name", "UPDATE agents SET name = '' WHERE agent_id = 'ada:1'"),
+    "a signal of no agent": Damage(
+        "agent_signals", "does not exist", "INSERT INTO agent_signals VALUES ('session:x', 'ghost:1', 1)"
+    ),
+    "a deleted agent": Damage("room_members", "does not exist", "DELETE FROM agents WHERE agent_id = 'bob:2'"),
+    "a registration of no agent": Damage(
+        "registrations", "does not exist", "UPDATE registrations SET agent_id = 'ghost:1'"
+    ),
+}
+
+ROOMS = {
+    "an owner without a lease": Damage(
+        "path_rooms", "lease_expires_at", "UPDATE path_rooms SET lease_expires_at = NULL WHERE owner IS NOT NULL"
+    ),
+    "a claim of an owned room": Damage(
+        "path_rooms", "claim_expires_at", "UPDATE path_rooms SET claim_expires_at = 5 WHERE owner IS NOT NULL"
+    ),
+    "an owner that is no member": Damage(
+        "path_rooms",
+        "not a member",
+        "DELETE FROM room_members WHERE agent_id = (SELECT owner FROM path_rooms WHERE owner IS NOT NULL)",
+    ),
+    "another owner": Damage(
+        "path_rooms", "by the room's log it is ada:1", "UPDATE path_rooms SET owner = 'bob:2' WHERE owner = 'ada:1'"
+    ),
+    "an idle room that is owned": Damage(
+        "path_rooms",
+        "The state of room",
+        "UPDATE path_rooms SET state = 'idle', owner = NULL, lease_id = NULL, lease_expires_at = NULL"
+        " WHERE owner = 'ada:1'",
+    ),
+    "another turn": Damage("path_rooms", "The turn_id of room", "UPDATE path_rooms SET turn_id = 99"),
+    "another place in the sequence": Damage("path_rooms", "sequence_index", "UPDATE path_rooms SET sequence_index = 9"),
+    "another policy": Damage(
+        "path_rooms", "policy_json", "UPDATE path_rooms SET policy_json = '{\"claim_ttl_ms\": 1}'"
+    ),
+    "a policy that is no object": Damage(
+        "path_rooms", "not a JSON object", "UPDATE path_rooms SET policy_json = '[]' WHERE state = 'owned'"
+    ),
+    "a pending handoff that is none": Damage(
+        "path_rooms", "is not a handoff of this room", "UPDATE path_rooms SET pending_handoff_event_seq = 1"
+    ),
+    "a room without its topic": Damage(
+        "path_rooms", "home topic", "UPDATE path_rooms SET topic_id = 'topic_x' WHERE state = 'closed'"
+    ),
+    "a home topic that is none": Damage(
+        "path_rooms", "home topic", "UPDATE topics SET mode = 'new' WHERE mode = 'home' AND status = 'open'"
+    ),
+    "an open topic of a closed room": Damage(
+        "topics",
+        "but its room",
+        "UPDATE topics SET status = 'open', closed_at = NULL, close_reason = NULL WHERE mode = 'home'",
+    ),
+    "a home topic of no room": Damage(
+        "topics", "belongs to no room", "UPDATE topics SET mode = 'home' WHERE name = 'pink'"
+    ),
+    "two members in one place": Damage("room_members", "have the same place", "UPDATE room_members SET ordinal = 0"),
+    "a member in another place": Damage(
+        "room_members", "ordinal of member bob:2", "UPDATE room_members SET ordinal = 9 WHERE agent_id = 'bob:2'"
+    ),
+    "a member without a name": Damage(
+        "room_members", "has no name", "UPDATE room_members SET name = '' WHERE agent_id = 'bob:2'"
+    ),
+    "a member of no room": Damage(
+        "room_members", "does not exist", "UPDATE room_members SET room_id = 'room_x' WHERE agent_id = 'bob:2'"
+    ),
+}
+
+LOG = {
+    "a missing release": Damage(
+        "room_events",
+        "has not let go of the stick",
+        "DELETE FROM room_events WHERE event_type = 'release' AND turn_id = 1",
+    ),
+    "a missing claim": Damage(
+        "room_events",
+        "it is in turn",
+        "DELETE FROM room_events WHERE event_type = 'claim' AND turn_id = 2",
+    ),
+    "a missing join": Damage(
+        "room_events",
+        "is not a member",
+        "DELETE FROM room_events WHERE event_type = 'join' AND from_agent_id = 'bob:2'",
+    ),
+    "a missing last event": Damage(
+        "path_rooms",
+        "last_event_seq",
+        "DELETE FROM room_events WHERE event_seq = (SELECT last_event_seq FROM path_rooms WHERE state = 'owned')",
+    ),
+    "a takeover of nothing": Damage(
+        "room_events",
+        "nothing to take over",
+        "UPDATE room_events SET event_type = 'takeover' WHERE turn_id = 1 AND event_type = 'claim'",
+    ),
+    "a claim of another's offer": Damage(
+        "room_events",
+        "was reserved for",
+        "UPDATE room_events SET to_agent_id = 'eve:3' WHERE event_type = 'claim' AND turn_id = 2",
+    ),
+    "a release by another": Damage(
+        "room_events",
+        "does not hold the stick",
+        "UPDATE room_events SET from_agent_id = 'bob:2' WHERE turn_id = 1 AND event_type = 'release'",
+    ),
+    "a release without a handoff": Damage(
+        "room_events", "it has no handoff", "UPDATE room_events SET handoff_json = NULL WHERE event_type = 'release'"
+    ),
+    "a handoff that is no JSON": Damage(
+        "room_events", "cannot be replayed", "UPDATE room_events SET handoff_json = '{' WHERE event_type = 'release'"
+    ),
+    "an order of nobody": Damage(
+        "room_events", "cannot be replayed", "UPDATE room_events SET details_json = '{}' WHERE event_type = 'reorder'"
+    ),
+    "an order that leaves one out": Damage(
+        "room_events",
+        "does not name every member",
+        'UPDATE room_events SET details_json = \'{"order": ["bob:2"], "sequence_index": 0}\''
+        " WHERE event_type = 'reorder'",
+    ),
+    "a note of another turn": Damage(
+        "room_events", "belongs to turn 7", "UPDATE room_events SET turn_id = 7 WHERE event_type = 'note'"
+    ),
+    "an event of an unknown type": Damage(
+        "room_events", "unknown type, dance", "UPDATE room_events SET event_type = 'dance' WHERE event_type = 'note'"
+    ),
+    "an event of no agent": Damage(
+        "room_events", "does not exist", "UPDATE room_events SET from_agent_id = 'ghost:1' WHERE event_type = 'note'"
+    ),
+    "an event after the end": Damage(
+        "room_events",
+        "was closed before",
+        "INSERT INTO room_events (event_id, room_id, turn_id, event_type, from_agent_id, created_at)"
+        " SELECT 'evt_x', room_id, turn_id, 'note', 'ada:1', 1 FROM path_rooms WHERE state = 'closed'",
+    ),
+    "a place that is taken": Damage(
+        "room_events",
+        "is not free",
+        "UPDATE room_events SET details_json = '{\"ordinal\": 0}' WHERE event_type = 'join'",
+    ),
+    "an owner that left": Damage(
+        "room_events",
+        "its owner cannot leave",
+        "UPDATE room_events SET event_type = 'leave', from_agent_id = 'ada:1' WHERE event_type = 'note'",
+    ),
+    "an event of no room": Damage(
+        "room_events", "does not exist", "UPDATE room_events SET room_id = 'room_x' WHERE event_type = 'note'"
+    ),
+}
+
+BUS = {
+    "a hole in the numbers": Damage(
+        "messages", "The first missing seq is 2", f"DELETE FROM messages WHERE topic_id = {PINK} AND seq = 2"
+    ),
+    "a missing first message": Damage(
+        "messages", "The first missing seq is 1", f"DELETE FROM messages WHERE topic_id = {PINK} AND seq = 1"
+    ),
+    "a missing last message": Damage(
+        "topic_seq",
+        "would number its next message",
+        f"DELETE FROM messages WHERE topic_id = {PINK} AND seq = {LAST}",
+    ),
+    "a counter that is behind": Damage(
+        "topic_seq", "would number its next message 1", f"UPDATE topic_seq SET next_seq = 1 WHERE topic_id = {PINK}"
+    ),
+    "a topic without a counter": Damage("topic_seq", "has no row", f"DELETE FROM topic_seq WHERE topic_id = {PINK}"),
+    "an open topic with an end": Damage(
+        "topics", "is open", "UPDATE topics SET close_reason = 'done' WHERE status = 'open'"
+    ),
+    "a topic without a name": Damage("topics", "has no name", "UPDATE topics SET name = '' WHERE name = 'pink'"),
+    "a deleted topic": Damage("messages", "does not exist", "DELETE FROM topics WHERE name = 'pink'"),
+    "a message of nobody": Damage(
+        "messages", "has no sender", f"UPDATE messages SET sender_id = NULL WHERE topic_id = {PINK}"
+    ),
+    "a message of a peer that does not exist": Damage(
+        "messages", "does not exist", f"UPDATE messages SET sender_id = 9999 WHERE topic_id = {PINK}"
+    ),
+    "a message of a stranger": Damage(
+        "messages", "a peer of another topic", f"UPDATE messages SET sender_id = {HOME_PEER} WHERE topic_id = {PINK}"
+    ),
+    "a reply to nothing": Damage(
+        "messages", "replies to msg_x", f"UPDATE messages SET reply_to = 'msg_x' WHERE message_id = {FIRST}"
+    ),
+    "a reply to another topic": Damage(
+        "messages",
+        "not a message of this topic",
+        f"UPDATE messages SET reply_to = {FIRST} WHERE topic_id = {OPEN_HOME}",
+    ),
+    "a reply to the future": Damage(
+        "messages", "which was sent later", f"UPDATE messages SET reply_to = message_id WHERE message_id = {FIRST}"
+    ),
+    "a message without a type": Damage(
+        "messages", "has no type", f"UPDATE messages SET message_type = '' WHERE message_id = {FIRST}"
+    ),
+    "messages in the wrong order": Damage(
+        "messages", "in the wrong order", f"UPDATE messages SET number = number + 9999 WHERE message_id = {FIRST}"
+    ),
+    "metadata that is no object": Damage(
+        "messages", "not a JSON object", f"UPDATE messages SET metadata_json = '[1' WHERE message_id = {FIRST}"
+    ),
+    "a topic's metadata that is no object": Damage(
+        "topics", "not a JSON object", "UPDATE topics SET metadata_json = '3' WHERE name = 'pink'"
+    ),
+    "an own peer of no agent": Damage("peers", "own peer of no agent", "UPDATE peers SET agent_id = NULL"),
+    "a peer that is neither": Damage("peers", "neither 0 nor 1", "UPDATE peers SET is_own = 2 WHERE is_own = 0"),
+    "a peer without a name": Damage("peers", "has no name", f"UPDATE peers SET name = '' WHERE peer_id = {HOME_PEER}"),
+    "a deleted peer": Damage("cursors", "does not exist", f"DELETE FROM peers WHERE peer_id = {HOME_PEER}"),
+    "a deleted cursor": Damage("peers", "it has no cursor", f"DELETE FROM cursors WHERE peer_id = {HOME_PEER}"),
+    "a name of another topic": Damage(
+        "agent_name_reservations",
+        "a peer of another topic",
+        f"UPDATE agent_name_reservations SET peer_id = {HOME_PEER} WHERE topic_id = {PINK}",
+    ),
+    "a name of a peer that cannot read": Damage(
+        "agent_name_reservations", "has no cursor", f"DELETE FROM cursors WHERE peer_id = {HOME_PEER}"
+    ),
+    "a deleted name": Damage(
+        "agent_name_reservations",
+        "does not mean this peer",
+        f"DELETE FROM agent_name_reservations WHERE peer_id = {HOME_PEER}",
+    ),
+    "a cursor on another topic": Damage(
+        "cursors", "not the topic of the peer", f"UPDATE cursors SET topic_id = {PINK} WHERE peer_id = {HOME_PEER}"
+    ),
+    "a cursor beyond the end": Damage(
+        "cursors", "is at 99", f"UPDATE cursors SET last_seq = 99 WHERE peer_id = {HOME_PEER}"
+    ),
+    "a cursor before the beginning": Damage(
+        "cursors", "is at -1", f"UPDATE cursors SET last_seq = -1 WHERE peer_id = {HOME_PEER}"
+    ),
+    "a cursor with impossible resets": Damage("cursors", "was reset -1 times", "UPDATE cursors SET resets = -1"),
+}
+
+QUESTIONS = {
+    "a question without its message": Damage(
+        "questions",
+        "no message of type question",
+        f"UPDATE messages SET message_type = 'message' WHERE message_id = {PENDING}",
+    ),
+    "a message without its question": Damage(
+        "questions", "has no row in questions", f"DELETE FROM questions WHERE question_id = {PENDING}"
+    ),
+    "a question of another topic": Damage(
+        "questions", "no message of type question", f"UPDATE questions SET topic_id = {OPEN_HOME}"
+    ),
+    "a question of a stranger": Damage(
+        "questions", "asked by no peer", f"UPDATE questions SET asked_by_id = {HOME_PEER}"
+    ),
+    "a pending question with an end": Damage(
+        "questions", "is pending", "UPDATE questions SET cancel_reason = 'why' WHERE status = 'pending'"
+    ),
+    "a question asked at another time": Damage("questions", "another time", "UPDATE questions SET asked_at = 1"),
+    "an answer that is none": Damage("answers", "no message of type answer", f"UPDATE answers SET answer_id = {FIRST}"),
+    "an answer of a stranger": Damage(
+        "answers", "a peer of another topic", f"UPDATE answers SET answered_by_id = {HOME_PEER}"
+    ),
+    "an answer at another time": Damage("answers", "another time", "UPDATE answers SET answered_at = 1"),
+    "an answer that is not counted": Damage("answers", "is counted", "DELETE FROM answers"),
+    "an answer to no question": Damage("answers", "does not exist", "UPDATE answers SET question_id = 'msg_x'"),
+}
+
+SCOPES = {
+    "an overlap inside": Damage(
+        "reservations",
+        "overlap",
+        f"UPDATE reservations SET scope = 'src/lib', scope_key = '/src/lib/' WHERE reservation_id = {HELD}",
+    ),
+    "an overlap of everything": Damage(
+        "reservations", "overlap", f"UPDATE reservations SET scope = '.', scope_key = '/' WHERE reservation_id = {HELD}"
+    ),
+    "an overlap that was released": Damage(
+        "reservations",
+        "overlap",
+        f"UPDATE reservations SET state = 'active', ended_at = NULL WHERE reservation_id = {GONE}",
+    ),
+    "a key of another scope": Damage(
+        "reservations",
+        "is not a key for",
+        f"UPDATE reservations SET scope_key = '/a/b/c/' WHERE reservation_id = {HELD}",
+    ),
+    "a key without slashes": Damage(
+        "reservations", "is not a key for", f"UPDATE reservations SET scope_key = 'docs' WHERE reservation_id = {HELD}"
+    ),
+    "a reservation of a stranger": Damage(
+        "reservations", "not a member", "DELETE FROM room_members WHERE agent_id = 'bob:2'"
+    ),
+    "a reservation that ends before it begins": Damage(
+        "reservations", "expires before", "UPDATE reservations SET expires_at = created_at"
+    ),
+    "a reservation that nobody made": Damage(
+        "room_activity", "was made", "DELETE FROM room_activity WHERE kind = 'reserved'"
+    ),
+    "a release that nobody made": Damage(
+        "reservations", "room_activity says otherwise", "DELETE FROM room_activity WHERE kind = 'released'"
+    ),
+    "a reservation that did not end": Damage(
+        "reservations",
+        "room_activity says otherwise",
+        f"UPDATE reservations SET state = 'released', ended_at = 5 WHERE reservation_id = {HELD}",
+    ),
+    "a reservation in no room": Damage("reservations", "does not exist", "UPDATE reservations SET room_id = 'room_x'"),
+}
+
+NOTICES = {
+    "a notice to nobody": Damage(
+        "protocol_events",
+        "does not exist",
+        f"UPDATE protocol_events SET to_agent_id = 'x:1' WHERE event_id = {BLOCKED}",
+    ),
+    "a notice of nobody": Damage(
+        "protocol_events",
+        "does not exist",
+        f"UPDATE protocol_events SET from_agent_id = 'x:1' WHERE event_id = {BLOCKED}",
+    ),
+    "a notice without a recipient": Damage(
+        "protocol_events",
+        "lacks its recipient",
+        f"UPDATE protocol_events SET to_agent_id = NULL, to_agent = NULL WHERE event_id = {BLOCKED}",
+    ),
+    "a seen notice that nobody saw": Damage(
+        "protocol_events", "say otherwise", f"UPDATE protocol_events SET state = 'seen' WHERE event_id = {BLOCKED}"
+    ),
+    "an accepted notice without a time": Damage(
+        "protocol_events", "say otherwise", "UPDATE protocol_events SET accepted_at = NULL WHERE state = 'accepted'"
+    ),
+    "a notice of no handoff": Damage(
+        "protocol_events",
+        "not a handoff of this room",
+        "UPDATE protocol_events SET handoff_event_seq = 9999 WHERE handoff_event_seq ="
+        " (SELECT max(handoff_event_seq) FROM protocol_events)",
+    ),
+    "a handoff without its notice": Damage(
+        "protocol_events",
+        "its notice is missing",
+        "DELETE FROM protocol_events WHERE handoff_event_seq = (SELECT max(handoff_event_seq) FROM protocol_events)",
+    ),
+    "a payload that is no JSON": Damage(
+        "protocol_events", "not a JSON object", "UPDATE protocol_events SET payload_json = 'no'"
+    ),
+    "a notice that nobody sent": Damage(
+        "room_activity", "was sent", "DELETE FROM room_activity WHERE kind = 'BLOCKED'"
+    ),
+    "an activity about nothing": Damage(
+        "room_activity", "does not exist in this room", f"DELETE FROM protocol_events WHERE event_id = {BLOCKED}"
+    ),
+    "an activity of nobody": Damage("room_activity", "does not exist", "UPDATE room_activity SET agent_id = 'x:1'"),
+    "an activity of an unknown kind": Damage(
+        "room_activity", "unknown kind, dance", "UPDATE room_activity SET kind = 'dance' WHERE kind = 'registered'"
+    ),
+    "details that are no object": Damage(
+        "room_activity", "not a JSON object", "UPDATE room_activity SET details_json = '7'"
+    ),
+    "an activity in no room": Damage("room_activity", "does not exist", "UPDATE room_activity SET room_id = 'room_x'"),
+}
+
+SEARCH = {
+    "an index beyond the end": Damage(
+        "index_progress", "claims 99 messages", "UPDATE index_progress SET through_seq = 99"
+    ),
+    "an index of no topic": Damage(
+        "index_progress", "claims 1 messages", "INSERT INTO index_progress VALUES ('words', 'topic_x', 1)"
+    ),
+    "an unknown index": Damage(
+        "index_progress", "unknown part, smell", f"INSERT INTO index_progress VALUES ('smell', {PINK}, 0)"
+    ),
+    "a message missing from the index": Damage(
+        "index_words",
+        "lacks message",
+        "DELETE FROM index_words_docsize WHERE id = (SELECT min(id) FROM index_words_docsize)",
+        SQLITE,
+    ),
+    "a message missing from the server's index": Damage(
+        "index_words",
+        "lacks message",
+        "DELETE FROM index_words WHERE number = (SELECT min(number) FROM index_words)",
+        POSTGRES,
+    ),
+    "an index without its progress": Damage("index_words", "is not indexed", "DELETE FROM index_progress"),
+    "a missing vector": Damage(
+        "index_vectors", "lacks message", f"INSERT INTO index_progress VALUES ('vectors:m', {PINK}, 1)"
+    ),
+    "a vector of no message": Damage(
+        "index_vectors", "is not indexed", "INSERT INTO index_vectors VALUES ('m', 9999, CAST('x' AS $bytes))"
+    ),
+    "vectors of two lengths": Damage(
+        "index_vectors",
+        "differ in length",
+        "INSERT INTO index_vectors VALUES ('m', 1, CAST('x' AS $bytes)), ('m', 2, CAST('xy' AS $bytes))",
+    ),
+}
+
+SCHEMA = {
+    "a dropped table": Damage("answers", "The table answers is missing", "DROP TABLE answers"),
+    "a dropped table of the log": Damage("room_events", "could not be replayed", "DROP TABLE room_events"),
+    "a table that is not ours": Damage("pearls", "not part of conch's schema", "CREATE TABLE pearls (id INTEGER)"),
+    "a view that is not ours": Damage("view pearls", "not part", "CREATE VIEW pearls AS SELECT 1 AS one", POSTGRES),
+    "a dropped column": Damage("topics", "column close_reason", "ALTER TABLE topics DROP COLUMN close_reason"),
+    "a column that is not ours": Damage("topics", "column pearls", "ALTER TABLE topics ADD COLUMN pearls TEXT"),
+    "a dropped unique index": Damage("messages", "index messages_topic_seq_idx", "DROP INDEX messages_topic_seq_idx"),
+    "a dropped index": Damage("peers", "index peers_name_idx", "DROP INDEX peers_name_idx"),
+    "an index that is not unique": Damage(
+        "messages",
+        "was changed",
+        "DROP INDEX messages_topic_seq_idx; CREATE INDEX messages_topic_seq_idx ON messages (topic_id, seq)",
+    ),
+    "an index of fewer rows": Damage(
+        "peers",
+        "was changed",
+        "DROP INDEX peers_own_idx; CREATE UNIQUE INDEX peers_own_idx ON peers (agent_id, topic_id) WHERE is_own = 2",
+    ),
+    "an index that is not ours": Damage("messages", "not part of", "CREATE UNIQUE INDEX pearls ON messages (number)"),
+    "a trigger that is not ours": Damage(
+        "topics",
+        "trigger pearls",
+        "CREATE TRIGGER pearls AFTER INSERT ON topics BEGIN DELETE FROM topics WHERE name = 'x'; END",
+        SQLITE,
+    ),
+    "a dropped check": Damage(
+        "reservations",
+        "was changed",
+        "PRAGMA writable_schema = ON; UPDATE sqlite_master SET sql = replace(sql, 'CHECK (state IN (''active'', "
+        "''released'', ''expired'')),', '') WHERE name = 'reservations'",
+        SQLITE,
+    ),
+    "a dropped foreign key": Damage(
+        "reservations",
+        "was changed",
+        "PRAGMA writable_schema = ON; UPDATE sqlite_master SET sql = replace(sql, 'REFERENCES agents (agent_id)', '')"
+        " WHERE name = 'reservations'",
+        SQLITE,
+    ),
+    "another type": Damage(
+        "cursors",
+        "column last_seq",
+        "PRAGMA writable_schema = ON; UPDATE sqlite_master SET sql = replace(sql, 'last_seq BIGINT', 'last_seq TEXT')"
+        " WHERE name = 'cursors'",
+        SQLITE,
+    ),
+    "a check dropped on the server": Damage(
+        "reservations",
+        "constraint CHECK",
+        "ALTER TABLE reservations DROP CONSTRAINT reservations_check",
+        POSTGRES,
+    ),
+    "a foreign key dropped on the server": Damage(
+        "cursors", "constraint FOREIGN KEY", "ALTER TABLE cursors DROP CONSTRAINT cursors_topic_id_fkey1", POSTGRES
+    ),
+    "a key dropped on the server": Damage(
+        "agents", "constraint UNIQUE", "ALTER TABLE agents DROP CONSTRAINT agents_name_key", POSTGRES
+    ),
+    "another type on the server": Damage(
+        "cursors", "column last_seq", "ALTER TABLE cursors ALTER COLUMN last_seq TYPE INTEGER", POSTGRES
+    ),
+    "another default on the server": Damage(
+        "cursors", "column last_seq", "ALTER TABLE cursors ALTER COLUMN last_seq SET DEFAULT 7", POSTGRES
+    ),
+    "a column that may be empty": Damage(
+        "cursors", "column last_seq", "ALTER TABLE cursors ALTER COLUMN last_seq DROP NOT NULL", POSTGRES
+    ),
+    "another collation": Damage(
+        "reservations", "column scope_key", "ALTER TABLE reservations ALTER COLUMN scope_key TYPE TEXT", POSTGRES
+    ),
+    "no more identity": Damage(
+        "messages", "column number", "ALTER TABLE messages ALTER COLUMN number DROP IDENTITY", POSTGRES
+    ),
+    "disabled foreign keys": Damage(
+        "messages", "disabled foreign keys", "ALTER TABLE messages DISABLE TRIGGER ALL", POSTGRES
+    ),
+    "rows that are hidden": Damage(
+        "messages", "row security", "ALTER TABLE messages ENABLE ROW LEVEL SECURITY", POSTGRES
+    ),
+    "a table that a crash empties": Damage("index_words", "UNLOGGED", "ALTER TABLE index_words SET UNLOGGED", POSTGRES),
+    "a trigger on the server": Damage(
+        "topics",
+        "trigger pearls",
+        "CREATE TRIGGER pearls BEFORE UPDATE ON topics FOR EACH ROW"
+        " EXECUTE FUNCTION suppress_redundant_updates_trigger()",
+        POSTGRES,
+    ),
+    "numbers that would be given twice": Damage(
+        "messages", "The numbering of messages is at 1", "SELECT setval('messages_number_seq', 1)", POSTGRES
+    ),
+}
+
+DAMAGES = AGENTS | ROOMS | LOG | BUS | QUESTIONS | SCOPES | NOTICES | SEARCH | SCHEMA
