@@ -115,6 +115,13 @@ SETTINGS = (
         10_080,
         aliases=("BB_AGENT_STALE_MINUTES",),
     ),
+    Setting(
+        "max_reply_bytes",
+        32 * 1024,
+        "the largest reply of a tool, as JSON; a single item that is larger is still returned whole",
+        4_096,
+        64 * 1024 * 1024,
+    ),
     Setting("max_line_bytes", 4 * 1024 * 1024, "the longest line that the MCP server accepts", 1_000, 64 * 1024 * 1024),
     *POLICY_SETTINGS,
 )
@@ -187,6 +194,7 @@ class Settings(NamedTuple):
     poll_initial_ms: int
     poll_max_ms: int
     stale_minutes: float
+    max_reply_bytes: int
     max_line_bytes: int
     policy: Policy
 

@@ -52,7 +52,7 @@ ConchError
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from conch.lean import Any, NamedTuple
 
@@ -92,6 +92,16 @@ class ConchError(Exception):
 
     def to_dict(self) -> dict[str, Any]:
         return {"error": self.code, "message": self.message, **self.details}
+
+
+def no_cursor(field: str = "after") -> InvalidArgument:
+    return InvalidArgument(f"{field} must be a cursor from an earlier reply.", field=field)
+
+
+def some_of(names: Sequence[str], most: int = 5) -> str:
+    """The first names, and how many more there are. A message stays short, however many there are."""
+    rest = len(names) - most
+    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
 
 
 class InvalidArgument(ConchError):

@@ -61,6 +61,8 @@ def test_a_question_that_is_not_waited_for_is_queued(red: Any, pink: str) -> Non
         "accepting_answers": True,
         "answers_count": 0,
         "answers": [],
+        "has_more": False,
+        "cursor": None,
         "warnings": [],
     }
 

@@ -54,8 +54,8 @@ def codex(connect: Callable[[str], Client]) -> Client:
 
 def test_join_path_returns_everything_a_harness_needs(codex: Client, workspace: str) -> None:
     assert set(codex.joined) == {
-        "agent_id", "name", "room_id", "canonical_path", "topic_id", "created", "room", "members", "policy",
-        "handoff_template", "warnings",
+        "agent_id", "name", "room_id", "canonical_path", "topic_id", "created", "room", "members", "members_gone",
+        "has_more", "cursor", "policy", "handoff_template", "warnings",
     }  # fmt: skip
     assert codex.joined["canonical_path"] == workspace
     assert set(codex.joined["room"]) >= {

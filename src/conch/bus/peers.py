@@ -60,6 +60,7 @@ class Standing(NamedTuple):
 
 
 class Presence(NamedTuple):
+    peer_id: int
     agent_name: str
     last_seq: int
     updated_at: int
@@ -113,17 +114,21 @@ class Peers:
             tx.run("set_cursor", peer_id=peer.peer_id, last_seq=last_seq, now=tx.now)
         return last_seq
 
-    def list_present(self, topic_id: str, window_seconds: int, limit: int) -> list[Presence]:
-        """The peers seen within the window, latest first, without those whose process is known to be gone."""
+    def list_present(self, topic_id: str, window_seconds: int, limit: int, after: int = NO_PEER) -> list[Presence]:
+        """The peers seen within the window, without those whose process is known to be gone; those after a peer_id.
+
+        They come in the order in which they joined, which does not change while a caller reads page by page.
+        """
         with self._store.read() as tx:
             find_topic(tx, topic_id)
             since = tx.now - window_seconds * SECOND
-            rows = tx.all("recent_peers", topic_id=topic_id, since=since)
+            rows = tx.all("recent_peers", topic_id=topic_id, since=since, after=after)
             now = tx.now
         # A generator, because each check asks the kernel: it stops as soon as the limit is reached.
         here = (row for row in rows if processes.check(recorded_process(row)) != "gone")
         return [
             Presence(
+                row["peer_id"],
                 row["agent_name"],
                 row["last_seq"],
                 row["updated_at"],

@@ -26,6 +26,7 @@ from conch.lean import Any, NamedTuple, json
 from conch.storage.base import Row, Store, Transaction
 from conch.warnings import Warning, Warnings, warning
 
+MOST_ANSWERS = 20  # of a page
 _MOST_POINTERS = 10
 _MOST_FOLLOWUPS = 5
 _RESPONSE_FIELDS = ("question_id", "answer_markdown", "repo_pointers", "suggested_followups")
@@ -48,15 +49,17 @@ class Asked(NamedTuple):
 
     question: Question
     answers: list[Message]
+    """The next page of them, and one more if there are more."""
+    answers_count: int
 
     @property
     def is_settled(self) -> bool:
-        return bool(self.answers) or self.question.status != "pending"
+        return bool(self.answers_count) or self.question.status != "pending"
 
     @property
     def outcome(self) -> str:
         """How a settled question ended: `answered` or `cancelled`."""
-        return "answered" if self.answers or self.question.status == "answered" else "cancelled"
+        return "answered" if self.answers_count or self.question.status == "answered" else "cancelled"
 
 
 class Pending(NamedTuple):
@@ -64,6 +67,7 @@ class Pending(NamedTuple):
     asked_by: str
     asked_at: int
     question_text: str
+    seq: int
 
 
 class Answerable(NamedTuple):
@@ -122,9 +126,10 @@ class Questions:
         except StoreError:  # the question is stored: an error would make the caller ask it again
             return None
 
-    def poll(self, topic_id: str, question_id: str) -> Asked:
+    def poll(self, topic_id: str, question_id: str, after: int = 0) -> Asked:
+        """The question, and its next answers after a message number."""
         with self._store.read() as tx:
-            return _load(tx, topic_id, question_id)
+            return _load(tx, topic_id, question_id, after)
 
     def cancel(self, peer: Peer, question_id: str, reason: str | None) -> tuple[Question, bool]:
         """End a question without an answer; returns it, and whether it was still pending."""
@@ -153,13 +158,19 @@ class Questions:
 
     # -- answering
 
-    def list_pending(self, peer: Peer, limit: int, wait_seconds: float, call: Call | None = None) -> Answerable:
-        """The questions this peer could answer, oldest first. Waits for one unless the topic is closed."""
+    def list_pending(
+        self, peer: Peer, limit: int, wait_seconds: float, call: Call | None = None, after: int = 0
+    ) -> Answerable:
+        """The questions this peer could answer, oldest first, after a message number.
+
+        Waits for one unless the topic is closed.
+        """
+        given = {"topic_id": peer.topic_id, "limit": limit, "after": after}
 
         def look(pause: Pause | None) -> Answerable | None:
             with self._store.read() as tx:
                 reader, standing = load_standing(tx, peer)
-                rows = tx.all("answerable_questions", topic_id=peer.topic_id, peer_id=reader.peer_id, limit=limit)
+                rows = tx.all("answerable_questions", peer_id=reader.peer_id, **given)
             answerable = Answerable([Pending(**row) for row in rows], standing.status == "closed")
             return answerable if answerable.questions or answerable.is_closed else None
 
@@ -231,7 +242,7 @@ def extras(answer: Message) -> tuple[list[str], list[str]]:
     return pointers, followups
 
 
-def _load(tx: Transaction, topic_id: str, question_id: str) -> Asked:
+def _load(tx: Transaction, topic_id: str, question_id: str, after: int = 0) -> Asked:
     find_topic(tx, topic_id)  # a wrong topic is reported before a wrong question
     row = tx.one("find_question", question_id=question_id)
     if row is None:
@@ -240,7 +251,12 @@ def _load(tx: Transaction, topic_id: str, question_id: str) -> Asked:
     if row["topic_id"] != topic_id:
         message = f"Question {question_id} belongs to topic {row['topic_id']}."
         raise TopicMismatch(message, field="topic_id", question_id=question_id, topic_id=row["topic_id"])
-    return Asked(Question(**row), [to_message(answer) for answer in tx.all("answers_to", question_id=question_id)])
+    answers = tx.all("answers_to", question_id=question_id, after=after, limit=MOST_ANSWERS + 1)
+    count = len(answers)
+    if after or count > MOST_ANSWERS:  # rare, and then the page does not show how many there are
+        counted = tx.one("count_answers", question_id=question_id)
+        count = counted["answers_count"] if counted else count
+    return Asked(Question(**row), [to_message(answer) for answer in answers], count)
 
 
 def _obstacle(tx: Transaction, peer: Peer, response: _Response) -> Warning | None:

@@ -23,9 +23,17 @@ from conch.lean import NamedTuple
 from conch.storage.base import Row, Store, Transaction
 
 _PAGE = 500
-_MOST_CHARS = 400_000  # of messages in one reply; a single longer message is sent alone
+_MOST_CHARS = 400_000  # of messages read at once; a single longer message is read alone
 _STEP = 50  # messages read per query
 _MOST_SILENCES = 1_000  # peers in `_silences`
+
+
+class _Wanted(NamedTuple):
+    """How much a reader wants at once."""
+
+    max_items: int
+    max_chars: int
+    include_self: bool
 
 
 class Page(NamedTuple):
@@ -37,6 +45,10 @@ class Page(NamedTuple):
     has_more: bool
     has_news: bool = True
     """There is an unread message other than acknowledgements (`ack`)."""
+
+    def cut(self, count: int) -> Page:
+        """The page with only its first messages; the others stay unread."""
+        return self._replace(received=self.received[:count], has_more=self.has_more or count < len(self.received))
 
     @property
     def last_seq(self) -> int:
@@ -68,17 +80,22 @@ class Messages:
         *,
         max_items: int = 20,
         include_self: bool = False,
+        max_chars: int = _MOST_CHARS,
         wait_seconds: float = 0,
         ack_through: int | None = None,
         call: Call | None = None,
     ) -> Synced:
-        """Send the outbox, then return unread messages, waiting up to `wait_seconds` for one."""
+        """Send the outbox, then return unread messages, waiting up to `wait_seconds` for one.
+
+        It returns at most `max_items` messages of about `max_chars` characters together, but at least one.
+        """
         call = call or Call()
         call.check()
+        wanted = _Wanted(max_items, min(max_chars, _MOST_CHARS), include_self)
         if not outbox and ack_through is None:
-            return Synced(*self._receive(peer, None, max_items, include_self, wait_seconds, call), [], False)
+            return Synced(*self._receive(peer, None, wanted, wait_seconds, call), [], False)
         peer, standing, sent = self._send(peer, outbox, ack_through)
-        receive = partial(self._receive, peer, standing, max_items, include_self, wait_seconds, call)
+        receive = partial(self._receive, peer, standing, wanted, wait_seconds, call)
         if not sent:
             return Synced(*receive(), sent, True)
         try:
@@ -90,19 +107,13 @@ class Messages:
             return Synced("empty", Page(peer, standing, [], has_more=True), sent, True)
 
     def _receive(
-        self,
-        peer: Peer,
-        standing: Standing | None,
-        max_items: int,
-        include_self: bool,
-        wait_seconds: float,
-        call: Call,
+        self, peer: Peer, standing: Standing | None, wanted: _Wanted, wait_seconds: float, call: Call
     ) -> tuple[str, Page]:
         def look(pause: Pause) -> Page | None:
-            page = self._unread(peer, max_items, include_self)
+            page = self._unread(peer, wanted)
             return page if pause.is_last or _is_worth_waking(page) else None
 
-        page, waits = self._unread(peer, max_items, include_self, standing), wait_seconds > 0
+        page, waits = self._unread(peer, wanted, standing), wait_seconds > 0
         if waits and not _is_worth_waking(page):
             self._show_presence(page)
             page = wait_on_topic(self._bell, peer.topic_id, look, wait_seconds, call, self._settings) or page
@@ -137,8 +148,9 @@ class Messages:
             self._note_silence(peer, after)
         return peer, after, sent
 
-    def _unread(self, peer: Peer, max_items: int, include_self: bool, standing: Standing | None = None) -> Page:
+    def _unread(self, peer: Peer, wanted: _Wanted, standing: Standing | None = None) -> Page:
         """The next page. A caller that has just loaded the `standing` passes it, to save a read."""
+        include_self = wanted.include_self
         if standing is not None and not include_self and self._silent_through(peer, standing) == standing.highest_seq:
             return Page(peer, standing, [], has_more=False, has_news=False)
         with self._store.read() as tx:
@@ -146,17 +158,17 @@ class Messages:
                 peer, standing = load_standing(tx, peer)
             given: Row = {"topic_id": peer.topic_id}
             if include_self:
-                messages = _next_messages(tx, "messages_after", standing.last_seq, max_items + 1, given)
+                messages = _next_messages(tx, "messages_after", standing.last_seq, wanted, given)
             else:
                 given["peer_id"] = peer.peer_id
                 after = self._silent_through(peer, standing)
-                messages = _next_messages(tx, "messages_of_others_after", after, max_items + 1, given)
+                messages = _next_messages(tx, "messages_of_others_after", after, wanted, given)
             has_news = _has_news(tx, peer, messages, include_self)
             if any(message.addressees for message in messages):
                 peer = with_names(tx, peer)
         if not messages and not include_self:
             self._note_silence(peer, standing)
-        fitting = _fitting(messages[:max_items])
+        fitting = _fitting(messages[: wanted.max_items], wanted.max_chars)
         return Page(peer, standing, fitting, len(fitting) < len(messages), has_news)
 
     def _silent_through(self, peer: Peer, standing: Standing) -> int:
@@ -234,11 +246,14 @@ class Messages:
         return [to_message(row) for row in rows], is_closed
 
 
-def _next_messages(tx: Transaction, statement: str, after: int, most: int, given: Row) -> list[Message]:
-    """Read in small steps until a reply is full, so that a thousand long messages are never in memory together."""
+def _next_messages(tx: Transaction, statement: str, after: int, wanted: _Wanted, given: Row) -> list[Message]:
+    """Read in small steps until a reply is full, so that a thousand long messages are never in memory together.
+
+    One message more than wanted shows whether there are more.
+    """
     messages: list[Message] = []
-    total = 0
-    while len(messages) < most and total <= _MOST_CHARS:
+    total, most = 0, wanted.max_items + 1
+    while len(messages) < most and total <= wanted.max_chars:
         limit = min(_STEP, most - len(messages))
         found = [to_message(row) for row in tx.all(statement, after=after, limit=limit, **given)]
         messages += found
@@ -248,12 +263,12 @@ def _next_messages(tx: Transaction, statement: str, after: int, most: int, given
     return messages
 
 
-def _fitting(messages: list[Message]) -> list[Message]:
-    """The leading messages that fit into one reply, at least one."""
+def _fitting(messages: list[Message], max_chars: int) -> list[Message]:
+    """The leading messages that have no more characters together, at least one."""
     total = 0
     for place, message in enumerate(messages):
         total += message.size
-        if total > _MOST_CHARS and place:
+        if total > max_chars and place:
             return messages[:place]
     return messages
 

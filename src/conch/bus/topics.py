@@ -7,13 +7,14 @@ import os
 from conch.bells.base import topic_channel
 from conch.bus.likeness import find_like, note_name, require_fit
 from conch.config import Settings, check_length
-from conch.errors import Advice, InvalidArgument, LimitExceeded, TopicClosed, TopicNotFound
+from conch.errors import Advice, InvalidArgument, LimitExceeded, TopicClosed, TopicNotFound, no_cursor
 from conch.ids import new_id
 from conch.lean import Any, Literal, NamedTuple, json
 from conch.storage.base import Row, Store, Transaction
 
 _LOCK = "topic names"  # held to create or rename a topic, so that two writers cannot take the same name
 _LONGEST_NAME = 200
+_END_OF_TIME = 2**62
 
 Mode = Literal["reuse", "new"]
 
@@ -64,10 +65,12 @@ class Topics:
         with self._store.read() as tx:
             return _newest_named(tx, name, "open")
 
-    def list(self, statuses: list[str], limit: int) -> list[tuple[Topic, int]]:
-        """Newest first, each with the number of its messages."""
+    def list(self, statuses: list[str], limit: int, after: str | None = None) -> list[tuple[Topic, int]]:
+        """Newest first, each with the number of its messages; with `after`, those that follow this topic."""
         with self._store.read() as tx:
-            rows = tx.all("topics_newest_first", statuses=statuses, limit=limit)
+            moment = _END_OF_TIME if after is None else _moment_of(tx, after)
+            given = {"moment": moment, "after": after or "", "limit": limit}
+            rows = tx.all("topics_newest_first", statuses=statuses, **given)
         return [(_topic(row), count) for row in rows for count in [row.pop("message_count")]]
 
     def find(self, topic_id: str) -> Topic:
@@ -130,6 +133,13 @@ def find_topic(tx: Transaction, topic_id: str) -> Topic:
         message = f"There is no topic {topic_id!r}."
         raise TopicNotFound(message, Advice("find_topics"), field="topic_id", topic_id=topic_id)
     return _topic(row)
+
+
+def _moment_of(tx: Transaction, topic_id: str) -> int:
+    row = tx.one("find_topic", topic_id=topic_id)
+    if row is None:
+        raise no_cursor()
+    return int(row["created_at"])
 
 
 def _newest_named(tx: Transaction, name: str, status: str) -> Topic | None:

@@ -11,18 +11,18 @@ import os
 from conch.agents.identity import LOCK, Caller
 from conch.bells.base import seat_channel
 from conch.bus.peers import present_name
-from conch.errors import AdoptionRejected
+from conch.errors import AdoptionRejected, some_of
 from conch.host.beads import WorkItem, in_progress_items
 from conch.host.paths import Scope, classify, make_scope, parse_scope
 from conch.host.workspaces import folds_case, workspace_root
 from conch.lean import Any, NamedTuple, json
-from conch.members.names import Agent, find_agent, itself, load_agents, take_over_name, to_agent
+from conch.members.names import Agent, find_agent, itself, load_agents, room_agents, take_over_name, to_agent
 from conch.notices import activity
 from conch.notices.events import ProtocolEvent, insert_event, load_event
 from conch.rooms.log import append_event
 from conch.rooms.presence import Rooms, admit
 from conch.rooms.room import Snapshot, save_room
-from conch.storage.base import Row, Transaction
+from conch.storage.base import NO_LIMIT, Row, Transaction
 
 _MOST_NAMED = 3
 _MOST_BEADS = 20
@@ -66,7 +66,7 @@ class Adoption:
         with self._rooms.look(None, room_id) as (tx, snapshot):
             gone = [
                 (row, _load_past(tx, room_id, row, caller.agent_id))
-                for row in tx.all("room_agents", room_id=room_id)
+                for row in room_agents(tx, room_id)
                 if row["agent_id"] != caller.agent_id and not snapshot.may_be_running(row)
             ]
         if not gone:  # spares running git and bd
@@ -106,7 +106,7 @@ class Adoption:
 
 
 def _find(tx: Transaction, snapshot: Snapshot, name: str) -> Row:
-    rows = tx.all("room_agents", room_id=snapshot.room.room_id)
+    rows = room_agents(tx, snapshot.room.room_id)
     agents = [to_agent(row, snapshot) for row in rows]
     agent = find_agent(agents, present_name(tx, snapshot.room.topic_id, name))
     return rows[agents.index(agent)]
@@ -179,7 +179,7 @@ def _load_past(tx: Transaction, room_id: str, agent: Row, caller_id: str) -> _Pa
     reserved = tx.all("reservations_of", agent_id=agent_id, room_id=room_id)
     if agent_ids:
         reserved += tx.all("expired_reservations_of", agent_ids=agent_ids, room_id=room_id)
-    active = [row for row in tx.all("active_reservations", room_id=room_id) if row["expires_at"] > tx.now]
+    active = tx.all("active_reservations", room_id=room_id, after="", lapsed=tx.now, limit=NO_LIMIT)
     held = [row["scope_key"] for row in active if row["agent_id"] not in (agent_id, caller_id)]
     return _Past(agent["name"], agent_ids, reserved, held)
 
@@ -229,6 +229,4 @@ def _is_relevant(bead_id: str, reserved: list[Row], within: Scope) -> bool:
 
 def _enumerate(things: list[str], most: int = _MOST_NAMED) -> str:
     # File names need not be UTF-8, but everything in the store must be.
-    shown = [os.fsencode(thing).decode(errors="backslashreplace") for thing in things[:most]]
-    rest = len(things) - len(shown)
-    return ", ".join(shown) + (f" and {rest} more" if rest else "")
+    return some_of([os.fsencode(thing).decode(errors="backslashreplace") for thing in things], most)

@@ -6,7 +6,7 @@ from conch.agents.identity import Caller
 from conch.bus.peers import enter_as_itself
 from conch.bus.topics import close_topic, make_home
 from conch.config import Settings, check_heartbeat, check_length, check_policy
-from conch.errors import Advice, InvalidArgument, StickHeld
+from conch.errors import Advice, InvalidArgument, StickHeld, some_of
 from conch.host.workspaces import ancestor_chain, canonicalize, workspace_root
 from conch.ids import new_id
 from conch.lean import Any, NamedTuple, json
@@ -113,11 +113,12 @@ class Membership:
     # -- the room's own rules
 
     def reorder_members(self, caller: Caller, room_id: str, order: list[str]) -> Snapshot:
-        """Put the members in a new sequence. `order` must name every member exactly once."""
+        """Put the members in a new sequence. `order` must name every member exactly once.
+
+        Members whose process is gone may be left out. They keep their order, behind the others.
+        """
         with self._rooms.change(caller, room_id) as (tx, snapshot):
-            if sorted(order) != sorted(member.agent_id for member in snapshot.members):
-                members = ", ".join(member.agent_id for member in snapshot.members)
-                raise InvalidArgument(f"The new order must name every member exactly once: {members}.", field="order")
+            order = _whole_order(snapshot, order)
             for ordinal, agent_id in enumerate(order):
                 tx.run("update_ordinal", room_id=room_id, agent_id=agent_id, ordinal=ordinal)
             # The sequence index must point to the same member in the new order.
@@ -167,3 +168,16 @@ class Membership:
         event, room = append_event(tx, snapshot.room, event_type, by=caller.agent_id, reason=reason, details=details)
         save_room(tx, room)
         return event, room
+
+
+def _whole_order(snapshot: Snapshot, order: list[str]) -> list[str]:
+    """The order with the members that were left out behind it. Only members that are gone may be left out."""
+    rest = [member for member in snapshot.members if member.agent_id not in order]
+    missing = [member.agent_id for member in rest if not snapshot.is_gone(member)]
+    unknown = [agent_id for agent_id in order if snapshot.find(agent_id) is None]
+    repeated = [agent_id for agent_id in dict.fromkeys(order) if order.count(agent_id) > 1]
+    problems = {"missing": missing, "not a member": unknown, "more than once": repeated}
+    found = [f"{what}: {some_of(agent_ids)}" for what, agent_ids in problems.items() if agent_ids]
+    if found:
+        raise InvalidArgument(f"The new order must name every member exactly once ({'; '.join(found)}).", field="order")
+    return [*order, *(member.agent_id for member in rest)]

@@ -19,7 +19,7 @@ from conch.lean import NamedTuple, re
 from conch.notices import activity
 from conch.rooms.presence import Rooms
 from conch.rooms.room import Liveness, Room, Snapshot
-from conch.storage.base import Row, Transaction
+from conch.storage.base import NO_LIMIT, Row, Transaction
 
 _NAME = r"[a-z0-9]+(-[a-z0-9]+)*"
 _SHORTEST_NAME, _LONGEST_NAME = 3, LONGEST_OWN_NAME
@@ -32,6 +32,7 @@ class Agent(NamedTuple):
     liveness: Liveness
     last_seen_at: int
     is_registered: bool
+    ordinal: int
 
 
 class Registration:
@@ -60,12 +61,12 @@ class Registration:
         with self._rooms.change(caller, room_id) as (tx, snapshot):
             return itself(load_agents(tx, snapshot), caller)
 
-    def list_agents(self, caller: Caller | None, room_id: str) -> list[Agent]:
-        """All members of the room, in its sequence."""
+    def list_agents(self, caller: Caller | None, room_id: str, after: int = -1, limit: int = NO_LIMIT) -> list[Agent]:
+        """The members of the room after a place in its sequence."""
         with self._rooms.look(None, room_id) as (tx, snapshot):
-            agents = load_agents(tx, snapshot)
+            agents = [to_agent(row, snapshot) for row in room_agents(tx, room_id, after, limit)]
         if caller is not None and self._rooms.touch_if_due(snapshot, caller):
-            return self.list_agents(None, room_id)  # load again, now that the caller is active
+            return self.list_agents(None, room_id, after, limit)  # load again, now that the caller is active
         return agents
 
 
@@ -127,7 +128,12 @@ def find_agent(agents: list[Agent], text: str) -> Agent:
 
 def load_agents(tx: Transaction, snapshot: Snapshot) -> list[Agent]:
     """The members of the room, in its sequence."""
-    return [to_agent(row, snapshot) for row in tx.all("room_agents", room_id=snapshot.room.room_id)]
+    return [to_agent(row, snapshot) for row in room_agents(tx, snapshot.room.room_id)]
+
+
+def room_agents(tx: Transaction, room_id: str, after: int = -1, limit: int = NO_LIMIT) -> list[Row]:
+    """The rows of the members after a place in the sequence."""
+    return tx.all("room_agents", room_id=room_id, after=after, limit=limit)
 
 
 def to_agent(row: Row, snapshot: Snapshot) -> Agent:
@@ -138,6 +144,7 @@ def to_agent(row: Row, snapshot: Snapshot) -> Agent:
         liveness=snapshot.liveness(row),
         last_seen_at=row["last_seen_at"],
         is_registered=row["registered_at"] is not None,
+        ordinal=row["ordinal"],
     )
 
 

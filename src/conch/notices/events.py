@@ -9,7 +9,16 @@ from __future__ import annotations
 
 from conch.agents.identity import Caller
 from conch.config import Settings
-from conch.errors import Advice, EventNotFound, InvalidArgument, LimitExceeded, MarkForbidden, UnknownRecipient
+from conch.errors import (
+    Advice,
+    EventNotFound,
+    InvalidArgument,
+    LimitExceeded,
+    MarkForbidden,
+    UnknownRecipient,
+    no_cursor,
+    some_of,
+)
 from conch.host.paths import parse_scope
 from conch.ids import new_id
 from conch.lean import Any, NamedTuple, json
@@ -90,12 +99,15 @@ class Notices:
             activity.record(tx, room_id, event_type, sender, event_id)
             return Sent(load_event(tx, event_id), warnings)
 
-    def inbox(self, caller: Caller, room_id: str, states: list[str], limit: int) -> tuple[list[ProtocolEvent], bool]:
-        """The events sent to the caller, oldest first, and whether there are more."""
+    def inbox(
+        self, caller: Caller, room_id: str, states: list[str], limit: int, after: str | None = None
+    ) -> list[ProtocolEvent]:
+        """The events sent to the caller, oldest first, after an event_id."""
         with self._rooms.look(caller, room_id) as (tx, _):
-            # One row more than wanted shows whether there are more.
-            rows = tx.all("inbox", agent_id=caller.agent_id, room_id=room_id, states=states, limit=limit + 1)
-        return [to_protocol_event(row) for row in rows[:limit]], len(rows) > limit
+            number = 0 if after is None else _number(tx, after)
+            given = {"agent_id": caller.agent_id, "room_id": room_id, "states": states, "after": number}
+            rows = tx.all("inbox", limit=limit, **given)
+        return [to_protocol_event(row) for row in rows]
 
     def mark(self, caller: Caller, event_id: str, mark: str) -> ProtocolEvent:
         """Mark a received event `seen` or `accepted`. `accepted` is final; marking again changes nothing."""
@@ -121,7 +133,7 @@ def find_recipient(snapshot: Snapshot, text: str) -> Member:
     """Find a member by name, else by agent_id. The name wins even if another agent chose it as its id."""
     found = next((member for member in snapshot.members if member.name == text), None) or snapshot.find(text)
     if found is None:
-        names = ", ".join(member.name for member in snapshot.members)
+        names = some_of([member.name for member in snapshot.members if not snapshot.is_gone(member)])
         message = f"{text[:80]!r} is not in room {snapshot.room.room_id}. Its members: {names}."
         raise UnknownRecipient(message, field="to_agent", to_agent=text[:80])
     return found
@@ -263,6 +275,13 @@ def load_event(tx: Transaction, event_id: str) -> ProtocolEvent:
     if row is None:
         raise EventNotFound(f"There is no protocol event {event_id[:80]!r}.", field="event_id", event_id=event_id[:80])
     return to_protocol_event(row)
+
+
+def _number(tx: Transaction, event_id: str) -> int:
+    row = tx.one("find_protocol_event", event_id=event_id)
+    if row is None:
+        raise no_cursor()
+    return int(row["number"])
 
 
 def to_protocol_event(row: Row) -> ProtocolEvent:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from conch.agents.identity import Caller, process_columns
 from conch.clock import MILLISECOND
 from conch.config import Policy, Settings
-from conch.errors import Advice, ConchError, RoomClosed, StaleLease, TurnMismatch, UnknownMember
+from conch.errors import Advice, ConchError, RoomClosed, StaleLease, TurnMismatch, UnknownMember, no_cursor
 from conch.host import processes
 from conch.host.workspaces import ancestor_chain, canonicalize, workspace_root
 from conch.lean import NamedTuple, Protocol
@@ -72,12 +72,20 @@ class Rooms:
 
     # -- finding
 
-    def list_rooms(self, context_path: str, caller: Caller | None = None) -> list[Snapshot]:
-        """The open rooms from a path up to its workspace root, deepest first. The caller counts as seen in them."""
+    def list_rooms(self, context_path: str, caller: Caller | None = None, after: str | None = None) -> list[Snapshot]:
+        """The open rooms from a path up to its workspace root, deepest first. The caller counts as seen in them.
+
+        With `after`, only the rooms above this one.
+        """
         directory = canonicalize(context_path)
         chain = ancestor_chain(directory, workspace_root(directory))
         with self._store.read() as tx:
-            rooms = [Room(**row) for row in tx.all("rooms_at", paths=chain)]
+            if after is not None:
+                below = tx.one("find_room", room_id=after)
+                if below is None:
+                    raise no_cursor()
+                chain = [path for path in chain if len(path) < len(below["canonical_path"])]
+            rooms = [Room(**row) for row in tx.all("rooms_at", paths=chain)] if chain else []
             rooms.sort(key=lambda room: -len(room.canonical_path))
             found = self._load_all(tx, rooms)
         if caller is not None:
@@ -94,6 +102,19 @@ class Rooms:
         """The room now. The caller, if it is a member, counts as seen."""
         with self.look(caller, room_id) as (_, snapshot):
             return snapshot
+
+    def shown_members(self, snapshots: list[Snapshot]) -> list[list[Member]]:
+        """The members of each room, without those whose process is gone and who hold nothing.
+
+        A member can hold the stick, an offer of it, or a reservation.
+        """
+        rooms = [s.room.room_id for s in snapshots if any(map(s.is_gone, s.members))]
+        reserving: set[tuple[str, str]] = set()
+        if rooms:  # usually, all members are there
+            with self._store.read() as tx:
+                rows = tx.all("reserving_agents", room_ids=rooms, now=tx.now)
+            reserving = {(row["room_id"], row["agent_id"]) for row in rows}
+        return [[member for member in s.members if _holds_or_lives(s, member, reserving)] for s in snapshots]
 
     # -- loading
 
@@ -153,6 +174,12 @@ class Rooms:
 
     def _note_touch(self, caller: Caller) -> None:
         self._active_until[caller.agent_id] = time.monotonic() + self._renewal_ms / 1_000
+
+
+def _holds_or_lives(snapshot: Snapshot, member: Member, reserving: set[tuple[str, str]]) -> bool:
+    if not snapshot.is_gone(member) or member.agent_id == snapshot.expected:
+        return True
+    return (snapshot.room.room_id, member.agent_id) in reserving
 
 
 # -- the gate

@@ -90,7 +90,7 @@ class Snapshot:
         self.policy = settings.policy.merged(overrides)
         self.stale_minutes = settings.stale_minutes
         self.now = now
-        self._lives: dict[str, Life] = {}
+        self._lives: dict[str | None, Life] = {}
 
     def with_room(self, room: Room) -> Snapshot:
         """The same moment with a changed room."""
@@ -117,12 +117,16 @@ class Snapshot:
 
     def life(self, agent_id: str | None) -> Life:
         """Whether a member's process is alive, gone or unknown. Checked once per snapshot."""
-        if agent_id is None:
-            return "unknown"
-        if agent_id not in self._lives:
-            member = self.find(agent_id)
-            self._lives[agent_id] = processes.check(member.process) if member else "unknown"
-        return self._lives[agent_id]
+        if agent_id in self._lives:
+            return self._lives[agent_id]
+        member = self.find(agent_id)
+        return "unknown" if member is None else self._life_of(member)
+
+    def _life_of(self, member: Member) -> Life:
+        """The same without a search, because a room may have a thousand members."""
+        if member.agent_id not in self._lives:
+            self._lives[member.agent_id] = processes.check(member.process)
+        return self._lives[member.agent_id]
 
     def later(self, milliseconds: int) -> int:
         return self.now + milliseconds * MILLISECOND
@@ -132,12 +136,15 @@ class Snapshot:
 
     def is_active(self, member: Member) -> bool:
         """Whether a member was seen within `presence_ttl_ms` and its process is not gone."""
-        return self.seen_within(member, self.policy.presence_ttl_ms) and self.life(member.agent_id) != "gone"
+        return self.seen_within(member, self.policy.presence_ttl_ms) and not self.is_gone(member)
+
+    def is_gone(self, member: Member) -> bool:
+        return self._life_of(member) == "gone"
 
     @property
     def _is_deserted(self) -> bool:
         """Whether no member was seen recently and no member's process is known to be alive."""
-        return not any(self.is_active(m) or self.life(m.agent_id) == "alive" for m in self.members)
+        return not any(self.is_active(m) or self._life_of(m) == "alive" for m in self.members)
 
     def liveness(self, agent: Row) -> Liveness:
         """Whether an agent is still at work, by the time since its last call. If its process is gone, it is evicted."""

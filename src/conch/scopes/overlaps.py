@@ -7,7 +7,7 @@ from conch.host.paths import Overlap, Scope, classify
 from conch.lean import Any, NamedTuple
 from conch.notices import activity
 from conch.rooms.room import Liveness, Snapshot
-from conch.storage.base import Row, Transaction
+from conch.storage.base import NO_LIMIT, Row, Transaction
 
 
 class Reservation(NamedTuple):
@@ -54,17 +54,23 @@ def to_reservation(row: Row, snapshot: Snapshot) -> Reservation:
     )
 
 
-def find_overlapping(tx: Transaction, snapshot: Snapshot, wanted: Scope) -> list[Held]:
-    """The reservations that overlap a scope and are not archived yet, by path."""
+def find_overlapping(
+    tx: Transaction, snapshot: Snapshot, wanted: Scope, after: str = "", lapsed: int = 0, limit: int = NO_LIMIT
+) -> list[Held]:
+    """The reservations that overlap a scope and are not archived yet, by path.
+
+    They start after a key, and leave out those that lapsed before a moment.
+    """
     # An overlapping reservation has the same key, the key of a folder above, or a key inside (from `key` to `end`).
     rows = tx.all(
         "overlapping_reservations",
         room_id=snapshot.room.room_id,
-        keys=[*wanted.ancestors, wanted.key],
-        key=wanted.key,
+        keys=[key for key in (*wanted.ancestors, wanted.key) if key > after] or [""],  # no reservation has this key
+        key=max(wanted.key, after),
         end=wanted.end,
+        lapsed=lapsed,
+        limit=limit,
     )
-    rows.sort(key=lambda row: row["scope_key"])
     found = [to_reservation(row, snapshot) for row in rows]
     return [Held(reservation, classify(wanted.key, reservation.scope_key)) for reservation in found]
 

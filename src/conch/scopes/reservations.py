@@ -15,6 +15,8 @@ from conch.errors import (
     ReservationConflict,
     ReservationNotFound,
     ReservationStale,
+    no_cursor,
+    some_of,
 )
 from conch.host.paths import Scope, parse_scope, spell
 from conch.ids import new_id
@@ -24,13 +26,11 @@ from conch.notices.events import insert_event
 from conch.rooms.presence import Rooms
 from conch.rooms.room import Snapshot
 from conch.scopes.overlaps import Held, Reservation, end, find_overlapping, holder, record, to_reservation
-from conch.storage.base import Transaction
+from conch.storage.base import NO_LIMIT, Transaction
 from conch.warnings import Warnings
 
 TTL_MINUTES = 120
 SHORTEST_TTL, LONGEST_TTL = 5, 1_440
-_MOST_ENDED = 500
-_MOST_IN_MESSAGE = 5  # reservations that an error names; its details have all of them
 
 
 class Grant(NamedTuple):
@@ -87,27 +87,50 @@ class Reservations:
                 raise _refuse_release(tx, snapshot, wanted, found, caller)
             return end(tx, mine, "released", mine)
 
-    def check(self, caller: Caller | None, room_id: str, path: str) -> list[Held]:
-        """The active reservations that overlap a path. Nothing is changed."""
+    def check(
+        self, caller: Caller | None, room_id: str, path: str, after: str | None = None, limit: int = NO_LIMIT
+    ) -> list[Held]:
+        """The active reservations that overlap a path, after a reservation_id. Nothing is changed."""
         with self._rooms.look(caller, room_id) as (tx, snapshot):
             wanted = parse_scope(path, snapshot.room.canonical_path, "path")
-            found = find_overlapping(tx, snapshot, wanted)
-        return [held for held in found if held.reservation.is_active]
+            _, key = _position(tx, room_id, after)
+            return find_overlapping(tx, snapshot, wanted, key, snapshot.now, limit)
 
-    def list_reservations(self, caller: Caller | None, room_id: str, include_ended: bool = False) -> list[Reservation]:
-        """The active reservations by path; with `include_ended`, also the latest ended ones, newest first."""
+    def list_reservations(
+        self,
+        caller: Caller | None,
+        room_id: str,
+        include_ended: bool = False,
+        after: str | None = None,
+        limit: int = NO_LIMIT,
+    ) -> list[Reservation]:
+        """The active reservations by path; with `include_ended`, all of them, newest first. After a reservation_id."""
         with self._rooms.look(caller, room_id) as (tx, snapshot):
-            rows = tx.all("active_reservations", room_id=room_id)
+            number, key = _position(tx, room_id, after)
+            given = {"room_id": room_id, "limit": limit}
             if include_ended:
-                rows += tx.all("ended_reservations", room_id=room_id, limit=_MOST_ENDED)
-                rows.sort(key=lambda row: row["number"], reverse=True)
-            found = [to_reservation(row, snapshot) for row in rows]
-        return [reservation for reservation in found if include_ended or reservation.is_active]
+                rows = tx.all("active_reservations", **given | {"after": "", "lapsed": 0, "limit": NO_LIMIT})
+                rows = [row for row in rows if row["number"] < number]
+                rows += tx.all("ended_reservations", before=number, **given)
+                rows = sorted(rows, key=lambda row: row["number"], reverse=True)[:limit]
+            else:
+                rows = tx.all("active_reservations", after=key, lapsed=snapshot.now, **given)
+            return [to_reservation(row, snapshot) for row in rows]
 
     def _locate(self, room_id: str, scope: str) -> tuple[Scope, str]:
         """The scope and the room's root. Done before the transaction, because a filesystem can be slow."""
         root = self._rooms.root(room_id)
         return parse_scope(scope, root), root
+
+
+def _position(tx: Transaction, room_id: str, reservation_id: str | None) -> tuple[int, str]:
+    """Where a list goes on after a reservation, ended or not: its number and its key."""
+    if reservation_id is None:
+        return NO_LIMIT, ""
+    row = tx.one("find_reservation", reservation_id=reservation_id, room_id=room_id)
+    if row is None:
+        raise no_cursor()
+    return row["number"], row["scope_key"]
 
 
 def _is_of(held: Held, caller: Caller) -> bool:
@@ -219,7 +242,7 @@ def _refuse_release(
         message = f"Only {exact.reservation.name} can release {spell(wanted.path)}.{loss}"
         return ReleaseForbidden(message, scope=wanted.path, holders=[holder(exact)])
     own = [held for held in found if held.reservation.agent_id == caller.agent_id]
-    advice = f" You have reserved {', '.join(spell(held.reservation.scope) for held in own)}." if own else ""
+    advice = f" You have reserved {some_of([spell(held.reservation.scope) for held in own])}." if own else ""
     message = f"There is no reservation of exactly {spell(wanted.path)}.{loss}{advice}"
     return ReservationNotFound(message, field="scope", scope=wanted.path)
 
@@ -238,7 +261,6 @@ def _names(blocking: list[Held]) -> str:
     shown = [
         f"{spell(held.reservation.scope)} by {held.reservation.name} ({held.reservation.liveness}) until "
         f"{to_iso(held.reservation.expires_at)}"
-        for held in blocking[:_MOST_IN_MESSAGE]
+        for held in blocking
     ]
-    rest = len(blocking) - len(shown)
-    return ", ".join(shown) + (f" and {rest} more" if rest else "")
+    return some_of(shown)

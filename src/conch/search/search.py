@@ -39,12 +39,22 @@ class Hit(NamedTuple):
     content_markdown: str
 
 
+class Place(NamedTuple):
+    """How far a search was read: the moment of its first page, and how many hits came before."""
+
+    moment: int
+    rank: int
+
+
 class Found(NamedTuple):
     """The hits, best first. `mode` is the mode that was used; if it is not the wanted one, a warning says why."""
 
     hits: list[Hit]
     mode: str
     warnings: Warnings
+    moment: int = 0
+    """When the first page was read. Later pages leave out newer messages, which would change the ranking."""
+    has_more: bool = False
 
 
 class _Way(Protocol):
@@ -79,8 +89,12 @@ class Search:
         message_type: str | None = None,
         since: float | None = None,
         until: float | None = None,
+        after: Place | None = None,
     ) -> Found:
-        """`since` and `until` are seconds since the epoch. Any text is a valid query, unless it is blank."""
+        """`since` and `until` are seconds since the epoch. Any text is a valid query, unless it is blank.
+
+        With `after`, the hits that follow a place.
+        """
         from conch.search.queries import make_filters, parse_query
 
         _check(query, mode, limit)
@@ -95,7 +109,7 @@ class Search:
         if parsed.was_cut:
             warnings.append(warning("QUERY_CUT", "The query is long, so only its first words were searched for."))
         self._catch_up(ways, topic_id, warnings)
-        return Found(self._find(ways, parsed, filters, sender, limit, warnings), mode, warnings)
+        return self._find(ways, parsed, filters, sender, limit, after, Found([], mode, warnings))
 
     def _ways(self, mode: str, model: str | None, warnings: Warnings) -> tuple[str, list[_Way]]:
         """The mode that is possible, and the ways it searches."""
@@ -140,16 +154,29 @@ class Search:
                 warnings.append(warning("INDEX_BEHIND", message, messages=behind))
 
     def _find(
-        self, ways: Sequence[_Way], query: Query, filters: Filters, sender: str | None, limit: int, warnings: Warnings
-    ) -> list[Hit]:
+        self,
+        ways: Sequence[_Way],
+        query: Query,
+        filters: Filters,
+        sender: str | None,
+        limit: int,
+        after: Place | None,
+        found: Found,
+    ) -> Found:
         with self._store.read() as tx:
+            place = after or Place(tx.now, 0)
+            if after is not None:
+                filters = filters._replace(until=min(filters.until, after.moment))
             if sender is not None:
                 named = tx.all("peers_named", name=sender, topic_id=filters.topic_id)
                 filters = filters._replace(senders=[row["peer_id"] for row in named])
-            numbers = fuse(*(way.find(tx, query, filters) for way in ways))[:limit]
-            warnings += [warning for way in ways for warning in way.warnings(tx)]
+            ranking = fuse(*(way.find(tx, query, filters) for way in ways))
+            numbers = ranking[place.rank : place.rank + limit]
+            found.warnings.extend(warning for way in ways for warning in way.warnings(tx))
             rows = {row["number"]: row for row in tx.all("found_messages", numbers=numbers)} if numbers else {}
-        return [_hit(query, rows[number]) for number in numbers if number in rows]
+        hits = [_hit(query, rows[number]) for number in numbers if number in rows]
+        moment = max([place.moment, *(hit.created_at for hit in hits)])  # the clock may have been set back
+        return found._replace(hits=hits, moment=moment, has_more=len(ranking) > place.rank + limit)
 
 
 def fuse(*rankings: Sequence[int]) -> list[int]:

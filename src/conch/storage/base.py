@@ -28,6 +28,9 @@ class Phrase(NamedTuple):
     is_prefix: bool = False
 
 
+NO_LIMIT = 2**31 - 1  # more rows than any list has
+
+
 class Replacement(NamedTuple):
     """What happened to the store that was used before, for people and for programs."""
 

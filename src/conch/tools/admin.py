@@ -35,9 +35,8 @@ def close_room(session: Session, given: Object, call: Call) -> Reply:
 
 def reorder_members(session: Session, given: Object, call: Call) -> Reply:
     snapshot = session.app.membership.reorder_members(session.caller(), given["room_id"], given["order"])
-    order = [member.agent_id for member in snapshot.members]
-    data = {"room_id": snapshot.room.room_id, "members": view.room_members(snapshot)}
-    return Reply(data, f"The order is now {' -> '.join(order)}.")
+    members = view.list_members(snapshot, session.app.rooms.shown_members([snapshot])[0], session.budget())
+    return Reply({"room_id": snapshot.room.room_id, **members.data}, f"The order is now:\n{members.text}")
 
 
 def set_room_policy(session: Session, given: Object, call: Call) -> Reply:
@@ -85,7 +84,7 @@ TOOLS = grouped(
     Tool(
         reorder_members,
         "Reorder the members",
-        "Set the order in which members get the stick. Name every member once.",
+        "Set the order in which members get the stick. Name every member that get_room_state lists, once.",
         fields.takes({"room_id": fields.ROOM_ID, "order": {"type": "array", "items": fields.AGENT_ID}}),
         fields.REPEATABLE,
     ),

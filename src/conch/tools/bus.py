@@ -6,6 +6,7 @@ from functools import partial
 
 from conch import __version__
 from conch.bus.drafts import FIELDS, check_outbox
+from conch.bus.peers import NO_PEER
 from conch.calls import Call
 from conch.clock import to_seconds
 from conch.lean import TYPE_CHECKING
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from conch.bus.sync import Synced
 
 _SPEC_VERSION = "v6.3"
-_MOST_TOPICS = 500
 _MOST_ITEMS = 1_000
 
 
@@ -42,15 +42,14 @@ def topic_create(session: Session, given: Object, call: Call) -> Reply:
 
 
 def topic_list(session: Session, given: Object, call: Call) -> Reply:
-    # One more than are shown, to learn whether the list is cut.
-    found = session.app.topics.list(view.STATUSES[given.get("status", "open")], _MOST_TOPICS + 1)
-    warnings = []
-    if len(found) > _MOST_TOPICS:
-        found = found[:_MOST_TOPICS]
-        warnings.append(warning("TOPICS_TRUNCATED", f"Only the newest {_MOST_TOPICS} topics are listed."))
-    topics = [{**view.topic(topic), "message_count": count} for topic, count in found]
-    lines = [view.topic_line(topic, count) for topic, count in found]
-    return Reply({"topics": topics, "warnings": warnings}, "\n".join(lines) or "No topics.")
+    budget, after = session.budget(), given.get("after")
+    found = session.app.topics.list(view.STATUSES[given.get("status", "open")], budget.rows, after)
+    page = budget.fill(
+        found, lambda each: {**view.topic(each[0]), "message_count": each[1]}, lambda each: view.topic_line(*each)
+    )
+    cursor = page.cursor([topic.topic_id for topic, _ in found], after)
+    data = {"topics": page.objects, "has_more": page.has_more, "cursor": cursor, "warnings": []}
+    return Reply(data, page.text("No topics.", cursor))
 
 
 def topic_resolve(session: Session, given: Object, call: Call) -> Reply:
@@ -110,11 +109,13 @@ def _kept_token(session: Session, given: Object) -> str | None:
 
 
 def topic_presence(session: Session, given: Object, call: Call) -> Reply:
-    peers = session.app.peers.list_present(given["topic_id"], given.get("window_seconds", 300), given.get("limit", 200))
-    shown = [{**peer._asdict(), "updated_at": to_seconds(peer.updated_at)} for peer in peers]
-    lines = [f"{peer.agent_name}, seen {peer.age_seconds:.0f} s ago, read up to #{peer.last_seq}" for peer in peers]
-    data = {"topic_id": given["topic_id"], "peers": shown, "warnings": []}
-    return Reply(data, "\n".join(lines) or "No peer was active recently.")
+    after, limit = fields.parse_cursor("after", given.get("after")), given.get("limit", 200)
+    window = given.get("window_seconds", 300)
+    peers = session.app.peers.list_present(given["topic_id"], window, limit + 1, after or NO_PEER)
+    page = session.budget().fill(peers, view.presence, view.presence_line, limit)
+    cursor = page.cursor([peer.peer_id for peer in peers], given.get("after"))
+    data = {"topic_id": given["topic_id"], "peers": page.objects, "has_more": page.has_more, "cursor": cursor}
+    return Reply({**data, "warnings": []}, page.text("No peer was active recently.", cursor))
 
 
 def cursor_reset(session: Session, given: Object, call: Call) -> Reply:
@@ -131,27 +132,37 @@ def sync(session: Session, given: Object, call: Call) -> Reply:
     auto_advance, ack_through = given.get("auto_advance", True), given.get("ack_through")
     outbox = check_outbox(given.get("outbox", []), app.settings)
     session.replies.wait(topic_id)  # otherwise the same messages might be returned twice
+    budget = session.budget()
     synced = app.messages.sync(
         session.peer(topic_id),
         outbox,
         max_items=given.get("max_items", 20),
+        max_chars=budget.chars,
         include_self=given.get("include_self", False),
         wait_seconds=fields.wait_seconds(given),
         ack_through=None if auto_advance else ack_through,  # with auto_advance, the reply moves the cursor
         call=call,
     )
+    warnings = budget.warn(_sync_warnings(session, synced, ignored_ack=auto_advance and ack_through is not None))
+    sent, sent_lines = view.echo(synced.sent, budget)
     peer = synced.page.peer
+    received = budget.fill(
+        synced.page.received, lambda each: view.received(each, peer), lambda each: view.message_text(each, peer)
+    )
+    synced = synced._replace(page=synced.page.cut(received.length))  # the others stay unread
     cursor = synced.page.last_seq if auto_advance else synced.page.standing.last_seq
     data = {
         "topic_id": topic_id,
         "status": synced.status,
-        "received": [view.received(each, peer) for each in synced.page.received],
-        "sent": [{"message": view.message(sent.message)} for sent in synced.sent],
+        "received": received.objects,
+        "sent": sent,
         "cursor": cursor,
         "has_more": synced.page.has_more,
-        "warnings": _sync_warnings(session, synced, ignored_ack=auto_advance and ack_through is not None),
+        "warnings": warnings,
     }
-    text = "\n".join([view.synced_text(synced, cursor), *view.warning_lines(data["warnings"])])
+    more = " (more to read: call sync again)" if synced.page.has_more else ""
+    end = f"status={synced.status} cursor={cursor}{more}"
+    text = "\n".join([*received.lines, *sent_lines, end, *view.warning_lines(warnings)])
     moves = auto_advance and bool(synced.page.received)
     delivery = QueuedDelivery(
         session.replies,
@@ -211,7 +222,7 @@ TOOLS = grouped(
         topic_list,
         "List topics",
         "List topics, newest first.",
-        fields.takes(status={"type": "string", "enum": list(view.STATUSES)}),
+        fields.takes(status={"type": "string", "enum": list(view.STATUSES)}, after=fields.AFTER),
         fields.READS,
     ),
     Tool(
@@ -250,6 +261,7 @@ TOOLS = grouped(
             {"topic_id": fields.TOPIC_ID},
             window_seconds={"type": "integer", "minimum": 1, "maximum": 2**31},
             limit={"type": "integer", "minimum": 1, "maximum": _MOST_ITEMS},
+            after=fields.AFTER,
         ),
         fields.READS,
     ),

@@ -13,15 +13,13 @@ from conch.tools.text import behind_margin, one_line
 from conch.warnings import Warning, Warnings, warning
 
 if TYPE_CHECKING:
-    from conch.bus.peers import Peer, Peers
+    from conch.bus.peers import Peer, Peers, Presence
     from conch.bus.stream import Message, Sent
-    from conch.bus.sync import Synced
     from conch.bus.topics import Topic
+    from conch.tools.pages import Budget
 
 
 STATUSES = {"open": ["open"], "closed": ["closed"], "all": ["open", "closed"]}  # what a caller may ask for
-_LONGEST_BODY = 4_000
-"""The text for models cuts a longer message; the object always has all of it."""
 
 
 def sent_warnings(peers: Peers, topic_id: str, messages: list[Sent]) -> Warnings:
@@ -80,6 +78,31 @@ def message(message: Message) -> Object:
     }
 
 
+def echo(sent: list[Sent], budget: Budget) -> tuple[list[Object], list[str]]:
+    """What was sent, as objects and as lines. Of long messages only the numbers and the ids, which the sender lacks."""
+    objects, lines = [{"message": message(each.message)} for each in sent], [_sent_line(each) for each in sent]
+    if budget.fits(objects, lines):
+        return objects, lines
+    page = budget.fill(sent, _sent_ids, _sent_line)
+    if page.has_more:
+        page.lines.append(f"All {len(sent)} messages were sent; the first {page.length} are listed.")
+    return page.objects, page.lines
+
+
+def _sent_ids(sent: Sent) -> Object:
+    each = sent.message
+    return {"message": {"message_id": each.message_id, "seq": each.seq, "client_message_id": each.client_message_id}}
+
+
+def presence(peer: Presence) -> Object:
+    return {
+        "agent_name": peer.agent_name,
+        "last_seq": peer.last_seq,
+        "updated_at": to_seconds(peer.updated_at),
+        "age_seconds": peer.age_seconds,
+    }
+
+
 def received(each: Message, peer: Peer) -> Object:
     return {**message(each), "addressed": peer.is_meant(each.addressees)}
 
@@ -91,23 +114,21 @@ def topic_line(topic: Topic, count: int) -> str:
     return f"{topic.topic_id} {one_line(topic.name)} ({topic.status}, {count} messages)"
 
 
-def _message_text(each: Message, peer: Peer) -> str:
+def presence_line(peer: Presence) -> str:
+    return f"{peer.agent_name}, seen {peer.age_seconds:.0f} s ago, read up to #{peer.last_seq}"
+
+
+def message_text(each: Message, peer: Peer) -> str:
     addressees = each.addressees
     to = f" to {', '.join(addressees)}" if addressees else ""
     mark = " (to you)" if peer.is_meant(addressees) else ""
     reply = f" in reply to {each.reply_to}" if each.reply_to else ""
     head = one_line(f"#{each.seq} {each.sender}{to}{mark} [{each.message_type}] {each.message_id}{reply}:")
-    body = each.content_markdown
-    if len(body) > _LONGEST_BODY:
-        body = f"{body[:_LONGEST_BODY]}... ({len(body) - _LONGEST_BODY} more characters in content_markdown)"
-    return f"{head}\n{behind_margin(body)}"
+    return f"{head}\n{behind_margin(each.content_markdown)}"
 
 
-def synced_text(synced: Synced, cursor: int) -> str:
-    lines = [_message_text(each, synced.page.peer) for each in synced.page.received]
-    lines += [f"Sent #{sent.message.seq} {sent.message.message_id}{_remark(sent)}" for sent in synced.sent]
-    more = " (more to read: call sync again)" if synced.page.has_more else ""
-    return "\n".join([*lines, f"status={synced.status} cursor={cursor}{more}"])
+def _sent_line(sent: Sent) -> str:
+    return f"Sent #{sent.message.seq} {sent.message.message_id}{_remark(sent)}"
 
 
 def _remark(sent: Sent) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from conch.config import LONGEST_WAIT_MS
-from conch.errors import InvalidArgument
+from conch.errors import no_cursor
 from conch.rooms.handoffs import ROLES
 from conch.tools.replies import Object
 
 LONGEST_ID = 200
+_LONGEST_NUMBER = 16  # digits of a cursor
 LARGEST = 2**53  # many JSON parsers lose precision above it
 
 TOPIC_ID: Object = {"type": "string", "minLength": 1, "maxLength": LONGEST_ID}
@@ -19,8 +20,9 @@ TURN_ID: Object = {"type": "integer", "minimum": 0, "maximum": LARGEST}
 FENCED: Object = {"room_id": ROOM_ID, "lease_id": _LEASE_ID, "expected_turn_id": TURN_ID}
 PATH: Object = {"type": "string", "minLength": 1, "maxLength": 4096}
 CURSOR: Object = {
-    "anyOf": [{"type": "string", "maxLength": 16}, {"type": "integer", "minimum": 0, "maximum": LARGEST}],
+    "anyOf": [{"type": "string", "maxLength": _LONGEST_NUMBER}, {"type": "integer", "minimum": 0, "maximum": LARGEST}],
 }
+AFTER: Object = {"type": "string"}  # the cursor of an earlier reply
 TEXT: Object = {"type": "string", "minLength": 1}
 WAIT_SECONDS: Object = {
     "type": "integer",
@@ -74,9 +76,8 @@ def parse_cursor(field: str, value: str | int | None) -> int | None:
     """A position in a room's log, as a number or as the text that another tool returned."""
     if value is None or isinstance(value, int):
         return value
-    if not value.isdecimal() or not value.isascii():
-        message = f"{field} must be a cursor from an earlier reply."
-        raise InvalidArgument(message, field=field)
+    if not value.isdecimal() or not value.isascii() or len(value) > _LONGEST_NUMBER:
+        raise no_cursor(field)
     return int(value)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from conch.calls import Call
-from conch.clock import to_seconds
 from conch.tools import bus_view, fields
 from conch.tools import questions_view as view
 from conch.tools.registry import Tool, grouped
@@ -16,14 +15,15 @@ from conch.warnings import warning
 def ask(session: Session, given: Object, call: Call) -> Reply:
     peer = session.peer(given["topic_id"])
     status, asked = session.app.questions.ask(peer, given["question"], fields.wait_seconds(given), call)
-    return Reply(view.asked(status, asked), view.asked_text(status, asked))
+    return view.asked(status, asked, session.budget())
 
 
 def ask_poll(session: Session, given: Object, call: Call) -> Reply:
-    asked = session.app.questions.poll(given["topic_id"], given["question_id"])
+    after = fields.parse_cursor("after", given.get("after"))
+    asked = session.app.questions.poll(given["topic_id"], given["question_id"], after or 0)
     stored = asked.question.status  # stays pending after an answer, so that more can follow
-    status = "answered" if asked.answers and stored == "pending" else stored
-    return Reply(view.asked(status, asked), view.asked_text(status, asked))
+    status = "answered" if asked.answers_count and stored == "pending" else stored
+    return view.asked(status, asked, session.budget(), given.get("after"))
 
 
 def ask_cancel(session: Session, given: Object, call: Call) -> Reply:
@@ -46,22 +46,33 @@ def question_mark_answered(session: Session, given: Object, call: Call) -> Reply
 
 def pending_list(session: Session, given: Object, call: Call) -> Reply:
     peer, wait_seconds = session.peer(given["topic_id"]), fields.wait_seconds(given)
-    answerable = session.app.questions.list_pending(peer, given.get("limit", 20), wait_seconds, call)
+    limit, after = given.get("limit", 20), fields.parse_cursor("after", given.get("after"))
+    answerable = session.app.questions.list_pending(peer, limit + 1, wait_seconds, call, after or 0)
     found = answerable.questions
     waited = wait_seconds and not answerable.is_closed  # a closed topic ends a wait at once
     status = "ready" if found else "timeout" if waited else "empty"
-    questions = [{**each._asdict(), "asked_at": to_seconds(each.asked_at)} for each in found]
+    page = session.budget().fill(found, view.pending, view.pending_text, limit)
+    cursor = page.cursor([each.seq for each in found], given.get("after"))
     warnings = [bus_view.topic_closed()] if answerable.is_closed else []
-    data = {"topic_id": peer.topic_id, "status": status, "questions": questions, "warnings": warnings}
-    text = "\n\n".join(map(view.pending_text, found)) or "No question is waiting for you."
+    data = {
+        "topic_id": peer.topic_id,
+        "status": status,
+        "questions": page.objects,
+        "has_more": page.has_more,
+        "cursor": cursor,
+        "warnings": warnings,
+    }
+    text = page.text("No question is waiting for you.", cursor)
     return Reply(data, "\n".join([text, *bus_view.warning_lines(warnings)]))
 
 
 def answer(session: Session, given: Object, call: Call) -> Reply:
     call.check()
     answered = session.app.questions.answer(session.peer(given["topic_id"]), given["responses"])
-    warnings = [behind_margin(each["message"], first="") for each in answered.warnings]
-    return Reply(answered._asdict(), "\n".join([f"Saved {answered.saved}, skipped {answered.skipped}.", *warnings]))
+    warnings = session.budget().warn(answered.warnings)
+    lines = [behind_margin(each["message"], first="") for each in warnings]
+    data = {"saved": answered.saved, "skipped": answered.skipped, "warnings": warnings}
+    return Reply(data, "\n".join([f"Saved {answered.saved}, skipped {answered.skipped}.", *lines]))
 
 
 _QUESTION_ID: Object = {"type": "string", "minLength": 1, "maxLength": fields.LONGEST_ID}
@@ -90,7 +101,7 @@ TOOLS = grouped(
         ask_poll,
         "Look at a question",
         "Get a question's status and all its answers so far.",
-        fields.takes({"topic_id": fields.TOPIC_ID, "question_id": _QUESTION_ID}),
+        fields.takes({"topic_id": fields.TOPIC_ID, "question_id": _QUESTION_ID}, after=fields.AFTER),
         fields.READS,
     ),
     Tool(
@@ -115,6 +126,7 @@ TOOLS = grouped(
             {"topic_id": fields.TOPIC_ID},
             limit={"type": "integer", "minimum": 1, "maximum": 200},
             wait_seconds=fields.WAIT_SECONDS,
+            after=fields.AFTER,
         ),
         fields.READS,
     ),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from conch.bus.questions import Asked, Pending, Question, extras
+from conch.bus.questions import MOST_ANSWERS, Asked, Pending, Question, extras
 from conch.bus.stream import Message
 from conch.clock import to_seconds
-from conch.tools.replies import Object
+from conch.tools.pages import Budget
+from conch.tools.replies import Object, Reply
 from conch.tools.text import behind_margin, one_line
 
 
@@ -21,7 +22,27 @@ def answer(each: Message) -> Object:
     }
 
 
-def asked(status: str, found: Asked) -> Object:
+def pending(question: Pending) -> Object:
+    return {
+        "question_id": question.question_id,
+        "asked_by": question.asked_by,
+        "asked_at": to_seconds(question.asked_at),
+        "question_text": question.question_text,
+    }
+
+
+def asked(status: str, found: Asked, budget: Budget, after: str | None = None) -> Reply:
+    """A question, and as many of its answers as fit into the reply."""
+    budget.spend(found.question.cancel_reason, found.question.cancel_reason or "")
+    page = budget.fill(found.answers, answer, _whole_text, MOST_ANSWERS)
+    cursor = page.cursor([each.seq for each in found.answers], after)
+    shown = found._replace(answers=found.answers[: page.length])
+    data = {**_asked(status, shown, page.objects), "has_more": page.has_more, "cursor": cursor}
+    more = f'\nThere are more answers: call ask_poll with after="{cursor}".' if page.has_more else ""
+    return Reply(data, _asked_text(status, shown) + more)
+
+
+def _asked(status: str, found: Asked, answers: list[Object]) -> Object:
     question = found.question
     data = {
         "topic_id": question.topic_id,
@@ -29,8 +50,8 @@ def asked(status: str, found: Asked) -> Object:
         "status": status,
         "question_status": question.status,
         "accepting_answers": question.status == "pending",
-        "answers_count": len(found.answers),
-        "answers": [answer(each) for each in found.answers],
+        "answers_count": found.answers_count,
+        "answers": answers,
         "warnings": [],
     }
     return data | ({"cancel_reason": question.cancel_reason} if question.cancel_reason is not None else {})
@@ -43,7 +64,7 @@ def closed(question: Question) -> Object:
 # -- as text for models
 
 
-def asked_text(status: str, found: Asked) -> str:
+def _asked_text(status: str, found: Asked) -> str:
     if found.answers and status != "cancelled":
         return _answers_text(found)
     reason = found.question.cancel_reason
@@ -54,11 +75,19 @@ def asked_text(status: str, found: Asked) -> str:
     return f"{head} Call ask_poll to get its answers." if is_pending else head
 
 
+def _answer_text(each: Message) -> str:
+    return f"Answer from {one_line(each.sender)}:\n\n{behind_margin(each.content_markdown)}"
+
+
+def _whole_text(each: Message) -> str:
+    """All that an answer adds to the text."""
+    pointers, followups = extras(each)
+    return "\n".join([_answer_text(each), *map(one_line, pointers), *map(one_line, followups)])
+
+
 def _answers_text(found: Asked) -> str:
     """The answers, and an invitation to ask a follow-up question."""
-    bodies = [
-        f"Answer from {one_line(each.sender)}:\n\n{behind_margin(each.content_markdown)}" for each in found.answers
-    ]
+    bodies = [_answer_text(each) for each in found.answers]
     pointers = dict.fromkeys(pointer for each in found.answers for pointer in extras(each)[0])
     if pointers:
         bodies.append("See: " + ", ".join(map(one_line, pointers)))

@@ -9,6 +9,7 @@ from conch.calls import Call, retry_interrupted
 from conch.errors import ConchError, InternalError, InvalidArgument, StoreError
 from conch.lean import TYPE_CHECKING, NamedTuple
 from conch.tools.advice import STEPS
+from conch.tools.pages import Budget
 from conch.tools.replies import Object, Reply
 from conch.tools.schema import check_arguments
 from conch.tools.session import Session
@@ -17,6 +18,7 @@ from conch.tools.text import behind_margin, visible
 if TYPE_CHECKING:
     from conch.storage.base import Replacement
 
+_LONGEST_MESSAGE = 2_000  # characters of a refusal
 # The code for an invalid argument, in the groups that have their own.
 _INVALID_ARGUMENT = {"bus": "INVALID_ARGUMENT", "questions": "INVALID_ARGUMENT", "scopes": "INVALID_ARGS"}
 
@@ -87,16 +89,20 @@ def call_tool(tool: Tool, session: Session, arguments: Object, call: Call) -> Re
         reply = retry_interrupted(lambda: run_tool(tool, session, arguments, call))
         return reply._replace(text=visible(reply.text))  # names are not behind a margin, so escape them here
     except ConchError as refusal:
-        return _refused(refusal)
+        return _refused(refusal, session.budget())
     except Exception:  # a defect of ours: the traceback goes to our log, never to a client
         import traceback
 
         traceback.print_exc(file=sys.stderr)
         message = f"{tool.name} failed because of a defect in conch. See the server's log, and check what was changed."
-        return _refused(InternalError(message))
+        return _refused(InternalError(message), session.budget())
 
 
-def _refused(refusal: ConchError) -> Reply:
+def _refused(refusal: ConchError, budget: Budget) -> Reply:
     message = refusal.advised(STEPS)
-    data = {**refusal.to_dict(), "message": message}
-    return Reply(data, behind_margin(message, first=f"{refusal.code}: "), is_error=True)
+    if len(message) > _LONGEST_MESSAGE:
+        message = f"{message[:_LONGEST_MESSAGE]}..."
+    text = behind_margin(message, first=f"{refusal.code}: ")
+    budget.spend(message, text)
+    data = budget.cut_lists(refusal.to_dict())
+    return Reply({**data, "message": message}, text, is_error=True)

@@ -40,9 +40,13 @@ def agent_heartbeat(session: Session, given: Object, call: Call) -> Reply:
 
 
 def agent_list(session: Session, given: Object, call: Call) -> Reply:
-    agents = session.app.registration.list_agents(session.caller(), given["room_id"])
-    text = "\n".join(f"- {view.agent_line(agent)}" for agent in agents) or "No agent is in this room."
-    return Reply({"agents": [view.agent(agent) for agent in agents]}, text)
+    budget, after = session.budget(), fields.parse_cursor("after", given.get("after"))
+    place = -1 if after is None else after
+    agents = session.app.registration.list_agents(session.caller(), given["room_id"], place, budget.rows)
+    page = budget.fill(agents, view.agent, lambda agent: f"- {view.agent_line(agent)}")
+    cursor = page.cursor([agent.ordinal for agent in agents], given.get("after"))
+    data = {"agents": page.objects, "has_more": page.has_more, "cursor": cursor}
+    return Reply(data, page.text("No agent is in this room.", cursor))
 
 
 def scope_reserve(session: Session, given: Object, call: Call) -> Reply:
@@ -55,13 +59,15 @@ def scope_reserve(session: Session, given: Object, call: Call) -> Reply:
         given.get("takeover_stale", False),
         given.get("bead_id"),
     )
+    taken = session.budget().fill(grant.taken_over, view.reservation, view.taken_line)
     data = {
         "reservation": view.reservation(grant.reservation),
         "renewed": grant.renewed,
-        "taken_over": [view.reservation(taken) for taken in grant.taken_over],
+        "taken_over": taken.objects,
+        "taken_over_count": len(grant.taken_over),
         "warnings": grant.warnings,
     }
-    return Reply(data, view.grant_text(grant))
+    return Reply(data, view.grant_text(grant, taken))
 
 
 def scope_release(session: Session, given: Object, call: Call) -> Reply:
@@ -70,19 +76,23 @@ def scope_release(session: Session, given: Object, call: Call) -> Reply:
 
 
 def scope_list(session: Session, given: Object, call: Call) -> Reply:
+    budget, after = session.budget(), given.get("after")
     found = session.app.reservations.list_reservations(
-        session.caller(), given["room_id"], given.get("include_ended", False)
+        session.caller(), given["room_id"], given.get("include_ended", False), after, budget.rows
     )
-    text = "\n".join(f"- {view.reservation_line(each)}" for each in found) or "Nothing is reserved."
-    return Reply({"reservations": [view.reservation(each) for each in found]}, text)
+    page = budget.fill(found, view.reservation, lambda each: f"- {view.reservation_line(each)}")
+    cursor = page.cursor([each.reservation_id for each in found], after)
+    data = {"reservations": page.objects, "has_more": page.has_more, "cursor": cursor}
+    return Reply(data, page.text("Nothing is reserved.", cursor))
 
 
 def scope_check(session: Session, given: Object, call: Call) -> Reply:
-    caller = session.caller()
-    found = session.app.reservations.check(caller, given["room_id"], given["path"])
-    lines = [f"- {held.kind}: {view.reservation_line(held.reservation)}" for held in found]
-    overlaps = [view.overlap(held, caller.agent_id) for held in found]
-    return Reply({"overlaps": overlaps}, "\n".join(lines) or "The path is not reserved.")
+    caller, budget, after = session.caller(), session.budget(), given.get("after")
+    found = session.app.reservations.check(caller, given["room_id"], given["path"], after, budget.rows)
+    page = budget.fill(found, lambda held: view.overlap(held, caller.agent_id), view.overlap_line)
+    cursor = page.cursor([held.reservation.reservation_id for held in found], after)
+    data = {"overlaps": page.objects, "has_more": page.has_more, "cursor": cursor}
+    return Reply(data, page.text("The path is not reserved.", cursor))
 
 
 def event_send(session: Session, given: Object, call: Call) -> Reply:
@@ -103,9 +113,13 @@ def event_send(session: Session, given: Object, call: Call) -> Reply:
 def event_inbox(session: Session, given: Object, call: Call) -> Reply:
     state = given.get("state")
     states = [state] if state in STATES else list(STATES) if state == "all" else [s for s in STATES if s != "accepted"]
-    events, has_more = session.app.notices.inbox(session.caller(), given["room_id"], states, given.get("limit", 50))
-    text = "\n".join(view.event_text(event) for event in events) or "No notices for you."
-    return Reply({"events": [view.envelope(event) for event in events], "has_more": has_more}, text)
+    limit, after = given.get("limit", 50), given.get("after")
+    # One more than wanted shows whether there are more.
+    events = session.app.notices.inbox(session.caller(), given["room_id"], states, limit + 1, after)
+    page = session.budget().fill(events, view.envelope, view.event_text, limit)
+    cursor = page.cursor([event.event_id for event in events], after)
+    data = {"events": page.objects, "has_more": page.has_more, "cursor": cursor}
+    return Reply(data, page.text("No notices for you.", cursor))
 
 
 def event_mark(session: Session, given: Object, call: Call) -> Reply:
@@ -147,7 +161,7 @@ TOOLS = grouped(
         agent_list,
         "List agents",
         "List the agents of a room: name, role, liveness.",
-        fields.takes(_ROOM),
+        fields.takes(_ROOM, after=fields.AFTER),
         fields.READS,
     ),
     Tool(
@@ -174,14 +188,14 @@ TOOLS = grouped(
         scope_list,
         "List reservations",
         "List who has reserved what.",
-        fields.takes(_ROOM, include_ended={"type": "boolean"}),
+        fields.takes(_ROOM, include_ended={"type": "boolean"}, after=fields.AFTER),
         fields.READS,
     ),
     Tool(
         scope_check,
         "Check a path",
         "List the reservations that a path overlaps. Changes nothing.",
-        fields.takes({**_ROOM, "path": fields.PATH}),
+        fields.takes({**_ROOM, "path": fields.PATH}, after=fields.AFTER),
         fields.READS,
     ),
     Tool(
@@ -209,6 +223,7 @@ TOOLS = grouped(
             _ROOM,
             state={"type": "string", "enum": [*STATES, "all"]},
             limit={"type": "integer", "minimum": 1, "maximum": _MOST_EVENTS},
+            after=fields.AFTER,
         ),
         fields.READS,
     ),

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from conch.members.names import Agent
     from conch.notices.events import ProtocolEvent
     from conch.scopes.reservations import Grant
+    from conch.tools.pages import Page
 
 
 LABELS = {"HANDOFF": "Passed to", "BLOCKED": "Needs input", "seen": "Seen", "accepted": "Accepted"}
@@ -58,10 +59,20 @@ def overlap(held: Held, caller_id: str) -> Object:
     return {**holder(held), "yours": held.reservation.agent_id == caller_id}
 
 
-def grant_text(grant: Grant) -> str:
+def overlap_line(held: Held) -> str:
+    return f"- {held.kind}: {reservation_line(held.reservation)}"
+
+
+def taken_line(taken: Reservation) -> str:
+    return f"Taken over from {taken.name}: {one_line(spell(taken.scope))}."
+
+
+def grant_text(grant: Grant, taken: Page) -> str:
     verb = "Renewed" if grant.renewed else "Reserved"
     lines = [f"{verb} {one_line(spell(grant.reservation.scope))} until {to_iso(grant.reservation.expires_at)}."]
-    lines += [f"Taken over from {taken.name}: {one_line(spell(taken.scope))}." for taken in grant.taken_over]
+    lines += taken.lines
+    if taken.has_more:
+        lines.append(f"{len(grant.taken_over)} were taken over in all: scope_list with include_ended lists them.")
     return "\n".join(lines + warning_lines(grant.warnings))
 
 

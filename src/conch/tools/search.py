@@ -4,22 +4,36 @@ from __future__ import annotations
 
 from conch.calls import Call
 from conch.clock import SECOND
-from conch.search.search import DEFAULT_LIMIT, LONGEST_QUERY, MODES, MOST_RESULTS, Found, Hit
+from conch.search.search import DEFAULT_LIMIT, LONGEST_QUERY, MODES, MOST_RESULTS, Hit, Place
 from conch.tools import fields
 from conch.tools.registry import Tool, grouped
 from conch.tools.replies import Object, Reply
 from conch.tools.session import Session
 from conch.tools.text import behind_margin, one_line
 
-_FILTERS = ("topic_id", "mode", "limit", "model", "sender", "message_type", "since", "until")
+_FILTERS = ("topic_id", "mode", "model", "sender", "message_type", "since", "until")
 
 
 def messages_search(session: Session, given: Object, call: Call) -> Reply:
     options = {name: given[name] for name in _FILTERS if name in given}
-    found = session.app.search.search(given["query"], **options)
-    with_content = given.get("include_content", False)
-    results = [_result(hit, with_content) for hit in found.hits]
-    return Reply({"results": results, "mode": found.mode, "warnings": found.warnings}, _text(found, with_content))
+    budget, with_content = session.budget(), given.get("include_content", False)
+    place, limit = _place(given.get("after")), given.get("limit", DEFAULT_LIMIT)
+    found = session.app.search.search(given["query"], **options, limit=limit, after=place)
+    warnings = budget.warn(found.warnings)
+    page = budget.fill(found.hits, lambda hit: _result(hit, with_content), lambda hit: _line(hit, with_content))
+    page = page._replace(has_more=page.has_more or found.has_more)
+    rank = (place.rank if place else 0) + page.length
+    cursor = f"{found.moment}.{rank}" if page.length else given.get("after")
+    data = {"results": page.objects, "mode": found.mode, "has_more": page.has_more, "cursor": cursor}
+    lines = [behind_margin(warning["message"], first=f"{warning['code']}: ") for warning in warnings]
+    return Reply({**data, "warnings": warnings}, "\n".join([page.text("No messages found.", cursor), *lines]))
+
+
+def _place(cursor: str | None) -> Place | None:
+    if cursor is None:
+        return None
+    moment, _, rank = cursor.partition(".")
+    return Place(fields.parse_cursor("after", moment) or 0, fields.parse_cursor("after", rank) or 0)
 
 
 def _result(hit: Hit, with_content: bool) -> Object:
@@ -27,12 +41,6 @@ def _result(hit: Hit, with_content: bool) -> Object:
     if not with_content:
         del result["content_markdown"]
     return result
-
-
-def _text(found: Found, with_content: bool) -> str:
-    lines = [_line(hit, with_content) for hit in found.hits] or ["No messages found."]
-    lines += [behind_margin(warning["message"], first=f"{warning['code']}: ") for warning in found.warnings]
-    return "\n".join(lines)
 
 
 def _line(hit: Hit, with_content: bool) -> str:
@@ -66,6 +74,7 @@ TOOLS = grouped(
             message_type=_NAME,
             since={"type": "number", "description": "Unix seconds."},
             until={"type": "number"},
+            after=fields.AFTER,
         ),
         fields.READS,
     ),

@@ -11,6 +11,7 @@ from conch.agents.signals import gather_signals
 from conch.errors import InvalidArgument, StoreError
 from conch.host import processes
 from conch.lean import TYPE_CHECKING
+from conch.tools.pages import Budget
 from conch.tools.replies import ReplyQueue
 from conch.tools.text import one_line
 
@@ -68,6 +69,10 @@ class Session:
         found = self.app.store.replacements
         self._reported = len(found)
         return found[before:]
+
+    def budget(self) -> Budget:
+        """The bytes of one reply. A command prints everything."""
+        return Budget(None if self._door == "cli" else self.app.settings.max_reply_bytes)
 
     def caller(self) -> Caller:
         # An agent with several processes lives by one of them. When that one ends, another takes its place.

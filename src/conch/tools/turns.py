@@ -6,8 +6,10 @@ from conch.calls import Call
 from conch.clock import to_iso
 from conch.rooms import log
 from conch.rooms.handoffs import TEMPLATE
+from conch.rooms.room import Snapshot
 from conch.tools import fields
 from conch.tools import turns_view as view
+from conch.tools.pages import Budget
 from conch.tools.registry import Tool, grouped
 from conch.tools.replies import Delivery, Object, Reply
 from conch.tools.session import Session
@@ -19,18 +21,27 @@ MOST_EVENTS = 500
 
 
 def list_rooms(session: Session, given: Object, call: Call) -> Reply:
-    caller = session.caller()
-    snapshots = session.app.rooms.list_rooms(session.path(given.get("context_path")), caller)
-    text = "\n".join(view.room_line(s) for s in snapshots) or "There is no open room here. join_path creates one."
-    return Reply({"rooms": [view.path_room(s, caller.agent_id) for s in snapshots]}, text)
+    caller, rooms, after = session.caller(), session.app.rooms, given.get("after")
+    snapshots = rooms.list_rooms(session.path(given.get("context_path")), caller, after)
+    page = session.budget().fill(
+        list(zip(snapshots, rooms.shown_members(snapshots), strict=True)),
+        lambda each: view.path_room(each[0], caller.agent_id, each[1]),
+        lambda each: view.room_line(each[0]),
+    )
+    cursor = page.cursor([snapshot.room.room_id for snapshot in snapshots], after)
+    text = page.text("There is no open room here. join_path creates one.", cursor)
+    return Reply({"rooms": page.objects, "has_more": page.has_more, "cursor": cursor}, text)
 
 
 def join_path(session: Session, given: Object, call: Call) -> Reply:
     path = session.path(given.get("context_path"))
     caller = session.rejoin(given.get("agent_id_override"))
     joined = session.app.membership.join_path(caller, path, given.get("force_new", False))
-    snapshot = joined.snapshot
+    snapshot, budget = joined.snapshot, session.budget()
     name = snapshot.member(caller.agent_id).name
+    head = f"You are {caller.agent_id} ({name}). {'Created' if joined.created else 'Joined'} room "
+    head += view.room_line(snapshot)
+    warnings = budget.warn(joined.warnings)
     data = {
         "agent_id": caller.agent_id,
         "name": name,
@@ -38,21 +49,20 @@ def join_path(session: Session, given: Object, call: Call) -> Reply:
         "canonical_path": snapshot.room.canonical_path,
         "topic_id": snapshot.room.topic_id,
         "created": joined.created,
-        "room": view.path_room(snapshot, caller.agent_id),
-        "members": view.room_members(snapshot),
         "policy": snapshot.policy._asdict(),
         "handoff_template": TEMPLATE,
-        "warnings": joined.warnings,
+        "warnings": warnings,
     }
+    budget.spend(data)
+    room, members = _room_and_members(session, snapshot, budget, head)
     heartbeat_seconds = snapshot.policy.heartbeat_interval_ms // 1_000
     lines = [
-        f"You are {caller.agent_id} ({name}). {'Created' if joined.created else 'Joined'} room "
-        + view.room_line(snapshot),
-        view.member_lines(snapshot),
+        head,
+        members.text,
         f"Next: call wait_for_turn. Work only after your_turn, and call heartbeat every {heartbeat_seconds} s.",
-        *(behind_margin(warning["message"], first="") for warning in joined.warnings),
+        *(behind_margin(warning["message"], first="") for warning in warnings),
     ]
-    return Reply(data, "\n".join(lines))
+    return Reply({**data, "room": room, **members.data}, "\n".join(lines))
 
 
 def wait_for_turn(session: Session, given: Object, call: Call) -> Reply:
@@ -143,20 +153,39 @@ def get_room_state(session: Session, given: Object, call: Call) -> Reply:
     caller = session.caller()
     snapshot = session.app.rooms.get_state(caller, given["room_id"])
     can_take_over = session.app.claims.takeover_is_open(caller, snapshot)
-    lines = [view.room_line(snapshot), view.member_lines(snapshot)]
+    line = view.room_line(snapshot)
+    room, members = _room_and_members(session, snapshot, session.budget(), line, given.get("after"))
+    lines = [line, members.text]
     if can_take_over:
         lines.append(f"Takeover is available ({snapshot.takeover_reason}).")
-    return Reply(view.room_state(snapshot, caller.agent_id, can_take_over), "\n".join(lines))
+    data = {"room": room, **members.data, "takeover": view.takeover(snapshot, can_take_over)}
+    return Reply(data, "\n".join(lines))
+
+
+def _room_and_members(
+    session: Session, snapshot: Snapshot, budget: Budget, text: str, after: str | None = None
+) -> tuple[Object, view.Members]:
+    """The room, and those of its members that fit into a reply beside it."""
+    room = view.path_room(snapshot, session.caller().agent_id)
+    budget.spend(room, text)
+    members = view.list_members(snapshot, session.app.rooms.shown_members([snapshot])[0], budget, after)
+    return {**room, "members": [member.agent_id for member in members.listed]}, members
 
 
 def get_room_events(session: Session, given: Object, call: Call) -> Reply:
     caller, app = session.caller(), session.app
     after = fields.parse_cursor("after", given.get("after"))
     app.rooms.get_state(caller, given["room_id"])  # reading the log also keeps a member active
-    page = log.list_events(app.store, given["room_id"], after, given.get("limit", 50))
-    text = "\n".join(view.event_line(event) for event in page.events) or "No events."
-    more = " (more to read)" if page.has_more else ""
-    return Reply(view.event_page(page), f"{text}\ncursor={page.cursor}{more}")
+    found = log.list_events(app.store, given["room_id"], after, given.get("limit", 50))
+    # The latest events are needed most. Those after a cursor come in order, so that the next page continues.
+    order = -1 if after is None else 1
+    page = session.budget().fill(found.events[::order], view.room_event, view.event_line)
+    is_cut = after is not None and page.has_more
+    cursor = found.events[page.length - 1].event_seq if is_cut else found.cursor
+    has_more = is_cut or found.has_more
+    text = "\n".join(page.lines[::order]) or "No events."
+    data = {"events": page.objects[::order], "cursor": str(cursor), "has_more": has_more}
+    return Reply(data, f"{text}\ncursor={cursor}{' (more to read)' if has_more else ''}")
 
 
 _MEMBER: Object = {**fields.AGENT_ID, "description": "An agent_id or a name."}
@@ -167,7 +196,7 @@ TOOLS = grouped(
         list_rooms,
         "List rooms",
         "List the rooms from a path up to its workspace root, with their state.",
-        fields.takes(context_path=fields.PATH),
+        fields.takes(context_path=fields.PATH, after=fields.AFTER),
         fields.READS,
     ),
     Tool(
@@ -236,7 +265,7 @@ TOOLS = grouped(
         get_room_state,
         "Look at a room",
         "Get a room's owner, turn and members, and whether takeover is available. Changes nothing.",
-        fields.takes({"room_id": fields.ROOM_ID}),
+        fields.takes({"room_id": fields.ROOM_ID}, after=fields.AFTER),
         fields.READS,
     ),
     Tool(

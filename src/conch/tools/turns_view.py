@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 from conch.clock import to_iso
-from conch.lean import TYPE_CHECKING, Any
+from conch.lean import TYPE_CHECKING, Any, NamedTuple
+from conch.tools.fields import parse_cursor
 from conch.tools.replies import Object
 from conch.tools.text import MARGIN, behind_margin, one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from conch.rooms.handoffs import Handoff
-    from conch.rooms.log import Event, EventPage
+    from conch.rooms.log import Event
     from conch.rooms.room import Member, Room, Snapshot
+    from conch.tools.pages import Budget
     from conch.turns.waiting import Wait
 
 
-def path_room(snapshot: Snapshot, caller_id: str | None) -> Object:
-    """A room as an object for this caller."""
+def path_room(snapshot: Snapshot, caller_id: str | None, members: Sequence[Member] = ()) -> Object:
+    """A room as an object for this caller, with the members that the reply lists."""
     room = snapshot.room
     return {
         "room_id": room.room_id,
         "canonical_path": room.canonical_path,
         "topic_id": room.topic_id,
-        "members": [member.agent_id for member in snapshot.members],
+        "members": [member.agent_id for member in members],
         "sequence_index": room.sequence_index,
         "owner": room.owner,
         "reserved_for": room.reserved_for,
@@ -56,16 +58,34 @@ def _room_member(snapshot: Snapshot, member: Member) -> Object:
     }
 
 
-def room_members(snapshot: Snapshot) -> list[Object]:
-    return [_room_member(snapshot, member) for member in snapshot.members]
+class Members(NamedTuple):
+    """The members of a room that fit into a reply, and how many are not listed because they are gone."""
+
+    listed: list[Member]
+    data: Object
+    text: str
 
 
-def room_state(snapshot: Snapshot, caller_id: str, can_take_over: bool) -> Object:
-    return {
-        "room": path_room(snapshot, caller_id),
-        "members": room_members(snapshot),
-        "takeover": {"available": can_take_over, "reason": snapshot.takeover_reason},
-    }
+def list_members(snapshot: Snapshot, shown: list[Member], budget: Budget, after: str | None = None) -> Members:
+    """The page of the shown members that follows a place in the sequence."""
+    place = parse_cursor("after", after)
+    found = shown if place is None else [member for member in shown if member.ordinal > place]
+    # A member's id is also in the room, so it counts twice.
+    page = budget.fill(
+        found, lambda each: _room_member(snapshot, each), lambda each: each.agent_id + _member_line(snapshot, each)
+    )
+    gone, cursor = len(snapshot.members) - len(shown), page.cursor([member.ordinal for member in found], after)
+    lines = [_member_line(snapshot, member) for member in found[: page.length]]
+    if page.has_more:
+        lines.append(f'There are more members: call get_room_state with after="{cursor}".')
+    if gone:
+        lines.append(f"{gone} more are gone.")
+    data = {"members": page.objects, "members_gone": gone, "has_more": page.has_more, "cursor": cursor}
+    return Members(found[: page.length], data, "\n".join(lines))
+
+
+def takeover(snapshot: Snapshot, can_take_over: bool) -> Object:
+    return {"available": can_take_over, "reason": snapshot.takeover_reason}
 
 
 def room_event(event: Event) -> Object:
@@ -81,14 +101,6 @@ def room_event(event: Event) -> Object:
         "reason": event.reason,
         "details": event.details,
         "created_at": to_iso(event.created_at),
-    }
-
-
-def event_page(page: EventPage) -> Object:
-    return {
-        "events": [room_event(event) for event in page.events],
-        "cursor": str(page.cursor),
-        "has_more": page.has_more,
     }
 
 
@@ -153,13 +165,9 @@ def room_line(snapshot: Snapshot) -> str:
     return f"{room.room_id} at {place}: {snapshot.state}, turn {room.turn_id}{holder}"
 
 
-def member_lines(snapshot: Snapshot) -> str:
-    lines = [
-        f"- {member.agent_id} ({member.name}), {'active' if snapshot.is_active(member) else 'inactive'}, "
-        f"last seen {to_iso(member.last_seen_at)}"
-        for member in snapshot.members
-    ]
-    return "\n".join(lines)
+def _member_line(snapshot: Snapshot, member: Member) -> str:
+    presence = "active" if snapshot.is_active(member) else "inactive"
+    return f"- {member.agent_id} ({member.name}), {presence}, last seen {to_iso(member.last_seen_at)}"
 
 
 def your_turn_text(wait: Wait) -> str:

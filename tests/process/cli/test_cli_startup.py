@@ -32,7 +32,7 @@ ROOM = {
     *("storage.replacement", "storage.sqlite", "storage.sqlite.connections", "storage.sqlite.errors"),
     *("storage.sqlite.files", "storage.sqlite.ownership", "storage.sqlite.places", "storage.sqlite.queue"),
     *("storage.sqlite.store", "storage.sqlite.transaction", "storage.statements", "tools", "tools.advice"),
-    *("tools.fields", "tools.registry", "tools.replies", "tools.schema", "tools.session", "tools.text"),
+    *("tools.fields", "tools.pages", "tools.registry", "tools.replies", "tools.schema", "tools.session", "tools.text"),
 }
 BUS = {"bus", "bus.drafts", "bus.peers", "bus.stream", "bus.sync", "bus.topics", "bells.waits", "warnings"}
 NOTICES = {"notices", "notices.activity", "notices.events", "rooms.log", "host.paths", "warnings"}

@@ -299,3 +299,17 @@ def test_another_store_can_be_named_on_the_command_line(conch: Conch, tmp_path: 
 
     assert conch("db", "path", "--store", str(other), "--json").data == {"path": str(other)}
     assert conch("rooms", "--json").data["rooms"] == []
+
+
+def test_a_member_that_is_gone_is_only_counted(conch: Conch, room: str, shell: Callable[[str], Any]) -> None:
+    harness = shell("claude")
+    gone = harness.run("join", "--json").data["agent_id"]
+    harness.end()
+
+    state, everything = conch("state"), conch("state", "--all")
+    conch("reorder", "bob:2", "ada:1")
+
+    assert gone not in state.out and "1 more are gone; `conch state --all` lists them." in state.out
+    assert gone in everything.out and "more are gone" not in everything.out
+    assert conch("state", "--json").data["members_gone"] == 1
+    assert [m["agent_id"] for m in conch("state", "--all", "--json").data["members"]] == ["bob:2", "ada:1", gone]

@@ -119,7 +119,7 @@ COMMANDS |= grouped(
         "rooms.state",
         "who holds the stick, and the members",
         "Show who holds the stick, who is next, and the members.",
-        _ROOM,
+        (switch("--all", "list members that are gone and hold nothing, too"), *_ROOM),
     ),
     Command(
         "rooms",
@@ -174,7 +174,7 @@ COMMANDS |= grouped(
         "rooms.reorder",
         "set the sequence of the members",
         "Set the sequence in which the members take turns.",
-        (words("order", "AGENT", "every member once, in the new order"), *_ROOM),
+        (words("order", "AGENT", "every member that `conch state` lists, in the new order"), *_ROOM),
     ),
     Command(
         "policy",

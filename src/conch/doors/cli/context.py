@@ -8,7 +8,7 @@ from importlib import import_module
 
 from conch.app import App, open_app
 from conch.calls import Call
-from conch.errors import InvalidArgument, TopicNotFound, UnknownMember, UnknownRoom
+from conch.errors import InvalidArgument, TopicNotFound, UnknownMember, UnknownRoom, some_of
 from conch.lean import TYPE_CHECKING, Any, TextIO
 from conch.tools import fields
 from conch.tools.registry import run_tool
@@ -183,7 +183,7 @@ def find_member(members: list[Member], text: str, field: str) -> str:
     shown, names = repr(text[:_LONGEST_ECHO]), [f"{m.agent_id} ({m.name})" for m in found or members]
     if found:
         raise InvalidArgument(f"{shown} could be {' or '.join(names)}; type more of the name.", field=field)
-    listed = ", ".join(names) or "none"
+    listed = some_of(names) or "none"
     raise UnknownMember(f"{shown} is not a member you can name here. Members you can name: {listed}.", field=field)
 
 

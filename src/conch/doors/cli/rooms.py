@@ -6,7 +6,7 @@ from conch.clock import SECOND
 from conch.doors.cli.context import Context, find_member
 from conch.doors.cli.output import Report, as_report, duration, table
 from conch.errors import InvalidArgument
-from conch.rooms.room import Snapshot
+from conch.rooms.room import Member, Snapshot
 from conch.tools import turns_view
 from conch.tools.text import one_line
 
@@ -16,7 +16,7 @@ _LONGEST_NUMBER = 18  # digits that fit into 64 bits
 def rooms(context: Context) -> Report:
     caller, app = context.caller, context.app
     found = app.rooms.all_rooms() if context.options.all else app.rooms.list_rooms(context.path(), caller)
-    data = {"rooms": [turns_view.path_room(snapshot, caller.agent_id) for snapshot in found]}
+    data = {"rooms": [turns_view.path_room(s, caller.agent_id, s.members) for s in found]}
     if not found:
         return Report(data, "There is no open room here; `conch join` creates one.")
     rows = [
@@ -53,9 +53,17 @@ def state(context: Context) -> Report:
         lines.append(f"You may take over ({snapshot.takeover_reason}): `conch take --reason ...`.")
     if snapshot.find(caller.agent_id) is None and snapshot.state != "closed":
         lines.append(f"You ({caller.agent_id}) are not a member; `conch join` makes you one.")
-    if snapshot.members:
-        lines += ["", _members(snapshot)]
-    return Report(turns_view.room_state(snapshot, caller.agent_id, can_take_over), "\n".join(lines))
+    shown = snapshot.members if context.options.all else context.app.rooms.shown_members([snapshot])[0]
+    if shown:
+        lines += ["", _members(snapshot, shown)]
+    if len(shown) < len(snapshot.members):
+        lines.append(f"{len(snapshot.members) - len(shown)} more are gone; `conch state --all` lists them.")
+    data = {
+        "room": turns_view.path_room(snapshot, caller.agent_id, shown),
+        **turns_view.list_members(snapshot, shown, context.session.budget()).data,
+        "takeover": turns_view.takeover(snapshot, can_take_over),
+    }
+    return Report(data, "\n".join(lines))
 
 
 def _room_text(snapshot: Snapshot, caller_id: str) -> str:
@@ -83,7 +91,7 @@ def _lapse(snapshot: Snapshot, moment: int | None) -> str:
     return f"lapses in {duration(left)}" if left > 0 else f"lapsed {duration(-left)} ago"
 
 
-def _members(snapshot: Snapshot) -> str:
+def _members(snapshot: Snapshot, shown: list[Member]) -> str:
     marks = {snapshot.room.owner: "owner", snapshot.room.reserved_for: "next"}
     rows = [
         (
@@ -94,7 +102,7 @@ def _members(snapshot: Snapshot) -> str:
             snapshot.life(m.agent_id),
             duration((snapshot.now - m.last_seen_at) / SECOND) + " ago",
         )
-        for m in snapshot.members
+        for m in shown
     ]
     return table(("", "AGENT", "NAME", "PRESENCE", "PROCESS", "SEEN"), rows)
 

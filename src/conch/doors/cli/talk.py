@@ -203,7 +203,7 @@ def ask(context: Context) -> Report:
         return failure("timeout", message, question)
     from conch.tools import questions_view
 
-    shown = questions_view.asked(asked.outcome, asked)
+    shown = questions_view.asked(asked.outcome, asked, context.session.budget()).data
     if asked.outcome == "cancelled":
         return failure("cancelled", "The question was cancelled.", shown)
     return Report(shown, "\n\n".join(_answer_text(answer) for answer in shown["answers"]))

@@ -10,7 +10,6 @@ from functools import partial
 from conch.bus.questions import Question
 from conch.bus.stream import Message
 from conch.calls import retry_interrupted
-from conch.clock import SECOND
 from conch.doors.cli.context import Context
 from conch.doors.cli.messages import whole_json
 from conch.doors.cli.output import MORE, Report, as_report, duration, give_up, local_time, table
@@ -48,8 +47,8 @@ def show(context: Context) -> Report:
     topic_id = context.topic_id
     topic = context.app.topics.find(topic_id)
     peers = context.app.peers.list_present(topic_id, _WINDOW_SECONDS, _MOST_PEERS)
-    present = [{**peer._asdict(), "updated_at": peer.updated_at / SECOND} for peer in peers]
-    data = {**bus_view.topic(topic), "peers": present}
+    peers.sort(key=lambda peer: peer.age_seconds)
+    data = {**bus_view.topic(topic), "peers": [bus_view.presence(peer) for peer in peers]}
     lines = [f"{topic.topic_id}: {one_line(topic.name)}", f"{topic.status} since {local_time(topic.created_at)}"]
     if topic.closed_at is not None:
         lines[-1] = f"closed {local_time(topic.closed_at)}" + (

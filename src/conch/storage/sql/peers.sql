@@ -103,7 +103,7 @@ LEFT JOIN cursors c ON c.peer_id = p.peer_id
 WHERE t.topic_id = :topic_id;
 
 -- name: recent_peers
-SELECT p.name AS agent_name, c.last_seq, c.updated_at, a.host_id, a.boot_id, a.pid, a.process_started_at
+SELECT p.peer_id, p.name AS agent_name, c.last_seq, c.updated_at, a.host_id, a.boot_id, a.pid, a.process_started_at
 FROM cursors c JOIN peers p ON p.peer_id = c.peer_id LEFT JOIN agents a ON a.agent_id = p.agent_id
-WHERE c.topic_id = :topic_id AND c.updated_at >= :since
-ORDER BY c.updated_at DESC, p.name;
+WHERE c.topic_id = :topic_id AND c.updated_at >= :since AND c.peer_id > :after
+ORDER BY c.peer_id;

@@ -13,6 +13,7 @@ WHERE e.event_id = :event_id;
 -- name: inbox
 SELECT e.*, r.canonical_path FROM protocol_events e JOIN path_rooms r ON r.room_id = e.room_id
 WHERE e.to_agent_id = :agent_id AND e.room_id = :room_id AND e.state IN :states
+  AND e.number > :after
 ORDER BY e.number LIMIT :limit;
 
 -- name: mark_seen

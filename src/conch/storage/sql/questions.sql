@@ -35,15 +35,19 @@ SELECT answer_id FROM answers WHERE question_id = :question_id AND answered_by_i
 SELECT m.message_id, m.topic_id, m.seq, p.name AS sender, m.message_type, m.reply_to, m.content_markdown, m.metadata_json,
   m.client_message_id, m.created_at
 FROM answers a JOIN messages m ON m.message_id = a.answer_id LEFT JOIN peers p ON p.peer_id = m.sender_id
-WHERE a.question_id = :question_id ORDER BY m.seq;
+WHERE a.question_id = :question_id AND m.seq > :after ORDER BY m.seq LIMIT :limit;
+
+-- name: count_answers
+SELECT count(*) AS answers_count FROM answers WHERE question_id = :question_id;
 
 -- name: answerable_questions
 SELECT q.question_id, (SELECT p.name FROM peers p WHERE p.peer_id = q.asked_by_id) AS asked_by, q.asked_at,
-  m.content_markdown AS question_text
+  m.content_markdown AS question_text, m.seq
 FROM questions q JOIN messages m ON m.message_id = q.question_id
 WHERE q.topic_id = :topic_id AND q.status = 'pending' AND q.asked_by_id <> :peer_id
   AND NOT EXISTS (SELECT 1 FROM answers a WHERE a.question_id = q.question_id AND a.answered_by_id = :peer_id)
-ORDER BY q.asked_at, m.seq LIMIT :limit;
+  AND m.seq > :after
+ORDER BY m.seq LIMIT :limit;
 
 -- name: questions_on_topic
 SELECT q.question_id, q.topic_id, (SELECT p.name FROM peers p WHERE p.peer_id = q.asked_by_id) AS asked_by, q.asked_at,

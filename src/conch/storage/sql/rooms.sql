@@ -38,6 +38,10 @@ FROM room_members m JOIN agents a ON a.agent_id = m.agent_id
 WHERE m.room_id = :room_id
 ORDER BY m.ordinal;
 
+-- name: reserving_agents
+SELECT DISTINCT room_id, agent_id FROM reservations
+WHERE room_id IN :room_ids AND state = 'active' AND expires_at > :now;
+
 -- name: some_members
 SELECT m.*, a.last_seen_at
 FROM room_members m JOIN agents a ON a.agent_id = m.agent_id

@@ -2,19 +2,23 @@
 SELECT r.*, COALESCE(m.name, a.name) AS name, a.last_seen_at, a.host_id, a.boot_id, a.pid, a.process_started_at
 FROM reservations r JOIN agents a ON a.agent_id = r.agent_id
 LEFT JOIN room_members m ON m.room_id = r.room_id AND m.agent_id = r.agent_id
-WHERE r.room_id = :room_id AND r.state = 'active' AND r.scope_key IN :keys
+WHERE r.room_id = :room_id AND r.state = 'active' AND r.scope_key IN :keys AND r.expires_at > :lapsed
 UNION ALL
 SELECT r.*, COALESCE(m.name, a.name) AS name, a.last_seen_at, a.host_id, a.boot_id, a.pid, a.process_started_at
 FROM reservations r JOIN agents a ON a.agent_id = r.agent_id
 LEFT JOIN room_members m ON m.room_id = r.room_id AND m.agent_id = r.agent_id
-WHERE r.room_id = :room_id AND r.state = 'active' AND r.scope_key > :key AND r.scope_key < :end;
+WHERE r.room_id = :room_id AND r.state = 'active' AND r.scope_key > :key AND r.scope_key < :end AND r.expires_at > :lapsed
+ORDER BY scope_key LIMIT :limit;
+
+-- name: find_reservation
+SELECT number, scope_key FROM reservations WHERE reservation_id = :reservation_id AND room_id = :room_id;
 
 -- name: active_reservations
 SELECT r.*, COALESCE(m.name, a.name) AS name, a.last_seen_at, a.host_id, a.boot_id, a.pid, a.process_started_at
 FROM reservations r JOIN agents a ON a.agent_id = r.agent_id
 LEFT JOIN room_members m ON m.room_id = r.room_id AND m.agent_id = r.agent_id
-WHERE r.room_id = :room_id AND r.state = 'active'
-ORDER BY r.scope_key;
+WHERE r.room_id = :room_id AND r.state = 'active' AND r.scope_key > :after AND r.expires_at > :lapsed
+ORDER BY r.scope_key LIMIT :limit;
 
 -- name: ended_reservations
 SELECT
@@ -23,7 +27,7 @@ SELECT
 FROM reservations r JOIN agents a ON a.agent_id = r.agent_id JOIN path_rooms p ON p.room_id = r.room_id
 LEFT JOIN room_members m ON m.room_id = r.room_id AND m.agent_id = r.agent_id
 LEFT JOIN peers own ON own.topic_id = p.topic_id AND own.agent_id = r.agent_id AND own.is_own = 1
-WHERE r.room_id = :room_id AND r.state <> 'active'
+WHERE r.room_id = :room_id AND r.state <> 'active' AND r.number < :before
 ORDER BY r.number DESC LIMIT :limit;
 
 -- name: latest_lost_reservation
@@ -74,11 +78,11 @@ WHERE agent_id = :from_agent_id AND room_id = :room_id AND state = 'active';
 
 -- name: room_agents
 SELECT
-  m.name, a.agent_id, a.last_seen_at, a.host_id, a.boot_id, a.pid, a.process_started_at, g.role, g.registered_at
+  m.name, m.ordinal, a.agent_id, a.last_seen_at, a.host_id, a.boot_id, a.pid, a.process_started_at, g.role, g.registered_at
 FROM room_members m JOIN agents a ON a.agent_id = m.agent_id
 LEFT JOIN registrations g ON g.room_id = m.room_id AND g.agent_id = m.agent_id
-WHERE m.room_id = :room_id
-ORDER BY m.ordinal;
+WHERE m.room_id = :room_id AND m.ordinal > :after
+ORDER BY m.ordinal LIMIT :limit;
 
 -- name: register_agent
 INSERT INTO registrations (room_id, agent_id, role, registered_at) VALUES (:room_id, :agent_id, :role, :now)

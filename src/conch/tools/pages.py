@@ -1,0 +1,125 @@
+"""Keeps every reply within a number of bytes: a list that does not fit comes in pages.
+
+The bytes are those that the client receives: the object and the text together, as JSON. A page holds at least one item,
+and every item is whole. So a reply is larger than its budget only because of one large item.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+from conch.lean import TYPE_CHECKING, Any, NamedTuple, TypeVar, json
+from conch.tools.replies import Object
+
+if TYPE_CHECKING:
+    from conch.warnings import Warnings
+
+_Item = TypeVar("_Item")
+
+_ENVELOPE = 1_024  # the JSON-RPC envelope, and the fields that a tool returns beside its list
+_SMALLEST_ITEM = 64  # no item of a list is smaller, so a page never needs more rows than this allows
+_EVERYTHING = 2**31
+
+
+class Page(NamedTuple):
+    """The leading items of a list that fit into a reply."""
+
+    length: int
+    objects: list[Object]
+    lines: list[str]
+    has_more: bool
+
+    def cursor(self, cursors: Sequence[Any], after: str | None = None) -> str | None:
+        """The position after the last item. An empty page keeps the position that the caller gave."""
+        return str(cursors[self.length - 1]) if self.length else after
+
+    def text(self, empty: str, cursor: str | None = None) -> str:
+        lines = self.lines or [empty]
+        return "\n".join([*lines, f'There is more: call again with after="{cursor}".'] if self.has_more else lines)
+
+
+class Budget:
+    """The bytes that one reply may still use. Without a limit, everything fits: a terminal needs no pages."""
+
+    def __init__(self, limit: int | None) -> None:
+        self._limit = limit
+        self._left = 0 if limit is None else limit - _ENVELOPE
+
+    @property
+    def rows(self) -> int:
+        """How many rows to read for a page: one more than can fit."""
+        return _EVERYTHING if self._limit is None else self._limit // _SMALLEST_ITEM + 1
+
+    @property
+    def chars(self) -> int:
+        """More characters than this cannot fit."""
+        return _EVERYTHING if self._limit is None else max(0, self._left)
+
+    def spend(self, data: Any, text: str = "") -> None:
+        if self._limit is not None:
+            self._left -= _size(data) + _size(text)
+
+    def fits(self, objects: list[Object], lines: list[str]) -> bool:
+        """Whether all of this fits into half of what is left. If it does, it is spent."""
+        if self._limit is None:
+            return True
+        size = _size(objects) + _size("\n".join(lines))
+        fits = size <= self._left // 2
+        self._left -= size if fits else 0
+        return fits
+
+    def fill(
+        self,
+        items: Sequence[_Item],
+        as_object: Callable[[_Item], Object],
+        as_text: Callable[[_Item], str],
+        limit: int | None = None,
+    ) -> Page:
+        """The page that starts with the first item, of at most `limit` items, and never without an item."""
+        objects: list[Object] = []
+        lines: list[str] = []
+        for item in items[:limit]:
+            shown, line = as_object(item), as_text(item)
+            if self._limit is not None and len(items) > 1:  # a single item fits in any case
+                size = _size(shown) + _size(line)
+                if objects and size > self._left:
+                    break
+                self._left -= size
+            objects.append(shown)
+            lines.append(line)
+        return Page(len(objects), objects, lines, len(objects) < len(items))
+
+    def cut_lists(self, data: Object) -> Object:
+        """The same object with the lists in it cut to what fits. `has_more` says that one was cut."""
+        cut = dict(data)
+        for name, value in data.items():
+            if isinstance(value, list):
+                page = self.fill(value, lambda each: each, lambda each: "")
+                cut |= {name: page.objects, "has_more": True} if page.has_more else {}
+        return cut
+
+    def warn(self, warnings: Warnings) -> Warnings:
+        """The leading warnings, and one that counts those left out. They use at most a quarter of the budget."""
+        if self._limit is None or not warnings:
+            return warnings
+        share = Budget(self._limit // 4 + _ENVELOPE)
+        page = share.fill(warnings, lambda each: each, lambda each: str(each["message"]))
+        if page.has_more:
+            from conch.warnings import warning  # rarely needed
+
+            rest = len(warnings) - page.length
+            page.objects.append(warning("WARNINGS_LEFT_OUT", f"{rest} more warnings do not fit.", count=rest))
+        self.spend(page.objects, "\n".join(page.lines))
+        return page.objects
+
+
+def _size(value: Any) -> int:
+    """The bytes of a value as JSON, with the comma after it. Text that is not valid Unicode counts, too."""
+    return len(_encoder()(value).encode(errors="surrogatepass")) + 1
+
+
+@lru_cache(maxsize=1)
+def _encoder() -> Callable[[Any], str]:
+    """Made once, at the first use: commands need no budget, and `json` is slow to import."""
+    return json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
