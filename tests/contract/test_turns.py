@@ -112,7 +112,7 @@ def test_the_owner_who_asks_again_gets_the_same_lease_and_the_handoff_it_receive
     assert (again.status, again.reason) == ("your_turn", "already_owner")
     assert (again.snapshot.room.lease_id, again.snapshot.room.turn_id) == lease
     assert (again.handoff, again.from_agent_id) == (HANDOFF, "codex:1")
-    assert again.claimed_from is None
+    assert again.claim is None
 
 
 def test_an_outsider_must_join_before_it_waits(table: Table, agent: Callable[..., Caller]) -> None:
@@ -402,7 +402,7 @@ def test_a_claim_that_cannot_be_delivered_is_given_back_as_it_was(table: Table) 
     offer = table.pass_to(table.codex, table.claim(table.codex), "gemini:1")
     wait = table.wait(table.gemini)
 
-    table.app.claims.give_back(table.gemini, wait)
+    table.app.claims.give_back(table.gemini, wait.claim)
 
     room = table.app.rooms.get_state(None, table.room_id).room
     assert (room.state, room.reserved_for, room.turn_id) == ("reserved", "gemini:1", 2)
@@ -416,7 +416,7 @@ def test_a_claim_that_was_delivered_after_all_is_not_given_back(table: Table) ->
     undelivered = table.wait(table.claude)
     again = table.wait(table.claude)
 
-    table.app.claims.give_back(table.claude, undelivered)
+    table.app.claims.give_back(table.claude, undelivered.claim)
 
     assert (again.status, again.reason) == ("your_turn", "already_owner")
     assert table.app.rooms.get_state(None, table.room_id).room.owner == "claude:1"
@@ -870,7 +870,7 @@ def test_the_log_replays_to_the_room_after_everything_that_can_happen(table: Tab
     table.app.membership.set_room_policy(table.codex, table.room_id, {"claim_ttl_ms": 60_000})
     table.app.membership.reorder_members(table.codex, table.room_id, ["gemini:1", "claude:1", "codex:1"])
     table.release(table.codex, table.claim(table.codex))
-    table.app.claims.give_back(table.gemini, table.wait(table.gemini))
+    table.app.claims.give_back(table.gemini, table.wait(table.gemini).claim)
     clock.advance(minutes=2)
     table.take_over(table.claude, 2)
     table.app.membership.append_note(table.gemini, table.room_id, "I was late")

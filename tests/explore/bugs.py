@@ -46,7 +46,7 @@ def claim_after_a_stale_look(patch: Patch) -> None:
     def settle(self: Any, caller: Any, room_id: str, call: Any) -> Any:
         with self._store.write(room_id) as tx:
             found = looks.pop(caller.agent_id, None) or real(self, tx, self._rooms.load(tx, room_id), caller)
-            return self._claim(tx, found, caller) if found.status == "your_turn" and not found.claimed_from else found
+            return self._claim(tx, found, caller) if found.status == "your_turn" and not found.claim else found
 
     def judge(self: Any, tx: Any, snapshot: Any, caller: Any) -> Any:
         looks[caller.agent_id] = found = real(self, tx, snapshot, caller)

@@ -111,7 +111,8 @@ def wait(agent: Agent) -> Any:
 def wait_in_vain(agent: Agent) -> Any:
     """The reply of a claim is lost, so the door gives the stick back."""
     found = agent.app.claims.wait_for_turn(agent.caller, agent.room_id, max_wait_ms=0)
-    agent.app.claims.give_back(agent.caller, found)
+    if found.claim is not None:
+        agent.app.claims.give_back(agent.caller, found.claim)
     return "given back"
 
 

@@ -87,6 +87,15 @@ class Reservations:
                 raise _refuse_release(tx, snapshot, wanted, found, caller)
             return end(tx, mine, "released", mine)
 
+    def withdraw(self, caller: Caller, reservation: Reservation) -> None:
+        """Undo a new reservation whose reply did not reach the caller, unless it was renewed or ended since."""
+        with self._rooms.change(caller, reservation.room_id, even_closed=True) as (tx, snapshot):
+            found = find_overlapping(tx, snapshot, Scope(reservation.scope, reservation.scope_key))
+            mine = _own_exact(found, caller)
+            same = (reservation.reservation_id, reservation.expires_at)
+            if mine is not None and (mine.reservation_id, mine.expires_at) == same:
+                end(tx, mine, "released", mine)
+
     def check(
         self, caller: Caller | None, room_id: str, path: str, after: str | None = None, limit: int = NO_LIMIT
     ) -> list[Held]:
@@ -180,10 +189,10 @@ def _insert(
 
 
 def _extend(tx: Transaction, mine: Reservation, expires_at: int, bead_id: str | None) -> Reservation:
-    # Reserving again with a shorter time must not shorten the reservation.
-    later = mine._replace(
-        state="active", expires_at=max(expires_at, mine.expires_at), bead_id=bead_id or mine.bead_id, liveness="active"
-    )
+    # Reserving again with a shorter time must not shorten the reservation. But the time always changes: `withdraw` uses
+    # it to see whether the reservation was renewed.
+    expires_at = max(expires_at, mine.expires_at + 1)
+    later = mine._replace(state="active", expires_at=expires_at, bead_id=bead_id or mine.bead_id, liveness="active")
     tx.run("extend_reservation", reservation_id=mine.reservation_id, expires_at=later.expires_at, bead_id=later.bead_id)
     record(tx, later, "renewed", later)
     return later

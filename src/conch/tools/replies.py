@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from conch.calls import retry_interrupted
 from conch.lean import Any, Lock, NamedTuple, threading
@@ -60,12 +61,14 @@ class Delivery:
     """What happens after a reply was sent, or could not be sent.
 
     A door calls `sent` after it wrote the reply, or `not_sent` if it could not. If the client cancels a call while its
-    reply is on the way, the client ignores that reply, so the door then calls `retracted` as well.
+    reply is on the way, the client ignores that reply, so the door then calls `retracted` as well. It does the same for
+    a reply that the client does not read.
     """
 
-    def __init__(self, *, sent: Task = _nothing, not_sent: Task = _nothing) -> None:
+    def __init__(self, *, sent: Task = _nothing, not_sent: Task = _nothing, retracted: Task | None = None) -> None:
         self._sent = sent
         self._not_sent = not_sent
+        self._retracted = retracted
 
     def sent(self) -> None:
         self._follow(self._sent)
@@ -79,20 +82,26 @@ class Delivery:
 
     @property
     def is_retractable(self) -> bool:
-        return False
+        return self._retracted is not None
 
     def retracted(self, later: Callable[[Task], None]) -> None:
-        """Undo what `sent` did. The undoing may wait, so `later` runs it on another thread."""
+        """Undo what the reply brought. That may take time, so `later` runs it on another thread."""
+        if self._retracted is not None:
+            later(partial(retry_interrupted, self._retracted))
+
+
+def undone_by(task: Task) -> Delivery:
+    """The delivery of a reply that brings something, which `task` takes back if the reply does not arrive."""
+    return Delivery(not_sent=task, retracted=task)
 
 
 class QueuedDelivery(Delivery):
     """A delivery of a reply about a topic. Later calls about that topic wait for it."""
 
     def __init__(self, queue: ReplyQueue, topic_id: str, *, sent: Task, retracted: Task | None) -> None:
-        super().__init__(sent=sent)
+        super().__init__(sent=sent, retracted=retracted)
         self._queue = queue
         self._topic_id = topic_id
-        self._retracted = retracted
         _, self._settle = queue.enter(topic_id)
 
     def _follow(self, task: Task) -> None:
@@ -100,10 +109,6 @@ class QueuedDelivery(Delivery):
             super()._follow(task)
         finally:
             self._settle()
-
-    @property
-    def is_retractable(self) -> bool:
-        return self._retracted is not None
 
     def retracted(self, later: Callable[[Task], None]) -> None:
         if self._retracted is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from conch.calls import Call
 from conch.host.paths import spell
 from conch.notices.events import MARKS, STATES
@@ -9,7 +11,7 @@ from conch.scopes.reservations import LONGEST_TTL, SHORTEST_TTL, TTL_MINUTES
 from conch.tools import fields
 from conch.tools import scopes_view as view
 from conch.tools.registry import Tool, grouped
-from conch.tools.replies import Object, Reply
+from conch.tools.replies import NOTHING_FOLLOWS, Object, Reply, undone_by
 from conch.tools.session import Session
 from conch.tools.text import one_line
 
@@ -67,7 +69,8 @@ def scope_reserve(session: Session, given: Object, call: Call) -> Reply:
         "taken_over_count": len(grant.taken_over),
         "warnings": grant.warnings,
     }
-    return Reply(data, view.grant_text(grant, taken))
+    withdraw = partial(session.app.reservations.withdraw, session.caller(), grant.reservation)
+    return Reply(data, view.grant_text(grant, taken), NOTHING_FOLLOWS if grant.renewed else undone_by(withdraw))
 
 
 def scope_release(session: Session, given: Object, call: Call) -> Reply:

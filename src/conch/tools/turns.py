@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from conch.calls import Call
 from conch.clock import to_iso
 from conch.rooms import log
@@ -11,11 +13,11 @@ from conch.tools import fields
 from conch.tools import turns_view as view
 from conch.tools.pages import Budget
 from conch.tools.registry import Tool, grouped
-from conch.tools.replies import Delivery, Object, Reply
+from conch.tools.replies import NOTHING_FOLLOWS, Delivery, Object, Reply, undone_by
 from conch.tools.session import Session
 from conch.tools.text import behind_margin
 from conch.turns.stick import Offer
-from conch.turns.waiting import describe
+from conch.turns.waiting import Claim, describe
 
 MOST_EVENTS = 500
 
@@ -70,9 +72,7 @@ def wait_for_turn(session: Session, given: Object, call: Call) -> Reply:
     cursor = fields.parse_cursor("cursor", given.get("cursor"))
     wait = claims.wait_for_turn(caller, given["room_id"], cursor, given.get("max_wait_ms"), call)
     if wait.status == "your_turn":
-        # A claim that the client never hears about would block the room until its lease expires.
-        delivery = Delivery(not_sent=lambda: claims.give_back(caller, wait))
-        return Reply(view.your_turn(wait), view.your_turn_text(wait), delivery)
+        return Reply(view.your_turn(wait), view.your_turn_text(wait), _undoing(session, wait.claim))
     if wait.status == "takeover_available":
         return Reply(view.takeover_available(wait), view.takeover_text(wait))
     room = wait.snapshot.room
@@ -87,6 +87,13 @@ def wait_for_turn(session: Session, given: Object, call: Call) -> Reply:
         **view.expectation(room),
     }
     return Reply(data, f"not_yet: {describe(wait.snapshot)} Call wait_for_turn again. cursor={room.last_event_seq}")
+
+
+def _undoing(session: Session, claim: Claim | None) -> Delivery:
+    """A claim that the client never hears about would block the room until its lease expires."""
+    if claim is None:
+        return NOTHING_FOLLOWS
+    return undone_by(partial(session.app.claims.give_back, session.caller(), claim))
 
 
 def heartbeat(session: Session, given: Object, call: Call) -> Reply:
@@ -146,7 +153,7 @@ def takeover_stick(session: Session, given: Object, call: Call) -> Reply:
         f"The stick is yours: turn_id={room.turn_id} lease_id={room.lease_id}. You took it from {taken.revoked}. "
         "There is no handoff for you, so call get_room_events before you work."
     )
-    return Reply(data, text)
+    return Reply(data, text, _undoing(session, taken.claim))
 
 
 def get_room_state(session: Session, given: Object, call: Call) -> Reply:

@@ -24,6 +24,14 @@ from conch.storage.base import Store, Transaction
 LOOKS_PER_SECOND = 200  # of all waiting agents of a room together, after the bell has rung
 
 
+class Claim(NamedTuple):
+    """A new turn, with what `give_back` needs to undo it."""
+
+    room: Room
+    before: Room
+    claimed_at: int
+
+
 class Wait(NamedTuple):
     """How a wait ended: `your_turn`, `takeover_available`, `closed` or `not_yet`."""
 
@@ -32,13 +40,17 @@ class Wait(NamedTuple):
     reason: str | None = None
     handoff: Handoff | None = None
     from_agent_id: str | None = None
-    claimed_from: Room | None = None
-    """The room before a new claim, so that `give_back` can undo it."""
+    claim: Claim | None = None
+    """None if this wait claimed nothing."""
 
 
 class Takeover(NamedTuple):
-    room: Room
+    claim: Claim
     revoked: str | None
+
+    @property
+    def room(self) -> Room:
+        return self.claim.room
 
 
 class Awaited(NamedTuple):
@@ -179,13 +191,16 @@ class Claims:
         snapshot = found.snapshot
         received = {"handoff_event_seq": snapshot.room.pending_handoff_event_seq}
         claimed = _grant(tx, snapshot, "claim", found.from_agent_id, caller.agent_id, found.reason, received)
-        return found._replace(snapshot=snapshot.with_room(claimed), claimed_from=snapshot.room)
+        claim = Claim(claimed, snapshot.room, snapshot.now)
+        return found._replace(snapshot=snapshot.with_room(claimed), claim=claim)
 
-    def give_back(self, caller: Caller, wait: Wait) -> None:
-        """Undo a claim whose reply could not be delivered: the stick is offered again as before."""
-        before, claimed = wait.claimed_from, wait.snapshot.room
-        if before is None:
-            return
+    def give_back(self, caller: Caller, claim: Claim) -> None:
+        """Undo a claim or a takeover whose reply did not reach the caller.
+
+        The stick is offered again as before. If it was taken from an owner, it becomes free: that owner's lease has
+        ended, and must not come back to life.
+        """
+        before, claimed = claim.before, claim.room
         with self._store.write(claimed.room_id) as tx:
             snapshot = self._rooms.load(tx, claimed.room_id)
             room = snapshot.room
@@ -202,7 +217,7 @@ class Claims:
                 details={"handoff_event_seq": before.pending_handoff_event_seq},
             )
             save_room(tx, room._replace(claim_expires_at=before.claim_expires_at))
-            reopen_handoff(tx, snapshot, before.pending_handoff_event_seq, before.reserved_for, wait.snapshot.now)
+            reopen_handoff(tx, snapshot, before.pending_handoff_event_seq, before.reserved_for, claim.claimed_at)
 
     def takeover_stick(self, caller: Caller, room_id: str, expected_turn_id: int, reason: str) -> Takeover:
         """Take the stick from an owner or recipient that failed. The reason is recorded in the room's log."""
@@ -211,7 +226,7 @@ class Claims:
             _require_takeover(tx, snapshot, caller, expected_turn_id)
             cause = {"cause": snapshot.takeover_reason}
             taken = _grant(tx, snapshot, "takeover", snapshot.expected, caller.agent_id, reason, cause)
-            return Takeover(taken, snapshot.expected)
+            return Takeover(Claim(taken, snapshot.room, snapshot.now), snapshot.expected)
 
     def takeover_is_open(self, caller: Caller, snapshot: Snapshot) -> bool:
         """Whether `takeover_stick` would succeed for this caller right now."""

@@ -8,7 +8,7 @@ import time
 import pytest
 
 HANDOFF = {"status": "done", "next_action": "go on"}
-ROUNDS = 25
+ROUNDS = 10
 
 
 @pytest.fixture
@@ -48,22 +48,22 @@ def messages_before(client, request_id):
     return messages
 
 
-def test_a_wait_cancelled_while_the_stick_arrives_is_answered_or_holds_nothing(bob, conch, tmp_path):
-    ada = conch("codex:ada")
-    ada.call("join_path", context_path=str(tmp_path))
+def test_a_wait_cancelled_while_the_stick_arrives_holds_nothing(bob, conch, tmp_path):
     for round_ in range(ROUNDS):
+        ada = conch("codex:ada")
+        ada.call("join_path", context_path=str(tmp_path))
         mine = take(bob, bob.room_id)
         waiting = start_wait(ada, bob.room_id)
 
         released = bob.start_call("release_stick", **mine, handoff=HANDOFF)
-        time.sleep(round_ * 0.0002)  # not a synchronisation: each round cancels at another moment
+        time.sleep(round_ * 0.0005)  # not a synchronisation: each round cancels at another moment
         ada.cancel(waiting)
         assert bob.receive()["id"] == released
-        replies = messages_before(ada, ada.request("ping"))
+        messages_before(ada, ada.request("ping"))
 
-        holder = "codex:ada" if replies else None
-        assert owner_once_settled(bob, bob.room_id, holder) == holder
+        assert owner_once_settled(bob, bob.room_id, None) is None
         ada.call("release_stick", **take(ada, bob.room_id), handoff=HANDOFF)
+        ada.process.stdin.close()
 
 
 @pytest.mark.parametrize("end", ["closed input", "SIGTERM"])

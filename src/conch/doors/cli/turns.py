@@ -176,14 +176,16 @@ def pass_stick(context: Context) -> Report:
 def take(context: Context) -> Report:
     room_id = context.room_id
     turn_id = context.room.room.turn_id
-    data = context.tool(
+    taken = context.tool(
         "turns.takeover_stick", room_id=room_id, expected_turn_id=turn_id, reason=context.options.reason
-    ).data
+    )
+    data = taken.data
     text = (
         f"The stick is yours (turn {data['turn_id']}), taken from {data['revoked']}. {lease_text(context, data)}\n"
         "There is no handoff for you: read `conch events` before you work."
     )
-    return Report(data, text, delivery=Delivery(sent=lambda: keep_lease(context, data)))
+    delivery = Delivery(sent=lambda: keep_lease(context, data), not_sent=taken.delivery.not_sent)
+    return Report(data, text, delivery=delivery)
 
 
 def close(context: Context) -> Report:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from conch.doors.mcp.client import Client
-from conch.doors.mcp.pending import Batch, PendingCall, PendingCalls, run_quietly
+from conch.doors.mcp.pending import Batch, PendingCall, PendingCalls
 from conch.doors.mcp.protocol import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -27,7 +27,7 @@ from conch.doors.mcp.protocol import (
 )
 from conch.doors.mcp.roots import Roots
 from conch.doors.mcp.stdio import Wire
-from conch.doors.mcp.workers import Workers
+from conch.doors.mcp.workers import FollowUps, Workers, run_quietly
 from conch.lean import NamedTuple
 from conch.tools.registry import Tool, call_tool
 from conch.tools.replies import Object
@@ -56,13 +56,14 @@ class Connection:
         self._wire = wire
         self._client = Client({"name": info.name, "version": info.version})
         self._workers = Workers()
-        self._pending = PendingCalls(wire.send, self._workers.submit)
-        self._roots = Roots(wire.send)
+        self._pending = PendingCalls(wire.outbox, FollowUps(self._workers).add)
+        self._roots = Roots(wire.outbox.send)
         self._session = make_session(lambda: self._client.name, self._roots.first_path)
 
     def serve(self) -> bool:
         """Answer until the wire ends, then cancel the calls in flight. False if a call does not end in time."""
-        for line in self._wire.lines():
+        for line in self._wire.lines(lambda: self._pending.is_busy):
+            self._pending.take_back_unread()
             if line is None:
                 self._refuse(Refusal(PARSE_ERROR, "Parse error: the line is too long."), None)
             elif line and not line.isspace():
@@ -70,6 +71,9 @@ class Connection:
         self._pending.cancel_all()
         self._roots.close()
         run_quietly(partial(self._workers.submit, self._session.close))
+        self._wire.outbox.hurry()
+        if self._wire.outbox.is_gone:
+            self._pending.take_back_unread(patience=0.0)
         return self._workers.drain(_DRAIN_SECONDS)
 
     def _receive(self, line: bytes) -> None:
@@ -114,7 +118,7 @@ class Connection:
 
     def _reply(self, reply: bytes, batch: Batch | None) -> None:
         if batch is None:
-            self._wire.send(reply)
+            self._wire.outbox.send(reply)
         else:
             self._pending.finish(self._pending.hold(batch), reply)
 

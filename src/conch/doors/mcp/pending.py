@@ -1,21 +1,32 @@
-"""Calls between their request and their reply. Cancelling a call after its reply was sent undoes its effect."""
+"""Calls between their request and the moment when the client has read their reply.
+
+A reply may bring something to the agent: the stick, messages, a reservation. That is taken back if the client cancels
+the call while the reply is on its way, or does not read the reply.
+"""
 
 from __future__ import annotations
 
 import sys
 import threading
+import time
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 
 from conch.calls import Call
+from conch.doors.mcp.outbox import Outbox
 from conch.doors.mcp.protocol import INTERNAL_ERROR, INVALID_REQUEST, Id, Refusal, encode
+from conch.doors.mcp.workers import run_quietly
 from conch.tools.replies import NOTHING_FOLLOWS, Delivery, Object, Task
 
 _MOST_AT_ONCE = 256
-"""Each call in flight holds a thread. This limit stops a client that never reads from starting more and more."""
+"""Each call holds a thread, and later its reply. This limit stops a client that never reads from piling them up."""
 
-_MOST_RETRACTABLE = 64
-"""How many sent replies we can still take back. A client ignores a reply that arrives after it cancelled the call."""
+_MOST_ANSWERED = 256
+"""How many answered calls we remember, in case the client cancels them."""
+
+_UNKNOWN = sys.maxsize
+_PATIENCE_SECONDS = 10.0  # without any reading by the client, before an unread reply is taken back
 
 
 class Batch:
@@ -39,27 +50,53 @@ class PendingCall:
         """The delivery of the reply, once the reply is ready."""
 
 
-class PendingCalls:
-    """Calls that wait for their reply. `send` writes a line and returns whether it was sent; `later` runs a task."""
+class _Answered:
+    """A call whose reply was given to the outbox, and may have to be taken back."""
 
-    def __init__(self, send: Callable[[bytes], bool], later: Callable[[Callable[[], None]], None]) -> None:
-        self._send = send
+    def __init__(self, request_id: Id, delivery: Delivery) -> None:
+        self.request_id = request_id
+        self.delivery = delivery
+        self.since = time.monotonic()
+        self.end = _UNKNOWN
+        """Where the reply ends in the output. It is known before the reply is written."""
+        self.is_over = False
+        """It was cancelled."""
+
+
+class PendingCalls:
+    """The calls of one connection. `later` runs a task on another thread."""
+
+    def __init__(self, outbox: Outbox, later: Callable[[Task], None]) -> None:
+        self._outbox = outbox
         self._later = later
         self._lock = threading.Lock()
         self._by_id: dict[Id, PendingCall] = {}
-        self._retractable: dict[Id, Delivery] = {}
+        self._unwritten = 0  # calls in `_by_id`, and those whose reply waits in the outbox
+        self._running = 0  # calls that have a thread; a cancelled one may need a moment to end
+        self._answered: dict[Id, _Answered] = {}
+        self._unread: deque[_Answered] = deque()  # those that can be taken back and may still be unread
+        self._read_through, self._read_at = 0, 0.0
+        self._cancels_late = False
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether `take_back_unread` may soon have something to do."""
+        return bool(self._running or self._unread)
 
     def begin(self, request_id: Id, batch: Batch | None, token: Id | None) -> PendingCall:
         """Register a call, so that the client can cancel it. With a token, the client gets progress reports."""
         pending = PendingCall(request_id, batch)
         if token is not None:
-            pending.call = Call(_Progress(token, pending, self._send).report)
+            pending.call = Call(_Progress(token, pending, self._outbox).report)
         with self._lock:
             if request_id in self._by_id:
                 raise Refusal(INVALID_REQUEST, "Invalid request: another request with this id is in flight.")
-            if len(self._by_id) >= _MOST_AT_ONCE:
-                raise Refusal(INTERNAL_ERROR, f"Too many requests in flight: at most {_MOST_AT_ONCE} are allowed.")
+            if self._unwritten >= _MOST_AT_ONCE or self._running >= 2 * _MOST_AT_ONCE:
+                message = f"Too many requests in flight: at most {_MOST_AT_ONCE} are allowed. Read the replies first."
+                raise Refusal(INTERNAL_ERROR, message)
             self._by_id[request_id] = pending
+            self._unwritten += 1
+            self._running += 1
             self._join(pending)
         return pending
 
@@ -73,31 +110,47 @@ class PendingCalls:
     def finish(self, pending: PendingCall, reply: bytes, delivery: Delivery = NOTHING_FOLLOWS) -> None:
         """Send the reply, alone or with its batch. Then run what follows: `sent` or `not_sent` of its delivery."""
         with self._lock:
+            self._running -= pending.request_id is not None
             cancelled = pending.cancelled
             if not cancelled:
                 pending.reply, pending.delivery = reply, delivery
             leaving = self._leaving_with(pending)
-        # Outside the lock: sending blocks while the client does not read, and tasks may use the store.
+            answered = [self._note_answered(one) for one in leaving if one.request_id is not None]
+        # Outside the lock, because tasks may use the store.
         if cancelled:
             run_quietly(delivery.not_sent)
         if leaving:
-            left = self._send(_line(leaving, pending.batch))
-            for one in leaving:
-                if one.delivery is not None:
-                    run_quietly(one.delivery.sent if left else one.delivery.not_sent)
+            line, late = _line(leaving, pending.batch), partial(self._written_late, leaving)
+            written = self._outbox.send(line, partial(_place, answered), late)
+            if written is not None:
+                self._forget_unwritten(leaving)
+                _follow(leaving, written)
 
     def cancel(self, request_id: Id) -> None:
-        """Cancel a call for the client. A reply that was sent already is taken back. Unknown ids are ignored."""
+        """Cancel a call for the client. Unknown ids are ignored.
+
+        A client that cancels a call just as the reply arrives ignores the reply, so what it brought is taken back. But
+        some clients cancel every call after they have read its reply. We cannot tell the two apart the first time; from
+        the second time on, a cancellation of a reply that was read takes nothing back.
+        """
         with self._lock:
             pending = self._by_id.pop(request_id, None)
-            left = self._retractable.pop(request_id, None) if pending is None else None
-            waiting = self._cancel(pending) if pending is not None else None
+            if pending is not None:
+                self._unwritten -= 1
+                waiting = self._cancel(pending)
+            else:
+                answered = self._answered.pop(request_id, None)
+                if answered is not None:
+                    answered.is_over = True
         if pending is not None:
             pending.call.cancel()
-        if waiting is not None:
-            self._run_later(waiting.not_sent)
-        if left is not None:
-            left.retracted(self._run_later)
+            if waiting is not None:
+                self._later(waiting.not_sent)
+        elif answered is not None:
+            was_read = answered.end <= self._outbox.read_through()
+            if not (was_read and self._cancels_late):
+                answered.delivery.retracted(self._later)
+            self._cancels_late = self._cancels_late or was_read
 
     def cancel_all(self) -> None:
         """Cancel every call, because the connection ends. Replies that are being sent right now still go out."""
@@ -109,7 +162,32 @@ class PendingCalls:
             pending.call.cancel()
         for delivery in waiting:
             if delivery is not None:
-                self._run_later(delivery.not_sent)
+                self._later(delivery.not_sent)
+
+    def take_back_unread(self, patience: float = _PATIENCE_SECONDS) -> None:
+        """Take back the replies that the client has left unread for too long. Call it now and then."""
+        if not self._unread:
+            return
+        now, read_through = time.monotonic(), self._outbox.read_through()
+        if read_through > self._read_through:  # a client that reads slowly still reads
+            self._read_through, self._read_at = read_through, now
+        for answered in self._pop_unread(read_through, now - patience):
+            answered.delivery.retracted(self._later)
+
+    def _pop_unread(self, read_through: int, before: float) -> list[_Answered]:
+        """Forget the replies that were read. Returns those that wait since `before`, and forgets them too."""
+        late = []
+        with self._lock:
+            waiting = [each for each in self._unread if each.end > read_through and not each.is_over]
+            self._unread.clear()
+            for answered in waiting:
+                if max(answered.since, self._read_at) > before:
+                    self._unread.append(answered)
+                else:
+                    late.append(answered)
+                    if self._answered.get(answered.request_id) is answered:
+                        del self._answered[answered.request_id]
+        return late
 
     def _join(self, pending: PendingCall) -> None:
         if pending.batch is not None:
@@ -122,12 +200,6 @@ class PendingCalls:
         delivery, pending.delivery = pending.delivery, None
         return delivery
 
-    def _run_later(self, task: Task) -> None:
-        try:
-            self._later(partial(run_quietly, task))
-        except RuntimeError:  # no thread left: do it here, although that delays the connection
-            run_quietly(task)
-
     def _leaving_with(self, pending: PendingCall) -> list[PendingCall]:
         """Call under the lock. Returns the calls to send now; from here on they cannot be cancelled."""
         together = [pending]
@@ -138,40 +210,55 @@ class PendingCalls:
         for one in leaving:
             if one.request_id is not None:
                 self._by_id.pop(one.request_id, None)
-                self._keep_retractable(one.request_id, one.delivery)
         return leaving
 
-    def _keep_retractable(self, request_id: Id, delivery: Delivery | None) -> None:
-        self._retractable.pop(request_id, None)
-        if delivery is not None and delivery.is_retractable:
-            self._retractable[request_id] = delivery
-            if len(self._retractable) > _MOST_RETRACTABLE:
-                del self._retractable[next(iter(self._retractable))]  # the oldest: a dict keeps its order
+    def _note_answered(self, one: PendingCall) -> _Answered:
+        """Call under the lock, before the reply is sent: its cancellation may come at once."""
+        assert one.request_id is not None and one.delivery is not None
+        answered = _Answered(one.request_id, one.delivery)
+        self._answered.pop(one.request_id, None)  # an id may be used again; the new entry is the newest
+        self._answered[one.request_id] = answered
+        if len(self._answered) > _MOST_ANSWERED:
+            del self._answered[next(iter(self._answered))]  # the oldest: a dict keeps its order
+        if one.delivery.is_retractable:
+            self._unread.append(answered)
+        return answered
+
+    def _written_late(self, leaving: list[PendingCall], written: bool) -> None:
+        self._forget_unwritten(leaving)
+        self._later(partial(_follow, leaving, written))
+
+    def _forget_unwritten(self, leaving: list[PendingCall]) -> None:
+        with self._lock:
+            self._unwritten -= sum(one.request_id is not None for one in leaving)
 
 
 class _Progress:
     """Reports the progress of a call to the client, with the client's token."""
 
-    def __init__(self, token: Id, pending: PendingCall, send: Callable[[bytes], bool]) -> None:
+    def __init__(self, token: Id, pending: PendingCall, outbox: Outbox) -> None:
         self._token = token
         self._pending = pending
-        self._send = send
+        self._outbox = outbox
         self._count = 0
 
     def report(self, text: str) -> None:
-        if self._pending.cancelled:
+        if self._pending.cancelled or self._outbox.is_waiting:  # a client that does not read needs no more lines
             return
         self._count += 1
         params: Object = {"progressToken": self._token, "progress": self._count, "message": text}
-        self._send(encode({"jsonrpc": "2.0", "method": "notifications/progress", "params": params}))
+        self._outbox.send(encode({"jsonrpc": "2.0", "method": "notifications/progress", "params": params}))
 
 
-def run_quietly(task: Task) -> None:
-    """Run what follows a call. A failure goes to the log, because the call has ended already."""
-    try:
-        task()
-    except Exception:
-        sys.excepthook(*sys.exc_info())
+def _place(answered: list[_Answered], end: int) -> None:
+    for each in answered:
+        each.end = end
+
+
+def _follow(leaving: list[PendingCall], written: bool) -> None:
+    for one in leaving:
+        if one.delivery is not None:
+            run_quietly(one.delivery.sent if written else one.delivery.not_sent)
 
 
 def _line(leaving: list[PendingCall], batch: Batch | None) -> bytes:

@@ -19,7 +19,7 @@ class Roots:
     stateless era, we never ask.
     """
 
-    def __init__(self, send: Callable[[bytes], bool]) -> None:
+    def __init__(self, send: Callable[[bytes], object]) -> None:
         self._send = send
         self._asking = threading.Lock()
         self._answered = threading.Event()

@@ -5,13 +5,15 @@ from __future__ import annotations
 import fcntl
 import os
 import select
-import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+
+from conch.doors.mcp.outbox import Outbox
 
 _CHUNK = 65_536
 _GONE = select.POLLERR | select.POLLHUP
 _HALF_CLOSED = getattr(select, "POLLRDHUP", 0)  # macOS has none
-_LAST_CHANCE_MS = 250  # a client that is about to read still gets its last reply
+_TICK_MS = 2_000
+_WAKE = b"w"  # no signal has this number
 
 
 def claim_standard_streams() -> tuple[int, int]:
@@ -37,15 +39,32 @@ def _duplicate(descriptor: int) -> int:
 
 
 class StopSign:
-    """A pipe that tells every poll to stop. A signal raises it, or a thread that found the wire broken."""
+    """A pipe that wakes the poll of the wire. A signal or a broken wire tells it to stop; `wake` only wakes it."""
 
     def __init__(self) -> None:
         self.seen_by, self.raised_by = os.pipe()
+        os.set_blocking(self.seen_by, False)
         os.set_blocking(self.raised_by, False)
+        self._raised = False
 
     def raise_(self) -> None:
+        self._write(b"\0")
+
+    def wake(self) -> None:
+        self._write(_WAKE)
+
+    @property
+    def is_raised(self) -> bool:
+        """Whether to stop. Forgets what only woke the poll."""
         try:
-            os.write(self.raised_by, b"\0")
+            self._raised = self._raised or bool(os.read(self.seen_by, _CHUNK).strip(_WAKE))
+        except OSError:  # nothing is there
+            pass
+        return self._raised
+
+    def _write(self, sign: bytes) -> None:
+        try:
+            os.write(self.raised_by, sign)
         except OSError:  # the pipe is full of earlier signs
             pass
 
@@ -80,23 +99,26 @@ class LineSplitter:
 
 
 class Wire:
-    """The two ends of one connection. One thread reads; any thread sends."""
+    """The two ends of one connection. One thread reads, and writes what had to wait; any thread sends."""
 
     def __init__(self, descriptors: tuple[int, int], stop: StopSign, most_bytes: int) -> None:
         self._input, self._output = descriptors
         self._stop = stop
         self._splitter = LineSplitter(most_bytes)
-        self._lock = threading.Lock()
-        self._broken = False
-        self._reading = _poll_for((self._input, select.POLLIN), (stop.seen_by, select.POLLIN), (self._output, 0))
-        self._sending = _poll_for(
-            (self._output, select.POLLOUT), (stop.seen_by, select.POLLIN), (self._input, _HALF_CLOSED)
-        )
-        self._last_chance = _poll_for((self._output, select.POLLOUT))
+        self.outbox = Outbox(self._output, stop.wake, stop.raise_)
+        self._poll = select.poll()
+        self._poll.register(stop.seen_by, select.POLLIN)
+        self._wanted: tuple[int, int] | None = None
 
-    def lines(self) -> Iterator[bytes | None]:
-        """The client's lines, until it closes either end or the stop sign is raised. None: a line was too long."""
-        while self._readable():
+    def lines(self, is_busy: Callable[[], bool]) -> Iterator[bytes | None]:
+        """The client's lines, until it closes either end or the stop sign is raised. None: a line was too long.
+
+        While `is_busy`, it also yields an empty line every two seconds.
+        """
+        while (readable := self._wait(_TICK_MS if is_busy() else None)) is not None:
+            if not readable:
+                yield b""
+                continue
             try:
                 chunk = os.read(self._input, _CHUNK)
             except BlockingIOError:
@@ -107,41 +129,29 @@ class Wire:
             if not chunk:
                 return
 
-    def send(self, line: bytes) -> bool:
-        """Write one whole line. False if that failed: the client is gone, or does not read while we are ending."""
-        rest = memoryview(line + b"\n")
-        with self._lock:
-            while rest and not self._broken:
-                rest = rest[self._write(rest[: select.PIPE_BUF]) :]
-            return not rest
+    def _wait(self, milliseconds: int | None) -> bool | None:
+        """Wait until there is something to do. Returns whether there is input, or None if the connection ends."""
+        is_full = self._choose()
+        readable = False
+        for descriptor, events in self._poll.poll(milliseconds):
+            if descriptor == self._stop.seen_by and self._stop.is_raised:
+                return None
+            if descriptor == self._output:
+                if events & _GONE:
+                    return None
+                self.outbox.flush()
+            if descriptor == self._input:
+                readable = True
+                if is_full:  # the client has closed its end without reading our replies
+                    self.outbox.hurry()
+        return readable
 
-    def _readable(self) -> bool:
-        for descriptor, events in self._reading.poll():
-            if descriptor == self._stop.seen_by or (descriptor == self._output and events & _GONE):
-                return False
-        return True
-
-    def _write(self, part: memoryview) -> int:
-        """Write a part and return how much was written. A part is small enough to never block a writable pipe."""
-        try:
-            if self._writable():
-                return os.write(self._output, part)
-        except BlockingIOError:
-            return 0
-        except OSError:
-            pass
-        self._broken = True  # the line may be cut in half, so nothing can follow it
-        self._stop.raise_()
-        return 0
-
-    def _writable(self) -> bool:
-        """Wait until the client reads. Once either side is ending, wait only a moment longer."""
-        ready = [descriptor for descriptor, _ in self._sending.poll()]
-        return self._output in ready or bool(self._last_chance.poll(_LAST_CHANCE_MS))
-
-
-def _poll_for(*wanted: tuple[int, int]) -> select.poll:
-    poll = select.poll()
-    for descriptor, events in wanted:
-        poll.register(descriptor, events)
-    return poll
+    def _choose(self) -> bool:
+        """Poll for what can be done: no reading while the outbox is full, no writing while it is empty."""
+        is_full = self.outbox.is_full
+        wanted = (_HALF_CLOSED if is_full else select.POLLIN, select.POLLOUT if self.outbox.is_waiting else 0)
+        if wanted != self._wanted:
+            self._wanted = wanted
+            self._poll.register(self._input, wanted[0])
+            self._poll.register(self._output, wanted[1])
+        return is_full

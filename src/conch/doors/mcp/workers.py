@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable
+
+from conch.errors import ConchError
 
 Task = Callable[[], None]
 
@@ -66,3 +69,43 @@ class _Worker:
             if not self._workers.finished(self):
                 return
             self._given.acquire()
+
+
+class FollowUps:
+    """Runs small tasks one after another on a worker. However many there are, they need only one thread."""
+
+    def __init__(self, workers: Workers) -> None:
+        self._workers = workers
+        self._lock = threading.Lock()
+        self._tasks: deque[Task] = deque()
+        self._is_running = False
+
+    def add(self, task: Task) -> None:
+        with self._lock:
+            self._tasks.append(task)
+            if self._is_running:
+                return
+            self._is_running = True
+        try:
+            self._workers.submit(self._run)
+        except RuntimeError:  # no thread left: do it here, although that delays the connection
+            self._run()
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                self._is_running = bool(self._tasks)
+                if not self._tasks:
+                    return
+                task = self._tasks.popleft()
+            run_quietly(task)
+
+
+def run_quietly(task: Task) -> None:
+    """Run what follows a call. A failure goes to the log, because the call has ended already."""
+    try:
+        task()
+    except ConchError as trouble:
+        print(f"conch mcp: {trouble.message}", file=sys.stderr)
+    except Exception:
+        sys.excepthook(*sys.exc_info())

@@ -1,0 +1,148 @@
+"""The real tools: nothing is claimed for an agent whose client ignores the reply, or never reads it."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+HANDOFF = {"status": "done", "next_action": "go on"}
+SERVER = [sys.executable, "-m", "conch", "mcp"]
+
+
+def answered(client, tool, **arguments):
+    """Call a tool; returns the id of the request and the result that the client has read."""
+    request_id = client.start_call(tool, **arguments)
+    reply = client.receive()
+    assert reply["id"] == request_id
+    return request_id, reply["result"]["structuredContent"]
+
+
+def state(client, room_id):
+    return client.call("get_room_state", room_id=room_id)["structuredContent"]
+
+
+@pytest.fixture
+def ada(conch, tmp_path):
+    ada = conch("codex:ada")
+    ada.room_id = ada.call("join_path", context_path=str(tmp_path))["structuredContent"]["room_id"]
+    return ada
+
+
+@pytest.fixture
+def bob(conch, ada, tmp_path):
+    bob = conch("claude:bob")
+    bob.call("join_path", context_path=str(tmp_path))
+    return bob
+
+
+def owner_becomes(until, client, room_id, expected):
+    return until(lambda: state(client, room_id)["room"]["owner"] == expected)
+
+
+def test_a_claim_whose_reply_crosses_its_cancellation_is_given_back(ada, bob, until):
+    crossed, turn = answered(ada, "wait_for_turn", room_id=ada.room_id)
+
+    ada.cancel(crossed)
+
+    owner_becomes(until, bob, ada.room_id, None)
+    lease = {"lease_id": turn["lease_id"], "expected_turn_id": turn["turn_id"]}
+    refused = ada.call("heartbeat", room_id=ada.room_id, **lease)["structuredContent"]
+    assert refused["error"] == "stale_lease"
+
+
+def test_a_takeover_whose_reply_crosses_its_cancellation_frees_the_stick(ada, conch, tmp_path, until):
+    ada.call("set_room_policy", room_id=ada.room_id, policy={"owner_lease_ttl_ms": 1_000})
+    late = conch("claude:late")
+    late.call("join_path", context_path=str(tmp_path))
+    _, lost = answered(late, "wait_for_turn", room_id=ada.room_id)
+    until(lambda: state(ada, ada.room_id)["takeover"]["available"])
+    taken = {"room_id": ada.room_id, "expected_turn_id": lost["turn_id"], "reason": "it is late"}
+    crossed, _ = answered(ada, "takeover_stick", **taken)
+
+    ada.cancel(crossed)
+
+    owner_becomes(until, ada, ada.room_id, None)
+    assert answered(ada, "wait_for_turn", room_id=ada.room_id)[1]["reason"] == "open_claim"
+
+
+def test_a_reservation_whose_reply_crosses_its_cancellation_is_withdrawn(ada, bob, until):
+    crossed, _ = answered(ada, "scope_reserve", room_id=ada.room_id, scope="src/*")
+
+    ada.cancel(crossed)
+
+    until(lambda: bob.call("scope_list", room_id=ada.room_id)["structuredContent"]["reservations"] == [])
+
+
+def test_a_claim_that_was_used_stays(ada, bob):
+    crossed, turn = answered(ada, "wait_for_turn", room_id=ada.room_id)
+    lease = {"lease_id": turn["lease_id"], "expected_turn_id": turn["turn_id"]}
+    ada.call("heartbeat", room_id=ada.room_id, **lease)
+
+    ada.cancel(crossed)
+
+    released = ada.call("release_stick", room_id=ada.room_id, **lease, handoff=HANDOFF)
+    assert released["isError"] is False
+
+
+def test_a_client_that_cancels_what_it_has_read_keeps_its_claims(ada, bob):
+    known, _ = answered(ada, "list_rooms")
+    ada.cancel(known)
+
+    for _ in range(3):
+        crossed, turn = answered(ada, "wait_for_turn", room_id=ada.room_id)
+        ada.cancel(crossed)
+        lease = {"lease_id": turn["lease_id"], "expected_turn_id": turn["turn_id"]}
+        assert ada.call("release_stick", room_id=ada.room_id, **lease, handoff=HANDOFF)["isError"] is False
+        _, theirs = answered(bob, "wait_for_turn", room_id=ada.room_id)
+        lease = {"lease_id": theirs["lease_id"], "expected_turn_id": theirs["turn_id"]}
+        bob.call("release_stick", room_id=ada.room_id, **lease, handoff=HANDOFF)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells how much of its output was read")
+def test_a_claim_whose_reply_nobody_reads_is_given_back(start, conch, tmp_path, until):
+    bob = conch("claude:bob")
+    ours, theirs = socket.socketpair()
+    clients = {
+        "pipe": start(SERVER, "codex:pipe", reading=False),
+        "full": start(SERVER, "codex:full", reading=False),
+        "socket": start(SERVER, "codex:socket", reading=False, stdout=theirs),
+    }
+    rooms = {}
+    for name, client in clients.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "AGENTS.md").write_text("")
+        room = bob.call("join_path", context_path=str(tmp_path / name))["structuredContent"]
+        rooms[name] = room["room_id"]
+        client.request("initialize", {"protocolVersion": "2025-11-25"})
+        client.start_call("join_path", context_path=str(tmp_path / name))
+        until(lambda name=name: len(state(bob, rooms[name])["members"]) == 2)
+    for _ in range(40):  # more than a pipe holds
+        clients["full"].request("tools/list")
+
+    for name, client in clients.items():
+        client.start_call("wait_for_turn", room_id=rooms[name])
+        owner_becomes(until, bob, rooms[name], f"codex:{name}")
+
+    for room_id in rooms.values():
+        owner_becomes(until, bob, room_id, None)
+    ours.close()
+    theirs.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux shows the threads of a process")
+def test_unread_replies_need_no_threads_and_every_call_is_answered(start):
+    client = start(SERVER, "codex:mute", reading=False)
+    client.request("initialize", {"protocolVersion": "2025-11-25"})
+    client.process.stdout.readline()
+
+    sent = {client.start_call("list_rooms") for _ in range(4_000)}
+    last = client.request("ping")
+
+    status = Path(f"/proc/{client.process.pid}/status").read_text()
+    threads = int(next(line for line in status.splitlines() if line.startswith("Threads")).split()[1])
+    client.start_reading()
+    assert {client.receive()["id"] for _ in range(4_001)} == {*sent, last}
+    assert threads <= 256 + 8
