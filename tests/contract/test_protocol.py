@@ -145,7 +145,7 @@ def test_only_its_recipient_marks_an_event(ada: Any, bob: Any) -> None:
 
 
 def test_the_inbox_shows_what_is_asked_for(ada: Any, bob: Any) -> None:
-    ids = [send(ada, bob)["id"] for _ in range(3)]
+    ids = [send(ada, bob, scope=f"{number}.py")["id"] for number in range(3)]
     bob.data("event_mark", event_id=ids[0], mark="seen")
     bob.data("event_mark", event_id=ids[1], mark="accepted")
 
@@ -162,7 +162,7 @@ def test_the_inbox_shows_what_is_asked_for(ada: Any, bob: Any) -> None:
 
 
 def test_a_concurrent_seen_never_undoes_an_accepted(environ: dict[str, str], ada: Any, bob: Any) -> None:
-    ids = [send(ada, bob)["id"] for _ in range(20)]
+    ids = [send(ada, bob, scope=f"{number}.py")["id"] for number in range(20)]
     start = threading.Barrier(2)
 
     def mark_all(mark: str) -> None:

@@ -1,5 +1,8 @@
 """Protocol events: notices that their recipient must see and accept.
 
+A notice that repeats an unread one is not stored again; the first one counts how often it came. An agent can cause 60
+new notices a minute for each recipient, besides those that tell of a high urgency.
+
 Agents send HANDOFF and BLOCKED. Only the system sends INCURSION and RESUME; it also writes a HANDOFF when an owner
 releases or passes the stick. An event belongs to its recipient's `agent_id`. It keeps the names that the
 agents had when it was sent.
@@ -8,6 +11,7 @@ agents had when it was sent.
 from __future__ import annotations
 
 from conch.agents.identity import Caller
+from conch.clock import MINUTE, SECOND
 from conch.config import Settings
 from conch.errors import (
     Advice,
@@ -35,7 +39,10 @@ VERSION = "v1"
 STATES = ("unread", "seen", "accepted")
 MARKS = ("seen", "accepted")
 _LONGEST_SUBJECT = 120
+MOST_PER_MINUTE = 60
 _URGENCIES = ("low", "medium", "high")
+_FIRST, _MEDIUM, _LAST = range(3)
+_PRIORITIES = {"high": _FIRST, "low": _LAST}  # a notice without an urgency counts as medium
 _SENDABLE = {
     "HANDOFF": ("subject", "summary", "next_action"),
     "BLOCKED": ("subject", "blocker", "requested_action", "urgency"),
@@ -61,11 +68,20 @@ class ProtocolEvent(NamedTuple):
     created_at: int
     seen_at: int | None
     accepted_at: int | None
+    times: int
+    latest_at: int | None
+    """When it came again last, if it came more than once."""
 
 
 class Sent(NamedTuple):
     event: ProtocolEvent
     warnings: Warnings
+
+
+class Posted(NamedTuple):
+    event_id: str
+    is_new: bool
+    """False if it repeats a notice that its recipient has not read yet."""
 
 
 class Notices:
@@ -84,7 +100,7 @@ class Notices:
         bead_id: str | None = None,
         scope: str | None = None,
     ) -> Sent:
-        """Send an event to one member of the room, given by name or agent_id."""
+        """Send an event to one member of the room, given by name or agent_id. LimitExceeded if it is one too many."""
         from conch.bus.peers import present_name  # not at the top: reserving and handing over need neither
         from conch.host.beads import check_bead
 
@@ -95,19 +111,22 @@ class Notices:
         with self._rooms.change(caller, room_id) as (tx, snapshot):
             sender = snapshot.member(caller.agent_id)
             recipient = find_recipient(snapshot, present_name(tx, snapshot.room.topic_id, to_agent))
-            event_id = insert_event(tx, snapshot.room, event_type, checked, sender, recipient, bead_id, within)
-            activity.record(tx, room_id, event_type, sender, event_id)
-            return Sent(load_event(tx, event_id), warnings)
+            posted = post(tx, snapshot.room, event_type, checked, sender, recipient, sender, bead_id, within)
+            if posted.is_new:
+                activity.record(tx, room_id, event_type, sender, posted.event_id)
+            return Sent(load_event(tx, posted.event_id), warnings)
 
     def inbox(
         self, caller: Caller, room_id: str, states: list[str], limit: int, after: str | None = None
     ) -> list[ProtocolEvent]:
-        """The events sent to the caller, oldest first, after an event_id."""
+        """The events sent to the caller, the most urgent and then the oldest first, after an event_id."""
         with self._rooms.look(caller, room_id) as (tx, _):
-            number = 0 if after is None else _number(tx, after)
-            given = {"agent_id": caller.agent_id, "room_id": room_id, "states": states, "after": number}
-            rows = tx.all("inbox", limit=limit, **given)
-        return [to_protocol_event(row) for row in rows]
+            priority, number = (_FIRST, 0) if after is None else _position(tx, after)
+            given = {"agent_id": caller.agent_id, "room_id": room_id, "priority": priority, "number": number}
+            # The index has the events of each state in order, so that no query reads more than the limit.
+            rows = [row for state in states for row in tx.all("inbox", state=state, limit=limit, **given)]
+        rows.sort(key=lambda row: (row["priority"], row["number"]))
+        return [to_protocol_event(row) for row in rows[:limit]]
 
     def mark(self, caller: Caller, event_id: str, mark: str) -> ProtocolEvent:
         """Mark a received event `seen` or `accepted`. `accepted` is final; marking again changes nothing."""
@@ -207,6 +226,7 @@ def insert_event(
     bead_id: str | None = None,
     scope: str | None = None,
     handoff_event_seq: int | None = None,
+    caused_by: str | None = None,
 ) -> str:
     """Store a new event; returns its id."""
     event_id = new_id("proto")
@@ -224,8 +244,54 @@ def insert_event(
         payload_json=json.dumps(payload, ensure_ascii=False),
         handoff_event_seq=handoff_event_seq,
         created_at=tx.now,
+        caused_by=caused_by,
+        priority=_priority(payload),
     )
     return event_id
+
+
+def post(
+    tx: Transaction,
+    room: Room,
+    event_type: str,
+    payload: _Payload,
+    sender: activity.Named | None,
+    recipient: activity.Named,
+    cause: activity.Named,
+    bead_id: str | None = None,
+    scope: str | None = None,
+) -> Posted:
+    """Store an event that an agent causes, or count it with the unread one that it repeats.
+
+    LimitExceeded if the agent has caused too many for this recipient.
+    """
+    both = {"to_agent_id": recipient.agent_id, "caused_by": cause.agent_id}
+    same = {"event_type": event_type, "room_id": room.room_id, "bead_id": bead_id, "scope": scope}
+    text = json.dumps(payload, ensure_ascii=False)
+    repeated = tx.one("repeat_protocol_event", payload_json=text, now=tx.now, **both, **same)
+    if repeated is not None:
+        return Posted(repeated["event_id"], is_new=False)
+    if _priority(payload) > _FIRST:
+        _refuse_flood(tx, recipient, both)
+    new = insert_event(tx, room, event_type, payload, sender, recipient, bead_id, scope, caused_by=cause.agent_id)
+    return Posted(new, is_new=True)
+
+
+def _refuse_flood(tx: Transaction, recipient: activity.Named, both: Row) -> None:
+    since, skipped = tx.now - MINUTE, MOST_PER_MINUTE - 1
+    first = tx.one("earlier_protocol_event", since=since, now=tx.now, skipped=skipped, **both)
+    if first is not None:
+        seconds = -((since - first["created_at"]) // SECOND)
+        message = (
+            f"{recipient.name} got {MOST_PER_MINUTE} notices from you in the last minute, and more are not stored. "
+            f"Try again in {seconds} s."
+        )
+        raise LimitExceeded(message, field="to_agent", limit=MOST_PER_MINUTE, retry_after_seconds=seconds)
+
+
+def _priority(payload: _Payload) -> int:
+    """0 comes first in the inbox. Only BLOCKED has an urgency."""
+    return _PRIORITIES.get(str(payload.get("urgency")), _MEDIUM)
 
 
 def leave_handoff(tx: Transaction, snapshot: Snapshot, to: Member | None, release: Event) -> None:
@@ -277,11 +343,12 @@ def load_event(tx: Transaction, event_id: str) -> ProtocolEvent:
     return to_protocol_event(row)
 
 
-def _number(tx: Transaction, event_id: str) -> int:
+def _position(tx: Transaction, event_id: str) -> tuple[int, int]:
+    """Where an event is in the inbox."""
     row = tx.one("find_protocol_event", event_id=event_id)
     if row is None:
         raise no_cursor()
-    return int(row["number"])
+    return row["priority"], row["number"]
 
 
 def to_protocol_event(row: Row) -> ProtocolEvent:
@@ -300,4 +367,6 @@ def to_protocol_event(row: Row) -> ProtocolEvent:
         created_at=row["created_at"],
         seen_at=row["seen_at"],
         accepted_at=row["accepted_at"],
+        times=row["times"],
+        latest_at=row["latest_at"],
     )

@@ -11,6 +11,7 @@ from conch.clock import MINUTE, to_iso
 from conch.errors import (
     Advice,
     ConchError,
+    LimitExceeded,
     ReleaseForbidden,
     ReservationConflict,
     ReservationNotFound,
@@ -22,7 +23,7 @@ from conch.host.paths import Scope, parse_scope, spell
 from conch.ids import new_id
 from conch.lean import NamedTuple
 from conch.notices import activity
-from conch.notices.events import insert_event
+from conch.notices.events import MOST_PER_MINUTE, Posted, insert_event, post
 from conch.rooms.presence import Rooms
 from conch.rooms.room import Snapshot
 from conch.scopes.overlaps import Held, Reservation, end, find_overlapping, holder, record, to_reservation
@@ -66,7 +67,8 @@ class Reservations:
             granted = not blocking or (
                 takeover_stale and all(held.reservation.liveness != "active" for held in blocking)
             )
-            _record_incursions(tx, snapshot, caller, wanted, blocking, granted)  # the owners learn of a refusal too
+            # The owners learn of a refusal too.
+            is_known = _record_incursions(tx, snapshot, caller, wanted, blocking, granted)
             if granted:
                 _archive(tx, snapshot, caller, found)
                 mine = _own_exact(found, caller)
@@ -75,7 +77,7 @@ class Reservations:
                 if mine is not None:
                     return Grant(_extend(tx, mine, until, bead_id), True, taken, warnings)
                 return Grant(_insert(tx, snapshot, caller, wanted, until, bead_id), False, taken, warnings)
-        raise _refuse_reservation(wanted, blocking)  # after the commit, which keeps the record of the incursion
+        raise _refuse_reservation(wanted, blocking, is_known)  # after the commit, which keeps the notices
 
     def release(self, caller: Caller, room_id: str, scope: str) -> Reservation:
         """End one of the caller's reservations; `scope` must be exactly what was reserved."""
@@ -203,9 +205,12 @@ def _extend(tx: Transaction, mine: Reservation, expires_at: int, bead_id: str | 
 
 def _record_incursions(
     tx: Transaction, snapshot: Snapshot, caller: Caller, wanted: Scope, blocking: list[Held], granted: bool
-) -> None:
-    """Send each owner an INCURSION: its reservation was taken over, or it stopped the newcomer."""
-    newcomer = snapshot.member(caller.agent_id)
+) -> bool:
+    """Send each owner an INCURSION: its reservation was taken over, or it stopped the newcomer.
+
+    Returns whether all owners have it. One that had too many from the newcomer gets no notice of a refusal.
+    """
+    newcomer, is_known = snapshot.member(caller.agent_id), True
     for held in blocking:
         owner = held.reservation
         payload = {
@@ -215,8 +220,18 @@ def _record_incursions(
             "owner_liveness": owner.liveness,
             "resolution_hint": _hint(owner, newcomer.name, granted),
         }
-        event_id = insert_event(tx, snapshot.room, "INCURSION", payload, None, owner, owner.bead_id, wanted.path)
-        activity.record(tx, snapshot.room.room_id, "INCURSION", newcomer, event_id)
+        given = (tx, snapshot.room, "INCURSION", payload, None, owner)
+        try:
+            if granted:  # it ends a reservation, so it is never one too many
+                posted = Posted(insert_event(*given, owner.bead_id, wanted.path), is_new=True)
+            else:
+                posted = post(*given, newcomer, owner.bead_id, wanted.path)
+        except LimitExceeded:
+            is_known = False
+            continue
+        if posted.is_new:
+            activity.record(tx, snapshot.room.room_id, "INCURSION", newcomer, posted.event_id)
+    return is_known
 
 
 def _hint(owner: Reservation, incoming: str, granted: bool) -> str:
@@ -231,11 +246,12 @@ def _hint(owner: Reservation, incoming: str, granted: bool) -> str:
 # -- refusals
 
 
-def _refuse_reservation(wanted: Scope, blocking: list[Held]) -> ConchError:
+def _refuse_reservation(wanted: Scope, blocking: list[Held], is_known: bool) -> ConchError:
     """The error that names the reservations in the way. It offers a takeover only if no owner is active."""
     active = any(held.reservation.liveness == "active" for held in blocking)
     what = "The whole workspace cannot be reserved" if wanted.path == "." else f"{wanted.path} is reserved"
-    message = f"{what}: {_names(blocking)}."
+    silence = "" if is_known else f" Not every owner got a notice: you caused {MOST_PER_MINUTE} in the last minute."
+    message = f"{what}: {_names(blocking)}.{silence}"
     facts = {"scope": wanted.path, "holders": [holder(held) for held in blocking]}
     if active:
         return ReservationConflict(f"{message} Work elsewhere, or ask them to release it.", None, **facts)

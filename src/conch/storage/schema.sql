@@ -291,11 +291,20 @@ CREATE TABLE protocol_events (
   created_at BIGINT NOT NULL,
   seen_at BIGINT,
   accepted_at BIGINT,
+  caused_by TEXT,
+  priority BIGINT NOT NULL DEFAULT 1,
+  times BIGINT NOT NULL DEFAULT 1,
+  latest_at BIGINT,
   CHECK (event_type IN ('HANDOFF', 'BLOCKED', 'INCURSION', 'RESUME')),
   CHECK (state IN ('unread', 'seen', 'accepted'))
 );
 
-CREATE INDEX protocol_events_inbox_idx ON protocol_events (to_agent_id, room_id, number);
+CREATE INDEX protocol_events_inbox_idx ON protocol_events (to_agent_id, room_id, state, priority, number);
+-- Finds the notice that a new one repeats, and how many an agent has caused lately. Few notices have a cause.
+CREATE INDEX protocol_events_unread_idx ON protocol_events (to_agent_id, caused_by, event_type, COALESCE(scope, ''))
+WHERE caused_by IS NOT NULL AND state = 'unread';
+CREATE INDEX protocol_events_cause_idx ON protocol_events (to_agent_id, caused_by, created_at)
+WHERE caused_by IS NOT NULL;
 -- Finds the notice that went with a released or passed stick.
 CREATE UNIQUE INDEX protocol_events_handoff_idx ON protocol_events (handoff_event_seq)
 WHERE handoff_event_seq IS NOT NULL;

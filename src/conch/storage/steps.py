@@ -4,7 +4,7 @@ The sixth migration adds agents' names to older room events, which have only age
 agent had at the time. That is today's name, unless the agent was renamed or left since then. In that case the room's
 activity or log has recorded the earlier name.
 
-The eighth migration writes down what each name looks like.
+The eighth migration writes down what each name looks like. The ninth finds the priority of notices in their payloads.
 """
 
 from __future__ import annotations
@@ -50,6 +50,9 @@ SELECT name FROM topics UNION SELECT agent_name FROM agent_name_reservations UNI
 UNION SELECT name FROM agents UNION SELECT agent_id FROM agents
 """
 _ADD_SKELETON = "INSERT INTO name_skeletons (skeleton, name) VALUES (:skeleton, :name)"
+_BLOCKED = "SELECT number, payload_json FROM protocol_events WHERE event_type = 'BLOCKED'"
+_SET_PRIORITY = "UPDATE protocol_events SET priority = :priority WHERE number = :number"
+_PRIORITIES = {"high": 0, "low": 2}  # the rest is 1
 _SET_DETAILS = "UPDATE room_events SET details_json = :details_json WHERE event_seq = :event_seq"
 
 
@@ -72,6 +75,10 @@ def run_step(version: int, execute: Execute) -> None:
     if version == 8:
         for row in execute(_ALL_NAMES, {}):
             execute(_ADD_SKELETON, {"skeleton": skeleton(row["name"]), "name": row["name"]})
+    if version == 9:
+        for row in execute(_BLOCKED, {}):
+            priority = _PRIORITIES.get(json.loads(row["payload_json"]).get("urgency"), 1)
+            execute(_SET_PRIORITY, {"priority": priority, "number": row["number"]})
 
 
 def _write_names(execute: Execute) -> None:

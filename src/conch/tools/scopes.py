@@ -109,7 +109,8 @@ def event_send(session: Session, given: Object, call: Call) -> Reply:
         given.get("bead_id"),
         given.get("scope"),
     )
-    lines = [f"{event.event_type} {event.event_id} sent to {event.to_agent}.", *view.warning_lines(warnings)]
+    again = f" {event.to_agent} has not read it since you first sent it." if event.times > 1 else ""
+    lines = [f"{event.event_type} {event.event_id} sent to {event.to_agent}.{again}", *view.warning_lines(warnings)]
     return Reply({"event": view.envelope(event), "warnings": warnings}, "\n".join(lines))
 
 
@@ -221,7 +222,7 @@ TOOLS = grouped(
     Tool(
         event_inbox,
         "Read your notices",
-        "List notices sent to you. Without a state, lists those you have not accepted.",
+        "List notices sent to you, the most urgent first. Without a state, lists those you have not accepted.",
         fields.takes(
             _ROOM,
             state={"type": "string", "enum": [*STATES, "all"]},

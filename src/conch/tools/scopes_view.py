@@ -81,7 +81,8 @@ def warning_lines(warnings: Warnings) -> list[str]:
 
 
 def envelope(event: ProtocolEvent) -> Object:
-    """A protocol event in its stable format, and whether its recipient has seen or accepted it."""
+    """A protocol event in its stable format, whether its recipient has seen or accepted it, and how often it came."""
+    repeated = {"times": event.times, "latest_at": to_iso(event.latest_at)} if event.times > 1 else {}
     return {
         "id": event.event_id,
         "version": VERSION,
@@ -96,12 +97,14 @@ def envelope(event: ProtocolEvent) -> Object:
         "state": event.state,
         "seen_at": to_iso(event.seen_at),
         "accepted_at": to_iso(event.accepted_at),
+        **repeated,
     }
 
 
 def event_text(event: ProtocolEvent) -> str:
     """The whole notice: a model that reads only text must be able to act on it."""
-    head = f"{event.event_id} {event.event_type} from {event.from_agent or 'conch'}, {event.state}"
+    again = f", {event.times} times, last at {to_iso(event.latest_at)}" if event.times > 1 else ""
+    head = f"{event.event_id} {event.event_type} from {event.from_agent or 'conch'}, {event.state}{again}"
     about = {"scope": event.scope, "bead_id": event.bead_id, **event.payload}
     return "\n".join([head, *labelled_lines(about, MARGIN)])
 

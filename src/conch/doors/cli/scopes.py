@@ -105,6 +105,7 @@ def _notice(event: Object) -> str:
     label = scopes_view.LABELS.get(event["event_type"], event["event_type"])
     state = scopes_view.LABELS.get(event["state"], event["state"])
     head = f"{event['id']} {label}, from {event['from_agent'] or 'conch'}, {event['created_at']}: {state}"
+    head += f", {event['times']} times, last at {event['latest_at']}" if "times" in event else ""
     about = {"scope": event["scope"], "bead": event["bead_id"], **event["payload"]}
     return "\n".join([one_line(head), *scopes_view.labelled_lines(about, " " * 4)])
 

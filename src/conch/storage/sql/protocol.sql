@@ -1,10 +1,28 @@
 -- name: insert_protocol_event
 INSERT INTO protocol_events
   (event_id, room_id, event_type, bead_id, from_agent_id, from_agent, to_agent_id, to_agent, scope, payload_json,
-   handoff_event_seq, created_at)
+   handoff_event_seq, created_at, caused_by, priority)
 VALUES
   (:event_id, :room_id, :event_type, :bead_id, :from_agent_id, :from_agent, :to_agent_id, :to_agent, :scope,
-   :payload_json, :handoff_event_seq, :created_at);
+   :payload_json, :handoff_event_seq, :created_at, :caused_by, :priority);
+
+-- name: repeat_protocol_event
+UPDATE protocol_events SET times = times + 1, latest_at = :now
+WHERE event_id = (
+  SELECT event_id FROM protocol_events
+  WHERE to_agent_id = :to_agent_id AND caused_by = :caused_by AND state = 'unread' AND event_type = :event_type
+    AND COALESCE(scope, '') = COALESCE(:scope, '') AND room_id = :room_id
+    AND COALESCE(bead_id, '') = COALESCE(:bead_id, '') AND payload_json = :payload_json
+  LIMIT 1
+)
+RETURNING event_id;
+
+-- name: earlier_protocol_event
+-- The n-th newest notice that counts, within a span of time.
+SELECT created_at FROM protocol_events
+WHERE to_agent_id = :to_agent_id AND caused_by = :caused_by AND created_at > :since AND created_at <= :now
+  AND priority > 0
+ORDER BY created_at DESC LIMIT 1 OFFSET :skipped;
 
 -- name: find_protocol_event
 SELECT e.*, r.canonical_path FROM protocol_events e JOIN path_rooms r ON r.room_id = e.room_id
@@ -12,9 +30,9 @@ WHERE e.event_id = :event_id;
 
 -- name: inbox
 SELECT e.*, r.canonical_path FROM protocol_events e JOIN path_rooms r ON r.room_id = e.room_id
-WHERE e.to_agent_id = :agent_id AND e.room_id = :room_id AND e.state IN :states
-  AND e.number > :after
-ORDER BY e.number LIMIT :limit;
+WHERE e.to_agent_id = :agent_id AND e.room_id = :room_id AND e.state = :state
+  AND (e.priority, e.number) > (:priority, :number)
+ORDER BY e.priority, e.number LIMIT :limit;
 
 -- name: mark_seen
 UPDATE protocol_events SET state = 'seen', seen_at = :now WHERE event_id = :event_id AND state = 'unread';
