@@ -72,6 +72,7 @@ class Messages:
         # change, so they need not be read again. A peer with a long monologue would otherwise read all of it at every
         # call.
         self._silences: dict[int | None, tuple[int, int]] = {}
+        self._stores = 0
 
     def sync(
         self,
@@ -172,6 +173,9 @@ class Messages:
         return Page(peer, standing, fitting, len(fitting) < len(messages), has_news)
 
     def _silent_through(self, peer: Peer, standing: Standing) -> int:
+        if self._stores != len(self._store.replacements):  # another store has other messages under the same numbers
+            self._stores = len(self._store.replacements)
+            self._silences.clear()
         cursor, through = self._silences.get(peer.peer_id, (0, 0))
         return through if cursor == standing.last_seq and through <= standing.highest_seq else standing.last_seq
 

@@ -144,6 +144,18 @@ class Store(Protocol):
     def backup(self, target: str | None) -> str:
         """Make a consistent copy in a new file while others continue to write; returns its path."""
 
+    def candidate(self, file: str) -> AbstractContextManager[Store]:
+        """A scratch store with the contents of a backup, migrated to this schema. It is removed afterwards."""
+
+    def users(self) -> list[str]:
+        """The other processes that use this store, for people."""
+
+    def restore(self, candidate: Store) -> str | None:
+        """Replace everything by the contents of a candidate, in one step. Processes that have the store open go on.
+
+        Returns where what was there before is kept; None if there was nothing.
+        """
+
     def wipe(self) -> None:
         """Delete all rows. Processes that have the store open continue with an empty one."""
 

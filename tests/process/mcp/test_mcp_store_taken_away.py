@@ -264,6 +264,14 @@ def test_a_waiter_is_told(agent: Callable[[str], Agent], store: Path) -> None:
     assert "store_replaced" in reply["result"]["structuredContent"]
 
 
+@pytest.fixture(params=["sqlite", "postgres"])
+def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every process of a test is on one empty store."""
+    if request.param == "postgres":
+        monkeypatch.setenv("CONCH_STORE", request.getfixturevalue("postgres_url"))
+
+
+@pytest.mark.usefixtures("engine")
 def test_a_server_goes_on_after_a_wipe(agent: Callable[[str], Agent], command: Callable[..., Object]) -> None:
     first = agent("codex:1")
     topic = first.call("topic_create", name="pink")["topic_id"]

@@ -15,6 +15,7 @@ import pytest
 
 from conch.app import App
 from conch.bus.topics import make_home
+from conch.errors import StoreReplaced
 
 SECRET = "mother of/pe@rl?"
 
@@ -92,6 +93,23 @@ def test_the_line_that_backup_prints_keeps_the_tls_settings_and_no_password(
     assert command in refused["message"]
     assert all(setting in command for setting in settings.split("&"))
     assert "password" not in command
+
+
+@pytest.mark.usefixtures("room_id")
+def test_the_line_that_restore_prints_brings_a_dump_back_under_a_running_process(
+    conch: Conch, app: App, server: Any, database: str, programs: Any, tmp_path: Path
+) -> None:
+    lines = [error(conch("db", *words, "--json"))["command"] for words in (["backup"], ["restore", "conch.dump"])]
+    tools = {"PATH": f"{programs.folder}:{os.environ['PATH']}", "PGPASSWORD": SECRET}
+    subprocess.run(lines[0], shell=True, check=True, env=tools, cwd=tmp_path, capture_output=True)
+    server.ask("DELETE FROM conch.path_rooms", database)
+
+    subprocess.run(lines[1], shell=True, check=True, env=tools, cwd=tmp_path, capture_output=True)
+
+    with pytest.raises(StoreReplaced, match="restored"), app.store.read():
+        pass
+    with app.store.read() as tx:
+        assert [row["room_id"] for row in tx.all("all_rooms")] == ["a"]
 
 
 @pytest.mark.usefixtures("room_id")

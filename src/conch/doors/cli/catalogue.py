@@ -12,7 +12,7 @@ OTHERS = Group("everything else")
 _AGENT = Group("agent", "INVALID_ARGS", ROOMS.name, "the agents here, their reservations and notices")
 _TOPICS = Group("topics", TALK.invalid, TALK.name, "create, list, show, close, rename or export topics")
 _NAMES = Group("names", TALK.invalid, TALK.name, "free a name on a topic")
-_DB = Group("db", heading=OTHERS.name, summary="the store: path, verify, reindex, backup, migrate, copy, wipe")
+_DB = Group("db", heading=OTHERS.name, summary="the store: path, verify, reindex, backup, restore, migrate, copy, wipe")
 FAMILIES = {group.name: group for group in (_AGENT, _TOPICS, _NAMES, _DB)}
 
 # -- options that several commands share
@@ -462,6 +462,19 @@ COMMANDS |= grouped(
         "`pg_dump` command that makes the backup.",
         (
             word("file", "FILE", "a file that does not exist yet; default: a new one beside the store", required=False),
+            *_SHARED,
+        ),
+    ),
+    Command(
+        "db restore",
+        "store.restore",
+        "replace everything by a backup",
+        "Check a backup, then replace everything in the store by it, in one step. What was there before is kept in a "
+        "new file. If other processes use the store, the command asks first; they go on with the restored store. For a "
+        "server, print the `pg_restore` command.",
+        (
+            word("file", "FILE", "a file made by `conch db backup`"),
+            switch("--yes", "restore even if other processes use the store"),
             *_SHARED,
         ),
     ),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 
 from conch.doors.cli.context import Context, open_named
-from conch.doors.cli.output import Report, failure, table
+from conch.doors.cli.output import Report, failure, table, write
 from conch.errors import InvalidArgument, SchemaMismatch, StoreCorrupt
 from conch.search.indexing import forget_indexes
+from conch.storage.base import Store
 from conch.storage.copying import copy_store
 from conch.tools.text import one_line
 from conch.verify import verify_store
@@ -59,6 +61,46 @@ def backup(context: Context) -> Report:
         raise InvalidArgument(f"{file} already exists; name a new file.", field="file")
     made = context.app.store.backup(file)
     return Report({"path": made}, f"Copied to {one_line(made)}.")
+
+
+def restore(context: Context) -> Report:
+    """Replace everything by a backup, after checking it, and verify the result."""
+    store, file = context.app.store, os.path.abspath(context.options.file)
+    with store.candidate(file) as candidate:
+        problems = _problems(candidate)
+        if problems:
+            message = f"{one_line(file)} is damaged, so it was not restored: {problems[0]}"
+            raise StoreCorrupt(message, field="file", problems=problems)
+        _require_consent(context, store)
+        kept = store.restore(candidate)
+    problems = _problems(store)
+    data = {"path": store.describe(), "from": file, "kept": kept}
+    said = f"Restored {one_line(store.describe())} from {one_line(file)}."
+    if kept is not None:
+        said += f" What was there before is in {one_line(kept)}."
+    if problems:
+        return failure(
+            "verification_failed", f"{said} But it has problems: {problems[0]}", {**data, "problems": problems}
+        )
+    return Report(data, f"{said} No problems found.")
+
+
+def _problems(store: Store) -> list[str]:
+    """What is wrong with a store, apart from its search index, which can be made again."""
+    return [problem.sentence for problem in verify_store(store).problems if problem.kind != "index"]
+
+
+def _require_consent(context: Context, store: Store) -> None:
+    """Stop if other processes use the store, unless `--yes` or a person says to go on."""
+    users = store.users()
+    if not users or context.options.yes:
+        return
+    message = f"Other processes use the store: {', '.join(map(one_line, users))}."
+    if sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty():
+        write(sys.stderr, f"{message}\nThey go on with the restored store. Restore now? [y/N] ")
+        if sys.stdin.readline().strip().lower() in ("y", "yes"):
+            return
+    raise InvalidArgument(f"{message} Nothing was restored. Stop them, or add --yes to restore anyway.", field="yes")
 
 
 def migrate(context: Context) -> Report:

@@ -14,7 +14,7 @@ from conch.calls import note_change
 from conch.clock import Clock
 from conch.errors import SchemaMismatch, StoreError, StoreUnavailable
 from conch.ids import lock_number
-from conch.storage.base import Check, Problem, Replacement, Row
+from conch.storage.base import Check, Problem, Replacement, Row, Store
 from conch.storage.postgres.address import SCHEMA, Address, Connection
 from conch.storage.postgres.errors import translate, translate_commit, translate_refusal, translated
 from conch.storage.postgres.schema import DIALECT, Schema
@@ -26,10 +26,11 @@ _MOST_CONNECTIONS = 8  # per process, however many agents it serves
 _KEPT_CONNECTIONS = 2  # idle connections that stay open
 IDLE_SECONDS = 10.0
 _ANSWER_SECONDS = 3.0  # for the server's answer, after the longest wait for a lock
+# A restored dump has the epoch of the store it was made from, but its tables are new.
 _FACTS = """SELECT
   (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now,
   (SELECT value FROM meta WHERE key = 'schema_version') AS version,
-  (SELECT value FROM meta WHERE key = 'epoch') AS epoch
+  concat((SELECT value FROM meta WHERE key = 'epoch'), ' ', 'meta'::regclass::oid) AS epoch
 """
 
 
@@ -266,6 +267,28 @@ class PostgresStore:
             "It asks for a password unless PGPASSFILE has it. `pg_restore` restores the dump."
         )
         raise StoreError(message, store=self.describe(), command=command)
+
+    def candidate(self, file: str) -> AbstractContextManager[Store]:
+        """Raise an error with the `pg_restore` command to run, as `backup` does."""
+        import shlex
+
+        with self._connected() as connection:
+            owner = self._schema.other_owner(connection)
+        address = self._address.for_programs(owner)
+        options = ["--clean", "--if-exists", "--single-transaction", f"--dbname={address}", file]
+        command = shlex.join(["pg_restore", *options])
+        message = (
+            "Nothing was restored. Restore a PostgreSQL store with PostgreSQL's own tool, as the owner of its tables. "
+            f"It replaces everything in one transaction, and running servers go on from there:\n\n    {command}"
+            "\n\nIt asks for a password unless PGPASSFILE has it. `conch db verify` then checks the store."
+        )
+        raise StoreError(message, store=self.describe(), command=command)
+
+    def users(self) -> list[str]:
+        return []
+
+    def restore(self, candidate: Store) -> str | None:
+        raise NotImplementedError("`candidate` has said how to restore")
 
     def wipe(self) -> None:
         epoch = new_epoch()

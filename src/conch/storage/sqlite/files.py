@@ -93,7 +93,7 @@ def _fill(connection: sqlite3.Connection, target: str) -> None:
     copy = sqlite3.connect(target, isolation_level=None)
     try:
         connection.backup(copy)
-        _make_distinct(copy, new_mark())
+        make_distinct(copy, new_mark())
     finally:
         copy.close()
 
@@ -110,7 +110,7 @@ def copy_whole(connection: sqlite3.Connection, target: str) -> None:
         raise _no_copy(error, target) from error
 
 
-def _make_distinct(connection: sqlite3.Connection, mark: int) -> None:
+def make_distinct(connection: sqlite3.Connection, mark: int) -> None:
     """Give a copy an epoch and a mark of its own, so that a process notices when it is put in place of the store."""
     connection.execute(f"PRAGMA user_version = {mark}")
     connection.execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('epoch', ?)", (new_epoch(),))
@@ -129,6 +129,15 @@ def _no_copy(error: sqlite3.Error | OSError, target: str) -> StoreError:
 
 def stamp(moment: float | None = None) -> str:
     return time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(moment))
+
+
+def unused(path: str) -> str:
+    """The path, with a number if it is taken: two commands may run in the same second."""
+    number, free = 1, path
+    while os.path.lexists(free):
+        number += 1
+        free = f"{path}-{number}"
+    return free
 
 
 def split(script: str) -> Iterator[str]:

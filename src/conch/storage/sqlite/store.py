@@ -9,13 +9,13 @@ from contextlib import AbstractContextManager, contextmanager
 
 from conch.calls import note_change
 from conch.clock import Clock, system_clock
-from conch.errors import SchemaMismatch, StoreInterrupted, StoreUnavailable, StoreUncertain
-from conch.storage.base import Check, Problem, Replacement, Row
+from conch.errors import SchemaMismatch, StoreCorrupt, StoreInterrupted, StoreUnavailable, StoreUncertain
+from conch.storage.base import Check, Problem, Replacement, Row, Store
 from conch.storage.replacement import Replacements, new_epoch
 from conch.storage.sqlite import sqlite3
 from conch.storage.sqlite.connections import Connections, FilesTaken, Lent
 from conch.storage.sqlite.errors import translate, translated
-from conch.storage.sqlite.files import copy, emptying, new_mark, split, stamp
+from conch.storage.sqlite.files import copy, emptying, make_folder, new_mark, split, stamp, unused
 from conch.storage.sqlite.queue import Queue
 from conch.storage.sqlite.transaction import SqliteTransaction, as_dict, transaction
 from conch.storage.statements import (
@@ -163,6 +163,46 @@ class SqliteStore:
             copy(connection, target)
         return target
 
+    @contextmanager
+    def candidate(self, file: str) -> Iterator[SqliteStore]:
+        from conch.storage.sqlite.restoring import scratch_copy  # rarely needed
+
+        make_folder(self.path, self._named)
+        with scratch_copy(file, self.path, self._schema) as scratch:
+            candidate = SqliteStore(scratch, ring=self._ring, named="FILE", migrations=self._migrations)
+            try:
+                with candidate.read():  # migrates an older one
+                    pass
+                yield candidate
+            finally:
+                candidate.close()
+
+    def users(self) -> list[str]:
+        from conch.host.processes import other_users_of  # rarely needed
+
+        users = other_users_of(self.path) if os.path.exists(self.path) else []
+        if users is None:
+            return ["unknown, because this system cannot list them"]
+        return [f"{user.pid} ({user.command[:_LONGEST_COMMAND]})" for user in users]
+
+    def restore(self, candidate: Store) -> str | None:
+        from conch.storage.sqlite.restoring import replace_contents, replace_file  # rarely needed
+
+        scratch, kept = candidate.describe(), unused(f"{self.path}.before-restore-{stamp()}")
+        candidate.close()
+        self._connections.close()
+        try:
+            with self._untouched() as live, self._queued(live):
+                kept_in = replace_contents(live, scratch, kept, self._busy_timeout_ms / 1_000)
+        except (SchemaMismatch, StoreCorrupt):
+            try:
+                kept_in = replace_file(self.path, scratch, kept)
+            except OSError as error:
+                raise translate(error, self.path, self._named) from error
+        note_change()
+        self._replacements.forget_epoch()
+        return kept_in
+
     def wipe(self) -> None:
         epoch = new_epoch()
         with self._connections.borrowed() as lent, self._queued(lent.connection):
@@ -177,7 +217,7 @@ class SqliteStore:
             connection.execute("VACUUM")  # gives the space back to the disk
 
     def set_aside(self) -> str:
-        aside = f"{self.path}.set-aside-{stamp()}"
+        aside = unused(f"{self.path}.set-aside-{stamp()}")
         try:
             for suffix in ("-wal", "-shm", ""):
                 if os.path.exists(self.path + suffix):

@@ -1,0 +1,114 @@
+"""Puts the contents of a backup in place of a store, in one step.
+
+The backup is first copied to a scratch store, where it is migrated and checked. SQLite then copies that store into the
+live one as a single transaction: a crash leaves the old contents or the new ones, and running processes go on. A live
+store that cannot be read is replaced as a file instead.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from urllib.parse import quote
+
+from conch.errors import InvalidArgument, SchemaMismatch, StoreBusy, StoreCorrupt
+from conch.storage.sqlite import sqlite3
+from conch.storage.sqlite.files import copy, make_distinct, new_mark, stamp
+from conch.storage.sqlite.places import SIDES, file_id
+
+
+@contextmanager
+def scratch_copy(file: str, store: str, schema: int) -> Iterator[str]:
+    """Copy a backup into a folder beside the store, which is removed afterwards. Refuses what is not a backup."""
+    import shutil  # slow to import, and only needed here
+
+    if file_id(file) is None:
+        raise InvalidArgument(f"There is no file {file}.", field="file")
+    if file_id(file) == file_id(store):
+        raise InvalidArgument(f"{file} is the store itself. Name a backup of it.", field="file")
+    folder = f"{store}.restoring-{stamp()}-{os.getpid()}"
+    os.makedirs(folder, mode=0o700)
+    try:
+        scratch = os.path.join(folder, "rooms.sqlite")
+        with _opened(file) as source:
+            _require_store(source, file, schema)
+            copy(source, scratch)
+        yield scratch
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _opened(file: str) -> Iterator[sqlite3.Connection]:
+    """Open a backup without changing it or the files beside it."""
+    # Nobody writes to a file without -wal, so it can be read without locks, in a folder that is read only.
+    how = "mode=ro" if os.path.exists(f"{file}-wal") else "immutable=1"
+    source = None
+    try:
+        source = sqlite3.connect(f"file:{quote(os.path.abspath(file))}?{how}", uri=True, isolation_level=None)
+        yield source
+    except sqlite3.DatabaseError as error:
+        raise StoreCorrupt(f"{file} cannot be restored: {error}. The store was not changed.", field="file") from error
+    finally:
+        if source is not None:
+            source.close()
+
+
+def _require_store(source: sqlite3.Connection, file: str, schema: int) -> None:
+    try:
+        row = source.execute("SELECT value FROM meta WHERE key = 'schema_version'").fetchone()
+    except sqlite3.OperationalError:
+        row = None
+    if row is None or not str(row[0]).isdecimal():
+        raise StoreCorrupt(f"{file} is not a backup of a conch store. The store was not changed.", field="file")
+    if int(row[0]) > schema:
+        message = (
+            f"{file} has schema {row[0]}, made by a newer version of conch than this one (schema {schema}). The store "
+            "was not changed. Upgrade conch, then restore."
+        )
+        raise SchemaMismatch(message, field="file", expected=schema)
+
+
+def replace_contents(live: sqlite3.Connection, scratch: str, kept: str, seconds: float) -> str | None:
+    """Copy the live store to `kept`, then the scratch store into the live one. Returns `kept`, or None if it was empty.
+
+    StoreBusy if other processes do not let us write for this many seconds.
+    """
+    is_empty = live.execute("SELECT count(*) AS tables FROM sqlite_master").fetchone()["tables"] == 0
+    if not is_empty:
+        copy(live, kept)
+    source = sqlite3.connect(scratch, isolation_level=None)
+    try:
+        # The file keeps its mark, and the contents get an epoch: so processes notice new contents, but no new file.
+        make_distinct(source, live.execute("PRAGMA user_version").fetchone()["user_version"] or new_mark())
+        source.backup(live, progress=_patience(seconds))
+    finally:
+        source.close()
+    live.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # in vain if another process reads; then a later one does it
+    return None if is_empty else kept
+
+
+def _patience(seconds: float) -> Callable[[int, int, int], None]:
+    """SQLite would try for ever to lock the store."""
+    deadline = time.monotonic() + seconds
+
+    def progress(status: int, remaining: int, total: int) -> None:
+        if status in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED) and time.monotonic() > deadline:
+            raise StoreBusy("Another process keeps the store locked. Try again.")
+
+    return progress
+
+
+def replace_file(path: str, scratch: str, kept: str) -> str:
+    """Put the scratch store in place of an unreadable one, which is kept under another name with its -wal and -shm."""
+    source = sqlite3.connect(scratch, isolation_level=None)
+    make_distinct(source, new_mark())
+    source.close()
+    os.link(path, kept)
+    for suffix in SIDES:
+        with suppress(FileNotFoundError):
+            os.rename(path + suffix, kept + suffix)
+    os.replace(scratch, path)
+    return kept

@@ -1,0 +1,148 @@
+"""`conch db restore`: a backup is checked, put in place in one step, and what was there before is kept."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conch.host.processes import other_users_of
+from conch.storage.sqlite.store import DIALECT, SqliteStore
+from conch.storage.statements import load_migrations
+
+Conch = Callable[..., Any]
+
+
+@pytest.fixture
+def backup(conch: Conch, tmp_path: Path) -> Path:
+    """A backup of a room in which ada:1 holds the stick. She has released it since."""
+    conch("join")
+    conch("wait")
+    conch("db", "backup", str(tmp_path / "backup"))
+    conch("release", "--status", "done", "--next", "go on")
+    return tmp_path / "backup"
+
+
+def owner(conch: Conch) -> str | None:
+    found: str | None = conch("state", "--json").data["room"]["owner"]
+    return found
+
+
+def files(database: Path) -> list[str]:
+    return sorted(path.name for path in database.parent.iterdir() if path.name.startswith("rooms.sqlite."))
+
+
+def test_a_backup_is_restored_and_what_was_there_is_kept(conch: Conch, backup: Path, database: Path) -> None:
+    restored = conch("db", "restore", str(backup), "--json").data
+    before = owner(conch)
+    again = conch("db", "restore", restored["kept"])
+
+    assert again.status == 0, again
+    assert restored["path"] == str(database)
+    assert before == "ada:1"
+    assert owner(conch) is None
+    assert not [name for name in files(database) if "restoring" in name]
+
+
+def test_a_restore_of_an_older_backup_migrates_it(conch: Conch, tmp_path: Path) -> None:
+    older = SqliteStore(str(tmp_path / "older"), ring=lambda _: None, migrations=load_migrations(DIALECT)[:5])
+    with older.write("room"):
+        pass
+    older.close()
+
+    assert conch("db", "restore", str(tmp_path / "older")).status == 0
+    assert conch("db", "verify").status == 0
+
+
+def test_a_store_that_is_not_there_or_cannot_be_read_is_restored(conch: Conch, backup: Path, database: Path) -> None:
+    shutil.rmtree(database.parent)
+    missing = conch("db", "restore", str(backup), "--json").data
+    first = owner(conch)
+    database.write_bytes(b"not a database, but long enough to be read as one" * 100)
+    unreadable = conch("db", "restore", str(backup), "--json").data
+
+    assert (missing["kept"], first, owner(conch)) == (None, "ada:1", "ada:1")
+    assert Path(unreadable["kept"]).read_bytes().startswith(b"not a database")
+
+
+def test_what_is_no_sound_backup_is_refused_and_nothing_changes(conch: Conch, backup: Path, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("words" * 1_000)
+    sqlite3.connect(tmp_path / "foreign").execute("CREATE TABLE recipes (name TEXT)")
+    damages = {
+        "newer": "UPDATE meta SET value = '99' WHERE key = 'schema_version'",
+        "damaged": "UPDATE path_rooms SET turn_id = 7",
+    }
+    for name, statement in damages.items():
+        shutil.copy(backup, tmp_path / name)
+        with sqlite3.connect(tmp_path / name) as connection:
+            connection.execute(statement)
+        connection.close()
+    contents = conch.contents()
+
+    names = ["text", "foreign", "newer", "damaged", "missing", "data/rooms.sqlite"]
+    codes = [conch("db", "restore", str(tmp_path / name), "--json").error["code"] for name in names]
+
+    invalid = "invalid_argument"
+    assert codes == ["DB_CORRUPT", "DB_CORRUPT", "DB_SCHEMA_MISMATCH", "DB_CORRUPT", invalid, invalid]
+    assert conch.contents() == contents
+
+
+def test_a_restore_stops_at_processes_that_use_the_store(
+    conch: Conch, backup: Path, database: Path, start: Any, until: Any
+) -> None:
+    conch("join", agent="bob:2")
+    conch("wait", agent="bob:2")
+    waiting = start("wait", "--timeout", "60")  # ada waits for bob
+    until(lambda: waiting.pid in [user.pid for user in other_users_of(str(database)) or ()])
+
+    refused = conch("db", "restore", str(backup))
+    restored = conch("db", "restore", str(backup), "--yes")
+
+    assert refused.status == 1
+    assert str(waiting.pid) in refused.err and "--yes" in refused.err
+    assert restored.status == 0
+    assert owner(conch) == "ada:1"
+
+
+CRASH = """
+import os, signal, sys
+from conch.main import main
+step, words = int(sys.argv[1]), sys.argv[2:]
+def die_at(event, details):
+    global step
+    if event in ("open", "os.rename", "os.link", "os.remove", "sqlite3.connect", "os.mkdir", "os.rmdir"):
+        step -= 1
+        if step == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+sys.addaudithook(die_at)
+main(["db", "restore", *words])
+"""
+
+
+@pytest.mark.parametrize("readable", [True, False])
+def test_a_crash_at_any_step_leaves_the_old_store_or_the_new_one(
+    conch: Conch, backup: Path, database: Path, readable: bool
+) -> None:
+    if not readable:
+        database.write_bytes(b"not a database, but long enough to be read as one" * 100)
+    old = database.read_bytes()
+    seen = set()
+    for step in range(1, 200, 4):
+        command = [sys.executable, "-c", CRASH, str(step), str(backup)]
+        died = subprocess.run(command, env=conch.env, cwd=conch.workspace, capture_output=True).returncode
+        state = conch("state", "--json")
+        seen.add(state.envelope["data"]["room"]["owner"] if state.status == 0 else "unreadable")
+        assert state.status == 0 or database.read_bytes() == old
+        if died != -signal.SIGKILL:
+            break
+
+    assert died == 0
+    assert seen == ({None, "ada:1"} if readable else {"unreadable", "ada:1"})
+    assert conch("db", "verify").status == 0
