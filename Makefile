@@ -7,7 +7,7 @@ BIN := .venv/bin
 # Tests often wait for a process or a database. More workers than cores keep two cores busy.
 WORKERS ?= 3
 
-.PHONY: run test check oracle explore bench scale docs clean
+.PHONY: run test check oracle explore fuzz bench scale docs clean
 
 run: .venv/installed
 	$(BIN)/conch demo
@@ -26,6 +26,9 @@ oracle: .venv-mcp1/installed .venv-mcp2/installed tests/oracle/inspector/node_mo
 
 explore: .venv/developing
 	$(BIN)/python -m tests.explore
+
+fuzz: .venv/developing
+	$(BIN)/python -m tests.fuzz
 
 bench: .venv/developing .venv-mcp2/installed
 	$(BIN)/python bench/turns.py

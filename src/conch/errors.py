@@ -64,6 +64,14 @@ class Advice(NamedTuple):
     about: Mapping[str, str] = {}
 
 
+_LONGEST = 1_000  # characters of a message or a detail
+
+
+def _bounded(text: str) -> str:
+    """The beginning of the text: an error often repeats what the caller sent, which may be of any length."""
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
 class ConchError(Exception):
     """A refusal: a code for programs, a message for readers, and details for both.
 
@@ -75,15 +83,16 @@ class ConchError(Exception):
     # Positional only, so that a detail may be called `message` or `advice`.
     def __init__(self, message: str, advice: Advice | None = None, /, **details: Any) -> None:
         super().__init__(message)
-        self.message = message
+        self.message = _bounded(message)
         self.advice = advice
-        self.details = details
+        self.details = {name: _bounded(value) if isinstance(value, str) else value for name, value in details.items()}
 
     def advised(self, steps: Mapping[str, str]) -> str:
         """The message, followed by what to do next, in the words of a door."""
         if self.advice is None:
             return self.message
-        return f"{self.message} {steps[self.advice.step].format(**self.advice.about)}"
+        about = {name: _bounded(value) for name, value in self.advice.about.items()}
+        return f"{self.message} {steps[self.advice.step].format(**about)}"
 
     def add_cause(self, cause: str, **details: Any) -> None:
         """Say why it happened, after the message."""

@@ -18,7 +18,6 @@ from conch.tools.text import behind_margin, visible
 if TYPE_CHECKING:
     from conch.storage.base import Replacement
 
-_LONGEST_MESSAGE = 2_000  # characters of a refusal
 # The code for an invalid argument, in the groups that have their own.
 _INVALID_ARGUMENT = {"bus": "INVALID_ARGUMENT", "questions": "INVALID_ARGUMENT", "scopes": "INVALID_ARGS"}
 
@@ -100,8 +99,6 @@ def call_tool(tool: Tool, session: Session, arguments: Object, call: Call) -> Re
 
 def _refused(refusal: ConchError, budget: Budget) -> Reply:
     message = refusal.advised(STEPS)
-    if len(message) > _LONGEST_MESSAGE:
-        message = f"{message[:_LONGEST_MESSAGE]}..."
     text = behind_margin(message, first=f"{refusal.code}: ")
     budget.spend(message, text)
     data = budget.cut_lists(refusal.to_dict())

@@ -106,7 +106,7 @@ class _Parse:
             for word in taken:
                 self._keep(option, word)
         if words:
-            message = f"Unexpected words: {' '.join(words)}"
+            message = f"Unexpected words: {' '.join(words).strip() or 'an empty one'}"
             raise self._refusal(message, words[0], "a text of several words needs quotes")
 
     def _keep(self, option: Option, word: str) -> None:
@@ -142,7 +142,7 @@ class _Parse:
         text = message if len(message) <= _LONGEST_ECHO else f"{message[:_LONGEST_ECHO]}..."
         text += f" ({hint})" if hint else ""
         field = without_passwords(name).lstrip("-").replace("-", "_")[:_LONGEST_ECHO].lower()
-        return InvalidArgument(f"{text}. See `conch {self._command.name} --help`.", field=field)
+        return InvalidArgument(f"{text}. See `conch {self._command.name} --help`.", field=field or "arguments")
 
 
 def _is_value(word: str) -> bool:

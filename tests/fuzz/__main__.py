@@ -1,0 +1,26 @@
+"""`python -m tests.fuzz [SEED]`: 100,000 bad calls and commands on both engines. Prints the seed first."""
+
+from __future__ import annotations
+
+import random
+import sys
+
+from tests.conftest import run_postgres
+from tests.fuzz.run import Report, fuzz_commands, fuzz_tools
+from tests.fuzz.world import forking
+
+
+def main(words: list[str]) -> int:
+    report = Report(int(words[0]) if words else random.randrange(10**6))
+    print(f"seed {report.seed}", flush=True)
+    fuzz_tools(report, 85_000)
+    with run_postgres() as postgres:
+        fuzz_tools(report, 10_000, postgres.url)
+    with forking() as forks:
+        fuzz_commands(report, 5_000, forks)
+    print(report)
+    return 1 if report.findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
