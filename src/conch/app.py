@@ -115,6 +115,15 @@ class App:
 
         return Search(self.store)
 
+    def load(self) -> None:
+        """Import every domain now. A process that has no descriptor left cannot import anything."""
+        from conch.agents import petnames  # noqa: F401
+        from conch.bells import ears  # noqa: F401
+
+        for name, value in vars(App).items():
+            if isinstance(value, cached_property):
+                getattr(self, name)
+
     def close(self) -> None:
         self.bell.close()
         self.store.close()

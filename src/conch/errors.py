@@ -47,6 +47,7 @@ ConchError
 |   |   +-- StoreInterrupted                              the same code; it ended before its commit
 |   |       +-- StoreReplaced                             the same code; another store is there now
 |   +-- StoreUncertain ......... DB_UNCERTAIN             a commit failed, and the change may have been made
++-- ResourcesExhausted ......... resources_exhausted      the process has no memory, descriptor or thread left
 +-- InternalError .............. internal_error           a defect in conch; the log has the details
 """
 
@@ -295,6 +296,10 @@ class StoreReplaced(StoreInterrupted):
 
 class StoreUncertain(StoreError):
     code = "DB_UNCERTAIN"
+
+
+class ResourcesExhausted(ConchError):
+    code = "resources_exhausted"
 
 
 class InternalError(ConchError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 
 from conch.doors.mcp.client import Client
@@ -30,7 +31,7 @@ from conch.doors.mcp.stdio import Wire
 from conch.doors.mcp.workers import FollowUps, Workers, run_quietly
 from conch.lean import NamedTuple
 from conch.tools.registry import Tool, call_tool
-from conch.tools.replies import Object
+from conch.tools.replies import NOTHING_FOLLOWS, Object, Reply, Task
 from conch.tools.session import Session
 
 _Ask = Callable[[], str | None]
@@ -38,6 +39,8 @@ MakeSession = Callable[[_Ask, _Ask], Session]
 """Makes the connection's session from `client_name` and `default_path`."""
 
 _DRAIN_SECONDS = 0.6  # a harness kills a server that takes long to end
+_OUT_OF_MEMORY = "Internal error: there is not enough memory. Check what was changed, and try again later."
+_NO_MEMORY = error_reply(None, Refusal(INTERNAL_ERROR, _OUT_OF_MEMORY))  # made in time
 _MOST_ECHOED = 80  # characters of the client's own text that an error repeats
 
 
@@ -50,10 +53,14 @@ class ServerInfo(NamedTuple):
 class Connection:
     """Serves one client. The thread that calls `serve` reads and gives quick answers; workers run the tool calls."""
 
-    def __init__(self, tools: Mapping[str, Tool], make_session: MakeSession, info: ServerInfo, wire: Wire) -> None:
+    def __init__(
+        self, tools: Mapping[str, Tool], make_session: MakeSession, info: ServerInfo, wire: Wire, prepare: Task
+    ) -> None:
+        """`prepare` runs once, after the first reply."""
         self._tools = tools
         self._introduction: Object = {"capabilities": {"tools": {}}, "instructions": info.instructions}
         self._wire = wire
+        self._prepare: Task | None = prepare
         self._client = Client({"name": info.name, "version": info.version})
         self._workers = Workers()
         self._pending = PendingCalls(wire.outbox, FollowUps(self._workers).add)
@@ -63,11 +70,11 @@ class Connection:
     def serve(self) -> bool:
         """Answer until the wire ends, then cancel the calls in flight. False if a call does not end in time."""
         for line in self._wire.lines(lambda: self._pending.is_busy):
-            self._pending.take_back_unread()
-            if line is None:
-                self._refuse(Refusal(PARSE_ERROR, "Parse error: the line is too long."), None)
-            elif line and not line.isspace():
-                self._receive(line)
+            try:
+                self._take(line)
+            except MemoryError:
+                with suppress(MemoryError):
+                    self._wire.outbox.send(_NO_MEMORY)
         self._pending.cancel_all()
         self._roots.close()
         run_quietly(partial(self._workers.submit, self._session.close))
@@ -75,6 +82,23 @@ class Connection:
         if self._wire.outbox.is_gone:
             self._pending.take_back_unread(patience=0.0)
         return self._workers.drain(_DRAIN_SECONDS)
+
+    def _take(self, line: bytes | None) -> None:
+        self._pending.take_back_unread()
+        self._workers.restart()
+        if line is None:
+            message = "Parse error: the line is too long, or there is not enough memory for it."
+            self._refuse(Refusal(PARSE_ERROR, message), None)
+        elif line and not line.isspace():
+            self._receive(line)
+            self._prepare_once()
+
+    def _prepare_once(self) -> None:
+        """After the first reply, load what later calls and their errors need: when files run out, it is too late."""
+        prepare, self._prepare = self._prepare, None
+        if prepare is not None:
+            with suppress(RuntimeError, MemoryError):
+                self._workers.submit(prepare)
 
     def _receive(self, line: bytes) -> None:
         try:
@@ -91,12 +115,14 @@ class Connection:
             raise Refusal(INVALID_REQUEST, "Invalid request: this protocol version does not allow batches.")
         batch = Batch()
         gate = self._pending.hold(batch)  # keeps the batch open until all its messages are handled
-        for message in messages:
-            try:
-                self._handle(message, batch)
-            except Refusal as refusal:
-                self._refuse(refusal, batch)
-        self._pending.finish(gate, b"")
+        try:
+            for message in messages:
+                try:
+                    self._handle(message, batch)
+                except Refusal as refusal:
+                    self._refuse(refusal, batch)
+        finally:
+            self._pending.finish(gate, b"")
 
     def _handle(self, message: object, batch: Batch | None) -> None:
         parsed = parse(message)
@@ -105,11 +131,14 @@ class Connection:
         elif isinstance(parsed, Request):
             try:
                 result = self._answer(parsed, batch)
+                reply = b"" if result is None else result_reply(parsed.id, result)
             except Refusal as refusal:
                 refusal.request_id = parsed.id
                 raise
-            if result is not None:
-                self._reply(result_reply(parsed.id, result), batch)
+            except MemoryError:
+                raise Refusal(INTERNAL_ERROR, _OUT_OF_MEMORY, request_id=parsed.id) from None
+            if reply:
+                self._reply(reply, batch)
         else:
             self._roots.answer(parsed.id, parsed.result)
 
@@ -168,25 +197,32 @@ class Connection:
         pending = self._pending.begin(request.id, batch, token if is_id(token) else None)
         try:
             self._workers.submit(partial(self._run_call, pending, request.id, tool, arguments or {}))
-        except RuntimeError:
-            refusal = Refusal(
-                INTERNAL_ERROR, "Internal error: the system cannot start another thread. Try again later."
-            )
-            self._pending.finish(pending, error_reply(request.id, refusal))
+        except (RuntimeError, MemoryError):
+            message = "Internal error: the system cannot start another thread. Try again later."
+            self._pending.finish(pending, error_reply(request.id, Refusal(INTERNAL_ERROR, message)))
 
     def _run_call(self, pending: PendingCall, request_id: Id, tool: Tool, arguments: Object) -> None:
-        """Run the tool on a worker and deliver its reply."""
-        reply = call_tool(tool, self._session, arguments, pending.call)
+        """Run the tool on a worker and deliver its reply. Whatever fails, the client gets a reply."""
+        reply: Reply | None = None
+        try:
+            reply = call_tool(tool, self._session, arguments, pending.call)
+            line = self._write_result(request_id, reply)
+        except MemoryError:
+            why = _OUT_OF_MEMORY
+        except Exception as error:
+            why = f"Internal error: the result of {tool.name} cannot be sent: {error}"
+        else:
+            self._pending.finish(pending, line, reply.delivery)
+            return
+        delivery = reply.delivery if reply is not None else NOTHING_FOLLOWS
+        reply = None  # its memory may be what the error needs
+        run_quietly(delivery.not_sent)  # the client gets an error instead, so undo what can be undone
+        self._pending.finish(pending, error_reply(request_id, Refusal(INTERNAL_ERROR, why)))
+
+    def _write_result(self, request_id: Id, reply: Reply) -> bytes:
         result: Object = {
             "content": [{"type": "text", "text": reply.text}],
             "structuredContent": reply.data,
             "isError": reply.is_error,
         }
-        try:
-            line = result_reply(request_id, self._client.shape(result))
-        except (TypeError, ValueError, RecursionError) as error:
-            run_quietly(reply.delivery.not_sent)  # the client gets an error instead, so undo what can be undone
-            refusal = Refusal(INTERNAL_ERROR, f"Internal error: the result of {tool.name} cannot be sent: {error}")
-            self._pending.finish(pending, error_reply(request_id, refusal))
-        else:
-            self._pending.finish(pending, line, reply.delivery)
+        return result_reply(request_id, self._client.shape(result))

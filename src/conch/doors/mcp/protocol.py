@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 from conch.lean import Any, NamedTuple, TypeGuard
 from conch.tools.replies import Object
@@ -67,46 +68,46 @@ _spell = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", 
 def decode(line: bytes) -> Any:
     """The JSON value of a line. Refuses a line that is not JSON, or that Python cannot load."""
     try:
-        text = line.decode()
-        return _read(text)
+        return _read(line.decode())
     except (json.JSONDecodeError, UnicodeDecodeError):
         raise _not_json() from None
     except RecursionError:
-        raise _not_loadable(text, "the message is nested too deeply") from None
+        why = "the message is nested too deeply"
+    except MemoryError:
+        why = "there is not enough memory for the message"
     except ValueError:  # Python refuses numbers with thousands of digits
-        raise _not_loadable(text, "a number in the message has too many digits") from None
+        why = "a number in the message has too many digits"
+    raise _not_loadable(line, why)  # out here, where the memory of the attempt is free again
 
 
 def _not_json() -> Refusal:
     return Refusal(PARSE_ERROR, "Parse error: a line must hold one JSON message in UTF-8.")
 
 
-def _not_loadable(text: str, why: str) -> Refusal:
+def _not_loadable(line: bytes, why: str) -> Refusal:
     """The error for JSON that Python cannot load. It carries the request's id if that can be read."""
     try:
-        request = _read(_outline(text))
-    except (ValueError, RecursionError):
+        request = _read(_outline(line).decode())
+    except (ValueError, RecursionError, MemoryError):
         return _not_json()
     if not isinstance(request, dict) or "method" not in request or not is_id(request.get("id")):
         return Refusal(INVALID_REQUEST, f"Invalid request: {why}.")
     return Refusal(INVALID_PARAMS, f"Invalid params: {why}.", request_id=request["id"])
 
 
-def _outline(text: str) -> str:
+def _outline(line: bytes) -> bytes:
     """The outermost JSON value, with the contents of its nested objects and lists removed."""
-    import re  # rarely needed, slow to import
-
     kept, place, depth = [], 0, 0
-    for match in re.finditer(r'"[^"\\]*(?:\\.[^"\\]*)*"|[][{}]', text):
-        if match[0] in "[{":
+    for match in re.finditer(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[][{}]', line):
+        if match[0] in b"[{":
             depth += 1
             if depth == 2:
-                kept.append(text[place : match.end()])
-        elif match[0] in "]}":
+                kept.append(line[place : match.end()])
+        elif match[0] in b"]}":
             depth -= 1
             if depth == 1:
                 place = match.start()
-    return "".join(kept) + text[place:]
+    return b"".join(kept) + line[place:]
 
 
 def encode(message: Object) -> bytes:

@@ -83,7 +83,7 @@ def serve_stdio(app: App, tools: Mapping[str, Tool]) -> int:
     wire = Wire(descriptors, stop, app.settings.max_line_bytes)
     signals = _raise_on_signals(stop)
     info = ServerInfo("conch", __version__, _INSTRUCTIONS)
-    all_ended = Connection(tools, partial(Session, app, "mcp"), info, wire).serve()
+    all_ended = Connection(tools, partial(Session, app, "mcp"), info, wire, app.load).serve()
     status = _INTERRUPTED if signal.SIGINT in signals else 0
     if not all_ended:
         os._exit(status)  # a call still runs, and must not see the interpreter shut down around it

@@ -5,14 +5,17 @@ from __future__ import annotations
 import fcntl
 import os
 import select
+import time
 from collections.abc import Callable, Iterator
 
 from conch.doors.mcp.outbox import Outbox
 
 _CHUNK = 65_536
+_SMALL_CHUNK = 512  # Python has memory for so few bytes even when the system has none
 _GONE = select.POLLERR | select.POLLHUP
 _HALF_CLOSED = getattr(select, "POLLRDHUP", 0)  # macOS has none
 _TICK_MS = 2_000
+_SHORT_SECONDS = 0.05
 _WAKE = b"w"  # no signal has this number
 
 
@@ -84,9 +87,21 @@ class LineSplitter:
         for piece in ended:
             yield from self._grow(piece)
             if not self._discarding:
-                yield b"".join(self._parts)
+                yield self._join()
             self._parts, self._size, self._discarding = [], 0, False
         yield from self._grow(rest)
+
+    def discard(self) -> Iterator[None]:
+        """Give up the line that is being read, if there is one."""
+        if self._size and not self._discarding:
+            self._parts, self._discarding = [], True
+            yield None
+
+    def _join(self) -> bytes | None:
+        try:
+            return b"".join(self._parts)
+        except MemoryError:
+            return None
 
     def _grow(self, piece: bytes) -> Iterator[None]:
         if self._discarding:
@@ -94,8 +109,7 @@ class LineSplitter:
         self._parts.append(piece)
         self._size += len(piece)
         if self._size > self._most_bytes:
-            self._parts, self._discarding = [], True
-            yield None
+            yield from self.discard()
 
 
 class Wire:
@@ -111,21 +125,32 @@ class Wire:
         self._wanted: tuple[int, int] | None = None
 
     def lines(self, is_busy: Callable[[], bool]) -> Iterator[bytes | None]:
-        """The client's lines, until it closes either end or the stop sign is raised. None: a line was too long.
+        """The client's lines, until it closes either end or the stop sign is raised.
 
+        None stands for a line that was too long, or for which there was no memory.
         While `is_busy`, it also yields an empty line every two seconds.
         """
+        chunk_size = _CHUNK
         while (readable := self._wait(_TICK_MS if is_busy() else None)) is not None:
             if not readable:
                 yield b""
                 continue
             try:
-                chunk = os.read(self._input, _CHUNK)
+                chunk = os.read(self._input, chunk_size)
+                chunk_size = _CHUNK
             except BlockingIOError:
+                continue
+            except MemoryError:  # nothing was read yet
+                yield from self._splitter.discard()
+                time.sleep(_SHORT_SECONDS)  # other calls end meanwhile and free their memory
+                chunk_size = _SMALL_CHUNK
                 continue
             except OSError:  # a terminal that went away
                 return
-            yield from self._splitter.feed(chunk or b"\n")  # the end of input also ends the last line
+            try:
+                yield from self._splitter.feed(chunk or b"\n")  # the end of input also ends the last line
+            except MemoryError:
+                yield from self._splitter.discard()
             if not chunk:
                 return
 

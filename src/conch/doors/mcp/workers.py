@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
+from _thread import start_new_thread
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 
 from conch.errors import ConchError
 
 Task = Callable[[], None]
 
 _IDLE_KEPT = 4
+_BEGIN_SECONDS = 2.0
 
 
 class Workers:
@@ -20,17 +24,47 @@ class Workers:
     def __init__(self) -> None:
         self._changed = threading.Condition(threading.Lock())
         self._idle: list[_Worker] = []
+        self._beginning: set[_Worker] = set()
         self._busy = 0
 
     def submit(self, task: Task) -> None:
-        """Run the task on a worker at once; it never queues behind another. RuntimeError if no thread can start."""
+        """Run the task on a worker at once; it never queues behind another.
+
+        RuntimeError or MemoryError if no thread can start.
+        """
         with self._changed:
             worker = self._idle.pop() if self._idle else None
             if worker is None:
-                threading.Thread(target=_Worker(self, task).work, name="conch-call", daemon=True).start()
+                # Not `threading.Thread`: its `start` waits for ever if the new thread finds no memory to begin with.
+                new = _Worker(self, task)
+                self._beginning.add(new)
+                try:
+                    start_new_thread(new.work, ())
+                except BaseException:
+                    self._beginning.discard(new)
+                    raise
             self._busy += 1
         if worker is not None:
             worker.take(task)
+
+    def restart(self) -> None:
+        """Start threads again that did not begin: a new thread that finds no memory ends without a word."""
+        if not self._beginning:
+            return
+        with self._changed:
+            now = time.monotonic()
+            for worker in self._beginning:
+                if now - worker.since > _BEGIN_SECONDS:
+                    worker.since = now
+                    with suppress(RuntimeError, MemoryError):
+                        start_new_thread(worker.work, ())
+
+    def begins(self, worker: _Worker) -> bool:
+        """Whether this thread is the first one to begin for its worker."""
+        with self._changed:
+            is_first = worker in self._beginning
+            self._beginning.discard(worker)
+            return is_first
 
     def drain(self, seconds: float) -> bool:
         """Wait until no task runs. False if some still run after this time."""
@@ -53,6 +87,7 @@ class _Worker:
     def __init__(self, workers: Workers, task: Task) -> None:
         self._workers = workers
         self._task = task
+        self.since = time.monotonic()
         self._given = threading.Lock()
         self._given.acquire()  # so that the next `acquire` waits until `take` releases it
 
@@ -61,6 +96,8 @@ class _Worker:
         self._given.release()
 
     def work(self) -> None:
+        if not self._workers.begins(self):
+            return
         while True:
             try:
                 self._task()
@@ -88,7 +125,7 @@ class FollowUps:
             self._is_running = True
         try:
             self._workers.submit(self._run)
-        except RuntimeError:  # no thread left: do it here, although that delays the connection
+        except (RuntimeError, MemoryError):  # no thread left: do it here, although that delays the connection
             self._run()
 
     def _run(self) -> None:
