@@ -98,8 +98,41 @@ def test_the_codex_entry_of_the_documents_is_valid(tmp_path: Path) -> None:
 def test_make_targets_in_the_documents_exist(page: Path) -> None:
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     named = set(re.findall(r"\bmake ([a-z]+)\b", "\n".join(blocks(page, "sh"))))
+    named |= set(re.findall(r"`make ([a-z]+)", page.read_text()))
 
     assert named <= targets
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_tests_named_in_the_documents_exist(page: Path) -> None:
+    text = page.read_text()
+    known = {
+        name for file in (ROOT / "tests").rglob("*.py") for name in re.findall(r"def (test_\w+)", file.read_text())
+    }
+
+    assert set(re.findall(r"`(test_\w+)`", text)) <= known
+    for place in re.findall(r"`(?:pytest |python -m )?(tests[/.][\w/.]+)", text):
+        path = ROOT / (place if "/" in place else place.replace(".", "/"))
+        assert path.exists() or path.with_suffix(".py").exists(), place
+
+
+def test_every_defence_of_the_security_page_names_its_tests() -> None:
+    page = (ROOT / "docs" / "security.md").read_text()
+    rows = re.findall(r"^\| defence \| shown by \|\n\|---\|---\|\n((?:\|.*\n)+)", page, re.MULTILINE)
+    defences = [row for table in rows for row in table.splitlines()]
+
+    assert len(defences) >= 20
+    assert [row for row in defences if "`test_" not in row] == []
+
+
+def test_every_promise_of_the_readme_says_how_it_is_attacked() -> None:
+    promises = re.findall(r"^- \*\*(.+?)\.\*\*", (ROOT / "README.md").read_text(), re.MULTILINE)
+    table = re.findall(
+        r"^\| ([^|]+) \| [^|]+ \| `make \w+` \|", (ROOT / "docs" / "reliability.md").read_text(), re.MULTILINE
+    )
+
+    assert len(promises) >= 7
+    assert set(promises) <= set(table)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

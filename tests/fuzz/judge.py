@@ -42,7 +42,8 @@ def judge_reply(call: ToolCall, reply: Object, length: int, changes: dict[str, l
         error = reply["result"]["structuredContent"]
         yield from _judge_error(error, error["error"], length, changes)
         field = error.get("field")
-        if error["error"] in INVALID and not _names(field, call.damaged) and call.damaged not in error["message"]:
+        is_named = _names(field, call.damaged) or call.damaged in error["message"] or "retry_after_seconds" in error
+        if error["error"] in INVALID and not is_named:
             yield f"{call.damaged!r} is wrong, but the error names {field!r}: {error['message'][:200]}"
 
 

@@ -25,7 +25,17 @@ TEXTS = (
     "{}", "[1]", '"', "'; DROP TABLE agents; --", "%s%n{0}$x`", "../..", "/", ".", "~", "*", "src/*/*",
     "a" + "/a" * 600, "conch", "human:root:1", "ada:1", "=1", "claim_ttl_ms=soon",
 )  # fmt: skip
-TYPABLE = (*TEXTS[2:], "\udcff\udcfe", "--", "-", "--help me")
+TYPABLE = (
+    *TEXTS[2:],
+    "\udcff\udcfe",
+    "--",
+    "-",
+    "--help me",
+    "a.py:" + "9" * 5_000,
+    "9" * 5_000 + "d",
+    "9" * 15 + "d",
+    "a.py:\u0663",
+)
 NUMBERS = (0, -1, 1, 7, 2**31, 2**53 + 1, 2**63, 2**70, -(2**63), 10**400, 1.5, -0.0, 1e308, float("nan"), float("inf"))
 OTHERS = (None, True, False, [], {}, [None], [[]], {"": None}, {"a": {"b": "c"}}, nested(40), nested(400), "text", 7)
 # What a wait never accepts. Anything else could make a call wait.

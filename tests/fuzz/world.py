@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from tests.arguments import HANDOFF, NOTICE
+from tests.arguments import HANDOFF
 from tests.process.forking import Ended, Forks
 
 from conch.app import open_app
@@ -22,6 +22,7 @@ from conch.doors.cli.catalogue import COMMANDS
 
 Object = dict[str, Any]
 SECONDS = 60
+URGENT = {"subject": "CI", "blocker": "no token", "requested_action": "add one", "urgency": "high"}  # has no rate
 # A refused call is still a sign of life.
 PRESENCE = {"agents": {"last_seen_at"}, "cursors": {"updated_at"}}
 
@@ -98,7 +99,7 @@ class World:
         room_id, home = room["room_id"], room["topic_id"]
         turn = self.ada.data("wait_for_turn", room_id=room_id, max_wait_ms=0)
         asked = [who.data("ask", topic_id=home, question="Why?", wait_seconds=0) for who in (self.ada, self.bob)]
-        notice = {"room_id": room_id, "event_type": "HANDOFF", "to_agent": room["agent_id"], "payload": NOTICE}
+        notice = {"room_id": room_id, "event_type": "BLOCKED", "to_agent": room["agent_id"], "payload": URGENT}
         event = self.bob.data("event_send", **notice)["event"]
         self.free_topic = self.ada.data("topic_create", mode="new")["topic_id"]
         self.ada.data("scope_reserve", room_id=room_id, scope="docs")

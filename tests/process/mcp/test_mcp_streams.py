@@ -12,6 +12,7 @@ import sys
 import termios
 import time
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -30,6 +31,17 @@ def test_a_child_process_does_not_read_the_clients_messages(client):
     client.request("ping", request_id="after the child")
 
     assert {client.receive()["id"] for _ in range(2)} >= {"after the child"}
+
+
+def test_a_server_opens_no_socket(conch):
+    client = conch("codex:1")
+    room_id = client.call("join_path")["structuredContent"]["room_id"]
+    client.call("wait_for_turn", room_id=room_id, max_wait_ms=0)
+
+    opened = [os.readlink(link) for link in Path(f"/proc/{client.process.pid}/fd").iterdir()]
+
+    assert any(name.startswith("pipe:") for name in opened)
+    assert not any(name.startswith("socket:") for name in opened)
 
 
 def end_with_closed_input(client):

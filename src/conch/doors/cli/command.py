@@ -107,16 +107,23 @@ def text(given: str) -> str:
 
 def integer(given: str) -> int:
     try:
-        return int(given)
+        return int(_plain(given))
     except ValueError:
         raise ValueError(f"must be a whole number, not {given[:80]!r}") from None
 
 
 def seconds(given: str) -> float:
     try:
-        number = float(given)
+        number = float(_plain(given))
     except ValueError:
         number = -1.0
     if not 0 <= number < 1e9:  # refuses NaN and infinity too
         raise ValueError(f"must be a number of seconds, 0 or more, not {given[:80]!r}")
     return number
+
+
+def _plain(given: str) -> str:
+    """Refuse digits of other scripts and `1_000`, which Python would read as numbers."""
+    if not given.isascii() or "_" in given:
+        raise ValueError
+    return given

@@ -12,7 +12,7 @@ from conch.rooms.handoffs import Handoff, check_handoff
 from conch.tools.text import behind_margin
 from conch.tools.turns_view import artifact_text
 
-_ARTIFACT = r"(?P<path>.+?)(?::(?P<first>\d{1,9})(?:-(?P<last>\d{1,9}))?)?(?:=(?P<role>\w+))?"
+_ARTIFACT = r"(?P<path>.+?)(?::(?P<first>[0-9]{1,9})(?:-(?P<last>[0-9]{1,9}))?)?(?:=(?P<role>\w+))?"
 MARGIN = " " * 8
 _LABEL = 10
 

@@ -13,7 +13,7 @@ from conch.tools.replies import Object
 from conch.tools.text import behind_margin, encodable, one_line
 
 MARGIN = " " * 4
-_AGE = r"(\d{1,9})([smhd])"
+_AGE = r"([0-9]{1,9})([smhd])"
 _AGE_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _TIMES = "a time (2026-01-31T12:00) or an age (90m, 2h, 3d)"
 
