@@ -17,7 +17,9 @@ from conch.errors import (
     SchemaMismatch,
     StoreBusy,
     StoreCorrupt,
+    StoreReadOnly,
     StoreUnavailable,
+    StoreUncertain,
 )
 from conch.storage.sqlite.errors import translate
 from conch.storage.sqlite.files import filesystem_type
@@ -544,3 +546,43 @@ def test_every_driver_error_is_translated_once(name: str, kind: str) -> None:
     error.sqlite_errorcode = getattr(sqlite3, name)
 
     assert translate(error, "/tmp/store", "--store").code == kind
+
+
+# -- the files are taken away
+
+
+def test_a_change_that_was_committed_to_a_store_that_is_gone_is_not_reported_as_done(
+    open_store: Open, path: str
+) -> None:
+    store = open_store()
+    use(store)
+
+    with pytest.raises(StoreUncertain, match="rescued"), store.write("room"):
+        os.unlink(path)
+
+    assert count(store) == 0
+
+
+def test_a_change_is_kept_if_only_the_files_beside_the_store_are_deleted_meanwhile(open_store: Open, path: str) -> None:
+    store = open_store()
+    use(store)
+
+    with store.write("room") as tx:
+        os.unlink(f"{path}-wal")
+        os.unlink(f"{path}-shm")
+        tx.run("insert_room", room_id="r", canonical_path="/r", topic_id="t", now=1)
+
+    assert count(store) == 2
+    assert count(open_store()) == 2
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may look into every folder")
+def test_a_folder_that_was_closed_to_us_is_an_error_of_its_own(open_store: Open, path: str) -> None:
+    store = open_store()
+    use(store)
+    os.chmod(os.path.dirname(path), 0)
+    try:
+        with pytest.raises(StoreReadOnly):
+            use(store)
+    finally:
+        os.chmod(os.path.dirname(path), 0o700)

@@ -33,6 +33,14 @@ class FilesTaken(Exception):
     """The files at the path are not the ones that a connection has open."""
 
 
+class _Hidden(Exception):
+    """The system does not let us look at the files: the folder was closed to us, for example."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(error)
+        self.error = error
+
+
 class _Generation:
     """The connections to the same files."""
 
@@ -67,8 +75,18 @@ class Lent(NamedTuple):
 
     def check(self) -> None:
         """FilesTaken if the files at the path are not the ones of this connection."""
-        if not self.generation.files.are_in_place():
-            raise FilesTaken
+        try:
+            if self.generation.files.are_in_place():
+                return
+        except OSError as error:
+            raise _Hidden(error) from error
+        raise FilesTaken
+
+    def is_surely_taken(self) -> bool:
+        try:
+            return not self.generation.files.are_in_place()
+        except OSError:
+            return False
 
 
 class Connections:
@@ -110,9 +128,11 @@ class Connections:
             raise self.notice(lent) from None
         except sqlite3.Error as error:
             broken = True  # the next caller gets a new connection
-            if lent is not None and not lent.generation.files.are_in_place():
+            if lent is not None and lent.is_surely_taken():
                 raise self.notice(lent) from error
             raise translate(error, self._path, self._named) from error
+        except _Hidden as hidden:
+            raise translate(hidden.error, self._path, self._named) from hidden
         except StoreError:
             broken = True
             raise
@@ -143,8 +163,11 @@ class Connections:
             self._before = None
         if generation.idle:
             return Lent(generation.idle.pop(), generation)
-        if not generation.files.are_in_place():  # a thread that has a connection must notice, to save what it can
-            return None
+        try:
+            if not generation.files.are_in_place():  # a thread that has a connection must notice, to save what it can
+                return None
+        except OSError as error:
+            raise translate(error, self._path, self._named) from error
         lent = Lent(self._connect(), generation)
         generation.count += 1
         return lent
@@ -170,9 +193,10 @@ class Connections:
 
     def close(self) -> None:
         generation = self._now
-        if generation is not None and generation.idle and not generation.files.are_in_place():
+        if generation is not None and generation.idle:
             lent = Lent(generation.idle.pop(), generation)
-            self.notice(lent)
+            if lent.is_surely_taken():
+                self.notice(lent)
             self.give_back(lent)
         with self._lock:
             generation, self._now = self._now, None
@@ -191,22 +215,23 @@ class Connections:
         try:
             yield connection
         finally:
-            generation.is_taken = not generation.files.are_in_place()
+            generation.is_taken = Lent(connection, generation).is_surely_taken()
             generation.close(connection)
 
     def _open_first(self, connect: Callable[[], sqlite3.Connection]) -> _Generation:
+        users = None
         try:
             require_own_place(self._given, self._path, self._named)
             make_folder(self._path, self._named)
             users = Users(self._path)
-        except OSError as error:
-            raise translate(error, self._path, self._named) from error
-        try:
             self._require_own_files(users)
             make_file(self._path, self._named)
             return self._open_files(users, connect)
-        except BaseException:
-            users.leave()
+        except BaseException as error:
+            if users is not None:
+                users.leave()
+            if isinstance(error, OSError):
+                raise translate(error, self._path, self._named) from error
             raise
 
     def _open_files(self, users: Users, connect: Callable[[], sqlite3.Connection]) -> _Generation:

@@ -29,6 +29,7 @@ _ENTRY_SECONDS = 5.0
 _RECORD_BYTES = 200
 
 FileId = tuple[int, int]
+_stat = os.stat
 
 
 class Files(NamedTuple):
@@ -111,26 +112,28 @@ class OpenFiles:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._sides = [path + suffix for suffix in SIDES]
+        self._paths = [os.fsencode(path + suffix) for suffix in ("", *SIDES)]
         self._header = _Header(path)
         self._mark = b""
+        self._ids: tuple[int, ...] = ()
         self.files = survey(path)
-        self._ids = self.files[:3]
 
     def remember(self) -> bool:
         """Remember the files, once a connection has opened all of them. False if they were replaced meanwhile."""
         before, self.files = self.files, survey(self._path)
-        self._ids, self._mark = self.files[:3], self._header.mark()
+        (device, store), (_, wal), (_, shm) = (each or (0, 0) for each in self.files[:3])
+        self._ids, self._mark = (device, store, wal, shm), self._header.mark()
         return before.fit(self.files) and self._header.file == self.files.store
 
     def are_in_place(self) -> bool:
         """Whether the files at the path are still these. Every transaction asks, so it must be fast."""
+        store, wal, shm = self._paths
         try:
-            store, wal, shm = os.stat(self._path), os.stat(self._sides[0]), os.stat(self._sides[1])
+            # The inodes are enough: the files of one folder are on one device, unless the folder itself is replaced.
+            found = _stat(store), _stat(wal).st_ino, _stat(shm).st_ino
         except (FileNotFoundError, NotADirectoryError):
             return False
-        found = (store.st_dev, store.st_ino), (wal.st_dev, wal.st_ino), (shm.st_dev, shm.st_ino)
-        return found == self._ids and self._header.mark() == self._mark
+        return (found[0].st_dev, found[0].st_ino, found[1], found[2]) == self._ids and self._header.mark() == self._mark
 
     def taken_at(self) -> float:
         """When the store's file was deleted or moved, if it was: the same moment for every process that had it open."""

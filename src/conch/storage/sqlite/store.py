@@ -140,7 +140,7 @@ class SqliteStore:
         with self._translated():
             # It has its own connection, because data_version ignores commits of the connection that asks.
             lent = self._counter = self._counter or self._connections.take()
-            if lent.generation.files.are_in_place():
+            if not lent.is_surely_taken():
                 row: Row = lent.connection.execute("PRAGMA data_version").fetchone()
                 return int(row["data_version"])
             trouble, self._counter = self._connections.notice(lent), None
