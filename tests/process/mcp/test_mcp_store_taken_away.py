@@ -207,7 +207,7 @@ def test_nothing_is_lost_with_the_files_beside_the_store(
     assert second.call("wait_for_turn", room_id=first.room_id, max_wait_ms=0)["status"] == "not_yet"
 
 
-@pytest.mark.parametrize("take", [*DELETED, *REPLACED, *COPIED, *ONLY_SIDES])
+@pytest.mark.parametrize("take", [delete_folder, move_backup_over, copy_backup_over, delete_both])
 @pytest.mark.parametrize("end", ["notice", "exit"])
 def test_what_a_newcomer_wrote_survives_the_old_servers(
     agent: Callable[[str], Agent], command: Callable[..., Object], store: Path, take: Take, end: str
