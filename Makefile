@@ -7,7 +7,7 @@ BIN := .venv/bin
 # Tests often wait for a process or a database. More workers than cores keep two cores busy.
 WORKERS ?= 3
 
-.PHONY: run test check oracle explore fuzz bench scale docs clean
+.PHONY: run test check oracle explore faults fuzz bench scale docs clean
 
 run: .venv/installed
 	$(BIN)/conch demo
@@ -29,6 +29,9 @@ explore: .venv/developing
 
 fuzz: .venv/developing
 	$(BIN)/python -m tests.fuzz
+
+faults: .venv/developing
+	$(BIN)/python -m tests.faults
 
 bench: .venv/developing .venv-mcp2/installed
 	$(BIN)/python bench/turns.py

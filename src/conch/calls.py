@@ -10,7 +10,7 @@ from _thread import _local
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from conch.errors import Cancelled, StoreError, StoreInterrupted, StoreUncertain
+from conch.errors import Cancelled, StoreError, StoreInterrupted, StoreReplaced, StoreUncertain
 from conch.lean import Lock, TypeVar
 
 Answer = TypeVar("Answer")
@@ -47,11 +47,12 @@ def retry_interrupted(request: Callable[[], Answer]) -> Answer:
     _request.is_running, _request.has_changed = True, False
     try:
         return _retry(request)
-    except StoreUncertain:
+    except (StoreUncertain, StoreReplaced):  # after a replacement, nothing may be as it was
         raise
     except StoreError as trouble:
         if not _request.has_changed:
             trouble.message += " Nothing was changed."
+            trouble.args = (trouble.message,)
         raise
     finally:
         _request.is_running = False

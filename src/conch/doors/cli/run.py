@@ -135,7 +135,7 @@ def _not_printed(report: Report, problem: OSError | Interrupted) -> int:
     try:
         report.delivery.not_sent()
     except ConchError as refusal:
-        warn(f"your claim could not be printed, and the stick could not be given back: {refusal.message}")
+        warn(f"your claim could not be printed. Giving the stick back failed: {refusal.message}")
     if isinstance(problem, OSError):
         return give_up(problem)
     abandon_stream(sys.stdout)

@@ -54,8 +54,13 @@ class Queue:
         return file
 
     def leave(self, file: int | None) -> None:
-        if file is not None:
+        if file is None:
+            return
+        try:
             fcntl.flock(file, fcntl.LOCK_UN)
+        except OSError:
+            os.close(file)  # which releases the lock too
+        else:
             self._put_back(file)
 
     def close(self) -> None:
