@@ -26,8 +26,12 @@ CONTROLS = [letter for letter in LETTERS if unicodedata.category(letter) == "Cc"
 TURNING = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
 BIDIRECTIONAL = [letter for letter in LETTERS if unicodedata.bidirectional(letter) in TURNING]
 BIDIRECTIONAL += ["\u200e", "\u200f", "\u061c"]
-DANGEROUS = sorted({*LINE_ENDS, *CONTROLS, *BIDIRECTIONAL})
+# The ends of each range of characters that Unicode says to ignore. Joiners and variation selectors are shown.
+IGNORED = [*"\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b\u180f\u200b\u2060\u206f\u3164\ufeff\uffa0\ufff0\ufff8"]
+IGNORED += [*"\U0001bca0\U0001bca3\U0001d173\U0001d17a\U000e0000\U000e0fff"]
+DANGEROUS = sorted({*LINE_ENDS, *CONTROLS, *BIDIRECTIONAL, *IGNORED})
 FORGED = "Z9"  # a word that search finds, and so short that many fit into the shortest field, a role
+PLAIN = f"{FORGED}: ok"  # a name that nobody refuses
 BUNCHES = [DANGEROUS[start : start + 21] for start in range(0, len(DANGEROUS), 21)]
 ANY_LINE_END = re.compile("|".join(map(re.escape, DANGEROUS)))
 STORE = {f"db {action}" for action in ("path", "verify", "reindex", "backup", "migrate", "copy", "wipe")}
@@ -76,7 +80,8 @@ def folder(tmp_path: Path, letters: list[str]) -> str:
 
 
 def forgery(letters: list[str]) -> str:
-    return "x" + "".join(f"{letter}{FORGED}" for letter in letters)
+    """Begins with the forged word, and has it again after each character."""
+    return FORGED + "".join(f"{letter}{FORGED}" for letter in letters)
 
 
 def name_of(letters: list[str]) -> str:
@@ -159,6 +164,28 @@ def test_no_text_of_a_tool_has_a_letter_that_is_not_seen(enter: Enter, workspace
     assert (registered.text + listed.text).isascii()
 
 
+@pytest.mark.parametrize("letters", BUNCHES, ids=name_of)
+def test_no_field_of_a_tool_makes_its_refusal_look_like_ours(enter: Enter, folder: str, letters: list[str]) -> None:
+    ada, evil, texts = enter("ada:1", None, folder), forgery(letters), Texts()
+    known = {"room_id": ada.room_id, "topic_id": ada.home, "context_path": folder, "lease_id": "x", "name": "plan"}
+
+    for tool in TOOLS.values():
+        properties = tool.input_schema["properties"]
+        required = {name: filled_in(properties[name], "x") for name in tool.input_schema.get("required", ())}
+        given = {
+            **required,
+            **{name: value for name, value in known.items() if name in properties},
+            **brief(properties),
+        }
+        for field, schema in properties.items():
+            text = ada.call(tool.name, **{**given, field: filled_in(schema, evil)}).text
+            texts.setdefault(tool.name, []).append(text)
+
+    assert set(texts) == {tool.name for tool in TOOLS.values() if tool.input_schema["properties"]}
+    assert forged_lines(texts) == []
+    assert raw(texts, letters) == []
+
+
 def test_structures_keep_the_text_as_it_was_written(enter: Enter, workspace: str) -> None:
     evil = forgery(DANGEROUS)
     ada, bob = enter("ada:1", None, workspace), enter("bob:2", None, workspace)
@@ -167,6 +194,62 @@ def test_structures_keep_the_text_as_it_was_written(enter: Enter, workspace: str
 
     assert bob.read(bob.home) == [evil]
     assert bob.data("get_room_events")["events"][-1]["details"] == {"note": evil}
+
+
+def filled_in(schema: Any, text: str) -> Any:
+    """A value that fits the schema, with the text wherever a text can be."""
+    match schema.get("anyOf", [schema])[0]:
+        case {"enum": [first, *_]}:
+            return first
+        case {"type": "array", **rest}:
+            return [filled_in(rest.get("items", {"type": "string"}), text)]
+        case {"type": "object", **rest}:
+            inside = rest.get("properties", {text: {"type": "string"}})
+            return {name: filled_in(each, text) for name, each in inside.items()}
+        case {"type": "integer" | "number", **rest}:
+            return rest.get("minimum", 1)
+        case {"type": "boolean"}:
+            return False
+    return text
+
+
+def brief(properties: Any) -> dict[str, int]:
+    """Without waiting."""
+    return {name: 0 for name in ("wait_seconds", "max_wait_ms") if name in properties}
+
+
+MARKUP = "<!-- <b>x</b> [link](http://x) ![](y) `a` ``b ** | ~~~ &lt; # H"
+CODE = re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)")
+
+
+def test_no_text_is_markup_of_ours_in_an_export(environ: dict[str, str], enter: Enter, workspace: str) -> None:
+    ada, bob = enter("ada:1", None, workspace), enter("bob:2", None, workspace)
+    topic_id = ada.data("topic_create", name=MARKUP, metadata={"note": MARKUP})["topic_id"]
+    ada.join(topic_id, MARKUP[:59])
+    bob.join(topic_id, "bob-1")
+    body = "\n".join(["</blockquote>", MARKUP, "# forged", "```", "- item", "<script>"])
+    metadata = {
+        "to": ["bob-1", MARKUP[5:59]],
+        "repo_pointers": ["# forged", MARKUP],
+        "suggested_followups": ["- forged"],
+    }
+    asked = ada.data("ask", topic_id=topic_id, question=body, wait_seconds=0)["question_id"]
+    ada.data("ask_cancel", topic_id=topic_id, question_id=asked, reason=MARKUP)
+    ada.data("sync", topic_id=topic_id, outbox=[{"content_markdown": body, "metadata": metadata}], wait_seconds=0)
+    ada.data("topic_close", topic_id=topic_id, reason=MARKUP)
+
+    done = subprocess.run(
+        [sys.executable, "-m", "conch", "topics", "export", topic_id],
+        env={**environ, "CONCH_AGENT_ID": "eve:3"},
+        capture_output=True,
+        text=True,
+    )
+
+    lines = done.stdout.splitlines()
+    ours = [CODE.sub("", line) for line in lines if not line.startswith("> ")]
+    assert sum(line.startswith("> ") for line in lines) == 12
+    assert [line for line in ours if re.search(r"[<\[\]|~]|- [#-]|!\[", line)] == []
+    assert not any(re.search("<[a-z/!]", line) for line in lines if line.startswith("> "))
 
 
 # -- the story
@@ -204,6 +287,10 @@ def first_event(client: Client) -> str:
 
 def plan(client: Client) -> str:
     return str(client.data("topic_resolve", name="plan", allow_closed=True)["topic_id"])
+
+
+def plain(client: Client) -> str:
+    return str(client.data("topic_resolve", name=PLAIN)["topic_id"])
 
 
 def questions(client: Client) -> list[str]:
@@ -262,6 +349,20 @@ def talk(ada: Client, bob: Client, evil: str) -> list[Step]:
         (ada, "topic_resolve", {"name": ada.joined["canonical_path"]}),
         (ada, "topic_join", {"topic_id": plan, "agent_name": evil}),
         (ada, "topic_join", {"name": "plan", "agent_name": "scout"}),
+        (ada, "topic_create", {"name": PLAIN}),
+        (ada, "topic_list", {}),
+        (ada, "topic_join", {"name": PLAIN, "agent_name": PLAIN}),
+        (
+            ada,
+            "sync",
+            {"topic_id": plain, "outbox": [message, {**message, "message_type": "question"}], "wait_seconds": 0},
+        ),
+        (bob, "topic_join", {"name": PLAIN, "agent_name": f"{PLAIN} too"}),
+        (bob, "sync", {"topic_id": plain, "wait_seconds": 0}),
+        (bob, "pending_list", {"topic_id": plain, "wait_seconds": 0}),
+        (bob, "topic_presence", {"topic_id": plain}),
+        (bob, "messages_search", {"query": FORGED, "topic_id": plain}),
+        (bob, "topic_join", {"topic_id": bob.home, "agent_name": PLAIN}),
         (ada, "sync", {"topic_id": plan, "outbox": [message], "wait_seconds": 0}),
         (ada, "sync", {"topic_id": ada.home, "outbox": [message, message], "wait_seconds": 0}),
         (ada, "sync", {**here, "outbox": [{**message, "metadata": {"to": [evil]}}]}),
@@ -393,6 +494,10 @@ def every_command(evil: str) -> Iterator[tuple[str, str, list[str]]]:
         ("bob:2", "topics show", "plan"),
         ("bob:2", "topics show"),
         ("bob:2", "topics export", "plan"),
+        ("bob:2", "topics export", PLAIN),
+        ("bob:2", "topics show", PLAIN),
+        ("bob:2", "read", "--since", "0", "--topic", PLAIN),
+        ("bob:2", "questions", "--all", "--topic", PLAIN),
         ("bob:2", "topics export"),
         ("bob:2", "names free", evil, "--topic", "plan"),
         ("bob:2", "names free", "scout", "--topic", "plan"),

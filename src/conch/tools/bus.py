@@ -94,7 +94,7 @@ def topic_join(session: Session, given: Object, call: Call) -> Reply:
         "warnings": [],
     }
     text = (
-        f"You are {name} on topic {topic.topic_id} ({one_line(topic.name)}). "
+        f"You are {one_line(name)} on topic {topic.topic_id} ({one_line(topic.name)}). "
         f"Keep this token to get the name back after a restart: reclaim_token={joined.reclaim_token}"
     )
     return Reply(data, text)

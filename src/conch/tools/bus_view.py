@@ -115,7 +115,7 @@ def topic_line(topic: Topic, count: int) -> str:
 
 
 def presence_line(peer: Presence) -> str:
-    return f"{peer.agent_name}, seen {peer.age_seconds:.0f} s ago, read up to #{peer.last_seq}"
+    return f"- {one_line(peer.agent_name)}, seen {peer.age_seconds:.0f} s ago, read up to #{peer.last_seq}"
 
 
 def message_text(each: Message, peer: Peer) -> str:

@@ -44,7 +44,7 @@ def _result(hit: Hit, with_content: bool) -> Object:
 
 
 def _line(hit: Hit, with_content: bool) -> str:
-    line = one_line(f"{hit.topic_name} ({hit.topic_id}) #{hit.seq} {hit.sender}: {hit.snippet}")
+    line = one_line(f"- {hit.topic_name} ({hit.topic_id}) #{hit.seq} {hit.sender}: {hit.snippet}")
     return f"{line}\n{behind_margin(hit.content_markdown)}" if with_content else line
 
 

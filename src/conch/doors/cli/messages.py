@@ -99,7 +99,8 @@ def _message_text(message: Object, replied_to: int | None) -> str:
 
 def hit_text(hit: Object) -> str:
     """One search result: where the message is, and a line of it or all of it."""
-    head = one_line(f"{hit['topic_name']} #{hit['seq']} {local_time(int(hit['created_at'] * SECOND))} {hit['sender']}")
+    moment = local_time(int(hit["created_at"] * SECOND))
+    head = one_line(f"#{hit['seq']} {moment} {hit['sender']} in {hit['topic_name']}")
     words: str = hit.get("content_markdown") or hit["snippet"]
     return f"{head}\n{behind_margin(words, MARGIN)}"
 

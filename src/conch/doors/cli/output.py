@@ -61,11 +61,14 @@ def local_time(moment: int) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment / SECOND))
 
 
-def table(headings: Sequence[str], rows: Sequence[Sequence[str]], below: Sequence[str] = ()) -> str:
-    """Columns as wide as their texts. `below` has one long text per row, for the line after it."""
+def table(headings: Sequence[str], rows: Sequence[Sequence[str]], below: Sequence[str] = (), margin: str = "") -> str:
+    """Columns as wide as their texts. `below` has one long text per row, for the line after it.
+
+    A table whose first column is text of agents needs a margin.
+    """
     lines = [list(headings), *([one_line(cell) for cell in row] for row in rows)]
     widths = [max(columns(line[place]) for line in lines) for place in range(len(headings))]
-    shown = ["  ".join(map(_padded, line, widths)).rstrip() for line in lines]
+    shown = [margin + "  ".join(map(_padded, line, widths)).rstrip() for line in lines]
     extra = ["", *(f"\n    {one_line(text)}" for text in below)] if below else [""] * len(shown)
     return "\n".join(map(str.__add__, shown, extra))
 

@@ -10,7 +10,7 @@ from conch.host.paths import parse_scope
 from conch.lean import Any
 from conch.tools import scopes_view
 from conch.tools.replies import Object
-from conch.tools.text import one_line
+from conch.tools.text import MARGIN, one_line
 
 
 def from_here(context: Context, scope: str | None, field: str = "scope") -> str | None:
@@ -66,7 +66,7 @@ def reservation_table(found: list[Object]) -> str:
     if not found:
         return "Nothing is reserved."
     rows = [(r["scope"], r["name"], r["liveness"], r["state"], r["expires_at"], r["bead_id"] or "-") for r in found]
-    return table(("SCOPE", "BY", "LIVENESS", "STATE", "UNTIL", "BEAD"), rows)
+    return table(("SCOPE", "BY", "LIVENESS", "STATE", "UNTIL", "BEAD"), rows, margin=MARGIN)
 
 
 # -- notices

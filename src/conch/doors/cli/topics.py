@@ -14,15 +14,17 @@ from conch.doors.cli.context import Context
 from conch.doors.cli.messages import whole_json
 from conch.doors.cli.output import MORE, Report, as_report, duration, give_up, local_time, table
 from conch.errors import InvalidArgument, StoreInterrupted, StoreUnavailable
-from conch.lean import Any, TextIO, json
+from conch.lean import Any, TextIO, json, re
 from conch.tools import bus_view
-from conch.tools.text import behind_margin, one_line
+from conch.tools.text import MARGIN, behind_margin, one_line
 
 _MOST_TOPICS = 100_000
 _MOST_PEERS = 1_000
 _WINDOW_SECONDS = 3_600
 _LONGEST_ECHO = 200
 _QUOTE = "> "
+_TAG = r"<(?=[A-Za-z/!?])"
+_MARKUP = r"[`*<>&~|]|\][(\[]|^[#>+=-]|^\d+[.)]"
 _LISTS = {"repo_pointers": "See", "suggested_followups": "Ask next"}
 
 
@@ -55,7 +57,9 @@ def show(context: Context) -> Report:
             f": {one_line(topic.close_reason)}" if topic.close_reason else ""
         )
     rows = [(peer.agent_name, f"#{peer.last_seq}", duration(peer.age_seconds) + " ago") for peer in peers]
-    return Report(data, "\n".join([*lines, "", table(("NAME", "HAS READ TO", "SEEN"), rows)] if rows else lines))
+    return Report(
+        data, "\n".join([*lines, "", table(("NAME", "HAS READ TO", "SEEN"), rows, margin=MARGIN)] if rows else lines)
+    )
 
 
 def close(context: Context) -> Report:
@@ -138,8 +142,8 @@ def _markdown(context: Context, topic_id: str) -> Iterator[str]:
     facts = f"`{topic.topic_id}`, {topic.status}, since {local_time(topic.created_at)}"
     if topic.closed_at is not None:
         facts += f", closed {local_time(topic.closed_at)}"
-    lines = [f"# {one_line(topic.name)}", facts]
-    lines += [f"Closed: {one_line(topic.close_reason)}"] if topic.close_reason else []
+    lines = [f"# {_literal(topic.name)}", facts]
+    lines += [f"Closed: {_literal(topic.close_reason)}"] if topic.close_reason else []
     lines += _metadata_lines(topic.metadata)
     yield "\n\n".join(lines) + "\n"
     for message, question in _history(context, topic_id):
@@ -163,18 +167,19 @@ def _page(context: Context, topic_id: str, after: int) -> list[tuple[Message, Qu
 
 def _section(message: Message, question: Question | None) -> str:
     """One message as Markdown. Its text is a quotation, so that no line of it looks like a heading of ours."""
-    to = f" to {', '.join(message.addressees)}" if message.addressees else ""
-    kind = "" if message.message_type == "message" else f" ({message.message_type})"
-    head = one_line(f"{message.seq}. {message.sender}{to}{kind}")
+    to = f" to {', '.join(map(_literal, message.addressees))}" if message.addressees else ""
+    kind = "" if message.message_type == "message" else f" ({_literal(message.message_type)})"
+    head = f"{message.seq}. {_literal(message.sender)}{to}{kind}"
     reply = f"in reply to `{message.reply_to}`, " if message.reply_to else ""
     status = f", {_status(question)}" if question else ""
     facts = f"*{reply}{local_time(message.created_at)}, `{message.message_id}`{status}*"
-    lines = [f"\n## {head}", facts, behind_margin(message.content_markdown, _QUOTE), *_metadata_lines(message.metadata)]
+    body = re.sub(_TAG, "&lt;", message.content_markdown)  # a tag could end the quotation, or hide what follows
+    lines = [f"\n## {head}", facts, behind_margin(body, _QUOTE), *_metadata_lines(message.metadata)]
     return "\n\n".join(lines) + "\n"
 
 
 def _status(question: Question) -> str:
-    return question.status + (f": {one_line(question.cancel_reason)}" if question.cancel_reason else "")
+    return question.status + (f": {_literal(question.cancel_reason)}" if question.cancel_reason else "")
 
 
 def _metadata_lines(metadata: dict[str, Any] | None) -> list[str]:
@@ -183,5 +188,19 @@ def _metadata_lines(metadata: dict[str, Any] | None) -> list[str]:
     lines = []
     for name, title in _LISTS.items():
         if isinstance(rest.get(name), list):
-            lines.append("\n".join([f"{title}:", "", *(f"- {one_line(str(item))}" for item in rest.pop(name))]))
-    return lines + ([f"Metadata: `{one_line(json.dumps(rest, ensure_ascii=False))}`"] if rest else [])
+            lines.append("\n".join([f"{title}:", "", *(f"- {_literal(str(item))}" for item in rest.pop(name))]))
+    return lines + ([f"Metadata: {_code(json.dumps(rest, ensure_ascii=False))}"] if rest else [])
+
+
+def _literal(text: str) -> str:
+    """Text of an agent on one line of ours. If any of it is markup, it becomes code, which shows it as it is."""
+    shown = one_line(text)
+    return _code(shown) if re.search(_MARKUP, shown) else shown
+
+
+def _code(text: str) -> str:
+    """The text as code, between more backticks than it has in a row."""
+    shown = one_line(text)
+    ticks = "`" * (1 + max(map(len, re.findall("`+", shown)), default=0))
+    space = " " if shown.startswith("`") or shown.endswith("`") else ""
+    return f"{ticks}{space}{shown}{space}{ticks}"
