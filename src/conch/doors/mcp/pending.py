@@ -26,6 +26,7 @@ _MOST_ANSWERED = 256
 """How many answered calls we remember, in case the client cancels them."""
 
 _UNKNOWN = sys.maxsize
+_LOOK_SECONDS = 1.0
 _PATIENCE_SECONDS = 10.0  # without any reading by the client, before an unread reply is taken back
 
 
@@ -76,6 +77,7 @@ class PendingCalls:
         self._answered: dict[Id, _Answered] = {}
         self._unread: deque[_Answered] = deque()  # those that can be taken back and may still be unread
         self._read_through, self._read_at = 0, 0.0
+        self._look_at = 0.0
         self._cancels_late = False
 
     @property
@@ -166,9 +168,11 @@ class PendingCalls:
 
     def take_back_unread(self, patience: float = _PATIENCE_SECONDS) -> None:
         """Take back the replies that the client has left unread for too long. Call it now and then."""
-        if not self._unread:
+        now = time.monotonic()
+        if not self._unread or (patience and now < self._look_at):  # looking at every request would slow it down
             return
-        now, read_through = time.monotonic(), self._outbox.read_through()
+        self._look_at = now + _LOOK_SECONDS
+        read_through = self._outbox.read_through()
         if read_through > self._read_through:  # a client that reads slowly still reads
             self._read_through, self._read_at = read_through, now
         for answered in self._pop_unread(read_through, now - patience):
