@@ -7,11 +7,7 @@ BIN := .venv/bin
 # Tests often wait for a process or a database. More workers than cores keep two cores busy.
 WORKERS ?= 3
 
-<<<<<<< HEAD
-.PHONY: run test check oracle explore faults fuzz bench scale docs clean
-=======
-.PHONY: run test check oracle explore fuzz torture soak bench scale docs clean
->>>>>>> 2d6b9e9 (Torture a store, and check what its clients saw)
+.PHONY: run test check oracle explore faults fuzz torture soak bench scale docs clean
 
 run: .venv/installed
 	$(BIN)/conch demo
@@ -34,10 +30,9 @@ explore: .venv/developing
 fuzz: .venv/developing
 	$(BIN)/python -m tests.fuzz
 
-<<<<<<< HEAD
 faults: .venv/developing
 	$(BIN)/python -m tests.faults
-=======
+
 # Ten thousand signals on each engine. Each run prints its seed first.
 torture: .venv/developing
 	$(BIN)/python -m tests.torture --engine sqlite --seconds 3600
@@ -45,7 +40,6 @@ torture: .venv/developing
 
 soak: .venv/developing
 	$(BIN)/python -m tests.torture.soak
->>>>>>> 2d6b9e9 (Torture a store, and check what its clients saw)
 
 bench: .venv/developing .venv-mcp2/installed
 	$(BIN)/python bench/turns.py
