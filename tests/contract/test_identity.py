@@ -309,6 +309,21 @@ def test_every_client_of_an_explicit_id_is_that_agent_through_its_other_doors(st
     assert identify(store, seen(harness=second)).agent_id == "alice"
 
 
+def test_a_client_that_once_exported_an_id_does_not_replace_the_process_it_lives_by(
+    store: Store, child: StartChild
+) -> None:
+    first, second = child(), child()
+    owner = identify(store, seen(harness=first.process))
+    identify(store, seen(explicit(owner.agent_id), harness=second.process))
+
+    beside = identify(store, seen(harness=second.process))
+    first.kill()
+    after = identify(store, seen(harness=second.process))
+
+    assert (beside.agent_id, beside.process, beside.stands_in) == (owner.agent_id, first.process, True)
+    assert (after.process, after.stands_in) == (second.process, False)
+
+
 # -- an override never becomes another agent that is alive
 
 
@@ -498,6 +513,36 @@ def test_an_override_is_refused_while_another_connection_of_the_same_parent_has_
 
     with pytest.raises(InvalidArgument, match="still running"):
         override(store, identify(store, connected(parent, second)), "alice")
+
+
+def test_an_exported_id_is_refused_while_an_override_elsewhere_has_it(store: Store, child: StartChild) -> None:
+    parent, server, another = child().process, child(), child().process
+    override(store, identify(store, connected(parent, server.process)), "alice")
+
+    for signals in (seen(explicit("alice")), seen(explicit("alice"), harness=another)):
+        with pytest.raises(InvalidSetting, match="alice is another agent, and it is still running") as refusal:
+            identify(store, signals)
+        assert refusal.value.details["setting"] == "CONCH_AGENT_ID"
+    assert identify(store, seen(explicit("alice"), harness=parent)).agent_id == "alice"
+    server.kill()
+    assert identify(store, seen(explicit("alice"), harness=another)).agent_id == "alice"
+
+
+def test_an_override_with_the_exported_id_keeps_no_other_process_out(store: Store, child: StartChild) -> None:
+    parent, server, another = (child().process for _ in range(3))
+    override(store, identify(store, connected(parent, server, explicit("alice"))), "alice")
+
+    assert identify(store, seen(explicit("alice"), harness=another)).agent_id == "alice"
+
+
+def test_a_connection_after_one_with_an_override_is_the_agent_from_before_the_override(
+    store: Store, child: StartChild
+) -> None:
+    parent, first, second = (child().process for _ in range(3))
+    before = identify(store, connected(parent, first))
+    close_connection(store, override(store, before, "alice"))
+
+    assert identify(store, connected(parent, second)).agent_id == before.agent_id
 
 
 def test_a_connection_of_an_explicit_id_is_not_continued_while_another_of_that_id_lives(

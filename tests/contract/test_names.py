@@ -77,6 +77,14 @@ def test_no_chosen_agent_id_looks_like_that_of_another_agent(red: Any, blue: Any
     assert (refused["field"], refused["like"]) == ("agent_id_override", "test:blue")
 
 
+def test_no_chosen_agent_id_is_the_name_of_another_agent(red: Any, blue: Any, workspace: str) -> None:
+    name = blue.data("agent_register")["name"]
+
+    refused = red.refused("join_path", context_path=workspace, agent_id_override=name)
+
+    assert (refused["field"], refused["reason"]) == ("agent_id_override", "taken")
+
+
 @pytest.mark.parametrize("name", ["human:ada:tty1", "HUMAN:ada"])
 def test_only_a_person_has_a_name_for_people(app: App, red: Any, topic_id: str, agent: Any, name: str) -> None:
     person = agent("person:1")._replace(session_kind="human_guardian")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import chain
 
 from conch.clock import MILLISECOND
-from conch.errors import Advice, AgentNotFound, InvalidArgument
+from conch.errors import Advice, AgentNotFound, InvalidArgument, InvalidSetting
 from conch.host import processes
 from conch.host.processes import Process
 from conch.ids import digest
@@ -22,6 +22,7 @@ AGENT_ID_RULE = (
     "which is for people at a terminal"
 )
 PERSON = "human:"  # the beginning of a person's agent_id
+_OVERRIDE = "override"  # in place of the parent: a connection with an id of its own choice is continued by no other
 LOCK = "agents"  # held while an agent is created or renamed, or a signal is linked
 
 
@@ -110,7 +111,10 @@ class _Verdict(NamedTuple):
 
 
 def identify(store: Store, signals: Signals) -> Caller:
-    """Return the agent that these signals identify. Creates the agent and the missing links."""
+    """Return the agent that these signals identify. Creates the agent and the missing links.
+
+    InvalidSetting if CONCH_AGENT_ID names an agent that lives elsewhere by an override.
+    """
     with store.read() as tx:  # usually nothing changes, and a read never waits for writers
         verdict = _judge(tx, signals)
     agent = verdict.agent
@@ -161,8 +165,8 @@ def adopt_override(store: Store, caller: Caller, override: str, active_ms: int) 
         elif override != caller.agent_id:
             _refuse_living(tx, agent, caller, active_ms)
             agent = _record_process(tx, agent, caller.process)
-        if caller.connection is not None:
-            tx.run("move_connection", connection=caller.connection, agent_id=override)
+        if caller.connection is not None and override != caller.agent_id:
+            tx.run("move_connection", connection=caller.connection, agent_id=override, parent=_OVERRIDE)
     return caller._replace(agent_id=override, name=agent["name"], overridden=True)
 
 
@@ -171,6 +175,10 @@ def _refuse_likeness(tx: Transaction, override: str) -> None:
     if like is not None:
         message = f"{override} looks like {like['name']}, another agent. Choose another agent_id_override."
         raise InvalidArgument(message, field="agent_id_override", reason="confusable", like=like["name"])
+    named = tx.one("agent_named", name=override)
+    if named is not None:
+        message = f"{override} is the name of {named['agent_id']}. Choose another agent_id_override."
+        raise InvalidArgument(message, field="agent_id_override", reason="taken")
 
 
 def _refuse_living(tx: Transaction, agent: Row, caller: Caller, active_ms: int) -> None:
@@ -278,7 +286,22 @@ def _find_links(tx: Transaction, signals: Signals) -> list[_Link]:
         ]
     if signals.explicit is None:
         return links
-    return [_Link(signals.found[0], tx.one("find_agent", agent_id=signals.explicit), "explicit"), *links]
+    agent = tx.one("find_agent", agent_id=signals.explicit)
+    if agent is not None:
+        _refuse_overridden(tx, agent, signals.harness)
+    return [_Link(signals.found[0], agent, "explicit"), *links]
+
+
+def _refuse_overridden(tx: Transaction, agent: Row, mine: Process | None) -> None:
+    """An override is no export: its connection must not share an agent with the processes that export the id."""
+    agent_id = agent["agent_id"]
+    overridden = any(row["parent"] == _OVERRIDE for row in _live_connections(tx, [agent_id]))
+    if overridden and (mine is None or recorded_process(agent) != mine):
+        message = (
+            f"{agent_id} is another agent, and it is still running: it chose this id with agent_id_override. Export "
+            "another CONCH_AGENT_ID, or end that agent."
+        )
+        raise InvalidSetting(message, setting="CONCH_AGENT_ID")
 
 
 def _connection_link(tx: Transaction, link: _Link, connection: Connection, mine: Process | None) -> _Link:
@@ -384,19 +407,18 @@ def _record_connection(tx: Transaction, connection: Connection, agent_id: str) -
 
 
 def _process_to_record(agent: Row, signals: Signals) -> Process | None:
-    """The process to record for the agent: the caller's harness, if known."""
-    recorded = recorded_process(agent)
-    if recorded is None or (signals.harness and not signals.explicit):
-        return signals.harness or signals.terminal
+    """The process to record for the agent: the caller's harness, if known, unless the agent lives by another one."""
+    recorded, own = recorded_process(agent), signals.harness or signals.terminal
+    if recorded is None or recorded == own:
+        return own
     life = processes.check(recorded)
-    if signals.harness and life == "gone":
-        return signals.harness
     # A terminal is a weaker sign of life, and a process that only shares the agent's CONCH_AGENT_ID may end before the
     # agent does. Neither replaces a living process.
     if life == "alive":
         return recorded
-    # The recorded process is gone but the agent still calls, so it now runs where we cannot see it.
-    return signals.terminal if life == "gone" else signals.terminal or recorded
+    if life == "gone":  # if its own is unknown, the agent now runs where we cannot see it
+        return own
+    return (own if not signals.explicit else signals.terminal) or recorded
 
 
 def _new_agent_id(tx: Transaction, verdict: _Verdict, signals: Signals) -> str:

@@ -72,10 +72,11 @@ INSERT INTO connections
   (connection, agent_id, parent, client_name, host_id, boot_id, pid, process_started_at, opened_at)
 VALUES
   (:connection, :agent_id, :parent, :client_name, :host_id, :boot_id, :pid, :process_started_at, :now)
-ON CONFLICT (connection) DO UPDATE SET agent_id = excluded.agent_id, client_name = excluded.client_name, closed_at = NULL;
+ON CONFLICT (connection) DO UPDATE
+SET agent_id = excluded.agent_id, parent = excluded.parent, client_name = excluded.client_name, closed_at = NULL;
 
 -- name: move_connection
-UPDATE connections SET agent_id = :agent_id WHERE connection = :connection;
+UPDATE connections SET agent_id = :agent_id, parent = :parent WHERE connection = :connection;
 
 -- name: close_connection
 UPDATE connections SET closed_at = :now WHERE connection = :connection;
