@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from tests.arguments import VALID
 from tests.fuzz.values import NO_WAITS, TEXTS, TYPABLE, bad_value, damage
+from tests.fuzz.world import World
 
 from conch.doors.cli.catalogue import COMMANDS
 from conch.doors.cli.command import Option
@@ -18,6 +19,22 @@ ON_FREE_TOPICS = ("topic_close", "topic_join")  # a room's own topic closes with
 WAITS = ("max_wait_ms", "wait_seconds")
 
 
+UNKNOWN = "surprise"
+TOOL_FIELDS = [(name, field) for name, tool in TOOLS.items() for field in (*tool.input_schema["properties"], UNKNOWN)]
+
+# Commands that never end by themselves, and options that wait forever or destroy what the others need.
+NEVER_TYPED = {"mcp", "demo"}
+NEVER_GIVEN = {"--follow", "--yes", "--force", "--json"}
+NO_WAIT = {"wait": ["--timeout=0"], "ask": ["--wait=0"], "init": ["--non-interactive"]}
+COMMAND_OPTIONS = [
+    (name, option)
+    for name, command in COMMANDS.items()
+    if name not in NEVER_TYPED
+    for option in command.options
+    if option.name not in NEVER_GIVEN
+]
+
+
 class ToolCall(NamedTuple):
     tool: str
     arguments: Object
@@ -25,50 +42,41 @@ class ToolCall(NamedTuple):
     """The field that is wrong."""
 
 
-def bad_call(rng: random.Random, valid: Mapping[str, Any], free_topic: str, ids: Sequence[str]) -> ToolCall:
+def bad_call(rng: random.Random, name: str, field: str, world: World) -> ToolCall:
     """A call that is right but for one field: missing, unknown, or with a value it does not expect."""
-    tool = rng.choice(list(TOOLS.values()))
-    properties = tool.input_schema["properties"]
-    arguments = {name: valid.get(name, value) for name, value in VALID[tool.name].items()}
-    arguments |= {name: 0 for name in WAITS if name in properties}
-    if tool.name in ON_FREE_TOPICS:
-        arguments["topic_id"] = free_topic
-    field = rng.choice([*properties, "surprise"])
-    if (tool.name, field) == ("topic_join", "name"):
+    schema = TOOLS[name].input_schema
+    arguments = {key: world.valid.get(key, value) for key, value in VALID[name].items()}
+    arguments |= {key: 0 for key in WAITS if key in schema["properties"]}
+    if name in ON_FREE_TOPICS:
+        arguments["topic_id"] = world.free_topic
+    if (name, field) == ("topic_join", "name"):
         del arguments["topic_id"]  # it takes one or the other
-    required = tool.input_schema.get("required", ())
-    if field not in properties:
-        field = rng.choice(("surprise", *(text for text in TEXTS if text not in properties)))
+    if field == UNKNOWN:
+        field = rng.choice((UNKNOWN, *(text for text in TEXTS if text not in schema["properties"])))
         arguments[field] = 1
-    elif field in WAITS:
-        arguments[field] = rng.choice(NO_WAITS)
-    elif field in required and rng.random() < 0.1:
+    elif field in schema.get("required", ()) and rng.random() < 0.1:
         del arguments[field]
-    elif field in valid:
-        arguments[field] = damage(rng, properties[field], valid[field], ids)
     else:
-        arguments[field] = bad_value(rng, properties[field], ids)
-    return ToolCall(tool.name, arguments, field)
+        arguments[field] = _bad_argument(rng, field, schema["properties"][field], world)
+    return ToolCall(name, arguments, field)
 
 
-# Commands that never end by themselves, or do what they say at once.
-NEVER_TYPED = {"mcp", "demo"}
-NEVER_GIVEN = {"--follow", "--yes", "--force", "--json"}
-NO_WAIT = {"wait": ["--timeout=0"], "ask": ["--wait=0"], "init": ["--non-interactive"]}
+def _bad_argument(rng: random.Random, field: str, schema: Object, world: World) -> Any:
+    if field in WAITS:
+        return rng.choice(NO_WAITS)
+    if field in world.valid:
+        return damage(rng, schema, world.valid[field], world.ids)
+    return bad_value(rng, schema, world.ids)
 
 
-def bad_line(rng: random.Random, valid: Mapping[str, Any], ids: Sequence[str]) -> list[str]:
+def bad_line(rng: random.Random, name: str, wrong: Option, world: World) -> list[str]:
     """A command line that is right but for one option or argument."""
-    command = COMMANDS[rng.choice(sorted(COMMANDS.keys() - NEVER_TYPED))]
-    options = [option for option in command.options if option.name not in NEVER_GIVEN]
-    wrong = rng.choice(options) if options else None
-    words = [*command.name.split(), *NO_WAIT.get(command.name, ())]
-    last: list[str] = []
-    for option in options:
-        if option is wrong and not (option.required and rng.random() < 0.1):
-            value = _bad_word(rng, option, ids)
-        elif option.required and option is not wrong:
-            value = _good_word(option, valid)
+    words, last = [*name.split(), *NO_WAIT.get(name, ())], []
+    for option in COMMANDS[name].options:
+        if option == wrong and rng.random() < 0.9:
+            value = rng.choice(world.ids if rng.random() < 0.3 else TYPABLE)
+        elif option.required and option != wrong:
+            value = _good_word(option, world.valid)
         else:
             continue
         if not option.is_flag:
@@ -80,10 +88,6 @@ def bad_line(rng: random.Random, valid: Mapping[str, Any], ids: Sequence[str]) -
     if rng.random() < 0.1:
         last.append(rng.choice(TYPABLE))
     return [*words, "--json", *(["--"] if rng.random() < 0.5 else []), *last]
-
-
-def _bad_word(rng: random.Random, option: Option, ids: Sequence[str]) -> str:
-    return rng.choice(ids) if rng.random() < 0.3 else rng.choice(TYPABLE)
 
 
 def _good_word(option: Option, valid: Mapping[str, Any]) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 import tempfile
 from collections import Counter
+from itertools import cycle, islice
 from pathlib import Path
 
-from tests.fuzz.inputs import bad_call, bad_line
+from tests.fuzz.inputs import COMMAND_OPTIONS, TOOL_FIELDS, ToolCall, bad_call, bad_line
 from tests.fuzz.judge import judge_ended, judge_reply
 from tests.fuzz.world import World
 from tests.process.forking import Forks
@@ -38,18 +39,18 @@ class Report:
 def fuzz_tools(report: Report, count: int, store: str = "") -> None:
     """Call tools until that many calls were made."""
     rng = random.Random(report.seed)
+    fields = cycle(rng.sample(TOOL_FIELDS, len(TOOL_FIELDS)))
     while count > 0 and len(report.findings) < ENOUGH:
-        with tempfile.TemporaryDirectory() as folder, World(Path(folder), store) as world:
-            for _ in range(min(count, PER_WORLD)):
-                _call(rng, world, report)
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, World(Path(folder), store) as world:
+            for name, field in islice(fields, min(count, PER_WORLD)):
+                _call(world, bad_call(rng, name, field, world), report)
             world.ada.data("ping")  # it still serves
             if world.ada.errors():
                 report.add("server", "", f"standard error: {world.ada.errors()[-500:]}")
         count -= PER_WORLD
 
 
-def _call(rng: random.Random, world: World, report: Report) -> None:
-    call = bad_call(rng, world.valid, world.free_topic, world.ids)
+def _call(world: World, call: ToolCall, report: Report) -> None:
     reply, length = world.ada.request("tools/call", {"name": call.tool, "arguments": call.arguments})
     changes = world.changes()
     for finding in judge_reply(call, reply, length, changes):
@@ -63,15 +64,19 @@ def _call(rng: random.Random, world: World, report: Report) -> None:
 def fuzz_commands(report: Report, count: int, forks: Forks) -> None:
     """Type commands until that many were typed."""
     rng = random.Random(report.seed)
+    options = cycle(rng.sample(COMMAND_OPTIONS, len(COMMAND_OPTIONS)))
     while count > 0 and len(report.findings) < ENOUGH:
-        with tempfile.TemporaryDirectory() as folder, World(Path(folder)) as world:
-            for _ in range(min(count, PER_WORLD)):
-                words = bad_line(rng, world.valid, world.ids)
-                ended = world.type(forks, words)
-                changes = world.changes()
-                for finding in judge_ended(words, ended, changes):
-                    report.add(" ".join(words[:2]), words, finding)
-                report.ends[f"status {ended.status}"] += 1
-                if ended.status == 0 and changes:
-                    world.renew()
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, World(Path(folder)) as world:
+            for name, option in islice(options, min(count, PER_WORLD)):
+                _type(world, forks, bad_line(rng, name, option, world), report)
         count -= PER_WORLD
+
+
+def _type(world: World, forks: Forks, words: list[str], report: Report) -> None:
+    ended = world.type(forks, words)
+    changes = world.changes()
+    for finding in judge_ended(words, ended, changes):
+        report.add(" ".join(words[:2]), words, finding)
+    report.ends[f"status {ended.status}"] += 1
+    if ended.status == 0 and changes:
+        world.renew()

@@ -1,6 +1,7 @@
 """Bad input of every kind, to every tool and every command: a refusal that names the field, and no row changed.
 
-`make fuzz` makes 100,000 calls. Here are 5,000, with the same seeds each time.
+`make fuzz` makes 100,000 calls. Here are 5,000, with the same seeds each time: several for every field of every tool,
+and one for every option of every command.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ def forks() -> Iterator[Forks]:
 def test_a_bad_call_is_refused_with_its_field_and_changes_nothing(seed: int) -> None:
     report = Report(seed)
 
-    fuzz_tools(report, 1_100)
+    fuzz_tools(report, 1_090)
 
-    assert (report.findings, report.ends.total()) == ({}, 1_100), report
+    assert (report.findings, report.ends.total()) == ({}, 1_090), report
 
 
 def test_postgresql_refuses_and_keeps_the_same(postgres_url: str) -> None:
@@ -38,13 +39,12 @@ def test_postgresql_refuses_and_keeps_the_same(postgres_url: str) -> None:
     assert (report.findings, report.ends.total()) == ({}, 400), report
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_a_bad_command_line_is_refused_with_its_field_and_changes_nothing(forks: Forks, seed: int) -> None:
-    report = Report(seed)
+def test_a_bad_command_line_is_refused_with_its_field_and_changes_nothing(forks: Forks) -> None:
+    report = Report(0)
 
-    fuzz_commands(report, 100, forks)
+    fuzz_commands(report, 240, forks)
 
-    assert (report.findings, report.ends.total()) == ({}, 100), report
+    assert (report.findings, report.ends.total()) == ({}, 240), report
 
 
 GOOD = {"error": "invalid_argument", "message": "note must be non-empty.", "field": "note"}
