@@ -57,6 +57,9 @@ ROOMS = {
     "an owner without a lease": Damage(
         "path_rooms", "lease_expires_at", "UPDATE path_rooms SET lease_expires_at = NULL WHERE owner IS NOT NULL"
     ),
+    "an owner with an empty lease": Damage(
+        "path_rooms", "with an empty lease_id", "UPDATE path_rooms SET lease_id = '' WHERE owner IS NOT NULL"
+    ),
     "a claim of an owned room": Damage(
         "path_rooms", "claim_expires_at", "UPDATE path_rooms SET claim_expires_at = 5 WHERE owner IS NOT NULL"
     ),
@@ -346,6 +349,7 @@ SCOPES = {
 }
 
 NOTICES = {
+    "a notice that never came": Damage("protocol_events", "counts 0 times", "UPDATE protocol_events SET times = 0"),
     "a notice to nobody": Damage(
         "protocol_events",
         "does not exist",

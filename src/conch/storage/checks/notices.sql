@@ -73,3 +73,7 @@ WHERE kind NOT IN (
 -- check: room_activity.details_json
 -- The details of activity {number} of room {room_id} are not a JSON object.
 SELECT number, room_id, details_json AS json FROM room_activity WHERE details_json IS NOT NULL;
+
+-- check: protocol_events
+-- Notice {event_id} of room {room_id} counts {times} times, which is impossible.
+SELECT event_id, room_id, times FROM protocol_events WHERE times < 1;

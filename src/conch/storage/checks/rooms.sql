@@ -63,3 +63,7 @@ WHERE e.to_agent_id IS NOT NULL AND a.agent_id IS NULL;
 -- check: path_rooms.policy_json
 -- The policy of room {room_id} is not a JSON object.
 SELECT room_id, policy_json AS json FROM path_rooms WHERE policy_json <> '{}';
+
+-- check: path_rooms
+-- Room {room_id} is owned by {owner} with an empty lease_id.
+SELECT room_id, owner FROM path_rooms WHERE lease_id = '';
