@@ -34,6 +34,10 @@ class Engine(Protocol):
     environ: dict[str, str]
     disasters: tuple[str, ...]
 
+    def processes(self) -> tuple[int, ...]:
+        """The processes that are the store. The killer adopts a restarted one, and must not end it."""
+        ...
+
     def read_tables(self) -> Tables: ...
 
     def strike(self, dice: random.Random) -> str | None:
@@ -68,6 +72,9 @@ class Sqlite:
     def __init__(self, folder: Path, environ: dict[str, str]) -> None:
         self._data, self._folder, self._backups = folder / "data", folder, 0
         self.environ = {**environ, "CONCH_DATA_DIR": str(self._data)}
+
+    def processes(self) -> tuple[int, ...]:
+        return ()
 
     def read_tables(self) -> Tables:
         return _read_file(self._data / "rooms.sqlite")
@@ -126,6 +133,9 @@ class Postgres:
     def __init__(self, url: str, environ: dict[str, str], postmaster: Callable[[], int], restart: Callable[[], None]):
         self.environ = {**environ, "CONCH_STORE": url}
         self._url, self._postmaster, self._restart = url, postmaster, restart
+
+    def processes(self) -> tuple[int, ...]:
+        return (self._postmaster(),)
 
     def read_tables(self) -> Tables:
         import psycopg

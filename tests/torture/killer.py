@@ -61,7 +61,7 @@ class Killer:
             self._let_players_finish()
         finally:
             self._resume(everything=True)
-            end_children()
+            end_children(*self._engine.processes())
         self._close_epoch("")
 
     def _strike_until_done(self) -> None:

@@ -47,9 +47,9 @@ def _parent_of(pid: int) -> int:
     return int(stat[stat.rindex(")") :].split()[2])
 
 
-def end_children() -> None:
-    """Kill and reap all children of this process. None of their pids can be reused before that."""
-    while children := _children():
+def end_children(*spared: int) -> None:
+    """Kill and reap all children of this process but these. None of their pids can be reused before that."""
+    while children := _children() - {*spared}:
         for pid in children:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -58,5 +58,5 @@ def end_children() -> None:
                 os.waitpid(pid, 0)
 
 
-def _children() -> list[int]:
-    return [int(pid) for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()]
+def _children() -> set[int]:
+    return {int(pid) for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()}
