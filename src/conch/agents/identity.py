@@ -14,7 +14,6 @@ from conch.host import processes
 from conch.host.processes import Process
 from conch.ids import digest
 from conch.lean import Any, Literal, NamedTuple
-from conch.letters.names import skeleton
 from conch.storage.base import Row, Store, Transaction
 
 AGENT_ID_RULE = (
@@ -171,6 +170,8 @@ def adopt_override(store: Store, caller: Caller, override: str, active_ms: int) 
 
 
 def _refuse_likeness(tx: Transaction, override: str) -> None:
+    from conch.letters.names import skeleton  # only a new name needs it
+
     like = tx.one("agent_like", name=override, skeleton=skeleton(override))
     if like is not None:
         message = f"{override} looks like {like['name']}, another agent. Choose another agent_id_override."
@@ -437,6 +438,7 @@ def _new_agent_id(tx: Transaction, verdict: _Verdict, signals: Signals) -> str:
 
 def _insert_agent(tx: Transaction, agent_id: str, harness: str, session_kind: str, process: Process | None) -> Row:
     from conch.agents.petnames import propose_names  # imported here because few callers are new
+    from conch.letters.names import skeleton
 
     names = propose_names(digest(agent_id))
     name = next(name for name in names if tx.one("anybody_named", name=name) is None)

@@ -81,7 +81,8 @@ def wait_for(
                 if pause.is_last or not (has_answered or isinstance(trouble, (StoreBusy, StoreInterrupted))):
                     raise
                 found, pause.seconds = None, retry
-                retry = min(2 * retry, _LONGEST_RETRY_SECONDS)
+                # A busy store is free again soon, and a lease may depend on it. Only a dead server is asked less often.
+                retry = RETRY_SECONDS if isinstance(trouble, StoreBusy) else min(2 * retry, _LONGEST_RETRY_SECONDS)
             if found is not None or pause.is_last:
                 return found
             rest.take(min(deadline - time.monotonic(), pause.seconds, renewal), pause)

@@ -16,7 +16,6 @@ from conch.clock import SECOND
 from conch.errors import Advice, AgentNameInUse, AgentNotJoined, InvalidArgument, TopicNotFound
 from conch.host import processes
 from conch.lean import NamedTuple
-from conch.letters.names import passes_for
 from conch.storage.base import Row, Store, Transaction
 
 NO_PEER = 0  # no peer has this id
@@ -244,6 +243,8 @@ def _means_another_agent(tx: Transaction, topic_id: str, caller: Caller, agent_n
 
 def _require_own(tx: Transaction, topic: Topic, caller: Caller, agent_name: str) -> None:
     """Refuse a new name that could pass for another: messages under it would seem to come from another agent."""
+    from conch.letters.names import passes_for  # only a new name needs it
+
     if passes_for(agent_name, SYSTEM):
         raise _looks_like(topic, agent_name, SYSTEM)
     require_fit("agent_name", agent_name)

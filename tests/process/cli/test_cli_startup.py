@@ -27,14 +27,25 @@ ROOM = {
     *("agents", "agents.identity", "agents.signals", "app", "bells", "bells.base", "bells.file"),
     *("calls", "clock", "config", "doors", "doors.cli", "doors.cli.catalogue", "doors.cli.command"),
     *("doors.cli.context", "doors.cli.interruptions", "doors.cli.output", "doors.cli.parser", "doors.cli.run"),
-    *("errors", "host", "host.linux", "host.marks", "host.processes", "host.workspaces", "ids", "lean", "main"),
+    *("errors", "host", "host.linux", "host.marks", "host.processes", "host.workspaces", "ids", "lean", "letters"),
+    *("letters.invisible", "main"),
     *("rooms", "rooms.handoffs", "rooms.presence", "rooms.room", "storage", "storage.base", "storage.opening"),
     *("storage.replacement", "storage.sqlite", "storage.sqlite.connections", "storage.sqlite.errors"),
     *("storage.sqlite.files", "storage.sqlite.ownership", "storage.sqlite.places", "storage.sqlite.queue"),
     *("storage.sqlite.store", "storage.sqlite.transaction", "storage.statements", "tools", "tools.advice"),
     *("tools.fields", "tools.pages", "tools.registry", "tools.replies", "tools.schema", "tools.session", "tools.text"),
 }
-BUS = {"bus", "bus.drafts", "bus.peers", "bus.stream", "bus.sync", "bus.topics", "bells.waits", "warnings"}
+BUS = {
+    "bus",
+    "bus.drafts",
+    "bus.likeness",
+    "bus.peers",
+    "bus.stream",
+    "bus.sync",
+    "bus.topics",
+    "bells.waits",
+    "warnings",
+}
 NOTICES = {"notices", "notices.activity", "notices.events", "rooms.log", "host.paths", "warnings"}
 LEAN = {
     ("state",): ROOM | {"doors.cli.rooms", "tools.turns_view"},

@@ -7,11 +7,13 @@ import os
 import select
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 from conch.doors.mcp.outbox import Outbox
 
 _CHUNK = 65_536
-_SMALL_CHUNK = 512  # Python has memory for so few bytes even when the system has none
+_RESERVE = 2 * 1024 * 1024  # bytes of address space; they are never touched, so they use no memory
+_SMALL_CHUNK = 256  # Python has memory for so few bytes even when the system has none
 _GONE = select.POLLERR | select.POLLHUP
 _HALF_CLOSED = getattr(select, "POLLRDHUP", 0)  # macOS has none
 _TICK_MS = 2_000
@@ -119,6 +121,7 @@ class Wire:
         self._input, self._output = descriptors
         self._stop = stop
         self._splitter = LineSplitter(most_bytes)
+        self._reserve: bytearray | None = bytearray(_RESERVE)
         self.outbox = Outbox(self._output, stop.wake, stop.raise_)
         self._poll = select.poll()
         self._poll.register(stop.seen_by, select.POLLIN)
@@ -137,10 +140,10 @@ class Wire:
                 continue
             try:
                 chunk = os.read(self._input, chunk_size)
-                chunk_size = _CHUNK
             except BlockingIOError:
                 continue
             except MemoryError:  # nothing was read yet
+                self._reserve = None
                 yield from self._splitter.discard()
                 time.sleep(_SHORT_SECONDS)  # other calls end meanwhile and free their memory
                 chunk_size = _SMALL_CHUNK
@@ -153,6 +156,15 @@ class Wire:
                 yield from self._splitter.discard()
             if not chunk:
                 return
+            if len(chunk) < chunk_size:  # all was read
+                self._refill()
+            chunk_size = min(2 * chunk_size, _CHUNK)
+
+    def _refill(self) -> None:
+        """Set memory aside again once there is some: without any, the server could not even read."""
+        if self._reserve is None:
+            with suppress(MemoryError):
+                self._reserve = bytearray(_RESERVE)
 
     def _wait(self, milliseconds: int | None) -> bool | None:
         """Wait until there is something to do. Returns whether there is input, or None if the connection ends."""
