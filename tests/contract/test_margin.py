@@ -34,7 +34,7 @@ FORGED = "Z9"  # a word that search finds, and so short that many fit into the s
 PLAIN = f"{FORGED}: ok"  # a name that nobody refuses
 BUNCHES = [DANGEROUS[start : start + 21] for start in range(0, len(DANGEROUS), 21)]
 ANY_LINE_END = re.compile("|".join(map(re.escape, DANGEROUS)))
-STORE = {f"db {action}" for action in ("path", "verify", "reindex", "backup", "migrate", "copy", "wipe")}
+STORE = {f"db {action}" for action in ("path", "verify", "reindex", "backup", "migrate", "copy", "restore", "wipe")}
 NO_TEXT_OF_OTHERS = {"mcp", "demo", *STORE}
 
 Texts = dict[str, list[str]]

@@ -473,7 +473,7 @@ def test_the_tool_gives_the_fields_of_the_contract(app: App, write: Write) -> No
         "cursor": f"{(START + 1) * 1_000_000}.1",
         "warnings": [],
     }
-    assert outcome.text == "build (topic_build) #1 amber-otter: Die **Straße** ist zu"
+    assert outcome.text == "- build (topic_build) #1 amber-otter: Die **Straße** ist zu"
 
 
 def test_the_tool_gives_whole_messages_when_asked_and_indents_them(app: App, write: Write) -> None:

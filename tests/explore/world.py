@@ -96,6 +96,10 @@ class SteppedStore:
         self._store = store
         self.script = Script((), 0)
 
+    @property
+    def replacements(self) -> list[Any]:
+        return self._store.replacements
+
     def read(self) -> AbstractContextManager[Any]:
         return self._transaction(self._store.read)
 

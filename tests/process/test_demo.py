@@ -175,7 +175,7 @@ def test_it_ends_with_a_verdict_and_what_to_do_next(shown: tuple[Place, Run]) ->
 
     assert verdict[0] == "9 turns granted, 2 of them by takeover."
     assert re.fullmatch(r"6 handoffs delivered word for word; median [\d.]+ ms from call to your_turn\.", verdict[1])
-    assert verdict[2].endswith("1 room replayed, all match their logs.")
+    assert verdict[2].startswith("No problems found: 1 room replayed, ")
     assert "`conch join`" in verdict[3] and "`conch mcp`" in verdict[3]
 
 

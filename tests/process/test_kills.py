@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
-from conch.agents.identity import Caller
+from conch.agents.identity import Caller, process_columns
 from conch.app import App
 from conch.bells.base import seat_channel
 from conch.errors import StaleLease, TakeoverNotAvailable, TurnMismatch, UnknownMember
 from conch.host import processes
 from conch.host.processes import Process
+from conch.rooms.presence import member_columns
 
 HANDOFF = {"status": "half of it is done", "next_action": "do the other half"}
 LONGEST = "600000"
@@ -230,11 +231,19 @@ def owner(app: App, agent: Callable[..., Caller], room_id: str, workspace: str) 
         living = agent("codex:1")
         app.membership.join_path(living, workspace)
         app.claims.wait_for_turn(living, room_id, max_wait_ms=0)
-        caller = agent("codex:1", facts)
-        app.membership.join_path(caller, workspace)
-        return caller
+        return move(app, room_id, living, facts)
 
     return make
+
+
+def move(app: App, room_id: str, caller: Caller, facts: Process) -> Caller:
+    """Let the store know a member by these facts. A caller cannot do so while the recorded process is alive."""
+    moved = caller._replace(process=facts)
+    with app.store.write(room_id) as tx:
+        tx.run("update_agent_process", agent_id=caller.agent_id, **process_columns(facts))
+        tx.run("update_member_process", room_id=room_id, agent_id=caller.agent_id, **member_columns(moved))
+    assert facts_of(app, room_id, caller.agent_id) == facts
+    return moved
 
 
 def my_facts() -> Process:
@@ -291,11 +300,13 @@ def test_a_recipient_whose_pid_was_given_to_another_process_is_gone(
     app: App, agent: Callable[..., Caller], room_id: str, workspace: str
 ) -> None:
     facts, claude = my_facts(), agent("claude:1")
-    app.membership.join_path(agent("codex:1"), workspace)
+    codex = agent("codex:1")
+    app.membership.join_path(codex, workspace)
     mine = app.claims.wait_for_turn(claude, room_id, max_wait_ms=0).snapshot.room
     app.turns.release_stick(claude, room_id, str(mine.lease_id), mine.turn_id, HANDOFF)
 
-    app.membership.join_path(agent("codex:1", facts._replace(started_at=facts.started_at - 1)), workspace)
+    assert look(app, room_id) == ("reserved", None)
+    move(app, room_id, codex, facts._replace(started_at=facts.started_at - 1))
 
     assert look(app, room_id) == ("recipient_gone", "recipient_gone")
 

@@ -79,8 +79,10 @@ def test_processes_that_mark_at_once_never_undo_an_accepted(
     ada, bob = agent("ada:1"), agent("bob:2")
     app.membership.join_path(bob, workspace)
     room_id = app.membership.join_path(ada, workspace).snapshot.room.room_id
-    notice = {"subject": "s", "summary": "s", "next_action": "n"}
-    ids = [app.notices.send(ada, room_id, "HANDOFF", "bob:2", notice).event.event_id for _ in range(20)]
+    # Equal notices would be merged into one event.
+    notices = [{"subject": f"s {number}", "summary": "s", "next_action": "n"} for number in range(20)]
+    ids = [app.notices.send(ada, room_id, "HANDOFF", "bob:2", notice).event.event_id for notice in notices]
+    assert len(set(ids)) == 20
     [gate] = gates(1)
     marks = ("seen", "accepted", "seen")
     arguments = {"agent_id": "bob:2", "workspace": workspace, "event_ids": ids, "gate": gate.path}

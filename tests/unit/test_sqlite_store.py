@@ -21,6 +21,7 @@ from conch.errors import (
     StoreUnavailable,
     StoreUncertain,
 )
+from conch.storage.sqlite.connections import Connections
 from conch.storage.sqlite.errors import translate
 from conch.storage.sqlite.files import filesystem_type
 from conch.storage.sqlite.store import DIALECT, SqliteStore
@@ -586,3 +587,24 @@ def test_a_folder_that_was_closed_to_us_is_an_error_of_its_own(open_store: Open,
             use(store)
     finally:
         os.chmod(os.path.dirname(path), 0o700)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no flock")
+@pytest.mark.parametrize("step", ["_require_own_files", "_open_files"])
+def test_a_store_opens_while_its_last_user_leaves(
+    open_store: Open, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    last = open_store()
+    use(last)
+    newcomer = open_store()
+    original = getattr(Connections, step)
+
+    def leave_first(*arguments: object) -> object:
+        monkeypatch.undo()
+        last.close()  # SQLite deletes the files beside the store, which the newcomer expects
+        return original(*arguments)
+
+    monkeypatch.setattr(Connections, step, leave_first)
+
+    assert count(newcomer) == 1
+    assert count(open_store()) == 1  # what is written down are the files of the newcomer

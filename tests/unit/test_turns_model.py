@@ -260,10 +260,13 @@ class Model:
     def reorder(self, agent: str, order: list[str]) -> Answer:
         self.require_open()
         self.require_living_member(agent)
-        if sorted(order) != sorted(self.seats):
+        # Only members that are gone may be left out. They go behind the others; the caller is here.
+        left_out = [each for each in self.seats if each not in order]
+        whole = [*order, *(each for each in left_out if each != agent and self.life(self.seats[each].process) == "gone")]
+        if sorted(whole) != sorted(self.seats):
             raise Refused("invalid_argument")
         self.see(agent)
-        self.seats = {each: self.seats[each] for each in order}
+        self.seats = {each: self.seats[each] for each in whole}
         self.log.append(("reorder", None, self.turn_id))
         return ()
 

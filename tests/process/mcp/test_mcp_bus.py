@@ -212,7 +212,7 @@ def test_as_many_waits_as_a_server_takes_are_all_woken_and_nothing_is_lost(red: 
 def test_a_server_does_not_grow_with_the_messages_that_pass_through_it(red: Peer, blue: Peer) -> None:
     def talk(rounds: int) -> None:
         for number in range(rounds):
-            red.say(*[f"{number} " + "x" * 2_000] * 10)
+            red.say(*[f"{number} " + "x" * 1_000] * 10)
             assert len(blue.read()) == 10
 
     talk(30)

@@ -12,7 +12,7 @@ OTHERS = Group("everything else")
 _AGENT = Group("agent", "INVALID_ARGS", ROOMS.name, "the agents here, their reservations and notices")
 _TOPICS = Group("topics", TALK.invalid, TALK.name, "create, list, show, close, rename or export topics")
 _NAMES = Group("names", TALK.invalid, TALK.name, "free a name on a topic")
-_DB = Group("db", heading=OTHERS.name, summary="the store: path, verify, reindex, backup, restore, migrate, copy, wipe")
+_DB = Group("db", heading=OTHERS.name, summary="the store: path, verify, backup, restore, migrate, copy ...")
 FAMILIES = {group.name: group for group in (_AGENT, _TOPICS, _NAMES, _DB)}
 
 # -- options that several commands share

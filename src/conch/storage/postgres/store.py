@@ -296,7 +296,7 @@ class PostgresStore:
             transaction.take_time()
             transaction.truncate([table for table in transaction.all_tables() if table != "meta"])
             transaction.run("set_epoch", epoch=epoch)
-        self._replacements.expect(epoch)
+        self._replacements.forget_epoch()
 
     def set_aside(self) -> str:
         aside = f"{SCHEMA}_set_aside_{time.strftime('%Y%m%d%H%M%S', time.gmtime())}"

@@ -26,11 +26,16 @@ from conch.storage.sqlite.queue import Queue
 
 _IDLE_CONNECTIONS = 4
 _LONGEST_COMMAND = 80
+_SETTLE_SECONDS = 1.0
 _kept: list[sqlite3.Connection] = []  # must never be closed, see `_Generation.close`
 
 
 class FilesTaken(Exception):
     """The files at the path are not the ones that a connection has open."""
+
+
+class _Unsettled(Exception):
+    """The files are not the ones written down: they were taken, or their last user leaves at this moment."""
 
 
 class _Hidden(Exception):
@@ -219,6 +224,26 @@ class Connections:
             generation.close(connection)
 
     def _open_first(self, connect: Callable[[], sqlite3.Connection]) -> _Generation:
+        """Try for a moment if the files do not fit.
+
+        The last user of a store deletes `-wal` and `-shm`. A process that came in beside it still expects them, and
+        has to come in again, alone. Files that were really taken still do not fit after that moment.
+        """
+        deadline = time.monotonic() + _SETTLE_SECONDS
+        pause = 0.002
+        while True:
+            try:
+                return self._try_to_open_first(connect)
+            except _Unsettled:
+                if time.monotonic() > deadline:
+                    raise self._not_ours() from None
+            except StoreInterrupted:
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(pause * (1 + os.getpid() % 7 / 7))  # two that come in together must not do so again
+            pause = min(2 * pause, 0.1)
+
+    def _try_to_open_first(self, connect: Callable[[], sqlite3.Connection]) -> _Generation:
         users = None
         try:
             require_own_place(self._given, self._path, self._named)
@@ -243,6 +268,8 @@ class Connections:
                 raise StoreInterrupted(f"The files of the store at {self._path} were replaced. Try again.")
             if users.is_alone or self._before is not None:
                 users.record(files.files)
+            elif not _fit(users.recorded(), files.files):  # the last user has left since we looked
+                raise _Unsettled
         except BaseException:
             if connection is not None:
                 connection.close()
@@ -256,26 +283,25 @@ class Connections:
         """Make sure that the store's file and those beside it belong together.
 
         If nobody has the store open, or this process has noticed before and has saved what it could, then files that
-        belong to a store that is gone are moved aside. Otherwise StoreUnavailable: the users must notice first.
+        belong to a store that is gone are moved aside. Otherwise _Unsettled: the users must notice first, or leave.
         """
-        recorded = users.recorded()
-        if recorded is None or recorded.fit(survey(self._path)):
+        if _fit(users.recorded(), survey(self._path)):
             return
         with self._queue():
             recorded, now = users.recorded(), survey(self._path)
             if recorded is None or recorded.fit(now):
                 return
             if not users.is_alone and self._before is None:
-                raise self._not_ours(users)
+                raise _Unsettled
             if not recorded.same_store(now):
                 for suffix, old, new in zip(SIDES, recorded[1:3], now[1:3], strict=True):
                     if old is not None and old == new:
                         os.rename(self._path + suffix, f"{self._path}.set-aside-{stamp()}{suffix}")
 
-    def _not_ours(self, users: Users) -> StoreUnavailable:
+    def _not_ours(self) -> StoreUnavailable:
         from conch.host.processes import other_users_of  # rarely needed
 
-        found = other_users_of(users.path) or []
+        found = other_users_of(f"{self._path}.users") or []
         named = ", ".join(f"{user.pid} ({user.command[:_LONGEST_COMMAND]})" for user in found) or "unknown"
         message = (
             f"The store at {self._path} or a file beside it was deleted or replaced while other processes use it: "
@@ -366,3 +392,7 @@ class Connections:
         folder, name = os.path.split(self._path)
         beside = [os.path.join(folder, each) for each in os.listdir(folder) if each.startswith(f"{name}.")]
         return next((path for path in beside if file_id(path) == store), None)
+
+
+def _fit(recorded: Files | None, now: Files) -> bool:
+    return recorded is None or recorded.fit(now)
