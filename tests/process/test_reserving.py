@@ -92,5 +92,5 @@ def test_processes_that_mark_at_once_never_undo_an_accepted(
     told = [each.heard_until("done")[:-1] for each in players]
 
     assert {line[1] for line in told[1]} == {"accepted"}
-    events, _ = app.notices.inbox(bob, room_id, ["unread", "seen", "accepted"], 50)
+    events = app.notices.inbox(bob, room_id, ["unread", "seen", "accepted"], 50)
     assert [event.state for event in events] == ["accepted"] * 20

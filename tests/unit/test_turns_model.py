@@ -262,7 +262,10 @@ class Model:
         self.require_living_member(agent)
         # Only members that are gone may be left out. They go behind the others; the caller is here.
         left_out = [each for each in self.seats if each not in order]
-        whole = [*order, *(each for each in left_out if each != agent and self.life(self.seats[each].process) == "gone")]
+        whole = [
+            *order,
+            *(each for each in left_out if each != agent and self.life(self.seats[each].process) == "gone"),
+        ]
         if sorted(whole) != sorted(self.seats):
             raise Refused("invalid_argument")
         self.see(agent)
