@@ -592,7 +592,7 @@ def test_a_folder_that_was_closed_to_us_is_an_error_of_its_own(open_store: Open,
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no flock")
 @pytest.mark.parametrize("step", ["_require_own_files", "_open_files"])
 def test_a_store_opens_while_its_last_user_leaves(
-    open_store: Open, monkeypatch: pytest.MonkeyPatch, step: str
+    open_store: Open, path: str, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     last = open_store()
     use(last)
@@ -602,6 +602,8 @@ def test_a_store_opens_while_its_last_user_leaves(
     def leave_first(*arguments: object) -> object:
         monkeypatch.undo()
         last.close()  # SQLite deletes the files beside the store, which the newcomer expects
+        for suffix in ("1", "2"):  # else the new files may get the same inodes
+            Path(path + suffix).touch()
         return original(*arguments)
 
     monkeypatch.setattr(Connections, step, leave_first)

@@ -134,7 +134,7 @@ def test_a_crash_at_any_step_leaves_the_old_store_or_the_new_one(
         database.write_bytes(b"not a database, but long enough to be read as one" * 100)
     old = database.read_bytes()
     seen = set()
-    for step in range(1, 200, 4):
+    for step in range(1, 400, 4):
         command = [sys.executable, "-c", CRASH, str(step), str(backup)]
         died = subprocess.run(command, env=conch.env, cwd=conch.workspace, capture_output=True).returncode
         state = conch("state", "--json")
