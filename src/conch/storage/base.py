@@ -110,6 +110,20 @@ class Transaction(Protocol):
         """Insert rows unchanged. Automatic numbering continues after the highest number."""
 
 
+class Restoration(NamedTuple):
+    """A backup that can be put in place of a store."""
+
+    candidate: Store
+    """A scratch store with its contents, migrated to this schema. It is removed afterwards."""
+    users: Callable[[], list[str]]
+    """The other processes that use the store, for people."""
+    finish: Callable[[], str | None]
+    """Replace everything in one step. Processes that have the store open go on.
+
+    Returns where what was there before is kept; None if there was nothing.
+    """
+
+
 class Store(Protocol):
     """The database that holds everything; many processes share it."""
 
@@ -144,17 +158,8 @@ class Store(Protocol):
     def backup(self, target: str | None) -> str:
         """Make a consistent copy in a new file while others continue to write; returns its path."""
 
-    def candidate(self, file: str) -> AbstractContextManager[Store]:
-        """A scratch store with the contents of a backup, migrated to this schema. It is removed afterwards."""
-
-    def users(self) -> list[str]:
-        """The other processes that use this store, for people."""
-
-    def restore(self, candidate: Store) -> str | None:
-        """Replace everything by the contents of a candidate, in one step. Processes that have the store open go on.
-
-        Returns where what was there before is kept; None if there was nothing.
-        """
+    def restoring(self, file: str) -> AbstractContextManager[Restoration]:
+        """Prepare a backup to be put in place of this store. Without `finish`, nothing is changed."""
 
     def wipe(self) -> None:
         """Delete all rows. Processes that have the store open continue with an empty one."""

@@ -66,13 +66,13 @@ def backup(context: Context) -> Report:
 def restore(context: Context) -> Report:
     """Replace everything by a backup, after checking it, and verify the result."""
     store, file = context.app.store, os.path.abspath(context.options.file)
-    with store.candidate(file) as candidate:
-        problems = _problems(candidate)
+    with store.restoring(file) as restoration:
+        problems = _problems(restoration.candidate)
         if problems:
             message = f"{one_line(file)} is damaged, so it was not restored: {problems[0]}"
             raise StoreCorrupt(message, field="file", problems=problems)
-        _require_consent(context, store)
-        kept = store.restore(candidate)
+        _require_consent(context, restoration.users())
+        kept = restoration.finish()
     problems = _problems(store)
     data = {"path": store.describe(), "from": file, "kept": kept}
     said = f"Restored {one_line(store.describe())} from {one_line(file)}."
@@ -90,9 +90,8 @@ def _problems(store: Store) -> list[str]:
     return [problem.sentence for problem in verify_store(store).problems if problem.kind != "index"]
 
 
-def _require_consent(context: Context, store: Store) -> None:
+def _require_consent(context: Context, users: list[str]) -> None:
     """Stop if other processes use the store, unless `--yes` or a person says to go on."""
-    users = store.users()
     if not users or context.options.yes:
         return
     message = f"Other processes use the store: {', '.join(map(one_line, users))}."

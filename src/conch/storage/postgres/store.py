@@ -14,7 +14,7 @@ from conch.calls import note_change
 from conch.clock import Clock
 from conch.errors import SchemaMismatch, StoreError, StoreUnavailable
 from conch.ids import lock_number
-from conch.storage.base import Check, Problem, Replacement, Row, Store
+from conch.storage.base import Check, Problem, Replacement, Restoration, Row
 from conch.storage.postgres.address import SCHEMA, Address, Connection
 from conch.storage.postgres.errors import translate, translate_commit, translate_refusal, translated
 from conch.storage.postgres.schema import DIALECT, Schema
@@ -268,7 +268,7 @@ class PostgresStore:
         )
         raise StoreError(message, store=self.describe(), command=command)
 
-    def candidate(self, file: str) -> AbstractContextManager[Store]:
+    def restoring(self, file: str) -> AbstractContextManager[Restoration]:
         """Raise an error with the `pg_restore` command to run, as `backup` does."""
         import shlex
 
@@ -283,12 +283,6 @@ class PostgresStore:
             "\n\nIt asks for a password unless PGPASSFILE has it. `conch db verify` then checks the store."
         )
         raise StoreError(message, store=self.describe(), command=command)
-
-    def users(self) -> list[str]:
-        return []
-
-    def restore(self, candidate: Store) -> str | None:
-        raise NotImplementedError("`candidate` has said how to restore")
 
     def wipe(self) -> None:
         epoch = new_epoch()

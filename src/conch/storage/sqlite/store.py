@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 from conch.calls import note_change
 from conch.clock import Clock, system_clock
 from conch.errors import SchemaMismatch, StoreCorrupt, StoreInterrupted, StoreUnavailable, StoreUncertain
-from conch.storage.base import Check, Problem, Replacement, Row, Store
+from conch.storage.base import Check, Problem, Replacement, Restoration, Row
 from conch.storage.replacement import Replacements, new_epoch
 from conch.storage.sqlite import sqlite3
 from conch.storage.sqlite.connections import Connections, FilesTaken, Lent
@@ -164,7 +164,7 @@ class SqliteStore:
         return target
 
     @contextmanager
-    def candidate(self, file: str) -> Iterator[SqliteStore]:
+    def restoring(self, file: str) -> Iterator[Restoration]:
         from conch.storage.sqlite.restoring import scratch_copy  # rarely needed
 
         make_folder(self.path, self._named)
@@ -173,11 +173,11 @@ class SqliteStore:
             try:
                 with candidate.read():  # migrates an older one
                     pass
-                yield candidate
+                yield Restoration(candidate, self._users, lambda: self._restore(candidate))
             finally:
                 candidate.close()
 
-    def users(self) -> list[str]:
+    def _users(self) -> list[str]:
         from conch.host.processes import other_users_of  # rarely needed
 
         users = other_users_of(self.path) if os.path.exists(self.path) else []
@@ -185,10 +185,10 @@ class SqliteStore:
             return ["unknown, because this system cannot list them"]
         return [f"{user.pid} ({user.command[:_LONGEST_COMMAND]})" for user in users]
 
-    def restore(self, candidate: Store) -> str | None:
+    def _restore(self, candidate: SqliteStore) -> str | None:
         from conch.storage.sqlite.restoring import replace_contents, replace_file  # rarely needed
 
-        scratch, kept = candidate.describe(), unused(f"{self.path}.before-restore-{stamp()}")
+        scratch, kept = candidate.path, unused(f"{self.path}.before-restore-{stamp()}")
         candidate.close()
         self._connections.close()
         try:
