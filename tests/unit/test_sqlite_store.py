@@ -17,7 +17,6 @@ from conch.errors import (
     SchemaMismatch,
     StoreBusy,
     StoreCorrupt,
-    StoreReadOnly,
     StoreUnavailable,
     StoreUncertain,
 )
@@ -577,16 +576,34 @@ def test_a_change_is_kept_if_only_the_files_beside_the_store_are_deleted_meanwhi
     assert count(open_store()) == 2
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may look into every folder")
-def test_a_folder_that_was_closed_to_us_is_an_error_of_its_own(open_store: Open, path: str) -> None:
-    store = open_store()
-    use(store)
-    os.chmod(os.path.dirname(path), 0)
-    try:
-        with pytest.raises(StoreReadOnly):
-            use(store)
-    finally:
-        os.chmod(os.path.dirname(path), 0o700)
+# Uses a store, closes its folder to everybody, and prints which error the next use raises.
+CLOSE_THE_FOLDER = """
+import os, sys
+from conch.errors import StoreError
+from conch.storage.sqlite.store import SqliteStore
+store = SqliteStore(sys.argv[1], ring=lambda channels: None)
+with store.read():
+    pass
+os.chmod(os.path.dirname(sys.argv[1]), 0)
+try:
+    with store.read():
+        pass
+except StoreError as error:
+    print(type(error).__name__)
+finally:
+    os.chmod(os.path.dirname(sys.argv[1]), 0o700)
+"""
+
+
+def test_a_folder_that_was_closed_to_us_is_an_error_of_its_own(path: str) -> None:
+    # Root may look into every folder, unless it gives up its privileges.
+    without_privileges = ["setpriv", "--inh-caps=-all", "--bounding-set=-all"] if os.geteuid() == 0 else []
+
+    done = subprocess.run(
+        [*without_privileges, sys.executable, "-c", CLOSE_THE_FOLDER, path], capture_output=True, text=True
+    )
+
+    assert (done.stdout, done.stderr) == ("StoreReadOnly\n", "")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no flock")
