@@ -7,7 +7,7 @@ import os
 import sys
 import time
 
-from conch.agents.identity import Caller
+from conch.agents.records import Caller
 from conch.app import App, open_app
 from conch.errors import ConchError
 from conch.tools.session import Session

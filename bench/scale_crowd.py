@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from conch.agents.identity import Caller
+from conch.agents.records import Caller
 from conch.app import App
 from conch.calls import Call
 from conch.errors import Cancelled, ConchError

@@ -13,7 +13,8 @@ import time
 from collections.abc import Callable
 from statistics import median
 
-from conch.agents.identity import Caller, Signal, Signals, identify
+from conch.agents.identity import Signal, Signals, identify
+from conch.agents.records import Caller
 from conch.app import App, open_app
 from harness import CONCH, PYTHON, Row, Scratch, Spread, milliseconds, open_scratch, times
 

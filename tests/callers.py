@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from conch.agents.identity import Caller, Signal, Signals, identify
+from conch.agents.identity import Signal, Signals, identify
+from conch.agents.records import Caller
 from conch.host.processes import Process
 from conch.storage.base import Store
 

@@ -117,7 +117,7 @@ class App:
 
     def load(self) -> None:
         """Import every domain now. A process that has no descriptor left cannot import anything."""
-        from conch.agents import petnames  # noqa: F401
+        from conch.agents import override, petnames  # noqa: F401
         from conch.bells import ears  # noqa: F401
 
         for name, value in vars(App).items():

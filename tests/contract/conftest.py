@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tests.callers import named
 
-from conch.agents.identity import Caller
+from conch.agents.records import Caller
 from conch.app import App, open_app
 from conch.calls import Call
 from conch.host import processes

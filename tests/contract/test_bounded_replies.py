@@ -13,7 +13,7 @@ import pytest
 from tests.arguments import HANDOFF, VALID
 from tests.contract.conftest import Child, Client, Enter
 
-from conch.agents.identity import Caller, process_columns
+from conch.agents.records import Caller, process_columns
 from conch.app import App
 from conch.bus.drafts import Draft
 from conch.bus.peers import Peer, enter_as_itself

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from conch.agents.identity import Caller
+from conch.agents.records import Caller
 from conch.app import App, open_app
 from conch.calls import retry_interrupted
 from conch.errors import InvalidArgument, StoreInterrupted

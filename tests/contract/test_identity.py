@@ -16,17 +16,11 @@ import pytest
 from tests.callers import named
 from tests.contract.conftest import Client
 
-from conch.agents.identity import (
-    Caller,
-    Connection,
-    Signal,
-    Signals,
-    adopt_override,
-    close_connection,
-    explain,
-    identify,
-)
+from conch.agents.connections import Connection, close_connection
+from conch.agents.identity import Signal, Signals, explain, identify
+from conch.agents.override import adopt_override
 from conch.agents.petnames import propose_names
+from conch.agents.records import Caller
 from conch.agents.signals import gather_signals
 from conch.app import App
 from conch.calls import Call
@@ -437,6 +431,12 @@ def connected(parent: Process, server: Process, *found: Signal, client: str = "c
     return seen(*found, harness=parent)._replace(connection=connection)
 
 
+def end(store: Store, caller: Caller) -> None:
+    """The client closes the caller's connection."""
+    assert caller.connection is not None
+    close_connection(store, caller.connection)
+
+
 def test_two_connections_below_one_parent_are_two_agents(store: Store, child: StartChild) -> None:
     parent, first, second = (child().process for _ in range(3))
     one, other = identify(store, connected(parent, first)), identify(store, connected(parent, second))
@@ -461,7 +461,7 @@ def test_a_connection_whose_client_closed_it_has_ended_while_its_server_still_ru
 ) -> None:
     parent, first, second = (child().process for _ in range(3))
     before = identify(store, connected(parent, first))
-    close_connection(store, before)
+    end(store, before)
 
     assert identify(store, connected(parent, second)).agent_id == before.agent_id
 
@@ -471,9 +471,9 @@ def test_of_several_that_ended_the_latest_is_continued_and_the_next_one_continue
 ) -> None:
     parent, *servers = (child().process for _ in range(5))
     early, late = (identify(store, connected(parent, server)) for server in servers[:2])
-    close_connection(store, early)
+    end(store, early)
     clock.advance(milliseconds=1)
-    close_connection(store, late)
+    end(store, late)
 
     continued = [identify(store, connected(parent, server)).agent_id for server in servers[2:]]
 
@@ -483,7 +483,7 @@ def test_of_several_that_ended_the_latest_is_continued_and_the_next_one_continue
 def test_another_client_below_the_same_parent_is_another_agent(store: Store, child: StartChild) -> None:
     parent, first, second = (child().process for _ in range(3))
     before = identify(store, connected(parent, first))
-    close_connection(store, before)
+    end(store, before)
 
     assert identify(store, connected(parent, second, client="inspector")).agent_id != before.agent_id
 
@@ -540,7 +540,7 @@ def test_a_connection_after_one_with_an_override_is_the_agent_from_before_the_ov
 ) -> None:
     parent, first, second = (child().process for _ in range(3))
     before = identify(store, connected(parent, first))
-    close_connection(store, override(store, before, "alice"))
+    end(store, override(store, before, "alice"))
 
     assert identify(store, connected(parent, second)).agent_id == before.agent_id
 
@@ -550,7 +550,7 @@ def test_a_connection_of_an_explicit_id_is_not_continued_while_another_of_that_i
 ) -> None:
     parent, first, second, third = (child().process for _ in range(4))
     identify(store, connected(parent, first, explicit("alice")))
-    close_connection(store, identify(store, connected(parent, second, explicit("alice"))))
+    end(store, identify(store, connected(parent, second, explicit("alice"))))
 
     assert identify(store, connected(parent, third)).agent_id != "alice"
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from conch.agents.identity import Caller, adopt_override
+from conch.agents.override import adopt_override
+from conch.agents.records import Caller
 from conch.app import App, open_app
 from conch.errors import InvalidArgument, InvalidSetting, LimitExceeded, StickHeld, UnknownMember
 from conch.rooms.log import list_events

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from conch.agents.identity import Caller
+from conch.agents.records import Caller
 from conch.app import App, open_app
 from conch.bells.base import Bell
 from conch.calls import Call

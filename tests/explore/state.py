@@ -12,7 +12,7 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-from conch.agents.identity import Caller
+from conch.agents.records import Caller
 from conch.clock import MINUTE
 from conch.errors import ConchError
 from conch.host.processes import Process

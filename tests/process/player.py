@@ -16,7 +16,8 @@ import sys
 import time
 from typing import Any
 
-from conch.agents.identity import Caller, Signal, Signals, identify
+from conch.agents.identity import Signal, Signals, identify
+from conch.agents.records import Caller
 from conch.app import App, open_app
 from conch.bus.drafts import Draft
 from conch.clock import system_clock

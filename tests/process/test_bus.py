@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from conch.agents.identity import Caller
+from conch.agents.records import Caller
 from conch.app import App, open_app
 from conch.bus.drafts import Draft
 from conch.bus.topics import Topic

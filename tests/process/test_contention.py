@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from conch.agents.identity import Caller
+from conch.agents.records import Caller
 from conch.app import App
 from conch.rooms.log import Event
 

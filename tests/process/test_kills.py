@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from conch.agents.identity import Caller, process_columns
+from conch.agents.records import Caller, process_columns
 from conch.app import App
 from conch.bells.base import seat_channel
 from conch.errors import StaleLease, TakeoverNotAvailable, TurnMismatch, UnknownMember

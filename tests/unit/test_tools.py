@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.arguments import bad_arguments
 
-from conch.agents.identity import Caller
+from conch.agents.records import Caller
 from conch.app import open_app
 from conch.calls import Call
 from conch.tools.catalogue import GROUPS, TOOLS, select_tools

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from tests.callers import named
 
-from conch.agents.identity import Caller
+from conch.agents.records import Caller
 from conch.app import open_app
 from conch.errors import ConchError
 from conch.host import processes

@@ -9,7 +9,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from conch.agents.identity import AGENT_ID_RULE, Connection, Signal, Signals, is_agent_id
+from conch.agents.connections import Connection
+from conch.agents.identity import Signal, Signals
+from conch.agents.records import AGENT_ID_RULE, is_agent_id
 from conch.errors import InvalidSetting
 from conch.host import processes
 from conch.host.marks import HARNESSES, HOSTS, LAUNCHERS, Harness, known_slug, marked, read_program, recognise, slug_of

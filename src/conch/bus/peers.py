@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from itertools import islice
 
-from conch.agents.identity import PERSON, Caller, recorded_process
+from conch.agents.records import PERSON, Caller, recorded_process
 from conch.bus.likeness import find_like, note_name, require_fit
 from conch.bus.topics import Topic, check_name, find_topic, require_open, resolve
 from conch.clock import SECOND

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from conch.agents.identity import LOCK, Caller
+from conch.agents.records import LOCK, Caller
 from conch.bells.base import seat_channel
 from conch.bus.peers import present_name
 from conch.errors import AdoptionRejected, some_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conch.agents.identity import Caller
+from conch.agents.records import Caller
 from conch.bus.peers import enter_as_itself
 from conch.bus.topics import close_topic, make_home
 from conch.config import Settings, check_heartbeat, check_length, check_policy

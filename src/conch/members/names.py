@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from itertools import chain
 
-from conch.agents.identity import LOCK, Caller
 from conch.agents.petnames import propose_names
+from conch.agents.records import LOCK, Caller
 from conch.bus.likeness import find_like, note_name
 from conch.bus.peers import LONGEST_OWN_NAME, SYSTEM, hand_over_names, rename_peer
 from conch.errors import Advice, AgentNotFound, DuplicateAgentName, InvalidAgentName

@@ -10,7 +10,7 @@ agents had when it was sent.
 
 from __future__ import annotations
 
-from conch.agents.identity import Caller
+from conch.agents.records import Caller
 from conch.clock import MINUTE, SECOND
 from conch.config import Settings
 from conch.errors import (

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from conch.agents.identity import Caller, process_columns
+from conch.agents.records import Caller, process_columns
 from conch.clock import MILLISECOND
 from conch.config import Policy, Settings
 from conch.errors import Advice, ConchError, RoomClosed, StaleLease, TurnMismatch, UnknownMember, no_cursor

@@ -6,7 +6,7 @@ Nothing runs in the background, so the store never says that a lease has expired
 
 from __future__ import annotations
 
-from conch.agents.identity import recorded_process
+from conch.agents.records import recorded_process
 from conch.clock import MILLISECOND, MINUTE
 from conch.config import Settings
 from conch.errors import Advice, UnknownMember, UnknownRoom

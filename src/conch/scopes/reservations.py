@@ -6,7 +6,7 @@ room's lock. Expiry and liveness are derived at every read. Ended reservations a
 
 from __future__ import annotations
 
-from conch.agents.identity import Caller
+from conch.agents.records import Caller
 from conch.clock import MINUTE, to_iso
 from conch.errors import (
     Advice,

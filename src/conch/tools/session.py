@@ -6,7 +6,9 @@ import os
 import sys
 from collections.abc import Callable
 
-from conch.agents.identity import Caller, adopt_override, close_connection, identify
+from conch.agents.connections import close_connection
+from conch.agents.identity import identify
+from conch.agents.records import Caller
 from conch.agents.signals import gather_signals
 from conch.errors import InvalidArgument, StoreError
 from conch.host import processes
@@ -83,6 +85,8 @@ class Session:
     def rejoin(self, override: str | None) -> Caller:
         """The caller of `join_path`. It is identified again, unless this call or an earlier one gave an override."""
         if override is not None:
+            from conch.agents.override import adopt_override  # few callers choose an id
+
             active_ms = self.app.settings.policy.presence_ttl_ms
             self._caller = adopt_override(self.app.store, self.caller(), override, active_ms)
         elif self._caller is None or not self._caller.overridden:
@@ -138,7 +142,7 @@ class Session:
         """The client has closed the connection."""
         if self._caller is not None and self._caller.connection is not None:
             try:
-                close_connection(self.app.store, self._caller)
+                close_connection(self.app.store, self._caller.connection)
             except StoreError:
                 pass  # the end of this process will show it too
 

@@ -6,7 +6,7 @@ owns the stick, because the room's row has one owner and every grant is a new tu
 
 from __future__ import annotations
 
-from conch.agents.identity import Caller
+from conch.agents.records import Caller
 from conch.bells.base import Bell, seat_channel
 from conch.bus.peers import present_name
 from conch.config import Settings

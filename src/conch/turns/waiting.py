@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from conch.agents.identity import Caller
+from conch.agents.records import Caller
 from conch.bells.base import LINGER_SECONDS, Bell, room_channel, seat_channel
 from conch.bells.waits import Pause, wait_for
 from conch.calls import Call

@@ -24,7 +24,8 @@ HEAVY = {
 }  # fmt: skip
 # The modules of ours that every short command may load: settings, the store, who calls, the room, the command line.
 ROOM = {
-    *("agents", "agents.identity", "agents.signals", "app", "bells", "bells.base", "bells.file"),
+    *("agents", "agents.connections", "agents.identity", "agents.records", "agents.signals"),
+    *("app", "bells", "bells.base", "bells.file"),
     *("calls", "clock", "config", "doors", "doors.cli", "doors.cli.catalogue", "doors.cli.command"),
     *("doors.cli.context", "doors.cli.interruptions", "doors.cli.output", "doors.cli.parser", "doors.cli.run"),
     *("errors", "host", "host.linux", "host.marks", "host.processes", "host.workspaces", "ids", "lean", "letters"),

@@ -17,7 +17,7 @@ import pytest
 from tests.callers import named
 from tests.process.cli.conftest import typed
 
-from conch.agents.identity import Caller
+from conch.agents.records import Caller
 from conch.app import App, open_app
 from conch.bus.drafts import Draft
 from conch.errors import AgentNameInUse

@@ -17,7 +17,7 @@ from conch.tools.schema import check_arguments
 from conch.tools.session import Session
 
 if TYPE_CHECKING:
-    from conch.agents.identity import Caller
+    from conch.agents.records import Caller
     from conch.bus.peers import Peer
     from conch.rooms.room import Member, Snapshot
 

@@ -13,7 +13,7 @@ import sys
 import time
 from contextlib import suppress
 
-from conch.agents.identity import Caller
+from conch.agents.records import Caller
 from conch.app import App, open_app
 from conch.bells.base import room_channel
 from conch.bells.waits import FOREVER, PASSING, Pause, wait_for

@@ -1,0 +1,71 @@
+"""Agents as the store knows them: their ids, their names, and the processes that they live by."""
+
+from __future__ import annotations
+
+from conch.host.processes import Process
+from conch.ids import digest
+from conch.lean import NamedTuple
+from conch.storage.base import Row, Transaction
+
+AGENT_ID_RULE = (
+    "must be 1 to 128 letters, digits and . _ : @ / -, begin with a letter or a digit, and not begin with human:, "
+    "which is for people at a terminal"
+)
+PERSON = "human:"  # the beginning of a person's agent_id
+LOCK = "agents"  # held while an agent is created or renamed, or a signal is linked
+
+
+class Caller(NamedTuple):
+    """The agent that makes a call."""
+
+    agent_id: str
+    name: str
+    process: Process | None
+    """The agent's process. None if only the time since the last call can show whether the agent is alive."""
+    session_kind: str
+    display_name: str | None
+    overridden: bool = False
+    stands_in: bool = False
+    """Whether the agent's process is not the caller's own: several processes share one CONCH_AGENT_ID."""
+    connection: str | None = None
+
+
+def insert_agent(tx: Transaction, agent_id: str, harness: str, session_kind: str, process: Process | None) -> Row:
+    from conch.agents.petnames import propose_names  # imported here because few callers are new
+    from conch.letters.names import skeleton
+
+    names = propose_names(digest(agent_id))
+    name = next(name for name in names if tx.one("anybody_named", name=name) is None)
+    agent = {"agent_id": agent_id, "name": name, "harness": harness, "session_kind": session_kind}
+    agent |= process_columns(process)
+    tx.run("insert_agent", now=tx.now, **agent)
+    for each in (agent_id, name):
+        tx.run("note_name", name=each, skeleton=skeleton(each))
+    return agent
+
+
+def record_process(tx: Transaction, agent: Row, process: Process | None) -> Row:
+    if recorded_process(agent) == process:
+        return agent
+    tx.run("update_agent_process", agent_id=agent["agent_id"], **process_columns(process))
+    return agent | process_columns(process)
+
+
+def is_agent_id(text: str) -> bool:
+    plain = (letter.isalnum() or letter in "._:@/-" for letter in text)
+    is_plain = 1 <= len(text) <= 128 and text.isascii() and text[0].isalnum() and all(plain)
+    return is_plain and not text.lower().startswith(PERSON)
+
+
+# -- the columns of a process
+
+
+def recorded_process(row: Row) -> Process | None:
+    if row["pid"] is None:
+        return None
+    return Process(row["host_id"], row["boot_id"], row["pid"], row["process_started_at"])
+
+
+def process_columns(process: Process | None) -> Row:
+    host_id, boot_id, pid, started_at = process or (None, None, None, None)
+    return {"host_id": host_id, "boot_id": boot_id, "pid": pid, "process_started_at": started_at}
