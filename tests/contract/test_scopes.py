@@ -316,6 +316,18 @@ def test_what_nobody_has_reserved_exactly_cannot_be_released(ada: Any, bob: Any,
     assert "You have reserved src" in inside["message"]
 
 
+def test_a_check_takes_a_scope_as_a_reservation_does(ada: Any, bob: Any) -> None:
+    ada.reserve("src/*")
+
+    found = bob.data("scope_check", scope="src/*")
+
+    assert found["overlaps"][0]["kind"] == "exact"
+    assert found["overlaps"] == bob.data("scope_check", path="src/*")["overlaps"]
+    assert bob.refused("scope_check")["field"] == "scope"
+    assert bob.refused("scope_check", scope="src", path="src")["field"] == "scope"
+    assert bob.refused("scope_check", scope="/")["field"] == "scope"
+
+
 def test_a_check_names_every_overlap_and_changes_nothing(ada: Any, bob: Any) -> None:
     ada.reserve("src/lib/a.py")
     bob.reserve("docs")

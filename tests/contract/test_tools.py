@@ -167,6 +167,46 @@ def test_a_takeover_from_start_to_end(connect: Callable[[str], Client], clock: A
     assert refused.data.items() >= {"error": "turn_mismatch", "current_owner": "claude:1", "current_turn_id": 2}.items()
 
 
+BAD_HANDOFFS = ({}, {"status": 5}, {**HANDOFF, "mood": "good"}, {**HANDOFF, "status": "a\0b"}, "text", None)
+OWNER_CALLS: list[tuple[str, dict[str, Any], str]] = [
+    *(("release_stick", {"handoff": handoff}, "invalid_handoff") for handoff in BAD_HANDOFFS),
+    *(("pass_stick", {"to_agent_id": "codex:1", "handoff": handoff}, "invalid_handoff") for handoff in BAD_HANDOFFS),
+    ("release_stick", {"handoff": {**HANDOFF, "status": "x" * 300_000}}, "limit_exceeded"),
+    ("release_stick", {"handoff": HANDOFF, "mood": "good"}, "invalid_argument"),
+    ("pass_stick", {"to_agent_id": "", "handoff": HANDOFF}, "invalid_argument"),
+    ("close_room", {"reason": "x" * 5_000}, "limit_exceeded"),
+    ("close_room", {"reason": 5}, "invalid_argument"),
+    ("heartbeat", {"mood": "good"}, "invalid_argument"),
+]
+
+
+@pytest.mark.parametrize(("tool", "bad", "error"), OWNER_CALLS)
+def test_an_old_turn_is_refused_before_anything_else_is(
+    connect: Callable[[str], Client], clock: Any, tool: str, bad: dict[str, Any], error: str
+) -> None:
+    codex, claude = connect("codex:1"), connect("claude:1")
+    lease = codex.claim()
+    in_time = codex.call(tool, **lease, **bad)
+    clock.advance(minutes=46)
+    claude.data("takeover_stick", room_id=claude.room_id, expected_turn_id=1, reason="no answer")
+
+    late = codex.call(tool, **lease, **bad)
+    lost = codex.call(tool, **{**lease, "expected_turn_id": 2}, **bad)
+
+    assert in_time.data["error"] == error
+    assert late.data.items() >= {"error": "turn_mismatch", "current_owner": "claude:1", "current_turn_id": 2}.items()
+    assert lost.data["error"] == "stale_lease"
+
+
+def test_a_takeover_of_an_old_turn_is_refused_before_its_reason_is(connect: Callable[[str], Client]) -> None:
+    codex, claude = connect("codex:1"), connect("claude:1")
+    codex.claim()
+
+    late = claude.call("takeover_stick", room_id=claude.room_id, expected_turn_id=0, reason="")
+
+    assert late.data["error"] == "turn_mismatch"
+
+
 def test_get_room_events_gives_the_handoffs_back(connect: Callable[[str], Client]) -> None:
     codex = connect("codex:1")
     codex.data("release_stick", **codex.claim(), handoff=HANDOFF)
@@ -220,7 +260,7 @@ def test_a_bottomless_handoff_is_refused(codex: Client) -> None:
     for _ in range(500):
         deep = [deep]
 
-    outcome = codex.call("release_stick", **{**VALID["release_stick"], "handoff": {"status": deep, "next_action": "n"}})
+    outcome = codex.call("release_stick", **codex.claim(), handoff={"status": deep, "next_action": "n"})
 
     assert outcome.data["error"] == "invalid_handoff"
 

@@ -63,6 +63,12 @@ class Rooms:
         if caller is not None:
             self.touch_if_due(snapshot, caller)
 
+    def require_turn(self, caller: Caller, room_id: str, turn_id: int, lease_id: str | None = None) -> None:
+        """Refuse, as a change would, a caller that may not change the room in this turn."""
+        with self.look(caller, room_id) as (_, snapshot):
+            admit(snapshot, caller, None if lease_id is None else Lease(lease_id, turn_id))
+            require_turn(snapshot, turn_id)
+
     def root(self, room_id: str) -> str:
         """The workspace of a room, for lookups that must happen before a transaction."""
         if room_id not in self._roots:

@@ -99,11 +99,20 @@ class Reservations:
                 end(tx, mine, "released", mine)
 
     def check(
-        self, caller: Caller | None, room_id: str, path: str, after: str | None = None, limit: int = NO_LIMIT
+        self,
+        caller: Caller | None,
+        room_id: str,
+        path: str,
+        after: str | None = None,
+        limit: int = NO_LIMIT,
+        field: str = "path",
     ) -> list[Held]:
-        """The active reservations that overlap a path, after a reservation_id. Nothing is changed."""
+        """The active reservations that overlap a path, after a reservation_id. Nothing is changed.
+
+        An error calls the path what `field` says.
+        """
         with self._rooms.look(caller, room_id) as (tx, snapshot):
-            wanted = parse_scope(path, snapshot.room.canonical_path, "path")
+            wanted = parse_scope(path, snapshot.room.canonical_path, field)
             _, key = _position(tx, room_id, after)
             return find_overlapping(tx, snapshot, wanted, key, snapshot.now, limit)
 

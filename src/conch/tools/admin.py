@@ -47,15 +47,13 @@ def set_room_policy(session: Session, given: Object, call: Call) -> Reply:
 
 
 def _policy_value(setting: Setting) -> Object:
-    return {"type": "string", "enum": list(setting.choices)} if setting.choices else {"type": "integer"}
+    if setting.choices:
+        return {"type": ["string", "null"], "enum": [*setting.choices, None]}
+    return {"type": ["integer", "null"]}
 
 
 def _policy_schema() -> Object:
-    # null restores a default, so every value may be null.
-    values: Object = {
-        setting.name: {"anyOf": [_policy_value(setting), {"type": "null"}]} for setting in POLICY_SETTINGS
-    }
-    return {"type": "object", "properties": values, "additionalProperties": False}
+    return {"type": "object", "properties": {setting.name: _policy_value(setting) for setting in POLICY_SETTINGS}}
 
 
 TOOLS = grouped(

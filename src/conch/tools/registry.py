@@ -9,10 +9,11 @@ from errno import EMFILE, ENFILE, ENOMEM
 from conch.calls import Call, retry_interrupted
 from conch.errors import ConchError, InternalError, InvalidArgument, ResourcesExhausted, StoreError
 from conch.lean import TYPE_CHECKING, NamedTuple
+from conch.tools import fields
 from conch.tools.advice import STEPS
 from conch.tools.pages import Budget
 from conch.tools.replies import Object, Reply
-from conch.tools.schema import check_arguments
+from conch.tools.schema import check_arguments, listed_schema
 from conch.tools.session import Session
 from conch.tools.text import behind_margin, visible
 
@@ -43,7 +44,7 @@ class Tool(NamedTuple):
             "name": self.name,
             "title": self.title,
             "description": self.description,
-            "inputSchema": self.input_schema,
+            "inputSchema": listed_schema(self.input_schema),
             "annotations": self.annotations,
         }
 
@@ -64,13 +65,32 @@ def run_tool(tool: Tool, session: Session, arguments: Object, call: Call) -> Rep
     except ConchError as refusal:
         if isinstance(refusal, InvalidArgument):
             refusal.code = _INVALID_ARGUMENT.get(tool.group, refusal.code)
+            refusal = _find_fence(tool, session, arguments) or refusal
         session.note_call()
         for replacement in session.replacements(before):
             refusal.add_cause(replacement.message, store_replaced=replacement.details)
-        raise
+        raise refusal
     session.note_call()
     replacements = session.replacements(before)
     return _warned(reply, replacements) if replacements else reply
+
+
+def _find_fence(tool: Tool, session: Session, arguments: Object) -> ConchError | None:
+    """What refuses the turn that these arguments show, whatever else is wrong with them.
+
+    A caller whose turn is over must stop. An error about its handoff would make it mend the handoff and try again.
+    """
+    shown = {name: schema for name, schema in fields.FENCED.items() if name in tool.input_schema["properties"]}
+    if "expected_turn_id" not in shown:
+        return None
+    try:
+        ids = check_arguments(tool.name, fields.takes(shown), {name: arguments.get(name) for name in shown})
+        session.app.rooms.require_turn(session.caller(), ids["room_id"], ids["expected_turn_id"], ids.get("lease_id"))
+    except (InvalidArgument, StoreError):
+        return None
+    except ConchError as refusal:
+        return refusal
+    return None
 
 
 def _warned(reply: Reply, replacements: list[Replacement]) -> Reply:

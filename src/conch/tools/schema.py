@@ -17,8 +17,17 @@ _TYPES: dict[str, tuple[type | tuple[type, ...], str]] = {
     "object": (dict, "an object"),
     "array": (list, "a list"),
 }
+# These are checked, but not listed: a model rarely meets them, and an error explains them better.
+_UNLISTED = ("minLength", "maxLength", "minimum", "maximum")
 _DEEPEST = 32  # far below the depth at which JSON encoders fail
 _DEEPEST_NAMED = 3  # an error names fields down to `outbox[0].metadata.to`, and no deeper
+
+
+def listed_schema(schema: Any) -> Any:
+    """The schema as a client sees it, without the bounds."""
+    if isinstance(schema, dict):
+        return {name: listed_schema(value) for name, value in schema.items() if name not in _UNLISTED}
+    return [listed_schema(item) for item in schema] if isinstance(schema, list) else schema
 
 
 def check_arguments(tool: str, schema: Object, arguments: Object) -> Object:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from conch.calls import Call
+from conch.errors import InvalidArgument
 from conch.host.paths import spell
 from conch.notices.events import MARKS, STATES
 from conch.scopes.reservations import LONGEST_TTL, SHORTEST_TTL, TTL_MINUTES
@@ -91,11 +92,21 @@ def scope_list(session: Session, given: Object, call: Call) -> Reply:
 
 def scope_check(session: Session, given: Object, call: Call) -> Reply:
     caller, budget, after = session.caller(), session.budget(), given.get("after")
-    found = session.app.reservations.check(caller, given["room_id"], given["path"], after, budget.rows)
+    field = _scope_field(given)
+    found = session.app.reservations.check(caller, given["room_id"], given[field], after, budget.rows, field)
     page = budget.fill(found, lambda held: view.overlap(held, caller.agent_id), view.overlap_line)
     cursor = page.cursor([held.reservation.reservation_id for held in found], after)
     data = {"overlaps": page.objects, "has_more": page.has_more, "cursor": cursor}
     return Reply(data, page.text("The path is not reserved.", cursor))
+
+
+def _scope_field(given: Object) -> str:
+    """The field with the scope to check. `path` is its older name."""
+    found = [field for field in ("scope", "path") if field in given]
+    if len(found) != 1:
+        message = "scope is required." if not found else "Give scope or path, not both: they mean the same."
+        raise InvalidArgument(message, field="scope")
+    return found[0]
 
 
 def event_send(session: Session, given: Object, call: Call) -> Reply:
@@ -198,8 +209,10 @@ TOOLS = grouped(
     Tool(
         scope_check,
         "Check a path",
-        "List the reservations that a path overlaps. Changes nothing.",
-        fields.takes({**_ROOM, "path": fields.PATH}, after=fields.AFTER),
+        "List the reservations that a scope overlaps. Changes nothing.",
+        fields.takes(
+            _ROOM, scope=_SCOPE, path={**fields.PATH, "description": "The same as scope."}, after=fields.AFTER
+        ),
         fields.READS,
     ),
     Tool(
