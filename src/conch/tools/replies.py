@@ -77,8 +77,8 @@ class Delivery:
         self._follow(self._not_sent)
 
     def _follow(self, task: Task) -> None:
-        self._sent = self._not_sent = _nothing  # each runs at most once, and may hold large data
-        retry_interrupted(task)
+        retry_interrupted(task)  # if this fails, the door may try again
+        self._sent = self._not_sent = _nothing  # each succeeds at most once, and may hold large data
 
     @property
     def is_retractable(self) -> bool:

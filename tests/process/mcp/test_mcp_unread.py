@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import socket
+import sqlite3
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -130,6 +132,59 @@ def test_a_claim_whose_reply_nobody_reads_is_given_back(start, conch, tmp_path, 
         owner_becomes(until, bob, room_id, None)
     ours.close()
     theirs.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells how much of its output was read")
+def test_a_claim_that_is_unread_when_its_client_closes_the_connection_is_given_back(start, bob, ada, until):
+    hung = start(SERVER, "codex:hung", reading=False)
+    hung.request("initialize", {"protocolVersion": "2025-11-25"})
+    hung.start_call("join_path", context_path=str(Path(ada.errors).parent))
+    until(lambda: len(state(bob, ada.room_id)["members"]) == 3)
+    hung.start_call("wait_for_turn", room_id=ada.room_id)
+    owner_becomes(until, bob, ada.room_id, "codex:hung")
+
+    hung.process.stdin.close()
+    hung.wait_for_exit()
+
+    assert state(bob, ada.room_id)["room"]["owner"] is None
+
+
+def test_a_claim_is_given_back_as_soon_as_the_store_can_be_used_again(ada, bob, tmp_path, until):
+    crossed, _ = answered(ada, "wait_for_turn", room_id=ada.room_id)
+    with locked(tmp_path / "data" / "rooms.sqlite"):
+        ada.cancel(crossed)
+        until(lambda: "is busy" in ada.errors.read_text())
+
+    owner_becomes(until, bob, ada.room_id, None)
+
+
+@contextmanager
+def locked(store):
+    """Another program holds the write lock, for as long as it likes."""
+    connection = sqlite3.connect(store, isolation_level=None)
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    finally:
+        connection.execute("ROLLBACK")
+        connection.close()
+
+
+@pytest.mark.parametrize("first", ["list_rooms", "get_room_state", "join_path"])
+@pytest.mark.parametrize("era", ["handshake", "stateless"])
+def test_any_late_cancellation_shows_what_a_client_is_like(start, bob, ada, tmp_path, first, era):
+    late = start(SERVER, "codex:late")
+    late.initialize() if era == "handshake" else late.speak_stateless()
+    known = late.start_call(first)  # get_room_state fails: it needs a room_id
+    late.receive()
+    late.cancel(known)
+    late.call("join_path", context_path=str(tmp_path))
+
+    crossed, turn = answered(late, "wait_for_turn", room_id=ada.room_id)
+    late.cancel(crossed)
+
+    lease = {"lease_id": turn["lease_id"], "expected_turn_id": turn["turn_id"]}
+    assert late.call("heartbeat", room_id=ada.room_id, **lease)["isError"] is False
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux shows the threads of a process")

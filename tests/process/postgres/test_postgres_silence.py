@@ -11,10 +11,12 @@ from typing import Any
 
 import psutil
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from conch.app import App
 from conch.bells import postgres as bell
-from conch.errors import ConchError, StoreInterrupted, StoreUncertain
+from conch.errors import ConchError, StoreInterrupted, StoreUnavailable, StoreUncertain
+from conch.storage.postgres.address import Connection
 
 SOON = 30.0
 OURS = "application_name = 'conch' AND datname = current_database()"
@@ -22,7 +24,7 @@ OURS = "application_name = 'conch' AND datname = current_database()"
 
 @pytest.fixture
 def environ(environ: dict[str, str]) -> dict[str, str]:
-    return {**environ, "CONCH_BUSY_TIMEOUT_MS": "500"}  # so that a silent server is given up on after 3.5 s
+    return {**environ, "CONCH_BUSY_TIMEOUT_MS": "500"}  # so that a silent server is given up on after 3 s
 
 
 @contextmanager
@@ -107,6 +109,24 @@ def test_every_call_on_a_frozen_server_ends_and_the_next_one_after_it_works(
     ask()
 
     assert found == ["answered", *["DB_UNAVAILABLE"] * 20, "answered"]
+
+
+def test_after_a_silence_a_new_connection_gets_less_time(
+    app: App, server: Any, workspace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits: list[int] = []
+    connect = Connection.connect
+
+    def spy(conninfo: str, **given: Any) -> Connection:
+        limits.append(int(conninfo_to_dict(conninfo)["connect_timeout"]))
+        return connect(conninfo, **given)
+
+    app.rooms.list_rooms(workspace)
+    monkeypatch.setattr(Connection, "connect", spy)
+    with stopped(whole(server)), pytest.raises(StoreUnavailable):
+        app.rooms.list_rooms(workspace)
+
+    assert limits == [2], "otherwise the whole call would take longer than eight seconds"
 
 
 def test_a_bell_whose_backend_is_stopped_is_heard_again(

@@ -39,6 +39,7 @@ MakeSession = Callable[[_Ask, _Ask], Session]
 """Makes the connection's session from `client_name` and `default_path`."""
 
 _DRAIN_SECONDS = 0.6  # a harness kills a server that takes long to end
+_READ_SECONDS = 0.3  # for a client that has closed its end, to read its last replies
 _OUT_OF_MEMORY = "Internal error: there is not enough memory. Check what was changed, and try again later."
 _NO_MEMORY = error_reply(None, Refusal(INTERNAL_ERROR, _OUT_OF_MEMORY))  # made in time
 _MOST_ECHOED = 80  # characters of the client's own text that an error repeats
@@ -63,13 +64,14 @@ class Connection:
         self._prepare: Task | None = prepare
         self._client = Client({"name": info.name, "version": info.version})
         self._workers = Workers()
-        self._pending = PendingCalls(wire.outbox, FollowUps(self._workers).add)
+        self._follow_ups = FollowUps(self._workers)
+        self._pending = PendingCalls(wire.outbox, self._follow_ups)
         self._roots = Roots(wire.outbox.send)
         self._session = make_session(lambda: self._client.name, self._roots.first_path)
 
     def serve(self) -> bool:
         """Answer until the wire ends, then cancel the calls in flight. False if a call does not end in time."""
-        for line in self._wire.lines(lambda: self._pending.is_busy):
+        for line in self._wire.lines(lambda: self._pending.is_busy or self._follow_ups.is_busy):
             try:
                 self._take(line)
             except MemoryError:
@@ -79,12 +81,16 @@ class Connection:
         self._roots.close()
         run_quietly(partial(self._workers.submit, self._session.close))
         self._wire.outbox.hurry()
-        if self._wire.outbox.is_gone:
+        self._follow_ups.retry(at_once=True)
+        has_ended = self._workers.drain(_DRAIN_SECONDS)
+        if self._pending.are_unread(_READ_SECONDS):  # later there is nobody left to take them back
             self._pending.take_back_unread(patience=0.0)
-        return self._workers.drain(_DRAIN_SECONDS)
+            has_ended = self._workers.drain(_DRAIN_SECONDS)
+        return has_ended
 
     def _take(self, line: bytes | None) -> None:
         self._pending.take_back_unread()
+        self._follow_ups.retry()
         self._workers.restart()
         if line is None:
             message = "Parse error: the line is too long, or there is not enough memory for it."
@@ -216,7 +222,7 @@ class Connection:
             return
         delivery = reply.delivery if reply is not None else NOTHING_FOLLOWS
         reply = None  # its memory may be what the error needs
-        run_quietly(delivery.not_sent)  # the client gets an error instead, so undo what can be undone
+        self._follow_ups.run(delivery.not_sent)  # the client gets an error instead, so undo what can be undone
         self._pending.finish(pending, error_reply(request_id, Refusal(INTERNAL_ERROR, why)))
 
     def _write_result(self, request_id: Id, reply: Reply) -> bytes:

@@ -10,14 +10,13 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
 from functools import partial
 
 from conch.calls import Call
 from conch.doors.mcp.outbox import Outbox
 from conch.doors.mcp.protocol import INTERNAL_ERROR, INVALID_REQUEST, Id, Refusal, encode
-from conch.doors.mcp.workers import run_quietly
-from conch.tools.replies import NOTHING_FOLLOWS, Delivery, Object, Task
+from conch.doors.mcp.workers import FollowUps, run_quietly
+from conch.tools.replies import NOTHING_FOLLOWS, Delivery, Object
 
 _MOST_AT_ONCE = 256
 """Each call holds a thread, and later its reply. This limit stops a client that never reads from piling them up."""
@@ -27,6 +26,7 @@ _MOST_ANSWERED = 256
 
 _UNKNOWN = sys.maxsize
 _LOOK_SECONDS = 1.0
+_SHORT_SECONDS = 0.01
 _PATIENCE_SECONDS = 10.0  # without any reading by the client, before an unread reply is taken back
 
 
@@ -65,11 +65,12 @@ class _Answered:
 
 
 class PendingCalls:
-    """The calls of one connection. `later` runs a task on another thread."""
+    """The calls of one connection."""
 
-    def __init__(self, outbox: Outbox, later: Callable[[Task], None]) -> None:
+    def __init__(self, outbox: Outbox, follow_ups: FollowUps) -> None:
         self._outbox = outbox
-        self._later = later
+        self._follow_ups = follow_ups
+        self._later = follow_ups.add
         self._lock = threading.Lock()
         self._by_id: dict[Id, PendingCall] = {}
         self._unwritten = 0  # calls in `_by_id`, and those whose reply waits in the outbox
@@ -120,13 +121,13 @@ class PendingCalls:
             answered = [self._note_answered(one) for one in leaving if one.request_id is not None]
         # Outside the lock, because tasks may use the store.
         if cancelled:
-            run_quietly(delivery.not_sent)
+            self._follow_ups.run(delivery.not_sent)
         if leaving:
             line, late = _line(leaving, pending.batch), partial(self._written_late, leaving)
             written = self._outbox.send(line, partial(_place, answered), late)
             if written is not None:
                 self._forget_unwritten(leaving)
-                _follow(leaving, written)
+                self._follow(leaving, written)
 
     def cancel(self, request_id: Id) -> None:
         """Cancel a call for the client. Unknown ids are ignored.
@@ -177,6 +178,22 @@ class PendingCalls:
             self._read_through, self._read_at = read_through, now
         for answered in self._pop_unread(read_through, now - patience):
             answered.delivery.retracted(self._later)
+
+    def are_unread(self, seconds: float) -> bool:
+        """Whether replies that can be taken back are still unread after this time, or will never be read."""
+        deadline = time.monotonic() + seconds
+        while self._has_unread() and not self._outbox.is_gone:
+            if time.monotonic() > deadline:
+                return True
+            time.sleep(_SHORT_SECONDS)
+        return self._has_unread()
+
+    def _has_unread(self) -> bool:
+        if not self._unread:
+            return False
+        read_through = self._outbox.read_through()
+        with self._lock:
+            return any(each.end > read_through and not each.is_over for each in self._unread)
 
     def _pop_unread(self, read_through: int, before: float) -> list[_Answered]:
         """Forget the replies that were read. Returns those that wait since `before`, and forgets them too."""
@@ -230,7 +247,16 @@ class PendingCalls:
 
     def _written_late(self, leaving: list[PendingCall], written: bool) -> None:
         self._forget_unwritten(leaving)
-        self._later(partial(_follow, leaving, written))
+        self._later(partial(self._follow, leaving, written))
+
+    def _follow(self, leaving: list[PendingCall], written: bool) -> None:
+        for one in leaving:
+            if one.delivery is None:
+                continue
+            if written:
+                run_quietly(one.delivery.sent)  # if the cursor of a topic stays behind, its messages come again
+            else:
+                self._follow_ups.run(one.delivery.not_sent)
 
     def _forget_unwritten(self, leaving: list[PendingCall]) -> None:
         with self._lock:
@@ -257,12 +283,6 @@ class _Progress:
 def _place(answered: list[_Answered], end: int) -> None:
     for each in answered:
         each.end = end
-
-
-def _follow(leaving: list[PendingCall], written: bool) -> None:
-    for one in leaving:
-        if one.delivery is not None:
-            run_quietly(one.delivery.sent if written else one.delivery.not_sent)
 
 
 def _line(leaving: list[PendingCall], batch: Batch | None) -> bytes:

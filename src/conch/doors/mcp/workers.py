@@ -9,13 +9,17 @@ from _thread import start_new_thread
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
-from conch.errors import ConchError
+from conch.errors import ConchError, StoreError
+from conch.lean import NamedTuple
 
 Task = Callable[[], None]
 
 _IDLE_KEPT = 4
 _BEGIN_SECONDS = 2.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0  # seconds before a task is tried again
+_MOST_POSTPONED = 256
 
 
 class Workers:
@@ -108,14 +112,30 @@ class _Worker:
             self._given.acquire()
 
 
+class _Postponed(NamedTuple):
+    due: float
+    task: Task
+
+
 class FollowUps:
-    """Runs small tasks one after another on a worker. However many there are, they need only one thread."""
+    """Runs small tasks one after another on a worker. However many there are, they need only one thread.
+
+    They take back what a reply brought. If the store is in trouble, a task is tried again until it works: otherwise a
+    claim that no agent knows of would block a room. So a task must be safe to repeat.
+    """
 
     def __init__(self, workers: Workers) -> None:
         self._workers = workers
         self._lock = threading.Lock()
         self._tasks: deque[Task] = deque()
         self._is_running = False
+        self._unfinished = 0  # tasks that were begun, and may have to be tried again
+        self._postponed: deque[_Postponed] = deque(maxlen=_MOST_POSTPONED)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether `retry` may soon have something to do."""
+        return bool(self._is_running or self._unfinished or self._postponed)
 
     def add(self, task: Task) -> None:
         with self._lock:
@@ -128,6 +148,32 @@ class FollowUps:
         except (RuntimeError, MemoryError):  # no thread left: do it here, although that delays the connection
             self._run()
 
+    def run(self, task: Task, pause: float = _FIRST_PAUSE) -> None:
+        """Run a task on this thread. If that fails for now, `retry` runs it after `pause` seconds, then less often."""
+        with self._lock:
+            self._unfinished += 1
+        try:
+            task()
+        except (StoreError, MemoryError, OSError) as trouble:
+            if pause == _FIRST_PAUSE:
+                _log(trouble)
+            again = partial(self.run, task, min(2 * pause, _LONGEST_PAUSE))
+            self._postponed.append(_Postponed(time.monotonic() + pause, again))
+        except Exception as error:
+            _log(error)
+        finally:
+            with self._lock:
+                self._unfinished -= 1
+
+    def retry(self, at_once: bool = False) -> None:
+        """Start the tasks that are due, or all of them. Call it now and then."""
+        for _ in range(len(self._postponed)):
+            postponed = self._postponed.popleft()
+            if at_once or postponed.due <= time.monotonic():
+                self.add(postponed.task)
+            else:
+                self._postponed.append(postponed)
+
     def _run(self) -> None:
         while True:
             with self._lock:
@@ -135,14 +181,19 @@ class FollowUps:
                 if not self._tasks:
                     return
                 task = self._tasks.popleft()
-            run_quietly(task)
+            self.run(task)
 
 
 def run_quietly(task: Task) -> None:
     """Run what follows a call. A failure goes to the log, because the call has ended already."""
     try:
         task()
-    except ConchError as trouble:
-        print(f"conch mcp: {trouble.message}", file=sys.stderr)
-    except Exception:
-        sys.excepthook(*sys.exc_info())
+    except Exception as error:
+        _log(error)
+
+
+def _log(error: Exception) -> None:
+    if isinstance(error, (ConchError, MemoryError, OSError)):
+        print(f"conch mcp: {error or 'There is not enough memory.'}", file=sys.stderr)
+    else:
+        sys.excepthook(type(error), error, error.__traceback__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from urllib.parse import quote
 
 import psycopg
@@ -18,8 +18,8 @@ from conch.storage.base import Row
 
 SCHEMA = "conch"  # our own schema, because other programs also have tables called `agents` or `messages`
 
-# A server behind a broken network does not answer at all. With these values a call fails within about ten seconds; with
-# the kernel's defaults it would take a quarter of an hour. The address can override them.
+# A server behind a broken network does not answer at all. With these values a call fails within about eight seconds;
+# with the kernel's defaults it would take a quarter of an hour. The address can override them.
 _PATIENCE = {
     "connect_timeout": "4",
     "keepalives_idle": "3",
@@ -27,6 +27,7 @@ _PATIENCE = {
     "keepalives_count": "2",
     "tcp_user_timeout": "5000",
 }
+_HASTE = {"connect_timeout": "2"}  # the shortest that the driver allows
 # The same for the server: it releases the locks of a client that vanished or stopped inside a transaction.
 _SERVER_PATIENCE = {
     "idle_in_transaction_session_timeout": "20s",
@@ -56,6 +57,7 @@ class Connection(psycopg.Connection[Row]):
 
     patience = _LONG_SECONDS
     """For how many seconds the server may stay silent."""
+    on_silence: Callable[[], None] | None = None
 
     def wait(self, gen: Generator[Any, Any, Any], *given: Any, **named: Any) -> Any:
         """Every exchange with the server passes here. Silence if the server takes too long."""
@@ -63,6 +65,8 @@ class Connection(psycopg.Connection[Row]):
             return super().wait(_within(self.patience, gen), *given, **named)
         except Silence:
             self.close()
+            if self.on_silence is not None:
+                self.on_silence()
             raise
 
     def take_time(self) -> None:
@@ -104,14 +108,16 @@ class Address:
         """The address with all its settings but without secrets; for another user if one is given."""
         return _spell(self._shown | ({"user": user} if user else {}))
 
-    def connect(self, lock_timeout_ms: int) -> Connection:
+    def connect(self, lock_timeout_ms: int, in_haste: bool = False) -> Connection:
+        """`in_haste`: give up sooner than usual, because the server was silent a moment ago."""
         given = {name: value for name, value in self._given.items() if value is not None}
         # The last value wins, so the order is: our defaults, the address, then the settings conch relies on.
         # The backslash keeps the blank from ending the option.
         ours = {"search_path": SCHEMA, "default_transaction_isolation": r"read\ committed"}
         defaults = {"lock_timeout": str(lock_timeout_ms), **_SERVER_PATIENCE}
         options = " ".join((_options(defaults), str(given.get("options", "")), _options(ours)))
-        settings = {"application_name": "conch", **_PATIENCE, **given, "options": options, "client_encoding": "utf8"}
+        patience = {**_PATIENCE, **(_HASTE if in_haste else {})}
+        settings = {"application_name": "conch", **patience, **given, "options": options, "client_encoding": "utf8"}
         return Connection.connect(make_conninfo(**settings), autocommit=True, row_factory=dict_row)
 
 

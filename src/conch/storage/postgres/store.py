@@ -25,7 +25,9 @@ from conch.storage.statements import Migration, load_checks, load_migrations, lo
 _MOST_CONNECTIONS = 8  # per process, however many agents it serves
 _KEPT_CONNECTIONS = 2  # idle connections that stay open
 IDLE_SECONDS = 10.0
-_ANSWER_SECONDS = 3.0  # for the server's answer, after the longest wait for a lock
+_ANSWER_SECONDS = 1.0  # for the server's answer, after the longest wait for a lock
+_LEAST_PATIENCE = 3.0
+_SUSPECT_SECONDS = 30.0  # after a silence, a new connection must come sooner, so that the whole call ends in time
 # A restored dump has the epoch of the store it was made from, but its tables are new.
 _FACTS = """SELECT
   (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now,
@@ -56,7 +58,8 @@ class PostgresStore:
         self._replacements = Replacements(self.describe())
         self._clock = clock
         self._busy_timeout_ms = busy_timeout_ms
-        self._patience = busy_timeout_ms / 1_000 + _ANSWER_SECONDS
+        self._patience = max(_LEAST_PATIENCE, busy_timeout_ms / 1_000 + _ANSWER_SECONDS)
+        self._silent_at = float("-inf")
         self._slots = threading.BoundedSemaphore(_MOST_CONNECTIONS)
         self._idle: list[tuple[float, Connection]] = []  # with the time it became idle, longest idle first
         self._idle_lock = threading.Lock()
@@ -94,7 +97,7 @@ class PostgresStore:
         if not self._slots.acquire(timeout=self._patience):
             message = (
                 f"All {_MOST_CONNECTIONS} connections of this process to {self.describe()} were in use for "
-                f"{self._patience:g} seconds. Nothing was begun. Check that the server answers, and try again."
+                f"{self._patience:g} seconds. Check that the server answers, and try again."
             )
             raise StoreUnavailable(message, store=self.describe())
         try:
@@ -215,9 +218,13 @@ class PostgresStore:
 
     def connect(self) -> Connection:
         """A connection of the caller's own. Raises the driver's errors."""
-        connection = self._address.connect(self._busy_timeout_ms)
-        connection.patience = self._patience
+        is_suspect = time.monotonic() - self._silent_at < _SUSPECT_SECONDS
+        connection = self._address.connect(self._busy_timeout_ms, in_haste=is_suspect)
+        connection.patience, connection.on_silence = self._patience, self._note_silence
         return connection
+
+    def _note_silence(self) -> None:
+        self._silent_at = time.monotonic()
 
     @contextmanager
     def _connected(self) -> Iterator[Connection]:
