@@ -70,3 +70,41 @@ def test_what_a_session_remembers_of_a_wiped_store_hides_no_message(session: Ses
     read = talk(session, ["beryl", "coral"])
 
     assert read == ["coral 0", "coral 1", "coral 2"]
+
+
+def read_late(session: Session, environ: dict[str, str]) -> tuple[Object, Any]:
+    """A reply with three messages is on its way, while another store takes the place of the one it came from.
+
+    Returns the reply's delivery, and a topic of the new store where the same peer number has read nothing yet.
+    """
+    call(session, "topic_create", name="pink")
+    talk(session, ["amber"])
+    topic = call(session, "topic_join", name="pink", agent_name="beryl")["topic_id"]
+    reply = call_tool(TOOLS["sync"], session, {"topic_id": topic, "wait_seconds": 0}, Call())
+    assert len(reply.data["received"]) == 3
+    wipe(environ)
+    call(session, "ping")
+    talk(session, ["amber"])
+    return call(session, "topic_join", name="pink", agent_name="beryl"), reply.delivery
+
+
+def test_a_reply_from_a_replaced_store_moves_no_cursor_of_the_new_one(
+    session: Session, environ: dict[str, str]
+) -> None:
+    joined, delivery = read_late(session, environ)
+
+    delivery.sent()
+
+    unread = call(session, "sync", topic_id=joined["topic_id"], wait_seconds=0)["received"]
+    assert [message["content_markdown"] for message in unread] == ["amber 0", "amber 1", "amber 2"]
+
+
+def test_a_retracted_reply_from_a_replaced_store_moves_no_cursor_back(
+    session: Session, environ: dict[str, str]
+) -> None:
+    joined, delivery = read_late(session, environ)
+    call(session, "sync", topic_id=joined["topic_id"], wait_seconds=0)
+
+    delivery.retracted(lambda task: task())
+
+    assert call(session, "sync", topic_id=joined["topic_id"], wait_seconds=0)["received"] == []

@@ -224,7 +224,7 @@ def sync_in_vain(agent: Agent) -> Any:
     """The reply is lost after the cursor has moved, so the door takes the delivery back."""
     synced = agent.app.messages.sync(agent.peer, [], max_items=1)
     agent.app.messages.settle(synced, advance=True)
-    agent.app.messages.retract(synced.page.peer, synced.page.standing.last_seq)
+    agent.app.messages.retract(synced.page.peer, synced.page.standing)
     return "taken back"
 
 

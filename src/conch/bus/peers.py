@@ -56,6 +56,8 @@ class Standing(NamedTuple):
     """The peer's presence was written less than `_PRESENCE_INTERVAL` ago, so it need not be written again."""
     resets: int
     """How many times the cursor was reset by hand."""
+    store: int
+    """From which store it was read: how many were replaced before. A reply must not move a cursor of another one."""
 
 
 class Presence(NamedTuple):
@@ -154,8 +156,8 @@ def system_peer(tx: Transaction, topic_id: str) -> Peer:
     return _to_peer(row, agent_id="")
 
 
-def load_standing(tx: Transaction, peer: Peer) -> tuple[Peer, Standing]:
-    """The peer under its present name, and its standing.
+def load_standing(tx: Transaction, peer: Peer, store: int = 0) -> tuple[Peer, Standing]:
+    """The peer under its present name, and its standing. `store` is the number from before the transaction.
 
     Raises TopicNotFound, or AgentNotJoined if the agent never joined or an operator freed its name.
     """
@@ -171,7 +173,7 @@ def load_standing(tx: Transaction, peer: Peer) -> tuple[Peer, Standing]:
         raise AgentNotJoined(message, Advice("join_topic"), field="topic_id", topic_id=peer.topic_id)
     # At least 0: after the clock was set back, presence must not count as fresh until the clock catches up.
     is_fresh = 0 <= tx.now - row["updated_at"] < _PRESENCE_INTERVAL
-    standing = Standing(row["status"], row["next_seq"] - 1, row["last_seq"], is_fresh, row["resets"])
+    standing = Standing(row["status"], row["next_seq"] - 1, row["last_seq"], is_fresh, row["resets"], store)
     return peer._replace(peer_id=row["peer_id"], agent_name=row["name"]), standing
 
 

@@ -133,8 +133,9 @@ class Messages:
 
     def _send(self, peer: Peer, outbox: list[Draft], ack_through: int | None) -> tuple[Peer, Standing, list[Sent]]:
         """Returns the peer, its standing after sending, and what was sent."""
+        store = self._store_number
         with self._store.write(peer.topic_id) as tx:
-            peer, standing = load_standing(tx, peer)
+            peer, standing = load_standing(tx, peer, store)
             if ack_through is not None:
                 check_seq("ack_through", ack_through, standing)
             sent = append_messages(tx, peer, outbox)
@@ -154,9 +155,10 @@ class Messages:
         include_self = wanted.include_self
         if standing is not None and not include_self and self._silent_through(peer, standing) == standing.highest_seq:
             return Page(peer, standing, [], has_more=False, has_news=False)
+        store = self._store_number
         with self._store.read() as tx:
             if standing is None:
-                peer, standing = load_standing(tx, peer)
+                peer, standing = load_standing(tx, peer, store)
             given: Row = {"topic_id": peer.topic_id}
             if include_self:
                 messages = _next_messages(tx, "messages_after", standing.last_seq, wanted, given)
@@ -172,14 +174,21 @@ class Messages:
         fitting = _fitting(messages[: wanted.max_items], wanted.max_chars)
         return Page(peer, standing, fitting, len(fitting) < len(messages), has_news)
 
+    @property
+    def _store_number(self) -> int:
+        """Which store this is. Another one has other peers and messages under the same numbers."""
+        return len(self._store.replacements)
+
     def _silent_through(self, peer: Peer, standing: Standing) -> int:
-        if self._stores != len(self._store.replacements):  # another store has other messages under the same numbers
-            self._stores = len(self._store.replacements)
+        if self._stores != self._store_number:
+            self._stores = self._store_number
             self._silences.clear()
         cursor, through = self._silences.get(peer.peer_id, (0, 0))
         return through if cursor == standing.last_seq and through <= standing.highest_seq else standing.last_seq
 
     def _note_silence(self, peer: Peer, standing: Standing) -> None:
+        if standing.store != self._stores:
+            return
         if len(self._silences) >= _MOST_SILENCES:
             self._silences.clear()
         self._silences[peer.peer_id] = (standing.last_seq, standing.highest_seq)
@@ -192,15 +201,17 @@ class Messages:
             with self._store.write(page.peer.topic_id) as tx:
                 self._touch(tx, page.peer, page.standing, page.last_seq if moves else found)
 
-    def retract(self, peer: Peer, last_seq: int) -> None:
-        """Undo `settle` after a reply that was never read: set the cursor back to `last_seq`."""
+    def retract(self, peer: Peer, found: Standing) -> None:
+        """Undo `settle` after a reply that was never read: set the cursor back to where it was found."""
         with self._store.write(peer.topic_id) as tx:
-            tx.run("set_cursor_back", peer_id=peer.peer_id, last_seq=last_seq, now=tx.now)
+            if found.store == self._store_number:
+                tx.run("set_cursor_back", peer_id=peer.peer_id, last_seq=found.last_seq, now=tx.now)
 
     def _touch(self, tx: Transaction, peer: Peer, found: Standing, last_seq: int) -> None:
-        """Move the cursor forward, unless it was reset by hand since `found` was read."""
+        """Move the cursor forward, unless it was reset by hand, or the store was replaced, since `found` was read."""
         tx.run("touch_agent", agent_id=peer.agent_id, now=tx.now)
-        tx.run("move_cursor", peer_id=peer.peer_id, resets=found.resets, last_seq=last_seq, now=tx.now)
+        if found.store == self._store_number:
+            tx.run("move_cursor", peer_id=peer.peer_id, resets=found.resets, last_seq=last_seq, now=tx.now)
 
     def standing(self, peer: Peer) -> tuple[Peer, Standing]:
         """The peer with its present and former names, and its standing."""
@@ -210,8 +221,9 @@ class Messages:
 
     def mark_read(self, peer: Peer, last_seq: int) -> None:
         """Move the cursor forward to `last_seq`."""
+        store = self._store_number
         with self._store.write(peer.topic_id) as tx:
-            peer, standing = load_standing(tx, peer)
+            peer, standing = load_standing(tx, peer, store)
             self._touch(tx, peer, standing, last_seq)
 
     def free_name(self, topic_id: str, agent_name: str, operator: str) -> None:

@@ -169,7 +169,7 @@ def sync(session: Session, given: Object, call: Call) -> Reply:
         topic_id,
         sent=partial(app.messages.settle, synced, auto_advance),
         # A delivery is kept for a while, so this task must not hold on to the messages.
-        retracted=partial(app.messages.retract, peer, synced.page.standing.last_seq) if moves else None,
+        retracted=partial(app.messages.retract, peer, synced.page.standing) if moves else None,
     )
     return Reply(data, text, delivery)
 

@@ -356,6 +356,24 @@ def test_a_follower_that_is_renamed_meanwhile_knows_what_is_for_it(conch: Conch,
     assert [each["addressed"] for each in (first, *rest)] == [True, True, True]
 
 
+def test_a_follower_of_a_restored_store_begins_anew_at_its_cursor(
+    conch: Conch, ada: str, start: Start, tmp_path: Path
+) -> None:
+    conch("join", agent="bob:2")
+    conch("send", "first")
+    conch("db", "backup", str(tmp_path / "copy"))
+    conch("send", "lost")
+    follower = start("read", "--follow", "--json", agent="bob:2")
+    before = [json.loads(follower.stdout.readline()) for _ in range(2)]
+
+    conch("db", "restore", str(tmp_path / "copy"), "--yes")
+    for text in ("second", "third"):
+        conch("send", text)
+
+    after = json.loads(follower.stdout.readline())  # with numbers of the lost store, it would begin with the third
+    assert [each["content_markdown"] for each in (*before, after)] == ["first", "lost", "first"]
+
+
 def test_follow_gives_programs_one_object_per_line(conch: Conch, ada: str, start: Start) -> None:
     follower = start("read", "--follow", "--json", agent="bob:2")
 

@@ -149,13 +149,20 @@ class _Follower:
         self._context = context
         self._messages = context.app.messages
         self._peer = peer
+        self._place = place
         self._moves = place is None and not context.options.peek  # rereading does not change what is unread
-        self._after, self._moment = place or (self._messages.standing(peer)[1].last_seq, 0)
         self._left = limit
+        self._begin()
         self.is_done = False
+
+    def _begin(self) -> None:
+        self._stores = len(self._context.app.store.replacements)
+        self._after, self._moment = self._place or (self._messages.standing(self._peer)[1].last_seq, 0)
 
     def show(self) -> bool:
         """Print new messages; False if there were none."""
+        if self._stores != len(self._context.app.store.replacements):
+            self._begin()  # another store has other messages under the same numbers
         new, is_closed = self._messages.following(self._peer.topic_id, self._after)
         if not new:
             self.is_done = is_closed
