@@ -20,7 +20,7 @@ from conch.agents.connections import Connection, close_connection
 from conch.agents.identity import Signal, Signals, explain, identify
 from conch.agents.override import adopt_override
 from conch.agents.petnames import propose_names
-from conch.agents.records import Caller
+from conch.agents.records import Caller, note_name
 from conch.agents.signals import gather_signals
 from conch.app import App
 from conch.calls import Call
@@ -583,10 +583,8 @@ def test_a_name_that_is_taken_is_passed_over(store: Store) -> None:
     wanted = propose_names(digest("alice"))
     taken = [next(wanted) for _ in range(9)]
     with store.write("agents") as tx:
-        for number, name in enumerate(taken):
-            row: dict[str, Any] = {"agent_id": f"test:{number}", "name": name, "harness": "test"}
-            row |= {"session_kind": "script", "host_id": None, "boot_id": None, "pid": None}
-            tx.run("insert_agent", now=tx.now, process_started_at=None, **row)
+        for name in taken:
+            note_name(tx, name)
 
     caller = identify(store, seen(explicit("alice")))
 

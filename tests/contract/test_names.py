@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any
 
 import pytest
 
+from conch.agents.identity import Signal, Signals, identify
+from conch.agents.petnames import propose_names
+from conch.agents.records import note_name
 from conch.app import App
-from conch.bus.likeness import note_name
+from conch.errors import InvalidSetting
+from conch.ids import digest
 
 CYRILLIC = "pl\u0430n"
-LOOK_ALIKES = ["conch\u034f", "con\u3164ch", "c\u043ench", "\uff43onch", "CONCH", "\u0441onch"]
+LOOK_ALIKES = ["conch\u034f", "con\u3164ch", "c\u043ench", "\uff43onch", "CONCH", "\u0441onch", "C0nch"]
+RESERVED = ["conch", "system", "human"]
 REASONS = [("zed\u3164", "invisible"), ("ze\u0301d", "not_nfkc"), ("z\u0435d", "mixed_scripts")]
 
 
@@ -19,6 +25,61 @@ def test_nobody_can_look_like_the_system(red: Any, topic_id: str, name: str) -> 
     refused = red.refused("topic_join", topic_id=topic_id, agent_name=name)
 
     assert (refused["error"], refused["reason"]) == ("AGENT_NAME_IN_USE", "confusable")
+
+
+@pytest.mark.parametrize("word", RESERVED)
+def test_the_names_of_the_program_and_of_people_are_reserved_everywhere(
+    red: Any, topic_id: str, workspace: str, word: str
+) -> None:
+    for name in (word, word.title(), word.upper()):
+        refusals = (
+            red.refused("topic_join", topic_id=topic_id, agent_name=name),
+            red.refused("topic_create", name=name),
+            red.refused("join_path", context_path=workspace, agent_id_override=name),
+        )
+        assert [(each["reason"], each["like"]) for each in refusals] == [("confusable", word)] * 3
+    assert red.refused("agent_register", name=word)["error"] == "INVALID_AGENT_ID"
+
+
+def test_no_name_differs_from_another_only_in_case(app: App, red: Any, blue: Any, topic_id: str) -> None:
+    blue.data("agent_register", name="stout-zebra")
+    blue.join(topic_id, "Scout")
+    red.data("topic_create", name="Plan")
+
+    refusals = (
+        red.refused("topic_join", topic_id=topic_id, agent_name="STOUT-ZEBRA"),
+        red.refused("topic_join", topic_id=topic_id, agent_name="sCOUT"),
+        red.refused("topic_create", name="plan"),
+    )
+
+    assert [each["like"] for each in refusals] == ["stout-zebra", "Scout", "Plan"]
+
+
+def test_no_agent_id_from_the_environment_passes_for_another(agent: Any, blue: Any) -> None:
+    name = blue.data("agent_register", name="stout-zebra")["name"]
+
+    for agent_id in ("Test:Blue", "test:b1ue", name, name.upper(), "Conch", "hurnan:ada"):
+        with pytest.raises(InvalidSetting, match=f"CONCH_AGENT_ID {agent_id} (looks like|is the name of)"):
+            agent(agent_id)
+
+
+def test_a_name_that_conch_chooses_does_not_look_like_another_either(app: App, agent: Any, red: Any, blue: Any) -> None:
+    generated = next(propose_names(digest("test:new")))
+    topic_id = red.data("topic_create", name="pink")["topic_id"]
+    red.join(topic_id, generated.upper())
+    red.join(topic_id, "Scout")
+    blue.data("agent_register", name="scout")
+
+    joined = app.peers.join_as_itself(agent("test:blue"), topic_id)
+
+    assert agent("test:new").name == list(islice(propose_names(digest("test:new")), 2))[1]
+    assert joined.agent_name == "scout-2"
+
+
+def test_no_client_is_called_like_conch_or_a_person(app: App) -> None:
+    for slug in ("conch", "system", "human", "hurnan", "c0nch"):
+        signals = Signals((Signal("session", slug, "x"),), slug, None, None, "mcp_harness", slug)
+        assert identify(app.store, signals).agent_id.startswith("agent:")
 
 
 @pytest.mark.parametrize(("name", "reason"), REASONS)

@@ -154,20 +154,6 @@ def test_a_name_never_stands_for_two(enter: Any) -> None:
     assert alice.data("agent_heartbeat")["agent_id"] == "alice"
 
 
-def test_a_name_cannot_be_hijacked_by_an_id_of_that_spelling(enter: Any) -> None:
-    alpha, ada = enter("codex:1"), enter("ada:1")
-    alpha.data("agent_register", name="alpha")
-    hijacker = enter("alpha")
-
-    notice = {"subject": "s", "summary": "s", "next_action": "n"}
-    sent = ada.data("event_send", event_type="HANDOFF", to_agent="alpha", payload=notice)["event"]
-
-    assert [event["id"] for event in alpha.inbox()] == [sent["id"]]
-    assert hijacker.inbox() == []
-    assert hijacker.data("agent_heartbeat")["agent_id"] == "alpha"
-    assert hijacker.data("agent_register", role="spy")["agent_id"] == "alpha"
-
-
 def test_a_notice_to_a_former_name_reaches_the_agent_that_had_it(ada: Any, bob: Any) -> None:
     former = bob.name
     bob.data("agent_register", name="blue-fox")

@@ -9,10 +9,8 @@ from typing import Any
 import pytest
 
 from conch import __version__
-from conch.agents.petnames import propose_names
 from conch.app import App
 from conch.errors import InvalidArgument
-from conch.ids import digest
 from conch.storage.base import Store
 
 
@@ -157,11 +155,13 @@ def test_nobody_takes_another_agents_name_in_a_room(red: Any, blue: Any, app: Ap
     assert refused["error"] == "AGENT_NAME_IN_USE"
 
 
-def test_an_agent_whose_name_is_taken_joins_under_the_next_one(app: App, red: Any, agent: Callable[..., Any]) -> None:
-    red.join(red.home, next(propose_names(digest("test:late"))))
-    late = agent("test:late")
+def test_an_agent_whose_name_is_taken_joins_under_the_next_one(
+    app: App, red: Any, blue: Any, topic_id: str, agent: Callable[..., Any]
+) -> None:
+    red.join(topic_id, "zed")
+    blue.data("agent_register", name="zed")
 
-    assert app.peers.join_as_itself(late, red.home).agent_name == f"{late.name}-2"
+    assert app.peers.join_as_itself(agent("test:blue"), topic_id).agent_name == "zed-2"
 
 
 # -- names

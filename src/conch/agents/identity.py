@@ -9,7 +9,15 @@ from __future__ import annotations
 from itertools import chain
 
 from conch.agents.connections import Connection, continued_agent, is_override, record_connection
-from conch.agents.records import LOCK, Caller, insert_agent, record_process, recorded_process
+from conch.agents.records import (
+    LOCK,
+    PERSON_SESSION,
+    Caller,
+    find_obstacle,
+    insert_agent,
+    record_process,
+    recorded_process,
+)
 from conch.errors import Advice, AgentNotFound, InvalidArgument, InvalidSetting
 from conch.host import processes
 from conch.host.processes import Process
@@ -43,6 +51,10 @@ class Signals(NamedTuple):
     display_name: str
     connection: Connection | None = None
     """The MCP connection that this process serves. A command has none."""
+
+    @property
+    def is_person(self) -> bool:
+        return self.session_kind == PERSON_SESSION
 
     @property
     def explicit(self) -> str | None:
@@ -143,7 +155,7 @@ def explain(store: Store, signals: Signals) -> dict[str, Any]:
         "name": verdict.agent["name"] if verdict.agent else None,
         "is_new": verdict.agent is None,
         "reason": verdict.reason,
-        "harness": signals.slug,
+        "harness": _own_slug(signals),
         "session_kind": signals.session_kind,
         "process": mine._asdict() if mine else None,
         "signals": [_explain_link(link, verdict) for link in verdict.links],
@@ -267,7 +279,7 @@ def _store_verdict(tx: Transaction, verdict: _Verdict, signals: Signals) -> Row:
     if agent is None:
         process = signals.harness or signals.terminal
         agent_id = _new_agent_id(tx, verdict, signals)
-        agent = insert_agent(tx, agent_id, signals.slug, signals.session_kind, process)
+        agent = insert_agent(tx, agent_id, _own_slug(signals), signals.session_kind, process)
     else:
         agent = record_process(tx, agent, _process_to_record(agent, signals))
     for signal in verdict.to_link:
@@ -295,12 +307,27 @@ def _process_to_record(agent: Row, signals: Signals) -> Process | None:
 def _new_agent_id(tx: Transaction, verdict: _Verdict, signals: Signals) -> str:
     """`<harness>:<hash>` of the strongest signal, or `human:<user>:<tty>`. The hash grows until the id is free."""
     if signals.explicit:
-        return signals.explicit
+        return _check_explicit(tx, signals.explicit)
     signal = verdict.to_link[0] if verdict.to_link else None  # all belong to others: only the connection is its own
     value = signal.value if signal else signals.connection.key if signals.connection else ""
     is_person = signal is not None and signal.kind == "person"
     whole, person = digest(value), value.partition("@")[0]
-    stem = person if is_person else signals.slug
+    stem = person if is_person else _own_slug(signals)
     hashed = (f"{stem}:{whole[:length]}" for length in range(4, len(whole) + 1, 2))
     proposals = chain([person], hashed) if is_person else hashed
     return next(proposal for proposal in proposals if tx.one("find_agent", agent_id=proposal) is None)
+
+
+def _check_explicit(tx: Transaction, agent_id: str) -> str:
+    obstacle = find_obstacle(tx, agent_id)
+    if obstacle is not None:
+        message = f"CONCH_AGENT_ID {agent_id} {obstacle.words}. Export another one."
+        raise InvalidSetting(message, setting="CONCH_AGENT_ID", **obstacle.facts)
+    return agent_id
+
+
+def _own_slug(signals: Signals) -> str:
+    """The name of the harness. A program cannot name itself a person, nor conch itself."""
+    from conch.letters.names import poses_as  # only a new agent needs it
+
+    return signals.slug if signals.is_person or poses_as(signals.slug) is None else "agent"

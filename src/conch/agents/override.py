@@ -7,6 +7,7 @@ from conch.agents.records import (
     AGENT_ID_RULE,
     LOCK,
     Caller,
+    find_obstacle,
     insert_agent,
     is_agent_id,
     record_process,
@@ -44,16 +45,10 @@ def adopt_override(store: Store, caller: Caller, override: str, active_ms: int) 
 
 
 def _refuse_likeness(tx: Transaction, override: str) -> None:
-    from conch.letters.names import skeleton  # only a new name needs it
-
-    like = tx.one("agent_like", name=override, skeleton=skeleton(override))
-    if like is not None:
-        message = f"{override} looks like {like['name']}, another agent. Choose another agent_id_override."
-        raise InvalidArgument(message, field="agent_id_override", reason="confusable", like=like["name"])
-    named = tx.one("agent_named", name=override)
-    if named is not None:
-        message = f"{override} is the name of {named['agent_id']}. Choose another agent_id_override."
-        raise InvalidArgument(message, field="agent_id_override", reason="taken")
+    obstacle = find_obstacle(tx, override)
+    if obstacle is not None:
+        message = f"{override} {obstacle.words}. Choose another agent_id_override."
+        raise InvalidArgument(message, field="agent_id_override", **obstacle.facts)
 
 
 def _refuse_living(tx: Transaction, agent: Row, caller: Caller, active_ms: int) -> None:

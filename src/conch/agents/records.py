@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from conch.host.processes import Process
 from conch.ids import digest
-from conch.lean import NamedTuple
+from conch.lean import Any, NamedTuple
 from conch.storage.base import Row, Transaction
 
 AGENT_ID_RULE = (
@@ -12,6 +12,7 @@ AGENT_ID_RULE = (
     "which is for people at a terminal"
 )
 PERSON = "human:"  # the beginning of a person's agent_id
+PERSON_SESSION = "human_guardian"  # the kind of a person's session
 LOCK = "agents"  # held while an agent is created or renamed, or a signal is linked
 
 
@@ -32,15 +33,14 @@ class Caller(NamedTuple):
 
 def insert_agent(tx: Transaction, agent_id: str, harness: str, session_kind: str, process: Process | None) -> Row:
     from conch.agents.petnames import propose_names  # imported here because few callers are new
-    from conch.letters.names import skeleton
 
     names = propose_names(digest(agent_id))
-    name = next(name for name in names if tx.one("anybody_named", name=name) is None)
+    name = next(name for name in names if find_like(tx, "anybody_like", name) is None)
     agent = {"agent_id": agent_id, "name": name, "harness": harness, "session_kind": session_kind}
     agent |= process_columns(process)
     tx.run("insert_agent", now=tx.now, **agent)
     for each in (agent_id, name):
-        tx.run("note_name", name=each, skeleton=skeleton(each))
+        note_name(tx, each)
     return agent
 
 
@@ -55,6 +55,47 @@ def is_agent_id(text: str) -> bool:
     plain = (letter.isalnum() or letter in "._:@/-" for letter in text)
     is_plain = 1 <= len(text) <= 128 and text.isascii() and text[0].isalnum() and all(plain)
     return is_plain and not text.lower().startswith(PERSON)
+
+
+# -- names that look alike. Names that are already in a store are never checked again.
+
+
+class Obstacle(NamedTuple):
+    """Why no agent can have an id: the words that follow the id in a sentence, and the facts for programs."""
+
+    words: str
+    facts: dict[str, str]
+
+
+def find_obstacle(tx: Transaction, agent_id: str) -> Obstacle | None:
+    """Why a new agent cannot have an id that it, or its user, has chosen."""
+    from conch.letters.names import begins_like  # only a new name needs it
+
+    like = PERSON if begins_like(agent_id, PERSON) else find_like(tx, "agent_like", agent_id)
+    if like is not None:
+        words = f"looks like {like}, which is another agent or a reserved name"
+        return Obstacle(words, {"reason": "confusable", "like": like})
+    named = tx.one("agent_named", name=agent_id)
+    return None if named is None else Obstacle(f"is the name of {named['agent_id']}", {"reason": "taken"})
+
+
+def find_like(tx: Transaction, statement: str, name: str, **where: Any) -> str | None:
+    """A reserved name that looks the same, or another one among those that the statement searches."""
+    from conch.letters.names import poses_as, skeletons
+
+    reserved = poses_as(name)
+    if reserved is not None:
+        return reserved
+    row = tx.one(statement, name=name, skeletons=sorted(skeletons(name)), **where)
+    return None if row is None else str(row["name"])
+
+
+def note_name(tx: Transaction, name: str) -> None:
+    """Record what a new name looks like, so that `find_like` finds it."""
+    from conch.letters.names import skeletons
+
+    for skeleton in sorted(skeletons(name)):
+        tx.run("note_name", name=name, skeleton=skeleton)
 
 
 # -- the columns of a process

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from conch.agents.connections import Connection
 from conch.agents.identity import Signal, Signals
-from conch.agents.records import AGENT_ID_RULE, is_agent_id
+from conch.agents.records import AGENT_ID_RULE, PERSON_SESSION, is_agent_id
 from conch.errors import InvalidSetting
 from conch.host import processes
 from conch.host.marks import HARNESSES, HOSTS, LAUNCHERS, Harness, known_slug, marked, read_program, recognise, slug_of
@@ -185,13 +185,12 @@ def _slug(environ: Mapping[str, str], origin: _Origin, client_name: str | None, 
         mark.slug if mark else None,
         origin.client_label,
     )
-    slug = slug_of(next(filter(None, claims), ""))
-    return "agent" if slug == "human" else slug  # a program cannot name itself a person
+    return slug_of(next(filter(None, claims), ""))
 
 
 def _session_kind(is_person: bool, is_script: bool) -> str:
     if is_person:
-        return "human_guardian"
+        return PERSON_SESSION
     return "script" if is_script else "mcp_harness"
 
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 import os
 from itertools import islice
 
-from conch.agents.records import PERSON, Caller, recorded_process
-from conch.bus.likeness import find_like, note_name, require_fit
-from conch.bus.topics import Topic, check_name, find_topic, require_open, resolve
+from conch.agents.records import PERSON, PERSON_SESSION, Caller, find_like, note_name, recorded_process
+from conch.bus.topics import Topic, check_name, find_topic, require_fit, require_open, resolve
 from conch.clock import SECOND
 from conch.errors import Advice, AgentNameInUse, AgentNotJoined, InvalidArgument, TopicNotFound
 from conch.host import processes
@@ -21,8 +20,7 @@ from conch.storage.base import Row, Store, Transaction
 NO_PEER = 0  # no peer has this id
 _LONGEST_NAME = 64
 LONGEST_OWN_NAME = 48
-SYSTEM = "conch"  # the sender of system messages; no agent can take this name
-_PERSON_SESSION = "human_guardian"
+_SYSTEM = "conch"  # the sender of system messages; no agent can take this name
 _PRESENCE_INTERVAL = SECOND  # at most one presence write per second
 
 
@@ -152,7 +150,7 @@ class Peers:
 
 def system_peer(tx: Transaction, topic_id: str) -> Peer:
     """The peer that announces what an operator did. Its name is reserved on every topic."""
-    row = tx.one("system_peer", topic_id=topic_id, name=SYSTEM) or _insert_peer(tx, topic_id, SYSTEM, agent_id=None)
+    row = tx.one("system_peer", topic_id=topic_id, name=_SYSTEM) or _insert_peer(tx, topic_id, _SYSTEM, agent_id=None)
     return _to_peer(row, agent_id="")
 
 
@@ -197,7 +195,8 @@ def enter_as_itself(tx: Transaction, topic_id: str, caller: Caller) -> Peer:
     own = agent["name"] if agent else caller.name  # another door of this agent may have renamed it
     while row is None:
         name = own if number == 1 else f"{own[: LONGEST_OWN_NAME - len(str(number)) - 1].rstrip('-')}-{number}"
-        if not _means_another_agent(tx, topic_id, caller, name):
+        like = find_like(tx, "name_like_on_topic", name, topic_id=topic_id)
+        if like is None and not _means_another_agent(tx, topic_id, caller, name):
             row = _add_peer(tx, topic_id, name, caller, None, is_own=True)
         number += 1
     return _to_peer(row, caller.agent_id)
@@ -245,12 +244,9 @@ def _means_another_agent(tx: Transaction, topic_id: str, caller: Caller, agent_n
 
 def _require_own(tx: Transaction, topic: Topic, caller: Caller, agent_name: str) -> None:
     """Refuse a new name that could pass for another: messages under it would seem to come from another agent."""
-    from conch.letters.names import passes_for  # only a new name needs it
+    from conch.letters.names import begins_like  # only a new name needs it
 
-    if passes_for(agent_name, SYSTEM):
-        raise _looks_like(topic, agent_name, SYSTEM)
-    require_fit("agent_name", agent_name)
-    if agent_name.casefold().startswith(PERSON) and caller.session_kind != _PERSON_SESSION:
+    if begins_like(agent_name, PERSON) and caller.session_kind != PERSON_SESSION:
         message = f"Only a person at a terminal can take a name that begins with {PERSON}"
         raise InvalidArgument(f"{message} Choose another name.", field="agent_name", reason="person")
     named = tx.one("member_named", topic_id=topic.topic_id, name=agent_name) or tx.one("agent_named", name=agent_name)
@@ -262,6 +258,7 @@ def _require_own(tx: Transaction, topic: Topic, caller: Caller, agent_name: str)
     like = like or find_like(tx, "agent_like", agent_name)
     if like is not None:
         raise _looks_like(topic, agent_name, like)
+    require_fit("agent_name", agent_name)
 
 
 def _add_peer(
@@ -340,6 +337,6 @@ def _in_use(topic: Topic, agent_name: str) -> AgentNameInUse:
 
 
 def _looks_like(topic: Topic, agent_name: str, like: str) -> AgentNameInUse:
-    message = f"The name {agent_name!r} looks like {like!r}, which is already taken. Choose another name."
+    message = f"The name {agent_name!r} looks like {like!r}, which is taken or reserved. Choose another name."
     facts = {"topic_id": topic.topic_id, "agent_name": agent_name, "reason": "confusable", "like": like}
     return AgentNameInUse(message, field="agent_name", **facts)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
+from conch.agents.records import find_like, note_name
 from conch.bells.base import topic_channel
-from conch.bus.likeness import find_like, note_name, require_fit
 from conch.config import Settings, check_length
 from conch.errors import Advice, InvalidArgument, LimitExceeded, TopicClosed, TopicNotFound, no_cursor
 from conch.ids import new_id
@@ -181,6 +181,16 @@ def check_name(field: str, name: str, longest: int) -> str:
     return name
 
 
+def require_fit(field: str, name: str) -> None:
+    """InvalidArgument if nobody may take such a name, whatever other names there are."""
+    from conch.letters.names import find_flaw  # only a new name needs it
+
+    flaw = find_flaw(name)
+    if flaw is not None:
+        message = f"{field} {flaw.words}. Choose another name."
+        raise InvalidArgument(message, field=field, reason=flaw.reason)
+
+
 def _check_topic_name(name: str) -> str:
     """Check the name of a topic that is not a home topic. Absolute paths are names of home topics."""
     if os.path.isabs(name):
@@ -193,11 +203,11 @@ def _require_distinct(tx: Transaction, name: str) -> None:
     """InvalidArgument if the name is new and could pass for that of another topic."""
     if _newest_named(tx, name, "open") or _newest_named(tx, name, "closed"):
         return
-    require_fit("name", name)
     like = find_like(tx, "topic_like", name)
     if like is not None:
-        message = f"{name!r} looks like {like!r}, the name of another topic. Choose another name."
+        message = f"{name!r} looks like {like!r}, which is another topic or a reserved name. Choose another name."
         raise InvalidArgument(message, field="name", reason="confusable", like=like)
+    require_fit("name", name)
 
 
 def dump_metadata(field: str, metadata: Any, settings: Settings) -> str | None:

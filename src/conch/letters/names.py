@@ -21,6 +21,7 @@ _AUGMENTED = {
     "Hang": {"Kore"},
     "Bopo": {"Hanb"},
 }
+_RESERVED = ("conch", "system", "human")  # the speakers that are no agents: the program itself, and people
 _ANY_SCRIPT = {"Zyyy", "Zinh"}  # common (digits, punctuation, emoji) and inherited (accents)
 _UNKNOWN = frozenset({"Zzzz"})
 
@@ -55,23 +56,40 @@ def find_flaw(name: str) -> Flaw | None:
     return None
 
 
-def skeleton(name: str) -> str:
-    """What the name looks like. Two names with one skeleton are confusable."""
+def skeletons(name: str) -> set[str]:
+    """What the name looks like, as it is and in small letters. Two names that share a skeleton are confusable."""
+    return {_skeleton(name).casefold(), _skeleton(name.casefold()).casefold()}
+
+
+def poses_as(name: str) -> str | None:
+    """The reserved name that this one looks like."""
+    shapes = _shapes_of_any_width(name)
+    return next((word for word in _RESERVED if not shapes.isdisjoint(skeletons(word))), None)
+
+
+def begins_like(name: str, beginning: str) -> bool:
+    """Whether a name looks as if it began with these letters."""
+    beginnings = tuple(skeletons(beginning))
+    return any(shape.startswith(beginnings) for shape in _shapes_of_any_width(name))
+
+
+def _shapes_of_any_width(name: str) -> set[str]:
+    """The skeletons of a name that may have full-width letters."""
+    if name.isascii():
+        return skeletons(name)
+    from unicodedata import normalize
+
+    return skeletons(normalize("NFKC", name))
+
+
+def _skeleton(name: str) -> str:
+    """The skeleton of UTS #39."""
     if name.isascii():
         return name.translate(_ASCII_SHAPES)
     from unicodedata import normalize
 
     seen = "".join(letter for letter in normalize("NFD", name) if not is_invisible(ord(letter)))
     return normalize("NFD", seen.translate(_load_table().shapes))
-
-
-def passes_for(name: str, other: str) -> bool:
-    """Whether a name looks like another one, even if it is in capital or full-width letters."""
-    if name.isascii():
-        return skeleton(name.lower()) == skeleton(other)
-    from unicodedata import normalize
-
-    return skeleton(normalize("NFKC", name).casefold()) == skeleton(other)
 
 
 def _mixes_scripts(name: str) -> bool:

@@ -10,10 +10,9 @@ from __future__ import annotations
 from itertools import chain
 
 from conch.agents.petnames import propose_names
-from conch.agents.records import LOCK, Caller
-from conch.bus.likeness import find_like, note_name
-from conch.bus.peers import LONGEST_OWN_NAME, SYSTEM, hand_over_names, rename_peer
-from conch.errors import Advice, AgentNotFound, DuplicateAgentName, InvalidAgentName
+from conch.agents.records import LOCK, Caller, find_like, note_name
+from conch.bus.peers import LONGEST_OWN_NAME, hand_over_names, rename_peer
+from conch.errors import Advice, AgentNotFound, DuplicateAgentName, InvalidAgentName, some_of
 from conch.ids import digest
 from conch.lean import NamedTuple, re
 from conch.notices import activity
@@ -72,6 +71,11 @@ class Registration:
 
 def _require_free(tx: Transaction, snapshot: Snapshot, caller: Caller, name: str) -> None:
     """Raise DuplicateAgentName if the name is taken. Only adoption, with evidence, takes over a name."""
+    from conch.letters.names import poses_as  # only a new name needs it
+
+    if (reserved := poses_as(name)) is not None:
+        message = f"{name} looks like {reserved}, which no agent can be called. Choose another name."
+        raise InvalidAgentName(message, field="name", reason="confusable", like=reserved)
     holder = _find_holder(tx, snapshot.room, name)
     like = find_like(tx, "name_like_on_topic", name, topic_id=snapshot.room.topic_id) if holder is None else None
     if like is not None:
@@ -99,8 +103,6 @@ def _why_taken(snapshot: Snapshot, caller: Caller, holder: Row, name: str) -> tu
 
 
 def check_name(name: str) -> None:
-    if name == SYSTEM:
-        raise InvalidAgentName(f"{name} is the name of the system itself. Choose another name.", field="name")
     if not re.fullmatch(_NAME, name) or not _SHORTEST_NAME <= len(name) <= _LONGEST_NAME:
         message = (
             f"{name[:80]!r} is not a valid name. A name has {_SHORTEST_NAME} to {_LONGEST_NAME} characters: lower-case "
@@ -121,7 +123,7 @@ def find_agent(agents: list[Agent], text: str) -> Agent:
     found = next((agent for agent in agents if agent.name == text), None)
     found = found or next((agent for agent in agents if agent.agent_id == text), None)
     if found is None:
-        names = ", ".join(agent.name for agent in agents) or "none"
+        names = some_of([agent.name for agent in agents]) or "none"
         raise AgentNotFound(f"There is no agent {text[:80]!r} in this room. Its agents: {names}.", name=text[:80])
     return found
 
@@ -206,4 +208,5 @@ def _is_free(tx: Transaction, room: Room, agent_id: str, name: str) -> bool:
     elsewhere = tx.one("agent_named", name=name)
     if elsewhere is not None and elsewhere["agent_id"] != agent_id:
         return False
-    return _find_holder(tx, room, name) is None
+    like = find_like(tx, "name_like_on_topic", name, topic_id=room.topic_id)
+    return like is None and _find_holder(tx, room, name) is None

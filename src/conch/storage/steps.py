@@ -4,7 +4,7 @@ The sixth migration adds agents' names to older room events, which have only age
 agent had at the time. That is today's name, unless the agent was renamed or left since then. In that case the room's
 activity or log has recorded the earlier name.
 
-The eighth migration writes down what each name looks like. The ninth finds the priority of notices in their payloads.
+The ninth migration finds the priority of notices in their payloads. The tenth writes down what each name looks like.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from conch.lean import NamedTuple, json
-from conch.letters.names import skeleton
+from conch.letters.names import skeletons
 from conch.storage.base import Execute, Row
 
 _MEMBERS = "SELECT room_id, agent_id, name FROM room_members"
@@ -72,13 +72,14 @@ def run_step(version: int, execute: Execute) -> None:
     """Run the step of the migration to this version, if it has one."""
     if version == 6:
         _write_names(execute)
-    if version == 8:
-        for row in execute(_ALL_NAMES, {}):
-            execute(_ADD_SKELETON, {"skeleton": skeleton(row["name"]), "name": row["name"]})
     if version == 9:
         for row in execute(_BLOCKED, {}):
             priority = _PRIORITIES.get(json.loads(row["payload_json"]).get("urgency"), 1)
             execute(_SET_PRIORITY, {"priority": priority, "number": row["number"]})
+    if version == 10:
+        for row in execute(_ALL_NAMES, {}):
+            for skeleton in skeletons(row["name"]):
+                execute(_ADD_SKELETON, {"skeleton": skeleton, "name": row["name"]})
 
 
 def _write_names(execute: Execute) -> None:

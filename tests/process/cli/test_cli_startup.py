@@ -39,7 +39,6 @@ ROOM = {
 BUS = {
     "bus",
     "bus.drafts",
-    "bus.likeness",
     "bus.peers",
     "bus.stream",
     "bus.sync",

@@ -21,11 +21,6 @@ WHERE s.signal IN :signals;
 -- name: agent_named
 SELECT agent_id FROM agents WHERE name = :name;
 
--- name: anybody_named
-SELECT agent_id FROM agents WHERE name = :name
-UNION ALL
-SELECT agent_id FROM room_members WHERE name = :name;
-
 -- name: insert_agent
 INSERT INTO agents
   (agent_id, name, harness, session_kind, host_id, boot_id, pid, process_started_at, created_at, last_seen_at)

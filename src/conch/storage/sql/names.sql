@@ -2,21 +2,24 @@
 INSERT INTO name_skeletons (skeleton, name) VALUES (:skeleton, :name)
 ON CONFLICT (skeleton, name) DO NOTHING;
 
+-- name: anybody_like
+SELECT k.name FROM name_skeletons k WHERE k.skeleton IN :skeletons LIMIT 1;
+
 -- name: topic_like
 SELECT k.name FROM name_skeletons k
-WHERE k.skeleton = :skeleton AND k.name <> :name AND EXISTS (SELECT 1 FROM topics t WHERE t.name = k.name)
+WHERE k.skeleton IN :skeletons AND k.name <> :name AND EXISTS (SELECT 1 FROM topics t WHERE t.name = k.name)
 LIMIT 1;
 
 -- name: agent_like
 SELECT k.name FROM name_skeletons k
-WHERE k.skeleton = :skeleton AND k.name <> :name AND (
+WHERE k.skeleton IN :skeletons AND k.name <> :name AND (
   EXISTS (SELECT 1 FROM agents a WHERE a.name = k.name) OR EXISTS (SELECT 1 FROM agents a WHERE a.agent_id = k.name)
 )
 LIMIT 1;
 
 -- name: name_like_on_topic
 SELECT k.name FROM name_skeletons k
-WHERE k.skeleton = :skeleton AND k.name <> :name AND (
+WHERE k.skeleton IN :skeletons AND k.name <> :name AND (
   EXISTS (SELECT 1 FROM agent_name_reservations n WHERE n.agent_name = k.name AND n.topic_id = :topic_id)
   OR EXISTS (
     SELECT 1 FROM room_members m JOIN path_rooms r ON r.room_id = m.room_id

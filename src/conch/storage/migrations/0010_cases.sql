@@ -1,0 +1,3 @@
+-- Names that differ only in case look alike, too. `steps.py` fills the table again.
+
+DELETE FROM name_skeletons;
