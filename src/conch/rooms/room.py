@@ -66,15 +66,15 @@ def save_room(tx: Transaction, room: Room) -> None:
 
 
 def to_member(row: Row) -> Member:
-    return Member(
-        agent_id=row["agent_id"],
-        name=row["name"],
-        ordinal=row["ordinal"],
-        joined_at=row["joined_at"],
-        last_seen_at=row["last_seen_at"],
-        process=recorded_process(row),
-        session_kind=row["session_kind"],
-        display_name=row["display_name"],
+    return Member(  # in the order of its fields, because keywords are slow and a room may have a thousand members
+        row["agent_id"],
+        row["name"],
+        row["ordinal"],
+        row["joined_at"],
+        row["last_seen_at"],
+        recorded_process(row),
+        row["session_kind"],
+        row["display_name"],
     )
 
 

@@ -88,7 +88,7 @@ class Claims:
         With a cursor, the wait also ends as soon as the log has a newer event.
         """
         call = call or Call()
-        found = self._look(caller, room_id, call)
+        found = self._look(caller, room_id, cursor, call)
         longest = found.snapshot.policy.wait_for_turn_max_wait_ms
         budget = (longest if max_wait_ms is None else min(max_wait_ms, longest)) / 1_000
         if _is_settled(found, cursor) or budget <= 0:
@@ -98,10 +98,8 @@ class Claims:
         def look(pause: Pause) -> Wait | None:
             if pause.called:  # the stick was offered to this caller: claim it without reading first
                 found = self._settle(caller, room_id, call)
-            elif pause.is_last:
-                found = self._look(caller, room_id, call)
             else:
-                found = self._look_again(caller, room_id, cursor, call)
+                found = self._look(caller, room_id, cursor, call, again=not pause.is_last)
             if _is_settled(found, cursor) or pause.is_last:
                 return found
             self._prepare(pause, found.snapshot, crowd)
@@ -136,27 +134,20 @@ class Claims:
             patience = min(patience, (lapse - snapshot.now) / SECOND + 0.001)  # wake just after the lapse
         return patience
 
-    def _look_again(self, caller: Caller, room_id: str, cursor: int | None, call: Call) -> Wait:
-        """Like `_look`, but loads only two members first. Many waiters do this often, so it must be cheap."""
+    def _look(self, caller: Caller, room_id: str, cursor: int | None, call: Call, *, again: bool = False) -> Wait:
+        """Look at the room once, and claim the stick if the caller may. Only a change opens a write transaction.
+
+        It loads two members first. Many waiters look `again` and again, and usually need no more to wait on.
+        """
         call.check()
         with self._store.read() as tx:
             snapshot = self._rooms.glimpse(tx, room_id, caller.agent_id)
+            member = admit(snapshot, caller, even_closed=True)
             found = self._judge(tx, snapshot, caller)
-        member = admit(snapshot, caller, even_closed=True)
-        if _is_settled(found, cursor) or is_due(snapshot, member, caller):
-            return self._look(caller, room_id, call)
-        return found
-
-    def _look(self, caller: Caller, room_id: str, call: Call) -> Wait:
-        """Look at the room once, and claim the stick if the caller may. Only a change opens a write transaction."""
-        call.check()
-        with self._store.read() as tx:
-            snapshot = self._rooms.load(tx, room_id)
-            found = self._judge(tx, snapshot, caller)
-        member = admit(snapshot, caller, even_closed=True)
-        if found.status == "your_turn" or is_due(snapshot, member, caller):
-            return self._settle(caller, room_id, call)
-        return found
+            is_change = found.status == "your_turn" or is_due(snapshot, member, caller)
+            if not is_change and (_is_settled(found, cursor) or not again):
+                found = self._judge(tx, self._rooms.load(tx, room_id), caller)
+        return self._settle(caller, room_id, call) if is_change else found
 
     def _settle(self, caller: Caller, room_id: str, call: Call) -> Wait:
         """Look again inside a write transaction. Claim the stick, or renew the lease if the caller already has it."""

@@ -71,12 +71,13 @@ class Connection:
 
     def serve(self) -> bool:
         """Answer until the wire ends, then cancel the calls in flight. False if a call does not end in time."""
-        for line in self._wire.lines(lambda: self._pending.is_busy or self._follow_ups.is_busy):
+        for line in self._wire.lines(self._rest):
             try:
                 self._take(line)
             except MemoryError:
                 with suppress(MemoryError):
                     self._wire.outbox.send(_NO_MEMORY)
+        self._workers.let_go()
         self._pending.cancel_all()
         self._roots.close()
         run_quietly(partial(self._workers.submit, self._session.close))
@@ -88,6 +89,11 @@ class Connection:
             has_ended = self._workers.drain(_DRAIN_SECONDS)
         return has_ended
 
+    def _rest(self) -> bool:
+        """Nothing is left to do for now. Returns whether something may have to be done soon, without another line."""
+        self._workers.let_go()
+        return self._pending.is_busy or self._follow_ups.is_busy
+
     def _take(self, line: bytes | None) -> None:
         self._pending.take_back_unread()
         self._follow_ups.retry()
@@ -97,14 +103,14 @@ class Connection:
             self._refuse(Refusal(PARSE_ERROR, message), None)
         elif line and not line.isspace():
             self._receive(line)
-            self._prepare_once()
+            if self._prepare is not None:
+                self._prepare_once(self._prepare)
 
-    def _prepare_once(self) -> None:
+    def _prepare_once(self, prepare: Task) -> None:
         """After the first reply, load what later calls and their errors need: when files run out, it is too late."""
-        prepare, self._prepare = self._prepare, None
-        if prepare is not None:
-            with suppress(RuntimeError, MemoryError):
-                self._workers.submit(prepare)
+        self._prepare = None
+        with suppress(RuntimeError, MemoryError):
+            self._workers.submit(prepare)
 
     def _receive(self, line: bytes) -> None:
         try:
@@ -202,7 +208,7 @@ class Connection:
         token = meta_of(request.params).get("progressToken")
         pending = self._pending.begin(request.id, batch, token if is_id(token) else None)
         try:
-            self._workers.submit(partial(self._run_call, pending, request.id, tool, arguments or {}))
+            self._workers.hold(partial(self._run_call, pending, request.id, tool, arguments or {}))
         except (RuntimeError, MemoryError):
             message = "Internal error: the system cannot start another thread. Try again later."
             self._pending.finish(pending, error_reply(request.id, Refusal(INTERNAL_ERROR, message)))

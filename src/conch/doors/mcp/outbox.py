@@ -25,8 +25,8 @@ _LAST_CHANCE_MS = 250  # a client that is about to read still gets its last repl
 
 
 class _Line:
-    def __init__(self, line: bytes, settled: Settled | None) -> None:
-        self.rest = memoryview(line + b"\n")
+    def __init__(self, rest: memoryview, settled: Settled | None) -> None:
+        self.rest = rest
         self.settled = settled
 
 
@@ -62,12 +62,17 @@ class Outbox:
 
         None: there is no room, so the line waits, and `settled` is called later, on another thread.
         """
-        new = _Line(line, settled)
+        data = line + b"\n"
         with self._lock:
-            self._accepted += len(new.rest)
+            self._accepted += len(data)
             if placed is not None:
                 placed(self._accepted)
             had_room = not self.is_waiting
+            written = self._write(data) if had_room else 0
+            self._written += written
+            if written == len(data):  # as almost always
+                return True
+            new = _Line(memoryview(data)[written:], settled)
             self._lines.append(new)
             done = self._write_all()
         if had_room and self.is_waiting:
@@ -114,7 +119,7 @@ class Outbox:
         self.is_waiting = bool(self._lines)
         return done
 
-    def _write(self, rest: memoryview) -> int:
+    def _write(self, rest: bytes | memoryview) -> int:
         """Write a part, small enough to never block where there is room. Returns 0 if there is none."""
         try:
             if not self._broken and self._room.poll(self._patience_ms):

@@ -119,14 +119,16 @@ class PendingCalls:
                 pending.reply, pending.delivery = reply, delivery
             leaving = self._leaving_with(pending)
             answered = [self._note_answered(one) for one in leaving if one.request_id is not None]
+            self._unwritten -= len(answered)
         # Outside the lock, because tasks may use the store.
         if cancelled:
             self._follow_ups.run(delivery.not_sent)
         if leaving:
-            line, late = _line(leaving, pending.batch), partial(self._written_late, leaving)
+            line, late = _line(leaving, pending.batch), partial(self._written_late, leaving, len(answered))
             written = self._outbox.send(line, partial(_place, answered), late)
-            if written is not None:
-                self._forget_unwritten(leaving)
+            if written is None:
+                self._count_unwritten(len(answered))
+            else:
                 self._follow(leaving, written)
 
     def cancel(self, request_id: Id) -> None:
@@ -245,22 +247,22 @@ class PendingCalls:
             self._unread.append(answered)
         return answered
 
-    def _written_late(self, leaving: list[PendingCall], written: bool) -> None:
-        self._forget_unwritten(leaving)
+    def _written_late(self, leaving: list[PendingCall], count: int, written: bool) -> None:
+        self._count_unwritten(-count)
         self._later(partial(self._follow, leaving, written))
 
     def _follow(self, leaving: list[PendingCall], written: bool) -> None:
         for one in leaving:
-            if one.delivery is None:
+            if one.delivery is None or one.delivery is NOTHING_FOLLOWS:
                 continue
             if written:
                 run_quietly(one.delivery.sent)  # if the cursor of a topic stays behind, its messages come again
             else:
                 self._follow_ups.run(one.delivery.not_sent)
 
-    def _forget_unwritten(self, leaving: list[PendingCall]) -> None:
+    def _count_unwritten(self, count: int) -> None:
         with self._lock:
-            self._unwritten -= sum(one.request_id is not None for one in leaving)
+            self._unwritten += count
 
 
 class _Progress:

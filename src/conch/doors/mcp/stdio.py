@@ -16,6 +16,7 @@ _RESERVE = 2 * 1024 * 1024  # bytes of address space; they are never touched, so
 _SMALL_CHUNK = 256  # Python has memory for so few bytes even when the system has none
 _GONE = select.POLLERR | select.POLLHUP
 _HALF_CLOSED = getattr(select, "POLLRDHUP", 0)  # macOS has none
+_READ_ONLY = (select.POLLIN, 0)
 _TICK_MS = 2_000
 _SHORT_SECONDS = 0.05
 _WAKE = b"w"  # no signal has this number
@@ -125,16 +126,17 @@ class Wire:
         self.outbox = Outbox(self._output, stop.wake, stop.raise_)
         self._poll = select.poll()
         self._poll.register(stop.seen_by, select.POLLIN)
-        self._wanted: tuple[int, int] | None = None
+        self._wanted: tuple[int, int] | None = None  # at first nothing is registered
 
-    def lines(self, is_busy: Callable[[], bool]) -> Iterator[bytes | None]:
+    def lines(self, rest: Callable[[], bool]) -> Iterator[bytes | None]:
         """The client's lines, until it closes either end or the stop sign is raised.
 
         None stands for a line that was too long, or for which there was no memory.
-        While `is_busy`, it also yields an empty line every two seconds.
+        It calls `rest` before it waits for more. If that returns True, it waits at most two seconds, and then yields
+        an empty line.
         """
         chunk_size = _CHUNK
-        while (readable := self._wait(_TICK_MS if is_busy() else None)) is not None:
+        while (readable := self._wait(rest)) is not None:
             if not readable:
                 yield b""
                 continue
@@ -150,15 +152,15 @@ class Wire:
                 continue
             except OSError:  # a terminal that went away
                 return
+            if len(chunk) < chunk_size:  # all was read
+                self._refill()
+            chunk_size = min(2 * chunk_size, _CHUNK)
             try:
                 yield from self._splitter.feed(chunk or b"\n")  # the end of input also ends the last line
             except MemoryError:
                 yield from self._splitter.discard()
             if not chunk:
                 return
-            if len(chunk) < chunk_size:  # all was read
-                self._refill()
-            chunk_size = min(2 * chunk_size, _CHUNK)
 
     def _refill(self) -> None:
         """Set memory aside again once there is some: without any, the server could not even read."""
@@ -166,11 +168,11 @@ class Wire:
             with suppress(MemoryError):
                 self._reserve = bytearray(_RESERVE)
 
-    def _wait(self, milliseconds: int | None) -> bool | None:
+    def _wait(self, rest: Callable[[], bool]) -> bool | None:
         """Wait until there is something to do. Returns whether there is input, or None if the connection ends."""
-        is_full = self._choose()
+        is_full = self._choose() if self.outbox.is_waiting or self._wanted != _READ_ONLY else False
         readable = False
-        for descriptor, events in self._poll.poll(milliseconds):
+        for descriptor, events in self._poll.poll(_TICK_MS if rest() else None):
             if descriptor == self._stop.seen_by and self._stop.is_raised:
                 return None
             if descriptor == self._output:

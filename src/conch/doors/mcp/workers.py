@@ -29,6 +29,7 @@ class Workers:
         self._changed = threading.Condition(threading.Lock())
         self._idle: list[_Worker] = []
         self._beginning: set[_Worker] = set()
+        self._held: list[tuple[_Worker, Task]] = []
         self._busy = 0
 
     def submit(self, task: Task) -> None:
@@ -36,6 +37,26 @@ class Workers:
 
         RuntimeError or MemoryError if no thread can start.
         """
+        worker = self._find(task)
+        if worker is not None:
+            worker.take(task)
+
+    def hold(self, task: Task) -> None:
+        """Like `submit`, but an idle worker gets its task at the next `let_go`. Only one thread may call both.
+
+        A worker that wakes while that thread still works would only fight with it for the interpreter.
+        """
+        worker = self._find(task)
+        if worker is not None:
+            self._held.append((worker, task))
+
+    def let_go(self) -> None:
+        held, self._held = self._held, []
+        for worker, task in held:
+            worker.take(task)
+
+    def _find(self, task: Task) -> _Worker | None:
+        """An idle worker, or None if a new one has started with the task."""
         with self._changed:
             worker = self._idle.pop() if self._idle else None
             if worker is None:
@@ -48,8 +69,7 @@ class Workers:
                     self._beginning.discard(new)
                     raise
             self._busy += 1
-        if worker is not None:
-            worker.take(task)
+        return worker
 
     def restart(self) -> None:
         """Start threads again that did not begin: a new thread that finds no memory ends without a word."""

@@ -26,6 +26,7 @@ SIDES = ("-wal", "-shm")
 _MARK = slice(60, 64)  # where the header of the file has the number of `PRAGMA user_version`
 _SHARED_LOCK = (0x4000_0002, 510)  # the bytes that SQLite locks: a reader shared, the last one to close exclusively
 _ENTRY_SECONDS = 5.0
+_QUIET_NS = 3_000_000_000  # no filesystem has coarser times
 _RECORD_BYTES = 200
 
 FileId = tuple[int, int]
@@ -113,6 +114,9 @@ class OpenFiles:
     def __init__(self, path: str) -> None:
         self._path = path
         self._paths = [os.fsencode(path + suffix) for suffix in ("", *SIDES)]
+        self._folder = os.path.dirname(self._paths[0])
+        self._quiet: tuple[int, int, int] | None = None
+        """The folder at the last look at every file, if nothing had changed in it for a while."""
         self._header = _Header(path)
         self._mark = b""
         self._ids: tuple[int, ...] = ()
@@ -126,14 +130,28 @@ class OpenFiles:
         return before.fit(self.files) and self._header.file == self.files.store
 
     def are_in_place(self) -> bool:
-        """Whether the files at the path are still these. Every transaction asks, so it must be fast."""
-        store, wal, shm = self._paths
+        """Whether the files at the path are still these. Every transaction asks, so it must be fast.
+
+        While nothing was created, deleted or renamed in the folder, it need not look at the files one by one.
+        """
         try:
-            # The inodes are enough: the files of one folder are on one device, unless the folder itself is replaced.
-            found = _stat(store), _stat(wal).st_ino, _stat(shm).st_ino
+            facts = _stat(self._folder)
+            folder = facts.st_dev, facts.st_ino, facts.st_ctime_ns
+            if folder != self._quiet:
+                if not self._are_all_there():
+                    return False
+                # A change right after this one might not move the folder's time any further.
+                is_quiet = time.time_ns() - facts.st_ctime_ns > _QUIET_NS
+                self._quiet = folder if is_quiet else None
         except (FileNotFoundError, NotADirectoryError):
             return False
-        return (found[0].st_dev, found[0].st_ino, found[1], found[2]) == self._ids and self._header.mark() == self._mark
+        return self._header.mark() == self._mark
+
+    def _are_all_there(self) -> bool:
+        store, wal, shm = self._paths
+        # The inodes are enough: the files of one folder are on one device, unless the folder itself is replaced.
+        found = _stat(store)
+        return (found.st_dev, found.st_ino, _stat(wal).st_ino, _stat(shm).st_ino) == self._ids
 
     def taken_at(self) -> float:
         """When the store's file was deleted or moved, if it was: the same moment for every process that had it open."""
