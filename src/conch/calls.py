@@ -30,7 +30,7 @@ _request = _Request()
 
 
 def note_change() -> None:
-    """Note that a change of this thread's request is stored, so that no later error claims the opposite."""
+    """Note that a change of this thread's request is or may be stored, so that no later error claims the opposite."""
     _request.has_changed = True
 
 

@@ -35,6 +35,7 @@ ConchError
 +-- UnknownRecipient ........... UNKNOWN_RECIPIENT        no agent in the room has that name
 +-- EventNotFound .............. EVENT_NOT_FOUND
 +-- MarkForbidden .............. MARK_FORBIDDEN           only its recipient can mark an event
++-- RateLimited ................ RATE_LIMITED             too many notices; retry_after_seconds says when to try again
 +-- Cancelled .................. cancelled                the caller cancelled the call
 +-- StoreError
 |   +-- StoreBusy .............. DB_BUSY
@@ -54,6 +55,7 @@ ConchError
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from errno import EMFILE, ENFILE, ENOMEM
 
 from conch.lean import Any, NamedTuple
 
@@ -112,6 +114,17 @@ def some_of(names: Sequence[str], most: int = 5) -> str:
     """The first names, and how many more there are. A message stays short, however many there are."""
     rest = len(names) - most
     return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def find_lack(error: Exception) -> str | None:
+    """What the system has run out of, if that is why an error happened that no code of ours has foreseen."""
+    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == ENOMEM):
+        return "there is not enough memory"
+    if isinstance(error, OSError) and error.errno in (EMFILE, ENFILE):
+        return "too many files are open"
+    if isinstance(error, RuntimeError) and "start new thread" in str(error):
+        return "the system cannot start another thread"
+    return None
 
 
 class InvalidArgument(ConchError):
@@ -248,6 +261,10 @@ class EventNotFound(ConchError):
 
 class MarkForbidden(ConchError):
     code = "MARK_FORBIDDEN"
+
+
+class RateLimited(ConchError):
+    code = "RATE_LIMITED"
 
 
 class Cancelled(ConchError):

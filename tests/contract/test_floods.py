@@ -90,7 +90,7 @@ def test_one_notice_too_many_is_refused_with_when_to_try_again(
     refused = ada.refused("event_send", event_type="HANDOFF", to_agent=bob.name, payload=payload)
     clock.advance(milliseconds=refused["retry_after_seconds"] * 1_000)
 
-    assert (refused["error"], refused["limit"]) == ("INVALID_ARGS", MOST_PER_MINUTE)
+    assert (refused["error"], refused["limit"]) == ("RATE_LIMITED", MOST_PER_MINUTE)
     assert refused["retry_after_seconds"] == 40
     assert hand_over(ada, bob, "one more")["state"] == "unread"
 

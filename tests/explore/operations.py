@@ -235,7 +235,7 @@ def read_again(agent: Agent) -> Any:
 def ask(agent: Agent) -> Any:
     if len(agent.state.rows["questions"]) >= MOST_MESSAGES:
         return "enough"
-    return agent.app.questions.ask(agent.peer, "why?", 0)
+    return agent.app.questions.ask(agent.peer, "why?")
 
 
 def answer(agent: Agent) -> Any:

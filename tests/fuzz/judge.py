@@ -42,7 +42,7 @@ def judge_reply(call: ToolCall, reply: Object, length: int, changes: dict[str, l
         error = reply["result"]["structuredContent"]
         yield from _judge_error(error, error["error"], length, changes)
         field = error.get("field")
-        is_named = _names(field, call.damaged) or call.damaged in error["message"] or "retry_after_seconds" in error
+        is_named = _names(field, call.damaged) or call.damaged in error["message"]
         if error["error"] in INVALID and not is_named:
             yield f"{call.damaged!r} is wrong, but the error names {field!r}: {error['message'][:200]}"
 

@@ -147,7 +147,7 @@ class Talk:
         red, self.blue = (app.peers.join(agent(f"test:{n}"), n, topic.topic_id, None, None) for n in ("red", "blue"))
         app.messages.send(red.peer, [Draft("one 🦀\n", metadata_json='{"to": "blue"}', client_message_id="key")])
         app.messages.settle(app.messages.sync(self.blue.peer, []), advance=True)
-        question_id = app.questions.ask(red.peer, "why?", 0)[1].question.question_id
+        question_id = app.questions.ask(red.peer, "why?").question.question_id
         answer = {"question_id": question_id, "answer_markdown": "because", "suggested_followups": ["really?"]}
         app.questions.answer(self.blue.peer, [answer])
         self.rest = [2]

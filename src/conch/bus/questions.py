@@ -19,7 +19,6 @@ from conch.errors import (
     ForbiddenSelfAnswer,
     InvalidArgument,
     QuestionNotFound,
-    StoreError,
     TopicMismatch,
 )
 from conch.lean import Any, NamedTuple, json
@@ -97,34 +96,29 @@ class Questions:
 
     # -- asking
 
-    def ask(self, peer: Peer, text: str, wait_seconds: float, call: Call | None = None) -> tuple[str, Asked]:
-        """Ask a question. Returns the status of the call (queued, answered, timeout or cancelled) and the question."""
+    def ask(self, peer: Peer, text: str, call: Call | None = None) -> Asked:
+        """Ask a question, without waiting for its answers."""
         check_length("question", text, self._settings.max_question_chars, "max_question_chars")
-        call = call or Call()
-        call.check()  # a cancelled call must not ask
+        (call or Call()).check()  # a cancelled call must not ask
         with self._store.write(peer.topic_id) as tx:
             peer, standing = load_standing(tx, peer)
             require_open(peer.topic_id, standing.status)
             draft = Draft(text, "question", field="question")
             question_id = append_messages(tx, peer, [draft])[0].message.message_id
             _touch(tx, peer)
-            asked = _load(tx, peer.topic_id, question_id)
-        if wait_seconds <= 0:
-            return "queued", asked
-        settled = self.wait(peer.topic_id, question_id, wait_seconds, call)
-        return ("timeout", asked) if settled is None else (settled.outcome, settled)
+            return _load(tx, peer.topic_id, question_id)
 
     def wait(self, topic_id: str, question_id: str, wait_seconds: float, call: Call) -> Asked | None:
-        """Return the question as soon as it has an answer or has ended; None after `wait_seconds`."""
+        """Return the question as soon as it has an answer or has ended; None if it is still open after `wait_seconds`.
+
+        StoreError if nobody can know. The question was asked before, so a caller must not ask it again then.
+        """
 
         def look(pause: Pause) -> Asked | None:
             found = self.poll(topic_id, question_id)
             return found if found.is_settled else None
 
-        try:
-            return wait_on_topic(self._bell, topic_id, look, wait_seconds, call, self._settings)
-        except StoreError:  # the question is stored: an error would make the caller ask it again
-            return None
+        return wait_on_topic(self._bell, topic_id, look, wait_seconds, call, self._settings)
 
     def poll(self, topic_id: str, question_id: str, after: int = 0) -> Asked:
         """The question, and its next answers after a message number."""

@@ -61,6 +61,8 @@ class Synced(NamedTuple):
     sent: list[Sent]
     is_touched: bool
     """The call has already written the peer's presence."""
+    trouble: StoreError | None = None
+    """The outbox was stored, but then the store failed. So what is unread is not known."""
 
 
 class Messages:
@@ -102,10 +104,10 @@ class Messages:
         try:
             # Retry only the receiving half: repeating the whole call would send twice.
             return Synced(*retry_interrupted(receive), sent, True)
-        except StoreError:
+        except StoreError as trouble:
             # The messages are stored. An error would make the caller send them again, so report them as sent, and
             # let `has_more` bring the caller back for the rest.
-            return Synced("empty", Page(peer, standing, [], has_more=True), sent, True)
+            return Synced("empty", Page(peer, standing, [], has_more=True), sent, True, trouble)
 
     def _receive(
         self, peer: Peer, standing: Standing | None, wanted: _Wanted, wait_seconds: float, call: Call

@@ -19,6 +19,7 @@ from conch.errors import (
     InvalidArgument,
     LimitExceeded,
     MarkForbidden,
+    RateLimited,
     UnknownRecipient,
     no_cursor,
     some_of,
@@ -100,7 +101,7 @@ class Notices:
         bead_id: str | None = None,
         scope: str | None = None,
     ) -> Sent:
-        """Send an event to one member of the room, given by name or agent_id. LimitExceeded if it is one too many."""
+        """Send an event to one member of the room, given by name or agent_id. RateLimited if it is one too many."""
         from conch.bus.peers import present_name  # not at the top: reserving and handing over need neither
         from conch.host.beads import check_bead
 
@@ -263,7 +264,7 @@ def post(
 ) -> Posted:
     """Store an event that an agent causes, or count it with the unread one that it repeats.
 
-    LimitExceeded if the agent has caused too many for this recipient.
+    RateLimited if the agent has caused too many for this recipient.
     """
     both = {"to_agent_id": recipient.agent_id, "caused_by": cause.agent_id}
     same = {"event_type": event_type, "room_id": room.room_id, "bead_id": bead_id, "scope": scope}
@@ -286,7 +287,7 @@ def _refuse_flood(tx: Transaction, recipient: activity.Named, both: Row) -> None
             f"{recipient.name} got {MOST_PER_MINUTE} notices from you in the last minute, and more are not stored. "
             f"Try again in {seconds} s."
         )
-        raise LimitExceeded(message, field="to_agent", limit=MOST_PER_MINUTE, retry_after_seconds=seconds)
+        raise RateLimited(message, limit=MOST_PER_MINUTE, retry_after_seconds=seconds)
 
 
 def _priority(payload: _Payload) -> int:

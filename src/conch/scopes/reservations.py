@@ -11,7 +11,7 @@ from conch.clock import MINUTE, to_iso
 from conch.errors import (
     Advice,
     ConchError,
-    LimitExceeded,
+    RateLimited,
     ReleaseForbidden,
     ReservationConflict,
     ReservationNotFound,
@@ -235,7 +235,7 @@ def _record_incursions(
                 posted = Posted(insert_event(*given, owner.bead_id, wanted.path), is_new=True)
             else:
                 posted = post(*given, newcomer, owner.bead_id, wanted.path)
-        except LimitExceeded:
+        except RateLimited:
             is_known = False
             continue
         if posted.is_new:

@@ -181,6 +181,11 @@ def _sync_warnings(session: Session, synced: Synced, ignored_ack: bool) -> Warni
     warnings += view.sent_warnings(session.app.peers, synced.page.peer.topic_id, synced.sent)
     if synced.page.standing.status == "closed":
         warnings.append(view.topic_closed())
+    if synced.trouble is not None:
+        message = (
+            f"The messages were sent. Then the store failed, so there may be more to read: {synced.trouble.message}"
+        )
+        warnings.append(warning(synced.trouble.code, message))
     return warnings
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from conch.calls import Call
+from conch.errors import StoreError
 from conch.tools import bus_view, fields
 from conch.tools import questions_view as view
 from conch.tools.registry import Tool, grouped
@@ -13,9 +14,15 @@ from conch.warnings import warning
 
 
 def ask(session: Session, given: Object, call: Call) -> Reply:
-    peer = session.peer(given["topic_id"])
-    status, asked = session.app.questions.ask(peer, given["question"], fields.wait_seconds(given), call)
-    return view.asked(status, asked, session.budget())
+    questions, seconds = session.app.questions, fields.wait_seconds(given)
+    asked = questions.ask(session.peer(given["topic_id"]), given["question"], call)
+    if seconds <= 0:
+        return view.asked("queued", asked, session.budget())
+    try:
+        settled = questions.wait(asked.question.topic_id, asked.question.question_id, seconds, call)
+    except StoreError as trouble:  # an error would make the caller ask again
+        return view.asked("timeout", asked, session.budget(), trouble=trouble)
+    return view.asked(settled.outcome if settled else "timeout", settled or asked, session.budget())
 
 
 def ask_poll(session: Session, given: Object, call: Call) -> Reply:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from conch.bus.questions import MOST_ANSWERS, Asked, Pending, Question, extras
 from conch.bus.stream import Message
 from conch.clock import to_seconds
+from conch.errors import StoreError
 from conch.tools.pages import Budget
 from conch.tools.replies import Object, Reply
 from conch.tools.text import behind_margin, one_line
+from conch.warnings import warning
 
 
 def answer(each: Message) -> Object:
@@ -31,8 +33,16 @@ def pending(question: Pending) -> Object:
     }
 
 
-def asked(status: str, found: Asked, budget: Budget, after: str | None = None) -> Reply:
-    """A question, and as many of its answers as fit into the reply."""
+def asked(
+    status: str, found: Asked, budget: Budget, after: str | None = None, trouble: StoreError | None = None
+) -> Reply:
+    """A question, and as many of its answers as fit into the reply. After `trouble` it is shown as it was asked."""
+    if trouble is not None:
+        message = f"The question was asked. Then the store failed, so its present state is not known: {trouble.message}"
+        unknown = warning(trouble.code, message)
+        reply = asked(status, found, budget, after)
+        text = f"{reply.text}\n{behind_margin(message, first=f'{trouble.code}: ')}"
+        return Reply({**reply.data, "warnings": [unknown]}, text)
     budget.spend(found.question.cancel_reason, found.question.cancel_reason or "")
     page = budget.fill(found.answers, answer, _whole_text, MOST_ANSWERS)
     cursor = page.cursor([each.seq for each in found.answers], after)

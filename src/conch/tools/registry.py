@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from errno import EMFILE, ENFILE, ENOMEM
 
 from conch.calls import Call, retry_interrupted
-from conch.errors import ConchError, InternalError, InvalidArgument, ResourcesExhausted, StoreError
+from conch.errors import ConchError, InternalError, InvalidArgument, ResourcesExhausted, StoreError, find_lack
 from conch.lean import TYPE_CHECKING, NamedTuple
 from conch.tools import fields
 from conch.tools.advice import STEPS
@@ -116,23 +115,13 @@ def call_tool(tool: Tool, session: Session, arguments: Object, call: Call) -> Re
 
 def _explain(tool: Tool, error: Exception) -> ConchError:
     """What a failure means that no code of ours has foreseen: the system lacks something, or conch has a defect."""
-    lack = _find_lack(error)
+    lack = find_lack(error)
     if lack is not None:
         print(f"conch: {tool.name} failed, because {lack}.", file=sys.stderr)
         return ResourcesExhausted(f"{tool.name} failed, because {lack}. Check what was changed, and try again later.")
     sys.excepthook(*sys.exc_info())  # the traceback goes to our log, never to a client; this imports nothing
     message = f"{tool.name} failed because of a defect in conch. See the server's log, and check what was changed."
     return InternalError(message)
-
-
-def _find_lack(error: Exception) -> str | None:
-    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == ENOMEM):
-        return "there is not enough memory"
-    if isinstance(error, OSError) and error.errno in (EMFILE, ENFILE):
-        return "too many files are open"
-    if isinstance(error, RuntimeError) and "start new thread" in str(error):
-        return "the system cannot start another thread"
-    return None
 
 
 def _refused(refusal: ConchError, budget: Budget) -> Reply:

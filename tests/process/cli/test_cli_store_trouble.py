@@ -6,6 +6,7 @@ import os
 import shutil
 import sqlite3
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,35 @@ def unusable(request: pytest.FixtureRequest, used: Any) -> tuple[Any, str]:
         connection.execute(statement)
     connection.close()
     return used, "DB_SCHEMA_MISMATCH"
+
+
+@pytest.mark.parametrize("content", ["text", "database", "database in WAL mode"])
+def test_a_file_of_another_program_is_refused_and_nothing_about_it_or_beside_it_changes(
+    conch: Any, tmp_path: Path, content: str
+) -> None:
+    folder = tmp_path / "theirs"
+    folder.mkdir(mode=0o755)
+    file = folder / "recipes.db"
+    if content == "text":
+        file.write_text("eggs\n")
+    else:
+        connection = sqlite3.connect(file)
+        if content != "database":
+            connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("CREATE TABLE recipes (title TEXT)")
+        connection.close()
+    file.chmod(0o644)
+    before = facts(folder)
+
+    refused = conch("join", "--json", "--store", str(file))
+
+    assert refused.error["code"] in ("DB_SCHEMA_MISMATCH", "DB_CORRUPT")
+    assert refused.error["message"].endswith("Nothing was changed.")
+    assert facts(folder) == before
+
+
+def facts(folder: Path) -> dict[str, tuple[int, bytes]]:
+    return {path.name: (path.stat().st_mode, path.read_bytes()) for path in folder.iterdir()}
 
 
 @every_command
@@ -210,3 +240,30 @@ def test_a_copy_that_does_not_fit_is_not_left_half_made(small_disk: Any, tmp_pat
 
     assert (refused.status, refused.error["code"], refused.error["field"]) == (1, "DB_FULL", "file")
     assert small_disk.bash(f"test -e {disk}/copy") == 1
+
+
+# -- not enough descriptors, or a queue that cannot be used
+
+
+@pytest.mark.parametrize("files", range(7, 15))
+@pytest.mark.parametrize("words", [("wait", "--timeout", "0"), ("ask", "Where?")], ids=["wait", "ask"])
+def test_a_command_without_enough_descriptors_says_so(used: Any, files: int, words: tuple[str, ...]) -> None:
+    script = f'ulimit -n {files}; exec "$@"'
+    command = ["/bin/sh", "-c", script, "sh", sys.executable, "-m", "conch", *words]
+    environ = {**used.env, "CONCH_AGENT_ID": "ada:1"}
+
+    done = subprocess.run(command, env=environ, cwd=used.workspace, capture_output=True, text=True)
+
+    assert "Traceback" not in done.stderr and "report it" not in done.stderr
+    assert len(done.stderr.splitlines()) <= 1
+
+
+def test_a_copied_store_whose_queue_cannot_be_opened_says_so(used: Any, tmp_path: Path) -> None:
+    shutil.copytree(used.database.parent, tmp_path / "copied")  # other files than those written down
+    (tmp_path / "copied" / "rooms.sqlite.queue").unlink()
+    (tmp_path / "copied" / "rooms.sqlite.queue").mkdir()
+
+    refused = used("note", "n", "--json", CONCH_DATA_DIR=str(tmp_path / "copied"))
+
+    assert refused.error["code"] == "DB_UNAVAILABLE"
+    assert "rooms.sqlite.queue" in refused.error["message"]

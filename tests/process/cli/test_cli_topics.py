@@ -305,7 +305,7 @@ def test_an_export_has_where_to_look_what_to_ask_next_and_what_became_of_a_quest
 def test_a_markdown_export_leaves_out_no_metadata_and_no_reason(env: dict[str, str], conch: Conch, plan: str) -> None:
     app = open_app(env)
     peer = app.peers.join(adopt(app, "bob:2"), "scout", plan, None, None).peer
-    asked = app.questions.ask(peer, "Why?", 0)[1].question
+    asked = app.questions.ask(peer, "Why?").question
     app.questions.cancel(peer, asked.question_id, f"found {EVIL}")
     app.messages.send(peer, [Draft("hello", metadata_json='{"to": "ada", "ticket": 7}')])
     app.topics.close(plan, "all done")

@@ -235,7 +235,7 @@ def test_ctrl_c_on_a_terminal_ends_the_wait_without_a_trace(terminal: Terminal) 
     window.type("\x03")
     shown = window.read_until(b"ended: 130.")
 
-    assert b"Interrupted; the stick has not moved. (cancelled)" in shown
+    assert b"Interrupted while waiting; `conch state` shows who holds the stick. (cancelled)" in shown
     assert b"Traceback" not in shown
 
 

@@ -85,6 +85,7 @@ def test_a_message_that_was_sent_is_reported_as_sent_though_the_server_is_gone_s
 
     assert [sent["message"]["content_markdown"] for sent in answer["sent"]] == ["hello?"]
     assert (answer["received"], answer["has_more"]) == ([], True)
+    assert [each["code"] for each in answer["warnings"]] == ["DB_UNAVAILABLE"]
     received = table.blue.call("sync", topic_id=table.topic_id, wait_seconds=0)["received"]
     assert [message["content_markdown"] for message in received] == ["hello?"]
 
@@ -118,6 +119,8 @@ def test_a_question_that_was_asked_is_not_asked_again_though_the_server_is_gone_
     server.start()
 
     assert (asked["status"], asked["question_status"]) == ("timeout", "pending")
+    assert [each["code"] for each in asked["warnings"]] == ["DB_UNAVAILABLE"]
+    assert "its present state is not known" in asked["warnings"][0]["message"]
     pending = table.blue.call("pending_list", topic_id=table.topic_id, wait_seconds=0)["questions"]
     assert [question["question_id"] for question in pending] == [asked["question_id"]]
 

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from conch.app import App, open_app
-from conch.calls import Call
+from conch.calls import Call, retry_interrupted
+from conch.errors import StoreFull
 from conch.tools.catalogue import TOOLS
 from conch.tools.registry import call_tool
 from conch.tools.session import Session
@@ -332,3 +333,14 @@ def test_messages_that_were_shown_while_nothing_could_be_written_come_again(
         assert "DB_READ_ONLY" in done.stderr and "Traceback" not in done.stderr
     assert again.stderr == ""
     assert conch("read", agent="claude:1").stdout == "Nothing new.\n"
+
+
+def test_making_the_schema_is_a_change_too(app: App) -> None:
+    def request() -> None:
+        with app.store.read():
+            raise StoreFull("The disk is full.")
+
+    with pytest.raises(StoreFull) as refusal:
+        retry_interrupted(request)
+
+    assert refusal.value.message == "The disk is full."

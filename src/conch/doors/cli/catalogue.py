@@ -443,7 +443,7 @@ COMMANDS |= grouped(
         "check the files, the schema, the logs and every row",
         "Check the files and the schema, replay every room's log, and check that all rows fit "
         "together: messages, cursors, questions, reservations, notices, names and the search "
-        "index. Agents can keep working. Nothing is changed. The exit status is 0 only if there "
+        "index. Agents can keep working. Nothing is repaired. The exit status is 0 only if there "
         "is no problem.",
         _SHARED,
     ),

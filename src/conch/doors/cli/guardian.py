@@ -51,7 +51,7 @@ def keep_lease(context: Context, turn: dict[str, Any]) -> None:
         is_kept = False
     if not is_kept:
         advice = f"run `conch wait` again before {turn['lease_expires_at']}"
-        print(f"conch: the guardian did not start, so your lease is not renewed; {advice}.", file=sys.stderr)
+        print(f"conch: the guardian did not report that it renews your lease; {advice}.", file=sys.stderr)
 
 
 def _start(context: Context, turn: dict[str, Any]) -> bool:

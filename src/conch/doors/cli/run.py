@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib import import_module
 
 import conch
@@ -16,7 +17,7 @@ from conch.doors.cli.context import Context, open_named
 from conch.doors.cli.interruptions import Interrupted, exit_status
 from conch.doors.cli.output import Report, abandon_stream, failure, give_up, prepare_streams, print_report, warn
 from conch.doors.cli.parser import Words, parse_options, split_words
-from conch.errors import ConchError, InternalError, InvalidArgument
+from conch.errors import ConchError, InternalError, InvalidArgument, ResourcesExhausted, find_lack
 from conch.lean import Any
 
 _USAGE_ERROR = 2
@@ -73,11 +74,21 @@ def _report(command: str, app: App, options: Any) -> Report:
     try:
         handler = _find_handler(command)
         return retry_interrupted(lambda: handler(Context(app, options)))
-    except ConchError as refusal:
-        return _refused(refusal, command)
-    except Exception as defect:  # a bug of ours; people and programs still get a sentence, not a traceback
-        what = f"{type(defect).__name__}: {defect}"
-        return _refused(InternalError(f"conch failed: {what} at {_place(defect)}. Please report it."), command)
+    except Exception as error:
+        with suppress(Exception):
+            app.close()  # frees descriptors and memory: the words for an error have to be imported
+        return _refused(_explain(error), command)
+
+
+def _explain(error: Exception) -> ConchError:
+    """What an error means. People and programs get a sentence even for a bug of ours, not a traceback."""
+    if isinstance(error, ConchError):
+        return error
+    lack = find_lack(error)
+    if lack is not None:
+        return ResourcesExhausted(f"The command failed, because {lack}. Check what was changed, and try again later.")
+    what = f"{type(error).__name__}: {error}"
+    return InternalError(f"conch failed: {what} at {_place(error)}. Please report it.")
 
 
 def _find_handler(command: str) -> Callable[[Context], Report]:
@@ -135,7 +146,7 @@ def _not_printed(report: Report, problem: OSError | Interrupted) -> int:
     try:
         report.delivery.not_sent()
     except ConchError as refusal:
-        warn(f"your claim could not be printed. Giving the stick back failed: {refusal.message}")
+        warn(f"the result could not be printed, and taking it back failed: {refusal.message}")
     if isinstance(problem, OSError):
         return give_up(problem)
     abandon_stream(sys.stdout)

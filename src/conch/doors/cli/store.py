@@ -40,7 +40,7 @@ def verify(context: Context) -> Report:
     if not listed:
         rooms = f"{found.rooms} room{'s' * (found.rooms != 1)}"
         return Report(data, f"No problems found: {rooms} replayed, {found.checks} rules checked.")
-    message = f"{len(listed)} problem{'s' * (len(listed) != 1)} found. Nothing was changed."
+    message = f"{len(listed)} problem{'s' * (len(listed) != 1)} found. Nothing was repaired."
     lines = [f"{each.table or 'the file'}: {one_line(each.sentence)}" for each in found.problems]
     advice = dict.fromkeys(_MEANS[each.kind] for each in found.problems)
     text = "\n".join([message, "", *lines, "", "What to do:", *(f"- {each}" for each in advice)])

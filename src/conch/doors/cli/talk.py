@@ -200,14 +200,17 @@ def ask(context: Context) -> Report:
             data, f"Asked{_number(context, data['question_id'])}. `conch read` shows the answer when it comes."
         )
     interruptions = Interruptions(call)
+    later = "`conch read` shows the answer when it comes."
     try:
         asked = context.app.questions.wait(topic_id, data["question_id"], context.options.wait, call)
     except Cancelled:
-        message = "Interrupted. The question stays open; `conch read` shows the answer when it comes."
-        return failure("cancelled", message, question, status=exit_status(interruptions.number or 0))
+        status = exit_status(interruptions.number or 0)
+        return failure("cancelled", f"Interrupted. The question was asked; {later}", question, status=status)
+    except StoreError as trouble:
+        message = f"The question was asked, but then the store failed: {trouble.message} Do not ask again; {later}"
+        return failure(trouble.code, message, question)
     if asked is None:
-        message = "No answer yet. The question stays open; `conch read` shows the answer when it comes."
-        return failure("timeout", message, question)
+        return failure("timeout", f"No answer yet. The question stays open; {later}", question)
     from conch.tools import questions_view
 
     shown = questions_view.asked(asked.outcome, asked, context.session.budget()).data

@@ -133,7 +133,7 @@ def _width() -> int:
 
 
 def _interrupted(interruptions: Interruptions) -> Report:
-    message = "Interrupted; the stick has not moved."
+    message = "Interrupted while waiting; `conch state` shows who holds the stick."
     return failure("cancelled", message, {}, status=exit_status(interruptions.number or 0))
 
 

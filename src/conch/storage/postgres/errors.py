@@ -42,8 +42,8 @@ _LOST = (StoreInterrupted, "The connection to {place} was lost. Try again.")
 _SILENT = (StoreInterrupted, "The server at {place} stopped answering ({reason}). Try again, and "
            "check the server if it stays silent.")  # fmt: skip
 _UNUSABLE = (StoreUnavailable, "The store at {place} cannot be used: {reason}.")
-_UNCERTAIN = (StoreUncertain, "The connection to {place} was lost during a commit. The change may or may not have "
-              "been made. Look at the room or topic before you try again.")  # fmt: skip
+_UNCERTAIN = (StoreUncertain, "The connection to {place} was lost before the server confirmed the change, which may "
+              "or may not have been made. Look at the room or topic before you try again.")  # fmt: skip
 
 _BY_STATE = {
     "40001": _CONFLICT,  # serialization failure

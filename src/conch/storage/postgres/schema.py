@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from psycopg.errors import UndefinedColumn
 
+from conch.calls import note_change
 from conch.errors import SchemaMismatch
 from conch.ids import lock_number
 from conch.storage.base import Parameters, Row
@@ -72,6 +73,7 @@ class Schema:
             stored = self._find_version(connection)
             if stored == 0:
                 self._apply(connection, stored)
+                note_change()  # before the commit, which may be made although its answer is lost
             else:
                 self.check(str(stored))
 

@@ -19,7 +19,7 @@ from conch.lean import Lock, NamedTuple
 from conch.storage.replacement import Replacements
 from conch.storage.sqlite import sqlite3
 from conch.storage.sqlite.errors import translate
-from conch.storage.sqlite.files import copy_whole, make_file, make_folder, stamp
+from conch.storage.sqlite.files import copy_whole, make_file, make_folder, make_private, stamp
 from conch.storage.sqlite.ownership import require_own_place
 from conch.storage.sqlite.places import SIDES, FileId, Files, OpenFiles, Users, file_id, read_record, survey
 from conch.storage.sqlite.queue import Queue
@@ -104,8 +104,12 @@ class Connections:
         replacements: Replacements,
         connect: Callable[[], sqlite3.Connection],
         connect_first: Callable[[], sqlite3.Connection],
+        require_store: Callable[[], None],
     ) -> None:
-        """`connect_first` makes the first connection: it may have to create or migrate the store."""
+        """`connect_first` makes the first connection: it may have to create or migrate the store.
+
+        `require_store` refuses a file that is not a store.
+        """
         self._path = path
         self._given = given
         self._named = named
@@ -113,6 +117,7 @@ class Connections:
         self._replacements = replacements
         self._connect = connect
         self._connect_first = connect_first
+        self._require_store = require_store
         self._lock = Lock()
         self._now: _Generation | None = None
         self._before: _Generation | None = None  # the last one, if its files were taken
@@ -248,6 +253,8 @@ class Connections:
         try:
             require_own_place(self._given, self._path, self._named)
             make_folder(self._path, self._named)
+            if not os.path.exists(f"{self._path}.users") and os.path.exists(self._path):
+                self._require_store()  # before anything is made or changed beside a file that may not be ours
             users = Users(self._path)
             self._require_own_files(users)
             make_file(self._path, self._named)
@@ -264,6 +271,7 @@ class Connections:
         connection = None
         try:
             connection = connect()
+            make_private(self._path)
             if not files.remember():
                 raise StoreInterrupted(f"The files of the store at {self._path} were replaced. Try again.")
             if users.is_alone or self._before is not None:
@@ -319,11 +327,21 @@ class Connections:
         file = queue.enter(self._seconds)
         try:
             if file is None:
-                raise StoreBusy(f"The store at {self._path} is busy. Try again.", path=self._path)
+                raise self._no_turn(queue)
             yield
         finally:
             queue.leave(file)
             queue.close()
+
+    def _no_turn(self, queue: Queue) -> StoreError:
+        """Why this process could not be alone: the queue's file cannot be used, or others do not let it in."""
+        try:
+            queue.require_file()
+        except OSError as error:
+            return translate(error, queue.path, self._named)
+        return StoreBusy(
+            f"Other processes have blocked the queue of {self._path} for too long. Try again.", path=self._path
+        )
 
     # -- the files are taken away
 

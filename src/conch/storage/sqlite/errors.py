@@ -30,6 +30,8 @@ _CORRUPT = (StoreCorrupt, "The file {path} is damaged or is not a conch store. R
 _UNAVAILABLE = (StoreUnavailable, "The store at {path} cannot be used: {reason}. Check the path and its folder, or "
                 "choose another place with {named}.")  # fmt: skip
 
+_CROWDED = (StoreUnavailable, "The store at {path} cannot be used now, because too many files are open. Close some, or "
+            "raise the limit (`ulimit -n`), and try again.")  # fmt: skip
 _UNCERTAIN = (StoreUncertain, "The store at {path} failed during a commit: {reason}. The change may or may not "
               "have been made. Check the disk, and look before you try again.")  # fmt: skip
 
@@ -50,6 +52,8 @@ _BY_ERRNO = {
     errno.EACCES: _READ_ONLY,
     errno.EPERM: _READ_ONLY,
     errno.EROFS: _READ_ONLY,
+    errno.EMFILE: _CROWDED,
+    errno.ENFILE: _CROWDED,
 }
 
 
@@ -78,6 +82,10 @@ def _look_around(path: str, code: int) -> tuple[type[StoreError], str]:
     folder = os.path.dirname(path)
     if code not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR) or not os.path.isdir(folder):
         return _UNAVAILABLE
+    try:
+        os.close(os.open(folder, os.O_RDONLY))
+    except OSError as error:
+        return _BY_ERRNO.get(error.errno or 0, _UNAVAILABLE)
     if not os.access(folder, os.W_OK):
         return _READ_ONLY
     disk = os.statvfs(folder)

@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 from conch.calls import note_change
 from conch.errors import StoreError, StoreNotLocal, StoreUnavailable
@@ -34,10 +35,12 @@ def make_folder(path: str, named: str) -> None:
     if tuple(map(int, sqlite3.sqlite_version.split("."))) < _OLDEST_SQLITE:
         raise StoreUnavailable(f"This Python has SQLite {sqlite3.sqlite_version}; conch needs 3.35 or newer.")
     folder = os.path.dirname(path)
-    try:
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-    except OSError as error:
-        raise translate(error, path, named) from error
+    if not os.path.isdir(folder):
+        try:
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise translate(error, path, named) from error
+        note_change()
     kind = _network_filesystem(folder)
     if kind is not None:
         message = (
@@ -55,10 +58,19 @@ def make_file(path: str, named: str) -> None:
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     except FileExistsError:
-        if os.stat(path).st_mode & 0o077:
-            os.chmod(path, 0o600)
+        return
     except OSError as error:
         raise translate(error, path, named) from error
+    note_change()
+
+
+def make_private(path: str) -> None:
+    """Keep other users from reading a store. Only after it is known to be ours."""
+    if os.stat(path).st_mode & 0o077:
+        for each in (path, f"{path}-wal", f"{path}-shm"):
+            if os.path.exists(each):
+                os.chmod(each, 0o600)
+        note_change()
 
 
 def emptying(connection: sqlite3.Connection) -> Iterator[str]:
@@ -82,7 +94,9 @@ def copy(connection: sqlite3.Connection, target: str) -> None:
     try:
         _fill(connection, target)
     except BaseException as error:
-        os.unlink(target)  # an incomplete copy must not be mistaken for a backup
+        for suffix in ("", "-wal", "-shm", "-journal"):  # an incomplete copy must not be mistaken for a backup
+            with suppress(FileNotFoundError):
+                os.unlink(target + suffix)
         if isinstance(error, sqlite3.Error):
             raise _no_copy(error, target) from error
         raise

@@ -29,7 +29,7 @@ class Queue:
     """
 
     def __init__(self, path: str) -> None:
-        self._path = path
+        self.path = path
         self._free: list[int] = []  # open files without a lock
         self._standing = Lock()  # held for the one writer or abandoned thread that stands in the queue
         self._stuck = False  # a writer waited in vain, and its thread still stands in the queue
@@ -63,6 +63,10 @@ class Queue:
         else:
             self._put_back(file)
 
+    def require_file(self) -> None:
+        """OSError if the queue's file cannot be used."""
+        os.close(self._open())
+
     def close(self) -> None:
         """Close the unused files. A file in use is closed when its writer leaves."""
         self._closed = True
@@ -78,9 +82,12 @@ class Queue:
         except IndexError:
             pass
         try:
-            return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            return self._open()
         except OSError:
             return None
+
+    def _open(self) -> int:
+        return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def _put_back(self, file: int) -> None:
         if self._closed or len(self._free) >= _MOST_FREE:

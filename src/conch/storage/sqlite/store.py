@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 
 from conch.calls import note_change
 from conch.clock import Clock, system_clock
@@ -75,6 +75,7 @@ class SqliteStore:
             self._replacements,
             self._connect,
             self._connect_first,
+            self._require_store,
         )
         self._queue = Queue(f"{path}.queue")
         self._counter: Lent | None = None
@@ -214,7 +215,8 @@ class SqliteStore:
                     connection.execute(statement)
                 connection.execute(self._statements["set_epoch"], {"epoch": epoch})
             self._replacements.expect(epoch)
-            connection.execute("VACUUM")  # gives the space back to the disk
+            with suppress(sqlite3.Error):  # the rows are deleted already, so a failure must not be reported as one
+                connection.execute("VACUUM")  # gives the space back to the disk, but needs some of it
 
     def set_aside(self) -> str:
         aside = unused(f"{self.path}.set-aside-{stamp()}")
@@ -300,6 +302,18 @@ class SqliteStore:
         return connection
 
     # -- first use
+
+    def _require_store(self) -> None:
+        """SchemaMismatch or an error of the driver if the file is not a store. Changes nothing, and needs no locks."""
+        from urllib.parse import quote  # rarely needed
+
+        how = "mode=ro" if os.path.exists(f"{self.path}-wal") else "immutable=1"
+        connection = sqlite3.connect(f"file:{quote(self.path)}?{how}", uri=True, isolation_level=None)
+        try:
+            connection.row_factory = as_dict
+            self._stored_version(connection)
+        finally:
+            connection.close()
 
     def _is_current(self, connection: sqlite3.Connection) -> bool:
         version = self._stored_version(connection)
