@@ -545,3 +545,11 @@ def test_an_agent_that_takes_a_freed_name_misses_nothing(app: App, red: Any, blu
     blue.data("agent_register", name="zed")
 
     assert blue.read(blue.home)[:2] == ["1", "2"]
+
+
+def test_any_number_of_addressees_can_be_looked_up(app: App, red: Any, topic_id: str) -> None:
+    red.join(topic_id, "zed")
+
+    known = app.peers.known_names(topic_id, {"zed", "test:red", *(f"nobody-{n}" for n in range(70_000))})
+
+    assert known == {"zed", "test:red"}

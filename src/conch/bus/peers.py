@@ -17,6 +17,7 @@ from conch.host import processes
 from conch.lean import NamedTuple
 from conch.storage.base import Row, Store, Transaction
 
+_MOST_AT_ONCE = 500  # in a list for the store: its time grows with the square, and each engine has a limit
 NO_PEER = 0  # no peer has this id
 _LONGEST_NAME = 64
 LONGEST_OWN_NAME = 48
@@ -144,8 +145,10 @@ class Peers:
 
     def known_names(self, topic_id: str, names: set[str]) -> set[str]:
         """The subset of `names` that is a name or agent_id known on the topic."""
+        wanted = sorted(names)
+        parts = [wanted[start : start + _MOST_AT_ONCE] for start in range(0, len(wanted), _MOST_AT_ONCE)]
         with self._store.read() as tx:
-            return {row["name"] for row in tx.all("known_on_topic", topic_id=topic_id, names=sorted(names))}
+            return {row["name"] for part in parts for row in tx.all("known_on_topic", topic_id=topic_id, names=part)}
 
 
 def system_peer(tx: Transaction, topic_id: str) -> Peer:

@@ -34,7 +34,12 @@ def pending(question: Pending) -> Object:
 
 
 def asked(
-    status: str, found: Asked, budget: Budget, after: str | None = None, trouble: StoreError | None = None
+    status: str,
+    found: Asked,
+    budget: Budget,
+    after: str | None = None,
+    trouble: StoreError | None = None,
+    limit: int | None = MOST_ANSWERS,
 ) -> Reply:
     """A question, and as many of its answers as fit into the reply. After `trouble` it is shown as it was asked."""
     if trouble is not None:
@@ -44,7 +49,7 @@ def asked(
         text = f"{reply.text}\n{behind_margin(message, first=f'{trouble.code}: ')}"
         return Reply({**reply.data, "warnings": [unknown]}, text)
     budget.spend(found.question.cancel_reason, found.question.cancel_reason or "")
-    page = budget.fill(found.answers, answer, _whole_text, MOST_ANSWERS)
+    page = budget.fill(found.answers, answer, _whole_text, limit)
     cursor = page.cursor([each.seq for each in found.answers], after)
     shown = found._replace(answers=found.answers[: page.length])
     data = {**_asked(status, shown, page.objects), "has_more": page.has_more, "cursor": cursor}

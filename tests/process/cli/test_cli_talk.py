@@ -469,7 +469,23 @@ def test_people_see_the_answer_who_gave_it_and_where_to_look(
     conch("answer", "#1", "-", "--pointer", "docs/r.md", "--followup", "Why?", agent="bob:2", stdin="main,\nalways\n")
 
     out, _ = asker.communicate(timeout=SOON)
-    assert out == f"{bob}:\n    main,\n    always\n    see docs/r.md\n    ask next: Why?\n"
+    assert out == f"Answer from {bob}:\n    main,\n    always\n    see docs/r.md\n    ask next: Why?\n"
+
+
+def test_people_see_every_answer_however_many_there_are(
+    conch: Conch, ada: str, start: Start, look: Look, until: Until
+) -> None:
+    asker = start("ask", "Who is there?")
+    until(lambda: look(QUESTIONS))
+    asker.send_signal(signal.SIGSTOP)
+    for number in range(50):
+        conch("answer", "1", f"I am {number}", agent=f"peer:{number}")
+    asker.send_signal(signal.SIGCONT)
+
+    out, _ = asker.communicate(timeout=SOON)
+
+    assert [line.strip() for line in out.splitlines() if "I am" in line] == [f"I am {number}" for number in range(50)]
+    assert out.count("Answer from ") == 50
 
 
 def test_a_question_that_nobody_answers_stays_open(conch: Conch, ada: str) -> None:
@@ -739,7 +755,7 @@ def test_agents_talk_and_ask_on_postgresql(conch: Conch, postgres_url: str, env:
     answered = conch("answer", str(question["seq"]), "main", "--pointer", "docs", agent="bob:2")
     out, err = asker.communicate(timeout=SOON)
 
-    assert (answered.out, out, err) == ("Answered.\n", f"{bob}:\n    main\n    see docs\n", "")
+    assert (answered.out, out, err) == ("Answered.\n", f"Answer from {bob}:\n    main\n    see docs\n", "")
     assert conch("read").out.splitlines()[0].endswith(f" {bob} [answer] re #1")
     assert conch("send", "thanks", "--to", "bob:2", "--type", "ack").status == 0
     assert len(conch("topics", "export", "--format", "jsonl").out.splitlines()) == 4

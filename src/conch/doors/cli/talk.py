@@ -35,6 +35,7 @@ from conch.tools.text import behind_margin, one_line
 
 if TYPE_CHECKING:
     from conch.bus.peers import Peer
+    from conch.bus.questions import Asked
 
 
 _OUTBOX = fields.takes(outbox={"type": "array", "items": {"type": "object"}})
@@ -203,6 +204,7 @@ def ask(context: Context) -> Report:
     later = "`conch read` shows the answer when it comes."
     try:
         asked = context.app.questions.wait(topic_id, data["question_id"], context.options.wait, call)
+        asked = asked and _whole(context, asked)
     except Cancelled:
         status = exit_status(interruptions.number or 0)
         return failure("cancelled", f"Interrupted. The question was asked; {later}", question, status=status)
@@ -213,7 +215,7 @@ def ask(context: Context) -> Report:
         return failure("timeout", f"No answer yet. The question stays open; {later}", question)
     from conch.tools import questions_view
 
-    shown = questions_view.asked(asked.outcome, asked, context.session.budget()).data
+    shown = questions_view.asked(asked.outcome, asked, context.session.budget(), limit=None).data
     if asked.outcome == "cancelled":
         return failure("cancelled", "The question was cancelled.", shown)
     return Report(shown, "\n\n".join(_answer_text(answer) for answer in shown["answers"]))
@@ -226,8 +228,19 @@ def _number(context: Context, question_id: str) -> str:
     return ""
 
 
+def _whole(context: Context, asked: Asked) -> Asked:
+    """The question with all its answers: the store gives them page by page."""
+    answers, question = asked.answers, asked.question
+    while len(answers) < asked.answers_count:
+        page = context.app.questions.poll(question.topic_id, question.question_id, answers[-1].seq).answers
+        if not page:
+            break
+        answers = [*answers, *page]
+    return asked._replace(answers=answers)
+
+
 def _answer_text(answer: Object) -> str:
-    lines = [f"{one_line(answer['answered_by'])}:", behind_margin(answer["answer_markdown"], MARGIN)]
+    lines = [f"Answer from {one_line(answer['answered_by'])}:", behind_margin(answer["answer_markdown"], MARGIN)]
     lines += [f"{MARGIN}see {one_line(pointer)}" for pointer in answer["repo_pointers"]]
     lines += [f"{MARGIN}ask next: {one_line(followup)}" for followup in answer["suggested_followups"]]
     return "\n".join(lines)
