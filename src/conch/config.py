@@ -10,6 +10,7 @@ from conch.errors import InvalidArgument, InvalidSetting, LimitExceeded
 from conch.lean import Any, NamedTuple
 
 _WEEK_MS = 7 * 24 * 3_600_000
+TURN_WAIT_MS = 30_000  # of one wait_for_turn, unless a policy or a known harness says otherwise
 LONGEST_WAIT_MS = 50_000  # common MCP clients give up after 60 s, and a later reply would be lost
 
 
@@ -67,7 +68,13 @@ POLICY_SETTINGS = (
     _policy("owner_lease_ttl_ms", 45 * 60_000, "how long an owner may stay silent before others may take over"),
     _policy("heartbeat_interval_ms", 5 * 60_000, "how often an owner should renew its lease"),
     _policy("claim_ttl_ms", 20 * 60_000, "how long a recipient has to claim the stick before others may take over"),
-    _policy("wait_for_turn_max_wait_ms", 30_000, "the longest time that one wait_for_turn waits", 0, LONGEST_WAIT_MS),
+    _policy(
+        "wait_for_turn_max_wait_ms",
+        TURN_WAIT_MS,
+        "the longest time that one wait_for_turn waits; with the default, as long as a known harness survives",
+        0,
+        LONGEST_WAIT_MS,
+    ),
     _policy("wait_for_turn_poll_ms", 250, "how often a waiting agent checks again if it cannot use a bell", 10, 60_000),
     _policy("presence_ttl_ms", 4 * 3_600_000, "how long after its last call a member counts as active"),
     Setting(

@@ -296,9 +296,8 @@ def test_a_member_that_is_gone_and_holds_nothing_is_counted_at_once(
 
     for reply in (ada.call("get_room_state"), ada.call("join_path", context_path=ada.joined["canonical_path"])):
         assert [member["agent_id"] for member in reply.data["members"]] == ["ada:1", "working:1", "holding:1"]
-        assert reply.data["room"]["members"] == ["ada:1", "working:1", "holding:1"]
         assert reply.data["members_gone"] == 1
-        assert "1 more are gone." in reply.text
+        assert "members_gone=1" in reply.text
     assert "idle:1" in [agent["agent_id"] for agent in ada.data("agent_list")["agents"]]
 
 

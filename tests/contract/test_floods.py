@@ -40,7 +40,8 @@ def test_a_repeated_notice_is_one_notice_that_says_how_often_it_came(ada: Any, b
     again = hand_over(ada, bob, "parser")
 
     assert again == {**first, "times": 2, "latest_at": "2027-01-15T08:00:05.000Z"}
-    assert bob.inbox() == [again]
+    (notice,) = bob.inbox()
+    assert notice.items() >= again.items()
     assert "2 times" in bob.call("event_inbox").text
 
 

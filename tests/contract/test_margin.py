@@ -18,6 +18,7 @@ from tests.contract.conftest import Child, Client, Enter
 from conch.app import App, open_app
 from conch.doors.cli.catalogue import COMMANDS
 from conch.tools.catalogue import TOOLS
+from conch.tools.replies import Reply
 
 LETTERS = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000]
 LINE_ENDS = [letter for letter in LETTERS if len(f"a{letter}b".splitlines()) > 1]
@@ -113,8 +114,8 @@ def test_no_text_of_a_tool_has_a_line_that_another_agent_forged(
 ) -> None:
     texts: Texts = {}
 
-    for tool, text in everything_said(enter, folder, child(), forgery(letters)):
-        texts.setdefault(tool, []).append(text)
+    for tool, reply in everything_said(enter, folder, child(), forgery(letters)):
+        texts.setdefault(tool, []).append(reply.text)
     bob = enter("bob:2", None, folder)
     for client, tool, arguments in closing(bob, forgery(letters)):
         texts.setdefault(tool, []).append(client.call(tool, **filled(client, arguments)).text)
@@ -255,14 +256,14 @@ def test_no_text_is_markup_of_ours_in_an_export(environ: dict[str, str], enter: 
 # -- the story
 
 
-def everything_said(enter: Enter, folder: str, gone: Child, evil: str) -> Iterator[tuple[str, str]]:
+def everything_said(enter: Enter, folder: str, gone: Child, evil: str) -> Iterator[tuple[str, Reply]]:
     """The reply of every tool, with the text in every field that an agent can write."""
     ada, bob = enter("ada:1", gone.process, folder), enter("bob:2", None, folder)
     for client, tool, arguments in [*turns(ada, bob, evil), *talk(ada, bob, evil), *scopes(ada, bob, evil)]:
-        yield tool, client.call(tool, **filled(client, arguments)).text
+        yield tool, client.call(tool, **filled(client, arguments))
     gone.kill()
     for client, tool, arguments in ending(bob, evil):
-        yield tool, client.call(tool, **filled(client, arguments)).text
+        yield tool, client.call(tool, **filled(client, arguments))
 
 
 Step = tuple[Client, str, dict[str, Any]]

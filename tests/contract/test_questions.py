@@ -62,8 +62,8 @@ def test_a_question_that_is_not_waited_for_is_queued(red: Any, pink: str) -> Non
         "answers_count": 0,
         "answers": [],
         "has_more": False,
-        "cursor": None,
         "warnings": [],
+        "next": "Go on with other work, and call ask_poll with this question_id later.",
     }
 
 

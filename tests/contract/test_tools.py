@@ -54,12 +54,12 @@ def codex(connect: Callable[[str], Client]) -> Client:
 
 def test_join_path_returns_everything_a_harness_needs(codex: Client, workspace: str) -> None:
     assert set(codex.joined) == {
-        "agent_id", "name", "room_id", "canonical_path", "topic_id", "created", "room", "members", "members_gone",
-        "has_more", "cursor", "policy", "handoff_template", "warnings",
+        "agent_id", "name", "room_id", "canonical_path", "topic_id", "created", "room", "members", "policy",
+        "handoff_template", "warnings", "next",
     }  # fmt: skip
     assert codex.joined["canonical_path"] == workspace
     assert set(codex.joined["room"]) >= {
-        "room_id", "canonical_path", "members", "sequence_index", "owner", "reserved_for", "pending_handoff_event_seq",
+        "sequence_index", "owner", "reserved_for", "pending_handoff_event_seq",
         "turn_id", "lease_id", "lease_expires_at", "claim_expires_at", "state", "updated_at",
     }  # fmt: skip
     assert set(codex.joined["policy"]) >= {
@@ -81,11 +81,12 @@ def test_the_shapes_of_a_whole_handover(connect: Callable[[str], Client]) -> Non
         "handoff": None,
         "from_agent_id": None,
         "reason": "open_claim",
+        "next": "Work now. Call heartbeat every 300 s, and release_stick or pass_stick before you stop.",
     }
     lease = {"room_id": codex.room_id, "lease_id": turn["lease_id"], "expected_turn_id": 1}
 
     beat = codex.data("heartbeat", **lease)
-    assert set(beat) == {"room_id", "turn_id", "lease_id", "lease_expires_at"}
+    assert set(beat) == {"room_id", "turn_id", "lease_id", "lease_expires_at", "next"}
 
     wait = claude.data("wait_for_turn", room_id=claude.room_id, max_wait_ms=0)
     assert wait == {
@@ -95,9 +96,8 @@ def test_the_shapes_of_a_whole_handover(connect: Callable[[str], Client]) -> Non
         "room_state": "owned",
         "turn_id": 1,
         "current_owner": "codex:1",
-        "reserved_for": None,
         "lease_expires_at": beat["lease_expires_at"],
-        "claim_expires_at": None,
+        "next": wait["next"],
     }
 
     released = codex.data("release_stick", **lease, handoff=HANDOFF)
@@ -108,6 +108,7 @@ def test_the_shapes_of_a_whole_handover(connect: Callable[[str], Client]) -> Non
         "recipient_status": "present",
         "claim_expires_at": "2027-01-15T08:20:00.000Z",
         "event_seq": released["event_seq"],
+        "next": "Change nothing shared now. Call wait_for_turn for another turn.",
     }
     received = claude.data("wait_for_turn", room_id=claude.room_id)
     assert (received["handoff"], received["from_agent_id"], received["reason"]) == (HANDOFF, "codex:1", "sequence")
@@ -152,6 +153,7 @@ def test_a_takeover_from_start_to_end(connect: Callable[[str], Client], clock: A
         "reason": "owner_timeout",
         "current_owner": "codex:1",
         "cursor": available["cursor"],
+        "next": available["next"],
     }
     state = claude.data("get_room_state", room_id=claude.room_id)
     assert (state["room"]["state"], state["takeover"]) == (
@@ -161,7 +163,7 @@ def test_a_takeover_from_start_to_end(connect: Callable[[str], Client], clock: A
 
     taken = claude.data("takeover_stick", room_id=claude.room_id, expected_turn_id=1, reason="owner lease expired")
 
-    assert set(taken) == {"room_id", "turn_id", "lease_id", "lease_expires_at", "revoked"}
+    assert set(taken) == {"room_id", "turn_id", "lease_id", "lease_expires_at", "revoked", "next"}
     refused = codex.call("release_stick", **lease, handoff=HANDOFF)
     assert refused.is_error
     assert refused.data.items() >= {"error": "turn_mismatch", "current_owner": "claude:1", "current_turn_id": 2}.items()
@@ -229,7 +231,8 @@ def test_the_five_extensions_answer(connect: Callable[[str], Client]) -> None:
     assert policy["claim_ttl_ms"] == 1000
     assert claude.data("leave_path", room_id=codex.room_id)["agent_id"] == "claude:1"
     assert codex.data("close_room", **codex.claim(), reason="done")["state"] == "closed"
-    assert codex.data("wait_for_turn", room_id=codex.room_id) == {"status": "closed", "room_id": codex.room_id}
+    closed = codex.data("wait_for_turn", room_id=codex.room_id)
+    assert (closed["status"], closed["room_id"]) == ("closed", codex.room_id)
 
 
 def test_an_override_stays_for_the_connection(codex: Client, workspace: str) -> None:

@@ -38,7 +38,7 @@ def test_metadata_for_a_topic_that_is_there_already_is_ignored_with_a_warning(re
     again = red.data("topic_create", name="pink", metadata={"a": 1})
 
     assert codes(again) == ["METADATA_IGNORED"]
-    assert red.data("topic_list")["topics"][0]["metadata"] is None
+    assert red.data("topic_list")["topics"][0].get("metadata") is None
 
 
 def test_a_new_topic_can_be_demanded_and_then_the_newest_wins(red: Any, topic_id: str, clock: Any) -> None:

@@ -14,10 +14,10 @@ ROLES = ("examine", "review", "edit", "context", "output")
 # `join_path` returns this, so that an agent knows what to write before it first hands over.
 TEMPLATE: Handoff = {
     "status": "What I did:\nWhat I learned:\nOpen risks:",
-    "next_action": "What the next agent should do.",
-    "artifacts": [{"path": "src/file.py", "lines": [10, 42], "role": "review", "note": "why it matters"}],
-    "open_questions": ["What I could not settle."],
-    "do_not": ["What is off limits for the next agent."],
+    "next_action": "What to do next.",
+    "artifacts": [{"path": "src/a.py", "lines": [10, 42], "role": "review"}],
+    "open_questions": ["..."],
+    "do_not": ["..."],
 }
 
 

@@ -85,7 +85,7 @@ def holder(held: Held) -> dict[str, Any]:
         "liveness": reservation.liveness,
         "scope": reservation.scope,
         "reservation_id": reservation.reservation_id,
-        "bead_id": reservation.bead_id,
+        **({} if reservation.bead_id is None else {"bead_id": reservation.bead_id}),
         "expires_at": to_iso(reservation.expires_at),
     }
 

@@ -36,7 +36,8 @@ def close_room(session: Session, given: Object, call: Call) -> Reply:
 def reorder_members(session: Session, given: Object, call: Call) -> Reply:
     snapshot = session.app.membership.reorder_members(session.caller(), given["room_id"], given["order"])
     members = view.list_members(snapshot, session.app.rooms.shown_members([snapshot])[0], session.budget())
-    return Reply({"room_id": snapshot.room.room_id, **members.data}, f"The order is now:\n{members.text}")
+    data = {"room_id": snapshot.room.room_id, **members.data}
+    return Reply(data, f"The order is now:\n{members.text}", next=members.next)
 
 
 def set_room_policy(session: Session, given: Object, call: Call) -> Reply:

@@ -13,7 +13,7 @@ from conch.lean import TYPE_CHECKING
 from conch.tools import bus_view as view
 from conch.tools import fields
 from conch.tools.registry import Tool, grouped
-from conch.tools.replies import Object, QueuedDelivery, Reply
+from conch.tools.replies import Object, QueuedDelivery, Reply, known
 from conch.tools.session import Session
 from conch.tools.text import one_line
 from conch.warnings import Warnings, warning
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from conch.bus.sync import Synced
 
 _SPEC_VERSION = "v6.3"
+_JOIN_TOPIC = "Call topic_join to take a name there, then sync."
 _MOST_ITEMS = 1_000
 
 
@@ -37,8 +38,9 @@ def topic_create(session: Session, given: Object, call: Call) -> Reply:
     if not created and given.get("metadata") is not None:
         warnings.append(warning("METADATA_IGNORED", "The topic already existed; its metadata was not changed."))
     data = {"topic_id": topic.topic_id, "name": topic.name, "status": topic.status, "created": created}
-    verb = "Created" if created else "Found"
-    return Reply({**data, "warnings": warnings}, f"{verb} topic {topic.topic_id} ({one_line(topic.name)}).")
+    text = f"{'Created' if created else 'Found'} topic {topic.topic_id} ({one_line(topic.name)})."
+    lines = [text, *view.warning_lines(warnings)]
+    return Reply({**data, "warnings": warnings}, "\n".join(lines), next=_JOIN_TOPIC)
 
 
 def topic_list(session: Session, given: Object, call: Call) -> Reply:
@@ -48,28 +50,29 @@ def topic_list(session: Session, given: Object, call: Call) -> Reply:
         found, lambda each: {**view.topic(each[0]), "message_count": each[1]}, lambda each: view.topic_line(*each)
     )
     cursor = page.cursor([topic.topic_id for topic, _ in found], after)
-    data = {"topics": page.objects, "has_more": page.has_more, "cursor": cursor, "warnings": []}
-    return Reply(data, page.text("No topics.", cursor))
+    data = known(topics=page.objects, has_more=page.has_more, cursor=cursor, warnings=[])
+    return Reply(data, page.text("No topics."), next=page.next(cursor))
 
 
 def topic_resolve(session: Session, given: Object, call: Call) -> Reply:
     topic = session.app.topics.resolve(given["name"], given.get("allow_closed", False))
     data = {"topic_id": topic.topic_id, "name": topic.name, "status": topic.status, "warnings": []}
-    return Reply(data, f"{topic.topic_id} ({one_line(topic.name)}, {topic.status})")
+    return Reply(data, f"{topic.topic_id} ({one_line(topic.name)}, {topic.status})", next=_JOIN_TOPIC)
 
 
 def topic_close(session: Session, given: Object, call: Call) -> Reply:
     call.check()
     topic, was_open = session.app.topics.close(given["topic_id"], given.get("reason"))
     warnings = [] if was_open else [warning("ALREADY_CLOSED", "The topic was already closed; nothing changed.")]
-    data = {
-        "topic_id": topic.topic_id,
-        "status": topic.status,
-        "closed_at": to_seconds(topic.closed_at),
-        "close_reason": topic.close_reason,
-        "warnings": warnings,
-    }
-    return Reply(data, f"Topic {topic.topic_id} {'was already' if warnings else 'is now'} closed.")
+    data = known(
+        topic_id=topic.topic_id,
+        status=topic.status,
+        closed_at=to_seconds(topic.closed_at),
+        close_reason=topic.close_reason,
+        warnings=warnings,
+    )
+    text = f"Topic {topic.topic_id} {'was already' if warnings else 'is now'} closed."
+    return Reply(data, "\n".join([text, *view.warning_lines(warnings)]))
 
 
 def topic_join(session: Session, given: Object, call: Call) -> Reply:
@@ -97,7 +100,7 @@ def topic_join(session: Session, given: Object, call: Call) -> Reply:
         f"You are {one_line(name)} on topic {topic.topic_id} ({one_line(topic.name)}). "
         f"Keep this token to get the name back after a restart: reclaim_token={joined.reclaim_token}"
     )
-    return Reply(data, text)
+    return Reply(data, text, next="Call sync to read the topic, and to send to it.")
 
 
 def _kept_token(session: Session, given: Object) -> str | None:
@@ -114,8 +117,8 @@ def topic_presence(session: Session, given: Object, call: Call) -> Reply:
     peers = session.app.peers.list_present(given["topic_id"], window, limit + 1, after or NO_PEER)
     page = session.budget().fill(peers, view.presence, view.presence_line, limit)
     cursor = page.cursor([peer.peer_id for peer in peers], given.get("after"))
-    data = {"topic_id": given["topic_id"], "peers": page.objects, "has_more": page.has_more, "cursor": cursor}
-    return Reply({**data, "warnings": []}, page.text("No peer was active recently.", cursor))
+    data = known(topic_id=given["topic_id"], peers=page.objects, has_more=page.has_more, cursor=cursor, warnings=[])
+    return Reply(data, page.text("No peer was active recently."), next=page.next(cursor))
 
 
 def cursor_reset(session: Session, given: Object, call: Call) -> Reply:
@@ -124,7 +127,7 @@ def cursor_reset(session: Session, given: Object, call: Call) -> Reply:
     session.replies.wait(topic_id)  # a reply on its way out still moves the cursor
     cursor = session.app.peers.reset_cursor(session.peer(topic_id), given.get("last_seq", 0))
     data = {"topic_id": topic_id, "last_seq": cursor, "cursor": cursor, "warnings": []}
-    return Reply(data, f"The next sync starts after #{cursor}.")
+    return Reply(data, f"The next sync starts after #{cursor}.", next="Call sync to read from there.")
 
 
 def sync(session: Session, given: Object, call: Call) -> Reply:
@@ -139,7 +142,7 @@ def sync(session: Session, given: Object, call: Call) -> Reply:
         max_items=given.get("max_items", 20),
         max_chars=budget.chars,
         include_self=given.get("include_self", False),
-        wait_seconds=fields.wait_seconds(given),
+        wait_seconds=session.patience(call).wait_seconds(given.get("wait_seconds", 60)),
         ack_through=None if auto_advance else ack_through,  # with auto_advance, the reply moves the cursor
         call=call,
     )
@@ -160,8 +163,7 @@ def sync(session: Session, given: Object, call: Call) -> Reply:
         "has_more": synced.page.has_more,
         "warnings": warnings,
     }
-    more = " (more to read: call sync again)" if synced.page.has_more else ""
-    end = f"status={synced.status} cursor={cursor}{more}"
+    end = f"status={synced.status} cursor={cursor}"
     text = "\n".join([*received.lines, *sent_lines, end, *view.warning_lines(warnings)])
     moves = auto_advance and bool(synced.page.received)
     delivery = QueuedDelivery(
@@ -171,7 +173,7 @@ def sync(session: Session, given: Object, call: Call) -> Reply:
         # A delivery is kept for a while, so this task must not hold on to the messages.
         retracted=partial(app.messages.retract, peer, synced.page.standing) if moves else None,
     )
-    return Reply(data, text, delivery)
+    return Reply(data, text, delivery, next=view.after_sync(synced.page))
 
 
 def _sync_warnings(session: Session, synced: Synced, ignored_ack: bool) -> Warnings:

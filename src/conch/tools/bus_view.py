@@ -8,13 +8,14 @@ from __future__ import annotations
 from conch.clock import to_seconds
 from conch.errors import StoreError
 from conch.lean import TYPE_CHECKING
-from conch.tools.replies import Object
+from conch.tools.replies import Object, known
 from conch.tools.text import behind_margin, one_line
 from conch.warnings import Warning, Warnings, warning
 
 if TYPE_CHECKING:
     from conch.bus.peers import Peer, Peers, Presence
     from conch.bus.stream import Message, Sent
+    from conch.bus.sync import Page
     from conch.bus.topics import Topic
     from conch.tools.pages import Budget
 
@@ -52,15 +53,15 @@ def topic_closed() -> Warning:
 
 
 def topic(topic: Topic) -> Object:
-    return {
-        "topic_id": topic.topic_id,
-        "name": topic.name,
-        "status": topic.status,
-        "created_at": to_seconds(topic.created_at),
-        "closed_at": to_seconds(topic.closed_at),
-        "close_reason": topic.close_reason,
-        "metadata": topic.metadata,
-    }
+    return known(
+        topic_id=topic.topic_id,
+        name=topic.name,
+        status=topic.status,
+        created_at=to_seconds(topic.created_at),
+        closed_at=to_seconds(topic.closed_at),
+        close_reason=topic.close_reason,
+        metadata=topic.metadata,
+    )
 
 
 def message(message: Message) -> Object:
@@ -107,15 +108,23 @@ def received(each: Message, peer: Peer) -> Object:
     return {**message(each), "addressed": peer.is_meant(each.addressees)}
 
 
+def after_sync(page: Page) -> str:
+    """What a reader can do with the messages it has just got."""
+    parts = ["There is more: call sync again."] if page.has_more else []
+    if any(each.message_type == "question" for each in page.received):
+        parts.append("To answer a question, send message_type=answer with reply_to set to its message_id.")
+    return " ".join(parts)
+
+
 # -- as text for models
 
 
 def topic_line(topic: Topic, count: int) -> str:
-    return f"{topic.topic_id} {one_line(topic.name)} ({topic.status}, {count} messages)"
+    return f"{topic.topic_id} {one_line(topic.name)} ({topic.status}, message_count={count})"
 
 
 def presence_line(peer: Presence) -> str:
-    return f"- {one_line(peer.agent_name)}, seen {peer.age_seconds:.0f} s ago, read up to #{peer.last_seq}"
+    return f"- {one_line(peer.agent_name)}, age_seconds={peer.age_seconds}, read up to #{peer.last_seq}"
 
 
 def message_text(each: Message, peer: Peer) -> str:

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from conch.errors import InvalidArgument
-from conch.tools import admin, bus, questions, scopes, search, turns
+from conch.tools import (
+    admin,
+    bus,
+    facts,  # noqa: F401 - loaded now, because a process without a free descriptor cannot import
+    patience,  # noqa: F401
+    questions,
+    scopes,
+    search,
+    turns,
+)
 from conch.tools.registry import Tool
 
 _ALL = (*turns.TOOLS, *bus.TOOLS, *search.TOOLS, *questions.TOOLS, *scopes.TOOLS, *admin.TOOLS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from conch.config import LONGEST_WAIT_MS
 from conch.errors import no_cursor
 from conch.rooms.handoffs import ROLES
 from conch.tools.replies import Object
@@ -28,7 +27,7 @@ WAIT_SECONDS: Object = {
     "type": "integer",
     "minimum": 0,
     "maximum": LARGEST,
-    "description": "Default and maximum 50. 0 does not wait.",
+    "description": "Default 60, or less. 0 does not wait.",
 }
 
 HANDOFF: Object = {
@@ -79,8 +78,3 @@ def parse_cursor(field: str, value: str | int | None) -> int | None:
     if not value.isdecimal() or not value.isascii() or len(value) > _LONGEST_NUMBER:
         raise no_cursor(field)
     return int(value)
-
-
-def wait_seconds(given: Object) -> float:
-    """How long a call may wait: short enough that the reply comes before common clients give up."""
-    return min(float(given.get("wait_seconds", 60)), LONGEST_WAIT_MS / 1_000)

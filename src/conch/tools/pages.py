@@ -34,9 +34,12 @@ class Page(NamedTuple):
         """The position after the last item. An empty page keeps the position that the caller gave."""
         return str(cursors[self.length - 1]) if self.length else after
 
-    def text(self, empty: str, cursor: str | None = None) -> str:
-        lines = self.lines or [empty]
-        return "\n".join([*lines, f'There is more: call again with after="{cursor}".'] if self.has_more else lines)
+    def text(self, empty: str) -> str:
+        return "\n".join(self.lines or [empty])
+
+    def next(self, cursor: str | None, otherwise: str = "") -> str:
+        """How to get the next page; `otherwise` if this is the last one."""
+        return f'There is more: call again with after="{cursor}".' if self.has_more else otherwise
 
 
 class Budget:
@@ -76,11 +79,18 @@ class Budget:
         as_text: Callable[[_Item], str],
         limit: int | None = None,
     ) -> Page:
-        """The page that starts with the first item, of at most `limit` items, and never without an item."""
+        """The page that starts with the first item, of at most `limit` items, and never without an item.
+
+        The line of an item has all facts of its object. A command has its own texts.
+        """
         objects: list[Object] = []
         lines: list[str] = []
         for item in items[:limit]:
             shown, line = as_object(item), as_text(item)
+            if self._limit is not None and isinstance(shown, dict):
+                from conch.tools.facts import tell_item  # not at the top: commands do not need it
+
+                line = tell_item(shown, line)
             if self._limit is not None and len(items) > 1:  # a single item fits in any case
                 size = _size(shown) + _size(line)
                 if objects and size > self._left:
@@ -90,14 +100,18 @@ class Budget:
             lines.append(line)
         return Page(len(objects), objects, lines, len(objects) < len(items))
 
-    def cut_lists(self, data: Object) -> Object:
-        """The same object with the lists in it cut to what fits. `has_more` says that one was cut."""
-        cut = dict(data)
+    def cut_lists(self, data: Object) -> tuple[Object, list[str]]:
+        """The same object with the lists in it cut to what fits, and a line for each object in them.
+
+        `has_more` says that a list was cut.
+        """
+        cut, lines = dict(data), list[str]()
         for name, value in data.items():
             if isinstance(value, list):
-                page = self.fill(value, lambda each: each, lambda each: "")
+                page = self.fill(value, lambda each: each, lambda each: "-" if isinstance(each, dict) else "")
                 cut |= {name: page.objects, "has_more": True} if page.has_more else {}
-        return cut
+                lines += filter(None, page.lines)
+        return cut, lines
 
     def warn(self, warnings: Warnings) -> Warnings:
         """The leading warnings, and one that counts those left out. They use at most a quarter of the budget."""

@@ -7,14 +7,14 @@ from conch.errors import StoreError
 from conch.tools import bus_view, fields
 from conch.tools import questions_view as view
 from conch.tools.registry import Tool, grouped
-from conch.tools.replies import Object, Reply
+from conch.tools.replies import Object, Reply, known
 from conch.tools.session import Session
 from conch.tools.text import behind_margin
 from conch.warnings import warning
 
 
 def ask(session: Session, given: Object, call: Call) -> Reply:
-    questions, seconds = session.app.questions, fields.wait_seconds(given)
+    questions, seconds = session.app.questions, session.patience(call).wait_seconds(given.get("wait_seconds", 60))
     asked = questions.ask(session.peer(given["topic_id"]), given["question"], call)
     if seconds <= 0:
         return view.asked("queued", asked, session.budget())
@@ -38,8 +38,9 @@ def ask_cancel(session: Session, given: Object, call: Call) -> Reply:
     peer = session.peer(given["topic_id"])
     question, changed = session.app.questions.cancel(peer, given["question_id"], given.get("reason"))
     warnings = [] if changed else [warning("ALREADY_CANCELLED", "The question was already cancelled; nothing changed.")]
-    data = {**view.closed(question), "cancel_reason": question.cancel_reason, "warnings": warnings}
-    return Reply(data, f"Question {question.question_id} is cancelled.")
+    data = known(**view.closed(question), cancel_reason=question.cancel_reason, warnings=warnings)
+    lines = [f"Question {question.question_id} is cancelled.", *bus_view.warning_lines(warnings)]
+    return Reply(data, "\n".join(lines))
 
 
 def question_mark_answered(session: Session, given: Object, call: Call) -> Reply:
@@ -48,11 +49,13 @@ def question_mark_answered(session: Session, given: Object, call: Call) -> Reply
     question, changed = session.app.questions.mark_answered(peer, given["question_id"])
     warnings = [] if changed else [warning("ALREADY_ANSWERED", "The question was already closed; nothing changed.")]
     data = {**view.closed(question), "warnings": warnings}
-    return Reply(data, f"Question {question.question_id} is closed as answered.")
+    lines = [f"Question {question.question_id} is closed as answered.", *bus_view.warning_lines(warnings)]
+    return Reply(data, "\n".join(lines))
 
 
 def pending_list(session: Session, given: Object, call: Call) -> Reply:
-    peer, wait_seconds = session.peer(given["topic_id"]), fields.wait_seconds(given)
+    peer = session.peer(given["topic_id"])
+    wait_seconds = session.patience(call).wait_seconds(given.get("wait_seconds", 60))
     limit, after = given.get("limit", 20), fields.parse_cursor("after", given.get("after"))
     answerable = session.app.questions.list_pending(peer, limit + 1, wait_seconds, call, after or 0)
     found = answerable.questions
@@ -61,16 +64,17 @@ def pending_list(session: Session, given: Object, call: Call) -> Reply:
     page = session.budget().fill(found, view.pending, view.pending_text, limit)
     cursor = page.cursor([each.seq for each in found], given.get("after"))
     warnings = [bus_view.topic_closed()] if answerable.is_closed else []
-    data = {
-        "topic_id": peer.topic_id,
-        "status": status,
-        "questions": page.objects,
-        "has_more": page.has_more,
-        "cursor": cursor,
-        "warnings": warnings,
-    }
-    text = page.text("No question is waiting for you.", cursor)
-    return Reply(data, "\n".join([text, *bus_view.warning_lines(warnings)]))
+    data = known(
+        topic_id=peer.topic_id,
+        status=status,
+        questions=page.objects,
+        has_more=page.has_more,
+        cursor=cursor,
+        warnings=warnings,
+    )
+    lines = [page.text("No question is waiting for you."), *bus_view.warning_lines(warnings)]
+    following = page.next(cursor, "Call answer with the question_id of those you can answer." if found else "")
+    return Reply(data, "\n".join(lines), next=following)
 
 
 def answer(session: Session, given: Object, call: Call) -> Reply:
@@ -79,7 +83,7 @@ def answer(session: Session, given: Object, call: Call) -> Reply:
     warnings = session.budget().warn(answered.warnings)
     lines = [behind_margin(each["message"], first="") for each in warnings]
     data = {"saved": answered.saved, "skipped": answered.skipped, "warnings": warnings}
-    return Reply(data, "\n".join([f"Saved {answered.saved}, skipped {answered.skipped}.", *lines]))
+    return Reply(data, "\n".join([f"saved={answered.saved} skipped={answered.skipped}", *lines]))
 
 
 _QUESTION_ID: Object = {"type": "string", "minLength": 1, "maxLength": fields.LONGEST_ID}

@@ -6,8 +6,9 @@ from conch.bus.questions import MOST_ANSWERS, Asked, Pending, Question, extras
 from conch.bus.stream import Message
 from conch.clock import to_seconds
 from conch.errors import StoreError
+from conch.tools.facts import tell, tell_item
 from conch.tools.pages import Budget
-from conch.tools.replies import Object, Reply
+from conch.tools.replies import Object, Reply, known
 from conch.tools.text import behind_margin, one_line
 from conch.warnings import warning
 
@@ -47,14 +48,24 @@ def asked(
         unknown = warning(trouble.code, message)
         reply = asked(status, found, budget, after)
         text = f"{reply.text}\n{behind_margin(message, first=f'{trouble.code}: ')}"
-        return Reply({**reply.data, "warnings": [unknown]}, text)
+        return reply._replace(data={**reply.data, "warnings": [unknown]}, text=text)
     budget.spend(found.question.cancel_reason, found.question.cancel_reason or "")
     page = budget.fill(found.answers, answer, _whole_text, limit)
     cursor = page.cursor([each.seq for each in found.answers], after)
     shown = found._replace(answers=found.answers[: page.length])
-    data = {**_asked(status, shown, page.objects), "has_more": page.has_more, "cursor": cursor}
-    more = f'\nThere are more answers: call ask_poll with after="{cursor}".' if page.has_more else ""
-    return Reply(data, _asked_text(status, shown) + more)
+    data = known(**_asked(status, shown, page.objects), has_more=page.has_more, cursor=cursor)
+    # The specification of the question tools prescribes how the text ends, so all facts come before that.
+    reason = shown.question.cancel_reason
+    head = f"Question {shown.question.question_id}: {status}" + (f" ({one_line(reason)})." if reason else ".")
+    facts = tell({name: value for name, value in data.items() if name != "topic_id"}, head)
+    following = ""
+    if page.has_more:
+        following = f'There are more answers: call ask_poll with after="{cursor}".'
+    elif shown.answers:
+        following = _follow_up(shown)
+    elif shown.question.status == "pending":
+        following = "Go on with other work, and call ask_poll with this question_id later."
+    return Reply(data, f"{facts}\n\n{_answers_text(shown)}" if shown.answers else facts, next=following)
 
 
 def _asked(status: str, found: Asked, answers: list[Object]) -> Object:
@@ -79,44 +90,33 @@ def closed(question: Question) -> Object:
 # -- as text for models
 
 
-def _asked_text(status: str, found: Asked) -> str:
-    if found.answers and status != "cancelled":
-        return _answers_text(found)
-    reason = found.question.cancel_reason
-    head = f"Question {found.question.question_id}: {status}" + (f" ({one_line(reason)})." if reason else ".")
-    if found.answers:
-        return f"{head}\n\n{_answers_text(found)}"
-    is_pending = found.question.status == "pending"
-    return f"{head} Call ask_poll to get its answers." if is_pending else head
-
-
 def _answer_text(each: Message) -> str:
-    return f"Answer from {one_line(each.sender)}:\n\n{behind_margin(each.content_markdown)}"
+    text = f"Answer from {one_line(each.sender)}:\n\n{behind_margin(each.content_markdown)}"
+    # The follow-ups of all answers are listed together, below.
+    return tell_item({name: value for name, value in answer(each).items() if name != "suggested_followups"}, text)
 
 
 def _whole_text(each: Message) -> str:
     """All that an answer adds to the text."""
-    pointers, followups = extras(each)
-    return "\n".join([_answer_text(each), *map(one_line, pointers), *map(one_line, followups)])
+    return "\n".join([_answer_text(each), *map(one_line, extras(each)[1])])
+
+
+def _follow_up(found: Asked) -> str:
+    call = f'ask(topic_id="{found.question.topic_id}", question="<your question>")'
+    return f"Choose ONE follow-up question and call:\n{call}"
 
 
 def _answers_text(found: Asked) -> str:
     """The answers, and an invitation to ask a follow-up question."""
-    bodies = [_answer_text(each) for each in found.answers]
-    pointers = dict.fromkeys(pointer for each in found.answers for pointer in extras(each)[0])
-    if pointers:
-        bodies.append("See: " + ", ".join(map(one_line, pointers)))
     followups = dict.fromkeys(one_line(followup) for each in found.answers for followup in extras(each)[1])
     numbered = [f"{number}) {text}" for number, text in enumerate(followups, start=1)]
-    # The specification of the question tools prescribes these lines.
     return "\n".join(
         [
-            "\n\n".join(bodies),
+            "\n\n".join(map(_answer_text, found.answers)),
             "",
             "---",
             "FOLLOW_UP_REQUIRED",
-            "Choose ONE follow-up question and call:",
-            f'ask(topic_id="{found.question.topic_id}", question="<your question>")',
+            _follow_up(found),
             "",
             "Suggested follow-ups:",
             *(numbered or ["(none)"]),

@@ -11,7 +11,7 @@ from conch.lean import TYPE_CHECKING, NamedTuple
 from conch.tools import fields
 from conch.tools.advice import STEPS
 from conch.tools.pages import Budget
-from conch.tools.replies import Object, Reply
+from conch.tools.replies import Object, Reply, known
 from conch.tools.schema import check_arguments, listed_schema
 from conch.tools.session import Session
 from conch.tools.text import behind_margin, visible
@@ -106,11 +106,21 @@ def call_tool(tool: Tool, session: Session, arguments: Object, call: Call) -> Re
     """Like `run_tool`, but never raises: a refusal, or a defect of ours, becomes an error reply."""
     try:
         reply = retry_interrupted(lambda: run_tool(tool, session, arguments, call))
-        return reply._replace(text=visible(reply.text))  # names are not behind a margin, so escape them here
     except ConchError as refusal:
-        return _refused(refusal, session.budget())
+        reply = _refused(refusal, session.budget())
     except Exception as error:
-        return _refused(_explain(tool, error), session.budget())
+        reply = _refused(_explain(tool, error), session.budget())
+    return _told(reply)
+
+
+def _told(reply: Reply) -> Reply:
+    """The reply with the same facts in its object and in its text, and with what to do next in both."""
+    from conch.tools.facts import tell  # not at the top: commands have their own texts
+
+    ending = [f"Next: {reply.next}"] if reply.next and reply.next not in reply.text else []
+    text = tell(reply.data, reply.text, *ending)
+    data = {**reply.data, "next": reply.next} if reply.next else reply.data
+    return reply._replace(data=data, text=visible(text))  # names are not behind a margin, so escape them here
 
 
 def _explain(tool: Tool, error: Exception) -> ConchError:
@@ -128,5 +138,5 @@ def _refused(refusal: ConchError, budget: Budget) -> Reply:
     message = refusal.advised(STEPS)
     text = behind_margin(message, first=f"{refusal.code}: ")
     budget.spend(message, text)
-    data = budget.cut_lists(refusal.to_dict())
-    return Reply({**data, "message": message}, text, is_error=True)
+    data, lines = budget.cut_lists(known(**refusal.to_dict()))
+    return Reply({**data, "message": message}, "\n".join([text, *lines]), is_error=True)

@@ -11,6 +11,12 @@ from conch.lean import Any, Lock, NamedTuple, threading
 Object = dict[str, Any]
 Task = Callable[[], None]
 
+
+def known(**facts: Any) -> Object:
+    """The facts that there are. A reply has no nulls, except where a specification asks for them."""
+    return {name: value for name, value in facts.items() if value is not None}
+
+
 # Replies of one batch may wait for each other. After this time a call goes on, and may return messages a second time.
 _LONGEST_SECONDS = 1.0
 
@@ -129,9 +135,13 @@ NOTHING_FOLLOWS = Delivery()
 
 
 class Reply(NamedTuple):
-    """An object for programs, a short text for models, and what happens after delivery."""
+    """The facts as an object and as a text, and what happens after delivery.
+
+    A harness shows a model one of the two, or both. `next` is for both: what the caller can do now.
+    """
 
     data: Object
     text: str
     delivery: Delivery = NOTHING_FOLLOWS
     is_error: bool = False
+    next: str = ""

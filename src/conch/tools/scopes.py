@@ -12,7 +12,7 @@ from conch.scopes.reservations import LONGEST_TTL, SHORTEST_TTL, TTL_MINUTES
 from conch.tools import fields
 from conch.tools import scopes_view as view
 from conch.tools.registry import Tool, grouped
-from conch.tools.replies import NOTHING_FOLLOWS, Object, Reply, undone_by
+from conch.tools.replies import NOTHING_FOLLOWS, Object, Reply, known, undone_by
 from conch.tools.session import Session
 from conch.tools.text import one_line
 
@@ -30,11 +30,8 @@ def agent_adopt(session: Session, given: Object, call: Call) -> Reply:
     adopted = session.app.adoption.adopt(session.caller(), given["room_id"], given["name"], given["scope"])
     session.rename(adopted.agent.name)
     data = {**view.agent(adopted.agent), "event": view.envelope(adopted.event)}
-    text = (
-        f"You are now {adopted.agent.name}, with its reservations and notices. "
-        f"{one_line(adopted.evidence.summary)} Call event_inbox next to read the notices."
-    )
-    return Reply(data, text)
+    text = f"You are now {adopted.agent.name}, with its reservations and notices. {one_line(adopted.evidence.summary)}"
+    return Reply(data, text, next="Call event_inbox to read the notices, and go on with the unfinished work.")
 
 
 def agent_heartbeat(session: Session, given: Object, call: Call) -> Reply:
@@ -48,8 +45,8 @@ def agent_list(session: Session, given: Object, call: Call) -> Reply:
     agents = session.app.registration.list_agents(session.caller(), given["room_id"], place, budget.rows)
     page = budget.fill(agents, view.agent, lambda agent: f"- {view.agent_line(agent)}")
     cursor = page.cursor([agent.ordinal for agent in agents], given.get("after"))
-    data = {"agents": page.objects, "has_more": page.has_more, "cursor": cursor}
-    return Reply(data, page.text("No agent is in this room.", cursor))
+    data = known(agents=page.objects, has_more=page.has_more, cursor=cursor)
+    return Reply(data, page.text("No agent is in this room."), next=page.next(cursor))
 
 
 def scope_reserve(session: Session, given: Object, call: Call) -> Reply:
@@ -71,7 +68,12 @@ def scope_reserve(session: Session, given: Object, call: Call) -> Reply:
         "warnings": grant.warnings,
     }
     withdraw = partial(session.app.reservations.withdraw, session.caller(), grant.reservation)
-    return Reply(data, view.grant_text(grant, taken), NOTHING_FOLLOWS if grant.renewed else undone_by(withdraw))
+    return Reply(
+        data,
+        view.grant_text(grant, taken),
+        NOTHING_FOLLOWS if grant.renewed else undone_by(withdraw),
+        next="Change the files now. Call scope_release when you are done.",
+    )
 
 
 def scope_release(session: Session, given: Object, call: Call) -> Reply:
@@ -86,8 +88,8 @@ def scope_list(session: Session, given: Object, call: Call) -> Reply:
     )
     page = budget.fill(found, view.reservation, lambda each: f"- {view.reservation_line(each)}")
     cursor = page.cursor([each.reservation_id for each in found], after)
-    data = {"reservations": page.objects, "has_more": page.has_more, "cursor": cursor}
-    return Reply(data, page.text("Nothing is reserved.", cursor))
+    data = known(reservations=page.objects, has_more=page.has_more, cursor=cursor)
+    return Reply(data, page.text("Nothing is reserved."), next=page.next(cursor))
 
 
 def scope_check(session: Session, given: Object, call: Call) -> Reply:
@@ -96,8 +98,9 @@ def scope_check(session: Session, given: Object, call: Call) -> Reply:
     found = session.app.reservations.check(caller, given["room_id"], given[field], after, budget.rows, field)
     page = budget.fill(found, lambda held: view.overlap(held, caller.agent_id), view.overlap_line)
     cursor = page.cursor([held.reservation.reservation_id for held in found], after)
-    data = {"overlaps": page.objects, "has_more": page.has_more, "cursor": cursor}
-    return Reply(data, page.text("The path is not reserved.", cursor))
+    data = known(overlaps=page.objects, has_more=page.has_more, cursor=cursor)
+    following = page.next(cursor, view.after_check(found, caller.agent_id))
+    return Reply(data, page.text("The path is not reserved."), next=following)
 
 
 def _scope_field(given: Object) -> str:
@@ -122,7 +125,9 @@ def event_send(session: Session, given: Object, call: Call) -> Reply:
     )
     again = f" {event.to_agent} has not read it since you first sent it." if event.times > 1 else ""
     lines = [f"{event.event_type} {event.event_id} sent to {event.to_agent}.{again}", *view.warning_lines(warnings)]
-    return Reply({"event": view.envelope(event), "warnings": warnings}, "\n".join(lines))
+    sent = view.envelope(event)
+    del sent["payload"]  # the sender has just written it
+    return Reply({"event": sent, "warnings": warnings}, "\n".join(lines))
 
 
 def event_inbox(session: Session, given: Object, call: Call) -> Reply:
@@ -133,8 +138,10 @@ def event_inbox(session: Session, given: Object, call: Call) -> Reply:
     events = session.app.notices.inbox(session.caller(), given["room_id"], states, limit + 1, after)
     page = session.budget().fill(events, view.envelope, view.event_text, limit)
     cursor = page.cursor([event.event_id for event in events], after)
-    data = {"events": page.objects, "has_more": page.has_more, "cursor": cursor}
-    return Reply(data, page.text("No notices for you.", cursor))
+    data = known(events=page.objects, has_more=page.has_more, cursor=cursor)
+    is_open = any(event.state != "accepted" for event in events)
+    following = page.next(cursor, "Mark those you take on as accepted with event_mark." if is_open else "")
+    return Reply(data, page.text("No notices for you."), next=following)
 
 
 def event_mark(session: Session, given: Object, call: Call) -> Reply:

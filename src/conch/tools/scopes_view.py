@@ -7,7 +7,7 @@ from conch.host.paths import spell
 from conch.lean import TYPE_CHECKING
 from conch.notices.events import VERSION
 from conch.scopes.overlaps import Held, Reservation, holder
-from conch.tools.replies import Object
+from conch.tools.replies import Object, known
 from conch.tools.text import MARGIN, behind_margin, one_line
 from conch.warnings import Warnings
 
@@ -22,13 +22,13 @@ LABELS = {"HANDOFF": "Passed to", "BLOCKED": "Needs input", "seen": "Seen", "acc
 
 
 def agent(agent: Agent) -> Object:
-    return {
-        "agent_id": agent.agent_id,
-        "name": agent.name,
-        "role": agent.role,
-        "liveness": agent.liveness,
-        "last_seen_at": to_iso(agent.last_seen_at),
-    }
+    return known(
+        agent_id=agent.agent_id,
+        name=agent.name,
+        role=agent.role,
+        liveness=agent.liveness,
+        last_seen_at=to_iso(agent.last_seen_at),
+    )
 
 
 def agent_line(agent: Agent) -> str:
@@ -37,17 +37,17 @@ def agent_line(agent: Agent) -> str:
 
 
 def reservation(reservation: Reservation) -> Object:
-    return {
-        "reservation_id": reservation.reservation_id,
-        "scope": reservation.scope,
-        "agent_id": reservation.agent_id,
-        "name": reservation.name,
-        "liveness": reservation.liveness,
-        "bead_id": reservation.bead_id,
-        "state": reservation.state,
-        "created_at": to_iso(reservation.created_at),
-        "expires_at": to_iso(reservation.expires_at),
-    }
+    return known(
+        reservation_id=reservation.reservation_id,
+        scope=reservation.scope,
+        agent_id=reservation.agent_id,
+        name=reservation.name,
+        liveness=reservation.liveness,
+        bead_id=reservation.bead_id,
+        state=reservation.state,
+        created_at=to_iso(reservation.created_at),
+        expires_at=to_iso(reservation.expires_at),
+    )
 
 
 def reservation_line(reservation: Reservation) -> str:
@@ -57,6 +57,12 @@ def reservation_line(reservation: Reservation) -> str:
 
 def overlap(held: Held, caller_id: str) -> Object:
     return {**holder(held), "yours": held.reservation.agent_id == caller_id}
+
+
+def after_check(found: list[Held], caller_id: str) -> str:
+    if any(held.reservation.agent_id != caller_id for held in found):
+        return "Work on other files, or ask the owner to release these."
+    return "" if found else "Call scope_reserve before you change it."
 
 
 def overlap_line(held: Held) -> str:
@@ -83,6 +89,7 @@ def warning_lines(warnings: Warnings) -> list[str]:
 def envelope(event: ProtocolEvent) -> Object:
     """A protocol event in its stable format, whether its recipient has seen or accepted it, and how often it came."""
     repeated = {"times": event.times, "latest_at": to_iso(event.latest_at)} if event.times > 1 else {}
+    marks = known(seen_at=to_iso(event.seen_at), accepted_at=to_iso(event.accepted_at))
     return {
         "id": event.event_id,
         "version": VERSION,
@@ -95,8 +102,7 @@ def envelope(event: ProtocolEvent) -> Object:
         "created_at": to_iso(event.created_at),
         "payload": event.payload,
         "state": event.state,
-        "seen_at": to_iso(event.seen_at),
-        "accepted_at": to_iso(event.accepted_at),
+        **marks,
         **repeated,
     }
 

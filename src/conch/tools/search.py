@@ -7,7 +7,7 @@ from conch.clock import SECOND
 from conch.search.search import DEFAULT_LIMIT, LONGEST_QUERY, MODES, MOST_RESULTS, Hit, Place
 from conch.tools import fields
 from conch.tools.registry import Tool, grouped
-from conch.tools.replies import Object, Reply
+from conch.tools.replies import Object, Reply, known
 from conch.tools.session import Session
 from conch.tools.text import behind_margin, one_line
 
@@ -24,9 +24,10 @@ def messages_search(session: Session, given: Object, call: Call) -> Reply:
     page = page._replace(has_more=page.has_more or found.has_more)
     rank = (place.rank if place else 0) + page.length
     cursor = f"{found.moment}.{rank}" if page.length else given.get("after")
-    data = {"results": page.objects, "mode": found.mode, "has_more": page.has_more, "cursor": cursor}
+    data = known(results=page.objects, mode=found.mode, has_more=page.has_more, cursor=cursor, warnings=warnings)
     lines = [behind_margin(warning["message"], first=f"{warning['code']}: ") for warning in warnings]
-    return Reply({**data, "warnings": warnings}, "\n".join([page.text("No messages found.", cursor), *lines]))
+    text = "\n".join([page.text("No messages found."), *lines])
+    return Reply(data, text, next=page.next(cursor))
 
 
 def _place(cursor: str | None) -> Place | None:

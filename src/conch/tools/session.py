@@ -20,7 +20,9 @@ from conch.tools.text import one_line
 if TYPE_CHECKING:
     from conch.app import App
     from conch.bus.peers import Peer
+    from conch.calls import Call
     from conch.storage.base import Replacement
+    from conch.tools.patience import Patience
 
 
 def _nothing() -> str | None:
@@ -75,6 +77,12 @@ class Session:
     def budget(self) -> Budget:
         """The bytes of one reply. A command prints everything."""
         return Budget(None if self._door == "cli" else self.app.settings.max_reply_bytes)
+
+    def patience(self, call: Call) -> Patience:
+        """How long a call may wait, and what to do instead of waiting again."""
+        from conch.tools.patience import patience_of  # only waits need it
+
+        return patience_of(self._client_name(), has_progress=call.report_every < float("inf"))
 
     def caller(self) -> Caller:
         # An agent with several processes lives by one of them. When that one ends, another takes its place.

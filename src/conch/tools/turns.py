@@ -8,14 +8,12 @@ from conch.calls import Call
 from conch.clock import to_iso
 from conch.rooms import log
 from conch.rooms.handoffs import TEMPLATE
-from conch.rooms.room import Snapshot
 from conch.tools import fields
 from conch.tools import turns_view as view
-from conch.tools.pages import Budget
 from conch.tools.registry import Tool, grouped
-from conch.tools.replies import NOTHING_FOLLOWS, Delivery, Object, Reply, undone_by
+from conch.tools.replies import NOTHING_FOLLOWS, Delivery, Object, Reply, known, undone_by
 from conch.tools.session import Session
-from conch.tools.text import behind_margin
+from conch.tools.text import MARGIN, behind_margin
 from conch.turns.stick import Offer
 from conch.turns.waiting import Claim, describe
 
@@ -28,11 +26,13 @@ def list_rooms(session: Session, given: Object, call: Call) -> Reply:
     page = session.budget().fill(
         list(zip(snapshots, rooms.shown_members(snapshots), strict=True)),
         lambda each: view.path_room(each[0], caller.agent_id, each[1]),
-        lambda each: view.room_line(each[0]),
+        lambda each: f"- {view.room_line(each[0])}",
     )
     cursor = page.cursor([snapshot.room.room_id for snapshot in snapshots], after)
-    text = page.text("There is no open room here. join_path creates one.", cursor)
-    return Reply({"rooms": page.objects, "has_more": page.has_more, "cursor": cursor}, text)
+    is_in = any(snapshot.find(caller.agent_id) for snapshot in snapshots)
+    following = page.next(cursor, "" if is_in else "Call join_path to join your workspace.")
+    data = known(rooms=page.objects, has_more=page.has_more, cursor=cursor)
+    return Reply(data, page.text("There is no open room here. join_path creates one."), next=following)
 
 
 def join_path(session: Session, given: Object, call: Call) -> Reply:
@@ -44,41 +44,45 @@ def join_path(session: Session, given: Object, call: Call) -> Reply:
     head = f"You are {caller.agent_id} ({name}). {'Created' if joined.created else 'Joined'} room "
     head += view.room_line(snapshot)
     warnings = budget.warn(joined.warnings)
+    room = view.path_room(snapshot, caller.agent_id)
     data = {
         "agent_id": caller.agent_id,
         "name": name,
-        "room_id": snapshot.room.room_id,
-        "canonical_path": snapshot.room.canonical_path,
-        "topic_id": snapshot.room.topic_id,
+        **{name: room.pop(name) for name in ("room_id", "canonical_path", "topic_id")},
         "created": joined.created,
+        "room": room,
         "policy": snapshot.policy._asdict(),
         "handoff_template": TEMPLATE,
         "warnings": warnings,
     }
-    budget.spend(data)
-    room, members = _room_and_members(session, snapshot, budget, head)
-    heartbeat_seconds = snapshot.policy.heartbeat_interval_ms // 1_000
+    budget.spend(data, str(data))
+    members = view.list_members(snapshot, session.app.rooms.shown_members([snapshot])[0], budget)
     lines = [
         head,
         members.text,
-        f"Next: call wait_for_turn. Work only after your_turn, and call heartbeat every {heartbeat_seconds} s.",
+        f"Handoffs look like this:\n{view.handoff_lines(TEMPLATE, MARGIN)}",
         *(behind_margin(warning["message"], first="") for warning in warnings),
     ]
-    return Reply({**data, "room": room, **members.data}, "\n".join(lines))
+    following = "Call wait_for_turn. Change nothing shared before your_turn."
+    listed = {name: value for name, value in members.data.items() if value is not False}
+    return Reply({**data, **listed}, "\n".join(lines), next=f"{following} {members.next}".strip())
 
 
 def wait_for_turn(session: Session, given: Object, call: Call) -> Reply:
     caller, claims = session.caller(), session.app.claims
     cursor = fields.parse_cursor("cursor", given.get("cursor"))
-    wait = claims.wait_for_turn(caller, given["room_id"], cursor, given.get("max_wait_ms"), call)
+    patience = session.patience(call)
+    wait = claims.wait_for_turn(caller, given["room_id"], cursor, given.get("max_wait_ms"), call, patience.survives_ms)
     if wait.status == "your_turn":
-        return Reply(view.your_turn(wait), view.your_turn_text(wait), _undoing(session, wait.claim))
-    if wait.status == "takeover_available":
-        return Reply(view.takeover_available(wait), view.takeover_text(wait))
+        delivery = _undoing(session, wait.claim)
+        return Reply(view.your_turn(wait), view.your_turn_text(wait), delivery, next=view.after_claim(wait))
     room = wait.snapshot.room
+    if wait.status == "takeover_available":
+        return Reply(view.takeover_available(wait), view.takeover_text(wait), next=view.TAKE_OVER)
     if wait.status == "closed":
-        return Reply({"status": "closed", "room_id": room.room_id}, f"Room {room.room_id} is closed.")
-    data = {
+        following = "Call join_path to open a new room here."
+        return Reply({"status": "closed", "room_id": room.room_id}, f"Room {room.room_id} is closed.", next=following)
+    data: Object = {
         "status": "not_yet",
         "room_id": room.room_id,
         "cursor": str(room.last_event_seq),
@@ -86,7 +90,7 @@ def wait_for_turn(session: Session, given: Object, call: Call) -> Reply:
         "turn_id": room.turn_id,
         **view.expectation(room),
     }
-    return Reply(data, f"not_yet: {describe(wait.snapshot)} Call wait_for_turn again. cursor={room.last_event_seq}")
+    return Reply(data, f"not_yet: {describe(wait.snapshot)}", next=patience.instead)
 
 
 def _undoing(session: Session, claim: Claim | None) -> Delivery:
@@ -99,7 +103,8 @@ def _undoing(session: Session, claim: Claim | None) -> Delivery:
 def heartbeat(session: Session, given: Object, call: Call) -> Reply:
     room = session.app.turns.heartbeat(session.caller(), given["room_id"], given["lease_id"], given["expected_turn_id"])
     data = view.lease(room)
-    return Reply(data, f"The stick is yours until {data['lease_expires_at']}. Each heartbeat extends that time.")
+    text = f"The stick is yours until {data['lease_expires_at']}. Each heartbeat extends that time."
+    return Reply(data, text, next="Keep working. Call heartbeat every few minutes.")
 
 
 def release_stick(session: Session, given: Object, call: Call) -> Reply:
@@ -127,19 +132,18 @@ def pass_stick(session: Session, given: Object, call: Call) -> Reply:
 
 def _offered(offer: Offer) -> Reply:
     room = offer.room
-    data = {
-        "room_id": room.room_id,
-        "state": room.state,
-        "reserved_for": room.reserved_for,
-        "recipient_status": offer.recipient_status,
-        "claim_expires_at": to_iso(room.claim_expires_at),
-        "event_seq": offer.event_seq,
-    }
+    data = known(
+        room_id=room.room_id,
+        state=room.state,
+        reserved_for=room.reserved_for,
+        recipient_status=offer.recipient_status,
+        claim_expires_at=to_iso(room.claim_expires_at),
+        event_seq=offer.event_seq,
+    )
+    text = f"The stick is reserved for {room.reserved_for}, who is {offer.recipient_status}."
     if room.reserved_for is None:
-        return Reply(
-            data, "Released. No other member is active. The next member to wait gets the stick and your handoff."
-        )
-    return Reply(data, f"The stick is reserved for {room.reserved_for}, who is {offer.recipient_status}.")
+        text = "Released. No other member is active. The next member to wait gets the stick and your handoff."
+    return Reply(data, text, next="Change nothing shared now. Call wait_for_turn for another turn.")
 
 
 def takeover_stick(session: Session, given: Object, call: Call) -> Reply:
@@ -149,34 +153,21 @@ def takeover_stick(session: Session, given: Object, call: Call) -> Reply:
     )
     room = taken.room
     data = {**view.lease(room), "revoked": taken.revoked}
-    text = (
-        f"The stick is yours: turn_id={room.turn_id} lease_id={room.lease_id}. You took it from {taken.revoked}. "
-        "There is no handoff for you, so call get_room_events before you work."
-    )
-    return Reply(data, text, _undoing(session, taken.claim))
+    text = f"The stick is yours. You took it from {taken.revoked}."
+    following = "There is no handoff for you, so call get_room_events before you work."
+    return Reply(data, text, _undoing(session, taken.claim), next=following)
 
 
 def get_room_state(session: Session, given: Object, call: Call) -> Reply:
-    caller = session.caller()
+    caller, budget = session.caller(), session.budget()
     snapshot = session.app.rooms.get_state(caller, given["room_id"])
     can_take_over = session.app.claims.takeover_is_open(caller, snapshot)
-    line = view.room_line(snapshot)
-    room, members = _room_and_members(session, snapshot, session.budget(), line, given.get("after"))
-    lines = [line, members.text]
-    if can_take_over:
-        lines.append(f"Takeover is available ({snapshot.takeover_reason}).")
+    room, line = view.path_room(snapshot, caller.agent_id), view.room_line(snapshot)
+    budget.spend(room, line + str(room))
+    members = view.list_members(snapshot, session.app.rooms.shown_members([snapshot])[0], budget, given.get("after"))
     data = {"room": room, **members.data, "takeover": view.takeover(snapshot, can_take_over)}
-    return Reply(data, "\n".join(lines))
-
-
-def _room_and_members(
-    session: Session, snapshot: Snapshot, budget: Budget, text: str, after: str | None = None
-) -> tuple[Object, view.Members]:
-    """The room, and those of its members that fit into a reply beside it."""
-    room = view.path_room(snapshot, session.caller().agent_id)
-    budget.spend(room, text)
-    members = view.list_members(snapshot, session.app.rooms.shown_members([snapshot])[0], budget, after)
-    return {**room, "members": [member.agent_id for member in members.listed]}, members
+    following = members.next or (view.TAKE_OVER if can_take_over else view.after_look(snapshot, caller.agent_id))
+    return Reply(data, f"{line}\n{members.text}", next=following)
 
 
 def get_room_events(session: Session, given: Object, call: Call) -> Reply:
@@ -192,7 +183,8 @@ def get_room_events(session: Session, given: Object, call: Call) -> Reply:
     has_more = is_cut or found.has_more
     text = "\n".join(page.lines[::order]) or "No events."
     data = {"events": page.objects[::order], "cursor": str(cursor), "has_more": has_more}
-    return Reply(data, f"{text}\ncursor={cursor}{' (more to read)' if has_more else ''}")
+    following = f'There is more: call again with after="{cursor}".' if has_more else ""
+    return Reply(data, f"{text}\ncursor={cursor}", next=following)
 
 
 _MEMBER: Object = {**fields.AGENT_ID, "description": "An agent_id or a name."}
@@ -222,7 +214,7 @@ TOOLS = grouped(
         wait_for_turn,
         "Wait for the stick",
         "Wait for the stick and claim it. Do shared work only after your_turn; read its handoff first. On not_yet, "
-        "call again. On takeover_available, you may call takeover_stick. If you already hold the stick, "
+        "do as next says. On takeover_available, you may call takeover_stick. If you already hold the stick, "
         "returns your lease.",
         fields.takes(
             {"room_id": fields.ROOM_ID},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from conch.clock import to_iso
 from conch.lean import TYPE_CHECKING, Any, NamedTuple
 from conch.tools.fields import parse_cursor
-from conch.tools.replies import Object
+from conch.tools.replies import Object, known
 from conch.tools.text import MARGIN, behind_margin, one_line
 
 if TYPE_CHECKING:
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from conch.turns.waiting import Wait
 
 
-def path_room(snapshot: Snapshot, caller_id: str | None, members: Sequence[Member] = ()) -> Object:
-    """A room as an object for this caller, with the members that the reply lists."""
+def path_room(snapshot: Snapshot, caller_id: str | None, members: Sequence[Member] | None = None) -> Object:
+    """A room as an object for this caller, with the ids of its members unless the reply lists the members beside it."""
     room = snapshot.room
     return {
         "room_id": room.room_id,
         "canonical_path": room.canonical_path,
         "topic_id": room.topic_id,
-        "members": [member.agent_id for member in members],
+        **({} if members is None else {"members": [member.agent_id for member in members]}),
         "sequence_index": room.sequence_index,
         "owner": room.owner,
         "reserved_for": room.reserved_for,
@@ -41,21 +41,18 @@ def path_room(snapshot: Snapshot, caller_id: str | None, members: Sequence[Membe
 
 
 def _room_member(snapshot: Snapshot, member: Member) -> Object:
-    process = member.process
     return {
         "agent_id": member.agent_id,
         "name": member.name,
         "ordinal": member.ordinal,
         "joined_at": to_iso(member.joined_at),
         "last_seen_at": to_iso(member.last_seen_at),
-        "status": "active" if snapshot.is_active(member) else "inactive",
-        "process": snapshot.life(member.agent_id),
-        "host_id": process.host_id if process else None,
-        "pid": process.pid if process else None,
-        "process_started_at": process.started_at if process else None,
-        "session_kind": member.session_kind,
-        "display_name": member.display_name,
+        "status": _presence(snapshot, member),
     }
+
+
+def _presence(snapshot: Snapshot, member: Member) -> str:
+    return "active" if snapshot.is_active(member) else "inactive"
 
 
 class Members(NamedTuple):
@@ -64,44 +61,43 @@ class Members(NamedTuple):
     listed: list[Member]
     data: Object
     text: str
+    next: str
 
 
 def list_members(snapshot: Snapshot, shown: list[Member], budget: Budget, after: str | None = None) -> Members:
     """The page of the shown members that follows a place in the sequence."""
     place = parse_cursor("after", after)
     found = shown if place is None else [member for member in shown if member.ordinal > place]
-    # A member's id is also in the room, so it counts twice.
-    page = budget.fill(
-        found, lambda each: _room_member(snapshot, each), lambda each: each.agent_id + _member_line(snapshot, each)
-    )
-    gone, cursor = len(snapshot.members) - len(shown), page.cursor([member.ordinal for member in found], after)
-    lines = [_member_line(snapshot, member) for member in found[: page.length]]
+    page = budget.fill(found, lambda each: _room_member(snapshot, each), lambda each: _member_line(snapshot, each))
+    gone, lines = len(snapshot.members) - len(shown), page.lines
+    data: Object = {"members": page.objects, "has_more": page.has_more}
+    more = ""
     if page.has_more:
-        lines.append(f'There are more members: call get_room_state with after="{cursor}".')
+        data["cursor"] = page.cursor([member.ordinal for member in found], after)
+        more = f'There are more members: call get_room_state with after="{data["cursor"]}".'
     if gone:
-        lines.append(f"{gone} more are gone.")
-    data = {"members": page.objects, "members_gone": gone, "has_more": page.has_more, "cursor": cursor}
-    return Members(found[: page.length], data, "\n".join(lines))
+        data["members_gone"] = gone
+        lines = [*lines, f"members_gone={gone}: they hold nothing, so they are not listed."]
+    return Members(found[: page.length], data, "\n".join(lines), more)
 
 
 def takeover(snapshot: Snapshot, can_take_over: bool) -> Object:
-    return {"available": can_take_over, "reason": snapshot.takeover_reason}
+    return known(available=can_take_over, reason=snapshot.takeover_reason)
 
 
 def room_event(event: Event) -> Object:
-    return {
-        "event_seq": event.event_seq,
-        "event_id": event.event_id,
-        "room_id": event.room_id,
-        "turn_id": event.turn_id,
-        "event_type": event.event_type,
-        "from_agent_id": event.from_agent_id,
-        "to_agent_id": event.to_agent_id,
-        "handoff": event.handoff,
-        "reason": event.reason,
-        "details": event.details,
-        "created_at": to_iso(event.created_at),
-    }
+    return known(
+        event_seq=event.event_seq,
+        event_id=event.event_id,
+        turn_id=event.turn_id,
+        event_type=event.event_type,
+        from_agent_id=event.from_agent_id,
+        to_agent_id=event.to_agent_id,
+        handoff=event.handoff,
+        reason=event.reason,
+        details=known(**event.details) or None,
+        created_at=to_iso(event.created_at),
+    )
 
 
 def lease(room: Room) -> Object:
@@ -116,12 +112,12 @@ def lease(room: Room) -> Object:
 
 def expectation(room: Room) -> Object:
     """Who holds the stick or is next, and until when."""
-    return {
-        "current_owner": room.owner,
-        "reserved_for": room.reserved_for,
-        "lease_expires_at": to_iso(room.lease_expires_at),
-        "claim_expires_at": to_iso(room.claim_expires_at),
-    }
+    return known(
+        current_owner=room.owner,
+        reserved_for=room.reserved_for,
+        lease_expires_at=to_iso(room.lease_expires_at),
+        claim_expires_at=to_iso(room.claim_expires_at),
+    )
 
 
 def your_turn(wait: Wait) -> Object:
@@ -137,17 +133,17 @@ def your_turn(wait: Wait) -> Object:
 
 def takeover_available(wait: Wait) -> Object:
     room = wait.snapshot.room
-    data = {
-        "status": "takeover_available",
-        "room_id": room.room_id,
-        "turn_id": room.turn_id,
-        "room_state": wait.snapshot.state,
-        "reason": wait.reason,
-        "cursor": str(room.last_event_seq),
-    }
-    # Only the agent that failed to answer is named: either the owner or the recipient.
-    absent = {"current_owner": room.owner, "reserved_for": room.reserved_for}
-    return data | {name: agent_id for name, agent_id in absent.items() if agent_id}
+    return known(
+        status="takeover_available",
+        room_id=room.room_id,
+        turn_id=room.turn_id,
+        room_state=wait.snapshot.state,
+        reason=wait.reason,
+        cursor=str(room.last_event_seq),
+        # Only the agent that failed to answer is named: either the owner or the recipient.
+        current_owner=room.owner,
+        reserved_for=room.reserved_for,
+    )
 
 
 # -- as text for models
@@ -162,12 +158,12 @@ def room_line(snapshot: Snapshot) -> str:
     else:
         holder = ""
     place = one_line(room.canonical_path)
-    return f"{room.room_id} at {place}: {snapshot.state}, turn {room.turn_id}{holder}"
+    return f"{room.room_id} at {place}: {snapshot.state}, turn_id={room.turn_id}{holder}"
 
 
 def _member_line(snapshot: Snapshot, member: Member) -> str:
-    presence = "active" if snapshot.is_active(member) else "inactive"
-    return f"- {member.agent_id} ({member.name}), {presence}, last seen {to_iso(member.last_seen_at)}"
+    seen = to_iso(member.last_seen_at)
+    return f"- {member.agent_id} ({member.name}), {_presence(snapshot, member)}, last seen {seen}"
 
 
 def your_turn_text(wait: Wait) -> str:
@@ -177,20 +173,38 @@ def your_turn_text(wait: Wait) -> str:
 
 
 def takeover_text(wait: Wait) -> str:
-    room = wait.snapshot.room
-    return (
-        f"takeover_available ({wait.reason}): {wait.snapshot.expected} does not answer. To take the stick: "
-        f"takeover_stick(room_id={room.room_id}, expected_turn_id={room.turn_id}, reason=...)."
-    )
+    return f"takeover_available ({wait.reason}): {wait.snapshot.expected} does not answer."
+
+
+# -- what to do next
+
+TAKE_OVER = "Call takeover_stick with this turn_id as expected_turn_id and a reason, or wait longer."
+
+
+def after_claim(wait: Wait) -> str:
+    seconds = wait.snapshot.policy.heartbeat_interval_ms // 1_000
+    first = "Read the handoff and open its artifacts, then work. " if wait.handoff else "Work now. "
+    return f"{first}Call heartbeat every {seconds} s, and release_stick or pass_stick before you stop."
+
+
+def after_look(snapshot: Snapshot, caller_id: str) -> str:
+    """What an agent can do that has looked at the room."""
+    if snapshot.room.state == "closed":
+        return "Call join_path to open a new room here."
+    if snapshot.find(caller_id) is None:
+        return "Call join_path to join this room."
+    if snapshot.room.owner == caller_id:
+        return "You hold the stick. Hand it over with release_stick or pass_stick."
+    return "Call wait_for_turn to get the stick."
 
 
 def _handoff_text(handoff: Handoff | None, author: str | None) -> str:
     if handoff is None:
         return "There is no handoff: you are the first to work here, or the owner before you wrote none."
-    return f"Handoff from {author}:\n{_handoff_lines(handoff)}"
+    return f"Handoff from {author}:\n{handoff_lines(handoff)}"
 
 
-def _handoff_lines(handoff: Handoff, margin: str = "") -> str:
+def handoff_lines(handoff: Handoff, margin: str = "") -> str:
     """Each part after its label, with a margin before further lines, so that no text can pose as ours."""
     parts = [("status", handoff["status"]), ("next_action", handoff["next_action"])]
     parts += [("artifact", artifact_text(artifact)) for artifact in handoff.get("artifacts", ())]
@@ -209,7 +223,7 @@ def artifact_text(artifact: dict[str, Any]) -> str:
 def event_line(event: Event) -> str:
     """An event on one line, with its handoff below."""
     line = behind_margin(event_sentence(event), first=f"#{event.event_seq} {to_iso(event.created_at)} ")
-    return line if event.handoff is None else f"{line}\n{_handoff_lines(event.handoff, MARGIN)}"
+    return line if event.handoff is None else f"{line}\n{handoff_lines(event.handoff, MARGIN)}"
 
 
 def event_sentence(event: Event, names: Mapping[str, str] | None = None) -> str:

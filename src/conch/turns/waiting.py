@@ -9,7 +9,7 @@ from conch.bells.base import LINGER_SECONDS, Bell, room_channel, seat_channel
 from conch.bells.waits import Pause, wait_for
 from conch.calls import Call
 from conch.clock import SECOND
-from conch.config import Settings, check_length
+from conch.config import TURN_WAIT_MS, Settings, check_length
 from conch.errors import Advice, TakeoverNotAvailable
 from conch.host.processes import Process
 from conch.ids import new_lease
@@ -82,14 +82,18 @@ class Claims:
         cursor: int | None = None,
         max_wait_ms: int | None = None,
         call: Call | None = None,
+        survives_ms: int = 0,
     ) -> Wait:
         """Claim the stick as soon as the caller may, or return before the time is up with the reason why not.
 
-        With a cursor, the wait also ends as soon as the log has a newer event.
+        With a cursor, the wait also ends as soon as the log has a newer event. A policy that a person has set limits
+        the wait. Its default is made for any client; one that survives longer waits can wait longer.
         """
         call = call or Call()
         found = self._look(caller, room_id, cursor, call)
         longest = found.snapshot.policy.wait_for_turn_max_wait_ms
+        if longest == TURN_WAIT_MS:
+            longest = max(longest, survives_ms)
         budget = (longest if max_wait_ms is None else min(max_wait_ms, longest)) / 1_000
         if _is_settled(found, cursor) or budget <= 0:
             return found

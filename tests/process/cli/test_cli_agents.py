@@ -201,8 +201,9 @@ def test_a_notice_is_sent_seen_and_accepted(conch: Conch, names: dict[str, str])
 def test_a_blocked_notice_says_what_would_help(conch: Conch, names: dict[str, str]) -> None:
     words = ("--type", "BLOCKED", "--subject", "CI", "--blocker", "no token", "--request", "add one")
 
-    sent = conch("agent", "send", "bob:2", *words, "--json").data["event"]
+    conch("agent", "send", "bob:2", *words)
 
+    (sent,) = conch("agent", "inbox", "--json", agent="bob:2").data["events"]
     assert sent["payload"] == {
         "subject": "CI",
         "blocker": "no token",

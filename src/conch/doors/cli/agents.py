@@ -43,7 +43,7 @@ def heartbeat(context: Context) -> Report:
 
 def list_agents(context: Context) -> Report:
     data = context.room_tool("scopes.agent_list").data
-    rows = [(a["name"], a["agent_id"], a["role"] or "-", a["liveness"], a["last_seen_at"]) for a in data["agents"]]
+    rows = [(a["name"], a["agent_id"], a.get("role", "-"), a["liveness"], a["last_seen_at"]) for a in data["agents"]]
     return Report(data, table(("NAME", "AGENT", "ROLE", "LIVENESS", "LAST SEEN"), rows))
 
 

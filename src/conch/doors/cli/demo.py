@@ -198,9 +198,9 @@ class _Demo:
         _headline("Act 1: round robin", "The next in sequence gets the stick and the handoff.")
         for name in _CAST:
             self._join(name)
-        room = self._call("gemini", "get_room_state")["room"]
-        sequence = " -> ".join(_NAMES[member] for member in room["members"])
-        self._show("gemini", self._since, {}, f"sees the sequence {sequence}; state {room['state']}")
+        seen = self._call("gemini", "get_room_state")
+        sequence = " -> ".join(_NAMES[member["agent_id"]] for member in seen["members"])
+        self._show("gemini", self._since, {}, f"sees the sequence {sequence}; state {seen['room']['state']}")
         self._call("codex", "wait_for_turn", "claimed turn {turn_id}: the stick was free", {"status": "your_turn"})
         self._look("claude", "must wait")
         self._hand_over("codex", "claude", "wrote the plan, steps 1 to 3", "look for gaps in it", 1)
@@ -293,7 +293,7 @@ class _Demo:
         if "error" in self._call(name, "takeover_stick", text, expected, **given):
             return
         events = self._call(name, "get_room_events")["events"]
-        last = [event for event in events if event["handoff"] == self._handoff][-1]
+        last = [event for event in events if event.get("handoff") == self._handoff][-1]
         self._show(name, self._since, last, f"reads the log; the last handoff is from {_NAMES[last['from_agent_id']]}:")
 
     def _call(self, name: str, tool: str, text: str = "", expected: Object | None = None, **given: Any) -> Object:

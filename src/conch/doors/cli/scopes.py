@@ -65,7 +65,7 @@ def status(context: Context) -> Report:
 def reservation_table(found: list[Object]) -> str:
     if not found:
         return "Nothing is reserved."
-    rows = [(r["scope"], r["name"], r["liveness"], r["state"], r["expires_at"], r["bead_id"] or "-") for r in found]
+    rows = [(r["scope"], r["name"], r["liveness"], r["state"], r["expires_at"], r.get("bead_id", "-")) for r in found]
     return table(("SCOPE", "BY", "LIVENESS", "STATE", "UNTIL", "BEAD"), rows, margin=MARGIN)
 
 

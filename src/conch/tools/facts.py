@@ -1,0 +1,88 @@
+"""Puts every fact of a reply's object into its text: some harnesses show a model only the one, others only the other.
+
+A view writes what reads well. `tell` adds whatever the view left out, as `name=value`, so the two cannot drift apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from conch.lean import Any, json
+from conch.tools.replies import Object
+from conch.tools.text import MARGIN, behind_margin, one_line, visible
+
+# A view shows these whole, behind a margin. Warnings have lines of their own.
+_SHOWN_WHOLE = frozenset(("handoff", "handoff_template", "warnings"))
+_LONGEST_WORD = 200
+_PLAIN = frozenset("-_.:/@+~#%,")
+
+
+def tell(data: Object, text: str, *ending: str) -> str:
+    """The text of an object, the facts that it lacks, and the last lines. Items of a list have their own texts."""
+    return "\n".join([_add(text, _facts(data), "\n".join(ending)), *ending])
+
+
+def tell_item(data: Object, line: str) -> str:
+    """The text of an item of a list, with the facts that it lacks below."""
+    # All messages of a list are on one topic, which the text names once, below the list.
+    is_message = "message_type" in data
+    return _add(line, ((name, value) for name, value in _facts(data) if not (is_message and name == "topic_id")))
+
+
+def _add(text: str, facts: Iterator[tuple[str, Any]], ending: str = "") -> str:
+    whole = f"{text}\n{ending}" if ending else text
+    words: dict[str, list[str]] = {}
+    blocks: list[str] = []
+    for path, value in facts:
+        about, _, name = path.rpartition(".")
+        if _is_told(whole, name, value):
+            continue
+        if isinstance(value, str) and (len(value) > _LONGEST_WORD or len(value.splitlines()) > 1):
+            blocks.append(behind_margin(value, MARGIN * 2, first=f"{MARGIN}{path}: "))
+        else:
+            words.setdefault(about, []).append(f"{name}={_spell(value)}")
+    added = [f"{MARGIN}{about}{': ' if about else ''}{' '.join(each)}" for about, each in words.items()]
+    return "\n".join(line for line in [text, *added, *blocks] if line)
+
+
+def _facts(data: Object, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every value that is not an object, by its name. What is false or empty is no fact."""
+    for name, value in data.items():
+        if name in _SHOWN_WHOLE or value is None or value is False or value in ("", [], {}):
+            continue
+        label = prefix + (name if name.isidentifier() else _spell(one_line(name)))
+        if isinstance(value, dict):
+            yield from _facts(value, f"{label}.")
+        elif not isinstance(value, list):
+            yield label, value
+        elif not isinstance(value[0], (dict, list)):
+            yield from ((label, each) for each in value)
+        elif prefix:  # only a list of the reply itself has a text for each of its items
+            yield label, json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _is_told(text: str, name: str, value: Any) -> bool:
+    """Whether the text has this value. A number counts only with its name, because any text has some number."""
+    if isinstance(value, str) and not value.isdecimal():
+        return _mentions(text, value) or _mentions(text, visible(value.strip().splitlines()[0]))
+    spelled = _spell(value)
+    return any(_mentions(text, form) for form in (f"{name}={spelled}", f"#{spelled}", f'"{spelled}"'))
+
+
+def _mentions(text: str, word: str) -> bool:
+    """Whether the word is in the text and not only a part of a longer one."""
+    at = text.find(word)
+    while at >= 0:
+        end = at + len(word)
+        if not (text[at - 1 : at].isalnum() and word[:1].isalnum()) and not text[end : end + 1].isalnum():
+            return True
+        at = text.find(word, at + 1)
+    return False
+
+
+def _spell(value: Any) -> str:
+    """A value in one word. Text with spaces or signs is quoted, so that it cannot pass for another fact."""
+    if isinstance(value, str):
+        plain = value and all(letter.isalnum() or letter in _PLAIN for letter in value)
+        return value if plain else visible(json.dumps(value, ensure_ascii=False))
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,53 @@
+"""How long one call may wait, and what an agent can do instead of asking again. Both depend on its harness."""
+
+from __future__ import annotations
+
+from conch.config import LONGEST_WAIT_MS
+from conch.host.marks import slug_of
+from conch.lean import NamedTuple
+
+
+class _Harness(NamedTuple):
+    survives_ms: int
+    """How long it waits for the result of a call, less some time for the way."""
+    with_progress_ms: int
+    """The same for a call that reports progress."""
+    has_shell: bool = True
+    """Its shell commands act as the same agent."""
+
+
+# Seen with the real programs. The name of their MCP client begins with one of these.
+_HARNESSES = {
+    "claude-code": _Harness(600_000, 600_000),
+    "codex": _Harness(280_000, 280_000, has_shell=False),  # it gives up at 300 s; its sandbox hides who runs a command
+    "gemini": _Harness(570_000, 570_000),  # it gives up at 600 s
+    "opencode": _Harness(50_000, 600_000),
+    "copilot": _Harness(120_000, 120_000),
+    "qwen": _Harness(120_000, 120_000),
+    "kilo": _Harness(50_000, 120_000),
+}
+_BACKGROUND = (
+    "Do not ask again and again. Run `conch wait` in the background: it ends when you have the stick. Or end your turn."
+)
+_COME_BACK = "Do not ask again and again. End your turn, or call wait_for_turn with the longest wait."
+
+
+class Patience(NamedTuple):
+    """What the client of a call survives."""
+
+    survives_ms: int
+    """0 if the client is not known."""
+    instead: str
+    """What to do after a wait that ended without the stick."""
+
+    def wait_seconds(self, asked: int) -> float:
+        return min(float(asked), (self.survives_ms or LONGEST_WAIT_MS) / 1_000)
+
+
+def patience_of(client_name: str | None, has_progress: bool) -> Patience:
+    slug = slug_of(client_name or "")
+    for start, harness in _HARNESSES.items():
+        if slug.startswith(start):
+            survives = harness.with_progress_ms if has_progress else harness.survives_ms
+            return Patience(survives, _BACKGROUND if harness.has_shell else _COME_BACK)
+    return Patience(0, _COME_BACK)

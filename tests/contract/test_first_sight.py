@@ -1,0 +1,160 @@
+"""What an agent sees that has never met conch: the same facts in the object and in the text, few, and what to do next.
+
+Some harnesses show a model only `structuredContent`, some only the text, some both.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.contract.conftest import Child, Enter
+from tests.contract.test_margin import closing, everything_said, filled
+
+from conch.host import processes
+from conch.tools.catalogue import TOOLS
+from conch.tools.replies import Reply
+
+# The fields that a seed types `| null`.
+NULLABLE = {
+    *("owner", "reserved_for", "pending_handoff_event_seq", "lease_id", "lease_expires_at", "claim_expires_at"),
+    *("handoff", "from_agent_id", "reply_to", "metadata", "client_message_id"),
+    *("bead_id", "from_agent", "to_agent", "scope"),
+}
+NEVER = {"pid", "host_id", "process", "process_started_at", "session_kind", "display_name"}
+AN_ID = re.compile(r"\b(?:room|topic|lease|msg|proto|res|evt)_[0-9a-f]{8,}\b")
+A_FACT = re.compile(r"(?<!\S)([a-z_]+)=([0-9]+)(?!\S)")
+TEXT = "src/plain"
+
+
+@pytest.fixture(params=["sqlite"])
+def environ(tmp_path: Path) -> dict[str, str]:
+    """What a reply says does not depend on the engine."""
+    return {"HOME": str(tmp_path / "home"), "CONCH_DATA_DIR": str(tmp_path / "data")}
+
+
+@pytest.fixture
+def replies(enter: Enter, workspace: str, child: Callable[[], Child]) -> list[tuple[str, Reply]]:
+    """Replies of every tool to agents that use all of them."""
+    Path(workspace, "src").mkdir()
+    Path(workspace, TEXT).write_text("unfinished")
+    found = list(everything_said(enter, workspace, child(), TEXT))
+    bob = enter("bob:2", None, workspace)
+    found += [(tool, client.call(tool, **filled(client, given))) for client, tool, given in closing(bob, TEXT)]
+    assert {tool for tool, _ in found} == set(TOOLS)
+    return found
+
+
+def leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from leaves(item, key)
+    elif isinstance(value, list):
+        for item in value:
+            yield from leaves(item, name)
+    else:
+        yield name, value
+
+
+def is_in(text: str, name: str, value: Any) -> bool:
+    if isinstance(value, bool) or value is None or value == "":
+        return True  # what is true is told by words, and what is not there by their absence
+    if isinstance(value, str) and not value.isdecimal():
+        return value.strip().splitlines()[0].strip() in text
+    return re.search(rf'(?:{name}=|#|"|[:,-]){re.escape(str(value))}\b', text) is not None
+
+
+def test_every_fact_of_every_object_is_in_the_text(replies: list[tuple[str, Reply]]) -> None:
+    missing = [
+        (tool, name, value)
+        for tool, reply in replies
+        for name, value in leaves({key: each for key, each in reply.data.items() if key not in ("sent", "warnings")})
+        if not is_in(reply.text, name, value)
+    ]
+
+    assert missing == []
+
+
+def test_every_id_and_number_in_a_text_is_in_the_object(replies: list[tuple[str, Reply]]) -> None:
+    missing = [
+        (tool, found.group(), reply.data)
+        for tool, reply in replies
+        for found in [*AN_ID.finditer(reply.text), *A_FACT.finditer(reply.text)]
+        if found.group().rpartition("=")[2] not in json.dumps(reply.data)
+    ]
+
+    assert missing == []
+
+
+def test_what_to_do_next_is_in_both(replies: list[tuple[str, Reply]]) -> None:
+    for _, reply in replies:
+        assert ("Next: " in reply.text) <= ("next" in reply.data)
+        assert reply.data.get("next", "") in reply.text
+
+
+def test_no_reply_has_a_null_that_no_specification_asks_for(replies: list[tuple[str, Reply]]) -> None:
+    nulls = {(tool, name) for tool, reply in replies for name, value in leaves(reply.data) if value is None}
+
+    assert {each for each in nulls if each[1] not in NULLABLE} == set()
+
+
+def test_no_reply_tells_processes_and_hosts(replies: list[tuple[str, Reply]]) -> None:
+    names = {(tool, name) for tool, reply in replies for name, _ in leaves(reply.data)}
+
+    assert {each for each in names if each[1] in NEVER} == set()
+
+
+def test_only_sync_echoes_what_was_just_sent(enter: Enter) -> None:
+    ada, bob = enter("ada:1"), enter("bob:2")
+    notice = {"subject": "ECHO", "summary": "ECHO", "next_action": "ECHO"}
+    turn = ada.data("wait_for_turn", max_wait_ms=0)
+    lease = {"lease_id": turn["lease_id"], "expected_turn_id": turn["turn_id"]}
+    question = bob.data("ask", topic_id=bob.home, question="ECHO", wait_seconds=0)["question_id"]
+    response = {"question_id": question, "answer_markdown": "ECHO", "suggested_followups": ["ECHO"]}
+
+    replies = [
+        ada.call("append_note", note="ECHO"),
+        ada.call("event_send", event_type="HANDOFF", to_agent="bob:2", payload=notice),
+        ada.call("ask", topic_id=ada.home, question="ECHO", wait_seconds=0),
+        ada.call("answer", topic_id=ada.home, responses=[response]),
+        ada.call("release_stick", **lease, handoff={"status": "ECHO", "next_action": "ECHO"}),
+    ]
+
+    assert not any(reply.is_error for reply in replies)
+    assert [reply.data for reply in replies if "ECHO" in json.dumps(reply.data) + reply.text] == []
+
+
+# -- few facts
+
+
+def size(reply: Reply) -> int:
+    """The bytes of `structuredContent` as a client gets it, without mail."""
+    data = {name: value for name, value in reply.data.items() if name != "mail"}
+    return len(json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode())
+
+
+def test_typical_replies_stay_within_their_budgets(enter: Enter, tmp_path: Path) -> None:
+    folder = tmp_path / "home" / "user" / "projects" / "a-typical-backend"
+    folder.mkdir(parents=True)
+    (folder / "AGENTS.md").write_text("")
+    process = processes.look_up(os.getpid())
+    owner, waiting, third = (
+        enter(each, process, str(folder)) for each in ("claude-code:a3f1c2", "codex:9b22d1", "gemini:1c4e77")
+    )
+    turn = owner.data("wait_for_turn")
+    lease = {"lease_id": turn["lease_id"], "expected_turn_id": turn["turn_id"]}
+
+    sizes = {
+        "join_path": size(third.call("join_path", context_path=str(folder))),
+        "get_room_state": size(owner.call("get_room_state")),
+        "not_yet": size(waiting.call("wait_for_turn", max_wait_ms=0)),
+        "heartbeat": size(owner.call("heartbeat", **lease)),
+    }
+
+    budgets = {"join_path": 1_600, "get_room_state": 1_150, "not_yet": 450, "heartbeat": 250}
+    assert {tool: size for tool, size in sizes.items() if size > budgets[tool]} == {}
