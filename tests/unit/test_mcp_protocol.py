@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conch.doors.mcp.protocol import Refusal, decode, encode, parse
-from conch.doors.mcp.stdio import LineSplitter
+from conch.doors.mcp.protocol import Refusal, decode, encode, parse, request_id_of
+from conch.doors.mcp.stdio import Cut, LineSplitter
 
 texts = st.text(st.characters(exclude_categories=()), max_size=20)
 values = st.recursive(
@@ -60,8 +60,33 @@ def test_a_line_too_long_is_reported_once_and_its_neighbours_are_kept(size):
 
     chunks = [stream[start : start + size] for start in range(0, len(stream), size)]
 
-    assert [line for chunk in chunks for line in splitter.feed(chunk)] == [b"first", None, b"last"]
+    lines = [line for chunk in chunks for line in splitter.feed(chunk)]
+    assert [line.tail if isinstance(line, Cut) else line for line in lines] == [b"first", None, b"y" * 95, b"last"]
 
 
 def test_a_line_as_long_as_allowed_is_kept():
     assert list(LineSplitter(10).feed(b"0123456789\n")) == [b"0123456789"]
+
+
+HUGE = '{"x": "' + "y" * 5_000 + '", "id": 9, "method": "nested"}'
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (f'{{"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": {HUGE}}}', 5),
+        (f'{{"method": "tools/call", "params": {HUGE}, "jsonrpc": "2.0", "id": "fünf"}}', "fünf"),
+        (f'{{"id": 5, "params": {HUGE}, "method": "tools/call"}}', 5),
+        (f'{{"params": {HUGE}, "id": -5, "method": "ping", "jsonrpc": "2.0"}}', -5),
+        (f'{{"method": "tools/call", "params": {HUGE}}}', None),
+        (f'{{"jsonrpc": "2.0", "id": 5, "result": {HUGE}}}', None),
+        (f'{{"method": "tools/call", "id": [{HUGE}, 5]}}', None),
+        (f'{{"method": "tools/call", "id": 5.5, "params": {HUGE}}}', None),
+        (f'[{{"jsonrpc": "2.0", "id": 5, "method": "ping", "params": {HUGE}}}]', None),
+        ('{"method": "ping", "x": "' + "y" * 5_000 + ', \\"id\\": 5}', None),
+    ],
+)
+def test_the_id_of_a_request_is_found_at_its_beginning_or_its_end(line, expected):
+    data = line.encode()
+
+    assert request_id_of(data[:1_024], data[-1_024:]) == expected

@@ -114,7 +114,7 @@ def test_a_line_that_is_too_long_is_refused_and_the_next_one_served(launch):
     client.send(json.dumps({**ping(1), "params": {"x": "y" * 100_000}}).encode() + b"\n" + b"\n")
     refusal = client.receive()
 
-    assert (refusal["id"], refusal["error"]["code"]) == (None, -32700)
+    assert (refusal["id"], refusal["error"]["code"]) == (1, -32600)
     assert client.ask("ping")["result"] == {}
 
 

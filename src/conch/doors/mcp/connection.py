@@ -22,16 +22,18 @@ from conch.doors.mcp.protocol import (
     decode,
     error_reply,
     is_id,
+    may_be_request,
     meta_of,
     parse,
+    request_id_of,
     result_reply,
 )
 from conch.doors.mcp.roots import Roots
-from conch.doors.mcp.stdio import Wire
+from conch.doors.mcp.stdio import Cut, Line, Wire
 from conch.doors.mcp.workers import FollowUps, Workers, run_quietly
 from conch.lean import NamedTuple
 from conch.tools.registry import Tool, call_tool
-from conch.tools.replies import NOTHING_FOLLOWS, Object, Reply, Task
+from conch.tools.replies import Object, Reply, Task
 from conch.tools.session import Session
 
 _Ask = Callable[[], str | None]
@@ -94,17 +96,26 @@ class Connection:
         self._workers.let_go()
         return self._pending.is_busy or self._follow_ups.is_busy
 
-    def _take(self, line: bytes | None) -> None:
+    def _take(self, line: Line) -> None:
         self._pending.take_back_unread()
         self._follow_ups.retry()
         self._workers.restart()
-        if line is None:
-            message = "Parse error: the line is too long, or there is not enough memory for it."
-            self._refuse(Refusal(PARSE_ERROR, message), None)
+        if isinstance(line, Cut):
+            self._refuse_cut(line)
         elif line and not line.isspace():
             self._receive(line)
             if self._prepare is not None:
                 self._prepare_once(self._prepare)
+
+    def _refuse_cut(self, cut: Cut) -> None:
+        """Answer a line that was given up, once: as soon as its id is known, or at its end."""
+        is_clear = request_id_of(cut.head) is not None or not may_be_request(cut.head)
+        if is_clear != (cut.tail is None):
+            return
+        request_id = request_id_of(cut.head, cut.tail or b"")
+        code, what = (PARSE_ERROR, "Parse error") if request_id is None else (INVALID_REQUEST, "Invalid request")
+        message = f"{what}: the line is too long, or there is not enough memory for it."
+        self._refuse(Refusal(code, message, request_id=request_id), None)
 
     def _prepare_once(self, prepare: Task) -> None:
         """After the first reply, load what later calls and their errors need: when files run out, it is too late."""
@@ -214,22 +225,29 @@ class Connection:
             self._pending.finish(pending, error_reply(request.id, Refusal(INTERNAL_ERROR, message)))
 
     def _run_call(self, pending: PendingCall, request_id: Id, tool: Tool, arguments: Object) -> None:
-        """Run the tool on a worker and deliver its reply. Whatever fails, the client gets a reply."""
-        reply: Reply | None = None
+        """Run the tool on a worker and deliver its reply. Whatever fails, the client gets a reply.
+
+        If there is not even memory for an error, this raises MemoryError. The worker then calls it again later.
+        """
+        why = _OUT_OF_MEMORY
         try:
-            reply = call_tool(tool, self._session, arguments, pending.call)
-            line = self._write_result(request_id, reply)
+            line = None if pending.is_begun else self._result_of(pending, request_id, tool, arguments)
         except MemoryError:
-            why = _OUT_OF_MEMORY
+            line = None
+            self._wire.spare_memory()
         except Exception as error:
-            why = f"Internal error: the result of {tool.name} cannot be sent: {error}"
-        else:
-            self._pending.finish(pending, line, reply.delivery)
+            line, why = None, f"Internal error: the result of {tool.name} cannot be sent: {error}"
+        if line is not None:
+            self._pending.finish(pending, line, pending.brought)
             return
-        delivery = reply.delivery if reply is not None else NOTHING_FOLLOWS
-        reply = None  # its memory may be what the error needs
-        self._follow_ups.run(delivery.not_sent)  # the client gets an error instead, so undo what can be undone
+        self._follow_ups.run(pending.brought.not_sent)  # the client gets an error instead, so undo what can be undone
         self._pending.finish(pending, error_reply(request_id, Refusal(INTERNAL_ERROR, why)))
+
+    def _result_of(self, pending: PendingCall, request_id: Id, tool: Tool, arguments: Object) -> bytes:
+        pending.is_begun = True
+        reply = call_tool(tool, self._session, arguments, pending.call)
+        pending.brought = reply.delivery
+        return self._write_result(request_id, reply)
 
     def _write_result(self, request_id: Id, reply: Reply) -> bytes:
         result: Object = {

@@ -46,6 +46,10 @@ class PendingCall:
         self.batch = batch
         self.call = Call()
         self.cancelled = False
+        self.is_begun = False
+        self.brought = NOTHING_FOLLOWS
+        """The delivery of what the tool returned, from the moment when it returned."""
+        self.is_over = False
         self.reply = b""
         self.delivery: Delivery | None = None
         """The delivery of the reply, once the reply is ready."""
@@ -111,9 +115,12 @@ class PendingCalls:
         return pending
 
     def finish(self, pending: PendingCall, reply: bytes, delivery: Delivery = NOTHING_FOLLOWS) -> None:
-        """Send the reply, alone or with its batch. Then run what follows: `sent` or `not_sent` of its delivery."""
+        """Send the reply, alone or with its batch. Then run what follows: `sent` or `not_sent` of its delivery.
+
+        After MemoryError, call it again.
+        """
         with self._lock:
-            self._running -= pending.request_id is not None
+            self._note_over(pending)
             cancelled = pending.cancelled
             if not cancelled:
                 pending.reply, pending.delivery = reply, delivery
@@ -223,11 +230,18 @@ class PendingCalls:
         delivery, pending.delivery = pending.delivery, None
         return delivery
 
+    def _note_over(self, pending: PendingCall) -> None:
+        """Call under the lock."""
+        if not pending.is_over:
+            pending.is_over = True
+            self._running -= pending.request_id is not None
+            if pending.batch is not None:
+                pending.batch.unfinished -= 1
+
     def _leaving_with(self, pending: PendingCall) -> list[PendingCall]:
         """Call under the lock. Returns the calls to send now; from here on they cannot be cancelled."""
         together = [pending]
         if pending.batch is not None:
-            pending.batch.unfinished -= 1
             together = [] if pending.batch.unfinished else pending.batch.calls
         leaving = [one for one in together if not one.cancelled and one.reply]
         for one in leaving:

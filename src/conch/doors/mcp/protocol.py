@@ -88,7 +88,10 @@ def _not_loadable(line: bytes, why: str) -> Refusal:
     """The error for JSON that Python cannot load. It carries the request's id if that can be read."""
     try:
         request = _read(_outline(line).decode())
-    except (ValueError, RecursionError, MemoryError):
+    except MemoryError:
+        request_id = request_id_of(line[:_END], line[-_END:])
+        return Refusal(INTERNAL_ERROR, f"Internal error: {why}.", request_id=request_id)
+    except (ValueError, RecursionError):
         return _not_json()
     if not isinstance(request, dict) or "method" not in request or not is_id(request.get("id")):
         return Refusal(INVALID_REQUEST, f"Invalid request: {why}.")
@@ -108,6 +111,34 @@ def _outline(line: bytes) -> bytes:
             if depth == 1:
                 place = match.start()
     return b"".join(kept) + line[place:]
+
+
+_END = 1_024  # bytes at each end of a message that are searched for its id
+# The members of a message that are never long. JSON has no other way to write them, apart from blanks.
+_MEMBER = rb'"(jsonrpc|method|id)"\s*:\s*(-?\d{1,15}|"(?:[^"\\]|\\.)*")\s*'
+_FIRST_MEMBERS = re.compile(rb"\s*\{\s*((?:" + _MEMBER + rb",\s*)*)")
+_LAST_MEMBERS = re.compile(rb"[{,]\s*((?:" + _MEMBER + rb",\s*)*" + _MEMBER + rb")\}\s*$")
+
+
+def request_id_of(head: bytes, tail: bytes = b"") -> Id | None:
+    """The id of a request of which only the beginning and the end are known. None if it is not there.
+
+    A response has an id too, but no method.
+    """
+    known = [found[1] for found in (_FIRST_MEMBERS.match(head), _LAST_MEMBERS.search(tail)) if found]
+    members = dict(re.findall(_MEMBER, b",".join(known)))
+    if b"id" not in members or b"method" not in members:
+        return None
+    try:
+        request_id = _read(members[b"id"].decode())
+    except ValueError:
+        return None
+    return request_id if is_id(request_id) else None
+
+
+def may_be_request(head: bytes) -> bool:
+    """Whether a message that begins like this can be a single request."""
+    return head.lstrip().startswith(b"{")
 
 
 def encode(message: Object) -> bytes:

@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from conch.doors.mcp.outbox import Outbox
+from conch.lean import NamedTuple
 
 _CHUNK = 65_536
 _RESERVE = 2 * 1024 * 1024  # bytes of address space; they are never touched, so they use no memory
 _SMALL_CHUNK = 256  # Python has memory for so few bytes even when the system has none
+_KEPT = 1_024  # bytes at each end of a line that is given up
 _GONE = select.POLLERR | select.POLLHUP
 _HALF_CLOSED = getattr(select, "POLLRDHUP", 0)  # macOS has none
 _READ_ONLY = (select.POLLIN, 0)
@@ -75,6 +77,19 @@ class StopSign:
             pass
 
 
+class Cut(NamedTuple):
+    """A line that was not kept, because it is too long or there is no memory for it: how it begins and ends.
+
+    It comes twice: as soon as the line is given up, without its end, and when it has ended.
+    """
+
+    head: bytes
+    tail: bytes | None
+
+
+Line = bytes | Cut
+
+
 class LineSplitter:
     """Splits a stream of chunks into lines, in bounded memory."""
 
@@ -82,37 +97,58 @@ class LineSplitter:
         self._most_bytes = most_bytes
         self._parts: list[bytes] = []
         self._size = 0
-        self._discarding = False
+        self._cut: Cut | None = None  # while the line is given up
 
-    def feed(self, chunk: bytes) -> Iterator[bytes | None]:
-        """The lines that this chunk completes. None stands for a line as soon as it is too long."""
+    def feed(self, chunk: bytes) -> Iterator[Line]:
+        """The lines that this chunk completes, and those that it makes too long."""
         *ended, rest = chunk.split(b"\n")
         for piece in ended:
             yield from self._grow(piece)
-            if not self._discarding:
-                yield self._join()
-            self._parts, self._size, self._discarding = [], 0, False
+            yield from self._end()
         yield from self._grow(rest)
 
-    def discard(self) -> Iterator[None]:
+    def discard(self) -> Iterator[Cut]:
         """Give up the line that is being read, if there is one."""
-        if self._size and not self._discarding:
-            self._parts, self._discarding = [], True
-            yield None
+        if self._size and self._cut is None:
+            head, tail = _ends(self._parts)
+            self._parts = []
+            self._cut = Cut(head, tail)
+            yield Cut(head, None)
 
-    def _join(self) -> bytes | None:
-        try:
-            return b"".join(self._parts)
-        except MemoryError:
-            return None
+    def _end(self) -> Iterator[Line]:
+        line: bytes | None = None
+        if self._cut is None:
+            try:
+                line = b"".join(self._parts)
+            except MemoryError:
+                yield from self.discard()
+        ended = self._cut if line is None else line
+        self._parts, self._size, self._cut = [], 0, None
+        if ended is not None:
+            yield ended
 
-    def _grow(self, piece: bytes) -> Iterator[None]:
-        if self._discarding:
+    def _grow(self, piece: bytes) -> Iterator[Cut]:
+        if self._cut is not None:
+            self._cut = self._cut._replace(tail=_ends([self._cut.tail or b"", piece])[1])
             return
         self._parts.append(piece)
         self._size += len(piece)
         if self._size > self._most_bytes:
             yield from self.discard()
+
+
+def _ends(parts: list[bytes]) -> tuple[bytes, bytes]:
+    """The first and the last bytes of these parts together. It needs little memory, however long they are."""
+    head = tail = b""
+    for part in parts:
+        if len(head) >= _KEPT:
+            break
+        head += part[: _KEPT - len(head)]
+    for part in reversed(parts):
+        if len(tail) >= _KEPT:
+            break
+        tail = part[-(_KEPT - len(tail)) :] + tail
+    return head, tail
 
 
 class Wire:
@@ -128,10 +164,9 @@ class Wire:
         self._poll.register(stop.seen_by, select.POLLIN)
         self._wanted: tuple[int, int] | None = None  # at first nothing is registered
 
-    def lines(self, rest: Callable[[], bool]) -> Iterator[bytes | None]:
+    def lines(self, rest: Callable[[], bool]) -> Iterator[Line]:
         """The client's lines, until it closes either end or the stop sign is raised.
 
-        None stands for a line that was too long, or for which there was no memory.
         It calls `rest` before it waits for more. If that returns True, it waits at most two seconds, and then yields
         an empty line.
         """
@@ -145,7 +180,7 @@ class Wire:
             except BlockingIOError:
                 continue
             except MemoryError:  # nothing was read yet
-                self._reserve = None
+                self.spare_memory()
                 yield from self._splitter.discard()
                 time.sleep(_SHORT_SECONDS)  # other calls end meanwhile and free their memory
                 chunk_size = _SMALL_CHUNK
@@ -161,6 +196,10 @@ class Wire:
                 yield from self._splitter.discard()
             if not chunk:
                 return
+
+    def spare_memory(self) -> None:
+        """Free the memory that was set aside, because there is no other."""
+        self._reserve = None
 
     def _refill(self) -> None:
         """Set memory aside again once there is some: without any, the server could not even read."""

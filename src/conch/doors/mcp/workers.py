@@ -83,6 +83,12 @@ class Workers:
                     with suppress(RuntimeError, MemoryError):
                         start_new_thread(worker.work, ())
 
+    def postpone(self, worker: _Worker) -> None:
+        """Let `restart` run the task of this worker again."""
+        with self._changed:
+            worker.since = time.monotonic()
+            self._beginning.add(worker)
+
     def begins(self, worker: _Worker) -> bool:
         """Whether this thread is the first one to begin for its worker."""
         with self._changed:
@@ -125,6 +131,9 @@ class _Worker:
         while True:
             try:
                 self._task()
+            except MemoryError:  # it did not even begin, or could not end
+                self._workers.postpone(self)
+                return
             except Exception:
                 sys.excepthook(*sys.exc_info())  # a defect of ours goes to the log; other calls continue
             if not self._workers.finished(self):
