@@ -9,7 +9,9 @@ import os
 import pty
 import subprocess
 from collections.abc import Callable, Sequence
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import NamedTuple
 
 STATUS = ("status", "--porcelain")
@@ -142,6 +144,33 @@ def ext(it: Hostile) -> None:
     it.set("protocol.ext.allow", "always")
 
 
+class _Unauthorized(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(401)
+        self.send_header("WWW-Authenticate", 'Basic realm="x"')
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *words: object) -> None:
+        pass
+
+
+def login(it: Hostile, setting: str, name: str) -> None:
+    """A remote that wants a password, so that git asks a program for it."""
+    server = HTTPServer(("127.0.0.1", 0), _Unauthorized)
+    Thread(target=server.serve_forever, daemon=True).start()
+    it.set("http.proxy", "")
+    remote(it, f"http://127.0.0.1:{server.server_port}/x", setting, name)
+
+
+def pointer(it: Hostile) -> None:
+    """A repository elsewhere, with a configuration of its own."""
+    it.set("core.fsmonitor", it.program("pointer"))
+    elsewhere = it.top.parent / "elsewhere"
+    (it.top / ".git").rename(elsewhere)
+    it.write(".git", f"gitdir: {elsewhere}\n")
+
+
 def signature(it: Hostile) -> None:
     commit = it.git("cat-file", "commit", "HEAD").split("\n\n")
     signed = f"{commit[0]}\ngpgsig -----BEGIN PGP SIGNATURE-----\n \n -----END PGP SIGNATURE-----\n\n{commit[1]}\n"
@@ -186,13 +215,17 @@ WAYS_IN = {
     "ssh command": WayIn(lambda it: remote(it, "ssh://localhost/x", "core.sshCommand", "ssh command"), LS_REMOTE),
     "git proxy": WayIn(lambda it: remote(it, "git://localhost/x", "core.gitProxy", "git proxy"), LS_REMOTE),
     "ext protocol": WayIn(ext, LS_REMOTE),
+    "credential helper": WayIn(lambda it: login(it, "credential.helper", "credential helper"), LS_REMOTE),
+    "askpass": WayIn(lambda it: login(it, "core.askPass", "askpass"), LS_REMOTE),
+    "pointer": WayIn(pointer),
 }
 
 
 def run_plain_git(top: Path, *words: str) -> None:
     """Git as a person runs it: on a terminal, with its usual environment."""
     ours, theirs = pty.openpty()
-    environ = {**os.environ, "TERM": "xterm", "GIT_AUTHOR_NAME": "t", "GIT_AUTHOR_EMAIL": "t@example.com",
+    environ = {**os.environ, "TERM": "xterm", "GIT_TERMINAL_PROMPT": "0",
+               "GIT_AUTHOR_NAME": "t", "GIT_AUTHOR_EMAIL": "t@example.com",
                "GIT_COMMITTER_NAME": "t", "GIT_COMMITTER_EMAIL": "t@example.com"}  # fmt: skip
     subprocess.run(["git", *words], cwd=top, env=environ, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs)
     os.close(theirs)

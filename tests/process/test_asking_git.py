@@ -38,10 +38,11 @@ def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hostile:
 def test_git_runs_no_program_of_a_repository(hostile: Hostile, name: str) -> None:
     way = WAYS_IN[name]
     way.plant(hostile)
-    index = (hostile.top / ".git/index").read_bytes()
+    index = Path(hostile.git("rev-parse", "--absolute-git-dir"), "index")
+    before = index.read_bytes()
     run_plain_git(hostile.top / way.at, *way.command)
     assert hostile.take_proofs() == [name], "plain git does not fall for it, so this test shows nothing"
-    (hostile.top / ".git/index").write_bytes(index)
+    index.write_bytes(before)
 
     top = str(hostile.top)
     answers = ask_git(str(hostile.top / way.at), top, SECONDS, way.command)
