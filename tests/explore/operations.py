@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tests.explore.state import Client, State, members, open_room
+from tests.explore.state import NO_LEASE, Client, State, members, open_room
 
 from conch.agents.identity import Signal, Signals, identify
 from conch.app import App
@@ -20,7 +20,6 @@ from conch.rooms.room import Room
 
 RESERVED_MINUTES = 19  # lapses after two ticks
 MOST_MESSAGES = 2
-NO_LEASE = Lease("lease_none", 0)
 HANDOFF = {"status": "done", "next_action": "go on"}
 
 
@@ -89,7 +88,9 @@ def join(agent: Agent) -> Any:
     joined = agent.app.membership.join_path(agent.caller, agent.workspace)
     room = joined.snapshot.room
     if room.room_id != agent.client.room_id:
-        agent.learn(received=frozenset())
+        # Until it is granted a lease, it shows that of the room before, or one that it made up, for the first turn.
+        lease = (agent.client.lease or NO_LEASE)._replace(turn_id=1)
+        agent.learn(received=frozenset(), lease=lease)
     agent.learn(room_id=room.room_id, topic_id=room.topic_id)
     return joined
 

@@ -55,7 +55,11 @@ THREE = Scenario(
 # -- everything together, as far as it goes
 
 EVERYTHING = Scenario(
-    "everything", 2, 2, tuple(name for name in OPERATIONS if name not in ("identify_itself", "insist"))
+    "everything",
+    2,
+    2,
+    tuple(name for name in OPERATIONS if name not in ("identify_itself", "insist")),
+    is_stepwise=False,
 )
 
 BRIEF = (

@@ -1,5 +1,8 @@
 """The search: every state that a number of operations can reach, each visited once, with the shortest way to it.
 
+A key that forgets too much would hide states. So one step of fifty is checked: if it leads to a known state, that must
+have the same future as the state that was found first with this key.
+
 It goes breadth first by the number of operations that agents have begun. Going on with a suspended operation and the
 clock are free, so each state is expanded with as many operations left as possible.
 """
@@ -7,15 +10,18 @@ clock are free, so each state is expanded with as many operations left as possib
 from __future__ import annotations
 
 import math
+import random
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from tests.explore.state import Client, State, Step, key
 from tests.explore.world import World, die, tick
 
-GO_ON = "go on"
+from conch.errors import ConchError
+
+COMPARED = 0.02
 
 
 class Scenario(NamedTuple):
@@ -52,6 +58,8 @@ class Report(NamedTuple):
     """No state is left that was not expanded: more operations would reach nothing new."""
     succeeded: frozenset[str]
     """The operations that were granted in at least one state."""
+    compared: int
+    """How many states were compared with another of the same key."""
 
     def __str__(self) -> str:
         scenario = self.scenario
@@ -60,7 +68,8 @@ class Report(NamedTuple):
         steps = "between transactions" if scenario.is_stepwise else "between operations"
         return (
             f"{scenario.name}: {scenario.agents} agents, {reach} of {kinds} kinds, {steps}: "
-            f"{self.states:,} states, {self.transitions:,} transitions, {self.seconds:.1f} s"
+            f"{self.states:,} states, {self.transitions:,} transitions, {self.compared:,} compared, "
+            f"{self.seconds:.1f} s"
         )
 
 
@@ -81,7 +90,7 @@ def explore(world: World, scenario: Scenario, rules: Sequence[Rule]) -> Report:
     """Visit every state and check every step. Raises Violation at the first step that breaks a rule."""
     began, transitions, is_complete = time.perf_counter(), 0, True
     start = prepare(world, scenario)
-    known = {key(start): 0}
+    known, twins = {key(start): 0}, Twins(world, scenario)
     queue = deque([Node(start, key(start), 0, None)])
     used, succeeded = 0, set[str]()
     while queue:
@@ -96,12 +105,12 @@ def explore(world: World, scenario: Scenario, rules: Sequence[Rule]) -> Report:
                 succeeded.add(step.operation)
             found = Node(step.after, key(step.after), node.used + cost, (node, step))
             _check(world, rules, found, is_new=found.key not in known)
+            twins.meet(found)
             if found.used < known.get(found.key, math.inf):
                 known[found.key] = found.used
                 (queue.append if cost else queue.appendleft)(found)
-    return Report(
-        scenario, len(known), transitions, time.perf_counter() - began, used, is_complete, frozenset(succeeded)
-    )
+    seconds = time.perf_counter() - began
+    return Report(scenario, len(known), transitions, seconds, used, is_complete, frozenset(succeeded), twins.compared)
 
 
 def prepare(world: World, scenario: Scenario) -> State:
@@ -134,6 +143,33 @@ def _beginnings(world: World, scenario: Scenario, state: State, client: Client) 
     if client.doing is None:
         for operation in scenario.operations:
             yield world.step(state, client.number, operation, whole=not scenario.is_stepwise)
+
+
+class Twins:
+    """Compares some states with the first state that has the same key."""
+
+    def __init__(self, world: World, scenario: Scenario) -> None:
+        self._world, self._scenario = world, scenario
+        self._first: dict[bytes, Node] = {}
+        self._dice = random.Random(0)
+        self.compared = 0
+
+    def meet(self, node: Node) -> None:
+        first = self._first.setdefault(node.key, node)
+        if first is node or self._dice.random() > COMPARED:
+            return
+        self.compared += 1
+        if self._future(first.state) != self._future(node.state):
+            ways = f"{_describe(first)}\nand\n{_describe(node)}"
+            raise Violation(f"The key takes these states for one, but they have different futures:\n{ways}")
+
+    def _future(self, state: State) -> Counter[tuple[str, str, bytes]]:
+        steps = [step for step, _ in successors(self._world, self._scenario, state, may_begin=True)]
+        return Counter((step.operation, _outcome(step), key(step.after)) for step in steps)
+
+
+def _outcome(step: Step) -> str:
+    return step.result.code if isinstance(step.result, ConchError) else str(step.result is None)
 
 
 def _check(world: World, rules: Sequence[Rule], node: Node, is_new: bool) -> None:

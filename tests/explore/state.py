@@ -9,7 +9,9 @@ agent is which, how many turns and events there were, and how long ago a period 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from hashlib import blake2b
+from itertools import permutations
 from typing import Any, NamedTuple
 
 from conch.agents.records import Caller
@@ -22,6 +24,9 @@ EPOCH = 1_800_000_000_000_000
 TICK = 10 * MINUTE
 """The clock stands still during operations and moves in ticks. Every period is a minute short of a whole number of
 ticks, so it does not matter that operations take no time."""
+
+NO_LEASE = Lease("lease_none", 0)
+"""What an agent shows that was never granted a lease."""
 
 Row = dict[str, Any]
 Rows = dict[str, list[Row]]
@@ -131,44 +136,32 @@ def find_cursor(state: State, client: Client) -> Row | None:
 
 # -- the key
 
-_COMPARED = (
-    "room_id",
-    "reserved_for",
-    "pending_handoff_event_seq",
-    "turn_id",
-    "lease_id",
-    "lease_expires_at",
-    "resets",
-)
-
 
 def key(state: State) -> bytes:
-    return _digest((_facts(state), [_doing(state, client) for client in _ordered(state)]))
+    facts = min(repr(_facts(state, clients)) for clients in _orders(state))
+    return blake2b(facts.encode(), digest_size=16).digest()
 
 
-def _digest(facts: Any) -> bytes:
-    return blake2b(repr(facts).encode(), digest_size=16).digest()
-
-
-def _facts(state: State) -> tuple[Any, ...]:
-    room, clients = open_room(state), _ordered(state)
+def _facts(state: State, clients: list[Client]) -> tuple[Any, ...]:
+    room = open_room(state)
     labels = {client.agent_id: label for label, client in enumerate(clients)}
     return (
         room and _room(state, room, labels),
         [(labels[row["agent_id"]], _process(state, row)) for row in members(state, room)],
-        [_agent(state, client) for client in clients],
-        [_beliefs(state, client, room) for client in clients],
+        [_agent(state, client, room) for client in clients],
         [_reservation(state, row, labels) for row in _held(state, room)],
         room and _stream(state, room["topic_id"], labels),
+        [_doing(state, client, clients) for client in clients],
     )
 
 
-def _ordered(state: State) -> list[Client]:
-    """The agents as the room has them, then those outside. So it does not matter which agent is which."""
+def _orders(state: State) -> Iterator[list[Client]]:
+    """The agents as the room has them, then those outside in every order: it does not matter which agent is which."""
     places = {row["agent_id"]: place for place, row in enumerate(members(state, open_room(state)))}
-    return sorted(
-        state.clients, key=lambda c: (places.get(c.agent_id or "", 9), c.caller is None, c.alive, c.lease is None)
-    )
+    inside = [client for client in state.clients if client.agent_id in places]
+    outside = [client for client in state.clients if client.agent_id not in places]
+    for others in permutations(outside):
+        yield [*sorted(inside, key=lambda client: places[client.agent_id or ""]), *others]
 
 
 def _room(state: State, room: Row, labels: dict[str | None, int]) -> tuple[Any, ...]:
@@ -196,31 +189,30 @@ def _process(state: State, row: Row) -> str:
     return "gone" if row["process_started_at"] != client.generation or not client.alive else "alive"
 
 
-def _agent(state: State, client: Client) -> tuple[Any, ...] | None:
+def _agent(state: State, client: Client, room: Row | None) -> tuple[Any, ...]:
+    """An agent: its record, its process, and what it believes."""
     row = next((row for row in state.rows["agents"] if row["agent_id"] == client.agent_id), None)
-    return row and (state.now > row["last_seen_at"], _process(state, row))
-
-
-def _beliefs(state: State, client: Client, room: Row | None) -> tuple[Any, ...]:
-    where = None if client.room_id is None else room is not None and client.room_id == room["room_id"]
     cursor = find_cursor(state, client)
-    silence = dict(client.silences).get(cursor["peer_id"]) if cursor else None
+    silence = dict(client.silences).get(cursor["peer_id"], (0, 0)) if cursor else (0, 0)
     return (
+        row and (state.now > row["last_seen_at"], _process(state, row)),
         client.alive,
         client.caller is not None,
-        where,
-        _relation(client.lease, room),
+        _whereabouts(state, client, room),
         sorted(client.received),
         cursor and (cursor["last_seq"], state.now > cursor["updated_at"]),
-        silence if cursor and silence and silence[0] == cursor["last_seq"] else None,
+        silence if silence[1] > silence[0] else None,
     )
 
 
-def _relation(lease: Lease | None, room: Row | None) -> str:
-    """What a lease is worth. One whose turn is over is worth as little as none."""
-    if lease is None or room is None or lease.turn_id != room["turn_id"]:
-        return "over"
-    return "current" if lease.lease_id == room["lease_id"] else "given up"
+def _whereabouts(state: State, client: Client, room: Row | None) -> Any:
+    """Which room an agent believes to be in, and what its lease is worth there."""
+    if room is None or client.room_id != room["room_id"]:
+        inside = any((row["room_id"], row["agent_id"]) == (client.room_id, client.agent_id)
+                     for row in state.rows["room_members"])  # fmt: skip
+        return "outside", client.room_id is not None, inside, room and room["turn_id"] > 1
+    lease = client.lease or NO_LEASE
+    return lease.lease_id == room["lease_id"], max(-1, lease.turn_id - room["turn_id"])
 
 
 def _held(state: State, room: Row | None) -> list[Row]:
@@ -246,17 +238,72 @@ def _stream(state: State, topic_id: str, labels: dict[str | None, int]) -> tuple
     return [(row["message_type"], senders[row["sender_id"]]) for row in messages], questions
 
 
-def _doing(state: State, client: Client) -> Any:
-    """A suspended operation, and what has changed since each of its transactions."""
+# -- what a suspended operation remembers
+
+
+def _doing(state: State, client: Client, clients: list[Client]) -> Any:
     if client.doing is None:
         return None
-    return client.doing.operation, [_since(then, state, client) for then in client.doing.seen]
+    operation, seen = client.doing.operation, client.doing.seen
+    if operation in ("wait", "release"):  # the second transaction looks at everything again
+        return operation
+    if operation == "take_over":
+        return operation, _same(open_room(seen[0]), open_room(state), "room_id", "turn_id")
+    if operation == "join":
+        return operation, _joining(seen, state)
+    if operation in ("sync", "sync_in_vain"):
+        return operation, _reading(seen, state, client)
+    if operation == "wait_in_vain":
+        seen = seen[1:]
+    return operation, [_seen(then, state, client, clients) for then in seen]
 
 
-def _since(then: State, now: State, client: Client) -> tuple[Any, ...]:
-    return _same(open_room(then), open_room(now)), _same(find_cursor(then, client), find_cursor(now, client))
+def _joining(seen: tuple[State, ...], now: State) -> tuple[str, bool]:
+    """Joining finds a room or creates one, and then enters it. If it was closed meanwhile, it begins anew."""
+    upcoming, target = "find", None
+    for then in seen:
+        room = open_room(then)
+        if upcoming == "enter":
+            upcoming, target = "find", None
+        elif room is not None:
+            upcoming, target = "enter", room["room_id"]
+        elif upcoming == "find":
+            upcoming = "create"
+        else:
+            upcoming, target = "enter", now.rows["path_rooms"][len(then.rows["path_rooms"])]["room_id"]
+    room = open_room(now)
+    return upcoming, room is not None and room["room_id"] == target
 
 
-def _same(then: Row | None, now: Row | None) -> Any:
+def _reading(seen: tuple[State, ...], now: State, client: Client) -> tuple[Any, ...]:
+    """Reading finds the next message of others, and then moves the cursor there. A lost reply moves it back at last."""
+    then, cursor, present = seen[0], find_cursor(seen[0], client), find_cursor(now, client)
+    assert cursor is not None and present is not None
+    if len(seen) > 1:
+        return ("moved", cursor["last_seq"])
+    unread = [
+        row["seq"]
+        for row in then.rows["messages"]
+        if row["topic_id"] == client.topic_id
+        and row["sender_id"] != cursor["peer_id"]
+        and row["seq"] > cursor["last_seq"]
+    ]
+    is_fresh = cursor["updated_at"] == then.now
+    return cursor["last_seq"], min(unread, default=None), is_fresh, cursor["resets"] == present["resets"]
+
+
+def _seen(then: State, now: State, client: Client, clients: list[Client]) -> tuple[Any, ...]:
+    """All that one of its transactions may have seen, and what of it is as it was."""
+    alone = then._replace(clients=tuple(each._replace(doing=None) for each in then.clients))
+    columns = ("room_id", "turn_id", "lease_id", "lease_expires_at", "reserved_for", "pending_handoff_event_seq")
+    return (
+        _facts(alone, [alone.clients[each.number] for each in clients]),
+        min(now.ticks - then.ticks, 3),
+        _same(open_room(then), open_room(now), *columns),
+        _same(find_cursor(then, client), find_cursor(now, client), "resets"),
+    )
+
+
+def _same(then: Row | None, now: Row | None, *columns: str) -> Any:
     """Which columns are as they were."""
-    return then and now and [then[column] == now[column] for column in _COMPARED if column in then]
+    return then and now and [then[column] == now[column] for column in columns]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from tests.explore import state
 from tests.explore.bugs import BUGS, Bug
 from tests.explore.invariants import RULES
-from tests.explore.scenarios import BRIEF
+from tests.explore.scenarios import BRIEF, LOST_CLAIMS
 from tests.explore.search import Scenario, Violation, explore
 from tests.explore.world import World
 
@@ -28,3 +29,10 @@ def test_a_planted_bug_is_found(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_every_rule_has_a_planted_bug() -> None:
     assert {bug.rule for bug in BUGS} == set(RULES)
+
+
+def test_a_key_that_forgets_too_much_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state, "_doing", lambda now, client, clients: client.doing and client.doing.operation)
+
+    with World(LOST_CLAIMS.agents) as world, pytest.raises(Violation, match="different futures"):
+        explore(world, LOST_CLAIMS, [])

@@ -227,7 +227,8 @@ class World:
         client = state.clients[number]
         doing = client.doing or Doing(operation, state.depth)
         self._salt, self._random = doing.salt, itertools.count()
-        agent, result = Agent(self.apps[number], self.workspace, state, client), None
+        began = doing.seen[0] if doing.seen else state  # an operation that runs again makes the same choices
+        agent, result = Agent(self.apps[number], self.workspace, began, client), None
         script = self._stepped.script = Script(doing.answers, -1 if whole else 1)
         try:
             result = OPERATIONS[doing.operation](agent) or "done"
