@@ -33,7 +33,7 @@ def main() -> int:
     began = time.monotonic()
     with open_engine(options.engine, folder, base_environ(folder)) as engine:
         disasters = tuple(each for each in engine.disasters if each in options.disasters.split(","))
-        pause = max(5.0, options.seconds / 8)
+        pause = min(60.0, max(5.0, options.seconds / 8))
         plan = Plan(seed, options.seconds, options.signals, options.players, options.rate, disasters, pause)
         assert run_conch(engine.environ, "db", "verify")["ok"]  # makes the store
         killer = Killer(plan, folder, engine, make_workspaces(folder))

@@ -28,6 +28,7 @@ TABLES = {
 }
 
 Tables = dict[str, list[Object]]
+MOST_TRIES = 20
 
 
 class Engine(Protocol):
@@ -60,8 +61,19 @@ class Ruin:
 def run_conch(environ: dict[str, str], *arguments: str) -> Object:
     """Run a command; returns its report."""
     done = subprocess.run((*CONCH, *arguments, "--json"), env=environ, capture_output=True, text=True, timeout=120)
-    report: Object = json.loads(done.stdout or json.dumps({"ok": False, "error": done.stderr}))
+    report: Object = json.loads(done.stdout or json.dumps({"ok": False, "error": {"code": "", "message": done.stderr}}))
     return report
+
+
+def _demand(environ: dict[str, str], *arguments: str) -> None:
+    """Run a command until it succeeds. Agents that write meanwhile may make the store busy for it."""
+    for _ in range(MOST_TRIES):
+        report = run_conch(environ, *arguments)
+        if report["ok"]:
+            return
+        if report["error"]["code"] not in ("DB_BUSY", "DB_UNAVAILABLE"):
+            break
+    raise RuntimeError(f"a command of the killer failed: {report}")
 
 
 class Sqlite:
@@ -89,17 +101,17 @@ class Sqlite:
         if disaster == "delete":
             return self._delete(dice.choice((("", "-wal", "-shm"), ("-wal", "-shm"), ("",))))
         if disaster == "wipe":
-            _demand(run_conch(self.environ, "db", "wipe", "--yes"))
+            _demand(self.environ, "db", "wipe", "--yes")
             return Ruin()
         backup = self._back_up()
         kept_until = time.monotonic()
-        _demand(run_conch(self.environ, "db", "restore", str(backup), "--yes"))
+        _demand(self.environ, "db", "restore", str(backup), "--yes")
         return Ruin(kept_until, _read_file(backup))
 
     def _back_up(self) -> Path:
         self._backups += 1
         backup = self._folder / f"backup-{self._backups}.sqlite"
-        _demand(run_conch(self.environ, "db", "backup", str(backup)))
+        _demand(self.environ, "db", "backup", str(backup))
         return backup
 
     def _delete(self, suffixes: tuple[str, ...]) -> Ruin:
@@ -118,11 +130,6 @@ def _read_file(path: Path) -> Tables:
 def _rows(cursor: sqlite3.Cursor) -> list[Object]:
     names = [column[0] for column in cursor.description]
     return [dict(zip(names, row, strict=True)) for row in cursor]
-
-
-def _demand(report: Object) -> None:
-    if not report["ok"]:
-        raise RuntimeError(f"a command of the killer failed: {report}")
 
 
 class Postgres:
@@ -199,7 +206,7 @@ class Postgres:
             return []
 
     def ruin(self, disaster: str, dice: random.Random) -> Ruin:
-        _demand(run_conch(self.environ, "db", "wipe", "--yes"))
+        _demand(self.environ, "db", "wipe", "--yes")
         return Ruin()
 
 

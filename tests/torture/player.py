@@ -298,6 +298,9 @@ class Player:
     # -- the command line
 
     def command(self) -> None:
+        if "CONCH_AGENT_ID" not in self._environ:
+            self.look_around()  # a command whose player was killed could not find out whose command it is
+            return
         verb, token = self._dice.choice(("note", "send", "send", "state")), self._token()
         text = () if verb == "state" else (token,)
         args = {"text": token, "room_id": self._room_id}
