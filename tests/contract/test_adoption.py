@@ -350,6 +350,104 @@ def test_an_expired_reservation_is_not_its_own_after_the_directory_was_released(
     assert adopt(bob).data["reason"] == "no_unfinished_work"
 
 
+# -- with the stick, an agent has claimed the whole workspace
+
+
+@pytest.fixture
+def holder(enter: Any, child: Callable[[], Any], git: Any) -> Any:
+    """An agent that reserved nothing, and holds the stick."""
+    process = child()
+    holder = enter("lost:9", process.process)
+    holder.data("agent_register", name="amber-otter")
+    holder.turn = holder.data("wait_for_turn", max_wait_ms=0)
+    holder.process = process
+    return holder
+
+
+def hand_over(owner: Any, turn: Any) -> None:
+    handoff = {"status": "s", "next_action": "n"}
+    owner.data("release_stick", lease_id=turn["lease_id"], expected_turn_id=turn["turn_id"], handoff=handoff)
+
+
+def take_over(client: Any) -> Any:
+    turn_id = client.data("get_room_state")["room"]["turn_id"]
+    return client.data("takeover_stick", expected_turn_id=turn_id, reason="it is gone")
+
+
+def test_a_holder_of_the_stick_with_uncommitted_files_is_resumed(
+    bob: Any, holder: Any, workspace: str, app: App
+) -> None:
+    write(workspace, "docs/plan.md")
+    die(holder)
+
+    adopted = adopt(bob, "docs")
+
+    assert adopted.data["event"]["payload"]["evidence"] == "Not committed: docs/plan.md."
+    assert adopted.data["stick_held_by"] == "lost:9" and "takeover_stick" in adopted.text
+    assert take_over(bob)["revoked"] == "lost:9"
+    assert verify_store(app.store).problems == []
+
+
+def test_a_holder_can_be_resumed_after_the_caller_took_over_its_stick(bob: Any, holder: Any, workspace: str) -> None:
+    write(workspace, "docs/plan.md")
+    die(holder)
+    take_over(bob)
+
+    adopted = adopt(bob)
+
+    assert not adopted.is_error
+    assert "takeover_stick" not in adopted.text
+
+
+def test_work_with_a_stick_that_another_agent_took_over_is_that_agents(
+    ada: Any, bob: Any, holder: Any, workspace: str
+) -> None:
+    write(workspace, "docs/plan.md")
+    die(holder)
+    take_over(ada)
+
+    assert adopt(bob).data["reason"] == "no_unfinished_work"
+
+
+def test_an_agent_that_handed_over_has_claimed_nothing(bob: Any, holder: Any, workspace: str) -> None:
+    write(workspace, "docs/plan.md")
+    hand_over(holder, holder.turn)
+    die(holder)
+
+    assert adopt(bob).data["reason"] == "no_unfinished_work"
+
+
+def test_a_claim_that_was_not_delivered_is_no_evidence(bob: Any, holder: Any, child: Any, workspace: str) -> None:
+    hand_over(holder, holder.turn)
+    holder.call("wait_for_turn", max_wait_ms=0, arrives=False)
+    write(workspace, "docs/plan.md")
+    die(holder)
+
+    assert adopt(bob).data["reason"] == "no_unfinished_work"
+
+
+def test_files_that_others_have_reserved_are_not_the_holders(ada: Any, bob: Any, holder: Any, workspace: str) -> None:
+    ada.reserve("docs")
+    write(workspace, "docs/plan.md")
+    die(holder)
+
+    assert adopt(bob).data["reason"] == "no_unfinished_work"
+
+
+def test_an_agent_that_resumed_a_holder_and_died_can_be_resumed(
+    ada: Any, enter: Any, child: Any, holder: Any, workspace: str
+) -> None:
+    write(workspace, "docs/plan.md")
+    die(holder)
+    process = child()
+    heir = enter("heir:3", process.process)
+    adopt(heir)
+    process.kill()
+
+    assert not adopt(ada).is_error
+    assert adopt(enter("late:4"), name="lost:9").is_error
+
+
 def test_a_living_process_is_never_adopted_however_silent(bob: Any, lost: Any, workspace: str, clock: Any) -> None:
     write(workspace, "src/parser.py")
     clock.advance(minutes=1_000)

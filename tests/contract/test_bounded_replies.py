@@ -103,7 +103,7 @@ def add_topics_and_rooms(tx: Transaction, others: list[Caller], deep: str) -> No
 
 
 def add_reservation(tx: Transaction, room_id: str, agent_id: str, number: int) -> None:
-    scope = {"scope": f"src/{number}", "scope_key": f"/src/{number}/", "bead_id": None}
+    scope = {"given": None, "scope": f"src/{number}", "scope_key": f"/src/{number}/", "bead_id": None}
     times = {"created_at": tx.now, "expires_at": tx.now + 10**12}
     given = {"reservation_id": f"res_{number}", "room_id": room_id, "agent_id": agent_id}
     tx.run("insert_reservation", **given, **scope, **times)

@@ -44,7 +44,7 @@ def test_a_sent_event_has_the_whole_envelope(ada: Any, bob: Any, workspace: str)
         "bead_id": "bd-3",
         "from_agent": ada.name,
         "to_agent": bob.name,
-        "scope": "src",
+        "scope": "src/*",
         "created_at": "2027-01-15T08:00:00.000Z",
         "payload": {**HANDOFF, "requires_ack": True},
         "state": "unread",
@@ -213,7 +213,7 @@ def test_followers_of_the_room_see_that_a_handoff_was_accepted(app: App, ada: An
 
     page = timeline_view.page(read_timeline(app.store, ada.room_id, before, 50))
     assert [(each["event_type"], each["label"]) for each in page["events"]] == [
-        ("claim", None),
+        ("claim", "Claimed"),
         ("accepted", "Accepted"),
     ]
     assert page["events"][1]["subject_id"] == event["id"]
@@ -323,21 +323,21 @@ def story(app: App, ada: Any, bob: Any, clock: Any) -> None:
 
 
 EXPECTED = [
-    ("room", "join", None),
-    ("room", "join", None),
-    ("agent", "registered", None),
-    ("turn", "claim", None),
+    ("room", "join", "Joined"),
+    ("room", "join", "Joined"),
+    ("agent", "registered", "Registered"),
+    ("turn", "claim", "Claimed"),
     ("turn", "release", "Passed to"),
-    ("message", "message", None),
-    ("turn", "claim", None),
+    ("message", "message", "Said"),
+    ("turn", "claim", "Claimed"),
     ("mark", "accepted", "Accepted"),
-    ("reservation", "reserved", None),
-    ("protocol", "INCURSION", None),
-    ("note", "note", None),
+    ("reservation", "reserved", "Reserved"),
+    ("protocol", "INCURSION", "Ran into"),
+    ("note", "note", "Noted"),
     ("protocol", "BLOCKED", "Needs input"),
     ("mark", "seen", "Seen"),
     ("mark", "accepted", "Accepted"),
-    ("reservation", "released", None),
+    ("reservation", "released", "Released"),
 ]
 
 
@@ -398,9 +398,7 @@ def test_every_entry_reads_as_a_sentence(app: App, ada: Any, bob: Any, clock: An
     assert lines[5] == "ada said (message): hello\nworld"
     assert lines[7].startswith(f"{bob.name} Accepted: Parser done (proto_")
     assert lines[8] == "amber-otter reserved src"
-    assert lines[9].startswith(
-        f"INCURSION (partial): {bob.name} ran into a reservation of amber-otter (active) at src/lib."
-    )
+    assert lines[9].startswith(f"{bob.name} Ran into a reservation of amber-otter (active, partial) at src/lib.")
     assert lines[10] == f"{bob.name} noted: wait for ada"
     assert lines[11].startswith(f"amber-otter Needs input from {bob.name}: CI (proto_")
     assert lines[12].startswith(f"{bob.name} Seen: CI (proto_")
@@ -415,7 +413,7 @@ def test_a_mark_of_a_notice_without_a_subject_names_it_once(app: App, ada: Any, 
 
     lines = [timeline_view.sentence(entry) for entry in read_timeline(app.store, ada.room_id, None, 50).entries]
 
-    assert lines[-1] == f"{ada.name} Seen: INCURSION ({notice['id']})"
+    assert lines[-1] == f"{ada.name} Seen: Ran into ({notice['id']})"
 
 
 def told(entry: Entry) -> tuple[str, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ def test_a_reservation_says_what_whose_and_until_when(ada: Any) -> None:
 
     assert reservation == {
         "reservation_id": reservation["reservation_id"],
-        "scope": "src",
+        "scope": "src/*",
         "agent_id": "ada:1",
         "name": ada.name,
         "liveness": "active",
@@ -34,6 +35,59 @@ def test_a_reservation_says_what_whose_and_until_when(ada: Any) -> None:
         "expires_at": "2027-01-15T10:00:00.000Z",
     }
     assert ada.data("scope_list")["reservations"] == [reservation]
+
+
+@pytest.mark.parametrize("given", ["src/*", "src/**", "src/", "./src", "src", "src/../src/*", "src\\lib\\*"])
+def test_a_scope_comes_back_as_it_was_given_wherever_it_is_shown(app: App, ada: Any, bob: Any, given: str) -> None:
+    reserved = ada.call("scope_reserve", scope=given)
+    refused = bob.refused("scope_reserve", scope="src/lib/a.py")
+    (overlap,) = bob.data("scope_check", scope="src/lib/a.py")["overlaps"]
+    listed = bob.call("scope_list")
+    timeline = bob.call("get_room_events", all=True)
+    released = ada.call("scope_release", scope=given)
+
+    assert reserved.data["reservation"]["scope"] == released.data["reservation"]["scope"] == given
+    assert "path" not in reserved.data["reservation"]
+    assert refused["holders"][0]["scope"] == overlap["scope"] == given
+    assert listed.data["reservations"][0]["scope"] == given
+    assert [each["details"]["scope"] for each in timeline.data["events"] if each["kind"] == "reservation"] == [given]
+    for text in (reserved.text, refused["message"], listed.text, timeline.text, released.text):
+        assert given in text
+
+
+def test_a_scope_that_is_a_link_says_what_it_means(ada: Any, bob: Any, workspace: str) -> None:
+    Path(workspace, "src").mkdir()
+    Path(workspace, "harmless").symlink_to("src")
+
+    reserved = ada.call("scope_reserve", scope="harmless/*")
+    refused = bob.refused("scope_reserve", scope="src")
+
+    assert (reserved.data["reservation"]["scope"], reserved.data["reservation"]["path"]) == ("harmless/*", "src")
+    assert reserved.text.startswith("Reserved harmless/* (src) until ")
+    assert f"harmless/* (src) by {ada.name}" in refused["message"]
+
+
+def test_a_renewed_scope_is_as_it_was_given_last(ada: Any, bob: Any) -> None:
+    ada.reserve("src")
+    ada.reserve("src/*")
+
+    assert [each["scope"] for each in bob.data("scope_list")["reservations"]] == ["src/*"]
+
+
+def test_a_notice_has_its_scope_as_it_was_given(ada: Any, bob: Any) -> None:
+    ada.reserve("src")
+    bob.refused("scope_reserve", scope="src/lib/*")
+
+    assert [event["scope"] for event in ada.inbox()] == ["src/lib/*"]
+
+
+def test_a_notice_about_a_link_names_what_it_means(ada: Any, bob: Any, workspace: str) -> None:
+    Path(workspace, "src").mkdir()
+    Path(workspace, "harmless").symlink_to("src")
+    ada.reserve("src")
+    bob.refused("scope_reserve", scope="harmless/*")
+
+    assert [event["scope"] for event in ada.inbox()] == ["src"]
 
 
 @pytest.mark.parametrize(
@@ -262,7 +316,7 @@ def test_the_whole_workspace_is_not_called_a_dot(ada: Any, bob: Any, clock: Any)
     assert f"{ada.name} should release the whole workspace when done" in notice["payload"]["resolution_hint"]
     assert released.text.startswith("Released the whole workspace.\n")
     assert whole["message"].startswith(f"The whole workspace cannot be reserved: src by {ada.name} (active) until ")
-    assert whole["scope"] == "."
+    assert whole["scope"] == "*"
 
 
 # -- releasing and looking
@@ -422,3 +476,55 @@ def test_a_scope_is_no_longer_than_every_engine_can_index(enter: Any) -> None:
     refused = enter("codex:1").refused("scope_reserve", scope="/".join(["x" * 200] * 15))
 
     assert (refused["error"], refused["field"]) == ("INVALID_ARGS", "scope")
+
+
+# -- beside the stick
+
+
+def test_reserving_while_another_agent_holds_the_stick_succeeds_with_a_warning(ada: Any, bob: Any, clock: Any) -> None:
+    ada.data("wait_for_turn", max_wait_ms=0)
+    clock.advance(minutes=2)
+    ada.data("agent_heartbeat")
+
+    reserved = bob.call("scope_reserve", scope="docs/*")
+
+    assert reserved.data["reservation"]["scope"] == "docs/*"
+    (warning,) = reserved.data["warnings"]
+    assert warning["code"] == "STICK_HELD"
+    assert warning["context"] == {"agent_id": "ada:1", "name": ada.name, "since": "2027-01-15T08:00:00.000Z"}
+    assert f"{ada.name} (ada:1) has held the stick since 2027-01-15T08:00:00.000Z" in reserved.text
+    assert reserved.data["next"].startswith("Agree with the holder of the stick")
+
+
+def test_a_warning_of_the_stick_says_since_when_its_present_holder_has_it(ada: Any, bob: Any, clock: Any) -> None:
+    turn = ada.data("wait_for_turn", max_wait_ms=0)
+    lease = {"lease_id": turn["lease_id"], "expected_turn_id": turn["turn_id"]}
+    ada.data("release_stick", **lease, handoff={"status": "s", "next_action": "n"})
+    clock.advance(minutes=1)
+    bob.data("wait_for_turn", max_wait_ms=0)
+
+    (warning,) = ada.data("scope_reserve", scope="docs")["warnings"]
+
+    assert (warning["context"]["agent_id"], warning["context"]["since"]) == ("bob:2", "2027-01-15T08:01:00.000Z")
+
+
+@pytest.mark.parametrize("stick", ["free", "reserved", "own"])
+def test_a_stick_that_no_other_agent_holds_needs_no_warning(ada: Any, bob: Any, stick: str) -> None:
+    if stick != "free":
+        turn = ada.data("wait_for_turn", max_wait_ms=0)
+    if stick == "reserved":
+        lease = {"lease_id": turn["lease_id"], "expected_turn_id": turn["turn_id"]}
+        ada.data("release_stick", **lease, handoff={"status": "s", "next_action": "n"})
+
+    assert ada.data("scope_reserve", scope="docs")["warnings"] == []
+
+
+def test_a_holder_refused_by_a_reservation_learns_that_the_stick_does_not_help(ada: Any, bob: Any) -> None:
+    bob.reserve("docs/*")
+    ada.data("wait_for_turn", max_wait_ms=0)
+
+    refused = ada.refused("scope_reserve", scope="docs/plan.md")
+
+    assert refused["error"] == "RESERVATION_CONFLICT"
+    assert f"docs/* by {bob.name} (active)" in refused["message"] and "You hold the stick" in refused["message"]
+    assert refused["holds_stick"] is True

@@ -163,7 +163,8 @@ def test_a_takeover_from_start_to_end(connect: Callable[[str], Client], clock: A
 
     taken = claude.data("takeover_stick", room_id=claude.room_id, expected_turn_id=1, reason="owner lease expired")
 
-    assert set(taken) == {"room_id", "turn_id", "lease_id", "lease_expires_at", "revoked", "next"}
+    facts = {"room_id", "turn_id", "lease_id", "lease_expires_at", "revoked", "last_handoff", "notes", "next"}
+    assert set(taken) == facts
     refused = codex.call("release_stick", **lease, handoff=HANDOFF)
     assert refused.is_error
     assert refused.data.items() >= {"error": "turn_mismatch", "current_owner": "claude:1", "current_turn_id": 2}.items()

@@ -670,7 +670,7 @@ def test_the_prior_owner_may_take_over_when_nobody_else_is_active(table: Table, 
     assert table.take_over(table.codex, 1).room.owner == "codex:1"
 
 
-def test_takeover_carries_no_handoff_but_the_log_has_the_last_one(table: Table, clock: Any) -> None:
+def test_a_takeover_writes_no_handoff_and_leads_to_the_last_one(table: Table, clock: Any) -> None:
     table.release(table.codex, table.claim(table.codex))
     clock.advance(minutes=21)
     table.take_over(table.gemini, 1, "claim timeout expired")
@@ -680,7 +680,7 @@ def test_takeover_carries_no_handoff_but_the_log_has_the_last_one(table: Table, 
     assert [e.handoff for e in events if e.handoff] == [HANDOFF]
     assert (events[-1].event_type, events[-1].reason) == ("takeover", "claim timeout expired")
     assert (events[-1].from_agent_id, events[-1].to_agent_id) == ("claude:1", "gemini:1")
-    assert table.wait(table.gemini).handoff is None
+    assert table.wait(table.gemini).handoff == HANDOFF
 
 
 # -- death beats timeout

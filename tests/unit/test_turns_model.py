@@ -204,7 +204,7 @@ class Model:
             raise Refused("takeover_not_available")
         revoked = self.expected
         self.see(agent)
-        self.grant(agent, "takeover", None)
+        self.grant(agent, "takeover", self.handoff or self.received)  # the last handoff survives
         return (self.turn_id, revoked)
 
     def heartbeat(self, agent: str, lease_id: str, turn_id: int) -> Answer:

@@ -52,8 +52,7 @@ def parse_scope(text: str, root: str, field: str = "scope", base: str | None = N
     A relative path starts at `base`, else at the root. `dir/*` and `dir/**` mean the directory.
     """
     folder = base or root
-    plain = text.replace("\\", "/")
-    plain = re.sub(_EVERYTHING_INSIDE, "", plain) if "*" in plain else plain
+    plain = _without_wildcard(text.replace("\\", "/"))
     if _is_pattern(plain, folder):
         raise _refused(text, field, f"looks like a pattern or an address. {_ADVICE}")
     try:
@@ -98,9 +97,39 @@ def make_scope(path: str, root: str, folds: bool) -> Scope | None:
     return Scope("/".join(inside) or ".", key)
 
 
-def spell(path: str) -> str:
-    """A scope's path for use in a sentence."""
-    return "the whole workspace" if path == "." else path
+def spell(scope: str, path: str | None = None) -> str:
+    """A scope for use in a sentence, as it was given. Its path comes after it, if it does not show it itself."""
+    if (path or _stem(scope)) == ".":
+        return "the whole workspace"
+    return scope if path is None or shows_path(scope, path) else f"{scope} ({path})"
+
+
+def shown(scope: str, path: str) -> str:
+    """The scope as it was given, or its path if the scope does not show it."""
+    return scope if shows_path(scope, path) else path
+
+
+def shows_path(given: str, path: str) -> bool:
+    """Whether a scope as it was given shows the path that it means. A link, for example, does not."""
+    stem = _stem(given)
+    return stem == path or (os.path.isabs(stem) and (path == "." or stem.endswith(f"/{path}")))
+
+
+def respell(given: str, path: str) -> str:
+    """The path of a scope, with the wildcard that it was given with."""
+    plain = given.replace("\\", "/")
+    ending = plain[len(_without_wildcard(plain).rstrip("/")) :].lstrip("/")
+    text = (ending or ".") if path == "." else f"{path}/{ending}" if ending else path
+    return f"./{text}" if text.startswith("~") else text  # a file called `~` is not the home directory
+
+
+def _stem(scope: str) -> str:
+    """A scope without its wildcard and without detours."""
+    return os.path.normpath(_without_wildcard(scope.replace("\\", "/")))
+
+
+def _without_wildcard(plain: str) -> str:
+    return re.sub(_EVERYTHING_INSIDE, "", plain) if "*" in plain else plain
 
 
 def classify(one: str, other: str) -> Overlap:

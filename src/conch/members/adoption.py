@@ -13,7 +13,7 @@ from conch.bells.base import seat_channel
 from conch.bus.peers import present_name
 from conch.errors import AdoptionRejected, some_of
 from conch.host.beads import WorkItem, in_progress_items
-from conch.host.paths import Scope, classify, make_scope, parse_scope
+from conch.host.paths import Scope, classify, make_scope, parse_scope, shown
 from conch.host.workspaces import folds_case, workspace_root
 from conch.lean import Any, NamedTuple, json
 from conch.members.names import Agent, find_agent, itself, load_agents, room_agents, take_over_name, to_agent
@@ -21,11 +21,12 @@ from conch.notices import activity
 from conch.notices.events import ProtocolEvent, insert_event, load_event
 from conch.rooms.log import append_event
 from conch.rooms.presence import Rooms, admit
-from conch.rooms.room import Snapshot, save_room
+from conch.rooms.room import Room, Snapshot, save_room
 from conch.storage.base import NO_LIMIT, Row, Transaction
 
 _MOST_NAMED = 3
 _MOST_BEADS = 20
+_EVERYTHING = Scope(".", "/")
 
 
 class Candidate(NamedTuple):
@@ -37,6 +38,8 @@ class Adopted(NamedTuple):
     agent: Agent
     event: ProtocolEvent
     evidence: Evidence
+    stick_held_by: str | None
+    """The agent that is gone, if it holds the stick. Adopting does not move the stick; the caller can take it over."""
 
 
 class Adoption:
@@ -54,29 +57,30 @@ class Adoption:
         with self._rooms.change(caller, room_id, LOCK) as (tx, snapshot):
             prior = _find(tx, snapshot, name)
             _require_gone(snapshot, caller, prior)
-            evidence = _find_evidence(traces, _load_past(tx, room_id, prior, caller.agent_id), within)
+            past = _load_past(tx, snapshot.room, prior, caller.agent_id)
+            evidence = _find_evidence(traces, past, within)
             if evidence is None:
                 raise _no_evidence(prior["name"], within, traces)
-            event = self._move(tx, snapshot, caller, prior, within, evidence)
+            event = self._move(tx, snapshot, caller, prior, shown(scope, within.path), evidence)
             agent = itself(load_agents(tx, snapshot), caller)
-            return Adopted(agent, event, evidence)
+            return Adopted(agent, event, evidence, snapshot.room.owner if past.holds_stick else None)
 
     def candidates(self, caller: Caller, room_id: str) -> list[Candidate]:
         """The agents that could be resumed here, with the evidence, in the room's sequence."""
         with self._rooms.look(None, room_id) as (tx, snapshot):
             gone = [
-                (row, _load_past(tx, room_id, row, caller.agent_id))
+                (row, _load_past(tx, snapshot.room, row, caller.agent_id))
                 for row in room_agents(tx, room_id)
                 if row["agent_id"] != caller.agent_id and not snapshot.may_be_running(row)
             ]
         if not gone:  # spares running git and bd
             return []
-        traces, everything = _find_traces(snapshot.room.canonical_path), Scope(".", "/")
-        found = [(row, _find_evidence(traces, past, everything)) for row, past in gone]
+        traces = _find_traces(snapshot.room.canonical_path)
+        found = [(row, _find_evidence(traces, past, _EVERYTHING)) for row, past in gone]
         return [Candidate(to_agent(row, snapshot), evidence) for row, evidence in found if evidence is not None]
 
     def _move(
-        self, tx: Transaction, snapshot: Snapshot, caller: Caller, prior: Row, within: Scope, evidence: Evidence
+        self, tx: Transaction, snapshot: Snapshot, caller: Caller, prior: Row, scope: str, evidence: Evidence
     ) -> ProtocolEvent:
         room_id, name, member = snapshot.room.room_id, prior["name"], snapshot.member(caller.agent_id)
         self._move_stick(tx, snapshot, prior["agent_id"], caller.agent_id)  # logged before the names change
@@ -91,7 +95,7 @@ class Adoption:
             "adopted_agent": name,
             "evidence": evidence.summary,
         }
-        event_id = insert_event(tx, snapshot.room, "RESUME", payload, None, None, evidence.bead_id, within.path)
+        event_id = insert_event(tx, snapshot.room, "RESUME", payload, None, None, evidence.bead_id, scope)
         names = {"prior_agent_id": prior["agent_id"], "prior_name": prior_name, "former_name": member.name}
         # The timeline shows the agent under the name that it has from now on.
         activity.record(tx, room_id, "RESUME", member._replace(name=name), event_id, names)
@@ -126,8 +130,8 @@ def _no_evidence(name: str, within: Scope, traces: _Traces) -> AdoptionRejected:
     where = f"in {within.path}" if within.path != "." else "here"
     git = "" if traces.is_git else " (git could not list the changed files)"
     message = (
-        f"{name} left no unfinished work {where}: no uncommitted file that it had reserved{git}, and no work item in "
-        "progress. Register your own name instead."
+        f"{name} left no unfinished work {where}: no uncommitted file that it had reserved or had the stick for{git}, "
+        "and no work item in progress. Register your own name instead."
     )
     return _rejected("no_unfinished_work", message, name)
 
@@ -164,24 +168,41 @@ class _Past(NamedTuple):
     agent_ids: list[str]
     """Its own id and those it resumed. Empty if it was itself resumed: its work belongs to another agent now."""
     reserved: list[Row]
-    """What it reserved and did not release, including what has expired or was partly taken over."""
+    """What it reserved and did not release, including what has expired or was partly taken over.
+
+    The whole workspace, if it had the stick and no agent has handed over since.
+    """
     held: list[str]
     """The keys that other agents have reserved since."""
+    holds_stick: bool
 
     def is_lost(self, key: str) -> bool:
         return any(key.startswith(held) for held in self.held)
 
 
-def _load_past(tx: Transaction, room_id: str, agent: Row, caller_id: str) -> _Past:
+def _load_past(tx: Transaction, room: Room, agent: Row, caller_id: str) -> _Past:
     """The agent's past. The caller's own reservations do not count as taken by others."""
-    agent_id, heirs = agent["agent_id"], _find_heirs(tx, room_id)
+    room_id, agent_id = room.room_id, agent["agent_id"]
+    heirs = _find_heirs(tx, room_id)
     agent_ids = [each for each in {agent_id: None, **heirs} if heirs.get(each, each) == agent_id]
     reserved = tx.all("reservations_of", agent_id=agent_id, room_id=room_id)
     if agent_ids:
         reserved += tx.all("expired_reservations_of", agent_ids=agent_ids, room_id=room_id)
     active = tx.all("active_reservations", room_id=room_id, after="", lapsed=tx.now, limit=NO_LIMIT)
     held = [row["scope_key"] for row in active if row["agent_id"] not in (agent_id, caller_id)]
-    return _Past(agent["name"], agent_ids, reserved, held)
+    if _had_stick(tx, room, agent_ids, caller_id):
+        reserved.append({"scope_key": _EVERYTHING.key, "bead_id": None})
+    return _Past(agent["name"], agent_ids, reserved, held, room.owner in agent_ids)
+
+
+def _had_stick(tx: Transaction, room: Room, agent_ids: list[str], caller_id: str) -> bool:
+    """Whether an agent got the stick last, and neither it nor another agent has handed over since.
+
+    If another agent than the caller took the stick over, the work is that agent's now.
+    """
+    if not agent_ids or room.owner not in (None, caller_id, *agent_ids):
+        return False
+    return tx.one("unfinished_turn", room_id=room.room_id, agent_ids=agent_ids) is not None
 
 
 def _find_heirs(tx: Transaction, room_id: str) -> dict[str, str]:

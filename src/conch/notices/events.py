@@ -24,7 +24,7 @@ from conch.errors import (
     no_cursor,
     some_of,
 )
-from conch.host.paths import parse_scope
+from conch.host.paths import parse_scope, shown
 from conch.ids import new_id
 from conch.lean import Any, NamedTuple, json
 from conch.notices import activity
@@ -107,7 +107,7 @@ class Notices:
 
         checked = _check_payload(event_type, payload, self._settings.max_handoff_bytes)
         root = self._rooms.root(room_id)
-        within = None if scope is None else parse_scope(scope, root).path
+        within = None if scope is None else shown(scope, parse_scope(scope, root).path)
         warnings = check_bead(root, bead_id)
         with self._rooms.change(caller, room_id) as (tx, snapshot):
             sender = snapshot.member(caller.agent_id)
@@ -118,12 +118,22 @@ class Notices:
             return Sent(load_event(tx, posted.event_id), warnings)
 
     def inbox(
-        self, caller: Caller, room_id: str, states: list[str], limit: int, after: str | None = None
+        self,
+        caller: Caller,
+        room_id: str,
+        states: list[str],
+        limit: int,
+        after: str | None = None,
+        bead_id: str | None = None,
     ) -> list[ProtocolEvent]:
-        """The events sent to the caller, the most urgent and then the oldest first, after an event_id."""
+        """The events sent to the caller, the most urgent and then the oldest first, after an event_id.
+
+        With `bead_id`, only those about this work item.
+        """
         with self._rooms.look(caller, room_id) as (tx, _):
             priority, number = (_FIRST, 0) if after is None else _position(tx, after)
             given = {"agent_id": caller.agent_id, "room_id": room_id, "priority": priority, "number": number}
+            given["bead_id"] = bead_id or ""  # no work item has an empty id
             # The index has the events of each state in order, so that no query reads more than the limit.
             rows = [row for state in states for row in tx.all("inbox", state=state, limit=limit, **given)]
         rows.sort(key=lambda row: (row["priority"], row["number"]))
@@ -244,6 +254,7 @@ def insert_event(
         scope=scope,
         payload_json=json.dumps(payload, ensure_ascii=False),
         handoff_event_seq=handoff_event_seq,
+        holder_id=sender.agent_id if sender and handoff_event_seq is not None else None,
         created_at=tx.now,
         caused_by=caused_by,
         priority=_priority(payload),

@@ -44,6 +44,8 @@ class Entry(NamedTuple):
     details: dict[str, Any] = {}
     protocol: ProtocolEvent | None = None
     """The notice that was sent or marked, or that went with a released or passed stick."""
+    place: Place = Place()
+    """Where to go on after this entry, if it was read after a place."""
 
 
 class Page(NamedTuple):
@@ -65,12 +67,18 @@ def parse_place(field: str, text: str | None) -> Place | int | None:
     return Place(*map(int, numbers)) if len(numbers) == 3 else int(text)
 
 
-def read_timeline(store: Store, room_id: str, after: Place | int | None, limit: int) -> Page:
-    """Entries, oldest first: those after a place or after an event of the log; without `after`, the latest."""
+def read_timeline(
+    store: Store, room_id: str, after: Place | int | None, limit: int, bead_id: str | None = None
+) -> Page:
+    """Entries, oldest first: those after a place or after an event of the log; without `after`, the latest.
+
+    With `bead_id`, only those about this work item: its reservations, its notices, and the handoffs of agents that
+    had reserved files for it.
+    """
     with store.read() as tx:
         room = load_room(tx, room_id)
         place = _place_of(tx, room, after) if isinstance(after, int) else after
-        page = _latest(tx, room, limit) if place is None else _after(tx, room, place, limit)
+        page = _latest(tx, room, limit, bead_id) if place is None else _after(tx, room, place, limit, bead_id)
         return page._replace(entries=_with_protocol(tx, page.entries), is_closed=room.state == "closed")
 
 
@@ -86,24 +94,41 @@ def _place_of(tx: Transaction, room: Room, event_seq: int) -> Place:
     return Place(event_seq, messages["reached"], activity["reached"])
 
 
-def _after(tx: Transaction, room: Room, after: Place, limit: int) -> Page:
+def _after(tx: Transaction, room: Room, after: Place, limit: int, bead_id: str | None) -> Page:
     # Each source alone might fill the page, and one row more shows whether there is another page.
-    sources = (
-        tx.all("events_after", room_id=room.room_id, after=after.log, limit=limit + 1),
-        tx.all("messages_after", topic_id=room.topic_id, after=after.messages, limit=limit + 1),
-        tx.all("activity_after", room_id=room.room_id, after=after.activity, limit=limit + 1),
-    )
-    merged = _merge(sources)
-    return Page([_entry(row) for row in merged[:limit]], _reached(after, merged[:limit]), len(merged) > limit, False)
+    room_id, most = room.room_id, limit + 1
+    if bead_id is None:
+        sources = (
+            tx.all("events_after", room_id=room_id, after=after.log, limit=most),
+            tx.all("messages_after", topic_id=room.topic_id, after=after.messages, limit=most),
+            tx.all("activity_after", room_id=room_id, after=after.activity, limit=most),
+        )
+    else:
+        about = {"room_id": room_id, "bead_id": bead_id, "limit": most}
+        sources = (
+            tx.all("item_events_after", after=after.log, **about),
+            [],  # messages have no work item
+            tx.all("item_activity_after", after=after.activity, **about),
+        )
+    merged, entries = _merge(sources), list[Entry]()
+    for row in merged[:limit]:
+        after = _reached(after, [row])
+        entries.append(_entry(row)._replace(place=after))
+    return Page(entries, after, len(merged) > limit, False)
 
 
-def _latest(tx: Transaction, room: Room, limit: int) -> Page:
-    sources = (
-        tx.all("latest_events", room_id=room.room_id, limit=limit)[::-1],
-        tx.all("latest_messages", topic_id=room.topic_id, limit=limit)[::-1],
-        tx.all("latest_activity", room_id=room.room_id, limit=limit)[::-1],
-    )
-    merged = _merge(sources)
+def _latest(tx: Transaction, room: Room, limit: int, bead_id: str | None) -> Page:
+    room_id = room.room_id
+    if bead_id is None:
+        sources = (
+            tx.all("latest_events", room_id=room_id, limit=limit),
+            tx.all("latest_messages", topic_id=room.topic_id, limit=limit),
+            tx.all("latest_activity", room_id=room_id, limit=limit),
+        )
+    else:
+        about = {"room_id": room_id, "bead_id": bead_id, "limit": limit}
+        sources = (tx.all("latest_item_events", **about), [], tx.all("latest_item_activity", **about))
+    merged = _merge((sources[0][::-1], sources[1][::-1], sources[2][::-1]))
     return Page([_entry(row) for row in merged[-limit:]], _reached(Place(), merged), False, False)
 
 

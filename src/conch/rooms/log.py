@@ -126,6 +126,17 @@ def latest_grant(tx: Transaction, room: Room) -> Event | None:
     return None if row is None else to_event(row)
 
 
+def latest_handoff(tx: Transaction, room_id: str) -> Event | None:
+    """The last time that an owner released or passed the stick."""
+    row = tx.one("latest_handoff", room_id=room_id)
+    return None if row is None else to_event(row)
+
+
+def latest_notes(tx: Transaction, room_id: str, after: int) -> list[Event]:
+    """The notes after an event, newest first: a page, and one more if there are more."""
+    return [to_event(row) for row in tx.all("latest_notes", room_id=room_id, after=after, limit=PAGE + 1)]
+
+
 def prior_owner(tx: Transaction, room: Room) -> str | None:
     """The agent that wrote the pending handoff, if there is one."""
     pending = find_event(tx, room.pending_handoff_event_seq)

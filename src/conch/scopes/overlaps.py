@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from conch.clock import to_iso
-from conch.host.paths import Overlap, Scope, classify
+from conch.host.paths import Overlap, Scope, classify, shows_path, spell
 from conch.lean import Any, NamedTuple
 from conch.notices import activity
 from conch.rooms.room import Liveness, Snapshot
@@ -16,6 +16,9 @@ class Reservation(NamedTuple):
     agent_id: str
     name: str
     scope: str
+    """As it was given."""
+    path: str
+    """What it means, relative to the workspace."""
     scope_key: str
     bead_id: str | None
     state: str
@@ -27,6 +30,17 @@ class Reservation(NamedTuple):
     @property
     def is_active(self) -> bool:
         return self.state == "active"
+
+    @property
+    def spelled(self) -> str:
+        """The scope for use in a sentence."""
+        return spell(self.scope, self.path)
+
+    @property
+    def place(self) -> dict[str, str]:
+        """The scope for programs, with its path if the scope does not show it."""
+        path = {} if shows_path(self.scope, self.path) else {"path": self.path}
+        return {"scope": self.scope, **path}
 
 
 class Held(NamedTuple):
@@ -44,7 +58,8 @@ def to_reservation(row: Row, snapshot: Snapshot) -> Reservation:
         room_id=row["room_id"],
         agent_id=row["agent_id"],
         name=row["name"],
-        scope=row["scope"],
+        scope=row["given"] or row["scope"],
+        path=row["scope"],
         scope_key=row["scope_key"],
         bead_id=row["bead_id"],
         state="expired" if lapsed else row["state"],
@@ -83,7 +98,7 @@ def holder(held: Held) -> dict[str, Any]:
         "owner": reservation.name,
         "agent_id": reservation.agent_id,
         "liveness": reservation.liveness,
-        "scope": reservation.scope,
+        **reservation.place,
         "reservation_id": reservation.reservation_id,
         **({} if reservation.bead_id is None else {"bead_id": reservation.bead_id}),
         "expires_at": to_iso(reservation.expires_at),
@@ -107,5 +122,5 @@ def end(tx: Transaction, reservation: Reservation, state: str, by: activity.Name
 
 
 def record(tx: Transaction, reservation: Reservation, kind: str, by: activity.Named) -> None:
-    details = {"scope": reservation.scope, "owner": reservation.name, "expires_at": reservation.expires_at}
+    details = {**reservation.place, "owner": reservation.name, "expires_at": reservation.expires_at}
     activity.record(tx, reservation.room_id, kind, by, reservation.reservation_id, details)

@@ -8,29 +8,22 @@ from __future__ import annotations
 
 from conch.agents.records import Caller
 from conch.clock import MINUTE, to_iso
-from conch.errors import (
-    Advice,
-    ConchError,
-    RateLimited,
-    ReleaseForbidden,
-    ReservationConflict,
-    ReservationNotFound,
-    ReservationStale,
-    no_cursor,
-    some_of,
-)
-from conch.host.paths import Scope, parse_scope, spell
+from conch.errors import RateLimited, no_cursor
+from conch.host.paths import Scope, parse_scope, shown
 from conch.ids import new_id
 from conch.lean import NamedTuple
 from conch.notices import activity
 from conch.notices.events import MOST_PER_MINUTE, Posted, insert_event, post
+from conch.rooms.log import latest_grant
 from conch.rooms.presence import Rooms
 from conch.rooms.room import Snapshot
-from conch.scopes.overlaps import Held, Reservation, end, find_overlapping, holder, record, to_reservation
+from conch.scopes.overlaps import Held, Reservation, end, find_overlapping, record, to_reservation
+from conch.scopes.refusals import refuse_release, refuse_reservation
 from conch.storage.base import NO_LIMIT, Transaction
-from conch.warnings import Warnings
+from conch.warnings import Warnings, warning
 
 TTL_MINUTES = 120
+_STICK_HELD = "STICK_HELD"
 SHORTEST_TTL, LONGEST_TTL = 5, 1_440
 
 
@@ -39,6 +32,11 @@ class Grant(NamedTuple):
     renewed: bool
     taken_over: list[Reservation]
     warnings: Warnings
+
+    @property
+    def stick_held(self) -> bool:
+        """Whether another agent holds the stick, so that two agents may change the same files."""
+        return any(warning["code"] == _STICK_HELD for warning in self.warnings)
 
 
 class Reservations:
@@ -68,16 +66,20 @@ class Reservations:
                 takeover_stale and all(held.reservation.liveness != "active" for held in blocking)
             )
             # The owners learn of a refusal too.
-            is_known = _record_incursions(tx, snapshot, caller, wanted, blocking, granted)
+            is_known = _record_incursions(tx, snapshot, caller, shown(scope, wanted.path), blocking, granted)
             if granted:
                 _archive(tx, snapshot, caller, found)
                 mine = _own_exact(found, caller)
                 until = tx.now + ttl_minutes * MINUTE
+                warnings += _warn_of_stick(tx, snapshot, caller)
                 taken = [held.reservation._replace(state="expired") for held in blocking]
                 if mine is not None:
-                    return Grant(_extend(tx, mine, until, bead_id), True, taken, warnings)
-                return Grant(_insert(tx, snapshot, caller, wanted, until, bead_id), False, taken, warnings)
-        raise _refuse_reservation(wanted, blocking, is_known)  # after the commit, which keeps the notices
+                    return Grant(_extend(tx, mine, scope, until, bead_id), True, taken, warnings)
+                new = _insert(tx, snapshot, caller, scope, wanted, until, bead_id)
+                return Grant(new, False, taken, warnings)
+        silence = "" if is_known else f" Not every owner got a notice: you caused {MOST_PER_MINUTE} in the last minute."
+        owns = snapshot.room.owner == caller.agent_id
+        raise refuse_reservation(scope, wanted, blocking, silence, owns)  # after the commit, which keeps the notices
 
     def release(self, caller: Caller, room_id: str, scope: str) -> Reservation:
         """End one of the caller's reservations; `scope` must be exactly what was reserved."""
@@ -86,13 +88,13 @@ class Reservations:
             found = find_overlapping(tx, snapshot, wanted)
             mine = _own_exact(found, caller)
             if mine is None:
-                raise _refuse_release(tx, snapshot, wanted, found, caller)
+                raise refuse_release(tx, snapshot, scope, wanted, found, caller)
             return end(tx, mine, "released", mine)
 
     def withdraw(self, caller: Caller, reservation: Reservation) -> None:
         """Undo a new reservation whose reply did not reach the caller, unless it was renewed or ended since."""
         with self._rooms.change(caller, reservation.room_id, even_closed=True) as (tx, snapshot):
-            found = find_overlapping(tx, snapshot, Scope(reservation.scope, reservation.scope_key))
+            found = find_overlapping(tx, snapshot, Scope(reservation.path, reservation.scope_key))
             mine = _own_exact(found, caller)
             same = (reservation.reservation_id, reservation.expires_at)
             if mine is not None and (mine.reservation_id, mine.expires_at) == same:
@@ -157,6 +159,20 @@ def _is_of(held: Held, caller: Caller) -> bool:
     return held.reservation.agent_id == caller.agent_id
 
 
+def _warn_of_stick(tx: Transaction, snapshot: Snapshot, caller: Caller) -> Warnings:
+    """The holder of the stick can change any file, so an agent that reserves some must know of it."""
+    room = snapshot.room
+    if room.owner is None or room.owner == caller.agent_id:
+        return []
+    grant, owner = latest_grant(tx, room), snapshot.member(room.owner)
+    since = to_iso(grant.created_at if grant else room.updated_at)
+    message = (
+        f"{owner.name} ({owner.agent_id}) has held the stick since {since} and may change any file. "
+        "Agree with it before you change these."
+    )
+    return [warning(_STICK_HELD, message, agent_id=owner.agent_id, name=owner.name, since=since)]
+
+
 def _own_exact(found: list[Held], caller: Caller) -> Reservation | None:
     return next((held.reservation for held in found if held.kind == "exact" and _is_of(held, caller)), None)
 
@@ -176,14 +192,15 @@ def _archive(tx: Transaction, snapshot: Snapshot, caller: Caller, found: list[He
 
 
 def _insert(
-    tx: Transaction, snapshot: Snapshot, caller: Caller, wanted: Scope, expires_at: int, bead_id: str | None
+    tx: Transaction, snapshot: Snapshot, caller: Caller, given: str, wanted: Scope, expires_at: int, bead_id: str | None
 ) -> Reservation:
     new = Reservation(
         reservation_id=new_id("res"),
         room_id=snapshot.room.room_id,
         agent_id=caller.agent_id,
         name=snapshot.member(caller.agent_id).name,
-        scope=wanted.path,
+        scope=given,
+        path=wanted.path,
         scope_key=wanted.key,
         bead_id=bead_id,
         state="active",
@@ -191,20 +208,22 @@ def _insert(
         expires_at=expires_at,
         liveness="active",
     )
-    columns = new._asdict()
-    for derived in ("name", "state", "liveness"):
+    columns = new._asdict() | {"scope": wanted.path, "given": given}
+    for derived in ("path", "name", "state", "liveness"):
         del columns[derived]
     tx.run("insert_reservation", **columns)
     record(tx, new, "reserved", new)
     return new
 
 
-def _extend(tx: Transaction, mine: Reservation, expires_at: int, bead_id: str | None) -> Reservation:
+def _extend(tx: Transaction, mine: Reservation, given: str, expires_at: int, bead_id: str | None) -> Reservation:
     # Reserving again with a shorter time must not shorten the reservation. But the time always changes: `withdraw` uses
     # it to see whether the reservation was renewed.
     expires_at = max(expires_at, mine.expires_at + 1)
-    later = mine._replace(state="active", expires_at=expires_at, bead_id=bead_id or mine.bead_id, liveness="active")
-    tx.run("extend_reservation", reservation_id=mine.reservation_id, expires_at=later.expires_at, bead_id=later.bead_id)
+    bead_id = bead_id or mine.bead_id
+    later = mine._replace(scope=given, state="active", expires_at=expires_at, bead_id=bead_id, liveness="active")
+    changed = {"given": given, "expires_at": expires_at, "bead_id": bead_id}
+    tx.run("extend_reservation", reservation_id=mine.reservation_id, **changed)
     record(tx, later, "renewed", later)
     return later
 
@@ -213,7 +232,7 @@ def _extend(tx: Transaction, mine: Reservation, expires_at: int, bead_id: str | 
 
 
 def _record_incursions(
-    tx: Transaction, snapshot: Snapshot, caller: Caller, wanted: Scope, blocking: list[Held], granted: bool
+    tx: Transaction, snapshot: Snapshot, caller: Caller, scope: str, blocking: list[Held], granted: bool
 ) -> bool:
     """Send each owner an INCURSION: its reservation was taken over, or it stopped the newcomer.
 
@@ -232,9 +251,9 @@ def _record_incursions(
         given = (tx, snapshot.room, "INCURSION", payload, None, owner)
         try:
             if granted:  # it ends a reservation, so it is never one too many
-                posted = Posted(insert_event(*given, owner.bead_id, wanted.path), is_new=True)
+                posted = Posted(insert_event(*given, owner.bead_id, scope), is_new=True)
             else:
-                posted = post(*given, newcomer, owner.bead_id, wanted.path)
+                posted = post(*given, newcomer, owner.bead_id, scope)
         except RateLimited:
             is_known = False
             continue
@@ -244,57 +263,9 @@ def _record_incursions(
 
 
 def _hint(owner: Reservation, incoming: str, granted: bool) -> str:
-    scope = spell(owner.scope)
+    scope = owner.spelled
     if granted:
         return f"{incoming} has taken over. {owner.name} should stop changing {scope} and ask {incoming} first."
     if owner.liveness == "active":
         return f"{owner.name} should release {scope} when done; {incoming} should work elsewhere until then."
     return f"{owner.name} can come back to {scope}, or {incoming} can take it over."
-
-
-# -- refusals
-
-
-def _refuse_reservation(wanted: Scope, blocking: list[Held], is_known: bool) -> ConchError:
-    """The error that names the reservations in the way. It offers a takeover only if no owner is active."""
-    active = any(held.reservation.liveness == "active" for held in blocking)
-    what = "The whole workspace cannot be reserved" if wanted.path == "." else f"{wanted.path} is reserved"
-    silence = "" if is_known else f" Not every owner got a notice: you caused {MOST_PER_MINUTE} in the last minute."
-    message = f"{what}: {_names(blocking)}.{silence}"
-    facts = {"scope": wanted.path, "holders": [holder(held) for held in blocking]}
-    if active:
-        return ReservationConflict(f"{message} Work elsewhere, or ask them to release it.", None, **facts)
-    return ReservationStale(message, Advice("take_over_reservation"), **facts)
-
-
-def _refuse_release(
-    tx: Transaction, snapshot: Snapshot, wanted: Scope, found: list[Held], caller: Caller
-) -> ConchError:
-    loss = _describe_loss(tx, snapshot, wanted, caller)
-    exact = next((held for held in found if held.kind == "exact" and held.reservation.is_active), None)
-    if exact is not None:
-        message = f"Only {exact.reservation.name} can release {spell(wanted.path)}.{loss}"
-        return ReleaseForbidden(message, scope=wanted.path, holders=[holder(exact)])
-    own = [held for held in found if held.reservation.agent_id == caller.agent_id]
-    advice = f" You have reserved {some_of([spell(held.reservation.scope) for held in own])}." if own else ""
-    message = f"There is no reservation of exactly {spell(wanted.path)}.{loss}{advice}"
-    return ReservationNotFound(message, field="scope", scope=wanted.path)
-
-
-def _describe_loss(tx: Transaction, snapshot: Snapshot, wanted: Scope, caller: Caller) -> str:
-    """A sentence that says which agent took this scope from the caller; empty if none did."""
-    given = {"room_id": snapshot.room.room_id, "agent_id": caller.agent_id, "scope_key": wanted.key}
-    lost = tx.one("latest_lost_reservation", **given)
-    if lost is None or lost["taken_by_id"] == caller.agent_id:
-        return ""
-    how = "took it over from you" if lost["ended_at"] < lost["expires_at"] else "reserved it after yours expired"
-    return f" {lost['taken_by']} {how}."
-
-
-def _names(blocking: list[Held]) -> str:
-    shown = [
-        f"{spell(held.reservation.scope)} by {held.reservation.name} ({held.reservation.liveness}) until "
-        f"{to_iso(held.reservation.expires_at)}"
-        for held in blocking
-    ]
-    return some_of(shown)

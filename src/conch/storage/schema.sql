@@ -267,12 +267,17 @@ CREATE TABLE reservations (
   created_at BIGINT NOT NULL,
   expires_at BIGINT NOT NULL,
   ended_at BIGINT,
+  given TEXT,
   CHECK (state IN ('active', 'released', 'expired')),
   CHECK ((state = 'active') = (ended_at IS NULL))
 );
 
 CREATE UNIQUE INDEX reservations_active_scope_idx ON reservations (room_id, scope_key) WHERE state = 'active';
 CREATE INDEX reservations_ended_idx ON reservations (room_id, number) WHERE state <> 'active';
+-- Finds the work items of an agent that hands over, and everything about a work item.
+CREATE INDEX reservations_working_idx ON reservations (agent_id, room_id, number)
+WHERE state = 'active' AND bead_id IS NOT NULL;
+CREATE INDEX reservations_bead_idx ON reservations (bead_id, room_id) WHERE bead_id IS NOT NULL;
 
 CREATE TABLE protocol_events (
   number $serial_key,
@@ -308,6 +313,7 @@ WHERE caused_by IS NOT NULL;
 -- Finds the notice that went with a released or passed stick.
 CREATE UNIQUE INDEX protocol_events_handoff_idx ON protocol_events (handoff_event_seq)
 WHERE handoff_event_seq IS NOT NULL;
+CREATE INDEX protocol_events_bead_idx ON protocol_events (bead_id, room_id) WHERE bead_id IS NOT NULL;
 
 -- Changes to names, reservations and protocol events, append-only, for the room's timeline.
 CREATE TABLE room_activity (

@@ -9,6 +9,7 @@ from conch.tools import (
     admin,
     bus,
     facts,  # noqa: F401 - loaded now, because a process without a free descriptor cannot import
+    history,
     patience,  # noqa: F401
     questions,
     scopes,
@@ -17,7 +18,7 @@ from conch.tools import (
 )
 from conch.tools.registry import Tool
 
-_ALL = (*turns.TOOLS, *bus.TOOLS, *search.TOOLS, *questions.TOOLS, *scopes.TOOLS, *admin.TOOLS)
+_ALL = (*turns.TOOLS, *history.TOOLS, *bus.TOOLS, *search.TOOLS, *questions.TOOLS, *scopes.TOOLS, *admin.TOOLS)
 TOOLS: dict[str, Tool] = {tool.name: tool for tool in _ALL}
 GROUPS = tuple(dict.fromkeys(tool.group for tool in TOOLS.values()))
 

@@ -17,9 +17,14 @@ AGENT_ID: Object = {"type": "string", "minLength": 1, "maxLength": LONGEST_ID}
 TURN_ID: Object = {"type": "integer", "minimum": 0, "maximum": LARGEST}
 # What an owner shows with every call, so that a late call cannot disturb a newer turn.
 FENCED: Object = {"room_id": ROOM_ID, "lease_id": _LEASE_ID, "expected_turn_id": TURN_ID}
+BEAD_ID: Object = {"type": "string", "minLength": 1, "maxLength": LONGEST_ID}  # a work item
 PATH: Object = {"type": "string", "minLength": 1, "maxLength": 4096}
 CURSOR: Object = {
     "anyOf": [{"type": "string", "maxLength": _LONGEST_NUMBER}, {"type": "integer", "minimum": 0, "maximum": LARGEST}],
+}
+# The cursor of a log or of a timeline, which has three numbers.
+PLACE: Object = {
+    "anyOf": [{"type": "string", "maxLength": 3 * _LONGEST_NUMBER + 2}, CURSOR["anyOf"][1]],
 }
 AFTER: Object = {"type": "string"}  # the cursor of an earlier reply
 TEXT: Object = {"type": "string", "minLength": 1}

@@ -6,7 +6,6 @@ from functools import partial
 
 from conch.calls import Call
 from conch.errors import InvalidArgument
-from conch.host.paths import spell
 from conch.notices.events import MARKS, STATES
 from conch.scopes.reservations import LONGEST_TTL, SHORTEST_TTL, TTL_MINUTES
 from conch.tools import fields
@@ -31,7 +30,11 @@ def agent_adopt(session: Session, given: Object, call: Call) -> Reply:
     session.rename(adopted.agent.name)
     data = {**view.agent(adopted.agent), "event": view.envelope(adopted.event)}
     text = f"You are now {adopted.agent.name}, with its reservations and notices. {one_line(adopted.evidence.summary)}"
-    return Reply(data, text, next="Call event_inbox to read the notices, and go on with the unfinished work.")
+    following = "Call event_inbox to read the notices, and go on with the unfinished work."
+    if adopted.stick_held_by is not None:
+        data["stick_held_by"] = adopted.stick_held_by
+        following = f"It held the stick: call takeover_stick to continue its turn. {following}"
+    return Reply(data, text, next=following)
 
 
 def agent_heartbeat(session: Session, given: Object, call: Call) -> Reply:
@@ -72,13 +75,13 @@ def scope_reserve(session: Session, given: Object, call: Call) -> Reply:
         data,
         view.grant_text(grant, taken),
         NOTHING_FOLLOWS if grant.renewed else undone_by(withdraw),
-        next="Change the files now. Call scope_release when you are done.",
+        next=view.after_grant(grant),
     )
 
 
 def scope_release(session: Session, given: Object, call: Call) -> Reply:
     reservation = session.app.reservations.release(session.caller(), given["room_id"], given["scope"])
-    return Reply({"reservation": view.reservation(reservation)}, f"Released {one_line(spell(reservation.scope))}.")
+    return Reply({"reservation": view.reservation(reservation)}, f"Released {one_line(reservation.spelled)}.")
 
 
 def scope_list(session: Session, given: Object, call: Call) -> Reply:
@@ -135,7 +138,8 @@ def event_inbox(session: Session, given: Object, call: Call) -> Reply:
     states = [state] if state in STATES else list(STATES) if state == "all" else [s for s in STATES if s != "accepted"]
     limit, after = given.get("limit", 50), given.get("after")
     # One more than wanted shows whether there are more.
-    events = session.app.notices.inbox(session.caller(), given["room_id"], states, limit + 1, after)
+    room_id, bead_id = given["room_id"], given.get("bead_id")
+    events = session.app.notices.inbox(session.caller(), room_id, states, limit + 1, after, bead_id)
     page = session.budget().fill(events, view.envelope, view.event_text, limit)
     cursor = page.cursor([event.event_id for event in events], after)
     data = known(events=page.objects, has_more=page.has_more, cursor=cursor)
@@ -152,7 +156,6 @@ def event_mark(session: Session, given: Object, call: Call) -> Reply:
 _ROOM = {"room_id": fields.ROOM_ID}
 _NAME: Object = {"type": "string", "maxLength": fields.LONGEST_ID}
 _ROLE: Object = {"type": "string", "minLength": 1, "maxLength": 64}
-_BEAD_ID: Object = {"type": "string", "minLength": 1, "maxLength": fields.LONGEST_ID}
 _SCOPE: Object = {**fields.PATH, "description": "A path in the workspace, or dir/*."}
 
 TOOLS = grouped(
@@ -168,7 +171,7 @@ TOOLS = grouped(
         agent_adopt,
         "Resume an identity",
         "Take over the name, reservations and notices of an agent whose process is gone, if it left uncommitted files "
-        "that it had reserved, or work in progress.",
+        "that it had reserved or had the stick for, or work in progress.",
         fields.takes({**_ROOM, "name": fields.AGENT_ID, "scope": _SCOPE}),
         fields.WRITES,
     ),
@@ -195,7 +198,7 @@ TOOLS = grouped(
             {**_ROOM, "scope": _SCOPE},
             ttl_minutes={"type": "integer", "minimum": SHORTEST_TTL, "maximum": LONGEST_TTL},
             takeover_stale={"type": "boolean"},
-            bead_id=_BEAD_ID,
+            bead_id=fields.BEAD_ID,
         ),
         fields.REPEATABLE,
     ),
@@ -234,7 +237,7 @@ TOOLS = grouped(
                 "to_agent": {**fields.AGENT_ID, "description": "A name or agent_id."},
                 "payload": {"type": "object"},
             },
-            bead_id=_BEAD_ID,
+            bead_id=fields.BEAD_ID,
             scope=_SCOPE,
         ),
         fields.WRITES,
@@ -246,6 +249,7 @@ TOOLS = grouped(
         fields.takes(
             _ROOM,
             state={"type": "string", "enum": [*STATES, "all"]},
+            bead_id=fields.BEAD_ID,
             limit={"type": "integer", "minimum": 1, "maximum": _MOST_EVENTS},
             after=fields.AFTER,
         ),

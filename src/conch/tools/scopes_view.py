@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from conch.clock import to_iso
-from conch.host.paths import spell
 from conch.lean import TYPE_CHECKING
 from conch.notices.events import VERSION
 from conch.scopes.overlaps import Held, Reservation, holder
@@ -18,7 +17,14 @@ if TYPE_CHECKING:
     from conch.tools.pages import Page
 
 
-LABELS = {"HANDOFF": "Passed to", "BLOCKED": "Needs input", "seen": "Seen", "accepted": "Accepted"}
+LABELS = {
+    "HANDOFF": "Passed to",
+    "BLOCKED": "Needs input",
+    "INCURSION": "Ran into",
+    "RESUME": "Resumed",
+    "seen": "Seen",
+    "accepted": "Accepted",
+}
 
 
 def agent(agent: Agent) -> Object:
@@ -39,7 +45,7 @@ def agent_line(agent: Agent) -> str:
 def reservation(reservation: Reservation) -> Object:
     return known(
         reservation_id=reservation.reservation_id,
-        scope=reservation.scope,
+        **reservation.place,
         agent_id=reservation.agent_id,
         name=reservation.name,
         liveness=reservation.liveness,
@@ -52,7 +58,7 @@ def reservation(reservation: Reservation) -> Object:
 
 def reservation_line(reservation: Reservation) -> str:
     state = f"until {to_iso(reservation.expires_at)}" if reservation.is_active else reservation.state
-    return f"{one_line(spell(reservation.scope))} by {reservation.name} ({reservation.liveness}), {state}"
+    return f"{one_line(reservation.spelled)} by {reservation.name} ({reservation.liveness}), {state}"
 
 
 def overlap(held: Held, caller_id: str) -> Object:
@@ -70,16 +76,23 @@ def overlap_line(held: Held) -> str:
 
 
 def taken_line(taken: Reservation) -> str:
-    return f"Taken over from {taken.name}: {one_line(spell(taken.scope))}."
+    return f"Taken over from {taken.name}: {one_line(taken.spelled)}."
 
 
 def grant_text(grant: Grant, taken: Page) -> str:
     verb = "Renewed" if grant.renewed else "Reserved"
-    lines = [f"{verb} {one_line(spell(grant.reservation.scope))} until {to_iso(grant.reservation.expires_at)}."]
+    lines = [f"{verb} {one_line(grant.reservation.spelled)} until {to_iso(grant.reservation.expires_at)}."]
     lines += taken.lines
     if taken.has_more:
         lines.append(f"{len(grant.taken_over)} were taken over in all: scope_list with include_ended lists them.")
     return "\n".join(lines + warning_lines(grant.warnings))
+
+
+def after_grant(grant: Grant) -> str:
+    change = (
+        "Agree with the holder of the stick, then change the files." if grant.stick_held else "Change the files now."
+    )
+    return f"{change} Call scope_release when you are done."
 
 
 def warning_lines(warnings: Warnings) -> list[str]:

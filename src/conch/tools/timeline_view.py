@@ -5,9 +5,31 @@ from __future__ import annotations
 from conch.clock import to_iso
 from conch.host.paths import spell
 from conch.notices.timeline import Entry, Page
-from conch.tools.replies import Object
-from conch.tools.scopes_view import LABELS, envelope
-from conch.tools.turns_view import event_sentence, room_event
+from conch.tools.replies import Object, known
+from conch.tools.scopes_view import LABELS, envelope, labelled_lines
+from conch.tools.text import MARGIN, behind_margin
+from conch.tools.turns_view import event_sentence, handoff_lines, room_event
+
+_LABELS = {
+    **LABELS,
+    "join": "Joined",
+    "leave": "Left",
+    "claim": "Claimed",
+    "release": LABELS["HANDOFF"],
+    "pass": LABELS["HANDOFF"],
+    "return": "Gave back",
+    "resume": LABELS["RESUME"],
+    "takeover": "Took over",
+    "note": "Noted",
+    "reorder": "Reordered",
+    "policy": "Set the policy",
+    "close": "Closed",
+    "reserved": "Reserved",
+    "renewed": "Renewed",
+    "released": "Released",
+    "expired": "Ended",
+    "registered": "Registered",
+}
 
 
 def page(page: Page) -> Object:
@@ -29,19 +51,30 @@ def entry(entry: Entry) -> Object:
     row = entry.row
     if entry.kind == "message":
         names = ("message_id", "seq", "sender", "message_type", "reply_to", "content_markdown")
-        return {"event_type": "message", **{name: row[name] for name in names}, **common}
+        return known(event_type="message", **{name: row[name] for name in names}, **common)
     details = dict(entry.details)
     if "expires_at" in details:  # stored in microseconds
         details["expires_at"] = to_iso(details["expires_at"])
     about = {"event_type": row["kind"], "agent_id": row["agent_id"], "name": row["agent_name"]}
-    return {**about, "subject_id": row["subject_id"], "details": details, **common}
+    return known(**about, subject_id=row["subject_id"], details=details or None, **common)
 
 
-def label(entry: Entry) -> str | None:
-    """The short label that people see."""
-    if entry.event is not None:
-        return LABELS["HANDOFF"] if entry.event.handoff else None
-    return LABELS.get(str(entry.row.get("kind"))) if entry.kind in ("protocol", "mark") else None
+def label(entry: Entry) -> str:
+    """What kind of entry it is, in a word or two."""
+    if entry.kind == "message":
+        return "Said"
+    kind = entry.event.event_type if entry.event else entry.row["kind"]
+    return _LABELS.get(kind, kind)
+
+
+def line(entry: Entry) -> str:
+    """An entry for a model: its time, label and sentence, and below it the handoff or what the notice says."""
+    head = behind_margin(sentence(entry), first=f"- {to_iso(entry.created_at)} {label(entry)}: ")
+    if entry.event is not None and entry.event.handoff:
+        return f"{head}\n{handoff_lines(entry.event.handoff, MARGIN)}"
+    if entry.kind == "protocol" and entry.protocol is not None and "subject" in entry.protocol.payload:
+        return "\n".join([head, *labelled_lines(entry.protocol.payload, MARGIN)])
+    return head
 
 
 def sentence(entry: Entry) -> str:
@@ -53,7 +86,7 @@ def sentence(entry: Entry) -> str:
         return f"{row['sender']} said ({row['message_type']}): {row['content_markdown']}"
     who = row["agent_name"]
     if entry.kind == "reservation":
-        scope = spell(details["scope"])
+        scope = spell(details["scope"], details.get("path"))
         if row["kind"] == "expired":
             return f"the reservation of {scope} by {details['owner']} ended when {who} reserved an overlapping path"
         return f"{who} {row['kind']} {scope}"
@@ -70,20 +103,20 @@ def _notice(entry: Entry) -> str:
         return f"{entry.row['kind']} {entry.row['subject_id']}"
     payload = event.payload
     if entry.kind == "mark":
-        about = payload.get("subject", event.event_type)
+        about = payload.get("subject", LABELS[event.event_type])
         return f"{entry.row['agent_name']} {label(entry)}: {about} ({event.event_id})"
     if event.event_type == "INCURSION":
         return (
-            f"INCURSION ({payload['incursion_kind']}): {payload['incoming_agent']} ran into a reservation of "
-            f"{payload['owner_agent']} ({payload['owner_liveness']}) at {spell(event.scope or '.')}. "
+            f"{payload['incoming_agent']} {label(entry)} a reservation of {payload['owner_agent']} "
+            f"({payload['owner_liveness']}, {payload['incursion_kind']}) at {spell(event.scope or '.')}. "
             f"{payload['resolution_hint']}"
         )
     if event.event_type == "RESUME":
         former = entry.details.get("prior_name")
         renamed = f", now called {former}" if former else ""
         return (
-            f"RESUME ({payload['resume_reason']}): {payload['adopted_agent']} continues the work of "
-            f"{payload['prior_session_agent']}{renamed}. {payload['evidence']}"
+            f"{payload['adopted_agent']} {label(entry)} the work of {payload['prior_session_agent']}{renamed} "
+            f"({payload['resume_reason']}). {payload['evidence']}"
         )
     to = event.to_agent if event.event_type == "HANDOFF" else f"from {event.to_agent}"
     return f"{event.from_agent} {label(entry)} {to}: {payload['subject']} ({event.event_id})"

@@ -1,4 +1,4 @@
-"""The group `turns`: nine tools to join a room and to take, keep and hand over the stick."""
+"""The group `turns`: tools to join a room and to take, keep and hand over the stick."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from functools import partial
 
 from conch.calls import Call
 from conch.clock import to_iso
-from conch.rooms import log
 from conch.rooms.handoffs import TEMPLATE
+from conch.rooms.log import PAGE
 from conch.tools import fields
 from conch.tools import turns_view as view
 from conch.tools.registry import Tool, grouped
@@ -16,8 +16,6 @@ from conch.tools.session import Session
 from conch.tools.text import MARGIN, behind_margin
 from conch.turns.stick import Offer
 from conch.turns.waiting import Claim, describe
-
-MOST_EVENTS = 500
 
 
 def list_rooms(session: Session, given: Object, call: Call) -> Reply:
@@ -151,10 +149,14 @@ def takeover_stick(session: Session, given: Object, call: Call) -> Reply:
     taken = session.app.claims.takeover_stick(
         session.caller(), given["room_id"], given["expected_turn_id"], given["reason"]
     )
-    room = taken.room
-    data = {**view.lease(room), "revoked": taken.revoked}
-    text = f"The stick is yours. You took it from {taken.revoked}."
-    following = "There is no handoff for you, so call get_room_events before you work."
+    last, budget = view.last_handoff(taken.last_handoff), session.budget()
+    head = view.taken_text(taken)
+    budget.spend(last, head)
+    # The newest notes are needed most, so the oldest are left out.
+    notes = budget.fill(taken.notes, view.note, view.event_line, PAGE)
+    data = {**view.lease(taken.room), "revoked": taken.revoked, "last_handoff": last, "notes": notes.objects[::-1]}
+    data |= {"has_more": True} if notes.has_more else {}
+    text, following = "\n".join([head, *notes.lines[::-1]]), view.after_takeover(taken, notes.has_more)
     return Reply(data, text, _undoing(session, taken.claim), next=following)
 
 
@@ -168,23 +170,6 @@ def get_room_state(session: Session, given: Object, call: Call) -> Reply:
     data = {"room": room, **members.data, "takeover": view.takeover(snapshot, can_take_over)}
     following = members.next or (view.TAKE_OVER if can_take_over else view.after_look(snapshot, caller.agent_id))
     return Reply(data, f"{line}\n{members.text}", next=following)
-
-
-def get_room_events(session: Session, given: Object, call: Call) -> Reply:
-    caller, app = session.caller(), session.app
-    after = fields.parse_cursor("after", given.get("after"))
-    app.rooms.get_state(caller, given["room_id"])  # reading the log also keeps a member active
-    found = log.list_events(app.store, given["room_id"], after, given.get("limit", 50))
-    # The latest events are needed most. Those after a cursor come in order, so that the next page continues.
-    order = -1 if after is None else 1
-    page = session.budget().fill(found.events[::order], view.room_event, view.event_line)
-    is_cut = after is not None and page.has_more
-    cursor = found.events[page.length - 1].event_seq if is_cut else found.cursor
-    has_more = is_cut or found.has_more
-    text = "\n".join(page.lines[::order]) or "No events."
-    data = {"events": page.objects[::order], "cursor": str(cursor), "has_more": has_more}
-    following = f'There is more: call again with after="{cursor}".' if has_more else ""
-    return Reply(data, f"{text}\ncursor={cursor}", next=following)
 
 
 _MEMBER: Object = {**fields.AGENT_ID, "description": "An agent_id or a name."}
@@ -256,7 +241,7 @@ TOOLS = grouped(
         takeover_stick,
         "Take over the stick",
         "Take the stick from an owner or recipient that does not answer. Only after takeover_available. "
-        "Then call get_room_events.",
+        "Returns the last handoff and the notes since.",
         fields.takes({"room_id": fields.ROOM_ID, "expected_turn_id": fields.TURN_ID, "reason": fields.TEXT}),
         fields.DESTROYS,
     ),
@@ -265,17 +250,6 @@ TOOLS = grouped(
         "Look at a room",
         "Get a room's owner, turn and members, and whether takeover is available. Changes nothing.",
         fields.takes({"room_id": fields.ROOM_ID}, after=fields.AFTER),
-        fields.READS,
-    ),
-    Tool(
-        get_room_events,
-        "Read a room's log",
-        "Get a room's latest claims, handoffs, takeovers and notes, or those after a cursor, oldest first.",
-        fields.takes(
-            {"room_id": fields.ROOM_ID},
-            after=fields.CURSOR,
-            limit={"type": "integer", "minimum": 1, "maximum": MOST_EVENTS},
-        ),
         fields.READS,
     ),
 )

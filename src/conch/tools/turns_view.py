@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from conch.rooms.log import Event
     from conch.rooms.room import Member, Room, Snapshot
     from conch.tools.pages import Budget
-    from conch.turns.waiting import Wait
+    from conch.turns.waiting import Takeover, Wait
 
 
 def path_room(snapshot: Snapshot, caller_id: str | None, members: Sequence[Member] | None = None) -> Object:
@@ -131,6 +131,22 @@ def your_turn(wait: Wait) -> Object:
     }
 
 
+def last_handoff(event: Event | None) -> Object | None:
+    """The handoff that the agent before had to go on from; None if there was none yet."""
+    if event is None:
+        return None
+    return {"event_seq": event.event_seq, "from_agent_id": event.from_agent_id, "handoff": event.handoff}
+
+
+def note(event: Event) -> Object:
+    return {
+        "event_seq": event.event_seq,
+        "from_agent_id": event.from_agent_id,
+        "note": event.details.get("note"),
+        "created_at": to_iso(event.created_at),
+    }
+
+
 def takeover_available(wait: Wait) -> Object:
     room = wait.snapshot.room
     return known(
@@ -196,6 +212,23 @@ def after_look(snapshot: Snapshot, caller_id: str) -> str:
     if snapshot.room.owner == caller_id:
         return "You hold the stick. Hand it over with release_stick or pass_stick."
     return "Call wait_for_turn to get the stick."
+
+
+def taken_text(taken: Takeover) -> str:
+    last = taken.last_handoff
+    head = f"The stick is yours. You took it from {taken.revoked}."
+    if last is None or last.handoff is None:
+        return head
+    author = f"The last handoff, from {last.from_agent_id} (event_seq={last.event_seq}):"
+    return f"{head} {author}\n{handoff_lines(last.handoff)}"
+
+
+def after_takeover(taken: Takeover, has_more: bool) -> str:
+    """What an agent that took over should do first."""
+    if taken.last_handoff is None:
+        return "No agent has handed over yet: call get_room_events before you work."
+    older = " get_room_events has older notes." if has_more else ""
+    return f"Look at what has changed since the last handoff, then go on from there.{older}"
 
 
 def _handoff_text(handoff: Handoff | None, author: str | None) -> str:

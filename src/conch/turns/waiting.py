@@ -16,7 +16,7 @@ from conch.ids import new_lease
 from conch.lean import Any, NamedTuple
 from conch.notices.events import accept_handoff, reopen_handoff
 from conch.rooms.handoffs import Handoff
-from conch.rooms.log import Event, append_event, find_event, latest_grant, prior_owner
+from conch.rooms.log import Event, append_event, find_event, latest_grant, latest_handoff, latest_notes, prior_owner
 from conch.rooms.presence import Rooms, admit, is_due, renewal_ms, require_turn
 from conch.rooms.room import Room, Snapshot, renew, save_room
 from conch.storage.base import Store, Transaction
@@ -30,6 +30,8 @@ class Claim(NamedTuple):
     room: Room
     before: Room
     claimed_at: int
+    handoff_event_seq: int | None
+    """The handoff that the new owner goes on from."""
 
 
 class Wait(NamedTuple):
@@ -47,6 +49,9 @@ class Wait(NamedTuple):
 class Takeover(NamedTuple):
     claim: Claim
     revoked: str | None
+    last_handoff: Event | None
+    notes: list[Event]
+    """Those since the last handoff, newest first."""
 
     @property
     def room(self) -> Room:
@@ -184,16 +189,17 @@ class Claims:
 
     def _claim(self, tx: Transaction, found: Wait, caller: Caller) -> Wait:
         snapshot = found.snapshot
-        received = {"handoff_event_seq": snapshot.room.pending_handoff_event_seq}
-        claimed = _grant(tx, snapshot, "claim", found.from_agent_id, caller.agent_id, found.reason, received)
-        claim = Claim(claimed, snapshot.room, snapshot.now)
+        received = snapshot.room.pending_handoff_event_seq
+        details = {"handoff_event_seq": received}
+        claimed = _grant(tx, snapshot, "claim", found.from_agent_id, caller.agent_id, found.reason, details)
+        claim = Claim(claimed, snapshot.room, snapshot.now, received)
         return found._replace(snapshot=snapshot.with_room(claimed), claim=claim)
 
     def give_back(self, caller: Caller, claim: Claim) -> None:
         """Undo a claim or a takeover whose reply did not reach the caller.
 
         The stick is offered again as before. If it was taken from an owner, it becomes free: that owner's lease has
-        ended, and must not come back to life.
+        ended, and must not come back to life. The next owner gets the handoff that this owner had.
         """
         before, claimed = claim.before, claim.room
         with self._store.write(claimed.room_id) as tx:
@@ -209,7 +215,7 @@ class Claims:
                 by=caller.agent_id,
                 to=before.reserved_for,
                 reason="the claim could not be delivered",
-                details={"handoff_event_seq": before.pending_handoff_event_seq},
+                details={"handoff_event_seq": claim.handoff_event_seq},
             )
             save_room(tx, room._replace(claim_expires_at=before.claim_expires_at))
             reopen_handoff(tx, snapshot, before.pending_handoff_event_seq, before.reserved_for, claim.claimed_at)
@@ -219,9 +225,12 @@ class Claims:
         check_length("reason", reason, self._settings.max_reason_chars, "max_reason_chars")
         with self._rooms.change(caller, room_id) as (tx, snapshot):
             _require_takeover(tx, snapshot, caller, expected_turn_id)
-            cause = {"cause": snapshot.takeover_reason}
-            taken = _grant(tx, snapshot, "takeover", snapshot.expected, caller.agent_id, reason, cause)
-            return Takeover(Claim(taken, snapshot.room, snapshot.now), snapshot.expected)
+            handoff = latest_handoff(tx, room_id)
+            since = handoff.event_seq if handoff else 0
+            details = {"cause": snapshot.takeover_reason, "handoff_event_seq": since or None}
+            taken = _grant(tx, snapshot, "takeover", snapshot.expected, caller.agent_id, reason, details)
+            claim = Claim(taken, snapshot.room, snapshot.now, since or None)
+            return Takeover(claim, snapshot.expected, handoff, latest_notes(tx, room_id, since))
 
     def takeover_is_open(self, caller: Caller, snapshot: Snapshot) -> bool:
         """Whether `takeover_stick` would succeed for this caller right now."""

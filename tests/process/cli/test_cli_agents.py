@@ -93,12 +93,12 @@ def test_a_reservation_is_refused_to_others_until_it_is_released(conch: Conch, n
     released = conch("agent", "release", "src")
     granted = conch("agent", "reserve", "src/lib", agent="bob:2")
 
-    assert reserved.data["reservation"]["scope"] == "src"
+    assert reserved.data["reservation"]["scope"] == "src/*"
     assert refused.status == 1
-    assert f"src by {names['ada:1']} (active)" in refused.err and "(RESERVATION_CONFLICT)" in refused.err
+    assert f"src/* by {names['ada:1']} (active)" in refused.err and "(RESERVATION_CONFLICT)" in refused.err
     assert as_json.error["holders"][0]["owner"] == names["ada:1"]
     assert forbidden.error["code"] == "RELEASE_FORBIDDEN"
-    assert released.out == "Released src.\n"
+    assert released.out == "Released src/*.\n"
     assert granted.out.startswith("Reserved src/lib until ")
 
 
@@ -138,7 +138,7 @@ def test_a_refused_pattern_is_named_as_it_was_typed_and_its_directory_can_be_res
 
     assert (refused["code"], refused["field"]) == ("INVALID_ARGS", "scope")
     assert "SCOPE 'lib/*.py'" in refused["message"] and "reserve the directory" in refused["message"]
-    assert followed["scope"] == "src/lib"
+    assert followed["scope"] == "src/lib/*"
 
 
 def test_in_a_folder_that_is_gone_a_scope_is_meant_from_the_workspace(
@@ -291,7 +291,7 @@ def test_the_timeline_tells_of_reservations_and_notices_with_their_labels(conch:
     assert f"        Passed to {bob} (not seen yet)" in lines
     told = [line.split(maxsplit=2)[2] for line in lines if line.startswith("      2")]
     assert told[0] == f"{ada} reserved src"
-    assert told[1].startswith(f"INCURSION (exact): {bob} ran into a reservation of {ada} (active) at src.")
+    assert told[1].startswith(f"{bob} Ran into a reservation of {ada} (active, exact) at src.")
     assert told[2] == f"{ada} Passed to {bob}: Parser ({event['id']})"
     assert told[3] == f"{bob} Accepted: Parser ({event['id']})"
 
@@ -335,6 +335,34 @@ def test_words_of_others_never_reach_the_terminal_raw(conch: Conch, names: dict[
 
     assert "\x1b" not in shown and "\u202e" not in shown and "\r" not in shown
     assert "\n   9  2026" not in shown
+
+
+def test_a_work_item_has_a_history_and_notices_of_its_own(conch: Conch, names: dict[str, str]) -> None:
+    conch("wait")
+    conch("agent", "reserve", "src/*", "--bead", "bd-7")
+    conch("agent", "reserve", "docs", "--bead", "bd-8")
+    conch("agent", "send", "bob:2", *NOTICE, "--bead", "bd-9")
+    conch("agent", "release", "docs")
+    conch("release", "--status", "Parser done", "--next", "go on")
+
+    item = conch("events", "--bead", "bd-7", "--json").data["events"]
+    notices = conch("agent", "inbox", "--bead", "bd-7", "--json", agent="bob:2").data["events"]
+
+    assert [(each["event_type"], each["label"]) for each in item] == [
+        ("reserved", "Reserved"),
+        ("release", "Passed to"),
+    ]
+    assert [each["payload"]["subject"] for each in notices] == ["Parser done"]
+    assert conch("events", "--bead", "bd-x").out == "Nothing has happened yet.\n"
+
+
+def test_reserving_beside_the_stick_warns(conch: Conch, names: dict[str, str]) -> None:
+    conch("wait")
+
+    reserved = conch("agent", "reserve", "src/*", agent="bob:2")
+
+    assert reserved.out.startswith("Reserved src/* until ")
+    assert f"Warning: {names['ada:1']} (ada:1) has held the stick since " in reserved.out
 
 
 # -- following

@@ -121,7 +121,7 @@ def test_the_recommendation_works(conch: Conch, lost: str) -> None:
         "action": "adopted",
         "reason": "uncommitted_scope: Not committed: src/parser.py.",
     }
-    assert "RESUME (uncommitted_scope): amber-otter continues the work of " in conch("events").out
+    assert "amber-otter Resumed the work of " in conch("events").out
     assert [r["name"] for r in conch("agent", "status", "--json").data["reservations"]] == ["amber-otter"]
 
 

@@ -52,7 +52,8 @@ LEAN = {
     ("send", "m"): ROOM | BUS | {"doors.cli.messages", "doors.cli.talk", "tools.bus_view"},
     ("agent", "reserve", "src/x"): ROOM
     | NOTICES
-    | {"doors.cli.scopes", "scopes", "scopes.overlaps", "scopes.reservations", "tools.scopes", "tools.scopes_view"},
+    | {"doors.cli.scopes", "scopes", "scopes.overlaps", "scopes.refusals", "scopes.reservations"}
+    | {"tools.scopes", "tools.scopes_view"},
 }
 # What a short command does without, because it takes longer to import than the command takes to run.
 UNNEEDED = {"argparse", "enum", "gettext", "importlib.util", "json", "locale", "re", "select", "signal"}

@@ -161,6 +161,23 @@ def test_a_lapsed_lease_can_be_taken_over_and_the_reason_is_in_the_log(conch: Co
     assert f"{bob} took over turn 2 from {ada}: ada fell silent" in conch("events").out
 
 
+def test_a_takeover_prints_the_last_handoff_and_the_notes_since(conch: Conch, room: str) -> None:
+    conch("wait")
+    conch("release", "--status", "Parser done", "--next", "Fix test_cli")
+    conch("policy", "owner_lease_ttl_ms=1")
+    conch("wait", agent="bob:2")
+    conch("note", "half of it works", agent="bob:2")
+
+    lines = conch("take", "--reason", "bob fell silent").out.splitlines()
+
+    assert lines[1:] == [
+        "The last handoff, from ada:1:",
+        "        status    Parser done",
+        "        next      Fix test_cli",
+        "        note      half of it works (bob:2)",
+    ]
+
+
 def test_nobody_can_take_over_from_a_holder_that_has_time_left(conch: Conch, room: str) -> None:
     conch("wait")
 

@@ -30,8 +30,9 @@ def adopt(context: Context) -> Report:
         "scopes.agent_adopt", name=context.options.name, scope=_ANYWHERE if scope is None else scope
     ).data
     evidence = one_line(data["event"]["payload"]["evidence"])
+    stick = "It held the stick: `conch take` takes it over. " if "stick_held_by" in data else ""
     text = (
-        f"You are now {data['name']}, with its reservations and notices. {evidence} "
+        f"You are now {data['name']}, with its reservations and notices. {evidence} {stick}"
         "`conch agent inbox` shows the notices."
     )
     return Report(data, text)

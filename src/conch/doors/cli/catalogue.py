@@ -106,8 +106,8 @@ COMMANDS = grouped(
         "turns.take",
         "take over from a member that does not answer",
         "Take the stick from an owner or a recipient that is gone, or silent for too "
-        "long. `conch state` and `conch wait` say when you may. You get no handoff, so "
-        "read `conch events` before you work.",
+        "long. `conch state` and `conch wait` say when you may. It prints the last "
+        "handoff and the notes since.",
         (_REASON._replace(required=True), *_ROOM),
     ),
 )
@@ -143,6 +143,7 @@ COMMANDS |= grouped(
         (
             flag("--after", "CURSOR", "only entries after this cursor or event number; 0: all"),
             flag("--limit", "N", "at most this many (default: 50)", integer, default=50),
+            flag("--bead", "ID", "only entries about this work item (bead)"),
             switch("--follow", "keep printing new entries"),
             *_ROOM,
         ),
@@ -523,8 +524,8 @@ COMMANDS |= grouped(
         "agents.adopt",
         "resume the identity of an agent that is gone",
         "Take over the name, the reservations and the notices of an agent whose process is "
-        "gone. It must have left uncommitted files in its reservations, or work items in "
-        "progress.",
+        "gone. It must have left uncommitted files that it had reserved or had the stick "
+        "for, or work items in progress.",
         (
             word("name", "AGENT", "the name or agent_id to resume"),
             flag("--scope", "SCOPE", "where its work is, relative to the working directory (default: anywhere)"),
@@ -596,6 +597,7 @@ COMMANDS |= grouped(
                 "which notices (default: all that you have not accepted)",
                 choices=("unread", "seen", "accepted", "all"),
             ),
+            flag("--bead", "ID", "only notices about this work item (bead)"),
             flag("--limit", "N", "at most this many (default: 50)", integer, default=50),
             *_SPEAKER,
         ),

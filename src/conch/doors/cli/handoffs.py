@@ -83,6 +83,13 @@ def handoff_text(handoff: Handoff | None, author: str | None) -> str:
     return f"Handoff from {author}:\n{handoff_lines(handoff)}"
 
 
+def last_handoff_text(last: dict[str, Any] | None) -> str:
+    """What there is to go on from after a takeover."""
+    if last is None:
+        return "No agent has handed over before: `conch events` shows what happened."
+    return f"The last handoff, from {last['from_agent_id']}:\n{handoff_lines(last['handoff'])}"
+
+
 def handoff_lines(handoff: Handoff) -> str:
     """One part per line, behind its label. Further lines of a part have the same margin."""
     parts = [("status", handoff["status"]), ("next", handoff["next_action"])]

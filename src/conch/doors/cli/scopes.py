@@ -6,7 +6,7 @@ import os
 
 from conch.doors.cli.context import Context
 from conch.doors.cli.output import Report, as_report, table
-from conch.host.paths import parse_scope
+from conch.host.paths import parse_scope, respell
 from conch.lean import Any
 from conch.tools import scopes_view
 from conch.tools.replies import Object
@@ -21,8 +21,7 @@ def from_here(context: Context, scope: str | None, field: str = "scope") -> str 
     if scope is None or not scope.strip():
         return scope
     root = context.room.room.canonical_path
-    # `./` keeps the tool from taking a file called `~` for the home directory.
-    return os.path.join(".", parse_scope(scope, root, field, _folder_within(root)).path)
+    return respell(scope, parse_scope(scope, root, field, _folder_within(root)).path)
 
 
 def _folder_within(root: str) -> str | None:
@@ -65,8 +64,14 @@ def status(context: Context) -> Report:
 def reservation_table(found: list[Object]) -> str:
     if not found:
         return "Nothing is reserved."
-    rows = [(r["scope"], r["name"], r["liveness"], r["state"], r["expires_at"], r.get("bead_id", "-")) for r in found]
+    rows = [(_scope(r), r["name"], r["liveness"], r["state"], r["expires_at"], r.get("bead_id", "-")) for r in found]
     return table(("SCOPE", "BY", "LIVENESS", "STATE", "UNTIL", "BEAD"), rows, margin=MARGIN)
+
+
+def _scope(reservation: Object) -> str:
+    """The scope as it was given, and its path if the scope does not show it."""
+    path = reservation.get("path")
+    return f"{reservation['scope']} ({path})" if path else str(reservation["scope"])
 
 
 # -- notices
@@ -96,7 +101,8 @@ def _payload(options: Any) -> Object:
 
 
 def inbox(context: Context) -> Report:
-    data = context.room_tool("scopes.event_inbox", state=context.options.state, limit=context.options.limit).data
+    options = context.options
+    data = context.room_tool("scopes.event_inbox", state=options.state, limit=options.limit, bead_id=options.bead).data
     lines = [_notice(event) for event in data["events"]]
     return Report(data, "\n".join(lines) or "No notices for you.")
 

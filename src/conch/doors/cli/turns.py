@@ -13,7 +13,7 @@ from conch.calls import Call, retry_interrupted
 from conch.config import check_length
 from conch.doors.cli.context import Context, find_member
 from conch.doors.cli.guardian import keep_lease, lease_text
-from conch.doors.cli.handoffs import handoff_text, read_handoff
+from conch.doors.cli.handoffs import handoff_text, labelled, last_handoff_text, read_handoff
 from conch.doors.cli.interruptions import Interruptions, exit_status
 from conch.doors.cli.output import Report, as_report, duration, failure, shortened, write
 from conch.errors import Cancelled, ConchError, StaleLease, StoreInterrupted, StoreUnavailable
@@ -180,10 +180,11 @@ def take(context: Context) -> Report:
         "turns.takeover_stick", room_id=room_id, expected_turn_id=turn_id, reason=context.options.reason
     )
     data = taken.data
-    text = (
-        f"The stick is yours (turn {data['turn_id']}), taken from {data['revoked']}. {lease_text(context, data)}\n"
-        "There is no handoff for you: read `conch events` before you work."
-    )
+    text = "\n".join([
+        f"The stick is yours (turn {data['turn_id']}), taken from {data['revoked']}. {lease_text(context, data)}",
+        last_handoff_text(data["last_handoff"]),
+        *(labelled("note", f"{note['note']} ({note['from_agent_id']})") for note in data["notes"]),
+    ])  # fmt: skip
     delivery = Delivery(sent=lambda: keep_lease(context, data), not_sent=taken.delivery.not_sent)
     return Report(data, text, delivery=delivery)
 

@@ -15,14 +15,15 @@ from conch.lean import json
 from conch.notices.timeline import Entry, Page, Place, parse_place, read_timeline
 from conch.rooms.presence import renewal_ms
 from conch.tools import fields, timeline_view
+from conch.tools.history import MOST_EVENTS
 from conch.tools.schema import check_arguments
 from conch.tools.scopes_view import LABELS
 from conch.tools.text import behind_margin
-from conch.tools.turns import MOST_EVENTS
 
 _LIMITS = fields.takes(
     after={"type": "string"},
     limit={"type": "integer", "minimum": 1, "maximum": MOST_EVENTS},
+    bead_id=fields.BEAD_ID,
 )
 _NOT_SHOWN = ("subject", "requires_ack")
 
@@ -30,12 +31,12 @@ _NOT_SHOWN = ("subject", "requires_ack")
 def events(context: Context) -> Report:
     options = context.options
     room_id = context.room_id
-    check_arguments("conch events", _LIMITS, {"after": options.after, "limit": options.limit})
+    check_arguments("conch events", _LIMITS, {"after": options.after, "limit": options.limit, "bead_id": options.bead})
     place = parse_place("after", options.after)
     topic_id = context.room.room.topic_id  # checks that the room exists, and counts as activity
 
     def read(after: Place | int | None) -> Page:
-        return read_timeline(context.app.store, room_id, after, options.limit)
+        return read_timeline(context.app.store, room_id, after, options.limit, options.bead)
 
     page = read(place)
     if options.follow:
@@ -86,7 +87,7 @@ def _entry_text(entry: Entry) -> str:
     head, below = behind_margin(timeline_view.sentence(entry), MARGIN, first), []
     if entry.event and entry.event.handoff:
         below += [_recipient_text(entry), handoff_lines(entry.event.handoff)]
-    elif entry.kind == "protocol" and entry.protocol and entry.row["kind"] in LABELS:
+    elif entry.kind == "protocol" and entry.protocol and "subject" in entry.protocol.payload:
         payload = entry.protocol.payload
         below += [labelled(name, str(value)) for name, value in payload.items() if name not in _NOT_SHOWN]
     return clean("\n".join(line for line in [head, *below] if line))

@@ -3,7 +3,15 @@ INSERT INTO protocol_events
   (event_id, room_id, event_type, bead_id, from_agent_id, from_agent, to_agent_id, to_agent, scope, payload_json,
    handoff_event_seq, created_at, caused_by, priority)
 VALUES
-  (:event_id, :room_id, :event_type, :bead_id, :from_agent_id, :from_agent, :to_agent_id, :to_agent, :scope,
+  (:event_id, :room_id, :event_type,
+   -- A handoff of the stick is about the work item that its holder reserved files for last.
+   COALESCE(:bead_id, (
+     SELECT r.bead_id FROM reservations r
+     WHERE r.agent_id = :holder_id AND r.room_id = :room_id AND r.state = 'active' AND r.bead_id IS NOT NULL
+       AND r.expires_at > :created_at
+     ORDER BY r.number DESC LIMIT 1
+   )),
+   :from_agent_id, :from_agent, :to_agent_id, :to_agent, :scope,
    :payload_json, :handoff_event_seq, :created_at, :caused_by, :priority);
 
 -- name: repeat_protocol_event
@@ -32,6 +40,12 @@ WHERE e.event_id = :event_id;
 SELECT e.*, r.canonical_path FROM protocol_events e JOIN path_rooms r ON r.room_id = e.room_id
 WHERE e.to_agent_id = :agent_id AND e.room_id = :room_id AND e.state = :state
   AND (e.priority, e.number) > (:priority, :number)
+  AND (:bead_id = '' OR e.bead_id = :bead_id OR EXISTS (
+    SELECT 1 FROM reservations r
+    WHERE e.handoff_event_seq IS NOT NULL AND r.bead_id = :bead_id AND r.room_id = e.room_id
+      AND r.agent_id = e.from_agent_id AND r.created_at <= e.created_at
+      AND r.expires_at > e.created_at AND COALESCE(r.ended_at, r.expires_at) > e.created_at
+  ))
 ORDER BY e.priority, e.number LIMIT :limit;
 
 -- name: mark_seen

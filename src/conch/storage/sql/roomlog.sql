@@ -18,7 +18,30 @@ SELECT * FROM room_events WHERE room_id = :room_id AND event_seq > :after ORDER 
 -- name: latest_events
 SELECT * FROM room_events WHERE room_id = :room_id ORDER BY event_seq DESC LIMIT :limit;
 
+-- name: latest_handoff
+SELECT * FROM room_events WHERE room_id = :room_id AND event_type IN ('release', 'pass')
+ORDER BY event_seq DESC LIMIT 1;
+
+-- name: latest_notes
+SELECT * FROM room_events WHERE room_id = :room_id AND event_type = 'note' AND event_seq > :after
+ORDER BY event_seq DESC LIMIT :limit;
+
 -- name: latest_grant
 SELECT * FROM room_events
 WHERE room_id = :room_id AND turn_id = :turn_id AND event_type IN ('claim', 'takeover')
 ORDER BY event_seq DESC LIMIT 1;
+
+-- name: unfinished_turn
+-- A turn of an agent, under any of its ids, since the last handoff in the room. A grant that was never delivered is none.
+SELECT g.event_seq FROM room_events g
+WHERE g.room_id = :room_id AND g.event_type IN ('claim', 'takeover') AND g.to_agent_id IN :agent_ids
+  AND g.event_seq > COALESCE((
+    SELECT h.event_seq FROM room_events h WHERE h.room_id = :room_id AND h.event_type IN ('release', 'pass')
+    ORDER BY h.event_seq DESC LIMIT 1
+  ), 0)
+  AND NOT EXISTS (
+    SELECT 1 FROM room_events b
+    WHERE b.room_id = :room_id AND b.event_seq > g.event_seq AND b.event_type = 'return'
+      AND b.from_agent_id = g.to_agent_id
+  )
+LIMIT 1;

@@ -61,12 +61,12 @@ SELECT agent_id, details_json FROM room_activity WHERE room_id = :room_id AND ki
 
 -- name: insert_reservation
 INSERT INTO reservations
-  (reservation_id, room_id, agent_id, scope, scope_key, bead_id, created_at, expires_at)
+  (reservation_id, room_id, agent_id, given, scope, scope_key, bead_id, created_at, expires_at)
 VALUES
-  (:reservation_id, :room_id, :agent_id, :scope, :scope_key, :bead_id, :created_at, :expires_at);
+  (:reservation_id, :room_id, :agent_id, :given, :scope, :scope_key, :bead_id, :created_at, :expires_at);
 
 -- name: extend_reservation
-UPDATE reservations SET expires_at = :expires_at, bead_id = :bead_id
+UPDATE reservations SET given = :given, expires_at = :expires_at, bead_id = :bead_id
 WHERE reservation_id = :reservation_id AND state = 'active';
 
 -- name: end_reservation
