@@ -291,9 +291,9 @@ class Player:
 
     def adopt(self) -> None:
         self.look_around()
-        gone = self._other(process="gone")
-        if gone:
-            self._call("agent_adopt", room_id=self._room_id, name=gone["agent_id"], scope=".")
+        silent = self._other(status="inactive")  # perhaps its process is gone
+        if silent:
+            self._call("agent_adopt", room_id=self._room_id, name=silent["agent_id"], scope=".")
 
     # -- the command line
 

@@ -202,7 +202,7 @@ def test_a_killed_process_loses_no_finished_line(tmp_path: Path) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="the killer needs pidfds and /proc")
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"])
 def test_a_short_torture_breaks_no_rule(engine: str) -> None:
-    command = [sys.executable, "-m", "tests.torture", "--engine", engine, "--seconds", "12"]
+    command = [sys.executable, "-m", "tests.torture", "--engine", engine, "--seconds", "15"]
 
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
 
