@@ -64,6 +64,26 @@ def test_what_belongs_to_another_user_is_refused_untouched(data: Path, name: str
 
 
 @only_root
+@pytest.mark.parametrize("above", ["", "above"])
+def test_a_folder_that_another_user_could_put_elsewhere_is_refused(data: Path, tmp_path: Path, above: str) -> None:
+    (tmp_path / "links").mkdir()
+    (tmp_path / "links" / "data").symlink_to(data)
+    os.chown(data.parent if above else tmp_path / "links", ANOTHER, ANOTHER)
+
+    message = refusal(tmp_path / "links" / "data")
+
+    assert f"belongs to the user with the id {ANOTHER}, who can replace" in message
+
+
+def test_a_link_in_a_folder_that_every_user_can_change_is_refused(data: Path, tmp_path: Path) -> None:
+    (tmp_path / "links").mkdir()
+    (tmp_path / "links" / "data").symlink_to(data)
+    (tmp_path / "links").chmod(0o777)
+
+    assert f"chmod o-w {tmp_path / 'links'}" in refusal(tmp_path / "links" / "data")
+
+
+@only_root
 def test_a_link_that_another_user_made_is_refused_and_our_own_is_not(data: Path, tmp_path: Path) -> None:
     theirs, ours = tmp_path / "theirs", tmp_path / "ours"
     for link in (theirs, ours):

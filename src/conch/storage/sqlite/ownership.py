@@ -15,6 +15,7 @@ _OTHERS_WRITE = stat.S_IWOTH
 _GROUP_OR_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _BESIDE = ("", "-wal", "-shm", ".queue", ".users")
 _IN_FOLDER = ("bells", "guardians")
+_UNMAPPED = 65_534  # in a sandbox, the owner of every file of a user that it does not know, such as root
 _MOST_LINKS = 40  # as many as Linux follows
 
 
@@ -34,19 +35,28 @@ def require_own_place(given: str, path: str, named: str) -> None:
 
 def _problems(given: str, path: str) -> Iterator[tuple[str, str]]:
     """What is wrong, and how to mend it."""
-    user, folder = os.geteuid(), os.path.dirname(path)
-    for link, facts in _links(given):
+    user, folder, links = os.geteuid(), os.path.dirname(path), list(_links(given))
+    for link, facts in links:
         if facts.st_uid not in (user, 0):
             yield f"{link} is a link that {_name(facts.st_uid)} made.", "Remove the link"
     yield from _folder_problems(folder, user)
-    for above in _above(folder):
-        mode = _mode(above)
-        if mode & _OTHERS_WRITE and not mode & stat.S_ISVTX:
-            yield f"Every user can change {above}, so {path} is not safe there.", f"Run `chmod o-w {above}`"
+    for above in dict.fromkeys(each for below in (folder, *(link for link, _ in links)) for each in _above(below)):
+        yield from _problems_above(above, path, user)
     if not stat.S_ISREG(_mode(path) or stat.S_IFREG):  # a folder or a device
         yield f"{path} is not a regular file.", "Name a file"
     for each in [*(path + suffix for suffix in _BESIDE), *(os.path.join(folder, name) for name in _IN_FOLDER)]:
         yield from _file_problems(each, user)
+
+
+def _problems_above(folder: str, path: str, user: int) -> Iterator[tuple[str, str]]:
+    """What lets another user replace a folder or a link in this folder."""
+    facts = _facts(folder)
+    if facts is None:
+        return
+    if facts.st_uid not in (user, 0, _UNMAPPED):
+        yield f"{folder} belongs to {_name(facts.st_uid)}, who can replace {path}.", "Use a folder of your own"
+    if facts.st_mode & _OTHERS_WRITE and not facts.st_mode & stat.S_ISVTX:
+        yield f"Every user can change {folder}, so {path} is not safe there.", f"Run `chmod o-w {folder}`"
 
 
 def _folder_problems(folder: str, user: int) -> Iterator[tuple[str, str]]:
