@@ -394,6 +394,20 @@ def test_an_override_is_never_given_the_lease_of_an_agent_that_is_gone(
         override(app.store, identify(app.store, seen(harness=child().process)), "alice")
 
 
+@pytest.mark.parametrize("name", ["old-elm", "new-elm", "chosen", "o1d-elm"])
+def test_an_override_is_no_name_that_another_agent_has_or_had(
+    app: App, workspace: str, child: StartChild, name: str
+) -> None:
+    ada = Client(app, "ada:1", workspace, child().process)
+    for each in ("old-elm", "new-elm"):  # the first is a former name now
+        ada.data("agent_register", name=each)
+    topic_id = ada.data("topic_create", name="pink")["topic_id"]
+    ada.data("topic_join", topic_id=topic_id, agent_name="chosen")
+
+    with pytest.raises(InvalidArgument, match="Choose another agent_id_override"):
+        override(app.store, identify(app.store, seen(harness=child().process)), name)
+
+
 @pytest.mark.parametrize("agent_id", ["human:root:pts0", "human:", "HUMAN:ada:pts1"])
 def test_a_person_can_be_claimed_neither_by_an_override_nor_by_a_setting(store: Store, agent_id: str) -> None:
     with pytest.raises(InvalidArgument, match="not begin with human:"):

@@ -7,6 +7,8 @@ from conch.agents.records import (
     AGENT_ID_RULE,
     LOCK,
     Caller,
+    Obstacle,
+    find_like,
     find_obstacle,
     insert_agent,
     is_agent_id,
@@ -32,7 +34,7 @@ def adopt_override(store: Store, caller: Caller, override: str, active_ms: int) 
     with store.write(LOCK) as tx:
         agent = tx.one("find_agent", agent_id=override)
         if agent is None:
-            _refuse_likeness(tx, override)
+            _refuse_likeness(tx, override, caller)
             itself = tx.one("find_agent", agent_id=caller.agent_id)
             harness = itself["harness"] if itself else "agent"
             agent = insert_agent(tx, override, harness, caller.session_kind, caller.process)
@@ -44,11 +46,16 @@ def adopt_override(store: Store, caller: Caller, override: str, active_ms: int) 
     return caller._replace(agent_id=override, name=agent["name"], overridden=True)
 
 
-def _refuse_likeness(tx: Transaction, override: str) -> None:
+def _refuse_likeness(tx: Transaction, override: str, caller: Caller) -> None:
     obstacle = find_obstacle(tx, override)
-    if obstacle is not None:
-        message = f"{override} {obstacle.words}. Choose another agent_id_override."
-        raise InvalidArgument(message, field="agent_id_override", **obstacle.facts)
+    if obstacle is None:
+        other = find_like(tx, "name_of_another_like", override, agent_id=caller.agent_id)
+        if other is None:
+            return
+        words = f"is or looks like {other}, which is or was the name of another agent"
+        obstacle = Obstacle(words, {"reason": "taken", "like": other})
+    message = f"{override} {obstacle.words}. Choose another agent_id_override."
+    raise InvalidArgument(message, field="agent_id_override", **obstacle.facts)
 
 
 def _refuse_living(tx: Transaction, agent: Row, caller: Caller, active_ms: int) -> None:

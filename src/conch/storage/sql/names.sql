@@ -17,6 +17,18 @@ WHERE k.skeleton IN :skeletons AND k.name <> :name AND (
 )
 LIMIT 1;
 
+-- name: name_of_another_like
+-- A name that another agent has or had in a room or on a topic.
+SELECT k.name FROM name_skeletons k
+WHERE k.skeleton IN :skeletons AND (
+  EXISTS (SELECT 1 FROM room_members m WHERE m.name = k.name AND m.agent_id <> :agent_id)
+  OR EXISTS (
+    SELECT 1 FROM agent_name_reservations n JOIN peers p ON p.peer_id = n.peer_id
+    WHERE n.agent_name = k.name AND p.agent_id <> :agent_id
+  )
+)
+LIMIT 1;
+
 -- name: name_like_on_topic
 SELECT k.name FROM name_skeletons k
 WHERE k.skeleton IN :skeletons AND k.name <> :name AND (
