@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from conch.app import App, open_app
 from conch.calls import Call
 from conch.errors import StoreReplaced
+from conch.storage.replacement import new_epoch
 from conch.tools.catalogue import TOOLS
 from conch.tools.registry import call_tool
 from conch.tools.session import Session
@@ -108,3 +110,80 @@ def test_a_retracted_reply_from_a_replaced_store_moves_no_cursor_back(
     delivery.retracted(lambda task: task())
 
     assert call(session, "sync", topic_id=joined["topic_id"], wait_seconds=0)["received"] == []
+
+
+PAYLOAD = {"subject": "CI", "blocker": "no token", "requested_action": "add one", "urgency": "low"}
+HANDOFF = {"status": "done", "next_action": "go on"}
+
+
+def replace_by_the_same(environ: dict[str, str]) -> None:
+    """What a restore is for a running process, if nothing was done since the backup."""
+    other = open_app(environ)
+    with other.store.write("schema") as tx:
+        tx.run("set_epoch", epoch=new_epoch())
+    other.close()
+
+
+def calls(room: Object, topic: Object) -> Iterator[tuple[str, Object]]:
+    """A call of every tool that needs what is in the store, in an order in which all succeed."""
+    lease = {name: room[name] for name in ("room_id", "lease_id", "turn_id")}
+    lease["expected_turn_id"] = lease.pop("turn_id")
+    yield from (("list_rooms", {}), ("join_path", {"context_path": room["path"]}), ("heartbeat", lease))
+    for tool in ("get_room_state", "get_room_events", "agent_list", "agent_heartbeat", "event_inbox", "scope_list"):
+        yield tool, {"room_id": room["room_id"]}
+    yield "wait_for_turn", {"room_id": room["room_id"], "max_wait_ms": 0}
+    for tool, given in {
+        "agent_register": {"name": "zinc-owl"},
+        "scope_reserve": {"scope": "src"},
+        "scope_check": {"path": "src"},
+        "scope_release": {"scope": "src"},
+        "event_send": {"event_type": "BLOCKED", "to_agent": "zinc-owl", "payload": PAYLOAD},
+        "append_note": {"note": "so far so good"},
+        "set_room_policy": {"policy": {"claim_ttl_ms": 60_000}},
+    }.items():
+        yield tool, {"room_id": room["room_id"], **given}
+    for tool, given in {
+        "sync": {"outbox": [{"content_markdown": "hello"}], "wait_seconds": 0},
+        "ask": {"question": "Why?", "wait_seconds": 0},
+        "ask_poll": {"question_id": topic["asked"][0]},
+        "question_mark_answered": {"question_id": topic["asked"][0]},
+        "ask_cancel": {"question_id": topic["asked"][1]},
+        "pending_list": {"wait_seconds": 0},
+        "cursor_reset": {"last_seq": 0},
+        "topic_presence": {},
+        "topic_join": {"agent_name": "amber"},
+        "topic_close": {},
+    }.items():
+        yield tool, {"topic_id": topic["topic_id"], **given}
+    yield from (("messages_search", {"query": "hello"}), ("topic_list", {}), ("topic_create", {"name": "blue"}))
+    yield "release_stick", {**lease, "handoff": HANDOFF}
+    yield "leave_path", {"room_id": room["room_id"]}
+
+
+def test_every_tool_goes_on_at_once_after_a_restore(session: Session, environ: dict[str, str], workspace: str) -> None:
+    room_id = call(session, "join_path", context_path=workspace)["room_id"]
+    turn = call(session, "wait_for_turn", room_id=room_id, max_wait_ms=0)
+    topic_id = call(session, "topic_create", name="pink")["topic_id"]
+    call(session, "topic_join", topic_id=topic_id, agent_name="amber")
+    asked = [call(session, "ask", topic_id=topic_id, question="Why?", wait_seconds=0)["question_id"] for _ in range(2)]
+
+    for tool, arguments in calls({**turn, "path": workspace}, {"topic_id": topic_id, "asked": asked}):
+        replace_by_the_same(environ)
+        warned = call(session, tool, **arguments)["warnings"]
+        assert "STORE_REPLACED" in [warning["code"] for warning in warned], tool
+
+
+def test_a_name_that_another_agent_took_after_a_restore_is_not_used(session: Session, environ: dict[str, str]) -> None:
+    topic_id = call(session, "topic_create", name="pink")["topic_id"]
+    call(session, "topic_join", topic_id=topic_id, agent_name="amber")
+    other = open_app(environ)
+    with other.store.write("schema") as tx:  # as if the backup were from before, and another agent were faster
+        tx.run("set_epoch", epoch=new_epoch())
+        peer = tx.one("peer_named", topic_id=topic_id, agent_name="amber")
+        assert peer is not None
+        tx.run("claim_peer", peer_id=peer["peer_id"], agent_id=peer["agent_id"], reclaim_token_hash="0" * 64, now=1)
+    other.close()
+
+    refused = call_tool(TOOLS["sync"], session, {"topic_id": topic_id, "wait_seconds": 0}, Call())
+
+    assert refused.data["error"] == "AGENT_NOT_JOINED"

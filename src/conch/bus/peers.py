@@ -106,6 +106,12 @@ class Peers:
         with self._store.write(topic_id) as tx:
             return enter_as_itself(tx, topic_id, caller)
 
+    def find_by_token(self, caller: Caller, topic_id: str, agent_name: str, token: str) -> Peer | None:
+        """The peer that has or had this name, if the token is the one issued for it."""
+        with self._store.read() as tx:
+            row = tx.one("peer_named", topic_id=topic_id, agent_name=agent_name)
+        return _to_peer(row, caller.agent_id) if row and row["reclaim_token_hash"] == _hashed(token) else None
+
     def reset_cursor(self, peer: Peer, last_seq: int) -> int:
         with self._store.write(peer.topic_id) as tx:
             peer, standing = load_standing(tx, peer)

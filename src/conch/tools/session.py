@@ -53,6 +53,7 @@ class Session:
         self._default_path = default_path
         self._caller: Caller | None = None
         self._peers: dict[str, Peer] = {}
+        self._names: dict[str, str] = {}  # taken on a topic of a store that was replaced
         self._tokens: dict[tuple[str, str], str] = {}
         self._stores = 0
         self._reported = 0
@@ -65,7 +66,8 @@ class Session:
             for replacement in found[self._stores :]:
                 _report_trouble(replacement.message)
             self._stores = len(found)
-            self._caller, self._peers, self._tokens = None, {}, {}
+            self._names |= {topic_id: peer.agent_name for topic_id, peer in self._peers.items()}
+            self._caller, self._peers = None, {}
         return self._reported
 
     def replacements(self, before: int) -> list[Replacement]:
@@ -116,7 +118,19 @@ class Session:
         """The peer with the name taken on this topic, otherwise the caller under its own name."""
         from conch.bus.peers import Peer  # only the bus needs it
 
-        return self._peers.get(topic_id) or Peer(topic_id, self.caller().agent_id)
+        return self._peers.get(topic_id) or self._reclaim(topic_id) or Peer(topic_id, self.caller().agent_id)
+
+    def _reclaim(self, topic_id: str) -> Peer | None:
+        """The peer with the name taken before the store was replaced, if the store that is there now knows it."""
+        name = self._names.get(topic_id)
+        token = None if name is None else self.kept_token(topic_id, name)
+        if name is None or token is None:
+            return None
+        peer = self.app.peers.find_by_token(self.caller(), topic_id, name, token)
+        del self._names[topic_id]
+        if peer is not None:
+            self.take_name(peer)
+        return peer
 
     def speak_as(self, caller: Caller) -> None:
         """Act as this agent from now on, whatever the signals say."""
