@@ -6,12 +6,15 @@ lapsed reservations and agents that are gone are as they should be.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from itertools import islice
 
 from conch.errors import StoreBusy, StoreError, StoreInterrupted
-from conch.lean import NamedTuple, json
+from conch.host.paths import is_key_of
+from conch.lean import Any, NamedTuple, json
+from conch.letters.names import skeleton
+from conch.notices.events import is_whole
 from conch.rooms.verify import verify_rooms
 from conch.search.embedders import MOST_VECTORS
 from conch.storage.base import DERIVED, Check, Problem, Row, Store, Transaction
@@ -65,22 +68,65 @@ def _run(tx: Transaction, check: Check) -> list[Problem]:
 
 
 def _broken(check: Check, rows: Iterator[Row]) -> Iterator[Row]:
-    """The rows that break a rule: all that its query finds, or those without a JSON object."""
-    for row in rows:
-        if not check.json_column or not _is_object(row.pop("json")):
-            yield row
+    """The rows that break a rule: all that its query finds, or those that fail its test."""
+    return (row for row in rows if not check.test or not _passes(_TESTS[check.test], row))
 
 
-def _is_object(text: str) -> bool:
+def _passes(test: Callable[[Row], bool], row: Row) -> bool:
     try:
-        return isinstance(json.loads(text), dict)
-    except ValueError:
+        return test(row)
+    except (TypeError, AttributeError, LookupError):  # SQLite gives what is stored, of any type
         return False
+
+
+# -- tests of one row. A text that is no JSON object is another rule's problem, except for the first test.
+
+
+def _has_object(row: Row) -> bool:
+    return _parsed(row.pop("json")) is not None
+
+
+def _has_own_shape(row: Row) -> bool:
+    return bool(skeleton(row["name"]) == row["skeleton"])
+
+
+def _has_own_key(row: Row) -> bool:
+    return is_key_of(row["scope_key"], row["scope"])
+
+
+def _is_as_granted(row: Row) -> bool:
+    granted = _parsed(row.pop("details_json"))
+    scope = row["given"] or row["scope"]
+    return granted is None or (granted.get("scope"), granted.get("expires_at")) == (scope, row["expires_at"])
+
+
+def _is_whole_notice(row: Row) -> bool:
+    payload = _parsed(row.pop("payload_json"))
+    return payload is None or is_whole(row["event_type"], payload, row["priority"])
+
+
+_TESTS: dict[str, Callable[[Row], bool]] = {
+    "json": _has_object,
+    "skeleton": _has_own_shape,
+    "scope": _has_own_key,
+    "grant": _is_as_granted,
+    "notice": _is_whole_notice,
+}
+
+
+def _parsed(text: str | None) -> dict[str, Any] | None:
+    """The JSON object in a text, if it is one."""
+    try:
+        value = json.loads(text or "")
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def _to_problem(check: Check, row: Row) -> Problem:
     is_derived = check.table.startswith(DERIVED)
-    return Problem("index" if is_derived else "row", check.table, check.sentence.format(**row), row)
+    shown = {name: repr(value) if isinstance(value, bytes) else value for name, value in row.items()}
+    return Problem("index" if is_derived else "row", check.table, check.sentence.format(**shown), shown)
 
 
 def _unchecked(table: str, sentence: str) -> Problem:

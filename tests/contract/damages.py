@@ -26,6 +26,52 @@ HELD = "(SELECT min(reservation_id) FROM reservations WHERE state = 'active' AND
 GONE = "(SELECT min(reservation_id) FROM reservations WHERE state = 'released')"
 SQLITE, POSTGRES = ("sqlite",), ("postgres",)
 
+META = {
+    "no epoch": Damage("meta", "no epoch", "DELETE FROM meta WHERE key = 'epoch'"),
+    "an empty epoch": Damage("meta", "is damaged", "UPDATE meta SET value = '' WHERE key = 'epoch'"),
+    "an epoch that is none": Damage(
+        "meta", "is damaged", "UPDATE meta SET value = 'the epoch of all' WHERE key = 'epoch'"
+    ),
+    "an unknown key": Damage("meta", "not one of conch's", "INSERT INTO meta VALUES ('pearl', '1')"),
+    "no mark": Damage("meta", "is 0, but", "PRAGMA user_version = 0", SQLITE),
+    "another mark": Damage("meta", "is 77, but", "PRAGMA user_version = 77", SQLITE),
+    "a forgotten mark": Damage("meta", "no mark", "DELETE FROM meta WHERE key = 'mark'", SQLITE),
+}
+
+TYPES = {
+    "a word in place of a time": Damage(
+        "messages", "that is no integer", "UPDATE messages SET created_at = 'x'", SQLITE
+    ),
+    "a number that is not whole": Damage("cursors", "that is no integer", "UPDATE cursors SET resets = 0.5", SQLITE),
+    "bytes in place of a text": Damage(
+        "messages", "that is no text", "UPDATE messages SET content_markdown = x'00ff' WHERE seq = 1", SQLITE
+    ),
+    "text that is not UTF-8": Damage(
+        "messages", "not UTF-8", "UPDATE messages SET content_markdown = CAST(x'ff41' AS TEXT) WHERE seq = 1", SQLITE
+    ),
+    "a text in place of a vector": Damage(
+        "index_vectors", "that is no blob", "INSERT INTO index_vectors VALUES ('m', 1, 'words')", SQLITE
+    ),
+    "a time before all clocks": Damage("agents", "impossible last_seen_at", "UPDATE agents SET last_seen_at = -5"),
+    "a time after all calendars": Damage(
+        "path_rooms",
+        "impossible lease_expires_at",
+        "UPDATE path_rooms SET lease_expires_at = 4611686018427387904 WHERE owner IS NOT NULL",
+    ),
+    "a missing last row": Damage(
+        "room_activity",
+        "rows are missing",
+        "DELETE FROM room_activity WHERE number = (SELECT max(number) FROM room_activity)",
+        SQLITE,
+    ),
+    "a numbering that begins again": Damage("room_events", "has the number", "DELETE FROM sqlite_sequence", SQLITE),
+    "a number that is the last one": Damage(
+        "messages",
+        "impossible number",
+        "UPDATE messages SET number = 9223372036854775807 WHERE number = (SELECT max(number) FROM messages)",
+    ),
+}
+
 AGENTS = {
     "half of a process": Damage("agents", "part of its process", "UPDATE agents SET pid = 7 WHERE agent_id = 'ada:1'"),
     "half of a member's process": Damage(
@@ -33,7 +79,7 @@ AGENTS = {
     ),
     "half of a connection's process": Damage(
         "connections",
-        "part of its process",
+        "not named after the process",
         "INSERT INTO connections (connection, agent_id, parent, client_name, pid, opened_at)"
         " VALUES ('c', 'ada:1', 'p', 'x', 7, 1)",
     ),
@@ -43,6 +89,42 @@ AGENTS = {
         "INSERT INTO connections (connection, agent_id, parent, client_name, opened_at)"
         " VALUES ('c', 'ghost:1', 'p', 'x', 1)",
     ),
+    "a connection of another process": Damage(
+        "connections",
+        "not named after the process",
+        "INSERT INTO connections VALUES ('connection:h:b:7:9', 'ada:1', 'p', 'x', 'h', 'b', 8, 9, 1, NULL)",
+    ),
+    "a connection that was closed before it was opened": Damage(
+        "connections",
+        "closed before it was opened",
+        "INSERT INTO connections VALUES ('connection:h:b:7:9', 'ada:1', 'p', 'x', 'h', 'b', 7, 9, 5, 4)",
+    ),
+    "an unknown kind of session": Damage("agents", "unknown kind", "UPDATE agents SET session_kind = 'x'"),
+    "a member with an unknown kind of session": Damage(
+        "room_members", "unknown kind", "UPDATE room_members SET session_kind = ''"
+    ),
+    "a name that is not listed": Damage(
+        "name_skeletons", "is not listed", "DELETE FROM name_skeletons WHERE name = 'amber-otter'"
+    ),
+    "an agent_id that is not listed": Damage(
+        "name_skeletons", "bob:2 is not listed", "DELETE FROM name_skeletons WHERE name = 'bob:2'"
+    ),
+    "a topic that is not listed": Damage(
+        "name_skeletons", "pink is not listed", "DELETE FROM name_skeletons WHERE name = 'pink'"
+    ),
+    "a name that nobody listed": Damage(
+        "name_skeletons", "is not listed", "UPDATE agents SET name = 'zinc' WHERE agent_id = 'ada:1'"
+    ),
+    "a shape of another name": Damage(
+        "name_skeletons", "is not its own", "UPDATE name_skeletons SET skeleton = 'x' WHERE name = 'amber-otter'"
+    ),
+    "a registration that nobody made": Damage(
+        "registrations", "not what room_activity says", "DELETE FROM room_activity WHERE kind = 'registered'"
+    ),
+    "a registration at another time": Damage(
+        "registrations", "not what room_activity says", "UPDATE registrations SET registered_at = registered_at + 1"
+    ),
+    "a deleted registration": Damage("registrations", "is missing", "DELETE FROM registrations"),
     "an agent without a name": Damage("agents", "has no name", "UPDATE agents SET name = '' WHERE agent_id = 'ada:1'"),
     "a signal of no agent": Damage(
         "agent_signals", "does not exist", "INSERT INTO agent_signals VALUES ('session:x', 'ghost:1', 1)"
@@ -101,6 +183,12 @@ ROOMS = {
     ),
     "a home topic of no room": Damage(
         "topics", "belongs to no room", "UPDATE topics SET mode = 'home' WHERE name = 'pink'"
+    ),
+    "a home topic from another time": Damage(
+        "topics", "created at another time", "UPDATE topics SET created_at = created_at + 1 WHERE mode = 'home'"
+    ),
+    "a home topic that was closed for another reason": Damage(
+        "topics", "for another reason", "UPDATE topics SET close_reason = 'tired' WHERE status = 'closed'"
     ),
     "two members in one place": Damage("room_members", "have the same place", "UPDATE room_members SET ordinal = 0"),
     "a member in another place": Damage(
@@ -190,6 +278,24 @@ LOG = {
         "its owner cannot leave",
         "UPDATE room_events SET event_type = 'leave', from_agent_id = 'ada:1' WHERE event_type = 'note'",
     ),
+    "a note with a handoff": Damage(
+        "room_events", "it has a handoff", "UPDATE room_events SET handoff_json = '{}' WHERE event_type = 'note'"
+    ),
+    "a note to an agent": Damage(
+        "room_events", "it is to bob:2", "UPDATE room_events SET to_agent_id = 'bob:2' WHERE event_type = 'note'"
+    ),
+    "an event without the name of its agent": Damage(
+        "room_events", "do not belong together", "UPDATE room_events SET from_agent = NULL WHERE event_type = 'note'"
+    ),
+    "an event without an id": Damage(
+        "room_events", "no event_id", "UPDATE room_events SET event_id = '' WHERE event_type = 'note'"
+    ),
+    "details of an event that are no object": Damage(
+        "room_events", "not a JSON object", "UPDATE room_events SET details_json = '0' WHERE event_type = 'leave'"
+    ),
+    "a member that joined at another time": Damage(
+        "room_members", "joined_at of member", "UPDATE room_members SET joined_at = joined_at + 1"
+    ),
     "an event of no room": Damage(
         "room_events", "does not exist", "UPDATE room_events SET room_id = 'room_x' WHERE event_type = 'note'"
     ),
@@ -237,7 +343,7 @@ BUS = {
         "messages", "which was sent later", f"UPDATE messages SET reply_to = message_id WHERE message_id = {FIRST}"
     ),
     "a message without a type": Damage(
-        "messages", "has no type", f"UPDATE messages SET message_type = '' WHERE message_id = {FIRST}"
+        "messages", "or no type", f"UPDATE messages SET message_type = '' WHERE message_id = {FIRST}"
     ),
     "messages in the wrong order": Damage(
         "messages", "in the wrong order", f"UPDATE messages SET number = number + 9999 WHERE message_id = {FIRST}"
@@ -250,6 +356,13 @@ BUS = {
     ),
     "an own peer of no agent": Damage("peers", "own peer of no agent", "UPDATE peers SET agent_id = NULL"),
     "a peer that is neither": Damage("peers", "neither 0 nor 1", "UPDATE peers SET is_own = 2 WHERE is_own = 0"),
+    "a peer of no agent that reads": Damage(
+        "peers", "belongs to no agent", "UPDATE peers SET agent_id = NULL WHERE name = 'blue'"
+    ),
+    "a token that is none": Damage(
+        "peers", "damaged token", "UPDATE peers SET reclaim_token_hash = 'x' WHERE name = 'blue'"
+    ),
+    "a missing token": Damage("peers", "has none", "UPDATE peers SET reclaim_token_hash = NULL WHERE name = 'blue'"),
     "a peer without a name": Damage("peers", "has no name", f"UPDATE peers SET name = '' WHERE peer_id = {HOME_PEER}"),
     "a deleted peer": Damage("cursors", "does not exist", f"DELETE FROM peers WHERE peer_id = {HOME_PEER}"),
     "a deleted cursor": Damage("peers", "it has no cursor", f"DELETE FROM cursors WHERE peer_id = {HOME_PEER}"),
@@ -345,11 +458,81 @@ SCOPES = {
         "room_activity says otherwise",
         f"UPDATE reservations SET state = 'released', ended_at = 5 WHERE reservation_id = {HELD}",
     ),
+    "a scope of another key": Damage(
+        "reservations",
+        "is not a key for pearls",
+        f"UPDATE reservations SET scope = 'pearls' WHERE reservation_id = {HELD}",
+    ),
+    "another scope": Damage(
+        "reservations",
+        "has another scope",
+        f"UPDATE reservations SET scope = 'pearls', scope_key = '/pearls/' WHERE reservation_id = {HELD}",
+    ),
+    "a reservation that holds longer": Damage(
+        "reservations", "until another time", "UPDATE reservations SET expires_at = expires_at + 1"
+    ),
+    "a reservation of another agent": Damage(
+        "reservations", "by another agent", f"UPDATE reservations SET agent_id = 'ada:1' WHERE reservation_id = {HELD}"
+    ),
+    "a reservation made at another time": Damage(
+        "reservations", "at another time", "UPDATE reservations SET created_at = created_at - 1"
+    ),
+    "a reservation that ended at another time": Damage(
+        "reservations", "room_activity says otherwise", "UPDATE reservations SET ended_at = ended_at + 1"
+    ),
     "a reservation in no room": Damage("reservations", "does not exist", "UPDATE reservations SET room_id = 'room_x'"),
 }
 
 NOTICES = {
-    "a notice that never came": Damage("protocol_events", "counts 0 times", "UPDATE protocol_events SET times = 0"),
+    "a notice that never came": Damage("protocol_events", "came 0 times", "UPDATE protocol_events SET times = 0"),
+    "a notice that came again at no time": Damage(
+        "protocol_events", "latest_at says otherwise", "UPDATE protocol_events SET times = 2"
+    ),
+    "a notice that did not come again": Damage(
+        "protocol_events", "latest_at says otherwise", "UPDATE protocol_events SET latest_at = created_at"
+    ),
+    "an urgent notice that comes last": Damage(
+        "protocol_events", "its payload contradicts", "UPDATE protocol_events SET priority = 2 WHERE priority = 0"
+    ),
+    "a notice that became urgent": Damage(
+        "protocol_events", "its payload contradicts", "UPDATE protocol_events SET priority = 0"
+    ),
+    "a payload of another type": Damage(
+        "protocol_events",
+        "its payload contradicts",
+        f'UPDATE protocol_events SET payload_json = \'{{"urgency": "high"}}\' WHERE event_id = {BLOCKED}',
+    ),
+    "a notice of another cause": Damage(
+        "protocol_events",
+        "another sender, cause",
+        "UPDATE protocol_events SET caused_by = 'eve:3' WHERE caused_by = 'bob:2'",
+    ),
+    "a notice from another agent": Damage(
+        "protocol_events",
+        "another sender, cause",
+        f"UPDATE protocol_events SET from_agent_id = 'eve:3' WHERE event_id = {BLOCKED}",
+    ),
+    "a notice sent at another time": Damage(
+        "protocol_events", "cause or time", f"UPDATE protocol_events SET created_at = 5 WHERE event_id = {BLOCKED}"
+    ),
+    "a handoff told by another agent": Damage(
+        "protocol_events",
+        "differs from event",
+        "UPDATE protocol_events SET from_agent_id = 'eve:3' WHERE handoff_event_seq IS NOT NULL",
+    ),
+    "a notice accepted at another time": Damage(
+        "room_activity", "does not say when", "UPDATE protocol_events SET accepted_at = accepted_at + 1"
+    ),
+    "a notice that nobody accepted": Damage(
+        "room_activity", "does not say when", "DELETE FROM room_activity WHERE kind = 'accepted'"
+    ),
+    "an activity about something else": Damage(
+        "room_activity", "does not exist in this room", "UPDATE room_activity SET kind = 'seen' WHERE kind = 'reserved'"
+    ),
+    "an activity about nothing at all": Damage(
+        "room_activity", "does not exist in this room", "UPDATE room_activity SET subject_id = NULL"
+    ),
+    "an activity without a name": Damage("room_activity", "has no name", "UPDATE room_activity SET agent_name = NULL"),
     "a notice to nobody": Damage(
         "protocol_events",
         "does not exist",
@@ -530,4 +713,32 @@ SCHEMA = {
     ),
 }
 
-DAMAGES = AGENTS | ROOMS | LOG | BUS | QUESTIONS | SCOPES | NOTICES | SEARCH | SCHEMA
+DAMAGES = META | TYPES | AGENTS | ROOMS | LOG | BUS | QUESTIONS | SCOPES | NOTICES | SEARCH | SCHEMA
+
+# Rows of the tables that the filled store does not use.
+EVERY_TABLE = """
+INSERT INTO agent_signals VALUES ('session:x', 'ada:1', 7);
+INSERT INTO connections VALUES ('connection:h:b:7:9', 'ada:1', 'p', 'x', 'h', 'b', 7, 9, 4, 5);
+INSERT INTO index_vectors SELECT 'm', number, x'00' FROM messages;
+INSERT INTO index_progress SELECT 'vectors:m', topic_id, next_seq - 1 FROM topic_seq WHERE next_seq > 1;
+"""
+
+# Columns that say what nothing else says, so that nobody can know whether another value of the same kind is wrong.
+UNTOLD = {
+    "agent_signals": "signal linked_at",
+    "agents": "harness created_at last_seen_at",
+    "connections": "parent client_name closed_at",
+    "cursors": "resets updated_at",
+    "messages": "message_id message_type content_markdown client_message_id created_at",
+    "path_rooms": "lease_id lease_expires_at updated_at",
+    "peers": "created_at last_claimed_at",
+    "protocol_events": "bead_id scope to_agent",
+    "questions": "cancel_reason",
+    "registrations": "role",
+    "reservations": "bead_id",
+    "room_activity": "agent_name",
+    "room_events": "event_id from_agent to_agent reason created_at",
+    "room_members": "display_name",
+    "topic_seq": "updated_at",
+    "topics": "created_at",
+}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.conftest import Database
 from tests.contract.conftest import Client, MovableClock
-from tests.contract.damages import DAMAGES, Damage
+from tests.contract.damages import DAMAGES, EVERY_TABLE, UNTOLD, Damage
 
 from conch.app import App, open_app
 from conch.storage.postgres import integrity
@@ -96,6 +96,10 @@ class Original:
             server.connection.execute("CREATE DATABASE original")
         fill(self._environ("original"), folder / "workspace")
 
+    @property
+    def file(self) -> Path:
+        return self._folder / "original" / "rooms.sqlite"
+
     def _environ(self, name: str) -> dict[str, str]:
         environ = {"HOME": str(self._folder), "CONCH_DATA_DIR": str(self._folder / name)}
         return environ if self._server is None else {**environ, "CONCH_STORE": self._url(name)}
@@ -110,7 +114,7 @@ class Original:
         else:
             target = self._folder / name
             target.mkdir()
-            (target / "rooms.sqlite").write_bytes((self._folder / "original" / "rooms.sqlite").read_bytes())
+            (target / "rooms.sqlite").write_bytes(self.file.read_bytes())
         return open_app(self._environ(name))
 
     def damage(self, name: str, statements: str) -> None:
@@ -186,3 +190,29 @@ def test_the_file_of_the_servers_schema_is_what_the_migrations_make(app: App, tm
     (tmp_path / "schema.txt").write_text(facts)
     file = Path(integrity.__file__).with_name("schema.txt")
     assert file.read_text() == facts, f"The schema has changed. Run: cp {tmp_path / 'schema.txt'} {file}"
+
+
+def changes(file: Path) -> Iterator[tuple[str, str, str]]:
+    """For every column of every table: the table, the column, and a statement that changes one value in it."""
+    with sqlite3.connect(file) as connection:
+        listed = connection.execute("SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table'")
+        tables = [name for (name,) in listed if not name.startswith("sqlite_")]
+        for table in tables:
+            for column, kind in connection.execute("SELECT name, type FROM pragma_table_info(?)", (table,)):
+                other = f"COALESCE({column}, '') || 'x'" if kind == "TEXT" else f"COALESCE({column}, 0) + 1000"
+                row = f"SELECT max(CASE WHEN {column} IS NULL THEN 0 ELSE 1 END * 1000 + rowid) FROM {table}"
+                yield table, column, f"UPDATE {table} SET {column} = {other} WHERE rowid = ({row}) % 1000"
+    connection.close()
+
+
+@pytest.mark.parametrize("original", ["sqlite"], indirect=True)
+def test_a_change_of_any_column_is_found_unless_nothing_else_tells_its_value(original: Original) -> None:
+    missed = set()
+    for number, (table, column, statement) in enumerate(changes(original.file)):
+        app = original.copy(f"change_{number}")
+        original.damage(f"change_{number}", EVERY_TABLE + statement)
+        if not verify_store(app.store).problems:
+            missed.add(f"{table}.{column}")
+        app.close()
+
+    assert missed == {f"{table}.{column}" for table, columns in UNTOLD.items() for column in columns.split()}

@@ -2,6 +2,8 @@
 
 Prints memory, descriptors, threads, write-ahead log and latency of the last minute beside the second one. In a shorter
 run, a sixth of it takes the place of a minute. Exits with 1 if a call was not answered or failed by a defect.
+
+With `--verify`, `conch db verify` looks at the store again and again while they work, and must find nothing.
 """
 
 from __future__ import annotations
@@ -17,8 +19,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.torture.engines import base_environ, open_engine
-from tests.torture.history import Call, read_calls
+from tests.torture.engines import base_environ, open_engine, run_conch
+from tests.torture.history import Call, Object, read_calls
 from tests.torture.pids import FINISHED, Pids, end_children
 from tests.torture.player import Setting, fork_player
 from tests.torture.workspaces import make_workspaces
@@ -57,10 +59,10 @@ def main() -> int:
             began, pids = time.monotonic(), Pids(AGENTS)
             until = began + options.seconds
             setting = Setting(folder, engine.environ, make_workspaces(folder), options.seed, until, pids, options.pause)
-            samples = _soak(setting)
+            samples, verified = _soak(setting, options.verify)
         minute = min(60.0, options.seconds / 6)
         windows = Window(began + minute, began + 2 * minute), Window(until - minute, until)
-        return _report(folder, samples, *windows)
+        return _report(folder, samples, *windows) | _judge(verified)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -73,11 +75,13 @@ def _parse() -> argparse.Namespace:
     parser.add_argument(
         "--pause", type=float, default=0.05, help="average rest of an agent after each deed, in seconds"
     )
+    parser.add_argument("--verify", action="store_true", help="verify the store all the time")
     return parser.parse_args()
 
 
-def _soak(setting: Setting) -> list[Sample]:
+def _soak(setting: Setting, verifies: bool) -> tuple[list[Sample], list[Object]]:
     samples: list[Sample] = []
+    verified: list[Object] = []
     try:
         for index in range(AGENTS):
             fork_player(setting, index, 0)
@@ -85,9 +89,16 @@ def _soak(setting: Setting) -> list[Sample]:
             assert time.monotonic() < setting.until + 90, "an agent did not finish"
             time.sleep(0.5)
             samples += _look(setting)
+            verified += [run_conch(setting.environ, "db", "verify")] if verifies else []
     finally:
         end_children()
-    return samples
+    return samples, verified
+
+
+def _judge(verified: list[Object]) -> int:
+    wrong = [report for report in verified if not report["ok"]]
+    print("".join(f"\n{report}" for report in wrong[:5]) or f"{len(verified)} verifications found nothing")
+    return 1 if wrong else 0
 
 
 def _look(setting: Setting) -> Iterator[Sample]:

@@ -210,10 +210,12 @@ def test_a_short_torture_breaks_no_rule(engine: str) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the soak reads /proc")
-def test_a_short_soak_prints_its_table() -> None:
-    command = [sys.executable, "-m", "tests.torture.soak", "--seconds", "3"]
+@pytest.mark.parametrize("engine", ["sqlite", "postgres"])
+def test_a_short_soak_prints_its_table_and_no_verification_is_wrong_while_agents_write(engine: str) -> None:
+    command = [sys.executable, "-m", "tests.torture.soak", "--seconds", "4", "--engine", engine, "--verify"]
 
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert "| threads |" in done.stdout
+    assert "verifications found nothing" in done.stdout and "\n0 verifications" not in done.stdout

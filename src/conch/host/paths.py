@@ -97,6 +97,12 @@ def make_scope(path: str, root: str, folds: bool) -> Scope | None:
     return Scope("/".join(inside) or ".", key)
 
 
+def is_key_of(key: str, path: str) -> bool:
+    """Whether a scope with this path can have this key, on a filesystem of any kind."""
+    inside = "" if path == "." else f"/{path}"
+    return any(make_scope(f"/root{inside}", "/root", folds) == Scope(path, key) for folds in (False, True))
+
+
 def spell(scope: str, path: str | None = None) -> str:
     """A scope for use in a sentence, as it was given. Its path comes after it, if it does not show it itself."""
     if (path or _stem(scope)) == ".":

@@ -48,6 +48,11 @@ _SENDABLE = {
     "HANDOFF": ("subject", "summary", "next_action"),
     "BLOCKED": ("subject", "blocker", "requested_action", "urgency"),
 }
+_STORED = {
+    **_SENDABLE,
+    "INCURSION": ("incursion_kind", "owner_agent", "incoming_agent", "owner_liveness", "resolution_hint"),
+    "RESUME": ("resume_reason", "prior_session_agent", "adopted_agent", "evidence"),
+}
 _SYSTEM_ONLY = {
     "INCURSION": "the system records it when a reservation overlaps another",
     "RESUME": "the system records it when an identity is adopted",
@@ -304,6 +309,11 @@ def _refuse_flood(tx: Transaction, recipient: activity.Named, both: Row) -> None
 def _priority(payload: _Payload) -> int:
     """0 comes first in the inbox. Only BLOCKED has an urgency."""
     return _PRIORITIES.get(str(payload.get("urgency")), _MEDIUM)
+
+
+def is_whole(event_type: str, payload: _Payload, priority: int) -> bool:
+    """Whether a stored payload has what its type needs, and the event its priority."""
+    return priority == _priority(payload) and all(name in payload for name in _STORED[event_type])
 
 
 def leave_handoff(tx: Transaction, snapshot: Snapshot, to: Member | None, release: Event) -> None:

@@ -33,11 +33,18 @@ _OTHERS = ("join", "leave", "resume", "reorder", "policy", "note")
 _MOST_PER_ROOM = 20
 
 
+class _Seat(NamedTuple):
+    """A member's place in the sequence, and when it joined."""
+
+    ordinal: int
+    joined_at: int
+
+
 class _Replay(NamedTuple):
-    """A room and its members' places after some of its events."""
+    """A room and its members' seats after some of its events."""
 
     room: Room
-    members: dict[str, int]
+    members: dict[str, _Seat]
 
 
 def verify_rooms(tx: Transaction) -> tuple[int, list[Problem]]:
@@ -77,6 +84,10 @@ def _object(replay: _Replay, event: Event) -> str | None:
     turn_id = room.turn_id + (kind in _GRANTS)
     if event.turn_id != turn_id:
         return f"it belongs to turn {event.turn_id}, but it is in turn {turn_id}"
+    if kind not in _HANDOFFS and event.handoff is not None:
+        return "it has a handoff"
+    if kind in (*_OTHERS, "close") and kind != "resume" and event.to_agent_id is not None:
+        return f"it is to {event.to_agent_id}"
     if kind in _GRANTS:
         return _object_to_grant(replay, event)
     if kind in _ENDINGS:
@@ -110,14 +121,16 @@ def _object_to_others(replay: _Replay, event: Event) -> str | None:
     room, members, agent_id = replay.room, replay.members, event.from_agent_id
     if event.event_type == "join":
         ordinal = event.details["ordinal"]
-        taken = ordinal in (place for member, place in members.items() if member != agent_id)
-        moved = members.get(str(agent_id), ordinal) != ordinal
+        taken = ordinal in (seat.ordinal for member, seat in members.items() if member != agent_id)
+        moved = agent_id in members and members[agent_id].ordinal != ordinal
         return f"the place {ordinal} of {agent_id} is not free" if taken or moved else None
     if agent_id not in members:
         return f"{agent_id} is not a member"
     if event.event_type == "leave":
         return "its owner cannot leave" if agent_id == room.owner else None
     if event.event_type == "resume":
+        if event.to_agent_id not in members:
+            return f"{event.to_agent_id} is not a member"
         return None if agent_id == room.reserved_for else f"the stick was not reserved for {agent_id}"
     if event.event_type == "reorder":
         return None if sorted(event.details["order"]) == sorted(members) else "its order does not name every member"
@@ -142,12 +155,15 @@ def _compare_room(room: Room, replayed: Room) -> Iterator[Problem]:
             yield _difference("path_rooms", room, field, stored, logged)
 
 
-def _compare_members(tx: Transaction, room: Room, replayed: dict[str, int]) -> Iterator[Problem]:
-    stored = {row["agent_id"]: row["ordinal"] for row in tx.all("member_ordinals", room_id=room.room_id)}
-    for agent_id in sorted({*stored, *replayed}):  # a member may be missing on either side
-        place, logged = stored.get(agent_id), replayed.get(agent_id)
-        if place != logged:
-            yield _difference("room_members", room, f"ordinal of member {agent_id}", place, logged)
+def _compare_members(tx: Transaction, room: Room, replayed: dict[str, _Seat]) -> Iterator[Problem]:
+    rows = tx.all("member_seats", room_id=room.room_id)
+    stored = {row["agent_id"]: _Seat(row["ordinal"], row["joined_at"]) for row in rows}
+    for agent_id in sorted({*stored, *replayed}, key=str):  # a member may be missing on either side
+        seat, logged = stored.get(agent_id), replayed.get(agent_id)
+        for field in _Seat._fields:
+            found, expected = getattr(seat, field, None), getattr(logged, field, None)
+            if found != expected:
+                yield _difference("room_members", room, f"{field} of member {agent_id}", found, expected)
 
 
 def _difference(table: str, room: Room, field: str, stored: Any, replayed: Any) -> Problem:
@@ -194,10 +210,11 @@ def _events(tx: Transaction, room_id: str) -> Iterator[Event]:
         after = rows[-1]["event_seq"]
 
 
-def _follow_members(members: dict[str, int], event: Event) -> None:
+def _follow_members(members: dict[str, _Seat], event: Event) -> None:
     if event.event_type == "join":
-        members[str(event.from_agent_id)] = event.details["ordinal"]
+        members.setdefault(str(event.from_agent_id), _Seat(event.details["ordinal"], event.created_at))
     elif event.event_type == "leave":
         members.pop(str(event.from_agent_id), None)
     elif event.event_type == "reorder":
-        members.update({agent_id: ordinal for ordinal, agent_id in enumerate(event.details["order"])})
+        for ordinal, agent_id in enumerate(event.details["order"]):
+            members[agent_id] = members[agent_id]._replace(ordinal=ordinal)

@@ -42,8 +42,8 @@ class Check(NamedTuple):
     """A rule that the stored rows keep: a query for the rows that break it, and a sentence about such a row."""
 
     table: str
-    json_column: str
-    """If not empty, every row must have a JSON object in this column, and the query only finds the rows to look at."""
+    test: str
+    """If not empty, the query only finds the rows to look at, and `verify.py` has a test of this name for them."""
     sentence: str
     query: str
 

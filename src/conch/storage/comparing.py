@@ -5,11 +5,19 @@ An engine describes a schema as facts: what there is, such as `index topics_open
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 
-from conch.storage.base import Problem
+from conch.lean import re
+from conch.storage.base import Check, Problem
 
 Facts = Mapping[str, str]
+_LAST_TIME = 253_402_300_799_999_999  # the end of the year 9999: no later one can be shown
+_LAST_NUMBER = 2**53 - 1  # a row with a higher one would leave few numbers for others
+_NOT_A_TIME = "process_started_at"  # systems count it in different ways
+_COLUMN = r"column (\w+) of"
+_SERIAL = r"^INTEGER|IDENTITY"
+_PRIMARY_KEY = r"constraint PRIMARY KEY \((.+)\)"
 
 
 def compare_schemas(expected: Facts, found: Facts) -> list[Problem]:
@@ -51,3 +59,32 @@ def _describe(fact: str, expected: str | None, found: str | None) -> str:
     if expected is None:
         return f"The {fact} is not part of conch's schema."
     return f"The {fact} was changed. It is: {found}. It should be: {expected}"
+
+
+def range_checks(expected: Facts) -> list[Check]:
+    """One check for each table with times or numbered rows: their values are possible."""
+    columns, keys = defaultdict[str, dict[str, str]](dict), defaultdict[str, list[str]](list)
+    for fact, meant in expected.items():
+        named, table = re.match(_COLUMN, fact), _table_of(fact)
+        if named:
+            columns[table][named[1]] = meant
+        # SQLite says of each column whether it belongs to the primary key, PostgreSQL has a constraint for it.
+        if named and meant.endswith("PRIMARY KEY"):
+            keys[table].append(named[1])
+        elif constraint := re.match(_PRIMARY_KEY, fact):
+            keys[table] += constraint[1].split(", ")
+    checks = [_range_check(table, columns[table], keys[table]) for table in columns]
+    return [check for check in checks if check is not None]
+
+
+def _range_check(table: str, columns: Facts, keys: list[str]) -> Check | None:
+    limits = {name: _LAST_TIME for name in columns if name.endswith("_at") and name != _NOT_A_TIME}
+    limits |= {name: _LAST_NUMBER for name, meant in columns.items() if re.search(_SERIAL, meant)}
+    if not limits:
+        return None
+    wrong = {name: f"{name} NOT BETWEEN 1 AND {last}" for name, last in limits.items()}
+    which = " ".join(f"WHEN {condition} THEN '{name}'" for name, condition in wrong.items())
+    shown = ", ".join(dict.fromkeys([*keys, *limits]))
+    query = f"SELECT CASE {which} END AS wrong, {shown} FROM {table} WHERE {' OR '.join(wrong.values())}"
+    named = ", ".join(f"{key} {{{key}}}" for key in keys)
+    return Check(table, "", f"The row of {table} with {named} has an impossible {{wrong}}.", query)

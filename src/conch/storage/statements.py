@@ -46,13 +46,13 @@ def load_statements(dialect: Dialect) -> dict[str, str]:
 
 
 def load_checks(dialect: Dialect) -> list[Check]:
-    """All checks. Each block names its table, then has a comment with its sentence, then its query."""
+    """All checks. Each block names its table and its test, if it has one; then come its sentence and its query."""
     checks = []
     for script in _scripts("checks", dialect.engine).values():
         for block in script.split(_CHECK)[1:]:
             named, sentence, query = block.split("\n", 2)
-            table, _, json_column = named.strip().partition(".")
-            checks.append(Check(table, json_column, sentence.removeprefix("-- "), query.partition(";")[0]))
+            table, _, test = named.strip().partition(" ")
+            checks.append(Check(table, test, sentence.removeprefix("-- "), query.partition(";")[0]))
     return checks
 
 

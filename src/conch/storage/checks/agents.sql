@@ -17,7 +17,52 @@ WHERE (pid IS NULL) <> (host_id IS NULL) OR (pid IS NULL) <> (boot_id IS NULL)
   OR (pid IS NULL) <> (process_started_at IS NULL);
 
 -- check: connections
--- The connection {connection} of {agent_id} records only part of its process.
+-- The connection {connection} of {agent_id} is not named after the process that it records.
 SELECT connection, agent_id FROM connections
-WHERE (pid IS NULL) <> (host_id IS NULL) OR (pid IS NULL) <> (boot_id IS NULL)
-  OR (pid IS NULL) <> (process_started_at IS NULL);
+WHERE COALESCE(
+  connection <> 'connection:' || host_id || ':' || boot_id || ':' || pid || ':' || process_started_at, 1 = 1
+);
+
+-- check: connections
+-- The connection {connection} of {agent_id} was closed before it was opened.
+SELECT connection, agent_id, opened_at, closed_at FROM connections WHERE closed_at < opened_at;
+
+-- check: agents
+-- The agent {agent_id} has no harness or an unknown kind of session, {session_kind}.
+SELECT agent_id, harness, session_kind FROM agents
+WHERE harness = '' OR session_kind NOT IN ('mcp_harness', 'human_guardian', 'script', 'cli');
+
+-- check: room_members
+-- The member {agent_id} of room {room_id} has an unknown kind of session, {session_kind}.
+SELECT room_id, agent_id, session_kind FROM room_members
+WHERE session_kind NOT IN ('mcp_harness', 'human_guardian', 'script', 'cli');
+
+-- Every name is listed with what it looks like. A name stays listed after its last use.
+
+-- check: name_skeletons
+-- The name {name} is not listed in name_skeletons, so another name could pass for it.
+SELECT used.name
+FROM (
+  SELECT name FROM topics UNION SELECT agent_name FROM agent_name_reservations UNION SELECT name FROM room_members
+  UNION SELECT name FROM agents UNION SELECT agent_id FROM agents
+) used LEFT JOIN name_skeletons k ON k.name = used.name
+WHERE k.name IS NULL AND used.name <> '';
+
+-- check: name_skeletons skeleton
+-- The name {name} is listed in name_skeletons with a shape that is not its own.
+SELECT skeleton, name FROM name_skeletons;
+
+-- check: registrations
+-- The registration of {agent_id} in room {room_id} is not what room_activity says.
+SELECT g.room_id, g.agent_id, g.registered_at
+FROM registrations g LEFT JOIN (
+  SELECT room_id, agent_id, min(created_at) AS first_at FROM room_activity WHERE kind IN ('registered', 'RESUME')
+  GROUP BY room_id, agent_id
+) t ON t.room_id = g.room_id AND t.agent_id = g.agent_id
+WHERE COALESCE(t.first_at <> g.registered_at, 1 = 1);
+
+-- check: registrations
+-- By room_activity, {agent_id} is registered in room {room_id}, but its registration is missing.
+SELECT DISTINCT t.room_id, t.agent_id
+FROM room_activity t LEFT JOIN registrations g ON g.room_id = t.room_id AND g.agent_id = t.agent_id
+WHERE t.kind IN ('registered', 'RESUME') AND g.agent_id IS NULL;

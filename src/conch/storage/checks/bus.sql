@@ -53,8 +53,8 @@ FROM messages m JOIN messages r ON r.message_id = m.reply_to AND r.topic_id = m.
 WHERE r.seq >= m.seq;
 
 -- check: messages
--- Message {message_id} of topic {topic_id} has no type.
-SELECT message_id, topic_id FROM messages WHERE message_type = '';
+-- Message {message_id} of topic {topic_id} has no message_id or no type.
+SELECT message_id, topic_id FROM messages WHERE message_id = '' OR message_type = '';
 
 -- check: messages
 -- Messages {message_id} and its successor in topic {topic_id} have numbers in the wrong order.
@@ -62,11 +62,11 @@ SELECT m.message_id, m.topic_id
 FROM messages m JOIN messages n ON n.topic_id = m.topic_id AND n.seq = m.seq + 1
 WHERE n.number <= m.number;
 
--- check: messages.metadata_json
+-- check: messages json
 -- The metadata of message {message_id} is not a JSON object.
 SELECT message_id, metadata_json AS json FROM messages WHERE metadata_json IS NOT NULL;
 
--- check: topics.metadata_json
+-- check: topics json
 -- The metadata of topic {topic_id} is not a JSON object.
 SELECT topic_id, metadata_json AS json FROM topics WHERE metadata_json IS NOT NULL;
 
@@ -82,6 +82,18 @@ SELECT peer_id, topic_id FROM peers WHERE name = '';
 -- Peer {peer_id} of topic {topic_id} is the own peer of {agent_id}, but it has no cursor and cannot read.
 SELECT p.peer_id, p.topic_id, p.agent_id
 FROM peers p LEFT JOIN cursors c ON c.peer_id = p.peer_id WHERE p.is_own = 1 AND c.peer_id IS NULL;
+
+-- check: peers
+-- Peer {peer_id} of topic {topic_id} can read, but it belongs to no agent.
+SELECT p.peer_id, p.topic_id
+FROM peers p JOIN cursors c ON c.peer_id = p.peer_id WHERE p.agent_id IS NULL;
+
+-- check: peers
+-- Peer {peer_id} of topic {topic_id} has a damaged token, or needs one and has none.
+SELECT p.peer_id, p.topic_id
+FROM peers p LEFT JOIN cursors c ON c.peer_id = p.peer_id
+WHERE length(p.reclaim_token_hash) <> 64 OR ltrim(p.reclaim_token_hash, '0123456789abcdef') <> ''
+  OR (p.reclaim_token_hash IS NULL AND p.is_own = 0 AND c.peer_id IS NOT NULL);
 
 -- check: agent_name_reservations
 -- The name {agent_name} of topic {topic_id} means peer {peer_id}, a peer of another topic.

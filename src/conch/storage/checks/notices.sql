@@ -21,6 +21,16 @@ WHERE (event_type IN ('BLOCKED', 'INCURSION') AND to_agent_id IS NULL)
 SELECT event_id, state, seen_at, accepted_at FROM protocol_events
 WHERE (state = 'unread') <> (seen_at IS NULL) OR (state = 'accepted') <> (accepted_at IS NOT NULL);
 
+-- check: room_activity
+-- Notice {event_id} of room {room_id} is {state}, but room_activity does not say when it was seen or accepted.
+SELECT e.event_id, e.room_id, e.state, e.seen_at, e.accepted_at
+FROM protocol_events e
+LEFT JOIN room_activity s ON s.subject_id = e.event_id AND s.room_id = e.room_id AND s.created_at = e.seen_at
+  AND s.kind IN ('seen', 'accepted')
+LEFT JOIN room_activity a ON a.subject_id = e.event_id AND a.room_id = e.room_id AND a.created_at = e.accepted_at
+  AND a.kind = 'accepted'
+WHERE (e.seen_at IS NOT NULL AND s.number IS NULL) OR (e.accepted_at IS NOT NULL AND a.number IS NULL);
+
 -- check: protocol_events
 -- Notice {event_id} of room {room_id} belongs to event {handoff_event_seq}, which is not a handoff of this room.
 SELECT n.event_id, n.room_id, n.handoff_event_seq
@@ -37,9 +47,29 @@ FROM room_events e LEFT JOIN protocol_events n ON n.handoff_event_seq = e.event_
 WHERE e.event_type IN ('release', 'pass') AND n.event_id IS NULL
   AND e.event_seq > (SELECT min(handoff_event_seq) FROM protocol_events);
 
--- check: protocol_events.payload_json
+-- check: protocol_events
+-- Notice {event_id} of room {room_id} differs from event {handoff_event_seq}, the handoff that it tells of.
+SELECT n.event_id, n.room_id, n.handoff_event_seq
+FROM protocol_events n JOIN room_events e ON e.event_seq = n.handoff_event_seq
+WHERE n.created_at <> e.created_at OR n.from_agent_id <> e.from_agent_id OR n.from_agent <> e.from_agent;
+
+-- check: protocol_events
+-- Notice {event_id} of room {room_id} has another sender, cause or time than room_activity says.
+SELECT e.event_id, e.room_id, e.from_agent_id, e.caused_by, e.created_at
+FROM protocol_events e JOIN room_activity t
+  ON t.subject_id = e.event_id AND t.room_id = e.room_id AND t.kind = e.event_type
+WHERE e.handoff_event_seq IS NULL AND (
+  t.created_at <> e.created_at OR e.from_agent_id <> t.agent_id OR e.from_agent <> t.agent_name
+  OR e.caused_by <> t.agent_id
+);
+
+-- check: protocol_events json
 -- The payload of notice {event_id} is not a JSON object.
 SELECT event_id, payload_json AS json FROM protocol_events;
+
+-- check: protocol_events notice
+-- Notice {event_id} of room {room_id} is a {event_type} with priority {priority}, which its payload contradicts.
+SELECT event_id, room_id, event_type, priority, payload_json FROM protocol_events;
 
 -- check: room_activity
 -- Nothing in room_activity says that the notice {event_id} of room {room_id} was sent.
@@ -49,18 +79,23 @@ FROM protocol_events e LEFT JOIN room_activity t
 WHERE e.handoff_event_seq IS NULL AND t.number IS NULL;
 
 -- check: room_activity
--- Activity {number} of room {room_id} is about {subject_id}, which does not exist in this room.
-SELECT t.number, t.room_id, t.subject_id
+-- Activity {number} of room {room_id}, {kind}, is about {subject_id}, which does not exist in this room.
+SELECT t.number, t.room_id, t.kind, t.subject_id
 FROM room_activity t
 LEFT JOIN reservations r ON r.reservation_id = t.subject_id AND r.room_id = t.room_id
 LEFT JOIN protocol_events e ON e.event_id = t.subject_id AND e.room_id = t.room_id
-WHERE t.subject_id IS NOT NULL AND r.reservation_id IS NULL AND e.event_id IS NULL;
+WHERE CASE
+  WHEN t.kind = 'registered' THEN t.subject_id IS NOT NULL
+  WHEN t.kind IN ('reserved', 'renewed', 'released', 'expired') THEN r.reservation_id IS NULL
+  WHEN t.kind IN ('seen', 'accepted') THEN e.event_id IS NULL
+  ELSE e.event_id IS NULL OR e.event_type <> t.kind
+END;
 
 -- check: room_activity
--- Activity {number} of room {room_id} is by {agent_id}, an agent that does not exist.
+-- Activity {number} of room {room_id} is by {agent_id}, an agent that does not exist or has no name.
 SELECT t.number, t.room_id, t.agent_id
 FROM room_activity t LEFT JOIN agents a ON a.agent_id = t.agent_id
-WHERE t.agent_id IS NOT NULL AND a.agent_id IS NULL;
+WHERE a.agent_id IS NULL OR COALESCE(t.agent_name, '') = '';
 
 -- check: room_activity
 -- Activity {number} of room {room_id} is of an unknown kind, {kind}.
@@ -70,10 +105,11 @@ WHERE kind NOT IN (
   'accepted'
 );
 
--- check: room_activity.details_json
+-- check: room_activity json
 -- The details of activity {number} of room {room_id} are not a JSON object.
 SELECT number, room_id, details_json AS json FROM room_activity WHERE details_json IS NOT NULL;
 
 -- check: protocol_events
--- Notice {event_id} of room {room_id} counts {times} times, which is impossible.
-SELECT event_id, room_id, times FROM protocol_events WHERE times < 1;
+-- Notice {event_id} of room {room_id} came {times} times, but its latest_at says otherwise.
+SELECT event_id, room_id, times, latest_at FROM protocol_events
+WHERE times < 1 OR (times = 1) <> (latest_at IS NULL) OR (times > 1 AND caused_by IS NULL);

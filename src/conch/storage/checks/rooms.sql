@@ -38,6 +38,18 @@ FROM path_rooms r JOIN topics t ON t.topic_id = r.topic_id
 WHERE (t.status = 'closed') <> (r.state = 'closed');
 
 -- check: topics
+-- The home topic {topic_id} was created at another time than its room {room_id}.
+SELECT t.topic_id, t.created_at, r.room_id
+FROM path_rooms r JOIN topics t ON t.topic_id = r.topic_id WHERE t.created_at <> r.created_at;
+
+-- check: topics
+-- The home topic {topic_id} was closed at another time, or for another reason, than its room {room_id}.
+SELECT t.topic_id, t.closed_at, t.close_reason, r.room_id
+FROM path_rooms r JOIN topics t ON t.topic_id = r.topic_id
+JOIN room_events e ON e.event_seq = r.last_event_seq AND e.event_type = 'close'
+WHERE t.closed_at <> e.created_at OR COALESCE(t.close_reason, '') <> COALESCE(e.reason, '');
+
+-- check: topics
 -- The home topic {topic_id} belongs to no room.
 SELECT t.topic_id FROM topics t LEFT JOIN path_rooms r ON r.topic_id = t.topic_id
 WHERE t.mode = 'home' AND r.room_id IS NULL;
@@ -60,10 +72,24 @@ SELECT e.event_seq, e.room_id, e.to_agent_id
 FROM room_events e LEFT JOIN agents a ON a.agent_id = e.to_agent_id
 WHERE e.to_agent_id IS NOT NULL AND a.agent_id IS NULL;
 
--- check: path_rooms.policy_json
+-- check: path_rooms json
 -- The policy of room {room_id} is not a JSON object.
 SELECT room_id, policy_json AS json FROM path_rooms WHERE policy_json <> '{}';
 
 -- check: path_rooms
 -- Room {room_id} is owned by {owner} with an empty lease_id.
 SELECT room_id, owner FROM path_rooms WHERE lease_id = '';
+
+-- check: room_events
+-- Event {event_seq} of room {room_id} has no event_id, or its agents and their names do not belong together.
+SELECT event_seq, room_id FROM room_events
+WHERE event_id = '' OR (from_agent_id IS NULL) <> (from_agent IS NULL) OR (to_agent_id IS NULL) <> (to_agent IS NULL)
+  OR from_agent = '' OR to_agent = '';
+
+-- check: room_events json
+-- The details of event {event_seq} of room {room_id} are not a JSON object.
+SELECT event_seq, room_id, details_json AS json FROM room_events WHERE details_json IS NOT NULL;
+
+-- check: room_events json
+-- The handoff of event {event_seq} of room {room_id} is not a JSON object.
+SELECT event_seq, room_id, handoff_json AS json FROM room_events WHERE handoff_json IS NOT NULL;

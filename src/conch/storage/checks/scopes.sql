@@ -9,13 +9,9 @@ FROM reservations a JOIN reservations b
   AND b.scope_key >= a.scope_key AND b.scope_key < substr(a.scope_key, 1, length(a.scope_key) - 1) || '0'
 WHERE a.state = 'active' AND (b.scope_key > a.scope_key OR b.number > a.number);
 
--- check: reservations
+-- check: reservations scope
 -- Reservation {reservation_id} has the key {scope_key}, which is not a key for {scope}.
-SELECT reservation_id, scope_key, scope FROM reservations
-WHERE substr(scope_key, 1, 1) <> '/' OR substr(scope_key, length(scope_key), 1) <> '/'
-  OR scope = '' OR (scope = '.') <> (scope_key = '/')
-  OR (scope <> '.' AND length(scope_key) - length(replace(scope_key, '/', ''))
-    <> length(scope) - length(replace(scope, '/', '')) + 2);
+SELECT reservation_id, scope_key, scope FROM reservations;
 
 -- check: reservations
 -- The active reservation {reservation_id} in room {room_id} belongs to {agent_id}, who is not a member of the room.
@@ -27,6 +23,8 @@ WHERE r.state = 'active' AND m.agent_id IS NULL;
 -- Reservation {reservation_id} expires before it was made.
 SELECT reservation_id, created_at, expires_at FROM reservations WHERE expires_at <= created_at;
 
+-- Every change of a reservation is in room_activity, with the scope and the time until which it holds.
+
 -- check: room_activity
 -- Nothing in room_activity says that reservation {reservation_id} in room {room_id} was made.
 SELECT r.reservation_id, r.room_id
@@ -35,10 +33,29 @@ FROM reservations r LEFT JOIN room_activity t
 WHERE t.number IS NULL;
 
 -- check: reservations
--- Reservation {reservation_id} in room {room_id} is {state}, but room_activity says otherwise.
-SELECT r.reservation_id, r.room_id, r.state
-FROM reservations r LEFT JOIN (
-  SELECT subject_id, room_id, min(kind) AS kind FROM room_activity WHERE kind IN ('released', 'expired')
+-- Reservation {reservation_id} in room {room_id} was made by another agent, or at another time, than room_activity says.
+SELECT r.reservation_id, r.room_id, r.agent_id, r.created_at
+FROM reservations r JOIN room_activity t
+  ON t.subject_id = r.reservation_id AND t.room_id = r.room_id AND t.kind = 'reserved'
+WHERE t.created_at <> r.created_at OR (t.agent_id <> r.agent_id AND NOT EXISTS (
+  SELECT 1 FROM room_activity heir
+  WHERE heir.room_id = r.room_id AND heir.kind = 'RESUME' AND heir.agent_id = r.agent_id
+));
+
+-- check: reservations grant
+-- Reservation {reservation_id} in room {room_id} has another scope, or holds until another time, than room_activity says.
+SELECT r.reservation_id, r.room_id, r.given, r.scope, r.expires_at, t.details_json
+FROM reservations r JOIN (
+  SELECT subject_id, room_id, max(number) AS number FROM room_activity WHERE kind IN ('reserved', 'renewed')
   GROUP BY subject_id, room_id
+) latest ON latest.subject_id = r.reservation_id AND latest.room_id = r.room_id
+JOIN room_activity t ON t.number = latest.number;
+
+-- check: reservations
+-- Reservation {reservation_id} in room {room_id} is {state}, but room_activity says otherwise.
+SELECT r.reservation_id, r.room_id, r.state, r.ended_at
+FROM reservations r LEFT JOIN (
+  SELECT subject_id, room_id, min(kind) AS kind, min(created_at) AS created_at
+  FROM room_activity WHERE kind IN ('released', 'expired') GROUP BY subject_id, room_id
 ) t ON t.subject_id = r.reservation_id AND t.room_id = r.room_id
-WHERE COALESCE(t.kind, 'active') <> r.state;
+WHERE COALESCE(t.kind, 'active') <> r.state OR COALESCE(t.created_at, 0) <> COALESCE(r.ended_at, 0);

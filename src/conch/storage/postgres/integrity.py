@@ -70,7 +70,7 @@ WHERE relnamespace = to_regnamespace(%(schema)s)
 
 def find_problems(connection: Connection) -> list[Problem]:
     """Compare the schema with ours, and look for rows that refer to nothing. One consistent view of the store."""
-    expected, found = _expected_facts(), schema_facts(connection)
+    expected, found = expected_facts(), schema_facts(connection)
     problems = compare_schemas(expected, found)
     missing = {problem.table for problem in problems}
     for fact in expected:
@@ -98,7 +98,7 @@ def write_facts(facts: dict[str, str]) -> str:
     return "".join(f"{fact}{_SEPARATOR * bool(meant)}{meant}\n" for fact, meant in sorted(facts.items()))
 
 
-def _expected_facts() -> dict[str, str]:
+def expected_facts() -> dict[str, str]:
     """The facts about the schema that the migrations make. A test keeps the file current."""
     with open(_EXPECTED, encoding="utf-8") as file:
         parts = [line.rstrip("\n").partition(_SEPARATOR) for line in file]

@@ -119,8 +119,7 @@ class Schema:
             connection.execute(migration.script.encode())
             run_step(migration.version, lambda sql, given: _fetched(connection, sql, given))
         connection.execute(spell(self._statements["set_schema_version"]), {"version": str(self.version)})
-        if stored == 0:
-            connection.execute(spell(self._statements["set_epoch"]), {"epoch": new_epoch()})
+        connection.execute(spell(self._statements["ensure_epoch"]), {"epoch": new_epoch()})
 
     def _find_version(self, connection: Connection) -> int:
         """The stored version. If there are no tables yet, create the empty schema and return 0."""

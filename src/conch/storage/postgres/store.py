@@ -257,7 +257,10 @@ class PostgresStore:
             return find_problems(transaction.connection)
 
     def checks(self) -> list[Check]:
-        return load_checks(DIALECT)
+        from conch.storage.comparing import range_checks  # rarely needed
+        from conch.storage.postgres.integrity import expected_facts
+
+        return load_checks(DIALECT) + range_checks(expected_facts())
 
     def backup(self, target: str | None) -> str:
         """Raise an error with the `pg_dump` command to run: PostgreSQL has its own tool for backups."""

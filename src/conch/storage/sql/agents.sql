@@ -74,7 +74,9 @@ SET agent_id = excluded.agent_id, parent = excluded.parent, client_name = exclud
 UPDATE connections SET agent_id = :agent_id, parent = :parent WHERE connection = :connection;
 
 -- name: close_connection
-UPDATE connections SET closed_at = :now WHERE connection = :connection;
+-- Not before it was opened, even if the clock was set back.
+UPDATE connections SET closed_at = CASE WHEN opened_at > :now THEN opened_at ELSE :now END
+WHERE connection = :connection;
 
 -- name: forget_connection
 DELETE FROM connections WHERE connection = :connection;

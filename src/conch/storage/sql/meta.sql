@@ -5,10 +5,8 @@ SELECT value FROM meta WHERE key = 'schema_version';
 INSERT INTO meta (key, value) VALUES ('schema_version', :version)
 ON CONFLICT (key) DO UPDATE SET value = excluded.value;
 
--- name: store_facts
-SELECT
-  (SELECT value FROM meta WHERE key = 'schema_version') AS version,
-  (SELECT value FROM meta WHERE key = 'epoch') AS epoch;
+-- name: ensure_epoch
+INSERT INTO meta (key, value) VALUES ('epoch', :epoch) ON CONFLICT (key) DO NOTHING;
 
 -- name: set_epoch
 INSERT INTO meta (key, value) VALUES ('epoch', :epoch)

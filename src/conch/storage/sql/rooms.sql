@@ -76,5 +76,5 @@ DELETE FROM room_members WHERE room_id = :room_id AND agent_id = :agent_id;
 -- name: touch_agent
 UPDATE agents SET last_seen_at = :now WHERE agent_id = :agent_id;
 
--- name: member_ordinals
-SELECT agent_id, ordinal FROM room_members WHERE room_id = :room_id;
+-- name: member_seats
+SELECT agent_id, ordinal, joined_at FROM room_members WHERE room_id = :room_id;

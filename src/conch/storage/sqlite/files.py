@@ -127,7 +127,14 @@ def copy_whole(connection: sqlite3.Connection, target: str) -> None:
 def make_distinct(connection: sqlite3.Connection, mark: int) -> None:
     """Give a copy an epoch and a mark of its own, so that a process notices when it is put in place of the store."""
     connection.execute(f"PRAGMA user_version = {mark}")
+    note_mark(connection)
     connection.execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('epoch', ?)", (new_epoch(),))
+
+
+def note_mark(connection: sqlite3.Connection) -> None:
+    """Write the mark in the file's header down in `meta` too, so that `verify` knows if it was changed."""
+    mark = "SELECT 'mark', CAST(user_version AS TEXT) FROM pragma_user_version"
+    connection.execute(f"INSERT OR REPLACE INTO meta (key, value) {mark}")
 
 
 def new_mark() -> int:

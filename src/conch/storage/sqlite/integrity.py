@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from functools import cache
 from itertools import islice
 
-from conch.lean import re
+from conch.lean import Any, re
 from conch.storage.base import DERIVED, Problem
-from conch.storage.comparing import compare_schemas
+from conch.storage.comparing import Facts, compare_schemas
 from conch.storage.sqlite import sqlite3
 from conch.storage.sqlite.files import split
 from conch.storage.sqlite.transaction import as_dict
 from conch.storage.statements import Migration
 
-_MOST_ORPHANS = 20
+_MOST_ORPHANS = _MOST_MISFITS = 20
+_STORED_AS = {"TEXT": "text", "BIGINT": "integer", "INTEGER": "integer", "BLOB": "blob"}
 # SQLite's own tables, such as the statistics of ANALYZE, come and go.
 _OBJECTS = "SELECT type, name, tbl_name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
 _COMMENT = r"--[^\n]*"
@@ -21,15 +23,19 @@ _QUOTE = r"[\"`\[\]]"
 _SPACE_AT_SIGN = r"\s*([(),])\s*"
 
 
-def find_problems(connection: sqlite3.Connection, migrations: Sequence[Migration]) -> list[Problem]:
-    """Check the pages, the schema and the foreign keys."""
+def find_problems(connection: sqlite3.Connection, migrations: tuple[Migration, ...]) -> list[Problem]:
+    """Check the pages, the schema, the foreign keys and the type of every value."""
     pages = [str(row["integrity_check"]) for row in connection.execute("PRAGMA integrity_check")]
     problems = [Problem("file", "", f"SQLite reports: {page}") for page in pages if page != "ok"]
-    problems += compare_schemas(_expected_facts(migrations), _facts(connection))
-    return problems + list(islice(_find_orphans(connection), _MOST_ORPHANS))
+    problems += compare_schemas(expected_facts(migrations), _facts(connection))
+    problems += islice(_find_orphans(connection), _MOST_ORPHANS)
+    for table in _plain_tables(connection):
+        problems += islice(_find_misfits(connection, table), _MOST_MISFITS)
+    return problems
 
 
-def _expected_facts(migrations: Sequence[Migration]) -> dict[str, str]:
+@cache
+def expected_facts(migrations: tuple[Migration, ...]) -> Facts:
     """The facts of an empty store in memory, made by the same migrations."""
     memory = sqlite3.connect(":memory:", isolation_level=None)
     try:
@@ -84,3 +90,46 @@ def _find_orphans(connection: sqlite3.Connection) -> Iterator[Problem]:
         row = connection.execute(f'SELECT "{column}" FROM "{table}" WHERE rowid = ?', (rowid,)).fetchone()
         sentence = f"Row {rowid} of {table} refers to {row[column]} in {parent}, which does not exist."
         yield Problem("row", table, sentence, {"rowid": rowid, **row})
+
+
+def _plain_tables(connection: sqlite3.Connection) -> list[str]:
+    """The tables that have rows of their own, without those of the full-text index."""
+    listed = connection.execute(
+        "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table'"
+    ).fetchall()
+    return [row["name"] for row in listed if not row["name"].startswith("sqlite_")]
+
+
+def _find_misfits(connection: sqlite3.Connection, table: str) -> Iterator[Problem]:
+    """SQLite stores a value of any type in any column, and takes any bytes for text."""
+    columns = connection.execute("SELECT name, type FROM pragma_table_info(?)", (table,)).fetchall()
+    kinds = {each["name"]: _STORED_AS[each["type"]] for each in columns if each["type"] in _STORED_AS}
+    wrong = " ".join(f"WHEN typeof(\"{name}\") NOT IN ('{kind}', 'null') THEN '{name}'" for name, kind in kinds.items())
+    texts = [f"COALESCE(\"{name}\", '')" for name, kind in kinds.items() if kind == "text"]
+    query = f'SELECT rowid, CASE {wrong} END, {" || char(10) || ".join(texts) or "NULL"} FROM "{table}"'
+    for rowid, misfit, text in _fetch_bytes(connection, query) if kinds else ():
+        if misfit is not None:
+            column = misfit.decode()
+            sentence = f"Row {rowid} of {table} has a value in {column} that is no {kinds[column]}."
+            yield Problem("row", table, sentence, {"rowid": rowid, "column": column})
+        elif not _is_text(text or b""):
+            yield Problem("row", table, f"Row {rowid} of {table} has a text that is not UTF-8.", {"rowid": rowid})
+
+
+def _fetch_bytes(connection: sqlite3.Connection, query: str) -> Iterator[tuple[Any, ...]]:
+    """The rows with their texts as they are stored."""
+    connection.text_factory = bytes
+    try:
+        cursor = connection.execute(query)
+        cursor.row_factory = None
+        yield from cursor
+    finally:
+        connection.text_factory = str
+
+
+def _is_text(stored: bytes) -> bool:
+    try:
+        stored.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -15,7 +15,7 @@ from conch.storage.replacement import Replacements, new_epoch
 from conch.storage.sqlite import sqlite3
 from conch.storage.sqlite.connections import Connections, FilesTaken, Lent
 from conch.storage.sqlite.errors import translate, translated
-from conch.storage.sqlite.files import copy, emptying, make_folder, new_mark, split, stamp, unused
+from conch.storage.sqlite.files import copy, emptying, make_folder, new_mark, note_mark, split, stamp, unused
 from conch.storage.sqlite.queue import Queue
 from conch.storage.sqlite.transaction import SqliteTransaction, as_dict, transaction
 from conch.storage.statements import (
@@ -153,13 +153,16 @@ class SqliteStore:
 
         with self._connections.borrowed() as lent, transaction(lent.connection, "BEGIN"):
             lent.check()
-            return find_problems(lent.connection, self._load_migrations())
+            return find_problems(lent.connection, tuple(self._load_migrations()))
 
     def checks(self) -> list[Check]:
-        return load_checks(DIALECT)
+        from conch.storage.comparing import range_checks  # rarely needed
+        from conch.storage.sqlite.integrity import expected_facts
+
+        return load_checks(DIALECT) + range_checks(expected_facts(tuple(self._load_migrations())))
 
     def backup(self, target: str | None) -> str:
-        target = os.path.abspath(target or f"{self.path}.{stamp()}.backup")
+        target = os.path.abspath(target or unused(f"{self.path}.{stamp()}.backup"))
         with self._untouched() as connection:
             copy(connection, target)
         return target
@@ -421,5 +424,5 @@ class SqliteStore:
                 run_step(migration.version, lambda sql, given: connection.execute(sql, given).fetchall())
             version_row = {"version": str(self._schema)}
             connection.execute(self._statements["set_schema_version"], version_row)
-            if version == 0:
-                connection.execute(self._statements["set_epoch"], {"epoch": new_epoch()})
+            connection.execute(self._statements["ensure_epoch"], {"epoch": new_epoch()})
+            note_mark(connection)
