@@ -13,7 +13,7 @@ from itertools import islice
 from conch.errors import StoreBusy, StoreError, StoreInterrupted
 from conch.host.paths import is_key_of
 from conch.lean import Any, NamedTuple, json
-from conch.letters.names import skeleton
+from conch.letters.names import skeletons
 from conch.notices.events import is_whole
 from conch.rooms.verify import verify_rooms
 from conch.search.embedders import MOST_VECTORS
@@ -75,7 +75,7 @@ def _broken(check: Check, rows: Iterator[Row]) -> Iterator[Row]:
 def _passes(test: Callable[[Row], bool], row: Row) -> bool:
     try:
         return test(row)
-    except (TypeError, AttributeError, LookupError):  # SQLite gives what is stored, of any type
+    except (TypeError, AttributeError, LookupError):  # a damaged row can have values of any type
         return False
 
 
@@ -87,7 +87,11 @@ def _has_object(row: Row) -> bool:
 
 
 def _has_own_shape(row: Row) -> bool:
-    return bool(skeleton(row["name"]) == row["skeleton"])
+    return row["skeleton"] in skeletons(row["name"])
+
+
+def _has_all_shapes(row: Row) -> bool:
+    return len(skeletons(row["name"])) == row["listed"]
 
 
 def _has_own_key(row: Row) -> bool:
@@ -107,7 +111,8 @@ def _is_whole_notice(row: Row) -> bool:
 
 _TESTS: dict[str, Callable[[Row], bool]] = {
     "json": _has_object,
-    "skeleton": _has_own_shape,
+    "shape": _has_own_shape,
+    "shapes": _has_all_shapes,
     "scope": _has_own_key,
     "grant": _is_as_granted,
     "notice": _is_whole_notice,

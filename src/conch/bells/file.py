@@ -64,6 +64,10 @@ class FileBell:
     def hears(self, channel: str) -> bool:
         return _is_announced(self._path(channel))
 
+    def move(self, directory: str) -> None:
+        """Use another directory from now on. Ears that listen already look at the table at intervals."""
+        self._directory = directory
+
     def close(self) -> None:
         with self._lock:
             watchers = self._watcher, self._counter_watcher

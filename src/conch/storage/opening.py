@@ -54,13 +54,14 @@ def _open_sqlite(settings: Settings, clock: Clock | None, named: str) -> tuple[S
 
     given, path = _given_path(settings), sqlite_path(settings)
     # A lambda, because the store that has the counter is made after the bell it rings.
-    bell = FileBell(os.path.join(os.path.dirname(path), "bells"), lambda: store.change_counter())
+    bell = FileBell(_bells(path), lambda: store.change_counter())
     store = SqliteStore(
         path,
         given=given,
         named=named,
         ring=bell.ring,
         hears=bell.hears,
+        moved=lambda path: bell.move(_bells(path)),
         clock=clock or system_clock,
         busy_timeout_ms=settings.busy_timeout_ms,
         synchronous=settings.synchronous,
@@ -74,6 +75,10 @@ def sqlite_path(settings: Settings) -> str:
     Links are followed, because every process must use the same bells, the same queue and the same name of the file.
     """
     return os.path.realpath(_given_path(settings))
+
+
+def _bells(path: str) -> str:
+    return os.path.join(os.path.dirname(path), "bells")
 
 
 def _given_path(settings: Settings) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import sqlite3
@@ -109,6 +110,41 @@ def test_a_restore_stops_at_processes_that_use_the_store(
     assert str(waiting.pid) in refused.err and "--yes" in refused.err
     assert restored.status == 0
     assert owner(conch) == "ada:1"
+
+
+def test_what_is_no_file_is_refused_at_once(conch: Conch, backup: Path, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "nowhere").symlink_to(tmp_path / "missing")
+    (tmp_path / "itself").symlink_to(conch.env["CONCH_DATA_DIR"] + "/rooms.sqlite")
+    contents = conch.contents()
+
+    names = [tmp_path / "folder", tmp_path / "pipe", tmp_path / "nowhere", tmp_path / "itself", "/dev/zero", " "]
+    errors = [conch("db", "restore", str(name), "--json").error for name in names]
+
+    assert [error["code"] for error in errors] == ["invalid_argument"] * 6
+    assert [error["field"] for error in errors] == ["file"] * 6
+    assert conch.contents() == contents
+
+
+def test_a_link_to_a_backup_is_restored_as_often_as_you_like(conch: Conch, backup: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(backup)
+
+    kept = {conch("db", "restore", str(tmp_path / "link"), "--json").data["kept"] for _ in range(2)}
+
+    assert owner(conch) == "ada:1"
+    assert len(kept) == 2 and all(Path(each).exists() for each in kept)
+
+
+def test_restores_at_the_same_moment_all_succeed(conch: Conch, backup: Path, database: Path, start: Any) -> None:
+    started = [start("db", "restore", str(backup), "--yes") for _ in range(4)]
+
+    statuses = [each.wait(timeout=60) for each in started]
+
+    assert statuses == [0] * 4
+    assert len([name for name in files(database) if "before-restore" in name]) == 4
+    assert owner(conch) == "ada:1"
+    assert conch("db", "verify").status == 0
 
 
 CRASH = """

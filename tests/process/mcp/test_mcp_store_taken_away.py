@@ -6,10 +6,13 @@ import json
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
@@ -187,6 +190,38 @@ def test_a_call_that_needs_nothing_lost_succeeds_with_a_warning_and_what_was_los
     assert "a note to keep" in json.dumps(events)
 
 
+def moved_into_the_file(store: Path) -> None:
+    """Move what is in `-wal` into the store's file, as SQLite does now and then."""
+    with closing(sqlite3.connect(store)) as connection:
+        assert connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0
+
+
+@pytest.mark.parametrize("in_file", [True, False])
+def test_an_older_copy_of_the_same_file_makes_no_second_owner(
+    agent: Callable[[str], Agent], command: Callable[..., Object], store: Path, in_file: bool
+) -> None:
+    first, second = agent("codex:1"), agent("gemini:2")
+    moved_into_the_file(store)
+    older = store.read_bytes()  # a plain copy, with the same mark and the same epoch
+    first.take_stick()
+    if in_file:
+        moved_into_the_file(store)
+    store.write_bytes(older)
+
+    kept = first.heartbeat()
+    taken = second.call("wait_for_turn", room_id=second.room_id, max_wait_ms=0)
+
+    if in_file:  # the turn is lost
+        assert kept["structuredContent"]["error"] == "turn_mismatch"
+        assert "An older copy was put over the store" in kept["structuredContent"]["message"]
+        assert taken["status"] == "your_turn"
+        assert [warning["code"] for warning in taken["warnings"]] == ["STORE_REPLACED"]
+    else:  # it is in -wal, which everyone still reads
+        assert not kept["isError"]
+        assert taken["status"] == "not_yet"
+    assert command("db", "verify")["ok"]
+
+
 @pytest.mark.parametrize("take", ONLY_SIDES)
 def test_nothing_is_lost_with_the_files_beside_the_store(
     agent: Callable[[str], Agent], command: Callable[..., Object], store: Path, take: Take
@@ -251,17 +286,74 @@ def test_a_wal_that_belongs_to_a_replaced_store_is_moved_aside(
     assert [path.name for path in store.parent.glob("*.set-aside-*-wal")] != []
 
 
-def test_a_waiter_is_told(agent: Callable[[str], Agent], store: Path) -> None:
+@pytest.mark.parametrize("take", [delete_all_files, delete_folder, copy_backup_over])
+def test_every_waiter_notices_by_itself(
+    agent: Callable[[str], Agent], command: Callable[..., Object], store: Path, take: Take, tmp_path: Path
+) -> None:
+    assert command("rooms")["ok"]
+    backed_up(command, store)  # before there was a room
+    owner, waiter, reader = agent("codex:1"), agent("gemini:2"), agent("kimi:3")
+    topic = reader.call("topic_create", name="pink")["topic_id"]
+    reader.call("topic_join", topic_id=topic, agent_name="amber")
+    owner.take_stick()
+    waiter.client.start_call("wait_for_turn", room_id=waiter.room_id, max_wait_ms=30_000)
+    reader.client.start_call("sync", topic_id=topic, wait_seconds=30)
+    asked = start_command(tmp_path, "late:4", "wait", "--timeout", "60")
+    assert asked.stderr.readline()  # it has joined and waits
+    take(store)
+
+    replies = [each.client.receive()["result"]["structuredContent"] for each in (waiter, reader)]
+    asked.communicate(timeout=20)
+
+    assert [reply["error"] for reply in replies] == ["unknown_room", "TOPIC_NOT_FOUND"]
+    assert all("store_replaced" in reply for reply in replies)
+    assert asked.returncode == 1
+
+
+def start_command(tmp_path: Path, agent_id: str, *words: str) -> subprocess.Popen[str]:
+    environ = {**os.environ, "CONCH_DATA_DIR": str(tmp_path / "data"), "CONCH_AGENT_ID": agent_id}
+    joined = subprocess.run([sys.executable, "-m", "conch", "join"], env=environ, cwd=tmp_path, capture_output=True)
+    assert joined.returncode == 0
+    command = [sys.executable, "-m", "conch", *words]
+    return subprocess.Popen(command, env=environ, cwd=tmp_path, stdout=PIPE, stderr=PIPE, text=True)
+
+
+def link(path: Path, target: Path) -> None:
+    """Make a link, or change it in one step."""
+    target.parent.mkdir(exist_ok=True, mode=0o700)
+    fresh = path.with_name("fresh")
+    fresh.symlink_to(target)
+    fresh.rename(path)
+
+
+@pytest.mark.parametrize("linked", ["data", "data/rooms.sqlite"])
+def test_a_link_that_is_changed_leads_every_server_to_the_other_store(
+    agent: Callable[[str], Agent], command: Callable[..., Object], tmp_path: Path, linked: str
+) -> None:
+    (tmp_path / linked).parent.mkdir(exist_ok=True, mode=0o700)
+    for place in ("one", "two"):
+        (tmp_path / place / "data").mkdir(parents=True, mode=0o700)
+    link(tmp_path / linked, tmp_path / "one" / linked)
     first, second = agent("codex:1"), agent("gemini:2")
     first.take_stick()
-    waiting = second.client.start_call("wait_for_turn", room_id=second.room_id, max_wait_ms=30_000)
-    delete_all_files(store)
+    second.client.start_call("wait_for_turn", room_id=second.room_id, max_wait_ms=30_000)
 
-    reply = second.client.receive()
+    link(tmp_path / linked, tmp_path / "two" / linked)
+    newcomer = agent("kimi:3")
+    newcomer.take_stick()
+    refused, woken = first.heartbeat(), second.client.receive()["result"]
 
-    assert reply["id"] == waiting
-    assert reply["result"]["structuredContent"]["error"] == "unknown_room"
-    assert "store_replaced" in reply["result"]["structuredContent"]
+    for reply in (refused, woken):
+        assert reply["structuredContent"]["error"] == "unknown_room"
+        assert reply["structuredContent"]["store_replaced"]["before"].startswith(str(tmp_path / "one"))
+    assert first.errors().count("\n") == 1
+    first.room_id = first.join()["room_id"]
+    assert first.room_id == newcomer.room_id
+    assert first.call("wait_for_turn", room_id=first.room_id, max_wait_ms=0)["status"] == "not_yet"
+    first.client.start_call("wait_for_turn", room_id=first.room_id, max_wait_ms=20_000)
+    newcomer.call("release_stick", handoff=HANDOFF, **newcomer.turn)  # its bell is heard in the new place
+    assert first.client.receive()["result"]["structuredContent"]["status"] == "your_turn"
+    assert command("db", "verify")["ok"]
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -288,3 +380,29 @@ def test_a_server_goes_on_after_a_wipe(agent: Callable[[str], Agent], command: C
     assert created["topic_id"] != topic
     assert first.call("topic_join", topic_id=created["topic_id"], agent_name="amber")["agent_name"] == "amber"
     assert joined["created"] and joined["warnings"] == []
+
+
+def test_a_schema_that_is_dropped_under_running_servers_is_noticed(
+    agent: Callable[[str], Agent], command: Callable[..., Object], postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import psycopg
+
+    monkeypatch.setenv("CONCH_STORE", postgres_url)
+    first, second = agent("codex:1"), agent("gemini:2")
+    first.take_stick()
+    for _ in range(6):  # until the driver prepares what it sends
+        first.heartbeat()
+    second.client.start_call("wait_for_turn", room_id=second.room_id, max_wait_ms=2_000)
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute("DROP SCHEMA conch CASCADE")
+
+    newcomer = agent("kimi:3")
+    newcomer.take_stick()
+    refused, woken = first.heartbeat(), second.client.receive()["result"]
+
+    for reply in (refused, woken):
+        assert reply["structuredContent"]["error"] == "unknown_room", reply
+        assert "store_replaced" in reply["structuredContent"]
+    assert first.join()["room_id"] == newcomer.room_id
+    assert first.call("wait_for_turn", room_id=newcomer.room_id, max_wait_ms=0)["status"] == "not_yet"
+    assert command("db", "verify")["ok"]

@@ -39,16 +39,16 @@ WHERE session_kind NOT IN ('mcp_harness', 'human_guardian', 'script', 'cli');
 
 -- Every name is listed with what it looks like. A name stays listed after its last use.
 
--- check: name_skeletons
--- The name {name} is not listed in name_skeletons, so another name could pass for it.
-SELECT used.name
+-- check: name_skeletons shapes
+-- The name {name} is not listed in name_skeletons with all its shapes, so another name could pass for it.
+SELECT used.name, count(k.name) AS listed
 FROM (
   SELECT name FROM topics UNION SELECT agent_name FROM agent_name_reservations UNION SELECT name FROM room_members
   UNION SELECT name FROM agents UNION SELECT agent_id FROM agents
 ) used LEFT JOIN name_skeletons k ON k.name = used.name
-WHERE k.name IS NULL AND used.name <> '';
+WHERE used.name <> '' GROUP BY used.name;
 
--- check: name_skeletons skeleton
+-- check: name_skeletons shape
 -- The name {name} is listed in name_skeletons with a shape that is not its own.
 SELECT skeleton, name FROM name_skeletons;
 

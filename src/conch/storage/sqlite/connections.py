@@ -5,6 +5,7 @@ A process that notices it saves what it still can, drops its connections, and op
 - The store's file was deleted or replaced. The connections still read the old one, so it is copied to a new file.
 - Only `-wal` or `-shm` is missing. The connections still have them, and write what they hold into the store's file.
 - Another file was copied over the store. What was there before is gone.
+- A link on the way to the store was changed. The old store is left to those who still use it.
 """
 
 from __future__ import annotations
@@ -71,6 +72,11 @@ class _Generation:
         if self.count == 0:
             self.files.close()
 
+    def close_idle(self) -> None:
+        idle, self.idle = self.idle, []
+        for connection in idle:
+            self.close(connection)
+
 
 class Lent(NamedTuple):
     """A connection, and the others to the same files."""
@@ -105,12 +111,13 @@ class Connections:
         connect: Callable[[], sqlite3.Connection],
         connect_first: Callable[[], sqlite3.Connection],
         require_store: Callable[[], None],
+        moved: Callable[[str], None],
     ) -> None:
         """`connect_first` makes the first connection: it may have to create or migrate the store.
 
-        `require_store` refuses a file that is not a store.
+        `require_store` refuses a file that is not a store. `moved` gets the new path after a link was changed.
         """
-        self._path = path
+        self.path = path
         self._given = given
         self._named = named
         self._seconds = seconds
@@ -118,6 +125,7 @@ class Connections:
         self._connect = connect
         self._connect_first = connect_first
         self._require_store = require_store
+        self._moved = moved
         self._lock = Lock()
         self._now: _Generation | None = None
         self._before: _Generation | None = None  # the last one, if its files were taken
@@ -140,9 +148,9 @@ class Connections:
             broken = True  # the next caller gets a new connection
             if lent is not None and lent.is_surely_taken():
                 raise self.notice(lent) from error
-            raise translate(error, self._path, self._named) from error
+            raise translate(error, self.path, self._named) from error
         except _Hidden as hidden:
-            raise translate(hidden.error, self._path, self._named) from hidden
+            raise translate(hidden.error, self.path, self._named) from hidden
         except StoreError:
             broken = True
             raise
@@ -159,8 +167,8 @@ class Connections:
             if lent is not None:
                 return lent
             if time.monotonic() > deadline:
-                message = f"The files of the store at {self._path} were replaced while other calls use them. Try again."
-                raise StoreBusy(message, path=self._path)
+                message = f"The files of the store at {self.path} were replaced while other calls use them. Try again."
+                raise StoreBusy(message, path=self.path)
             time.sleep(0.005)
 
     def _try_to_take(self) -> Lent | None:
@@ -177,7 +185,7 @@ class Connections:
             if not generation.files.are_in_place():  # a thread that has a connection must notice, to save what it can
                 return None
         except OSError as error:
-            raise translate(error, self._path, self._named) from error
+            raise translate(error, self.path, self._named) from error
         lent = Lent(self._connect(), generation)
         generation.count += 1
         return lent
@@ -185,10 +193,10 @@ class Connections:
     def _is_dropped(self) -> bool:
         if self._before is not None and self._before.is_stuck:
             message = (
-                f"The files of the store at {self._path} were replaced, and this process cannot let go of the old ones "
+                f"The files of the store at {self.path} were replaced, and this process cannot let go of the old ones "
                 "safely on this system. Restart it."
             )
-            raise StoreUnavailable(message, path=self._path)
+            raise StoreUnavailable(message, path=self.path)
         return self._before is None or self._before.count == 0
 
     def give_back(self, lent: Lent, broken: bool = False) -> None:
@@ -211,9 +219,7 @@ class Connections:
         with self._lock:
             generation, self._now = self._now, None
             if generation is not None:
-                idle, generation.idle = generation.idle, []
-                for connection in idle:
-                    generation.close(connection)
+                generation.close_idle()
 
     # -- the first connection
 
@@ -251,29 +257,29 @@ class Connections:
     def _try_to_open_first(self, connect: Callable[[], sqlite3.Connection]) -> _Generation:
         users = None
         try:
-            require_own_place(self._given, self._path, self._named)
-            make_folder(self._path, self._named)
-            if not os.path.exists(f"{self._path}.users") and os.path.exists(self._path):
+            require_own_place(self._given, self.path, self._named)
+            make_folder(self.path, self._named)
+            if not os.path.exists(f"{self.path}.users") and os.path.exists(self.path):
                 self._require_store()  # before anything is made or changed beside a file that may not be ours
-            users = Users(self._path)
+            users = Users(self.path)
             self._require_own_files(users)
-            make_file(self._path, self._named)
+            make_file(self.path, self._named)
             return self._open_files(users, connect)
         except BaseException as error:
             if users is not None:
                 users.leave()
             if isinstance(error, OSError):
-                raise translate(error, self._path, self._named) from error
+                raise translate(error, self.path, self._named) from error
             raise
 
     def _open_files(self, users: Users, connect: Callable[[], sqlite3.Connection]) -> _Generation:
-        files = OpenFiles(self._path)
+        files = OpenFiles(self.path, self._given)
         connection = None
         try:
             connection = connect()
-            make_private(self._path)
+            make_private(self.path)
             if not files.remember():
-                raise StoreInterrupted(f"The files of the store at {self._path} were replaced. Try again.")
+                raise StoreInterrupted(f"The files of the store at {self.path} were replaced. Try again.")
             if users.is_alone or self._before is not None:
                 users.record(files.files)
             elif not _fit(users.recorded(), files.files):  # the last user has left since we looked
@@ -293,10 +299,10 @@ class Connections:
         If nobody has the store open, or this process has noticed before and has saved what it could, then files that
         belong to a store that is gone are moved aside. Otherwise _Unsettled: the users must notice first, or leave.
         """
-        if _fit(users.recorded(), survey(self._path)):
+        if _fit(users.recorded(), survey(self.path)):
             return
         with self._queue():
-            recorded, now = users.recorded(), survey(self._path)
+            recorded, now = users.recorded(), survey(self.path)
             if recorded is None or recorded.fit(now):
                 return
             if not users.is_alone and self._before is None:
@@ -304,26 +310,26 @@ class Connections:
             if not recorded.same_store(now):
                 for suffix, old, new in zip(SIDES, recorded[1:3], now[1:3], strict=True):
                     if old is not None and old == new:
-                        os.rename(self._path + suffix, f"{self._path}.set-aside-{stamp()}{suffix}")
+                        os.rename(self.path + suffix, f"{self.path}.set-aside-{stamp()}{suffix}")
 
     def _not_ours(self) -> StoreUnavailable:
         from conch.host.processes import other_users_of  # rarely needed
 
-        found = other_users_of(f"{self._path}.users") or []
+        found = other_users_of(f"{self.path}.users") or []
         named = ", ".join(f"{user.pid} ({user.command[:_LONGEST_COMMAND]})" for user in found) or "unknown"
         message = (
-            f"The store at {self._path} or a file beside it was deleted or replaced while other processes use it: "
+            f"The store at {self.path} or a file beside it was deleted or replaced while other processes use it: "
             f"{named}. One of them has to notice first, to save what it still has: it does so at its next call, or "
             "when it ends. Then try again."
         )
         processes = [{"pid": user.pid, "command": user.command} for user in found]
-        return StoreUnavailable(message, path=self._path, processes=processes)
+        return StoreUnavailable(message, path=self.path, processes=processes)
 
     @contextmanager
     def _queue(self) -> Iterator[None]:
         """Alone among the processes that put the files in order. Writers wait meanwhile."""
-        make_folder(self._path, self._named)  # all of it may be gone
-        queue = Queue(f"{self._path}.queue")
+        make_folder(self.path, self._named)  # all of it may be gone
+        queue = Queue(f"{self.path}.queue")
         file = queue.enter(self._seconds)
         try:
             if file is None:
@@ -340,7 +346,7 @@ class Connections:
         except OSError as error:
             return translate(error, queue.path, self._named)
         return StoreBusy(
-            f"Other processes have blocked the queue of {self._path} for too long. Try again.", path=self._path
+            f"Other processes have blocked the queue of {self.path} for too long. Try again.", path=self.path
         )
 
     # -- the files are taken away
@@ -351,63 +357,78 @@ class Connections:
         It is StoreReplaced if another store is there now, and StoreInterrupted if nothing was lost.
         """
         generation = lent.generation
+        if self._has_moved():
+            return self._follow(generation)
         try:
             with self._queue():
                 generation.trouble = generation.trouble or self._save(lent)
         except StoreError as error:  # it cannot be saved now, so the next call tries again
             return error
         except (OSError, sqlite3.Error) as error:
-            return translate(error, self._path, self._named)
+            return translate(error, self.path, self._named)
         with self._lock:
             if generation is self._now:
                 self._now, self._before = None, generation
             generation.is_taken = True
-            idle, generation.idle = generation.idle, []
-            for connection in idle:
-                generation.close(connection)
+            generation.close_idle()
         return generation.trouble
 
+    def _has_moved(self) -> bool:
+        return os.path.realpath(self._given) != self.path
+
+    def _follow(self, generation: _Generation) -> StoreError:
+        """Use the file that a changed link leads to. Nothing happened to the other one, so there is nothing to save."""
+        with self._lock:
+            if generation is self._now:
+                before, self.path, self._now = self.path, os.path.realpath(self._given), None
+                self._moved(self.path)
+                self._replacements.forget_epoch()
+                message = f"A link was changed: the store at {self._given} was {before}, and is {self.path} now."
+                generation.trouble = self._replacements.add(message, path=self.path, before=before)
+                generation.close_idle()
+        return generation.trouble or StoreInterrupted(f"The store at {self._given} was replaced. Try again.")
+
     def _save(self, lent: Lent) -> StoreInterrupted:
-        old, now = lent.generation.files.files, survey(self._path)
+        old, now = lent.generation.files.files, survey(self.path)
         if old.same_store(now):
-            others_mended = read_record(self._path) == now  # as the one that mended has written down
+            others_mended = read_record(self.path) == now  # as the one that mended has written down
             if others_mended or self._mend(lent, old):
-                return StoreInterrupted(f"Files beside the store at {self._path} were replaced. Try again.")
+                return StoreInterrupted(f"Files beside the store at {self.path} were replaced. Try again.")
         self._replacements.forget_epoch()
         if old.store == now.store and old.mark != now.mark:
-            message = f"Another file was copied over the store at {self._path} while processes used it."
-            return self._replacements.add(message, path=self._path, rescued=None)
-        message = f"The store at {self._path} was deleted or replaced while processes used it."
+            message = f"Another file was copied over the store at {self.path} while processes used it."
+            return self._replacements.add(message, path=self.path, rescued=None)
+        message = f"The store at {self.path} was deleted or replaced while processes used it."
         return self._rescue(lent, message)
 
     def _mend(self, lent: Lent, old: Files) -> bool:
         """Write what `-wal` holds into the store's file. False if another program has filled a `-wal` of its own."""
-        wal = f"{self._path}-wal"
+        wal = f"{self.path}-wal"
         if file_id(wal) not in (None, old.wal) and os.stat(wal).st_size > 0:
             return False
         row = lent.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         if row["busy"]:
-            message = f"Files beside the store at {self._path} were deleted while other processes write. Try again."
-            raise StoreBusy(message, path=self._path)
+            message = f"Files beside the store at {self.path} were deleted while other processes write. Try again."
+            raise StoreBusy(message, path=self.path)
         return True
 
     def _rescue(self, lent: Lent, message: str) -> StoreReplaced:
         """Copy the store that is gone, unless it has another name now, or another process has copied it."""
         files = lent.generation.files
         moved = self._find_moved(files.files.store)
-        rescued = moved or f"{self._path}.rescued-{stamp(files.taken_at())}"
+        rescued = moved or f"{self.path}.rescued-{stamp(files.taken_at())}"
         try:
             if not os.path.exists(rescued):
                 copy_whole(lent.connection, rescued)
         except StoreError as error:
             message = f"{message} What was in it could not be saved: {error.message}"
-            return self._replacements.add(message, path=self._path, rescued=None)
+            return self._replacements.add(message, path=self.path, rescued=None)
         message = f"{message} What was in it is in {rescued}; `conch db restore {rescued}` brings it back."
-        return self._replacements.add(message, path=self._path, rescued=rescued)
+        return self._replacements.add(message, path=self.path, rescued=rescued)
 
     def _find_moved(self, store: FileId | None) -> str | None:
         """The file in this folder that is the old store, if conch moved it aside."""
-        folder, name = os.path.split(self._path)
+        folder, name = os.path.split(self.path)
         beside = [os.path.join(folder, each) for each in os.listdir(folder) if each.startswith(f"{name}.")]
         return next((path for path in beside if file_id(path) == store), None)
 

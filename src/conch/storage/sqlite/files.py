@@ -94,13 +94,18 @@ def copy(connection: sqlite3.Connection, target: str) -> None:
     try:
         _fill(connection, target)
     except BaseException as error:
-        for suffix in ("", "-wal", "-shm", "-journal"):  # an incomplete copy must not be mistaken for a backup
-            with suppress(FileNotFoundError):
-                os.unlink(target + suffix)
+        remove(target)  # an incomplete copy must not be mistaken for a backup
         if isinstance(error, sqlite3.Error):
             raise _no_copy(error, target) from error
         raise
     note_change()
+
+
+def remove(path: str) -> None:
+    """Delete a copy, and the files that SQLite has left beside it."""
+    for suffix in ("-wal", "-shm", "-journal", ""):
+        with suppress(FileNotFoundError):
+            os.unlink(path + suffix)
 
 
 def _fill(connection: sqlite3.Connection, target: str) -> None:

@@ -111,10 +111,14 @@ class _Header:
 class OpenFiles:
     """The files that this process has open. Made before the first connection, and closed after the last one."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, given: str) -> None:
+        """`given` is the path before links were followed. A link can be changed."""
         self._path = path
-        self._paths = [os.fsencode(path + suffix) for suffix in ("", *SIDES)]
-        self._folder = os.path.dirname(self._paths[0])
+        self._paths = [os.fsencode(each) for each in (given, *(path + suffix for suffix in SIDES))]
+        is_same = os.path.realpath(os.path.dirname(given)) == os.path.dirname(path)
+        self._folder = os.fsencode(os.path.dirname(given if is_same else path))
+        self._is_linked = not is_same
+        """The path is a link to the file. It can be changed without a change in the folder of the file."""
         self._quiet: tuple[int, int, int] | None = None
         """The folder at the last look at every file, if nothing had changed in it for a while."""
         self._header = _Header(path)
@@ -137,7 +141,7 @@ class OpenFiles:
         try:
             facts = _stat(self._folder)
             folder = facts.st_dev, facts.st_ino, facts.st_ctime_ns
-            if folder != self._quiet:
+            if folder != self._quiet or self._is_linked:
                 if not self._are_all_there():
                     return False
                 # A change right after this one might not move the folder's time any further.

@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from conch.errors import InvalidArgument, SchemaMismatch, StoreBusy, StoreCorrupt
 from conch.storage.sqlite import sqlite3
-from conch.storage.sqlite.files import copy, make_distinct, new_mark, stamp
+from conch.storage.sqlite.files import copy, make_distinct, new_mark, remove, stamp
 from conch.storage.sqlite.places import SIDES, file_id
 
 
@@ -26,6 +26,8 @@ def scratch_copy(file: str, store: str, schema: int) -> Iterator[str]:
 
     if file_id(file) is None:
         raise InvalidArgument(f"There is no file {file}.", field="file")
+    if not os.path.isfile(file):  # SQLite would wait for a pipe, and a folder has no contents
+        raise InvalidArgument(f"{file} is not a regular file. Name a backup.", field="file")
     if file_id(file) == file_id(store):
         raise InvalidArgument(f"{file} is the store itself. Name a backup of it.", field="file")
     folder = f"{store}.restoring-{stamp()}-{os.getpid()}"
@@ -50,7 +52,7 @@ def _opened(file: str) -> Iterator[sqlite3.Connection]:
         source = sqlite3.connect(f"file:{quote(os.path.abspath(file))}?{how}", uri=True, isolation_level=None)
         yield source
     except sqlite3.DatabaseError as error:
-        raise StoreCorrupt(f"{file} cannot be restored: {error}. The store was not changed.", field="file") from error
+        raise StoreCorrupt(f"{file} cannot be restored: {error}.", field="file") from error
     finally:
         if source is not None:
             source.close()
@@ -62,11 +64,11 @@ def _require_store(source: sqlite3.Connection, file: str, schema: int) -> None:
     except sqlite3.OperationalError:
         row = None
     if row is None or not str(row[0]).isdecimal():
-        raise StoreCorrupt(f"{file} is not a backup of a conch store. The store was not changed.", field="file")
+        raise StoreCorrupt(f"{file} is not a backup of a conch store.", field="file")
     if int(row[0]) > schema:
         message = (
-            f"{file} has schema {row[0]}, made by a newer version of conch than this one (schema {schema}). The store "
-            "was not changed. Upgrade conch, then restore."
+            f"{file} has schema {row[0]}, made by a newer version of conch than this one (schema {schema}). "
+            "Upgrade conch, then restore."
         )
         raise SchemaMismatch(message, field="file", expected=schema)
 
@@ -84,10 +86,18 @@ def replace_contents(live: sqlite3.Connection, scratch: str, kept: str, seconds:
         # The file keeps its mark, and the contents get an epoch: so processes notice new contents, but no new file.
         make_distinct(source, live.execute("PRAGMA user_version").fetchone()["user_version"] or new_mark())
         source.backup(live, progress=_patience(seconds))
+    except (StoreBusy, sqlite3.OperationalError) as error:
+        if not is_empty and _left_all_as_it_was(error):
+            remove(kept)  # a full disk must not become fuller
+        raise
     finally:
         source.close()
     live.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # in vain if another process reads; then a later one does it
     return None if is_empty else kept
+
+
+def _left_all_as_it_was(error: StoreBusy | sqlite3.OperationalError) -> bool:
+    return isinstance(error, StoreBusy) or error.sqlite_errorcode == sqlite3.SQLITE_FULL
 
 
 def _patience(seconds: float) -> Callable[[int, int, int], None]:

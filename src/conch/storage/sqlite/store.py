@@ -9,7 +9,14 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 
 from conch.calls import note_change
 from conch.clock import Clock, system_clock
-from conch.errors import SchemaMismatch, StoreCorrupt, StoreInterrupted, StoreUnavailable, StoreUncertain
+from conch.errors import (
+    SchemaMismatch,
+    StoreCorrupt,
+    StoreInterrupted,
+    StoreReplaced,
+    StoreUnavailable,
+    StoreUncertain,
+)
 from conch.storage.base import Check, Problem, Replacement, Restoration, Row
 from conch.storage.replacement import Replacements, new_epoch
 from conch.storage.sqlite import sqlite3
@@ -48,6 +55,7 @@ class SqliteStore:
         *,
         ring: Ring,
         hears: Hears = lambda channel: False,
+        moved: Callable[[str], None] = lambda path: None,
         given: str = "",
         named: str = "CONCH_DATA_DIR",
         clock: Clock = system_clock,
@@ -55,8 +63,10 @@ class SqliteStore:
         synchronous: str = "normal",
         migrations: Sequence[Migration] | None = None,
     ) -> None:
-        """`given` is the path before links were followed, and `named` the setting or option that gave it."""
-        self.path = path
+        """`given` is the path before links were followed, and `named` the setting or option that gave it.
+
+        If a link is changed, `moved` gets the new path.
+        """
         self._named = named
         self._ring = ring
         self._hears = hears
@@ -76,9 +86,15 @@ class SqliteStore:
             self._connect,
             self._connect_first,
             self._require_store,
+            moved,
         )
         self._queue = Queue(f"{path}.queue")
         self._counter: Lent | None = None
+
+    @property
+    def path(self) -> str:
+        """Where the file is, with all links followed."""
+        return self._connections.path
 
     @property
     def replacements(self) -> list[Replacement]:
@@ -86,34 +102,52 @@ class SqliteStore:
 
     @contextmanager
     def read(self) -> Iterator[SqliteTransaction]:
+        known = self._replacements.numbered
         with self._connections.borrowed() as lent, transaction(lent.connection, "BEGIN"):
-            self._check(lent)
+            self._check(lent, known)
             yield SqliteTransaction(lent.connection, self._statements, self._clock(), self._translated)
 
     @contextmanager
     def write(self, *locks: str) -> Iterator[SqliteTransaction]:
         """SQLite allows one writer at a time, so it has no use for the names in `locks`."""
+        known = self._replacements.numbered
         with self._connections.borrowed() as lent:
             with self._queued(lent.connection), transaction(lent.connection, "BEGIN IMMEDIATE"):
                 tx = SqliteTransaction(lent.connection, self._statements, self._clock(), self._translated)
-                self._check(lent)
+                self._check(lent, known)
                 yield tx
+                numbered = lent.connection.execute(self._statements["store_facts"]).fetchone()["numbered"]
             self._confirm(lent)
+            self._replacements.numbered = max(self._replacements.numbered, numbered)
         # Ask after the commit, so that no other writer waits for the answer. Ask before the ring, because the ring
         # wakes the listener, which then stops listening.
         tx.heard = tx.called is not None and self._hears(tx.called)
         self._ring(tx.rings)
 
-    def _check(self, lent: Lent) -> None:
+    def _check(self, lent: Lent, known: int) -> None:
         """Make sure inside the transaction that it is on the store of the calls before.
 
-        A writer that passes has the write lock of these files. A process that mends them waits for that lock.
+        `known` is how many rows it had numbered before the transaction began. A writer that passes has the write lock
+        of these files. A process that mends them waits for that lock.
         """
         lent.check()
         # A newer conch may have migrated the store since this process opened it.
         facts: Row = lent.connection.execute(self._statements["store_facts"]).fetchone()
         self._check_version(self._parsed_version(facts["version"]))
         self._replacements.check(facts["epoch"])
+        if facts["numbered"] < min(known, self._replacements.numbered):  # the latter is 0 again in another store
+            raise self._note_older_copy(lent.connection, facts["epoch"])
+        self._replacements.numbered = max(self._replacements.numbered, facts["numbered"])
+
+    def _note_older_copy(self, connection: sqlite3.Connection, known: str) -> StoreReplaced:
+        """Give the store a new epoch, so that every process notices, before new rows hide that some are missing."""
+        epoch = new_epoch()
+        connection.execute("ROLLBACK")
+        with transaction(connection, "BEGIN"):  # it is no change that a caller asked for
+            connection.execute(self._statements["renew_epoch"], {"epoch": epoch, "known": known})
+        self._replacements.forget_epoch()
+        message = f"An older copy was put over the store at {self.path} while processes used it."
+        return self._replacements.add(message, path=self.path, rescued=None)
 
     def _confirm(self, lent: Lent) -> None:
         """Make sure after the commit that it is in the store at the path, before it is reported as done."""
@@ -192,7 +226,8 @@ class SqliteStore:
     def _restore(self, candidate: SqliteStore) -> str | None:
         from conch.storage.sqlite.restoring import replace_contents, replace_file  # rarely needed
 
-        scratch, kept = candidate.path, unused(f"{self.path}.before-restore-{stamp()}")
+        # With the pid, because two commands may restore in the same second.
+        scratch, kept = candidate.path, unused(f"{self.path}.before-restore-{stamp()}-{os.getpid()}")
         candidate.close()
         self._connections.close()
         try:
