@@ -11,7 +11,7 @@ from contextlib import closing
 from itertools import islice
 
 from conch.errors import StoreBusy, StoreError, StoreInterrupted
-from conch.host.paths import is_key_of
+from conch.host.paths import is_key_of, shows_path
 from conch.lean import Any, NamedTuple, json
 from conch.letters.names import skeletons
 from conch.notices.events import is_whole
@@ -91,7 +91,7 @@ def _has_own_shape(row: Row) -> bool:
 
 
 def _has_all_shapes(row: Row) -> bool:
-    return len(skeletons(row["name"])) == row["listed"]
+    return bool(len(skeletons(row["name"])) == row["listed"])
 
 
 def _has_own_key(row: Row) -> bool:
@@ -100,8 +100,11 @@ def _has_own_key(row: Row) -> bool:
 
 def _is_as_granted(row: Row) -> bool:
     granted = _parsed(row.pop("details_json"))
-    scope = row["given"] or row["scope"]
-    return granted is None or (granted.get("scope"), granted.get("expires_at")) == (scope, row["expires_at"])
+    if granted is None:
+        return True
+    scope, path = row["given"] or row["scope"], row["scope"]
+    is_there = granted["path"] == path if "path" in granted else shows_path(scope, path)
+    return is_there and (granted.get("scope"), granted.get("expires_at")) == (scope, row["expires_at"])
 
 
 def _is_whole_notice(row: Row) -> bool:

@@ -607,6 +607,21 @@ SEARCH = {
         POSTGRES,
     ),
     "an index without its progress": Damage("index_words", "is not indexed", "DELETE FROM index_progress"),
+    "an index without its words": Damage(
+        "index_words", "search index", "DELETE FROM index_words_data WHERE id > 100", SQLITE
+    ),
+    "an index without its structure": Damage(
+        "index_words", "search index", "DELETE FROM index_words_data WHERE id = 10", SQLITE
+    ),
+    "an index of another format": Damage(
+        "index_words", "cannot be read", "UPDATE index_words_config SET v = 9", SQLITE
+    ),
+    "an index without totals": Damage(
+        "index_words", "search index", "DELETE FROM index_words_data WHERE id = 1", SQLITE
+    ),
+    "messages with more words": Damage(
+        "index_words", "its messages have", "UPDATE index_words_docsize SET sz = x'63'", SQLITE
+    ),
     "a missing vector": Damage(
         "index_vectors", "lacks message", f"INSERT INTO index_progress VALUES ('vectors:m', {PINK}, 1)"
     ),

@@ -192,6 +192,23 @@ def test_the_file_of_the_servers_schema_is_what_the_migrations_make(app: App, tm
     assert file.read_text() == facts, f"The schema has changed. Run: cp {tmp_path / 'schema.txt'} {file}"
 
 
+@pytest.mark.parametrize("original", ["sqlite"], indirect=True)
+def test_a_page_that_cannot_be_read_is_a_problem_among_others(original: Original) -> None:
+    app = original.copy("torn")
+    with sqlite3.connect(original.file) as connection:
+        (size,) = connection.execute("PRAGMA page_size").fetchone()
+        (page,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'messages'").fetchone()
+    connection.close()
+    with (original.file.parents[1] / "torn" / "rooms.sqlite").open("r+b") as file:
+        file.seek((page - 1) * size)
+        file.write(b"\xa5" * size)
+
+    kinds = {each.kind for each in verify_store(app.store).problems}
+
+    app.close()
+    assert kinds >= {"file", "unchecked"}
+
+
 def changes(file: Path) -> Iterator[tuple[str, str, str]]:
     """For every column of every table: the table, the column, and a statement that changes one value in it."""
     with sqlite3.connect(file) as connection:

@@ -14,10 +14,15 @@ from conch.storage.sqlite.files import split
 from conch.storage.sqlite.transaction import as_dict
 from conch.storage.statements import Migration
 
-_MOST_ORPHANS = _MOST_MISFITS = 20
+_MOST_OF_A_KIND = 20
 _STORED_AS = {"TEXT": "text", "BIGINT": "integer", "INTEGER": "integer", "BLOB": "blob"}
 # SQLite's own tables, such as the statistics of ANALYZE, come and go.
 _OBJECTS = "SELECT type, name, tbl_name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
+_VIRTUAL = r"CREATE VIRTUAL TABLE"
+_OF_INDEX = f"{DERIVED}words_"  # the tables in which the full-text index keeps itself
+_SIZES = "SELECT sz FROM index_words_docsize"
+_TOTALS = "SELECT block FROM index_words_data WHERE id = 1"
+_WORDS = "SELECT count(*) AS words FROM index_vocabulary"
 _COMMENT = r"--[^\n]*"
 _QUOTE = r"[\"`\[\]]"
 _SPACE_AT_SIGN = r"\s*([(),])\s*"
@@ -25,13 +30,21 @@ _SPACE_AT_SIGN = r"\s*([(),])\s*"
 
 def find_problems(connection: sqlite3.Connection, migrations: tuple[Migration, ...]) -> list[Problem]:
     """Check the pages, the schema, the foreign keys and the type of every value."""
-    pages = [str(row["integrity_check"]) for row in connection.execute("PRAGMA integrity_check")]
-    problems = [Problem("file", "", f"SQLite reports: {page}") for page in pages if page != "ok"]
-    problems += compare_schemas(expected_facts(migrations), _facts(connection))
-    problems += islice(_find_orphans(connection), _MOST_ORPHANS)
-    for table in _plain_tables(connection):
-        problems += islice(_find_misfits(connection, table), _MOST_MISFITS)
-    return problems
+    problems = compare_schemas(expected_facts(migrations), _facts(connection))
+    finders = [("", _find_damaged_pages(connection)), ("", _find_orphans(connection))]
+    finders += [(table, _find_misfits(connection, table)) for table in _plain_tables(connection)]
+    for table, found in finders:
+        try:
+            problems += islice(found, _MOST_OF_A_KIND)
+        except sqlite3.DatabaseError as error:  # pages that cannot be read at all
+            problems.append(Problem("file", table, f"Not all rows could be read. SQLite reports: {error}"))
+    return problems + _find_lost_words(connection)
+
+
+def _find_damaged_pages(connection: sqlite3.Connection) -> Iterator[Problem]:
+    for row in connection.execute("PRAGMA integrity_check"):
+        if row["integrity_check"] != "ok":
+            yield Problem("file", "", f"SQLite reports: {row['integrity_check']}")
 
 
 @cache
@@ -54,11 +67,12 @@ def _facts(connection: sqlite3.Connection) -> dict[str, str]:
         kind, name, table = row["type"], row["name"], row["tbl_name"]
         if kind != "table":
             facts[f"{kind} {name} of {table}"] = _normalized(row["sql"])
-        elif re.match(f"{DERIVED}words_", name):  # the index's own tables, which differ between versions of SQLite
+        elif re.match(_OF_INDEX, name):  # they differ between versions of SQLite
             facts[f"table {name}"] = ""
         else:
             facts[f"table {name}"] = _normalized(row["sql"])
-            facts |= _column_facts(connection, name)
+            # SQLite would read a damaged index to tell its columns.
+            facts |= {} if re.match(_VIRTUAL, row["sql"]) else _column_facts(connection, name)
     return facts
 
 
@@ -94,10 +108,9 @@ def _find_orphans(connection: sqlite3.Connection) -> Iterator[Problem]:
 
 def _plain_tables(connection: sqlite3.Connection) -> list[str]:
     """The tables that have rows of their own, without those of the full-text index."""
-    listed = connection.execute(
-        "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table'"
-    ).fetchall()
-    return [row["name"] for row in listed if not row["name"].startswith("sqlite_")]
+    tables = [row for row in connection.execute(_OBJECTS).fetchall() if row["type"] == "table"]
+    plain = [row["name"] for row in tables if not re.match(_VIRTUAL, row["sql"])]
+    return [name for name in plain if not re.match(_OF_INDEX, name)]
 
 
 def _find_misfits(connection: sqlite3.Connection, table: str) -> Iterator[Problem]:
@@ -133,3 +146,30 @@ def _is_text(stored: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+def _find_lost_words(connection: sqlite3.Connection) -> list[Problem]:
+    """Whether the full-text index has as many words as the messages in it. Counting them reads the whole index."""
+    try:
+        count, size = 0, 0
+        for row in connection.execute(_SIZES):
+            count, size = count + 1, size + _varints(row["sz"])[0]
+        totals = [number for row in connection.execute(_TOTALS) for number in _varints(row["block"])]
+        words = connection.execute(_WORDS).fetchone()["words"]
+    except (sqlite3.Error, IndexError, TypeError) as error:
+        return [Problem("index", "index_words", f"The search index cannot be read: {error}.", {"error": str(error)})]
+    if words == size and totals == [count, size][: 2 * bool(count)]:  # an empty index has no totals
+        return []
+    sentence = f"The search index has {words} words and counts {sum(totals[1:])}, but its messages have {size}."
+    return [Problem("index", "index_words", sentence, {"words": words, "size": size, "totals": totals})]
+
+
+def _varints(block: bytes) -> list[int]:
+    """The numbers in a record of the full-text index: seven bits in each byte, and the highest bit if more follow."""
+    numbers, number = [], 0
+    for byte in block:
+        number = number << 7 | byte & 0x7F
+        if byte < 0x80:
+            numbers.append(number)
+            number = 0
+    return numbers

@@ -187,7 +187,9 @@ class SqliteStore:
 
         with self._connections.borrowed() as lent, transaction(lent.connection, "BEGIN"):
             lent.check()
-            return find_problems(lent.connection, tuple(self._load_migrations()))
+            problems = find_problems(lent.connection, tuple(self._load_migrations()))
+            lent.connection.execute("ROLLBACK")  # after reading a damaged full-text index, SQLite refuses to commit
+            return problems
 
     def checks(self) -> list[Check]:
         from conch.storage.comparing import range_checks  # rarely needed

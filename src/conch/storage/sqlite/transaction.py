@@ -23,7 +23,8 @@ def transaction(connection: sqlite3.Connection, begin: str) -> Iterator[None]:
         connection.execute(begin)  # inside the `try`, because an interrupt may come right after it
         yield
         if begin == "BEGIN":
-            connection.execute("COMMIT")
+            if connection.in_transaction:
+                connection.execute("COMMIT")
         else:
             _commit_change(connection)
     except BaseException:
