@@ -124,7 +124,7 @@ class Teller:
             self._make(step)
             if self.answers[-1].code != "ok":
                 self._make(step)
-            if self.answers[-1].code != "ok":
+            if self.answers[-1].code != "ok" and not _was_made(self.answers[-2]):
                 return  # it did not recover: the judge says so
 
     def _make(self, step: Step) -> None:
@@ -170,10 +170,17 @@ def judge(answers: list[Answer], count: Count) -> list[str]:
     return found
 
 
+def _was_made(answer: Answer) -> bool:
+    """Whether a call took effect that could not say so."""
+    return answer.code == UNCERTAIN and answer.after > answer.before
+
+
 def _problems(answer: Answer, again: Answer | None, count: Count) -> Iterator[str]:
     """`again` is the refusal after which the same call was made once more."""
     made = answer.after - answer.before
     may_be_made = again is not None and again.code == UNCERTAIN
+    if answer.code not in ("ok", "internal_error") and again is not None and _was_made(again) and not made:
+        return  # what is done already may be refused: a stick is released once
     if answer.code == "ok":
         if answer.step.effect and not (made == 1 or (made == 0 and may_be_made and answer.after > 0)):
             yield f"acknowledged, but made {made} times"

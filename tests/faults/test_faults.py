@@ -59,6 +59,8 @@ def answered(code: str, before: int, after: int) -> Answer:
         ([answered("DB_FULL", 0, 1)], 1, "refused, but made"),
         ([answered("internal_error", 0, 0)], 0, "not an error of the store"),
         ([answered("DB_FULL", 0, 0), answered("DB_FULL", 0, 0)], 0, "did not recover"),
+        ([answered(UNCERTAIN, 0, 0), answered("stale_lease", 0, 0)], 0, "not an error of the store"),
+        ([answered(UNCERTAIN, 0, 1), answered("stale_lease", 1, 2)], 2, "refused, but made"),
     ],
 )
 def test_the_judge_finds_each_kind_of_untruth(answers: list[Answer], rows: int, problem: str) -> None:
@@ -72,6 +74,7 @@ def test_the_judge_finds_each_kind_of_untruth(answers: list[Answer], rows: int, 
         [answered("DB_FULL", 0, 0), answered("ok", 0, 1)],
         [answered(UNCERTAIN, 0, 1), answered("ok", 1, 2)],
         [answered(UNCERTAIN, 0, 1), answered("ok", 1, 1)],
+        [answered(UNCERTAIN, 0, 1), answered("stale_lease", 1, 1)],
     ],
 )
 def test_the_judge_accepts_what_is_true(answers: list[Answer]) -> None:

@@ -58,6 +58,7 @@ class Killer:
         try:
             self._strike_until_done()
             self._resume(everything=True)
+            self._setting.pids.end()
             self._let_players_finish()
         finally:
             self._resume(everything=True)
@@ -96,7 +97,7 @@ class Killer:
                     self._journal.write(reaped=pid, at=time.monotonic())
 
     def _let_players_finish(self) -> None:
-        patience = self._setting.until + 90
+        patience = time.monotonic() + 90
         while any(self._setting.pids.of(index) != FINISHED for index in range(self._plan.players)):
             self._reap()
             assert time.monotonic() < patience, "a player did not finish"

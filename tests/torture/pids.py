@@ -15,7 +15,8 @@ _SLOT = struct.Struct("q")
 
 class Pids:
     def __init__(self, players: int) -> None:
-        self._memory = mmap.mmap(-1, players * _SLOT.size)
+        self._memory = mmap.mmap(-1, (players + 1) * _SLOT.size)
+        self._players = players
 
     def announce(self, player: int, pid: int) -> None:
         """The process that works for the player now; 0 for none."""
@@ -24,6 +25,14 @@ class Pids:
     def of(self, player: int) -> int:
         pid: int = _SLOT.unpack_from(self._memory, player * _SLOT.size)[0]
         return pid
+
+    def end(self) -> None:
+        """Ask all players to finish."""
+        self.announce(self._players, FINISHED)
+
+    @property
+    def has_ended(self) -> bool:
+        return self.of(self._players) == FINISHED
 
 
 class Target:

@@ -73,7 +73,7 @@ class Player:
         self._questions: list[str] = []
 
     def play(self) -> None:
-        while time.monotonic() < self._setting.until:
+        while time.monotonic() < self._setting.until and not self._setting.pids.has_ended:
             try:
                 self._step()
                 time.sleep(self._dice.uniform(0, 2 * self._setting.pause))

@@ -15,6 +15,7 @@ from tests.torture.rules import RULES, Rule, check
 ROOT = Path(__file__).parents[2]
 SOON = "2026-11-16T12:00:10.000Z"
 NOON = 1_794_830_400.0
+TOKEN = "w1-0-1w"
 
 
 def call(tool: str, began: float, agent_id: str = "a:1", outcome: str = "ok", **facts: Any) -> Call:
@@ -38,9 +39,10 @@ def release(began: float, turn_id: int, **facts: Any) -> Call:
     return call("release_stick", began, room_id="r", expected_turn_id=turn_id, lease_id="l", handoff=handoff, **facts)
 
 
-def send(began: float, token: str = "w1-0-1w", **facts: Any) -> Call:
-    facts.setdefault("data", {"received": [], "sent": [], "cursor": 0, "topic_id": "t"})
-    return call("sync", began, topic_id="t", outbox=[{"content_markdown": token}], auto_advance=False, **facts)
+def send(began: float, unique: bool = False, topic_id: str = "t", **facts: Any) -> Call:
+    sent = {"content_markdown": TOKEN} | ({"client_message_id": TOKEN} if unique else {})
+    facts.setdefault("data", {"received": [], "sent": [], "cursor": 0, "topic_id": topic_id})
+    return call("sync", began, topic_id=topic_id, outbox=[sent], auto_advance=False, **facts)
 
 
 def read(began: float, received: list[int], cursor: int, **facts: Any) -> Call:
@@ -107,6 +109,12 @@ PLANTED: list[tuple[Rule, History]] = [
     ),
     (
         rules.writes_are_stored_as_often_as_acknowledged,
+        history(
+            send(1, unique=True, outcome="lost"), send(3, unique=True), messages=[message(1, TOKEN), message(2, TOKEN)]
+        ),
+    ),
+    (
+        rules.writes_are_stored_as_often_as_acknowledged,
         history(send(6), epochs=[Epoch(0, closing=3, ended=4), Epoch(5, closing=9)]),
     ),
     (
@@ -156,6 +164,11 @@ INNOCENT: dict[str, History] = {
     )._replace(epochs=[Epoch(0)]),
     "a reply that was lost": history(
         send(1, outcome="lost", ended=float("inf")), send(3), messages=[message(1, "w1-0-1w"), message(2, "w1-0-1w")]
+    ),
+    "a message that is sent again to another topic": history(
+        send(1, unique=True, outcome="lost", topic_id="t"),
+        send(3, unique=True, topic_id="u"),
+        messages=[message(1, TOKEN), {**message(1, TOKEN), "topic_id": "u"}],
     ),
     "a cursor that a killed server did not move": history(
         read(1, [1, 2], 2), read(4, [2, 3], 3), messages=STREAM, signals=[Signal(3, "KILL server", 1)]
