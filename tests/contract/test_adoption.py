@@ -889,7 +889,7 @@ def test_a_bead_is_named_by_its_whole_id(ada: Any, beads: Path) -> None:
 
     refusal = ada.refused("scope_reserve", scope="docs", bead_id="bd-1")
 
-    assert refusal["message"] == "Beads has no item 'bd-1' here: the full id is bd-12."
+    assert refusal["message"] == "Beads found no item 'bd-1' here: the full id is bd-12."
     assert ada.refused("scope_reserve", scope="docs", bead_id="bd\n1")["error"] == "INVALID_ARGS"
 
 

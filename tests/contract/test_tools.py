@@ -11,6 +11,7 @@ from tests.arguments import HANDOFF, VALID, bad_arguments
 
 from conch.app import App
 from conch.calls import Call
+from conch.tools import facts
 from conch.tools.catalogue import TOOLS
 from conch.tools.registry import call_tool
 from conch.tools.replies import Reply
@@ -291,3 +292,18 @@ def test_in_a_folder_that_is_gone_a_path_must_be_named(
     for tool in ("join_path", "list_rooms"):
         refused = codex.call(tool).data
         assert (refused["error"], refused["field"]) == ("invalid_argument", "context_path")
+
+
+def test_a_reply_that_cannot_be_told_brings_nothing(ada: Any, bob: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> str:
+        raise IndexError("list index out of range")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(facts, "tell", fail)
+        assert ada.refused("wait_for_turn", max_wait_ms=0)["error"] == "internal_error"
+
+    assert bob.data("wait_for_turn", max_wait_ms=0)["status"] == "your_turn"
+
+
+def test_a_value_of_blanks_is_refused_like_any_other(ada: Any) -> None:
+    assert ada.refused("list_rooms", **{"\n": 1})["error"] == "invalid_argument"

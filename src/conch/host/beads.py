@@ -71,7 +71,7 @@ def in_progress_items(root: str) -> list[WorkItem]:
 
 def _unknown(bead_id: str, complaint: str) -> InvalidArgument:
     why = f": {complaint}" if complaint else ""
-    return InvalidArgument(f"Beads has no item {bead_id[:80]!r} here{why}.", field="bead_id")
+    return InvalidArgument(f"Beads found no item {bead_id[:80]!r} here{why}.", field="bead_id")
 
 
 def _find_home(root: str) -> str | None:

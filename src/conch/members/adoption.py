@@ -130,8 +130,8 @@ def _no_evidence(name: str, within: Scope, traces: _Traces) -> AdoptionRejected:
     where = f"in {within.path}" if within.path != "." else "here"
     git = "" if traces.is_git else " (git could not list the changed files)"
     message = (
-        f"{name} left no unfinished work {where}: no uncommitted file that it had reserved or had the stick for{git}, "
-        "and no work item in progress. Register your own name instead."
+        f"conch found no unfinished work of {name} {where}: no uncommitted file that it had reserved or had the stick "
+        f"for{git}, and no work item in progress. Register your own name instead."
     )
     return _rejected("no_unfinished_work", message, name)
 

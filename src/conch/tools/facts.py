@@ -64,7 +64,8 @@ def _facts(data: Object, prefix: str = "") -> Iterator[tuple[str, Any]]:
 def _is_told(text: str, name: str, value: Any) -> bool:
     """Whether the text has this value. A number counts only with its name, because any text has some number."""
     if isinstance(value, str) and not value.isdecimal():
-        return _mentions(text, value) or _mentions(text, visible(value.strip().splitlines()[0]))
+        first = value.strip().splitlines()[:1]  # empty if there are only blanks
+        return _mentions(text, value) or any(_mentions(text, visible(line)) for line in first)
     spelled = _spell(value)
     return any(_mentions(text, form) for form in (f"{name}={spelled}", f"#{spelled}", f'"{spelled}"'))
 

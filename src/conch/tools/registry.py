@@ -11,7 +11,7 @@ from conch.lean import TYPE_CHECKING, NamedTuple
 from conch.tools import fields
 from conch.tools.advice import STEPS
 from conch.tools.pages import Budget
-from conch.tools.replies import Object, Reply, known
+from conch.tools.replies import Delivery, Object, Reply, known
 from conch.tools.schema import check_arguments, listed_schema
 from conch.tools.session import Session
 from conch.tools.text import behind_margin, visible
@@ -110,7 +110,11 @@ def call_tool(tool: Tool, session: Session, arguments: Object, call: Call) -> Re
         reply = _refused(refusal, session.budget())
     except Exception as error:
         reply = _refused(_explain(tool, error), session.budget())
-    return _told(reply)
+    try:
+        return _told(reply)
+    except Exception as error:  # the caller gets an error instead, so undo what the reply would have brought
+        undo = reply.delivery.not_sent
+        return _refused(_explain(tool, error), session.budget())._replace(delivery=Delivery(sent=undo, not_sent=undo))
 
 
 def _told(reply: Reply) -> Reply:

@@ -115,7 +115,7 @@ def init(context: Context) -> Report:
         return _report(agent.agent_id, agent.name, "continued", "You were already registered here.")
     candidates = context.app.adoption.candidates(caller, room_id)
     if not candidates:
-        return _begin(context, room_id, None, "There is no unfinished work here to resume.")
+        return _begin(context, room_id, None, "No unfinished work was found here.")
     if options.non_interactive or sys.stdin is None or not sys.stdin.isatty():
         raise _undecided(candidates)
     return _ask(context, room_id, candidates)
