@@ -494,6 +494,31 @@ def test_of_several_that_ended_the_latest_is_continued_and_the_next_one_continue
     assert continued == [late.agent_id, early.agent_id]
 
 
+def test_a_connection_that_was_killed_after_another_was_closed_is_the_latest(
+    store: Store, child: StartChild, clock: Any
+) -> None:
+    parent, killed, closed, next_one = child(), child(), child(), child()
+    latest = identify(store, connected(parent.process, killed.process))
+    end(store, identify(store, connected(parent.process, closed.process)))
+    clock.advance(milliseconds=1)
+    killed.kill()
+
+    assert identify(store, connected(parent.process, next_one.process)).agent_id == latest.agent_id
+
+
+def test_a_connection_that_was_killed_before_another_was_closed_is_not_the_latest(
+    store: Store, child: StartChild, clock: Any
+) -> None:
+    parent, closed, killed, next_one = child(), child(), child(), child()
+    latest = identify(store, connected(parent.process, closed.process))
+    identify(store, connected(parent.process, killed.process))
+    killed.kill()
+    clock.advance(milliseconds=1)
+    end(store, latest)
+
+    assert identify(store, connected(parent.process, next_one.process)).agent_id == latest.agent_id
+
+
 def test_another_client_below_the_same_parent_is_another_agent(store: Store, child: StartChild) -> None:
     parent, first, second = (child().process for _ in range(3))
     before = identify(store, connected(parent, first))
@@ -517,6 +542,109 @@ def test_a_command_of_the_harness_is_the_agent_of_its_connection(store: Store, c
 
     assert identify(store, connected(parent, server)).agent_id == command.agent_id
     assert identify(store, seen(harness=parent)).agent_id == command.agent_id
+
+
+def in_session(signals: Signals) -> Signals:
+    """The same caller where a session id tells, and the process above does not."""
+    return signals._replace(found=tuple(signal for signal in signals.found if signal.kind != "process"))
+
+
+def test_sessions_of_one_process_are_agents_of_their_own_through_every_door(store: Store, child: StartChild) -> None:
+    daemon, first, second = (child().process for _ in range(3))
+
+    command = identify(store, in_session(seen(session("one"), harness=daemon)))
+    one = identify(store, in_session(connected(daemon, first, session("one"))))
+    other = identify(store, in_session(connected(daemon, second, session("two"))))
+    other_command = identify(store, in_session(seen(session("two"), harness=daemon)))
+
+    assert one.agent_id == command.agent_id
+    assert other.agent_id == other_command.agent_id != one.agent_id
+
+
+def test_a_new_session_does_not_continue_a_session_that_has_ended(store: Store, child: StartChild) -> None:
+    daemon, first, second, third = (child().process for _ in range(4))
+    ended = identify(store, in_session(connected(daemon, first, session("one"))))
+    end(store, ended)
+
+    fresh = identify(store, in_session(connected(daemon, second, session("two"))))
+    resumed = identify(store, in_session(connected(daemon, third, session("one"))))
+
+    assert fresh.agent_id != ended.agent_id
+    assert resumed.agent_id == ended.agent_id
+
+
+def test_a_connection_stays_its_agent_when_its_calls_come_from_more_sessions(
+    app: App, workspace: str, child: StartChild
+) -> None:
+    daemon, server = child().process, child().process
+    before = identify(app.store, connected(daemon, server))
+    app.membership.join_path(before, workspace)
+
+    with_session = identify(app.store, in_session(connected(daemon, server, session("one"))))
+    with_subagent = identify(app.store, in_session(connected(daemon, server, session("one"), session("two"))))
+
+    assert with_session == with_subagent == before
+    assert identify(app.store, seen(session("two"))).agent_id == before.agent_id
+
+
+# -- a command beside the connections of its process
+
+
+def test_a_command_is_the_agent_of_the_one_open_connection(store: Store, child: StartChild) -> None:
+    parent, first, second = (child().process for _ in range(3))
+    end(store, identify(store, connected(parent, first)))
+    living = identify(store, connected(parent, second, client="inspector"))
+
+    assert identify(store, seen(harness=parent)).agent_id == living.agent_id
+
+
+def test_a_command_beside_several_open_connections_is_none_of_their_agents(
+    app: App, workspace: str, child: StartChild
+) -> None:
+    parent, first, second = (child().process for _ in range(3))
+    one, other = (identify(app.store, connected(parent, server)) for server in (first, second))
+    for caller in (one, other):
+        app.membership.join_path(caller, workspace)
+
+    command = identify(app.store, seen(harness=parent))
+
+    assert command.agent_id not in (one.agent_id, other.agent_id)
+    assert identify(app.store, seen(harness=parent)) == command
+    assert command.process == parent
+    end(app.store, one)
+    assert identify(app.store, seen(harness=parent)).agent_id == other.agent_id
+
+
+def test_a_session_id_tells_which_of_several_connections_a_command_belongs_to(store: Store, child: StartChild) -> None:
+    parent, first, second = (child().process for _ in range(3))
+    one = identify(store, connected(parent, first, session("one")))
+    other = identify(store, connected(parent, second, session("two")))
+
+    commands = [identify(store, seen(session(each), harness=parent)) for each in ("one", "two")]
+
+    assert [command.agent_id for command in commands] == [one.agent_id, other.agent_id]
+    assert one.agent_id != other.agent_id
+
+
+def test_a_connection_with_an_override_counts_beside_another_one(store: Store, child: StartChild) -> None:
+    parent, first, second = (child().process for _ in range(3))
+    override(store, identify(store, connected(parent, first)), "alice")
+    other = identify(store, connected(parent, second))
+
+    assert identify(store, seen(harness=parent)).agent_id not in ("alice", other.agent_id)
+
+
+def test_the_explanation_of_a_command_shows_the_connections_of_its_process(store: Store, child: StartChild) -> None:
+    parent, first, second = (child().process for _ in range(3))
+    one = identify(store, connected(parent, first))
+    alone = explain(store, seen(harness=parent))
+    other = identify(store, connected(parent, second))
+    beside = explain(store, seen(harness=parent))
+
+    served = [(each["client_name"], each["agent_id"], each["name"], each["is_open"]) for each in beside["connections"]]
+    assert (alone["agent_id"], alone["is_ambiguous"]) == (one.agent_id, False)
+    assert beside["is_new"] and beside["is_ambiguous"]
+    assert sorted(served) == sorted(("codex-mcp-client", each.agent_id, each.name, True) for each in (one, other))
 
 
 def test_an_override_is_refused_while_another_connection_of_the_same_parent_has_the_id(

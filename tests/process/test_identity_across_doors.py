@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 # A harness as conch meets it: a process by that name, which starts an MCP server and shell commands. What to do
-# comes as words: `mcp NAME` joins through a server, `open NAME` too but leaves it running, `shell` asks a command who
-# it is.
+# comes as words: `mcp NAME` joins through a server, `open NAME` too but leaves it running, `turn NAME` also asks for
+# the stick, and `shell` asks a command who it is. A third word is the session that the step belongs to.
 HARNESS = """
 import json, os, subprocess, sys
 
 opened = []
 
-def through_mcp(name, close):
+def through_mcp(name, door, thread):
     server = subprocess.Popen([sys.argv[1], "-m", "conch", "mcp"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     def ask(number, method, params):
         request = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
@@ -28,20 +28,28 @@ def through_mcp(name, close):
         return json.loads(server.stdout.readline())["result"]
     client = {"name": name, "version": "1"}
     ask(1, "initialize", {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client})
-    joined = ask(2, "tools/call", {"name": "join_path", "arguments": {}})["structuredContent"]
+    meta = {"_meta": {"threadId": thread}} if thread else {}
+    joined = ask(2, "tools/call", {"name": "join_path", "arguments": {}, **meta})["structuredContent"]
     opened.append(server)
-    if close:
+    if door == "turn":
+        arguments = {"room_id": joined["room_id"], "max_wait_ms": 0}
+        turn = ask(3, "tools/call", {"name": "wait_for_turn", "arguments": arguments, **meta})
+        return turn["structuredContent"]["status"]
+    if door == "mcp":
         server.stdin.close()
         server.wait()
     return joined["agent_id"]
 
-def through_shell():
+def through_shell(thread):
     command = f"'{sys.argv[1]}' -m conch whoami --json"
-    done = subprocess.run(["bash", "-c", f"{command}; true"], capture_output=True, check=True)
+    env = {**os.environ, "CODEX_THREAD_ID": thread} if thread else None
+    done = subprocess.run(["bash", "-c", f"{command}; true"], env=env, capture_output=True, check=True)
     return json.loads(done.stdout)["data"]["agent_id"]
 
-steps = [step.split() for step in sys.argv[2:]]
-print(json.dumps([through_shell() if step == ["shell"] else through_mcp(step[1], step[0] == "mcp") for step in steps]))
+def take(door, client="-", thread=None):
+    return through_shell(thread) if door == "shell" else through_mcp(client, door, thread)
+
+print(json.dumps([take(*step.split()) for step in sys.argv[2:]]))
 for server in opened:
     server.stdin.close()
     server.wait()
@@ -103,6 +111,28 @@ def test_two_servers_that_run_at_the_same_time_are_two_agents(run_harness: Any, 
 
     assert first != second
     assert third == second
+
+
+def test_of_two_servers_that_run_at_the_same_time_only_one_gets_the_stick(run_harness: Any) -> None:
+    assert run_harness("someharness.py", "turn someharness", "turn someharness") == ["your_turn", "not_yet"]
+
+
+def test_every_session_of_a_daemon_is_one_agent_through_its_server_and_its_commands(run_harness: Any) -> None:
+    codex = "codex-mcp-client"
+
+    early, one, two, late, again = run_harness(
+        "codex", "shell - t2", f"open {codex} t1", f"open {codex} t2", "shell - t1", f"mcp {codex} t1"
+    )
+
+    assert early == two != one
+    assert one == late == again
+
+
+def test_a_command_beside_two_servers_of_its_harness_is_an_agent_of_its_own(run_harness: Any) -> None:
+    found = run_harness("someharness.py", "open someharness", "open someharness", "shell", "shell")
+
+    assert len(set(found[:3])) == 3
+    assert found[2] == found[3]
 
 
 def test_servers_that_share_an_exported_id_are_one_agent(run_harness: Any) -> None:

@@ -155,7 +155,17 @@ def test_of_two_harnesses_the_nearer_one_is_calling(machine: Machine) -> None:
 
     assert (seen["harness"], seen["slug"]) == ("codex", "codex")
     assert seen["found"][0] == ["session", "session:codex:inner"]
-    assert [kind for kind, _ in seen["found"]] == ["session", "process"]
+
+
+def test_a_harness_that_runs_several_sessions_is_not_identified_by_its_process(machine: Machine) -> None:
+    session = {"CODEX_THREAD_ID": "abc"}
+
+    one_session = machine.look(machine.program("codex"), SHELL, environ=session)
+    one_process = machine.look(machine.program("gemini"), SHELL, environ={"GEMINI_SESSION_ID": "abc"})
+
+    assert [kind for kind, _ in one_session["found"]] == ["session"]
+    assert one_session["harness"] == "codex"
+    assert [kind for kind, _ in one_process["found"]] == ["session", "process"]
 
 
 def test_a_harness_on_a_terminal_is_no_person(machine: Machine, terminal: list[str]) -> None:
@@ -262,6 +272,42 @@ def test_a_session_without_a_harness_in_sight_has_no_process(machine: Machine, t
 
     assert seen["found"] == [["session", "session:antigravity:abc"]]
     assert (seen["harness"], seen["terminal"], seen["slug"]) == (None, None, "antigravity")
+
+
+@pytest.mark.parametrize("client_name", ["mcp", "orchestrator", None])
+def test_the_clients_of_an_orchestrator_do_not_share_the_session_it_was_started_in(
+    machine: Machine, client_name: str | None
+) -> None:
+    inherited = {"CLAUDE_CODE_SESSION_ID": "outer", "CODEX_THREAD_ID": "outer"}
+    orchestrator = machine.script("python3", "orchestrate.py")
+
+    below = machine.look(
+        machine.program("claude"), SHELL, orchestrator, door="mcp", client_name=client_name, environ=inherited
+    )
+    sandboxed = machine.look(SHELL, orchestrator, door="mcp", client_name=client_name, environ=inherited)
+
+    assert [kind for kind, _ in below["found"]] == [kind for kind, _ in sandboxed["found"]] == ["process"]
+
+
+def test_a_server_that_a_harness_starts_shares_its_session(machine: Machine) -> None:
+    exported = {"CLAUDE_CODE_SESSION_ID": "one"}
+
+    direct = machine.look(machine.program("claude"), door="mcp", client_name=None, environ=exported)
+    wrapped = machine.look(
+        machine.program("claude"), machine.program("wrapper"), door="mcp", client_name="claude-code", environ=exported
+    )
+
+    assert direct["found"][0] == wrapped["found"][0] == ["session", "session:claude-code:one"]
+
+
+def test_the_session_that_a_call_names_is_the_one_that_its_commands_export(machine: Machine) -> None:
+    codex = machine.program("codex")
+
+    server = machine.look(codex, door="mcp", client_name="codex-mcp-client", called_in=["abc", "two words"])
+    command = machine.look(codex, SHELL, environ={"CODEX_THREAD_ID": "abc"})
+
+    assert server["found"][0] == command["found"][0] == ["session", "session:codex:abc"]
+    assert server["found"][1:] == [["session", f"session:codex:{digest('two words')}"]]
 
 
 def test_two_sessions_of_nobody_in_sight_are_not_mixed(machine: Machine) -> None:

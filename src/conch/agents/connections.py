@@ -8,7 +8,8 @@ from conch.host.processes import Process
 from conch.lean import NamedTuple
 from conch.storage.base import Row, Store, Transaction
 
-_OVERRIDE = "override"  # in place of the parent: a connection with an id of its own choice is continued by no other
+# Before the parent of a connection with an id of its own choice: no other connection continues that one.
+_OVERRIDE = "override:"
 
 
 class Connection(NamedTuple):
@@ -23,8 +24,26 @@ class Connection(NamedTuple):
         return "connection:" + ":".join(map(str, self.process))
 
 
+class Served(NamedTuple):
+    """A connection below a process, as the store knows it."""
+
+    client_name: str
+    agent_id: str
+    is_open: bool
+    is_override: bool
+
+
+def process_key(process: Process) -> str:
+    """The text that identifies a process in the store."""
+    return "process:" + ":".join(map(str, process))
+
+
+# -- recording
+
+
 def record_connection(tx: Transaction, connection: Connection, agent_id: str) -> None:
     """Record the connection in place of those of this agent that have ended."""
+    _note_ended(tx, connection.parent, tx.now)
     for row in tx.all("connections_of", agent_ids=[agent_id]):
         if not _is_live(row):
             tx.run("forget_connection", connection=row["connection"])
@@ -42,32 +61,63 @@ def record_connection(tx: Transaction, connection: Connection, agent_id: str) ->
 def close_connection(store: Store, connection: str) -> None:
     """Record that the client has closed its connection. The next one of that client may be the same agent."""
     with store.write(LOCK) as tx:
-        tx.run("close_connection", connection=connection, now=tx.now)
+        row = tx.one("find_connection", connection=connection)
+        if row is not None:
+            _note_ended(tx, row["parent"], tx.now - 1)
+            tx.run("close_connection", connection=connection, now=tx.now)
+
+
+def _note_ended(tx: Transaction, parent: str, ended_at: int) -> None:
+    """Record the end of those that could not say so, because their process was killed.
+
+    This happens whenever a connection is opened or closed. So one whose end is not recorded ended after all others.
+    """
+    for row in tx.all("connections_below", parents=[parent]):
+        if row["closed_at"] is None and not _is_live(row):
+            tx.run("close_connection", connection=row["connection"], now=ended_at)
 
 
 def move_connection(tx: Transaction, connection: str, agent_id: str) -> None:
-    """Give the connection to an agent that its client chose. It ends with the connection."""
-    tx.run("move_connection", connection=connection, agent_id=agent_id, parent=_OVERRIDE)
+    """Give the connection to an agent that its client chose."""
+    tx.run("move_connection", connection=connection, agent_id=agent_id, prefix=_OVERRIDE)
+
+
+# -- reading
+
+
+def recorded_agent(tx: Transaction, connection: Connection) -> str | None:
+    """The agent that this connection was identified as before. An id that its client chose does not count."""
+    row = tx.one("find_connection", connection=connection.key)
+    is_open = row is not None and row["parent"] == connection.parent and row["closed_at"] is None
+    return row["agent_id"] if row is not None and is_open else None
+
+
+def continued_agent(tx: Transaction, connection: Connection, linked: list[str]) -> str | None:
+    """The agent that this new connection continues, if there is one.
+
+    That is the agent of the latest connection of the same client that has ended, or a `linked` one that only commands
+    have used. An agent with a living connection is never continued.
+    """
+    below = _ended_last(tx.all("connections_below", parents=[connection.parent]))
+    ended = [row["agent_id"] for row in below if row["client_name"] == connection.client_name and not _is_live(row)]
+    connected = {row["agent_id"] for row in below}
+    proposed = [*ended, *(agent_id for agent_id in linked if agent_id not in connected)]
+    taken = {row["agent_id"] for row in live_connections(tx, proposed)}
+    return next((agent_id for agent_id in proposed if agent_id not in taken), None)
+
+
+def connections_below(tx: Transaction, parent: str) -> list[Served]:
+    """The connections below a process: the open ones, then those that have ended, the latest first."""
+    rows = _ended_last(tx.all("connections_below", parents=[parent, _OVERRIDE + parent]))
+    found = [
+        Served(row["client_name"], row["agent_id"], _is_live(row), row["parent"].startswith(_OVERRIDE)) for row in rows
+    ]
+    return sorted(found, key=lambda served: not served.is_open)
 
 
 def is_override(tx: Transaction, agent_id: str) -> bool:
     """Whether a living connection chose this id with `agent_id_override`."""
-    return any(row["parent"] == _OVERRIDE for row in live_connections(tx, [agent_id]))
-
-
-def continued_agent(tx: Transaction, connection: Connection, linked: list[str]) -> str | None:
-    """The agent that this connection already is or continues, if there is one.
-
-    That is the agent of the latest connection of the same client that has ended, or a `linked` one that only commands
-    have used. An agent with another living connection is never the caller.
-    """
-    below = tx.all("connections_below", parent=connection.parent)
-    itself = [row["agent_id"] for row in below if row["connection"] == connection.key]
-    ended = [row["agent_id"] for row in below if row["client_name"] == connection.client_name and not _is_live(row)]
-    connected = {row["agent_id"] for row in below}
-    proposed = itself or [*ended, *(agent_id for agent_id in linked if agent_id not in connected)]
-    taken = {row["agent_id"] for row in live_connections(tx, proposed) if row["connection"] != connection.key}
-    return next((agent_id for agent_id in proposed if agent_id not in taken), None)
+    return any(row["parent"].startswith(_OVERRIDE) for row in live_connections(tx, [agent_id]))
 
 
 def live_connections(tx: Transaction, agent_ids: list[str]) -> list[Row]:
@@ -77,3 +127,10 @@ def live_connections(tx: Transaction, agent_ids: list[str]) -> list[Row]:
 
 def _is_live(row: Row) -> bool:
     return row["closed_at"] is None and processes.check(recorded_process(row)) != "gone"
+
+
+def _ended_last(rows: list[Row]) -> list[Row]:
+    """The connections by the time of their end, the latest first. An end that is not recorded is later than all."""
+    return sorted(
+        rows, key=lambda row: (row["closed_at"] is None, row["closed_at"] or 0, row["opened_at"]), reverse=True
+    )

@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from itertools import chain
 
-from conch.agents.connections import Connection, continued_agent, is_override, record_connection
+from conch.agents.connections import (
+    Connection,
+    connections_below,
+    continued_agent,
+    is_override,
+    process_key,
+    record_connection,
+    recorded_agent,
+)
 from conch.agents.records import (
     LOCK,
     PERSON_SESSION,
@@ -25,12 +33,15 @@ from conch.ids import digest
 from conch.lean import Any, Literal, NamedTuple
 from conch.storage.base import Row, Store, Transaction
 
+_COMMANDS = "commands:"  # the commands of a process with several MCP connections: none of them is known to run one
+_MOST_ENDED = 5
+
 
 class Signal(NamedTuple):
     """One sign of who is calling."""
 
     kind: str
-    """From the strongest to the weakest: explicit, session, process, person."""
+    """From the strongest to the weakest: explicit, session, connection, process, person."""
     value: str
     """The text that identifies the signal in the store."""
     source: str
@@ -149,6 +160,7 @@ def explain(store: Store, signals: Signals) -> dict[str, Any]:
     with store.read() as tx:
         verdict = _judge(tx, signals)
         agent_id = verdict.agent["agent_id"] if verdict.agent else _new_agent_id(tx, verdict, signals)
+        served = _explain_connections(tx, signals)
     mine = signals.harness or signals.terminal
     return {
         "agent_id": agent_id,
@@ -159,7 +171,18 @@ def explain(store: Store, signals: Signals) -> dict[str, Any]:
         "session_kind": signals.session_kind,
         "process": mine._asdict() if mine else None,
         "signals": [_explain_link(link, verdict) for link in verdict.links],
+        "connections": served,
+        "is_ambiguous": any(link.signal.value.startswith(_COMMANDS) for link in verdict.links),
     }
+
+
+def _explain_connections(tx: Transaction, signals: Signals) -> list[dict[str, Any]]:
+    """The MCP connections below the caller's process: the open ones, and the latest that have ended."""
+    found = connections_below(tx, process_key(signals.harness)) if signals.harness else []
+    ended = [served for served in found if not served.is_open]
+    shown = [served for served in found if served.is_open] + ended[:_MOST_ENDED]
+    names = {each.agent_id: tx.one("find_agent", agent_id=each.agent_id) for each in shown}
+    return [{**served._asdict(), "name": (names[served.agent_id] or {}).get("name")} for served in shown]
 
 
 def _explain_link(link: _Link, verdict: _Verdict) -> dict[str, Any]:
@@ -177,21 +200,19 @@ def _explain_link(link: _Link, verdict: _Verdict) -> dict[str, Any]:
 
 
 def _judge(tx: Transaction, signals: Signals) -> _Verdict:
-    links = _find_links(tx, signals)
+    known = recorded_agent(tx, signals.connection) if signals.connection else None
+    links = _find_links(tx, signals, known)
     winner, reason = _choose(links)
     to_link = [link.signal for link in links if _is_to_link(link, winner)]
-    return _Verdict(winner, reason, links, to_link, _is_connected(tx, winner, signals.connection))
+    is_connected = signals.connection is None or (known is not None and known == _id_of(winner))
+    return _Verdict(winner, reason, links, to_link, is_connected)
 
 
-def _is_connected(tx: Transaction, winner: _Link | None, connection: Connection | None) -> bool:
-    if connection is None:
-        return True
-    known = tx.one("find_connection", connection=connection.key)
-    agent_id = winner.agent["agent_id"] if winner and winner.agent else None
-    return known is not None and known["agent_id"] == agent_id and known["closed_at"] is None
+def _id_of(link: _Link | None) -> str | None:
+    return link.agent["agent_id"] if link and link.agent else None
 
 
-def _find_links(tx: Transaction, signals: Signals) -> list[_Link]:
+def _find_links(tx: Transaction, signals: Signals, known: str | None) -> list[_Link]:
     values = [signal.value for signal in signals.found]
     linked = {row["signal"]: row for row in tx.all("agents_by_signals", signals=values)}
     links = [
@@ -199,11 +220,8 @@ def _find_links(tx: Transaction, signals: Signals) -> list[_Link]:
         for signal in signals.found
         if signal.kind != "explicit"
     ]
-    if signals.connection is not None:
-        links = [
-            _connection_link(tx, link, signals.connection, signals.harness) if link.signal.kind == "process" else link
-            for link in links
-        ]
+    process = [link for link in links if link.signal.kind == "process"]
+    links = [*(link for link in links if link not in process), *_weakest_links(tx, process, signals, known)]
     if signals.explicit is None:
         return links
     agent = tx.one("find_agent", agent_id=signals.explicit)
@@ -223,13 +241,41 @@ def _refuse_override(tx: Transaction, agent: Row, mine: Process | None) -> None:
         raise InvalidSetting(message, setting="CONCH_AGENT_ID")
 
 
-def _connection_link(tx: Transaction, link: _Link, connection: Connection, mine: Process | None) -> _Link:
-    """The link of the process above, as this connection sees it."""
+def _weakest_links(tx: Transaction, process: list[_Link], signals: Signals, known: str | None) -> list[_Link]:
+    """The link of the process above, as this caller sees it. A connection that is known is a link of its own."""
+    if known is not None and signals.connection is not None:
+        signal = Signal("connection", signals.connection.key, "this connection")
+        return [_link_to(tx, signal, known, signals)]
+    if signals.connection is not None:
+        return [_link_of_new_connection(tx, link, signals.connection, signals) for link in process]
+    return [_link_of_command(tx, link, signals) for link in process]
+
+
+def _link_of_new_connection(tx: Transaction, link: _Link, connection: Connection, signals: Signals) -> _Link:
     agent_id = continued_agent(tx, connection, [link.agent["agent_id"]] if link.agent else [])
     if agent_id is not None:
-        agent = tx.one("agent_in_rooms", agent_id=agent_id)
-        return _Link(link.signal, agent, _standing(link.signal, agent, mine))
+        return _link_to(tx, link.signal, agent_id, signals)
     return link if link.agent is None else link._replace(standing="elsewhere")
+
+
+def _link_of_command(tx: Transaction, link: _Link, signals: Signals) -> _Link:
+    """A command is the agent of the only open connection below its process.
+
+    If several are open, nothing tells which of their agents runs it. Then the commands of that process are an agent of
+    their own, because a guess could give them the stick of another.
+    """
+    served = [each for each in connections_below(tx, link.signal.value) if each.is_open]
+    if len({each.agent_id for each in served}) > 1:
+        signal = Signal("process", _COMMANDS + link.signal.value, f"commands of {link.signal.source}")
+        agent = next(iter(tx.all("agents_by_signals", signals=[signal.value])), None)
+        return _Link(signal, agent, _standing(signal, agent, signals.harness))
+    only = next((each.agent_id for each in served if not each.is_override), None)
+    return link if only in (None, _id_of(link)) else _link_to(tx, link.signal, str(only), signals)
+
+
+def _link_to(tx: Transaction, signal: Signal, agent_id: str, signals: Signals) -> _Link:
+    agent = tx.one("agent_in_rooms", agent_id=agent_id)
+    return _Link(signal, agent, _standing(signal, agent, signals.harness))
 
 
 def _standing(
@@ -262,7 +308,7 @@ def _choose(links: list[_Link]) -> tuple[_Link | None, str]:
 
 def _is_to_link(link: _Link, winner: _Link | None) -> bool:
     """Whether to link the signal to the winner, or to the new agent if there is no winner."""
-    if link.standing in ("explicit", "elsewhere") or link is winner:
+    if link.standing in ("explicit", "elsewhere") or link.signal.kind == "connection" or link is winner:
         return False
     if link.agent is None or winner is None:
         return True

@@ -7,9 +7,9 @@ signal is the identity, and `identity.py` links them in the store.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from conch.agents.connections import Connection
+from conch.agents.connections import Connection, process_key
 from conch.agents.identity import Signal, Signals
 from conch.agents.records import AGENT_ID_RULE, PERSON_SESSION, is_agent_id
 from conch.errors import InvalidSetting
@@ -33,21 +33,25 @@ class _Session(NamedTuple):
     slug: str
     session_id: str
     source: str
+    shares_process: bool
 
 
-def gather_signals(door: str, environ: Mapping[str, str], client_name: str | None) -> Signals:
+def gather_signals(
+    door: str, environ: Mapping[str, str], client_name: str | None, called_in: Sequence[str] = ()
+) -> Signals:
     """Look at the environment and at the ancestor processes.
 
-    `door` is `mcp` for the server, and anything else for a command. Raises InvalidSetting if CONCH_AGENT_ID is not a
-    valid id.
+    `door` is `mcp` for the server, and anything else for a command. `called_in` are the ids of the sessions that the
+    client's calls came from. Raises InvalidSetting if CONCH_AGENT_ID is not a valid id.
     """
     explicit = _explicit_id(environ)
     origin = _find_origin()
-    sessions = _find_sessions(environ, origin.known, client_name)
+    sessions = [*_sessions_of_calls(called_in, client_name), *_find_sessions(door, environ, origin, client_name)]
     may_be_person = door != "mcp" and not origin.known and not sessions
     tty = processes.controlling_tty() if may_be_person else None
     own = _own_process(door, origin, unnamed=not explicit, person_or_session=bool(tty or sessions))
-    above = _process_signal(own, origin)
+    # A process that runs several sessions identifies none of them.
+    above = [] if any(session.shares_process for session in sessions) else _process_signal(own, origin)
     found = [*explicit, *map(_session_signal, sessions), *above]
     found = found or [_person_signal(environ, tty)]
     is_person = tty is not None or found[0].kind == "person"
@@ -59,7 +63,7 @@ def gather_signals(door: str, environ: Mapping[str, str], client_name: str | Non
         terminal=processes.session_leader() if tty else None,
         session_kind=_session_kind(is_person, is_script=may_be_person),
         display_name=_printable(client_name or "") or tty or slug,
-        connection=_connection(above[0].value, client_name) if door == "mcp" and above else None,
+        connection=_connection(own, client_name) if door == "mcp" else None,
     )
 
 
@@ -102,28 +106,40 @@ def _own_process(door: str, origin: _Origin, unnamed: bool, person_or_session: b
     return origin.client if unnamed and not person_or_session else None
 
 
-def _connection(parent: str, client_name: str | None) -> Connection | None:
+def _connection(parent: Process | None, client_name: str | None) -> Connection | None:
     itself = processes.look_up(os.getpid())
-    return Connection(itself, parent, _printable(client_name or "")) if itself else None
+    return Connection(itself, process_key(parent), _printable(client_name or "")) if itself and parent else None
 
 
 def _process_signal(process: Process | None, origin: _Origin) -> list[Signal]:
     if process is None:
         return []
     named = origin.known.slug if origin.known and process == origin.harness else origin.client_label
-    value = f"process:{process.host_id}:{process.boot_id}:{process.pid}:{process.started_at}"
-    return [Signal("process", value, f"process {process.pid}" + (f" ({_printable(named)})" if named else ""))]
+    return [
+        Signal("process", process_key(process), f"process {process.pid}" + (f" ({_printable(named)})" if named else ""))
+    ]
 
 
 # -- sessions
 
 
-def _find_sessions(environ: Mapping[str, str], known: Harness | None, client_name: str | None) -> list[_Session]:
+def _sessions_of_calls(called_in: Sequence[str], client_name: str | None) -> list[_Session]:
+    """The sessions that the client's calls name. Such a client tells its sessions apart, whatever their process is."""
+    slug = slug_of(client_name or "")
+    return [_Session(slug, session_id, "the client's calls", shares_process=True) for session_id in called_in]
+
+
+def _find_sessions(door: str, environ: Mapping[str, str], origin: _Origin, client_name: str | None) -> list[_Session]:
     """The session ids in the environment that belong to this harness."""
-    # A harness that another harness started inherits a session id that is not its own.
-    owner = known.slug if known else known_slug(client_name or "")
+    # A program that a harness started inherits a session id that is not its own: another harness, or an orchestrator
+    # whose MCP clients are agents of their own.
+    client = known_slug(client_name or "")
+    is_harness = client is not None or (origin.known is not None and origin.client == origin.harness)
+    if door == "mcp" and not is_harness:
+        return []
+    owner = client or (origin.known.slug if origin.known else None)
     exported = [
-        _Session(harness.slug, environ[variable], variable)
+        _Session(harness.slug, environ[variable], variable, harness.shares_process)
         for harness in HARNESSES
         for variable in harness.sessions
         if environ.get(variable) and owner in (harness.slug, None)

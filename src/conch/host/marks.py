@@ -20,6 +20,8 @@ class Harness(NamedTuple):
     """Variables that it sets for the programs it starts."""
     sessions: tuple[str, ...] = ()
     """The marks that hold the session's id."""
+    shares_process: bool = False
+    """Whether one process of it runs several sessions at the same time, so that the process does not identify one."""
 
 
 HARNESSES = (
@@ -38,6 +40,7 @@ HARNESSES = (
         clients=("codex",),
         marks=("CODEX_THREAD_ID",),
         sessions=("CODEX_THREAD_ID",),
+        shares_process=True,
     ),
     Harness(
         "gemini",

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from conch.storage.base import Replacement
     from conch.tools.patience import Patience
 
+_MOST_SESSIONS = 100  # of one connection; each is stored
+
 
 def _nothing() -> str | None:
     return None
@@ -52,6 +54,8 @@ class Session:
         self._client_name = client_name
         self._default_path = default_path
         self._caller: Caller | None = None
+        self._called_in: tuple[str, ...] = ()
+        self._identified_in: tuple[str, ...] = ()
         self._peers: dict[str, Peer] = {}
         self._names: dict[str, str] = {}  # taken on a topic of a store that was replaced
         self._tokens: dict[tuple[str, str], str] = {}
@@ -86,11 +90,22 @@ class Session:
 
         return patience_of(self._client_name(), has_progress=call.report_every < float("inf"))
 
+    def note_session(self, session_id: object) -> None:
+        """Note the harness's session that a call comes from. Its commands are then the same agent."""
+        is_new = isinstance(session_id, str) and session_id != "" and session_id not in self._called_in
+        if is_new and len(self._called_in) < _MOST_SESSIONS:
+            self._called_in = (*self._called_in, str(session_id))
+
     def caller(self) -> Caller:
-        # An agent with several processes lives by one of them. When that one ends, another takes its place.
-        if self._caller is None or (self._caller.stands_in and processes.check(self._caller.process) == "gone"):
+        if self._caller is None or self._is_outdated(self._caller):
             self._caller = self._identify()
         return self._caller
+
+    def _is_outdated(self, caller: Caller) -> bool:
+        # An agent with several processes lives by one of them. When that one ends, another takes its place.
+        if caller.stands_in and processes.check(caller.process) == "gone":
+            return True
+        return self._called_in is not self._identified_in and not caller.overridden
 
     def rejoin(self, override: str | None) -> Caller:
         """The caller of `join_path`. It is identified again, unless this call or an earlier one gave an override."""
@@ -169,4 +184,7 @@ class Session:
                 pass  # the end of this process will show it too
 
     def _identify(self) -> Caller:
-        return identify(self.app.store, gather_signals(self._door, os.environ, self._client_name()))
+        called_in = self._called_in
+        caller = identify(self.app.store, gather_signals(self._door, os.environ, self._client_name(), called_in))
+        self._identified_in = called_in
+        return caller

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from typing import Any
+
+from conch.agents.connections import Connection, process_key
+from conch.agents.identity import Signal, Signals, identify
+from conch.app import open_app
+from conch.host import processes
 
 Shell = Callable[[str], Any]
 Terminal = Callable[[], Any]
@@ -82,6 +88,29 @@ def test_the_explanation_names_every_signal_and_marks_the_winner(shell: Shell) -
     assert [(signal["kind"], signal["linked_to"], signal["wins"]) for signal in data["signals"]] == [
         ("process", mine, True)
     ]
+
+
+def test_the_explanation_says_what_a_command_beside_several_connections_is(shell: Shell, env: dict[str, str]) -> None:
+    harness = shell("claude")
+    parent = processes.look_up(harness.pid)
+    assert parent is not None
+    app = open_app(env)
+    one, other = (identify(app.store, serving(parent, os.getpid() if itself else 1)) for itself in (True, False))
+    app.close()
+
+    said = harness.run("whoami", "--explain").out
+
+    assert all(caller.agent_id in said for caller in (one, other))
+    assert "so its commands are an agent of their own too" in said and "set CONCH_AGENT_ID" in said
+
+
+def serving(parent: processes.Process, pid: int) -> Signals:
+    """What a server below this parent sees."""
+    server = processes.look_up(pid)
+    assert server is not None
+    signal = Signal("process", process_key(parent), f"process {parent.pid}")
+    connection = Connection(server, signal.value, "someharness")
+    return Signals((signal,), "someharness", parent, None, "mcp_harness", "someharness", connection)
 
 
 def test_the_explanation_changes_nothing(conch: Conch) -> None:

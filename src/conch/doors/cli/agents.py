@@ -18,6 +18,15 @@ from conch.tools import scopes_view
 from conch.tools.text import one_line
 
 _ANYWHERE = "*"
+_CONNECTIONS = (
+    "Each open MCP connection of your process is one agent, unless a session id says otherwise. The next connection "
+    "continues the agent of the one that ended last, if the client's name is the same."
+)
+_SEVERAL_CONNECTIONS = (
+    "Your process has several open MCP connections, each with an agent of its own. No session id says which of them "
+    "runs this command, so its commands are an agent of their own too. To act as one of the others, set CONCH_AGENT_ID "
+    "to its agent_id."
+)
 
 
 def register(context: Context) -> Report:
@@ -94,7 +103,19 @@ def _explanation(context: Context) -> Report:
     rows = [("*" if s["wins"] else "", s["kind"], s["source"], s["standing"], s["linked_to"] or "-") for s in signals]
     headings = ("", "SIGNAL", "SEEN IN", "STANDING", "LINKED TO")
     verdict = f"You are {data['agent_id']}" + (" (new)" if data["is_new"] else "") + f". {one_line(data['reason'])}."
-    return Report(data, f"{verdict}\n\n{table(headings, rows, below=[s['value'] for s in signals])}")
+    seen = table(headings, rows, below=[s["value"] for s in signals])
+    return Report(data, "\n\n".join([verdict, seen, *_explain_connections(data)]))
+
+
+def _explain_connections(data: dict[str, Any]) -> list[str]:
+    """What the MCP connections of the caller's process mean for who a command is."""
+    served = data["connections"]
+    if not served:
+        return []
+    states = {True: "open", False: "ended"}
+    rows = [(states[each["is_open"]], each["client_name"] or "-", each["name"], each["agent_id"]) for each in served]
+    note = _SEVERAL_CONNECTIONS if data["is_ambiguous"] else _CONNECTIONS
+    return [table(("CONNECTION", "CLIENT", "NAME", "AGENT"), rows), note]
 
 
 # -- `conch init`: an option or a person decides who a session is in its room

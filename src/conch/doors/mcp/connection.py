@@ -216,7 +216,9 @@ class Connection:
             raise Refusal(INVALID_PARAMS, f"Unknown tool: {str(name)[:_MOST_ECHOED]}")
         if arguments is not None and not isinstance(arguments, dict):
             raise Refusal(INVALID_PARAMS, "Invalid params: arguments must be an object.")
-        token = meta_of(request.params).get("progressToken")
+        meta = meta_of(request.params)
+        token = meta.get("progressToken")
+        self._session.note_session(meta.get("threadId"))
         pending = self._pending.begin(request.id, batch, token if is_id(token) else None)
         try:
             self._workers.hold(partial(self._run_call, pending, request.id, tool, arguments or {}))

@@ -54,10 +54,10 @@ SELECT p.* FROM peers p JOIN topics t ON t.topic_id = p.topic_id
 WHERE p.agent_id = :agent_id AND p.is_own = 1 AND p.name = :name AND t.mode <> 'home';
 
 -- name: find_connection
-SELECT agent_id, closed_at FROM connections WHERE connection = :connection;
+SELECT agent_id, parent, closed_at FROM connections WHERE connection = :connection;
 
 -- name: connections_below
-SELECT * FROM connections WHERE parent = :parent ORDER BY COALESCE(closed_at, opened_at) DESC, opened_at DESC;
+SELECT * FROM connections WHERE parent IN :parents;
 
 -- name: connections_of
 SELECT * FROM connections WHERE agent_id IN :agent_ids;
@@ -71,12 +71,15 @@ ON CONFLICT (connection) DO UPDATE
 SET agent_id = excluded.agent_id, parent = excluded.parent, client_name = excluded.client_name, closed_at = NULL;
 
 -- name: move_connection
-UPDATE connections SET agent_id = :agent_id, parent = :parent WHERE connection = :connection;
+UPDATE connections
+SET agent_id = :agent_id,
+  parent = CASE WHEN SUBSTR(parent, 1, LENGTH(:prefix)) = :prefix THEN parent ELSE :prefix || parent END
+WHERE connection = :connection;
 
 -- name: close_connection
 -- Not before it was opened, even if the clock was set back.
 UPDATE connections SET closed_at = CASE WHEN opened_at > :now THEN opened_at ELSE :now END
-WHERE connection = :connection;
+WHERE connection = :connection AND closed_at IS NULL;
 
 -- name: forget_connection
 DELETE FROM connections WHERE connection = :connection;
