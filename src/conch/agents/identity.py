@@ -338,6 +338,8 @@ def _store_verdict(tx: Transaction, verdict: _Verdict, signals: Signals) -> Row:
 def _process_to_record(agent: Row, signals: Signals) -> Process | None:
     """The process to record for the agent: the caller's harness, if known, unless the agent lives by another one."""
     recorded, own = recorded_process(agent), signals.harness or signals.terminal
+    if agent["is_timed"] and signals.connection is None:
+        own = None  # a script's process ends, and the agent goes on in the next one
     if recorded is None or recorded == own:
         return own
     life = processes.check(recorded)

@@ -11,6 +11,7 @@ AGENT_ID_RULE = (
     "must be 1 to 128 letters, digits and . _ : @ / -, begin with a letter or a digit, and not begin with human:, "
     "which is for people at a terminal"
 )
+HARNESS_SESSION = "mcp_harness"  # the session_kind of an agent that is a harness, not a script or a person
 PERSON = "human:"  # the beginning of a person's agent_id
 PERSON_SESSION = "human_guardian"  # the kind of a person's session
 LOCK = "agents"  # held while an agent is created or renamed, or a signal is linked
@@ -36,9 +37,10 @@ def insert_agent(tx: Transaction, agent_id: str, harness: str, session_kind: str
 
     names = propose_names(digest(agent_id))
     name = next(name for name in names if find_like(tx, "anybody_like", name) is None)
-    agent = {"agent_id": agent_id, "name": name, "harness": harness, "session_kind": session_kind}
+    agent: Row = {"agent_id": agent_id, "name": name, "harness": harness, "session_kind": session_kind}
     agent |= process_columns(process)
     tx.run("insert_agent", now=tx.now, **agent)
+    agent["is_timed"] = 0
     for each in (agent_id, name):
         note_name(tx, each)
     return agent
@@ -49,6 +51,12 @@ def record_process(tx: Transaction, agent: Row, process: Process | None) -> Row:
         return agent
     tx.run("update_agent_process", agent_id=agent["agent_id"], **process_columns(process))
     return agent | process_columns(process)
+
+
+def live_by_timer(tx: Transaction, agent_id: str) -> None:
+    """From now on, only the time since the agent's last call shows whether it is alive."""
+    tx.run("set_timed", agent_id=agent_id)
+    tx.run("forget_member_processes", agent_id=agent_id)
 
 
 def is_agent_id(text: str) -> bool:

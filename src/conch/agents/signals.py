@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from conch.agents.connections import Connection, process_key
 from conch.agents.identity import Signal, Signals
-from conch.agents.records import AGENT_ID_RULE, PERSON_SESSION, is_agent_id
+from conch.agents.records import AGENT_ID_RULE, HARNESS_SESSION, PERSON_SESSION, is_agent_id
 from conch.errors import InvalidSetting
 from conch.host import processes
 from conch.host.marks import HARNESSES, HOSTS, LAUNCHERS, Harness, known_slug, marked, read_program, recognise, slug_of
@@ -207,7 +207,7 @@ def _slug(environ: Mapping[str, str], origin: _Origin, client_name: str | None, 
 def _session_kind(is_person: bool, is_script: bool) -> str:
     if is_person:
         return PERSON_SESSION
-    return "script" if is_script else "mcp_harness"
+    return "script" if is_script else HARNESS_SESSION
 
 
 def _printable(text: str) -> str:

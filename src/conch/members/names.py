@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from itertools import chain
 
+from conch.agents.connections import live_connections
 from conch.agents.petnames import propose_names
-from conch.agents.records import LOCK, Caller, find_like, note_name
+from conch.agents.records import HARNESS_SESSION, LOCK, Caller, find_like, live_by_timer, note_name
 from conch.bus.peers import LONGEST_OWN_NAME, hand_over_names, rename_peer
 from conch.errors import Advice, AgentNotFound, DuplicateAgentName, InvalidAgentName, some_of
 from conch.ids import digest
@@ -38,8 +39,14 @@ class Registration:
     def __init__(self, rooms: Rooms) -> None:
         self._rooms = rooms
 
-    def register(self, caller: Caller, room_id: str, name: str | None = None, role: str | None = None) -> Agent:
-        """Take a chosen name, or keep the generated one. Registering again with the same values changes nothing."""
+    def register(
+        self, caller: Caller, room_id: str, name: str | None = None, role: str | None = None, by_command: bool = False
+    ) -> Agent:
+        """Take a chosen name, or keep the generated one. Registering again with the same values changes nothing.
+
+        A script or person that takes a name `by_command` lives by its timer: other processes can then act under that
+        name.
+        """
         if name is not None:
             check_name(name)
         with self._rooms.change(caller, room_id, LOCK) as (tx, snapshot):
@@ -48,6 +55,8 @@ class Registration:
                 _require_free(tx, snapshot, caller, name)
                 _rename(tx, snapshot.room, caller.agent_id, name)
             tx.run("register_agent", room_id=room_id, agent_id=caller.agent_id, role=role, now=tx.now)
+            if name is not None and by_command and not _has_harness(tx, caller):
+                live_by_timer(tx, caller.agent_id)
             after = itself(load_agents(tx, snapshot), caller)
             # Presence alone is not a change worth recording.
             if after._replace(last_seen_at=0) != before._replace(last_seen_at=0):
@@ -67,6 +76,10 @@ class Registration:
         if caller is not None and self._rooms.touch_if_due(snapshot, caller):
             return self.list_agents(None, room_id, after, limit)  # load again, now that the caller is active
         return agents
+
+
+def _has_harness(tx: Transaction, caller: Caller) -> bool:
+    return caller.session_kind == HARNESS_SESSION or bool(live_connections(tx, [caller.agent_id]))
 
 
 def _require_free(tx: Transaction, snapshot: Snapshot, caller: Caller, name: str) -> None:

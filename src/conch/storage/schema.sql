@@ -15,7 +15,8 @@ CREATE TABLE agents (
   pid BIGINT,
   process_started_at BIGINT,
   created_at BIGINT NOT NULL,
-  last_seen_at BIGINT NOT NULL
+  last_seen_at BIGINT NOT NULL,
+  is_timed BIGINT NOT NULL DEFAULT 0
 );
 
 CREATE TABLE agent_signals (

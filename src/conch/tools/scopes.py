@@ -19,7 +19,9 @@ _MOST_EVENTS = 500
 
 
 def agent_register(session: Session, given: Object, call: Call) -> Reply:
-    agent = session.app.registration.register(session.caller(), given["room_id"], given.get("name"), given.get("role"))
+    agent = session.app.registration.register(
+        session.caller(), given["room_id"], given.get("name"), given.get("role"), by_command=session.is_command
+    )
     session.rename(agent.name)  # later calls of this connection use the new name
     return Reply(view.agent(agent), f"You are {view.agent_line(agent)}.")
 

@@ -80,9 +80,13 @@ class Session:
         self._reported = len(found)
         return found[before:]
 
+    @property
+    def is_command(self) -> bool:
+        return self._door == "cli"
+
     def budget(self) -> Budget:
         """The bytes of one reply. A command prints everything."""
-        return Budget(None if self._door == "cli" else self.app.settings.max_reply_bytes)
+        return Budget(None if self.is_command else self.app.settings.max_reply_bytes)
 
     def patience(self, call: Call) -> Patience:
         """How long a call may wait, and what to do instead of waiting again."""

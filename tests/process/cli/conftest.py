@@ -182,10 +182,11 @@ class Shell:
         self.pid = self._process.pid
         self._files = cwd.parent
 
-    def run(self, *words: str, **env: str) -> Answer:
+    def run(self, *words: str, through: tuple[str, ...] = (), **env: str) -> Answer:
+        """Run a command, perhaps through a program of ours that starts it."""
         out, err = self._files / f"{self.pid}.out", self._files / f"{self.pid}.err"
         exports = [f"{name}={shlex.quote(value)}" for name, value in env.items()]
-        command = " ".join([*exports, shlex.join([*CONCH, *words])])
+        command = " ".join([*exports, shlex.join([*through, *CONCH, *words])])
         status = self.bash(f"{command} >{out} 2>{err} </dev/null")
         return Answer(status, out.read_text(), err.read_text())
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,107 @@ def test_a_heartbeat_has_the_envelope_and_can_be_for_an_agent_that_is_named(
         assert answer.data["last_seen_at"].endswith("Z")
     assert conch("--json", "--agent", "bob:2", "agent", "heartbeat").data["agent_id"] == "bob:2"
     assert conch("agent", "heartbeat", "--agent", "nobody", "--json").error["code"] == "AGENT_NOT_FOUND"
+
+
+# Runs a command in a process that ends with it, as a script of a scheduler does.
+SCRIPT = "import subprocess, sys; sys.exit(subprocess.run(sys.argv[1:]).returncode)"
+
+
+def run_script(scheduler: Any, *words: str) -> Any:
+    return scheduler.run(*words, through=(sys.executable, "-c", SCRIPT))
+
+
+@pytest.mark.parametrize("run", [run_script, lambda scheduler, *words: scheduler.run(*words)], ids=["script", "cron"])
+def test_a_script_goes_on_in_the_next_process_under_the_name_it_registered(
+    shell: Callable[[str], Any], run: Callable[..., Any]
+) -> None:
+    cron, later = shell("cron"), shell("cron")
+    run(cron, "join")
+    registered = run(cron, "agent", "register", "ci-bot", "--json").data
+    cron.end()
+
+    beat = run(later, "agent", "heartbeat", "--agent", "ci-bot", "--json").data
+    reserved = run(later, "agent", "reserve", "src", "--agent", "ci-bot", "--json").data["reservation"]
+    again = run(later, "agent", "heartbeat", "--agent", "ci-bot", "--json").data
+
+    assert beat["agent_id"] == again["agent_id"] == registered["agent_id"]
+    assert (beat["liveness"], again["liveness"], reserved["name"]) == ("active", "active", "ci-bot")
+
+
+def test_a_script_may_go_on_in_a_process_that_it_shares_with_its_first_command(shell: Callable[[str], Any]) -> None:
+    cron = shell("cron")
+    run_script(cron, "join")
+    run_script(cron, "agent", "register", "ci-bot")
+    runner = (sys.executable, "-c", f"{SCRIPT[:-1]} or subprocess.run(sys.argv[1:]).returncode)")
+
+    cron.run("agent", "heartbeat", "--agent", "ci-bot", through=runner)
+
+    assert run_script(cron, "agent", "heartbeat", "--agent", "ci-bot", "--json").data["liveness"] == "active"
+
+
+def test_a_script_that_registers_its_name_in_every_run_is_one_agent(shell: Callable[[str], Any]) -> None:
+    cron = shell("cron")
+    run_script(cron, "join")
+    first = run_script(cron, "agent", "register", "ci-bot", "--json").data
+
+    run_script(cron, "join")
+    again = run_script(cron, "agent", "register", "ci-bot", "--json").data
+    before = run_script(cron, "state", "--all", "--json").data["members"]
+    by_init = run_script(cron, "init", "--register", "ci-bot", "--json").data
+    after = run_script(cron, "state", "--all", "--json").data["members"]
+
+    assert first["agent_id"] == again["agent_id"] == by_init["agent_id"]
+    assert len(after) == len(before)
+
+
+def test_two_names_that_one_scheduler_registers_are_two_agents(shell: Callable[[str], Any]) -> None:
+    cron = shell("cron")
+    cron.run("join")
+
+    ids = [cron.run("agent", "register", name, "--json").data["agent_id"] for name in ("ci-bot", "deploy-bot")]
+    again = [cron.run("agent", "register", name, "--json").data["agent_id"] for name in ("ci-bot", "deploy-bot")]
+    beats = [
+        cron.run("agent", "heartbeat", "--agent", name, "--json").data["name"] for name in ("ci-bot", "deploy-bot")
+    ]
+
+    assert ids == again and ids[0] != ids[1]
+    assert beats == ["ci-bot", "deploy-bot"]
+
+
+def test_a_script_does_not_become_a_harness_by_registering_its_name(shell: Callable[[str], Any]) -> None:
+    harness, cron = shell("claude"), shell("cron")
+    for each in (harness, cron):
+        each.run("join")
+    harness.run("agent", "register", "ci-bot")
+    cron.run("agent", "register", "deploy-bot")
+
+    refused = cron.run("agent", "register", "ci-bot", "--json")
+
+    assert refused.error["code"] == "DUPLICATE_AGENT_ID"
+    assert len(cron.run("agent", "list", "--json").data["agents"]) == 2
+
+
+def test_a_name_registered_at_a_terminal_outlives_the_terminal(
+    shell: Callable[[str], Any], terminal: Callable[[], Any]
+) -> None:
+    window, cron = terminal(), shell("cron")
+    window.run("join")
+    window.run("agent", "register", "ci-bot")
+    beside = cron.run("agent", "heartbeat", "--agent", "ci-bot", "--json").data
+    window.end()
+
+    assert beside["liveness"] == "active"
+    assert cron.run("agent", "heartbeat", "--agent", "ci-bot", "--json").data["liveness"] == "active"
+
+
+def test_a_name_registered_by_a_harness_ends_with_it(shell: Callable[[str], Any], conch: Conch) -> None:
+    harness = shell("claude")
+    harness.run("join")
+    harness.run("agent", "register", "amber-otter")
+    harness.end()
+    conch("join")
+
+    assert conch("agent", "show", "amber-otter", "--json").data["liveness"] == "evicted"
 
 
 def test_nobody_acts_as_an_agent_that_runs_in_another_process(conch: Conch, env: Any, workspace: Path) -> None:

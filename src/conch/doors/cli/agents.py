@@ -6,6 +6,7 @@ import os
 import sys
 
 from conch.agents.identity import explain
+from conch.agents.scripts import is_script, script_named
 from conch.agents.signals import gather_signals
 from conch.doors.cli.context import Context
 from conch.doors.cli.output import Report, as_report, table, write
@@ -30,7 +31,26 @@ _SEVERAL_CONNECTIONS = (
 
 
 def register(context: Context) -> Report:
+    _act_as_script(context, context.room_id, context.options.name)
     return as_report(context.room_tool("scopes.agent_register", name=context.options.name, role=context.options.role))
+
+
+def _act_as_script(context: Context, room_id: str, name: str | None) -> bool:
+    """If a script runs this command, act from now on as the script of this name, and join the room as it.
+
+    Returns whether that script is a member now.
+    """
+    speaks_for = getattr(context.options, "agent", None)
+    if name is None or speaks_for is not None or not is_script(gather_signals("cli", os.environ, None)):
+        return False
+    check_name(name)
+    caller, room = context.caller, context.app.rooms.get_state(None, room_id)
+    is_free = all(member.name != name for member in room.members)
+    script = script_named(context.app.store, caller, room_id, name, is_free)
+    if is_free and room.find(script.agent_id) is None:
+        context.app.membership.join_path(script, room.room.canonical_path)
+    context.session.speak_as(script)
+    return is_free or room.find(script.agent_id) is not None
 
 
 def adopt(context: Context) -> Report:
@@ -125,7 +145,7 @@ def init(context: Context) -> Report:
     options = context.options
     place = _place(context)
     _check_names(context, place)
-    room_id = context.tool("turns.join_path", context_path=place).data["room_id"]
+    room_id = _enter(context, place)
     if options.adopt is not None:
         return _resume(context, room_id, options.adopt)
     if options.register is not None:
@@ -140,6 +160,14 @@ def init(context: Context) -> Report:
     if options.non_interactive or sys.stdin is None or not sys.stdin.isatty():
         raise _undecided(candidates)
     return _ask(context, room_id, candidates)
+
+
+def _enter(context: Context, place: str) -> str:
+    """Join the room, unless a script has joined it before under the name that it registers."""
+    rooms = context.app.rooms.list_rooms(place)
+    if rooms and _act_as_script(context, rooms[0].room.room_id, context.options.register):
+        return rooms[0].room.room_id
+    return str(context.tool("turns.join_path", context_path=place).data["room_id"])
 
 
 def _place(context: Context) -> str:
@@ -170,6 +198,7 @@ def _resume(context: Context, room_id: str, name: str) -> Report:
 
 
 def _begin(context: Context, room_id: str, name: str | None, reason: str) -> Report:
+    _act_as_script(context, room_id, name)
     data = context.tool("scopes.agent_register", room_id=room_id, name=name).data
     return _report(data["agent_id"], data["name"], "registered", reason)
 

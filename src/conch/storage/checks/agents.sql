@@ -32,6 +32,10 @@ SELECT connection, agent_id, opened_at, closed_at FROM connections WHERE closed_
 SELECT agent_id, harness, session_kind FROM agents
 WHERE harness = '' OR session_kind NOT IN ('mcp_harness', 'human_guardian', 'script', 'cli');
 
+-- check: agents
+-- The agent {agent_id} lives by its timer or by its process, but is_timed is {is_timed}.
+SELECT agent_id, is_timed FROM agents WHERE is_timed NOT IN (0, 1);
+
 -- check: room_members
 -- The member {agent_id} of room {room_id} has an unknown kind of session, {session_kind}.
 SELECT room_id, agent_id, session_kind FROM room_members

@@ -1,11 +1,11 @@
 -- name: find_agent
-SELECT agent_id, name, harness, session_kind, host_id, boot_id, pid, process_started_at, last_seen_at
+SELECT agent_id, name, harness, session_kind, host_id, boot_id, pid, process_started_at, last_seen_at, is_timed
 FROM agents WHERE agent_id = :agent_id;
 
 -- name: agent_in_rooms
 SELECT
   a.agent_id, a.name, a.harness, a.session_kind, a.host_id, a.boot_id, a.pid, a.process_started_at,
-  EXISTS (SELECT 1 FROM room_members m WHERE m.agent_id = a.agent_id) AS has_rooms
+  a.is_timed, EXISTS (SELECT 1 FROM room_members m WHERE m.agent_id = a.agent_id) AS has_rooms
 FROM agents a WHERE a.agent_id = :agent_id;
 
 -- name: agent_seen
@@ -14,7 +14,7 @@ SELECT last_seen_at FROM agents WHERE agent_id = :agent_id;
 -- name: agents_by_signals
 SELECT
   s.signal, a.agent_id, a.name, a.harness, a.session_kind, a.host_id, a.boot_id, a.pid, a.process_started_at,
-  EXISTS (SELECT 1 FROM room_members m WHERE m.agent_id = a.agent_id) AS has_rooms
+  a.is_timed, EXISTS (SELECT 1 FROM room_members m WHERE m.agent_id = a.agent_id) AS has_rooms
 FROM agent_signals s JOIN agents a ON a.agent_id = s.agent_id
 WHERE s.signal IN :signals;
 
@@ -29,6 +29,14 @@ VALUES
 
 -- name: update_agent_process
 UPDATE agents SET host_id = :host_id, boot_id = :boot_id, pid = :pid, process_started_at = :process_started_at
+WHERE agent_id = :agent_id;
+
+-- name: set_timed
+UPDATE agents SET is_timed = 1, host_id = NULL, boot_id = NULL, pid = NULL, process_started_at = NULL
+WHERE agent_id = :agent_id;
+
+-- name: forget_member_processes
+UPDATE room_members SET host_id = NULL, boot_id = NULL, pid = NULL, process_started_at = NULL
 WHERE agent_id = :agent_id;
 
 -- name: link_signal
