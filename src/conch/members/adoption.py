@@ -11,7 +11,7 @@ import os
 from conch.agents.records import LOCK, Caller
 from conch.bells.base import seat_channel
 from conch.bus.peers import present_name
-from conch.errors import AdoptionRejected, some_of
+from conch.errors import AdoptionRejected, Advice, some_of
 from conch.host.beads import WorkItem, in_progress_items
 from conch.host.paths import Scope, classify, make_scope, parse_scope, shown
 from conch.host.workspaces import folds_case, workspace_root
@@ -24,6 +24,7 @@ from conch.rooms.presence import Rooms, admit
 from conch.rooms.room import Room, Snapshot, save_room
 from conch.storage.base import NO_LIMIT, Row, Transaction
 
+NO_EVIDENCE = "no_unfinished_work"  # the reason of a refusal that a person may overrule
 _MOST_NAMED = 3
 _MOST_BEADS = 20
 _EVERYTHING = Scope(".", "/")
@@ -46,8 +47,11 @@ class Adoption:
     def __init__(self, rooms: Rooms) -> None:
         self._rooms = rooms
 
-    def adopt(self, caller: Caller, room_id: str, name: str, scope: str) -> Adopted:
-        """Become the agent with this name or agent_id. AdoptionRejected says why not."""
+    def adopt(self, caller: Caller, room_id: str, name: str, scope: str, confirmed: bool = False) -> Adopted:
+        """Become the agent with this name or agent_id. AdoptionRejected says why not.
+
+        Without evidence, a person may have `confirmed` it. The record then says so.
+        """
         # Refuse what can be refused before git and bd are run; the transaction below checks again.
         with self._rooms.look(None, room_id) as (tx, snapshot):
             admit(snapshot, caller)
@@ -59,6 +63,8 @@ class Adoption:
             _require_gone(snapshot, caller, prior)
             past = _load_past(tx, snapshot.room, prior, caller.agent_id)
             evidence = _find_evidence(traces, past, within)
+            if evidence is None and confirmed:
+                evidence = _CONFIRMED
             if evidence is None:
                 raise _no_evidence(prior["name"], within, traces)
             event = self._move(tx, snapshot, caller, prior, shown(scope, within.path), evidence)
@@ -131,14 +137,14 @@ def _no_evidence(name: str, within: Scope, traces: _Traces) -> AdoptionRejected:
     git = "" if traces.is_git else " (git could not list the changed files)"
     message = (
         f"conch found no unfinished work of {name} {where}: no uncommitted file that it had reserved or had the stick "
-        f"for{git}, and no work item in progress. Register your own name instead."
+        f"for{git}, and no work item in progress."
     )
-    return _rejected("no_unfinished_work", message, name)
+    return _rejected(NO_EVIDENCE, message, name, Advice("own_name"))
 
 
-def _rejected(reason: str, message: str, name: str) -> AdoptionRejected:
+def _rejected(reason: str, message: str, name: str, advice: Advice | None = None) -> AdoptionRejected:
     details: dict[str, Any] = {"reason": reason, "name": name}
-    return AdoptionRejected(message, **details)
+    return AdoptionRejected(message, advice, **details)
 
 
 # -- the evidence
@@ -148,9 +154,12 @@ class Evidence(NamedTuple):
     """Why an identity may be resumed."""
 
     reason: str
-    """`uncommitted_scope` or `in_progress_ownership`."""
+    """`uncommitted_scope`, `in_progress_ownership` or `person_decided`."""
     summary: str
     bead_id: str | None
+
+
+_CONFIRMED = Evidence("person_decided", "A person decided at a terminal, without evidence of unfinished work.", None)
 
 
 class _Traces(NamedTuple):

@@ -25,6 +25,7 @@ STEPS = {
     "frees its name.",
     "adopt_name": "Choose another name. If that agent is gone and left unfinished work, agent_adopt "
     "takes over the name.",
+    "own_name": "Register your own name instead.",
     "fit_payload": "Its fields are {known}.",
     "take_over_reservation": "Its owner seems to be gone. To take over, reserve with takeover_stale.",
 }

@@ -169,6 +169,66 @@ def test_on_a_terminal_a_person_is_asked(conch: Conch, lost: str, terminal: Call
     assert b"You are amber-otter" in screen.read_until(b"ended: 0.")
 
 
+def test_on_a_terminal_a_person_decides_without_evidence_and_the_record_says_so(
+    conch: Conch, lost: str, repository: Path, terminal: Callable[[], Any]
+) -> None:
+    (repository / "src" / "parser.py").unlink()
+    screen = terminal()
+    screen.start("init", "--adopt", "amber-otter")
+    asked = screen.read_until(b"Resume amber-otter anyway? [y/N] ")
+
+    screen.type("y\n")
+
+    assert b"adopted. person_decided" in b" ".join(screen.read_until(b"ended: 0.").split())
+    assert (
+        b"no unfinished work of amber-otter" in b" ".join(asked.split())
+        and b"last seen at" in asked
+        and b"reserves src" in asked
+    )
+    assert "(person_decided). A person decided at a terminal" in conch("events").out
+
+
+@pytest.mark.parametrize("typed", ["\n", "no\n", "\x04"], ids=["nothing", "no", "end of input"])
+def test_without_evidence_and_without_a_yes_nothing_is_resumed(
+    conch: Conch, lost: str, repository: Path, terminal: Callable[[], Any], typed: str
+) -> None:
+    (repository / "src" / "parser.py").unlink()
+    screen = terminal()
+    screen.start("init", "--adopt", "amber-otter")
+    screen.read_until(b"[y/N] ")
+
+    screen.type(typed)
+
+    assert b"ADOPTION_REJECTED" in screen.read_until(b"ended: 1.")
+
+
+def test_a_person_is_not_asked_if_told_so_or_if_the_agent_still_runs(
+    conch: Conch, lost: str, repository: Path, terminal: Callable[[], Any]
+) -> None:
+    (repository / "src" / "parser.py").unlink()
+    conch("join", agent="bob:2")
+    living = conch("whoami", "--json", agent="bob:2").data["name"]
+    screen = terminal()
+
+    told = screen.run("init", "--adopt", "amber-otter", "--non-interactive")
+    running = screen.run("init", "--adopt", living)
+
+    assert "ADOPTION_REJECTED" in told and "ADOPTION_REJECTED" in running
+    assert "[y/N]" not in told + running
+
+
+def test_a_harness_with_a_terminal_does_not_decide_for_a_person(
+    conch: Conch, lost: str, repository: Path, terminal: Callable[[], Any]
+) -> None:
+    (repository / "src" / "parser.py").unlink()
+    screen = terminal()
+    screen.type("exec -a claude bash\n")
+
+    answer = screen.run("init", "--adopt", "amber-otter")
+
+    assert "ADOPTION_REJECTED" in answer and "[y/N]" not in answer
+
+
 def test_a_person_who_ends_the_input_has_decided_nothing(conch: Conch, lost: str, terminal: Callable[[], Any]) -> None:
     screen = terminal()
     screen.start("init")

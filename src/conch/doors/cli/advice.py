@@ -30,6 +30,7 @@ STEPS = {
     "its name.",
     "adopt_name": "Choose another name. If that agent is gone and left unfinished work, `conch agent adopt` "
     "takes over the name.",
+    "own_name": "Register your own name instead, or let a person decide with `conch init --adopt` at a terminal.",
     "fit_payload": "See `conch agent send --help`.",
     "take_over_reservation": "Its owner seems to be gone. To take over, reserve with --takeover-stale.",
 }

@@ -6,14 +6,15 @@ import os
 import sys
 
 from conch.agents.identity import explain
+from conch.agents.records import PERSON_SESSION
 from conch.agents.scripts import is_script, script_named
 from conch.agents.signals import gather_signals
 from conch.doors.cli.context import Context
-from conch.doors.cli.output import Report, as_report, table, write
+from conch.doors.cli.output import Report, as_report, local_time, table, write
 from conch.doors.cli.scopes import from_here, reservation_table
-from conch.errors import ConchError, DecisionNeeded, RoomClosed
+from conch.errors import AdoptionRejected, ConchError, DecisionNeeded, RoomClosed, some_of
 from conch.lean import Any
-from conch.members.adoption import Candidate
+from conch.members.adoption import NO_EVIDENCE, Candidate
 from conch.members.names import check_name, find_agent, itself
 from conch.tools import scopes_view
 from conch.tools.text import one_line
@@ -157,7 +158,7 @@ def init(context: Context) -> Report:
     candidates = context.app.adoption.candidates(caller, room_id)
     if not candidates:
         return _begin(context, room_id, None, "No unfinished work was found here.")
-    if options.non_interactive or sys.stdin is None or not sys.stdin.isatty():
+    if not _may_ask(context):
         raise _undecided(candidates)
     return _ask(context, room_id, candidates)
 
@@ -192,9 +193,46 @@ def _check_names(context: Context, place: str) -> None:
 
 
 def _resume(context: Context, room_id: str, name: str) -> Report:
-    data = context.tool("scopes.agent_adopt", room_id=room_id, name=name, scope="*").data
-    payload = data["event"]["payload"]
-    return _report(data["agent_id"], data["name"], "adopted", f"{payload['resume_reason']}: {payload['evidence']}")
+    try:
+        adopted = context.app.adoption.adopt(context.caller, room_id, name, _ANYWHERE)
+    except AdoptionRejected as refusal:
+        if (
+            refusal.details["reason"] != NO_EVIDENCE
+            or not _may_ask(context)
+            or not _confirms(context, room_id, refusal)
+        ):
+            raise
+        adopted = context.app.adoption.adopt(context.caller, room_id, name, _ANYWHERE, confirmed=True)
+    evidence = adopted.evidence
+    return _report(adopted.agent.agent_id, adopted.agent.name, "adopted", f"{evidence.reason}: {evidence.summary}")
+
+
+def _may_ask(context: Context) -> bool:
+    """Whether a person can answer. A harness with a terminal of its own would answer for one."""
+    if context.options.non_interactive or sys.stdin is None or not sys.stdin.isatty():
+        return False
+    return gather_signals("cli", os.environ, None).session_kind == PERSON_SESSION
+
+
+def _confirms(context: Context, room_id: str, refusal: AdoptionRejected) -> bool:
+    """Ask a person whether to resume an agent without evidence, with what is known about it."""
+    name = refusal.details["name"]
+    agent = find_agent(context.app.registration.list_agents(None, room_id), name)
+    found = context.app.reservations.list_reservations(context.caller, room_id)
+    scopes = some_of([each.scope for each in found if each.agent_id == agent.agent_id])
+    known = [
+        refusal.message,
+        f"It was last seen at {local_time(agent.last_seen_at)}" + (f" as {agent.role}" if agent.role else "") + ".",
+        f"It still reserves {scopes}." if scopes else "It reserves nothing.",
+    ]
+    return _answers_yes(f"{' '.join(known)} Resume {name} anyway?") is True
+
+
+def _answers_yes(question: str) -> bool | None:
+    """Whether the person at the terminal says yes. None at the end of input, which is not a decision."""
+    write(sys.stderr, f"{one_line(question)} [y/N] ")
+    answer = sys.stdin.readline()
+    return answer.strip().lower() in ("y", "yes") if answer else None
 
 
 def _begin(context: Context, room_id: str, name: str | None, reason: str) -> Report:
@@ -230,11 +268,11 @@ def _undecided(candidates: list[Candidate]) -> DecisionNeeded:
 
 def _ask(context: Context, room_id: str, candidates: list[Candidate]) -> Report:
     for candidate in candidates:
-        question = f"{candidate.agent.name} is gone and left unfinished work. {candidate.evidence.summary} Resume it?"
-        write(sys.stderr, f"{one_line(question)} [y/N] ")
-        answer = sys.stdin.readline()
-        if not answer:  # end of input is not a decision
+        answer = _answers_yes(
+            f"{candidate.agent.name} is gone and left unfinished work. {candidate.evidence.summary} Resume it?"
+        )
+        if answer is None:
             raise _undecided(candidates)
-        if answer.strip().lower() in ("y", "yes"):
+        if answer:
             return _resume(context, room_id, candidate.agent.agent_id)
     return _begin(context, room_id, None, "You chose to start fresh.")
