@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from bus_plan import BusPlan
-from calls import Step, interleave, memory, memory_rows, round_trip_row
+from calls import Step, interleave, mail_row, memory, memory_rows, round_trip_row
 from conch.tools.catalogue import GROUPS
 from harness import CONCH, Row, Scratch
 from waking import join, send
@@ -16,12 +16,18 @@ LARGEST = {"turns": 8_000, "all": 24_000}
 
 
 def measure(scratch: Scratch, plan: BusPlan) -> list[Row]:
-    with scratch.server("bench:caller") as conch, scratch.sdk_server() as sdk:
+    with (
+        scratch.server("bench:caller") as conch,
+        scratch.server("bench:stranger") as stranger,
+        scratch.sdk_server() as sdk,
+    ):
         topic_id = join(conch, "calls", "caller")
         steps: dict[str, Step] = {
             "ping": lambda: conch.call("ping"),
             "read": lambda: conch.call("topic_presence", topic_id=topic_id),
             "send": lambda: conch.answer(send(conch, topic_id)),
+            # conch looks for the mail of a caller that it knows, and this one has not said who it is.
+            "stranger": lambda: stranger.call("topic_presence", topic_id=topic_id),
         }
         if sdk is not None:
             steps["sdk"] = lambda: sdk.call("nothing")
@@ -34,6 +40,7 @@ def measure(scratch: Scratch, plan: BusPlan) -> list[Row]:
     return [
         round_trip_row("the tool `ping`", spreads["ping"], "empty tool", empty),
         round_trip_row("a read, `topic_presence`", spreads["read"], "empty tool", empty, 0.5),
+        mail_row("the same with a look for mail", spreads["read"], "of a caller not known", spreads["stranger"]),
         round_trip_row("a send, `sync`", spreads["send"], "empty tool", empty, 1),
         *memory_rows("after 100 calls", *used),
         *_list_rows(scratch),

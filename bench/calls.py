@@ -26,14 +26,14 @@ class Memory(NamedTuple):
 
 
 def measure(scratch: Scratch, plan: Plan) -> list[Row]:
-    with scratch.server("bench:caller") as conch, scratch.sdk_server() as sdk:
+    with scratch.server("bench:caller") as conch, scratch.server("bench:other") as other, scratch.sdk_server() as sdk:
         fresh = memory(conch), memory(sdk)
         read, write, nothing = _steps(scratch, conch, sdk)
         for _ in range(CALLS_BEFORE_MEMORY // 2):
             for step in (read, write, nothing, nothing):
                 step()
         used = memory(conch), memory(sdk)
-        steps = {"ping": conch.ping, "read": read, "write": write}
+        steps = {"ping": conch.ping, "read": read, "write": write, "mail": _write_with_mail(scratch, conch, other)}
         if sdk is not None:
             steps |= {"sdk ping": sdk.ping, "sdk tool": nothing}
         spreads = interleave(plan.rounds, plan.calls, steps)
@@ -42,6 +42,7 @@ def measure(scratch: Scratch, plan: Plan) -> list[Row]:
         round_trip_row("`ping`", spreads["ping"], "`ping`", spreads.get("sdk ping")),
         round_trip_row("a read, `get_room_state`", spreads["read"], "empty tool", spreads.get("sdk tool"), 0.5),
         round_trip_row("a write, `heartbeat`", spreads["write"], "empty tool", spreads.get("sdk tool"), 1),
+        mail_row("the same with mail", spreads["mail"], "without mail", spreads["write"]),
         round_trip_row("a read after 5 ms of rest", rested["read"], "empty tool", rested.get("sdk tool")),
         round_trip_row("a write after 5 ms of rest", rested["write"], "empty tool", rested.get("sdk tool")),
         *memory_rows("after `initialize`", *fresh),
@@ -59,6 +60,18 @@ def _steps(scratch: Scratch, conch: Server, sdk: Server | None) -> tuple[Step, S
         lambda: conch.call("heartbeat", **fence),
         lambda: sdk.call("nothing") if sdk is not None else None,
     )
+
+
+def _write_with_mail(scratch: Scratch, conch: Server, other: Server) -> Step:
+    """The same write by an agent to which another has written."""
+    joined = other.call("join_path", context_path=scratch.workspace("mail"))
+    turn = other.call("wait_for_turn", room_id=joined["room_id"])
+    conch.call("topic_join", topic_id=joined["topic_id"], agent_name="writer")
+    letter = {"content_markdown": "Please look at this.", "metadata": {"to": joined["name"]}}
+    conch.call("sync", topic_id=joined["topic_id"], outbox=[letter], wait_seconds=0)
+    fence = {"room_id": joined["room_id"], "lease_id": turn["lease_id"], "expected_turn_id": turn["turn_id"]}
+    assert "mail" in other.call("heartbeat", **fence)
+    return lambda: other.call("heartbeat", **fence)
 
 
 def interleave(rounds: int, count: int, steps: dict[str, Step], rest: float = 0.0) -> dict[str, Spread]:
@@ -91,6 +104,12 @@ def round_trip_row(what: str, ours: Spread, beside: str, theirs: Spread | None, 
         f"p50 <= {budget_ms:g} ms" if budget_ms else "",
         ours.p50 * 1_000 <= budget_ms if budget_ms else None,
     )
+
+
+def mail_row(what: str, ours: Spread, beside: str, theirs: Spread) -> Row:
+    """What mail costs: a call that has it, beside one that has not."""
+    ratio = times(ours.p50, theirs.p50)
+    return Row(f"{what}, p50 / p99 of {ours.size}", _pair(ours), f"{beside}: {_pair(theirs)}", ratio)
 
 
 def _pair(spread: Spread) -> str:

@@ -346,6 +346,14 @@ BUS = {
     "a message without a type": Damage(
         "messages", "or no type", f"UPDATE messages SET message_type = '' WHERE message_id = {FIRST}"
     ),
+    "a message that is counted wrong": Damage(
+        "messages", "counts as message 7 of its sender", f"UPDATE messages SET own_seq = 7 WHERE message_id = {FIRST}"
+    ),
+    "an addressee of no message": Damage(
+        "message_addressees",
+        "no such message",
+        f"INSERT INTO message_addressees (addressee, topic_id, seq) VALUES ('bob', {PINK}, 9999)",
+    ),
     "messages in the wrong order": Damage(
         "messages", "in the wrong order", f"UPDATE messages SET number = number + 9999 WHERE message_id = {FIRST}"
     ),

@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.contract.conftest import Child, Enter
+from tests.contract.conftest import Child, Client, Enter
 from tests.contract.test_margin import closing, everything_said, filled
 
+from conch.calls import Call
 from conch.host import processes
 from conch.tools.catalogue import TOOLS
+from conch.tools.registry import call_tool
 from conch.tools.replies import Reply
 
 # The fields that a seed types `| null`.
@@ -114,7 +116,7 @@ def test_only_sync_echoes_what_was_just_sent(enter: Enter) -> None:
     notice = {"subject": "ECHO", "summary": "ECHO", "next_action": "ECHO"}
     turn = ada.data("wait_for_turn", max_wait_ms=0)
     lease = {"lease_id": turn["lease_id"], "expected_turn_id": turn["turn_id"]}
-    question = bob.data("ask", topic_id=bob.home, question="ECHO", wait_seconds=0)["question_id"]
+    question = bob.data("ask", topic_id=bob.home, question="Why?", wait_seconds=0)["question_id"]
     response = {"question_id": question, "answer_markdown": "ECHO", "suggested_followups": ["ECHO"]}
 
     replies = [
@@ -158,3 +160,90 @@ def test_typical_replies_stay_within_their_budgets(enter: Enter, tmp_path: Path)
 
     budgets = {"join_path": 1_600, "get_room_state": 1_150, "not_yet": 450, "heartbeat": 250}
     assert {tool: size for tool, size in sizes.items() if size > budgets[tool]} == {}
+
+
+# -- the opening of a session, as each harness shows it
+
+KINDS = {"room_id": "room", "topic_id": "topic", "lease_id": "lease", "question_id": "msg", "event_id": "proto"}
+SHOWS: dict[str, Callable[[Reply], str]] = {
+    "only the object (Claude Code, Codex)": lambda reply: json.dumps(reply.data),
+    "only the text (OpenCode, Gemini CLI, Kilo)": lambda reply: reply.text,
+    "both (Copilot, Qwen Code, Cline)": lambda reply: f"{reply.text}\n{json.dumps(reply.data)}",
+}
+
+
+class Newcomer:
+    """An agent that knows only what its harness has just shown it."""
+
+    def __init__(self, client: Client, shows: Callable[[Reply], str]) -> None:
+        self._session = client.session
+        self._shows = shows
+        self.sees = ""
+
+    def call(self, tool: str, **arguments: Any) -> None:
+        reply = call_tool(TOOLS[tool], self._session, arguments, Call())
+        assert not reply.is_error, reply.text
+        reply.delivery.sent()
+        self.sees = self._shows(reply)
+
+    def find(self, name: str) -> str:
+        """A value that can be seen, by its name or by how it looks."""
+        found = re.search(rf'\b{name}"?(?:=|: )"?([\w:.-]+)', self.sees)
+        if found is None and name in KINDS:
+            found = re.search(rf"\b({KINDS[name]}_[0-9a-f]+)", self.sees)
+        assert found is not None, f"no {name} in {self.sees}"
+        return found[1]
+
+    def lease(self) -> dict[str, Any]:
+        return {
+            "room_id": self.find("room_id"),
+            "lease_id": self.find("lease_id"),
+            "expected_turn_id": int(self.find("turn_id")),
+        }
+
+
+@pytest.mark.parametrize("shows", SHOWS.values(), ids=SHOWS)
+def test_a_newcomer_sees_all_that_its_next_call_needs(
+    enter: Enter, workspace: str, shows: Callable[[Reply], str]
+) -> None:
+    bob, client = enter("bob:2"), enter("new:1")
+    agent = Newcomer(client, shows)
+
+    agent.call("join_path", context_path=workspace)
+    assert "Call wait_for_turn." in agent.sees
+    topic_id = agent.find("topic_id")
+    agent.call("wait_for_turn", room_id=agent.find("room_id"))
+    assert "your_turn" in agent.sees and "release_stick" in agent.sees
+    lease = agent.lease()
+    bob.send(bob.home, "Mind the tests.", metadata={"to": client.name})
+    bob.data("ask", topic_id=bob.home, question="Which branch?", wait_seconds=0)
+    agent.call("heartbeat", **lease)
+    for seen in ("to_you", "Mind the tests.", bob.name, "questions", "Which branch?", topic_id):
+        assert seen in agent.sees
+    agent.call("sync", topic_id=agent.find("topic_id"), wait_seconds=0)
+    assert "Mind the tests." in agent.sees and "message_type=answer" in agent.sees
+    agent.call("pending_list", topic_id=agent.find("topic_id"), wait_seconds=0)
+    assert "Call answer" in agent.sees
+    answer = {"question_id": agent.find("question_id"), "answer_markdown": "main", "suggested_followups": ["So?"]}
+    agent.call("answer", topic_id=topic_id, responses=[answer])
+    agent.call("scope_reserve", room_id=lease["room_id"], scope="src")
+    assert "scope_release" in agent.sees and "2027-" in agent.sees
+    agent.call("release_stick", **lease, handoff={"status": "did it", "next_action": "check it"})
+    assert "bob:2" in agent.sees and "wait_for_turn" in agent.sees
+    agent.call("wait_for_turn", room_id=lease["room_id"], max_wait_ms=0)
+    assert "not_yet" in agent.sees and "End your turn" in agent.sees
+
+    assert bob.data("wait_for_turn")["handoff"]["status"] == "did it"
+
+
+def test_the_receiver_of_a_handoff_sees_all_of_it(enter: Enter) -> None:
+    bob, client = enter("bob:2"), enter("new:1")
+    turn = bob.data("wait_for_turn")
+    handoff = {"status": "half done", "next_action": "finish", "artifacts": [{"path": "src/a.py", "role": "edit"}]}
+    lease = {"lease_id": turn["lease_id"], "expected_turn_id": turn["turn_id"]}
+    bob.data("release_stick", **lease, handoff=handoff)
+
+    reply = client.call("wait_for_turn")
+
+    for shows in SHOWS.values():
+        assert all(part in shows(reply) for part in ("half done", "finish", "src/a.py", "bob:2", "Read the handoff"))

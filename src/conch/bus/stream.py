@@ -16,6 +16,8 @@ from conch.lean import Any, NamedTuple, json
 from conch.rooms.presence import renewal_ms
 from conch.storage.base import Row, Transaction
 
+_LONGEST_ADDRESSEE = 200  # no name and no agent_id is longer
+
 
 class Message(NamedTuple):
     message_id: str
@@ -120,6 +122,8 @@ def _insert(tx: Transaction, peer: Peer, draft: Draft, seq: int) -> Sent:
     )
     columns = message._asdict() | {"sender_id": peer.peer_id}
     tx.run("insert_message", **{name: value for name, value in columns.items() if name != "sender"})
+    for addressee in {each for each in message.addressees if isinstance(each, str) and len(each) <= _LONGEST_ADDRESSEE}:
+        tx.run("insert_addressee", addressee=addressee, topic_id=topic_id, seq=seq, sender_id=peer.peer_id)
     if draft.message_type == "question":
         tx.run(
             "insert_question", question_id=message.message_id, topic_id=topic_id, asked_by_id=peer.peer_id, now=tx.now

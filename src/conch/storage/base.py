@@ -130,6 +130,9 @@ class Store(Protocol):
     def read(self) -> AbstractContextManager[Transaction]:
         """A read-only, consistent view: changes by others do not show while it is open."""
 
+    def glance(self, statement: str, **parameters: Any) -> list[Row]:
+        """The rows of one query by itself: cheaper than a transaction, for what may be missing or a little old."""
+
     def write(self, *locks: str) -> AbstractContextManager[Transaction]:
         """One atomic change. Writers that name the same lock run one after another."""
 

@@ -189,13 +189,26 @@ CREATE TABLE messages (
   metadata_json TEXT,
   client_message_id TEXT,
   created_at BIGINT NOT NULL,
-  sender_id BIGINT REFERENCES peers (peer_id)
+  sender_id BIGINT REFERENCES peers (peer_id),
+  own_seq BIGINT NOT NULL DEFAULT 0
 );
 
 CREATE UNIQUE INDEX messages_topic_seq_idx ON messages (topic_id, seq);
 CREATE UNIQUE INDEX messages_client_message_id_idx ON messages (topic_id, sender_id, client_message_id)
 WHERE client_message_id IS NOT NULL;
 CREATE INDEX messages_topic_reply_to_idx ON messages (topic_id, reply_to) WHERE reply_to IS NOT NULL;
+-- `own_seq` says which message of its sender a message is. Two of these numbers tell how many of the messages after a
+-- cursor are a peer's own.
+CREATE INDEX messages_sender_idx ON messages (sender_id, seq, own_seq);
+
+-- The names in `metadata.to`, as they were written. A name may mean a peer that joins later.
+CREATE TABLE message_addressees (
+  addressee TEXT NOT NULL,
+  topic_id TEXT NOT NULL REFERENCES topics (topic_id),
+  seq BIGINT NOT NULL,
+  sender_id BIGINT REFERENCES peers (peer_id),
+  PRIMARY KEY (addressee, topic_id, seq)
+);
 
 -- A question is a message; this table has only its status.
 CREATE TABLE questions (
@@ -315,6 +328,9 @@ WHERE caused_by IS NOT NULL;
 CREATE UNIQUE INDEX protocol_events_handoff_idx ON protocol_events (handoff_event_seq)
 WHERE handoff_event_seq IS NOT NULL;
 CREATE INDEX protocol_events_bead_idx ON protocol_events (bead_id, room_id) WHERE bead_id IS NOT NULL;
+
+-- Finds the newest unread notice of an agent, in all rooms.
+CREATE INDEX protocol_events_mail_idx ON protocol_events (to_agent_id, number) WHERE state = 'unread';
 
 -- Changes to names, reservations and protocol events, append-only, for the room's timeline.
 CREATE TABLE room_activity (

@@ -5,6 +5,7 @@ agent had at the time. That is today's name, unless the agent was renamed or lef
 activity or log has recorded the earlier name.
 
 The ninth migration finds the priority of notices in their payloads. The tenth writes down what each name looks like.
+The thirteenth finds the addressees of messages in their metadata.
 """
 
 from __future__ import annotations
@@ -53,6 +54,13 @@ _ADD_SKELETON = "INSERT INTO name_skeletons (skeleton, name) VALUES (:skeleton, 
 _BLOCKED = "SELECT number, payload_json FROM protocol_events WHERE event_type = 'BLOCKED'"
 _SET_PRIORITY = "UPDATE protocol_events SET priority = :priority WHERE number = :number"
 _PRIORITIES = {"high": 0, "low": 2}  # the rest is 1
+_ADDRESSED = """
+SELECT topic_id, seq, sender_id, metadata_json FROM messages WHERE metadata_json LIKE '%"to"%'
+"""
+_LONGEST_ADDRESSEE = 200
+_ADD_ADDRESSEE = """
+INSERT INTO message_addressees (addressee, topic_id, seq, sender_id) VALUES (:addressee, :topic_id, :seq, :sender_id)
+"""
 _SET_DETAILS = "UPDATE room_events SET details_json = :details_json WHERE event_seq = :event_seq"
 
 
@@ -80,6 +88,16 @@ def run_step(version: int, execute: Execute) -> None:
         for row in execute(_ALL_NAMES, {}):
             for skeleton in skeletons(row["name"]):
                 execute(_ADD_SKELETON, {"skeleton": skeleton, "name": row["name"]})
+    if version == 13:
+        for row in execute(_ADDRESSED, {}):
+            _write_addressees(execute, row)
+
+
+def _write_addressees(execute: Execute, row: Row) -> None:
+    to = json.loads(row.pop("metadata_json")).get("to")
+    names = [to] if isinstance(to, str) else to if isinstance(to, list) else []
+    for name in {name for name in names if isinstance(name, str) and len(name) <= _LONGEST_ADDRESSEE}:
+        execute(_ADD_ADDRESSEE, {**row, "addressee": name})
 
 
 def _write_names(execute: Execute) -> None:

@@ -13,7 +13,7 @@ from conch.lean import TYPE_CHECKING
 from conch.tools import bus_view as view
 from conch.tools import fields
 from conch.tools.registry import Tool, grouped
-from conch.tools.replies import Object, QueuedDelivery, Reply, known
+from conch.tools.replies import Delivered, Object, QueuedDelivery, Reply, known
 from conch.tools.session import Session
 from conch.tools.text import one_line
 from conch.warnings import Warnings, warning
@@ -173,7 +173,9 @@ def sync(session: Session, given: Object, call: Call) -> Reply:
         # A delivery is kept for a while, so this task must not hold on to the messages.
         retracted=partial(app.messages.retract, peer, synced.page.standing) if moves else None,
     )
-    return Reply(data, text, delivery, next=view.after_sync(synced.page))
+    questions = tuple(each.message_id for each in synced.page.received if each.message_type == "question")
+    delivered = Delivered(topic_id, through=synced.page.last_seq, ids=questions)
+    return Reply(data, text, delivery, next=view.after_sync(synced.page), delivered=delivered)
 
 
 def _sync_warnings(session: Session, synced: Synced, ignored_ack: bool) -> Warnings:
@@ -217,6 +219,7 @@ TOOLS = grouped(
         "Check that the server answers; returns its versions.",
         fields.takes(),
         fields.READS,
+        needs_store=False,
     ),
     Tool(
         topic_create,

@@ -10,6 +10,7 @@ from conch.tools import (
     bus,
     facts,  # noqa: F401 - loaded now, because a process without a free descriptor cannot import
     history,
+    mail_view,  # noqa: F401
     patience,  # noqa: F401
     questions,
     scopes,

@@ -47,7 +47,7 @@ class Budget:
 
     def __init__(self, limit: int | None) -> None:
         self._limit = limit
-        self._left = 0 if limit is None else limit - _ENVELOPE
+        self._left = 0 if limit is None else limit - _ENVELOPE - limit // 8  # the eighth is for the mail
 
     @property
     def rows(self) -> int:

@@ -7,7 +7,7 @@ from conch.errors import StoreError
 from conch.tools import bus_view, fields
 from conch.tools import questions_view as view
 from conch.tools.registry import Tool, grouped
-from conch.tools.replies import Object, Reply, known
+from conch.tools.replies import Delivered, Object, Reply, known
 from conch.tools.session import Session
 from conch.tools.text import behind_margin
 from conch.warnings import warning
@@ -74,7 +74,8 @@ def pending_list(session: Session, given: Object, call: Call) -> Reply:
     )
     lines = [page.text("No question is waiting for you."), *bus_view.warning_lines(warnings)]
     following = page.next(cursor, "Call answer with the question_id of those you can answer." if found else "")
-    return Reply(data, "\n".join(lines), next=following)
+    delivered = Delivered(peer.topic_id, ids=tuple(each.question_id for each in found[: page.length]))
+    return Reply(data, "\n".join(lines), next=following, delivered=delivered)
 
 
 def answer(session: Session, given: Object, call: Call) -> Reply:

@@ -8,7 +8,7 @@ from conch.clock import to_seconds
 from conch.errors import StoreError
 from conch.tools.facts import tell, tell_item
 from conch.tools.pages import Budget
-from conch.tools.replies import Object, Reply, known
+from conch.tools.replies import Delivered, Object, Reply, known
 from conch.tools.text import behind_margin, one_line
 from conch.warnings import warning
 
@@ -58,6 +58,7 @@ def asked(
     reason = shown.question.cancel_reason
     head = f"Question {shown.question.question_id}: {status}" + (f" ({one_line(reason)})." if reason else ".")
     facts = tell({name: value for name, value in data.items() if name != "topic_id"}, head)
+    delivered = Delivered(shown.question.topic_id, seqs=tuple(each.seq for each in shown.answers))
     following = ""
     if page.has_more:
         following = f'There are more answers: call ask_poll with after="{cursor}".'
@@ -65,7 +66,9 @@ def asked(
         following = _follow_up(shown)
     elif shown.question.status == "pending":
         following = "Go on with other work, and call ask_poll with this question_id later."
-    return Reply(data, f"{facts}\n\n{_answers_text(shown)}" if shown.answers else facts, next=following)
+    return Reply(
+        data, f"{facts}\n\n{_answers_text(shown)}" if shown.answers else facts, next=following, delivered=delivered
+    )
 
 
 def _asked(status: str, found: Asked, answers: list[Object]) -> Object:

@@ -17,6 +17,7 @@ from conch.tools.session import Session
 from conch.tools.text import behind_margin, visible
 
 if TYPE_CHECKING:
+    from conch.notices.mail import Mail
     from conch.storage.base import Replacement
 
 # The code for an invalid argument, in the groups that have their own.
@@ -32,6 +33,7 @@ class Tool(NamedTuple):
     input_schema: Object
     annotations: Object
     group: str = ""
+    needs_store: bool = True
 
     @property
     def name(self) -> str:
@@ -106,24 +108,30 @@ def call_tool(tool: Tool, session: Session, arguments: Object, call: Call) -> Re
     """Like `run_tool`, but never raises: a refusal, or a defect of ours, becomes an error reply."""
     try:
         reply = retry_interrupted(lambda: run_tool(tool, session, arguments, call))
+    except StoreError as trouble:
+        return _told(_refused(trouble, session.budget()))  # a store in trouble has no mail either
     except ConchError as refusal:
         reply = _refused(refusal, session.budget())
     except Exception as error:
         reply = _refused(_explain(tool, error), session.budget())
     try:
-        return _told(reply)
+        return _told(reply, session.mail(reply.delivered, tool.needs_store))
     except Exception as error:  # the caller gets an error instead, so undo what the reply would have brought
         undo = reply.delivery.not_sent
         return _refused(_explain(tool, error), session.budget())._replace(delivery=Delivery(sent=undo, not_sent=undo))
 
 
-def _told(reply: Reply) -> Reply:
-    """The reply with the same facts in its object and in its text, and with what to do next in both."""
+def _told(reply: Reply, mail: Mail | None = None) -> Reply:
+    """The reply with the same facts in its object and in its text, and with what to do next and the mail in both."""
     from conch.tools.facts import tell  # not at the top: commands have their own texts
 
     ending = [f"Next: {reply.next}"] if reply.next and reply.next not in reply.text else []
     text = tell(reply.data, reply.text, *ending)
     data = {**reply.data, "next": reply.next} if reply.next else reply.data
+    if mail:
+        from conch.tools import mail_view
+
+        data, text = {**data, "mail": mail_view.mail(mail)}, "\n".join([text, *mail_view.mail_lines(mail)])
     return reply._replace(data=data, text=visible(text))  # names are not behind a margin, so escape them here
 
 

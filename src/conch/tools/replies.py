@@ -134,10 +134,23 @@ class QueuedDelivery(Delivery):
 NOTHING_FOLLOWS = Delivery()
 
 
+class Delivered(NamedTuple):
+    """What a reply brings that would otherwise be mail."""
+
+    topic_id: str = ""
+    through: int = 0
+    """All messages of the topic up to this one."""
+    seqs: tuple[int, ...] = ()
+    """Single messages of the topic."""
+    ids: tuple[str, ...] = ()
+    """Questions and notices."""
+
+
 class Reply(NamedTuple):
     """The facts as an object and as a text, and what happens after delivery.
 
-    A harness shows a model one of the two, or both. `next` is for both: what the caller can do now.
+    A harness shows a model one of the two, or both. `next` is for both: what the caller can do now. Mail does not count
+    what the reply has `delivered`.
     """
 
     data: Object
@@ -145,3 +158,4 @@ class Reply(NamedTuple):
     delivery: Delivery = NOTHING_FOLLOWS
     is_error: bool = False
     next: str = ""
+    delivered: Delivered = Delivered()

@@ -11,7 +11,7 @@ from conch.scopes.reservations import LONGEST_TTL, SHORTEST_TTL, TTL_MINUTES
 from conch.tools import fields
 from conch.tools import scopes_view as view
 from conch.tools.registry import Tool, grouped
-from conch.tools.replies import NOTHING_FOLLOWS, Object, Reply, known, undone_by
+from conch.tools.replies import NOTHING_FOLLOWS, Delivered, Object, Reply, known, undone_by
 from conch.tools.session import Session
 from conch.tools.text import one_line
 
@@ -147,7 +147,8 @@ def event_inbox(session: Session, given: Object, call: Call) -> Reply:
     data = known(events=page.objects, has_more=page.has_more, cursor=cursor)
     is_open = any(event.state != "accepted" for event in events)
     following = page.next(cursor, "Mark those you take on as accepted with event_mark." if is_open else "")
-    return Reply(data, page.text("No notices for you."), next=following)
+    delivered = Delivered(ids=tuple(event.event_id for event in events[: page.length]))
+    return Reply(data, page.text("No notices for you."), next=following, delivered=delivered)
 
 
 def event_mark(session: Session, given: Object, call: Call) -> Reply:

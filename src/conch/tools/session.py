@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 
 from conch.agents.connections import close_connection
 from conch.agents.identity import identify
@@ -12,19 +13,21 @@ from conch.agents.records import Caller
 from conch.agents.signals import gather_signals
 from conch.errors import InvalidArgument, StoreError
 from conch.host import processes
-from conch.lean import TYPE_CHECKING
+from conch.lean import TYPE_CHECKING, Any, Lock, threading
 from conch.tools.pages import Budget
-from conch.tools.replies import ReplyQueue
+from conch.tools.replies import Delivered, ReplyQueue
 from conch.tools.text import one_line
 
 if TYPE_CHECKING:
     from conch.app import App
     from conch.bus.peers import Peer
     from conch.calls import Call
+    from conch.notices.mail import Mail
     from conch.storage.base import Replacement
     from conch.tools.patience import Patience
 
 _MOST_SESSIONS = 100  # of one connection; each is stored
+_MOMENT_SECONDS = 0.05  # how long `ping` waits for the store, which it does not need
 
 
 def _nothing() -> str | None:
@@ -37,6 +40,45 @@ def _report_trouble(message: str) -> None:
         print(f"conch: {one_line(message)}", file=sys.stderr, flush=True)
     except (OSError, ValueError):  # closed, or full: the caller is told anyway
         pass
+
+
+class _Glimpse:
+    """Looks for mail on a thread of its own, so that a store that hangs keeps nobody waiting."""
+
+    def __init__(self) -> None:
+        self._looks: Any = None
+        self._answers: Any = None
+        self._unanswered = 0
+        self._lock = Lock()
+
+    def take(self, look: Callable[[], Mail]) -> Mail | None:
+        """The mail, if it is found at once. While an earlier look still hangs, there is no other."""
+        with self._lock:
+            self._start()
+            while self._unanswered:
+                self._answers.get_nowait()
+                self._unanswered -= 1
+            self._looks.put(look)
+            self._unanswered += 1
+            mail: Mail | None = self._answers.get(timeout=_MOMENT_SECONDS)
+            self._unanswered -= 1
+            return mail
+
+    def _start(self) -> None:
+        if self._looks is None:
+            from _queue import SimpleQueue  # not from queue, which would import more
+
+            queues: tuple[Any, Any] = SimpleQueue(), SimpleQueue()
+            threading.Thread(target=_look_for_mail, args=queues, daemon=True).start()
+            self._looks, self._answers = queues
+
+
+def _look_for_mail(looks: Any, answers: Any) -> None:
+    while True:
+        try:
+            answers.put(looks.get()())
+        except Exception:  # no answer is better than a wait for one
+            answers.put(None)
 
 
 class Session:
@@ -61,6 +103,7 @@ class Session:
         self._tokens: dict[tuple[str, str], str] = {}
         self._stores = 0
         self._reported = 0
+        self._glimpse = _Glimpse()
         self.replies = ReplyQueue()
 
     def begin_call(self) -> int:
@@ -166,6 +209,21 @@ class Session:
                 self.stay_active()
             except StoreError:
                 pass  # failing to record presence must not fail the call
+
+    def mail(self, delivered: Delivered, can_wait: bool) -> Mail | None:
+        """What waits for the caller; None if the caller is not known, or if the store does not answer.
+
+        If it must not wait for the store, it gives up after a moment.
+        """
+        if self._caller is None:
+            return None
+        from conch.notices.mail import read_mail  # not at the top: commands do not need it
+
+        look = partial(read_mail, self.app.store, self._caller.agent_id, *delivered)
+        try:
+            return look() if can_wait else self._glimpse.take(look)
+        except Exception:  # a hint; whatever fails here, and an empty queue, must not take the reply with it
+            return None
 
     def rename(self, name: str) -> None:
         """Remember the caller's new name."""

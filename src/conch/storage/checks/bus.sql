@@ -62,6 +62,21 @@ SELECT m.message_id, m.topic_id
 FROM messages m JOIN messages n ON n.topic_id = m.topic_id AND n.seq = m.seq + 1
 WHERE n.number <= m.number;
 
+-- check: messages
+-- Message {message_id} of topic {topic_id} counts as message {own_seq} of its sender, but it is message {place}.
+SELECT message_id, topic_id, own_seq, place FROM (
+  SELECT message_id, topic_id, own_seq, row_number() OVER (PARTITION BY sender_id ORDER BY seq) AS place
+  FROM messages WHERE sender_id IS NOT NULL
+) counted
+WHERE own_seq <> place;
+
+-- check: message_addressees
+-- Message {seq} of topic {topic_id} is listed as one to {addressee}, but there is no such message from that sender.
+SELECT a.seq, a.topic_id, a.addressee
+FROM message_addressees a
+LEFT JOIN messages m ON m.topic_id = a.topic_id AND m.seq = a.seq AND m.sender_id = a.sender_id
+WHERE m.seq IS NULL;
+
 -- check: messages json
 -- The metadata of message {message_id} is not a JSON object.
 SELECT message_id, metadata_json AS json FROM messages WHERE metadata_json IS NOT NULL;

@@ -14,6 +14,7 @@ from conch.calls import note_change
 from conch.clock import Clock
 from conch.errors import SchemaMismatch, StoreError, StoreUnavailable
 from conch.ids import lock_number
+from conch.lean import Any
 from conch.storage.base import Check, Problem, Replacement, Restoration, Row
 from conch.storage.postgres.address import SCHEMA, Address, Connection
 from conch.storage.postgres.errors import translate, translate_commit, translate_refusal, translated
@@ -77,6 +78,18 @@ class PostgresStore:
             with self._transaction("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY") as transaction:
                 yield transaction
             self._give_back(transaction.connection, "COMMIT")  # it only read, so a failure here loses nothing
+
+    def glance(self, statement: str, **parameters: Any) -> list[Row]:
+        with self._slot(), self._translated():
+            connection, _ = self._borrow()
+            try:
+                looking = PostgresTransaction(connection, self._statements, 0, self._translated)
+                rows = looking.all(statement, **parameters)
+            except BaseException:
+                connection.close()
+                raise
+            self._give_back(connection)
+        return rows
 
     @contextmanager
     def write(self, *locks: str) -> Iterator[PostgresTransaction]:

@@ -8,10 +8,14 @@ RETURNING next_seq;
 -- name: insert_message
 INSERT INTO messages
   (message_id, topic_id, seq, sender_id, message_type, reply_to, content_markdown, metadata_json, client_message_id,
-   created_at)
+   created_at, own_seq)
 VALUES
   (:message_id, :topic_id, :seq, :sender_id, :message_type, :reply_to, :content_markdown, :metadata_json,
-   :client_message_id, :created_at);
+   :client_message_id, :created_at,
+   COALESCE((SELECT own_seq FROM messages WHERE sender_id = :sender_id ORDER BY seq DESC LIMIT 1), 0) + 1);
+
+-- name: insert_addressee
+INSERT INTO message_addressees (addressee, topic_id, seq, sender_id) VALUES (:addressee, :topic_id, :seq, :sender_id);
 
 -- name: find_message
 SELECT message_id, topic_id FROM messages WHERE message_id = :message_id;

@@ -17,6 +17,7 @@ from conch.errors import (
     StoreUnavailable,
     StoreUncertain,
 )
+from conch.lean import Any
 from conch.storage.base import Check, Problem, Replacement, Restoration, Row
 from conch.storage.replacement import Replacements, new_epoch
 from conch.storage.sqlite import sqlite3
@@ -106,6 +107,12 @@ class SqliteStore:
         with self._connections.borrowed() as lent, transaction(lent.connection, "BEGIN"):
             self._check(lent, known)
             yield SqliteTransaction(lent.connection, self._statements, self._clock(), self._translated)
+
+    def glance(self, statement: str, **parameters: Any) -> list[Row]:
+        with self._connections.borrowed() as lent:
+            return SqliteTransaction(lent.connection, self._statements, 0, self._translated).all(
+                statement, **parameters
+            )
 
     @contextmanager
     def write(self, *locks: str) -> Iterator[SqliteTransaction]:

@@ -1,0 +1,100 @@
+"""What waits for an agent: messages to it, open questions, notices. Looking moves no cursor and marks nothing as seen.
+
+Every reply says it, so an agent that only works and renews its lease still learns that it was written to. If nothing
+waits, that costs one query by indexes.
+"""
+
+from __future__ import annotations
+
+from conch.lean import NamedTuple, json
+from conch.storage.base import Row, Store
+
+_LONGEST_LINE = 120
+_MOST = 100  # larger numbers are not counted
+
+
+class Waiting(NamedTuple):
+    """Things of one kind that wait, and the newest of them."""
+
+    number: int
+    place: str
+    """Its topic_id, or the room_id of a notice."""
+    id: str
+    sender: str
+    line: str
+    event_type: str
+
+
+class Mail(NamedTuple):
+    hand_over: Waiting | None
+    """A BLOCKED notice from a member of a room whose stick the agent holds."""
+    to_you: Waiting | None
+    questions: Waiting | None
+    notices: Waiting | None
+    others: int
+    """Unread messages that are not to the agent."""
+
+    def __bool__(self) -> bool:
+        return any(self)
+
+
+_NOTHING = Mail(None, None, None, None, 0)
+
+
+def read_mail(
+    store: Store,
+    agent_id: str,
+    topic_id: str = "",
+    through: int = 0,
+    seqs: tuple[int, ...] = (),
+    ids: tuple[str, ...] = (),
+) -> Mail:
+    """What waits for an agent, without what it is just getting.
+
+    That is: the messages of a topic `through` a number and those with one of the `seqs`, and the questions and notices
+    with one of the `ids`.
+    """
+    (kinds,) = store.glance("mail_kinds", agent_id=agent_id)
+    if not any(kinds.values()):
+        return _NOTHING
+    given: dict[str, Row] = {
+        "messages": {"topic_id": topic_id, "through": through, "most": _MOST},
+        "questions": {"ids": list(ids) or [""]},
+        "notices": {"ids": list(ids) or [""], "most": _MOST},
+    }
+    found: dict[str, list[Row]] = {}
+    for kind in filter(kinds.get, given):
+        for row in store.glance(f"mail_{kind}", agent_id=agent_id, **given[kind]):
+            found.setdefault(row["kind"], []).append(row)
+    unread = 0
+    for row in found.get("unread", ()):
+        brought = sum(seq > row["last_seq"] for seq in seqs) if row["place"] == topic_id else 0
+        unread += int(row["number"]) - brought
+    to_you = _newest(found.get("to_you", []))
+    return Mail(
+        hand_over=_newest(found.get("hand_over", [])),
+        to_you=to_you,
+        questions=_newest(found.get("question", [])),
+        notices=_newest(found.get("notice", [])),
+        others=max(0, unread - to_you.number) if to_you else unread,
+    )
+
+
+def _newest(rows: list[Row]) -> Waiting | None:
+    """All of one kind as one. A message to two names of an agent is in two rows."""
+    if not rows:
+        return None
+    newest = max(rows, key=lambda row: int(row["last_seq"]))
+    number = sum(int(row["number"]) for row in rows)
+    sender, event_type = newest["sender"] or "conch", newest["event_type"] or ""
+    return Waiting(number, newest["place"], newest["id"], sender, _line(newest), event_type)
+
+
+def _line(row: Row) -> str:
+    """The first line that says anything; of a notice, its subject or what it asks for."""
+    text = str(row["line"])
+    if row["event_type"]:
+        payload = json.loads(text)
+        wanted = "requested_action" if row["kind"] == "hand_over" else "subject"
+        text = str(payload.get(wanted) or payload.get("resolution_hint") or payload.get("evidence") or "")
+    return next(filter(None, map(str.strip, text.splitlines())), "")[:_LONGEST_LINE]

@@ -1,0 +1,110 @@
+-- What waits for an agent. `mail_kinds` says which kinds there are, and every reply pays for it, so it only touches
+-- indexes. The others run only if there is something, and cut their numbers off, so that no flood makes them slow.
+-- What one peer of an agent has read, the agent has read.
+
+-- name: mail_kinds
+SELECT
+  EXISTS (
+    SELECT 1 FROM peers p JOIN cursors c ON c.peer_id = p.peer_id JOIN topic_seq s ON s.topic_id = p.topic_id
+    WHERE p.agent_id = :agent_id AND s.next_seq - 1 > c.last_seq
+      -- There is another's message if there are more messages after the cursor than own ones.
+      AND s.next_seq - 1 - c.last_seq
+        > COALESCE((SELECT o.own_seq FROM messages o WHERE o.sender_id = p.peer_id ORDER BY o.seq DESC LIMIT 1), 0)
+        - COALESCE((SELECT o.own_seq FROM messages o WHERE o.sender_id = p.peer_id AND o.seq <= c.last_seq
+                    ORDER BY o.seq DESC LIMIT 1), 0)
+  ) AS messages,
+  EXISTS (
+    SELECT 1 FROM peers p JOIN questions q ON q.topic_id = p.topic_id AND q.status = 'pending'
+    WHERE p.agent_id = :agent_id
+  ) AS questions,
+  EXISTS (SELECT 1 FROM protocol_events e WHERE e.to_agent_id = :agent_id AND e.state = 'unread') AS notices;
+
+-- name: mail_messages
+WITH mine AS MATERIALIZED (
+  SELECT p.peer_id, p.topic_id, c.last_seq, s.next_seq - 1 AS highest
+  FROM peers p JOIN cursors c ON c.peer_id = p.peer_id JOIN topic_seq s ON s.topic_id = p.topic_id
+  WHERE p.agent_id = :agent_id
+), unread AS MATERIALIZED (
+  SELECT topic_id, highest,
+    max(CASE WHEN topic_id = :topic_id AND last_seq < :through THEN :through ELSE last_seq END) AS last_seq
+  FROM mine GROUP BY topic_id, highest
+), names AS (
+  SELECT n.topic_id, n.agent_name AS name FROM mine m JOIN agent_name_reservations n ON n.peer_id = m.peer_id
+  UNION SELECT topic_id, :agent_id FROM mine
+), to_you AS MATERIALIZED (
+  SELECT u.topic_id,
+    (SELECT count(*) FROM (
+      SELECT 1 AS one FROM message_addressees a
+      WHERE a.addressee = n.name AND a.topic_id = n.topic_id AND a.seq > u.last_seq
+        AND a.sender_id NOT IN (SELECT peer_id FROM mine)
+      LIMIT :most
+    ) counted) AS number,
+    (SELECT a.seq FROM message_addressees a
+     WHERE a.addressee = n.name AND a.topic_id = n.topic_id AND a.seq > u.last_seq
+       AND a.sender_id NOT IN (SELECT peer_id FROM mine)
+     ORDER BY a.seq DESC LIMIT 1) AS newest
+  FROM unread u JOIN names n ON n.topic_id = u.topic_id WHERE u.highest > u.last_seq
+)
+SELECT 'unread' AS kind, u.topic_id AS place, u.last_seq,
+  u.highest - u.last_seq - COALESCE((
+    SELECT sum(
+      COALESCE((SELECT o.own_seq FROM messages o WHERE o.sender_id = m.peer_id ORDER BY o.seq DESC LIMIT 1), 0)
+      - COALESCE((SELECT o.own_seq FROM messages o WHERE o.sender_id = m.peer_id AND o.seq <= u.last_seq
+                  ORDER BY o.seq DESC LIMIT 1), 0)
+    ) FROM mine m WHERE m.topic_id = u.topic_id
+  ), 0) AS number, NULL AS id, NULL AS sender, NULL AS line, NULL AS event_type
+FROM unread u WHERE u.highest > u.last_seq
+UNION ALL
+SELECT 'to_you', t.topic_id, m.seq, t.number, m.message_id, p.name, substr(m.content_markdown, 1, 1000), NULL
+FROM to_you t LEFT JOIN messages m ON m.topic_id = t.topic_id AND m.seq = t.newest
+LEFT JOIN peers p ON p.peer_id = m.sender_id
+WHERE t.newest IS NOT NULL;
+
+-- name: mail_questions
+-- Only the 20 newest pending questions of each topic.
+WITH mine AS MATERIALIZED (
+  SELECT p.peer_id, p.topic_id FROM peers p JOIN cursors c ON c.peer_id = p.peer_id WHERE p.agent_id = :agent_id
+), names AS (
+  SELECT n.topic_id, n.agent_name AS name FROM mine m JOIN agent_name_reservations n ON n.peer_id = m.peer_id
+  UNION SELECT topic_id, :agent_id FROM mine
+), waiting AS MATERIALIZED (
+  SELECT m.topic_id, m.seq
+  FROM (SELECT DISTINCT topic_id FROM mine) t JOIN questions q ON q.question_id IN (
+    SELECT x.question_id FROM questions x WHERE x.topic_id = t.topic_id AND x.status = 'pending'
+    ORDER BY x.asked_at DESC LIMIT 20
+  )
+  JOIN messages m ON m.message_id = q.question_id
+  WHERE q.asked_by_id NOT IN (SELECT peer_id FROM mine) AND q.question_id NOT IN :ids
+    AND NOT EXISTS (
+      SELECT 1 FROM answers a WHERE a.question_id = q.question_id AND a.answered_by_id IN (SELECT peer_id FROM mine)
+    )
+    AND (m.metadata_json IS NULL OR m.metadata_json NOT LIKE '%"to"%' OR EXISTS (
+      SELECT 1 FROM names n JOIN message_addressees a ON a.addressee = n.name AND a.topic_id = n.topic_id
+      WHERE n.topic_id = q.topic_id AND a.seq = m.seq
+    ))
+)
+SELECT 'question' AS kind, t.topic_id AS place, m.seq AS last_seq, t.number, m.message_id AS id, p.name AS sender,
+  substr(m.content_markdown, 1, 1000) AS line, NULL AS event_type
+FROM (SELECT topic_id, count(*) AS number, max(seq) AS newest FROM waiting GROUP BY topic_id) t
+LEFT JOIN messages m ON m.topic_id = t.topic_id AND m.seq = t.newest LEFT JOIN peers p ON p.peer_id = m.sender_id;
+
+-- name: mail_notices
+SELECT * FROM (
+  SELECT 'notice' AS kind, e.room_id AS place, e.number AS last_seq, (
+    SELECT count(*) FROM (
+      SELECT 1 AS one FROM protocol_events x
+      WHERE x.to_agent_id = :agent_id AND x.state = 'unread' AND x.event_id NOT IN :ids LIMIT :most
+    ) counted
+  ) AS number, e.event_id AS id, e.from_agent AS sender, e.payload_json AS line, e.event_type
+  FROM protocol_events e
+  WHERE e.to_agent_id = :agent_id AND e.state = 'unread' AND e.event_id NOT IN :ids
+  ORDER BY e.number DESC LIMIT 1
+) newest
+UNION ALL
+SELECT * FROM (
+  SELECT 'hand_over', e.room_id, e.number, 1, e.event_id, e.from_agent, e.payload_json, e.event_type
+  FROM protocol_events e JOIN path_rooms r ON r.room_id = e.room_id
+  WHERE e.to_agent_id = :agent_id AND e.state = 'unread' AND e.event_type = 'BLOCKED' AND e.event_id NOT IN :ids
+    AND r.owner = :agent_id
+  ORDER BY e.number DESC LIMIT 1
+) blocked;

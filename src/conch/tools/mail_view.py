@@ -1,0 +1,63 @@
+"""How mail looks at the end of every reply: as an object, and as lines."""
+
+from __future__ import annotations
+
+from conch.lean import TYPE_CHECKING
+from conch.tools.replies import Object, known
+from conch.tools.text import MARGIN, behind_margin, one_line
+
+if TYPE_CHECKING:
+    from conch.notices.mail import Mail, Waiting
+
+
+def mail(found: Mail) -> Object:
+    """The facts, the most pressing first."""
+    return known(
+        asked_to_hand_over=found.hand_over and _notice(found.hand_over),
+        to_you=found.to_you and {"count": found.to_you.number, "topic_id": found.to_you.place, **_newest(found.to_you)},
+        questions=found.questions
+        and {
+            "count": found.questions.number,
+            "topic_id": found.questions.place,
+            "question_id": found.questions.id,
+            **_newest(found.questions),
+        },
+        notices=found.notices
+        and {"count": found.notices.number, **({} if _is_told(found) else _notice(found.notices))},
+        others=found.others or None,
+    )
+
+
+def _is_told(found: Mail) -> bool:
+    """Whether the newest notice is the one that asks to hand over, so that it need not be told twice."""
+    return bool(found.hand_over and found.notices and found.hand_over.id == found.notices.id)
+
+
+def _notice(found: Waiting) -> Object:
+    about = {"room_id": found.place, "event_id": found.id, "event_type": found.event_type}
+    return {**about, **_newest(found)}
+
+
+def _newest(found: Waiting) -> Object:
+    return {"from": found.sender, "line": found.line}
+
+
+def mail_lines(found: Mail) -> list[str]:
+    """The same as text. What others wrote comes last in a line that begins with our words."""
+    lines = []
+    if found.hand_over:
+        lines.append(_line("You are ASKED TO HAND OVER", _notice(found.hand_over)))
+    facts = mail(found)
+    for kind in ("to_you", "questions", "notices"):
+        if kind in facts:
+            lines.append(_line(kind, facts[kind]))
+    if found.others:
+        lines.append(f"{MARGIN}others={found.others} unread messages")
+    return ["Mail:", *lines]
+
+
+def _line(kind: str, facts: Object) -> str:
+    about = " ".join(f"{name}={value}" for name, value in facts.items() if name not in ("from", "line"))
+    if "from" not in facts:
+        return f"{MARGIN}{kind}: {about}"
+    return behind_margin(facts["line"], MARGIN * 2, first=f"{MARGIN}{kind}: {about} from {one_line(facts['from'])}: ")
