@@ -131,6 +131,14 @@ def test_only_sync_echoes_what_was_just_sent(enter: Enter) -> None:
     assert [reply.data for reply in replies if "ECHO" in json.dumps(reply.data) + reply.text] == []
 
 
+@pytest.mark.parametrize("blank", [" ", "\u3000", "\n", "\t \n"])
+def test_a_blank_text_does_not_cost_the_reply(enter: Enter, blank: str) -> None:
+    ada = enter("ada:1")
+
+    assert ada.call("ask_cancel", topic_id=ada.home, question_id="x", **{blank: 1}).is_error
+    assert not ada.call("topic_close", topic_id=ada.data("topic_create")["topic_id"], reason=blank).is_error
+
+
 # -- few facts
 
 

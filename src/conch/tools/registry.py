@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from conch.calls import Call, retry_interrupted
 from conch.errors import ConchError, InternalError, InvalidArgument, ResourcesExhausted, StoreError, find_lack
-from conch.lean import TYPE_CHECKING, NamedTuple
+from conch.lean import TYPE_CHECKING, Any, NamedTuple
 from conch.tools import fields
 from conch.tools.advice import STEPS
 from conch.tools.pages import Budget
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 # The code for an invalid argument, in the groups that have their own.
 _INVALID_ARGUMENT = {"bus": "INVALID_ARGUMENT", "questions": "INVALID_ARGUMENT", "scopes": "INVALID_ARGS"}
+
+_LONGEST_FACT = 200
 
 
 class Tool(NamedTuple):
@@ -126,13 +128,19 @@ def _told(reply: Reply, mail: Mail | None = None) -> Reply:
     from conch.tools.facts import tell  # not at the top: commands have their own texts
 
     ending = [f"Next: {reply.next}"] if reply.next and reply.next not in reply.text else []
-    text = tell(reply.data, reply.text, *ending)
+    # A long value in a refusal is the caller's own text, which the message quotes as far as needed.
+    facts = {name: value for name, value in reply.data.items() if not (reply.is_error and _is_long(value))}
+    text = tell(facts, reply.text, *ending)
     data = {**reply.data, "next": reply.next} if reply.next else reply.data
     if mail:
         from conch.tools import mail_view
 
         data, text = {**data, "mail": mail_view.mail(mail)}, "\n".join([text, *mail_view.mail_lines(mail)])
     return reply._replace(data=data, text=visible(text))  # names are not behind a margin, so escape them here
+
+
+def _is_long(value: Any) -> bool:
+    return isinstance(value, str) and len(value) > _LONGEST_FACT
 
 
 def _explain(tool: Tool, error: Exception) -> ConchError:
