@@ -12,7 +12,8 @@ from conch import errors
 from conch.config import POLICY_SETTINGS, SETTINGS, Setting
 from conch.doors.cli.catalogue import COMMANDS
 from conch.doors.cli.help import help_text
-from conch.tools.catalogue import GROUPS, TOOLS
+from conch.tools.catalogue import GROUPS, TOOLS, select_tools
+from conch.tools.offers import compose
 from conch.tools.registry import Tool
 
 DOCS = Path(__file__).parent
@@ -32,7 +33,11 @@ def tools() -> str:
         NOTE,
         "Every tool returns one object as `structuredContent`, and a short text for models. A refusal sets `isError`,",
         "and its object has `error` and `message` ([errors](errors.md)). `conch mcp --tools turns,bus` offers only",
-        "those groups.",
+        "those groups, with the tools of other groups that they need. The group `everyday` has what most agents need:",
+        ", ".join(f"`{name}`" for name in select_tools(["everyday"])) + ".",
+        "",
+        "The ids of your own room, topic and turn may be left out. If the connection has joined several rooms or",
+        "topics, a call must say which one it means.",
     ]
     for group in GROUPS:
         lines += ["", f"## Group `{group}`"]
@@ -44,13 +49,14 @@ def tools() -> str:
 
 def _tool(tool: Tool) -> Iterator[str]:
     required = tool.input_schema.get("required", ())
-    yield from ("", f"### `{tool.name}`", "", tool.description, "")
+    yield from ("", f"### `{tool.name}`", "", compose(tool.description), "")
     if not tool.input_schema["properties"]:
         return
     yield from ("| field | type | required | |", "|---|---|---|---|")
     for name, schema in tool.input_schema["properties"].items():
         kind = " or ".join(choice["type"] for choice in schema.get("anyOf", [schema]))
-        yield f"| `{name}` | {kind} | {'yes' if name in required else 'no'} | {schema.get('description', '')} |"
+        about = compose(schema.get("description", ""))
+        yield f"| `{name}` | {kind} | {'yes' if name in required else 'no'} | {about} |"
 
 
 def settings() -> str:

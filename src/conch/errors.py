@@ -91,11 +91,11 @@ class ConchError(Exception):
         self.details = {name: _bounded(value) if isinstance(value, str) else value for name, value in details.items()}
 
     def advised(self, steps: Mapping[str, str]) -> str:
-        """The message, followed by what to do next, in the words of a door."""
+        """The message, followed by what to do next, in the words of a door if it has some."""
         if self.advice is None:
             return self.message
         about = {name: _bounded(value) for name, value in self.advice.about.items()}
-        return f"{self.message} {steps[self.advice.step].format(**about)}"
+        return f"{self.message} {steps[self.advice.step].format(**about)}".rstrip()
 
     def add_cause(self, cause: str, **details: Any) -> None:
         """Say why it happened, after the message."""

@@ -82,7 +82,7 @@ def test_the_shapes_of_a_whole_handover(connect: Callable[[str], Client]) -> Non
         "handoff": None,
         "from_agent_id": None,
         "reason": "open_claim",
-        "next": "Work now. Call heartbeat every 300 s, and release_stick or pass_stick before you stop.",
+        "next": "Work now. Call heartbeat every 300 s. Call release_stick or pass_stick before you stop.",
     }
     lease = {"room_id": codex.room_id, "lease_id": turn["lease_id"], "expected_turn_id": 1}
 

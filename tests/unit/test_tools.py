@@ -12,6 +12,7 @@ from conch.agents.records import Caller
 from conch.app import open_app
 from conch.calls import Call
 from conch.tools.catalogue import GROUPS, TOOLS, select_tools
+from conch.tools.instructions import instructions
 from conch.tools.registry import call_tool
 from conch.tools.session import Session
 
@@ -81,13 +82,16 @@ def test_the_tools_are_exactly_the_seeds() -> None:
     ]
 
 
-def test_the_lists_fit_into_a_context_window() -> None:
-    def size(*groups: str) -> int:
-        return len(json.dumps({"tools": [tool.listed() for tool in select_tools(groups).values()]}))
+def size_of_list(*groups: str) -> int:
+    tools = select_tools(groups)
+    return len(json.dumps({"tools": [tool.listed(tools) for tool in tools.values()]}))
 
-    assert size("turns") <= 8 * 1024
-    assert size("scopes") <= 6 * 1024
-    assert size(*GROUPS) <= 24 * 1024
+
+def test_the_lists_fit_into_a_context_window() -> None:
+    assert size_of_list("turns") <= 8 * 1024
+    assert size_of_list("scopes") <= 8 * 1024
+    assert size_of_list(*GROUPS) <= 24 * 1024
+    assert size_of_list("everyday") + len(instructions(select_tools(["everyday"]))) <= 12 * 1024
 
 
 def test_no_tool_but_join_path_lets_a_caller_name_itself() -> None:

@@ -41,15 +41,15 @@ STATES = ("unread", "seen", "accepted")
 MARKS = ("seen", "accepted")
 _LONGEST_SUBJECT = 120
 MOST_PER_MINUTE = 60
-_URGENCIES = ("low", "medium", "high")
+URGENCIES = ("low", "medium", "high")
 _FIRST, _MEDIUM, _LAST = range(3)
 _PRIORITIES = {"high": _FIRST, "low": _LAST}  # a notice without an urgency counts as medium
-_SENDABLE = {
+SENDABLE = {
     "HANDOFF": ("subject", "summary", "next_action"),
     "BLOCKED": ("subject", "blocker", "requested_action", "urgency"),
 }
 _STORED = {
-    **_SENDABLE,
+    **SENDABLE,
     "INCURSION": ("incursion_kind", "owner_agent", "incoming_agent", "owner_liveness", "resolution_hint"),
     "RESUME": ("resume_reason", "prior_session_agent", "adopted_agent", "evidence"),
 }
@@ -182,13 +182,13 @@ def _check_payload(event_type: str, payload: _Payload, max_bytes: int) -> _Paylo
     if event_type in _SYSTEM_ONLY:
         message = f"Agents cannot send {event_type}: {_SYSTEM_ONLY[event_type]}."
         raise InvalidArgument(message, field="event_type", reason="system_only")
-    if event_type not in _SENDABLE:
-        raise InvalidArgument(f"event_type must be one of {', '.join(_SENDABLE)}.", field="event_type")
-    for name in _SENDABLE[event_type]:
+    if event_type not in SENDABLE:
+        raise InvalidArgument(f"event_type must be one of {', '.join(SENDABLE)}.", field="event_type")
+    for name in SENDABLE[event_type]:
         _check_text(event_type, payload, name)
     for name in payload:
-        if name not in (*_SENDABLE[event_type], "requires_ack"):
-            known = ", ".join((*_SENDABLE[event_type], "requires_ack"))
+        if name not in (*SENDABLE[event_type], "requires_ack"):
+            known = ", ".join((*SENDABLE[event_type], "requires_ack"))
             message = f"payload.{name[:80]} does not belong to {event_type}."
             raise InvalidArgument(message, Advice("fit_payload", {"known": known}), field=f"payload.{name[:80]}")
     _check_urgency(event_type, payload)
@@ -207,8 +207,8 @@ def _check_text(event_type: str, payload: _Payload, name: str) -> None:
 
 
 def _check_urgency(event_type: str, payload: _Payload) -> None:
-    if event_type == "BLOCKED" and payload["urgency"] not in _URGENCIES:
-        message = f"payload.urgency must be one of {', '.join(_URGENCIES)}."
+    if event_type == "BLOCKED" and payload["urgency"] not in URGENCIES:
+        message = f"payload.urgency must be one of {', '.join(URGENCIES)}."
         raise InvalidArgument(message, field="payload.urgency")
 
 

@@ -20,6 +20,7 @@ def append_note(session: Session, given: Object, call: Call) -> Reply:
 def leave_path(session: Session, given: Object, call: Call) -> Reply:
     caller = session.caller()
     room = session.app.membership.leave_path(caller, given["room_id"])
+    session.own.leave_room(room)
     data = {"room_id": room.room_id, "agent_id": caller.agent_id, "state": room.state}
     return Reply(data, f"Left room {room.room_id}.")
 
@@ -28,6 +29,7 @@ def close_room(session: Session, given: Object, call: Call) -> Reply:
     room = session.app.membership.close_room(
         session.caller(), given["room_id"], given["lease_id"], given["expected_turn_id"], given.get("reason")
     )
+    session.own.leave_room(room)
     return Reply(
         {"room_id": room.room_id, "state": room.state}, f"Room {room.room_id} is closed. Its log can still be read."
     )
@@ -57,41 +59,47 @@ def _policy_schema() -> Object:
     return {"type": "object", "properties": {setting.name: _policy_value(setting) for setting in POLICY_SETTINGS}}
 
 
+_ORDER: Object = {
+    "type": "array",
+    "items": {"type": "string"},
+    "description": "The agent_id of every member that `get_room_state` lists, once.",
+}
+
 TOOLS = grouped(
     "admin",
     Tool(
         append_note,
         "Add a note",
         "Add a note to a room's log, whether or not you hold the stick. The stick stays where it is.",
-        fields.takes({"room_id": fields.ROOM_ID, "note": fields.TEXT}),
+        fields.takes({"note": fields.TEXT}, room_id=fields.ROOM_ID),
         fields.WRITES,
     ),
     Tool(
         leave_path,
         "Leave a room",
         "Stop being a member of a room. If you hold the stick, release or pass it first.",
-        fields.takes({"room_id": fields.ROOM_ID}),
+        fields.takes(room_id=fields.ROOM_ID),
         fields.DESTROYS,
     ),
     Tool(
         close_room,
         "Close a room",
         "Close a room for all its members; only its owner can. Joining the path again opens a new room.",
-        fields.takes(fields.FENCED, reason=fields.TEXT),
+        fields.takes(reason=fields.TEXT, **fields.FENCED),
         fields.DESTROYS,
     ),
     Tool(
         reorder_members,
         "Reorder the members",
-        "Set the order in which members get the stick. Name every member that get_room_state lists, once.",
-        fields.takes({"room_id": fields.ROOM_ID, "order": {"type": "array", "items": fields.AGENT_ID}}),
+        "Set the order in which members get the stick.",
+        fields.takes({"order": _ORDER}, room_id=fields.ROOM_ID),
         fields.REPEATABLE,
     ),
     Tool(
         set_room_policy,
         "Set a room's policy",
         "Change a room's timing (in milliseconds) or its release_order. null restores a default.",
-        fields.takes({"room_id": fields.ROOM_ID, "policy": _policy_schema()}),
+        fields.takes({"policy": _policy_schema()}, room_id=fields.ROOM_ID),
         fields.REPEATABLE,
     ),
 )

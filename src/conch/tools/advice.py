@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 STEPS = {
-    "join_room": "Call join_path first.",
-    "come_back": "Call join_path to join again.",
-    "find_rooms": "Call list_rooms to see the rooms, or join_path to join one.",
+    "join_room": "Call `join_path` first.",
+    "come_back": "Call `join_path` to join again.",
+    "find_rooms": "Call `list_rooms` to see the rooms. Call `join_path` to join one.",
     "verify_store": "Run `conch db verify` for details.",
     "check_identity": "Run `conch whoami` to see who you are.",
-    "join_topic": "Call topic_join first.",
-    "find_topics": "Call topic_list to see the topics.",
-    "create_topic": "Call topic_create to create one.",
-    "find_home_topic": "Call join_path to get the topic of a room.",
-    "read_closed_topic": "To read it under your own name, call topic_join with allow_closed.",
-    "close_room": "Call close_room to close the room.",
-    "claim_stick": "Call wait_for_turn to claim it.",
-    "keep_stick": "Call wait_for_turn to claim or keep the stick.",
-    "await_takeover": "Call wait_for_turn: it returns takeover_available when you may take over.",
-    "hand_over": "Call release_stick or pass_stick first, so that the next agent gets your handoff.",
+    "join_topic": "Call `topic_join` first.",
+    "find_topics": "Call `topic_list` to see the topics.",
+    "create_topic": "Call `topic_create` to create one.",
+    "find_home_topic": "Call `join_path` to get the topic of a room.",
+    "read_closed_topic": "To read it under your own name, call `topic_join` with allow_closed.",
+    "close_room": "Call `close_room` to close the room.",
+    "claim_stick": "Call `wait_for_turn` to claim it.",
+    "keep_stick": "Call `wait_for_turn` to claim or keep the stick.",
+    "await_takeover": "Call `wait_for_turn`: it returns takeover_available when you may take over.",
+    "hand_over": "Call `release_stick` or `pass_stick` first, so that the next agent gets your handoff.",
     "reclaim_name": "Pass the reclaim_token you got with the name, or choose another name. "
     "An operator can free the name with `conch names free`.",
     "free_name": "Choose another name, or free this one with `conch names free {name}`.",
     "free_name_of_leaver": "Choose another name. If that agent has left for good, `conch names free {name}` "
     "frees its name.",
-    "adopt_name": "Choose another name. If that agent is gone and left unfinished work, agent_adopt "
+    "adopt_name": "Choose another name. If that agent is gone and left unfinished work, `agent_adopt` "
     "takes over the name.",
     "own_name": "Register your own name instead.",
     "fit_payload": "Its fields are {known}.",

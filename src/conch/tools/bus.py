@@ -22,8 +22,11 @@ if TYPE_CHECKING:
     from conch.bus.sync import Synced
 
 _SPEC_VERSION = "v6.3"
-_JOIN_TOPIC = "Call topic_join to take a name there, then sync."
+_JOIN_TOPIC = "Call `topic_join` to take a name there."
 _MOST_ITEMS = 1_000
+_FEW_ITEMS = 20
+_MANY_PEERS = 200
+_WINDOW = 300  # seconds
 
 
 def ping(session: Session, given: Object, call: Call) -> Reply:
@@ -100,7 +103,7 @@ def topic_join(session: Session, given: Object, call: Call) -> Reply:
         f"You are {one_line(name)} on topic {topic.topic_id} ({one_line(topic.name)}). "
         f"Keep this token to get the name back after a restart: reclaim_token={joined.reclaim_token}"
     )
-    return Reply(data, text, next="Call sync to read the topic, and to send to it.")
+    return Reply(data, text, next="Call `sync` to read the topic, and to send to it.")
 
 
 def _kept_token(session: Session, given: Object) -> str | None:
@@ -112,8 +115,8 @@ def _kept_token(session: Session, given: Object) -> str | None:
 
 
 def topic_presence(session: Session, given: Object, call: Call) -> Reply:
-    after, limit = fields.parse_cursor("after", given.get("after")), given.get("limit", 200)
-    window = given.get("window_seconds", 300)
+    after, limit = fields.parse_cursor("after", given.get("after")), given.get("limit", _MANY_PEERS)
+    window = given.get("window_seconds", _WINDOW)
     peers = session.app.peers.list_present(given["topic_id"], window, limit + 1, after or NO_PEER)
     page = session.budget().fill(peers, view.presence, view.presence_line, limit)
     cursor = page.cursor([peer.peer_id for peer in peers], given.get("after"))
@@ -127,7 +130,7 @@ def cursor_reset(session: Session, given: Object, call: Call) -> Reply:
     session.replies.wait(topic_id)  # a reply on its way out still moves the cursor
     cursor = session.app.peers.reset_cursor(session.peer(topic_id), given.get("last_seq", 0))
     data = {"topic_id": topic_id, "last_seq": cursor, "cursor": cursor, "warnings": []}
-    return Reply(data, f"The next sync starts after #{cursor}.", next="Call sync to read from there.")
+    return Reply(data, f"You have now read up to #{cursor}.", next="Call `sync` to read from there.")
 
 
 def sync(session: Session, given: Object, call: Call) -> Reply:
@@ -139,7 +142,7 @@ def sync(session: Session, given: Object, call: Call) -> Reply:
     synced = app.messages.sync(
         session.peer(topic_id),
         outbox,
-        max_items=given.get("max_items", 20),
+        max_items=given.get("max_items", _FEW_ITEMS),
         max_chars=budget.chars,
         include_self=given.get("include_self", False),
         wait_seconds=session.patience(call).wait_seconds(given.get("wait_seconds", 60)),
@@ -194,17 +197,22 @@ def _sync_warnings(session: Session, synced: Synced, ignored_ack: bool) -> Warni
 
 
 _NAME: Object = {"type": "string", "minLength": 1}
-_OBJECT: Object = {"type": "object"}
+_TOPIC_ID: Object = {"type": "string", "minLength": 1, "maxLength": fields.LONGEST_ID}
+_SEQ: Object = {"type": "integer", "minimum": 0, "maximum": fields.LARGEST}
 _OUTGOING: Object = {
     "type": "object",
     "properties": {
         "content_markdown": {"type": "string"},
-        "message_type": {"type": ["string", "null"], "description": "message, question, answer, ack, ..."},
-        "reply_to": {"type": ["string", "null"]},
-        "metadata": {"type": ["object", "null"], "description": "`to`: the name or names it is for."},
+        "message_type": {
+            "type": ["string", "null"],
+            "enum": ["message", "question", "answer", None],
+            "description": "Default message.",
+        },
+        "reply_to": {"type": ["string", "null"], "description": "The message_id that this answers."},
+        "metadata": {"type": ["object", "null"], "description": "{to: the name or names it is for}"},
         "client_message_id": {
             "type": ["string", "null"],
-            "description": "A second message with the same id is not sent.",
+            "description": "Your own id: a second message with it is not sent.",
         },
     },
     "required": ["content_markdown"],
@@ -224,53 +232,59 @@ TOOLS = grouped(
     Tool(
         topic_create,
         "Create a topic",
-        "Create a topic, or return the newest open topic with that name (mode=reuse, the default).",
-        fields.takes(name=_NAME, metadata=_OBJECT, mode={"type": "string", "enum": ["reuse", "new"]}),
+        "Create a topic, or return the newest open topic with that name.",
+        fields.takes(
+            name={**_NAME, "description": "Default: a generated name."},
+            metadata={"type": "object", "description": "Anything about the topic."},
+            mode={"type": "string", "enum": ["reuse", "new"], "description": "Default reuse."},
+        ),
         fields.REPEATABLE,
     ),
     Tool(
         topic_list,
         "List topics",
         "List topics, newest first.",
-        fields.takes(status={"type": "string", "enum": list(view.STATUSES)}, after=fields.AFTER),
+        fields.takes(
+            status={"type": "string", "enum": list(view.STATUSES), "description": "Default open."}, after=fields.AFTER
+        ),
         fields.READS,
     ),
     Tool(
         topic_resolve,
         "Find a topic",
         "Find the newest open topic with this name.",
-        fields.takes({"name": _NAME}, allow_closed={"type": "boolean"}),
+        fields.takes({"name": _NAME}, allow_closed=fields.flag("Find a closed one if none is open.")),
         fields.READS,
     ),
     Tool(
         topic_close,
         "Close a topic",
         "Close a topic. It stays readable, and pending questions can still be answered.",
-        fields.takes({"topic_id": fields.TOPIC_ID}, reason={"type": "string"}),
+        fields.takes({"topic_id": _TOPIC_ID}, reason={"type": "string"}),
         {**fields.DESTROYS, "idempotentHint": True},
     ),
     Tool(
         topic_join,
         "Take a name on a topic",
-        "Take a name on a topic before you sync or ask there. A room's own topic needs no topic_join: "
-        "join_path joined it. Keep the reclaim_token: it gets your name back after a restart.",
+        "Take a name on a topic, to read it and to speak there. A room's own topic needs none: `join_path` joined it. "
+        "Keep the reclaim_token: it gets your name back after a restart.",
         fields.takes(
-            {"agent_name": _NAME},
-            topic_id=fields.TOPIC_ID,
-            name={**_NAME, "description": "Instead of topic_id."},
-            reclaim_token={"type": "string", "minLength": 1, "maxLength": fields.LONGEST_ID},
-            allow_closed={"type": "boolean"},
+            {"agent_name": {**_NAME, "description": "Your name there."}},
+            topic_id=_TOPIC_ID,
+            name={**_NAME, "description": "The topic's name, instead of topic_id."},
+            reclaim_token={**_TOPIC_ID, "description": "Of a name that you had."},
+            allow_closed=fields.flag("Join it even if it is closed."),
         ),
         fields.WRITES,
     ),
     Tool(
         topic_presence,
         "Who is on a topic",
-        "List the peers active within window_seconds (default 300).",
+        "List the peers that were active recently.",
         fields.takes(
-            {"topic_id": fields.TOPIC_ID},
-            window_seconds={"type": "integer", "minimum": 1, "maximum": 2**31},
-            limit={"type": "integer", "minimum": 1, "maximum": _MOST_ITEMS},
+            topic_id=fields.TOPIC_ID,
+            window_seconds={"type": "integer", "minimum": 1, "maximum": 2**31, "description": f"Default {_WINDOW}."},
+            limit=fields.limit(_MOST_ITEMS, _MANY_PEERS),
             after=fields.AFTER,
         ),
         fields.READS,
@@ -278,25 +292,27 @@ TOOLS = grouped(
     Tool(
         cursor_reset,
         "Read again",
-        "Move your cursor. 0 (the default) replays the whole topic.",
+        "Move your cursor, to read messages again or to skip some.",
         fields.takes(
-            {"topic_id": fields.TOPIC_ID}, last_seq={"type": "integer", "minimum": 0, "maximum": fields.LARGEST}
+            topic_id=fields.TOPIC_ID,
+            last_seq={**_SEQ, "description": "The next message is the one after it. Default 0: the first one."},
         ),
         fields.REPEATABLE,
     ),
     Tool(
         sync,
         "Send and receive messages",
-        "Send the outbox, then receive messages that are new to you, oldest first. Waits if there are none. A message "
-        "can arrive twice, with the same message_id. Answer a question with message_type=answer and reply_to.",
+        "Check for messages: send the outbox, then receive what is new to you, oldest first. Waits if there is "
+        "nothing. Answer a question with message_type=answer and reply_to. A message can arrive twice, with the same "
+        "message_id.",
         fields.takes(
-            {"topic_id": fields.TOPIC_ID},
+            topic_id=fields.TOPIC_ID,
             outbox={"type": "array", "items": _OUTGOING},
-            max_items={"type": "integer", "minimum": 1, "maximum": _MOST_ITEMS, "description": "Default 20."},
-            include_self={"type": "boolean"},
+            max_items=fields.limit(_MOST_ITEMS, _FEW_ITEMS),
+            include_self=fields.flag("Return your own messages too."),
             wait_seconds=fields.WAIT_SECONDS,
-            auto_advance={"type": "boolean", "description": "Default true. If false, acknowledge with ack_through."},
-            ack_through={"type": "integer", "minimum": 0, "maximum": fields.LARGEST},
+            auto_advance=fields.flag("Default true: what you receive counts as read."),
+            ack_through={**_SEQ, "description": "The last seq you have read, if auto_advance=false."},
         ),
         fields.WRITES,
     ),

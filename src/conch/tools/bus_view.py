@@ -110,7 +110,7 @@ def received(each: Message, peer: Peer) -> Object:
 
 def after_sync(page: Page) -> str:
     """What a reader can do with the messages it has just got."""
-    parts = ["There is more: call sync again."] if page.has_more else []
+    parts = ["There is more: call `sync` again."] if page.has_more else []
     if any(each.message_type == "question" for each in page.received):
         parts.append("To answer a question, send message_type=answer with reply_to set to its message_id.")
     return " ".join(parts)

@@ -10,23 +10,33 @@ LONGEST_ID = 200
 _LONGEST_NUMBER = 16  # digits of a cursor
 LARGEST = 2**53  # many JSON parsers lose precision above it
 
-TOPIC_ID: Object = {"type": "string", "minLength": 1, "maxLength": LONGEST_ID}
-ROOM_ID: Object = {"type": "string", "minLength": 1, "maxLength": LONGEST_ID}
-_LEASE_ID: Object = {"type": "string", "minLength": 1, "maxLength": LONGEST_ID}
-AGENT_ID: Object = {"type": "string", "minLength": 1, "maxLength": LONGEST_ID}
+
+def _id(description: str) -> Object:
+    return {"type": "string", "minLength": 1, "maxLength": LONGEST_ID, "description": description}
+
+
+ROOM_ID = _id("Default: yours.")
+TOPIC_ID = _id("Default: yours.")
+AGENT = _id("A name or agent_id.")
+BEAD_ID = _id("The work item.")
 TURN_ID: Object = {"type": "integer", "minimum": 0, "maximum": LARGEST}
 # What an owner shows with every call, so that a late call cannot disturb a newer turn.
-FENCED: Object = {"room_id": ROOM_ID, "lease_id": _LEASE_ID, "expected_turn_id": TURN_ID}
-BEAD_ID: Object = {"type": "string", "minLength": 1, "maxLength": LONGEST_ID}  # a work item
-PATH: Object = {"type": "string", "minLength": 1, "maxLength": 4096}
+FENCED: Object = {
+    "room_id": ROOM_ID,
+    "lease_id": _id("Default: your turn's."),
+    "expected_turn_id": {**TURN_ID, "description": "Default: your turn_id."},
+}
+PATH: Object = {"type": "string", "minLength": 1, "maxLength": 4096, "description": "Default: your working directory."}
+SCOPE: Object = {**PATH, "description": "A path in the workspace, or dir/*."}
 CURSOR: Object = {
     "anyOf": [{"type": "string", "maxLength": _LONGEST_NUMBER}, {"type": "integer", "minimum": 0, "maximum": LARGEST}],
 }
 # The cursor of a log or of a timeline, which has three numbers.
 PLACE: Object = {
     "anyOf": [{"type": "string", "maxLength": 3 * _LONGEST_NUMBER + 2}, CURSOR["anyOf"][1]],
+    "description": "The last cursor, or an event_seq.",
 }
-AFTER: Object = {"type": "string"}  # the cursor of an earlier reply
+AFTER: Object = {"type": "string", "description": "The last cursor."}
 TEXT: Object = {"type": "string", "minLength": 1}
 WAIT_SECONDS: Object = {
     "type": "integer",
@@ -58,6 +68,13 @@ HANDOFF: Object = {
     },
     "required": ["status", "next_action"],
 }
+# The whole is in `release_stick`.
+SHORT_HANDOFF: Object = {
+    "type": "object",
+    "properties": {"status": {"type": "string"}, "next_action": {"type": "string"}},
+    "required": ["status", "next_action"],
+    "description": "May also have artifacts, open_questions and do_not, as for `release_stick`.",
+}
 
 # Hints for clients. By default the protocol assumes that a tool writes, destroys and is not repeatable, so only the
 # opposite is listed.
@@ -65,6 +82,15 @@ READS: Object = {"readOnlyHint": True, "openWorldHint": False}
 WRITES: Object = {"destructiveHint": False, "openWorldHint": False}
 REPEATABLE: Object = {**WRITES, "idempotentHint": True}
 DESTROYS: Object = {"openWorldHint": False}
+
+
+def flag(description: str) -> Object:
+    return {"type": "boolean", "description": description}
+
+
+def limit(most: int, default: int) -> Object:
+    """How many items to return."""
+    return {"type": "integer", "minimum": 1, "maximum": most, "description": f"Default {default}."}
 
 
 def takes(required: Object | None = None, /, **optional: Object) -> Object:

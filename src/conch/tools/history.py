@@ -12,6 +12,7 @@ from conch.tools.replies import Object, Reply
 from conch.tools.session import Session
 
 MOST_EVENTS = 500
+_FEW_EVENTS = 50
 
 
 def get_room_events(session: Session, given: Object, call: Call) -> Reply:
@@ -21,7 +22,7 @@ def get_room_events(session: Session, given: Object, call: Call) -> Reply:
 def _log(session: Session, given: Object) -> Reply:
     after = fields.parse_cursor("after", given.get("after"))
     session.app.rooms.get_state(session.caller(), given["room_id"])  # reading the log also keeps a member active
-    found = log.list_events(session.app.store, given["room_id"], after, given.get("limit", 50))
+    found = log.list_events(session.app.store, given["room_id"], after, given.get("limit", _FEW_EVENTS))
     # The latest events are needed most. Those after a cursor come in order, so that the next page continues.
     order = -1 if after is None else 1
     page = session.budget().fill(found.events[::order], view.room_event, view.event_line)
@@ -34,7 +35,7 @@ def _timeline(session: Session, given: Object) -> Reply:
     """The same for everything that happened. Its cursor is a place in the timeline; a number of the log works too."""
     after = given.get("after")
     place = parse_place("after", None if after is None else str(after))
-    store, limit, bead_id = session.app.store, given.get("limit", 50), given.get("bead_id")
+    store, limit, bead_id = session.app.store, given.get("limit", _FEW_EVENTS), given.get("bead_id")
     session.app.rooms.get_state(session.caller(), given["room_id"])
     found = read_timeline(store, given["room_id"], place, limit, bead_id)
     order = -1 if after is None else 1
@@ -58,10 +59,10 @@ TOOLS = grouped(
         "Read a room's log",
         "Get a room's latest claims, handoffs, takeovers and notes, or those after a cursor, oldest first.",
         fields.takes(
-            {"room_id": fields.ROOM_ID},
+            room_id=fields.ROOM_ID,
             after=fields.PLACE,
-            limit={"type": "integer", "minimum": 1, "maximum": MOST_EVENTS},
-            all={"type": "boolean", "description": "Messages, reservations, notices and resumptions, too."},
+            limit=fields.limit(MOST_EVENTS, _FEW_EVENTS),
+            all=fields.flag("Messages, reservations, notices and resumptions, too."),
             bead_id={**fields.BEAD_ID, "description": "All about this work item."},
         ),
         fields.READS,

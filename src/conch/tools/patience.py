@@ -29,7 +29,7 @@ _HARNESSES = {
 _BACKGROUND = (
     "Do not ask again and again. Run `conch wait` in the background: it ends when you have the stick. Or end your turn."
 )
-_COME_BACK = "Do not ask again and again. End your turn, or call wait_for_turn with the longest wait."
+_COME_BACK = "Do not ask again and again. End your turn, or call `wait_for_turn` with the longest wait."
 
 
 class Patience(NamedTuple):

@@ -12,6 +12,9 @@ from conch.tools.session import Session
 from conch.tools.text import behind_margin
 from conch.warnings import warning
 
+_MOST_QUESTIONS = 200
+_FEW_QUESTIONS = 20
+
 
 def ask(session: Session, given: Object, call: Call) -> Reply:
     questions, seconds = session.app.questions, session.patience(call).wait_seconds(given.get("wait_seconds", 60))
@@ -56,7 +59,7 @@ def question_mark_answered(session: Session, given: Object, call: Call) -> Reply
 def pending_list(session: Session, given: Object, call: Call) -> Reply:
     peer = session.peer(given["topic_id"])
     wait_seconds = session.patience(call).wait_seconds(given.get("wait_seconds", 60))
-    limit, after = given.get("limit", 20), fields.parse_cursor("after", given.get("after"))
+    limit, after = given.get("limit", _FEW_QUESTIONS), fields.parse_cursor("after", given.get("after"))
     answerable = session.app.questions.list_pending(peer, limit + 1, wait_seconds, call, after or 0)
     found = answerable.questions
     waited = wait_seconds and not answerable.is_closed  # a closed topic ends a wait at once
@@ -73,7 +76,7 @@ def pending_list(session: Session, given: Object, call: Call) -> Reply:
         warnings=warnings,
     )
     lines = [page.text("No question is waiting for you."), *bus_view.warning_lines(warnings)]
-    following = page.next(cursor, "Call answer with the question_id of those you can answer." if found else "")
+    following = page.next(cursor, "Call `answer` with the question_id of those you can answer." if found else "")
     delivered = Delivered(peer.topic_id, ids=tuple(each.question_id for each in found[: page.length]))
     return Reply(data, "\n".join(lines), next=following, delivered=delivered)
 
@@ -91,10 +94,14 @@ _QUESTION_ID: Object = {"type": "string", "minLength": 1, "maxLength": fields.LO
 _RESPONSE: Object = {
     "type": "object",
     "properties": {
-        "question_id": {"type": "string"},
+        "question_id": {"type": "string", "description": "The question's message_id."},
         "answer_markdown": {"type": "string"},
-        "repo_pointers": {"type": "array", "items": {"type": "string"}},
-        "suggested_followups": {"type": "array", "items": {"type": "string"}, "description": "1 to 5."},
+        "repo_pointers": {"type": "array", "items": {"type": "string"}, "description": "Places in the code."},
+        "suggested_followups": {
+            "type": "array",
+            "items": {"type": "string"},
+            "description": "1 to 5 good follow-up questions.",
+        },
     },
     "required": ["question_id", "answer_markdown", "suggested_followups"],
 }
@@ -105,29 +112,29 @@ TOOLS = grouped(
         ask,
         "Ask the others",
         "Ask the peers of a topic a question and wait for the first answer. After a timeout the question stays "
-        "open: call ask_poll later.",
-        fields.takes({"topic_id": fields.TOPIC_ID, "question": fields.TEXT}, wait_seconds=fields.WAIT_SECONDS),
+        "open: `ask_poll` or `sync` brings its answers.",
+        fields.takes({"question": fields.TEXT}, topic_id=fields.TOPIC_ID, wait_seconds=fields.WAIT_SECONDS),
         fields.WRITES,
     ),
     Tool(
         ask_poll,
         "Look at a question",
         "Get a question's status and all its answers so far.",
-        fields.takes({"topic_id": fields.TOPIC_ID, "question_id": _QUESTION_ID}, after=fields.AFTER),
+        fields.takes({"question_id": _QUESTION_ID}, topic_id=fields.TOPIC_ID, after=fields.AFTER),
         fields.READS,
     ),
     Tool(
         ask_cancel,
         "Cancel a question",
         "Cancel your own pending question.",
-        fields.takes({"topic_id": fields.TOPIC_ID, "question_id": _QUESTION_ID}, reason={"type": "string"}),
+        fields.takes({"question_id": _QUESTION_ID}, topic_id=fields.TOPIC_ID, reason={"type": "string"}),
         {**fields.DESTROYS, "idempotentHint": True},
     ),
     Tool(
         question_mark_answered,
         "Close a question",
-        "Close your own question as answered. pending_list stops offering it.",
-        fields.takes({"topic_id": fields.TOPIC_ID, "question_id": _QUESTION_ID}),
+        "Close your own question as answered. `pending_list` stops offering it.",
+        fields.takes({"question_id": _QUESTION_ID}, topic_id=fields.TOPIC_ID),
         fields.REPEATABLE,
     ),
     Tool(
@@ -135,8 +142,8 @@ TOOLS = grouped(
         "Questions for you",
         "List questions from others that you have not answered yet, oldest first. Waits if there are none.",
         fields.takes(
-            {"topic_id": fields.TOPIC_ID},
-            limit={"type": "integer", "minimum": 1, "maximum": 200},
+            topic_id=fields.TOPIC_ID,
+            limit=fields.limit(_MOST_QUESTIONS, _FEW_QUESTIONS),
             wait_seconds=fields.WAIT_SECONDS,
             after=fields.AFTER,
         ),
@@ -145,8 +152,8 @@ TOOLS = grouped(
     Tool(
         answer,
         "Answer questions",
-        "Answer pending questions from others, each once. Suggest good follow-up questions.",
-        fields.takes({"topic_id": fields.TOPIC_ID, "responses": {"type": "array", "items": _RESPONSE}}),
+        "Answer questions from others, each once.",
+        fields.takes({"responses": {"type": "array", "items": _RESPONSE}}, topic_id=fields.TOPIC_ID),
         fields.WRITES,
     ),
 )

@@ -61,11 +61,11 @@ def asked(
     delivered = Delivered(shown.question.topic_id, seqs=tuple(each.seq for each in shown.answers))
     following = ""
     if page.has_more:
-        following = f'There are more answers: call ask_poll with after="{cursor}".'
+        following = f'There are more answers: call `ask_poll` with after="{cursor}".'
     elif shown.answers:
         following = _follow_up(shown)
     elif shown.question.status == "pending":
-        following = "Go on with other work, and call ask_poll with this question_id later."
+        following = "Go on with other work. `ask_poll` or `sync` brings the answers later."
     return Reply(
         data, f"{facts}\n\n{_answers_text(shown)}" if shown.answers else facts, next=following, delivered=delivered
     )

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 from conch.calls import Call, retry_interrupted
 from conch.errors import ConchError, InternalError, InvalidArgument, ResourcesExhausted, StoreError, find_lack
 from conch.lean import TYPE_CHECKING, Any, NamedTuple
 from conch.tools import fields
 from conch.tools.advice import STEPS
-from conch.tools.pages import Budget
+from conch.tools.offers import compose, compose_schema
 from conch.tools.replies import Delivery, Object, Reply, known
 from conch.tools.schema import check_arguments, listed_schema
 from conch.tools.session import Session
@@ -41,13 +41,13 @@ class Tool(NamedTuple):
     def name(self) -> str:
         return self.handler.__name__
 
-    def listed(self) -> Object:
-        """The entry of `tools/list`."""
+    def listed(self, offered: Container[str] | None = None) -> Object:
+        """The entry of `tools/list`, for a client that is offered these tools."""
         return {
             "name": self.name,
             "title": self.title,
-            "description": self.description,
-            "inputSchema": listed_schema(self.input_schema),
+            "description": compose(self.description, offered),
+            "inputSchema": compose_schema(listed_schema(self.input_schema), offered),
             "annotations": self.annotations,
         }
 
@@ -60,7 +60,7 @@ def run_tool(tool: Tool, session: Session, arguments: Object, call: Call) -> Rep
     """Check the arguments and run the tool once; raises ConchError. Even a refused call keeps the caller active."""
     before = session.begin_call()
     try:
-        given = check_arguments(tool.name, tool.input_schema, arguments)
+        given = _check(tool, tool.input_schema, session, arguments)
         call.renew_with(session.stay_active)
         reply = tool.handler(session, given, call)
     except StoreError:
@@ -78,16 +78,23 @@ def run_tool(tool: Tool, session: Session, arguments: Object, call: Call) -> Rep
     return _warned(reply, replacements) if replacements else reply
 
 
+def _check(tool: Tool, schema: Object, session: Session, arguments: Object) -> Object:
+    """The arguments, checked, with the ids that the connection may leave out."""
+    return session.own.complete(schema["properties"], check_arguments(tool.name, schema, arguments))
+
+
 def _find_fence(tool: Tool, session: Session, arguments: Object) -> ConchError | None:
     """What refuses the turn that these arguments show, whatever else is wrong with them.
 
     A caller whose turn is over must stop. An error about its handoff would make it mend the handoff and try again.
     """
-    shown = {name: schema for name, schema in fields.FENCED.items() if name in tool.input_schema["properties"]}
+    shown = {name: schema for name, schema in tool.input_schema["properties"].items() if name in fields.FENCED}
     if "expected_turn_id" not in shown:
         return None
+    required = [name for name in tool.input_schema.get("required", ()) if name in shown]
     try:
-        ids = check_arguments(tool.name, fields.takes(shown), {name: arguments.get(name) for name in shown})
+        schema = {"properties": shown, "required": required}
+        ids = _check(tool, schema, session, {name: arguments.get(name) for name in shown})
         session.app.rooms.require_turn(session.caller(), ids["room_id"], ids["expected_turn_id"], ids.get("lease_id"))
     except (InvalidArgument, StoreError):
         return None
@@ -111,27 +118,28 @@ def call_tool(tool: Tool, session: Session, arguments: Object, call: Call) -> Re
     try:
         reply = retry_interrupted(lambda: run_tool(tool, session, arguments, call))
     except StoreError as trouble:
-        return _told(_refused(trouble, session.budget()))  # a store in trouble has no mail either
+        return _told(_refused(trouble, session), session)  # a store in trouble has no mail either
     except ConchError as refusal:
-        reply = _refused(refusal, session.budget())
+        reply = _refused(refusal, session)
     except Exception as error:
-        reply = _refused(_explain(tool, error), session.budget())
+        reply = _refused(_explain(tool, error), session)
     try:
-        return _told(reply, session.mail(reply.delivered, tool.needs_store))
+        return _told(reply, session, session.mail(reply.delivered, tool.needs_store))
     except Exception as error:  # the caller gets an error instead, so undo what the reply would have brought
         undo = reply.delivery.not_sent
-        return _refused(_explain(tool, error), session.budget())._replace(delivery=Delivery(sent=undo, not_sent=undo))
+        return _refused(_explain(tool, error), session)._replace(delivery=Delivery(sent=undo, not_sent=undo))
 
 
-def _told(reply: Reply, mail: Mail | None = None) -> Reply:
+def _told(reply: Reply, session: Session, mail: Mail | None = None) -> Reply:
     """The reply with the same facts in its object and in its text, and with what to do next and the mail in both."""
     from conch.tools.facts import tell  # not at the top: commands have their own texts
 
-    ending = [f"Next: {reply.next}"] if reply.next and reply.next not in reply.text else []
+    following = session.say(reply.next)
+    ending = [f"Next: {following}"] if following and following not in reply.text else []
     # A long value in a refusal is the caller's own text, which the message quotes as far as needed.
     facts = {name: value for name, value in reply.data.items() if not (reply.is_error and _is_long(value))}
     text = tell(facts, reply.text, *ending)
-    data = {**reply.data, "next": reply.next} if reply.next else reply.data
+    data = {**reply.data, "next": following} if following else reply.data
     if mail:
         from conch.tools import mail_view
 
@@ -154,8 +162,9 @@ def _explain(tool: Tool, error: Exception) -> ConchError:
     return InternalError(message)
 
 
-def _refused(refusal: ConchError, budget: Budget) -> Reply:
-    message = refusal.advised(STEPS)
+def _refused(refusal: ConchError, session: Session) -> Reply:
+    budget, step = session.budget(), refusal.advice.step if refusal.advice else ""
+    message = refusal.advised({step: session.say(STEPS.get(step, ""))})
     text = behind_margin(message, first=f"{refusal.code}: ")
     budget.spend(message, text)
     data, lines = budget.cut_lists(known(**refusal.to_dict()))

@@ -22,29 +22,29 @@ _LONGEST_SECONDS = 1.0
 
 
 class ReplyQueue:
-    """The replies of one connection that are on their way out, by topic.
+    """The replies of one connection that are on their way out, by their subject: the id of a topic or of a room.
 
-    A client may read a reply and call again before we know that the reply has left. So the next call about the same
-    topic waits until we know.
+    A client may read a reply and call again before we know that the reply has left. So the next call that depends on it
+    waits until we know.
     """
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._unsettled: dict[str, threading.Event] = {}
 
-    def wait(self, topic_id: str) -> None:
-        """Wait until the last reply about a topic is settled."""
+    def wait(self, subject: str) -> None:
+        """Wait until the last reply about a subject is settled."""
         with self._lock:
-            unsettled = self._unsettled.get(topic_id)
+            unsettled = self._unsettled.get(subject)
         if unsettled is not None:
             unsettled.wait(_LONGEST_SECONDS)
 
-    def enter(self, topic_id: str) -> tuple[Task, Task]:
+    def enter(self, subject: str) -> tuple[Task, Task]:
         """Make later calls wait for a new reply. Returns two tasks: wait for the reply before it, settle this one."""
         mine = threading.Event()
         with self._lock:
-            before = self._unsettled.get(topic_id)
-            self._unsettled[topic_id] = mine
+            before = self._unsettled.get(subject)
+            self._unsettled[subject] = mine
 
         def wait() -> None:
             if before is not None:
@@ -53,8 +53,8 @@ class ReplyQueue:
         def settle() -> None:
             mine.set()
             with self._lock:
-                if self._unsettled.get(topic_id) is mine:  # a later reply may have replaced it
-                    del self._unsettled[topic_id]
+                if self._unsettled.get(subject) is mine:  # a later reply may have replaced it
+                    del self._unsettled[subject]
 
         return wait, settle
 
@@ -102,13 +102,21 @@ def undone_by(task: Task) -> Delivery:
 
 
 class QueuedDelivery(Delivery):
-    """A delivery of a reply about a topic. Later calls about that topic wait for it."""
+    """A delivery of a reply about a topic or a room. Later calls about that may wait for it."""
 
-    def __init__(self, queue: ReplyQueue, topic_id: str, *, sent: Task, retracted: Task | None) -> None:
-        super().__init__(sent=sent, retracted=retracted)
+    def __init__(
+        self,
+        queue: ReplyQueue,
+        subject: str,
+        *,
+        sent: Task,
+        not_sent: Task = _nothing,
+        retracted: Task | None = None,
+    ) -> None:
+        super().__init__(sent=sent, not_sent=not_sent, retracted=retracted)
         self._queue = queue
-        self._topic_id = topic_id
-        _, self._settle = queue.enter(topic_id)
+        self._subject = subject
+        _, self._settle = queue.enter(subject)
 
     def _follow(self, task: Task) -> None:
         try:
@@ -119,7 +127,7 @@ class QueuedDelivery(Delivery):
     def retracted(self, later: Callable[[Task], None]) -> None:
         if self._retracted is None:
             return
-        task, (wait, settle) = self._retracted, self._queue.enter(self._topic_id)
+        task, (wait, settle) = self._retracted, self._queue.enter(self._subject)
 
         def take_back() -> None:
             try:

@@ -18,7 +18,7 @@ _TYPES: dict[str, tuple[type | tuple[type, ...], str]] = {
     "array": (list, "a list"),
 }
 # These are checked, but not listed: a model rarely meets them, and an error explains them better.
-_UNLISTED = ("minLength", "maxLength", "minimum", "maximum")
+_UNLISTED = ("minLength", "maxLength", "minimum", "maximum", "is_open")
 _DEEPEST = 32  # far below the depth at which JSON encoders fail
 _DEEPEST_NAMED = 3  # an error names fields down to `outbox[0].metadata.to`, and no deeper
 
@@ -57,7 +57,7 @@ def _check_value(field: str, schema: Object, value: Any) -> None:
         wanted = " or ".join(_TYPES[choice["type"]][1] for choice in choices)
         raise _refusal(field, f"{field} must be {wanted}.")
     schema = fitting[0]
-    if "enum" in schema and value not in schema["enum"]:
+    if "enum" in schema and value not in schema["enum"] and "is_open" not in schema:
         raise _refusal(field, f"{field} must be one of {', '.join(map(str, schema['enum']))}.")
     if isinstance(value, str):
         _check_length(field, schema, value)

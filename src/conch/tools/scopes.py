@@ -6,7 +6,7 @@ from functools import partial
 
 from conch.calls import Call
 from conch.errors import InvalidArgument
-from conch.notices.events import MARKS, STATES
+from conch.notices.events import MARKS, SENDABLE, STATES, URGENCIES
 from conch.scopes.reservations import LONGEST_TTL, SHORTEST_TTL, TTL_MINUTES
 from conch.tools import fields
 from conch.tools import scopes_view as view
@@ -16,6 +16,7 @@ from conch.tools.session import Session
 from conch.tools.text import one_line
 
 _MOST_EVENTS = 500
+_FEW_EVENTS = 50
 
 
 def agent_register(session: Session, given: Object, call: Call) -> Reply:
@@ -32,10 +33,10 @@ def agent_adopt(session: Session, given: Object, call: Call) -> Reply:
     session.rename(adopted.agent.name)
     data = {**view.agent(adopted.agent), "event": view.envelope(adopted.event)}
     text = f"You are now {adopted.agent.name}, with its reservations and notices. {one_line(adopted.evidence.summary)}"
-    following = "Call event_inbox to read the notices, and go on with the unfinished work."
+    following = "Call `event_inbox` to read the notices, and go on with the unfinished work."
     if adopted.stick_held_by is not None:
         data["stick_held_by"] = adopted.stick_held_by
-        following = f"It held the stick: call takeover_stick to continue its turn. {following}"
+        following = f"It held the stick: call `takeover_stick` to continue its turn. {following}"
     return Reply(data, text, next=following)
 
 
@@ -138,7 +139,7 @@ def event_send(session: Session, given: Object, call: Call) -> Reply:
 def event_inbox(session: Session, given: Object, call: Call) -> Reply:
     state = given.get("state")
     states = [state] if state in STATES else list(STATES) if state == "all" else [s for s in STATES if s != "accepted"]
-    limit, after = given.get("limit", 50), given.get("after")
+    limit, after = given.get("limit", _FEW_EVENTS), given.get("after")
     # One more than wanted shows whether there are more.
     room_id, bead_id = given["room_id"], given.get("bead_id")
     events = session.app.notices.inbox(session.caller(), room_id, states, limit + 1, after, bead_id)
@@ -146,7 +147,7 @@ def event_inbox(session: Session, given: Object, call: Call) -> Reply:
     cursor = page.cursor([event.event_id for event in events], after)
     data = known(events=page.objects, has_more=page.has_more, cursor=cursor)
     is_open = any(event.state != "accepted" for event in events)
-    following = page.next(cursor, "Mark those you take on as accepted with event_mark." if is_open else "")
+    following = page.next(cursor, "Mark those you take on as accepted with `event_mark`." if is_open else "")
     delivered = Delivered(ids=tuple(event.event_id for event in events[: page.length]))
     return Reply(data, page.text("No notices for you."), next=following, delivered=delivered)
 
@@ -156,18 +157,33 @@ def event_mark(session: Session, given: Object, call: Call) -> Reply:
     return Reply({"event": view.envelope(event)}, f"{event.event_id} is {event.state}.")
 
 
-_ROOM = {"room_id": fields.ROOM_ID}
 _NAME: Object = {"type": "string", "maxLength": fields.LONGEST_ID}
-_ROLE: Object = {"type": "string", "minLength": 1, "maxLength": 64}
-_SCOPE: Object = {**fields.PATH, "description": "A path in the workspace, or dir/*."}
+_EVENT_TYPE: Object = {"type": "string", "enum": list(SENDABLE), "is_open": True}  # the domain says why not
+_PAYLOAD: Object = {
+    "type": "object",
+    "properties": {
+        "subject": {"type": "string"},
+        "summary": {"type": "string", "description": "What is done."},
+        "next_action": {"type": "string", "description": "What the recipient should do."},
+        "blocker": {"type": "string", "description": "What stops you."},
+        "requested_action": {"type": "string", "description": "What you need from the recipient."},
+        "urgency": {"type": "string", "enum": list(URGENCIES)},
+        "requires_ack": {"type": "boolean", "description": "Default true. BLOCKED must always be accepted."},
+    },
+    "description": " ".join(f"{name} needs {', '.join(needed)}." for name, needed in SENDABLE.items()),
+}
 
 TOOLS = grouped(
     "scopes",
     Tool(
         agent_register,
         "Register a name",
-        "Take a name (a-z, 0-9, hyphens) and a role in a room you joined. Without a name you keep the generated one.",
-        fields.takes(_ROOM, name=_NAME, role=_ROLE),
+        "Take a name and a role in your room.",
+        fields.takes(
+            name={**_NAME, "description": "a-z, 0-9 and hyphens. Default: the generated one."},
+            role={"type": "string", "minLength": 1, "maxLength": 64, "description": "What you do, such as reviewer."},
+            room_id=fields.ROOM_ID,
+        ),
         fields.REPEATABLE,
     ),
     Tool(
@@ -175,33 +191,42 @@ TOOLS = grouped(
         "Resume an identity",
         "Take over the name, reservations and notices of an agent whose process is gone, if it left uncommitted files "
         "that it had reserved or had the stick for, or work in progress.",
-        fields.takes({**_ROOM, "name": fields.AGENT_ID, "scope": _SCOPE}),
+        fields.takes(
+            {"name": {**fields.AGENT, "description": "The agent that is gone."}, "scope": fields.SCOPE},
+            room_id=fields.ROOM_ID,
+        ),
         fields.WRITES,
     ),
     Tool(
         agent_heartbeat,
         "Stay active",
         "Show that you are still working, so that no other agent takes over your reservations.",
-        fields.takes(_ROOM),
+        fields.takes(room_id=fields.ROOM_ID),
         fields.REPEATABLE,
     ),
     Tool(
         agent_list,
         "List agents",
         "List the agents of a room: name, role, liveness.",
-        fields.takes(_ROOM, after=fields.AFTER),
+        fields.takes(room_id=fields.ROOM_ID, after=fields.AFTER),
         fields.READS,
     ),
     Tool(
         scope_reserve,
         "Reserve files",
         "Reserve a file or directory before you change it. Reserve it again to renew. Refused while another agent has "
-        "reserved any part of it; takeover_stale takes it from stale or evicted owners.",
+        "reserved any part of it.",
         fields.takes(
-            {**_ROOM, "scope": _SCOPE},
-            ttl_minutes={"type": "integer", "minimum": SHORTEST_TTL, "maximum": LONGEST_TTL},
-            takeover_stale={"type": "boolean"},
+            {"scope": fields.SCOPE},
+            ttl_minutes={
+                "type": "integer",
+                "minimum": SHORTEST_TTL,
+                "maximum": LONGEST_TTL,
+                "description": f"Default {TTL_MINUTES}.",
+            },
+            takeover_stale=fields.flag("Take it from owners that are stale or evicted."),
             bead_id=fields.BEAD_ID,
+            room_id=fields.ROOM_ID,
         ),
         fields.REPEATABLE,
     ),
@@ -209,14 +234,16 @@ TOOLS = grouped(
         scope_release,
         "Release files",
         "Release what you reserved.",
-        fields.takes({**_ROOM, "scope": _SCOPE}),
+        fields.takes({"scope": fields.SCOPE}, room_id=fields.ROOM_ID),
         fields.WRITES,
     ),
     Tool(
         scope_list,
         "List reservations",
         "List who has reserved what.",
-        fields.takes(_ROOM, include_ended={"type": "boolean"}, after=fields.AFTER),
+        fields.takes(
+            include_ended=fields.flag("List ended reservations too."), room_id=fields.ROOM_ID, after=fields.AFTER
+        ),
         fields.READS,
     ),
     Tool(
@@ -224,36 +251,34 @@ TOOLS = grouped(
         "Check a path",
         "List the reservations that a scope overlaps. Changes nothing.",
         fields.takes(
-            _ROOM, scope=_SCOPE, path={**fields.PATH, "description": "The same as scope."}, after=fields.AFTER
+            scope=fields.SCOPE,
+            path={**fields.PATH, "description": "The same as scope."},
+            room_id=fields.ROOM_ID,
+            after=fields.AFTER,
         ),
         fields.READS,
     ),
     Tool(
         event_send,
         "Send a notice",
-        "Send HANDOFF (payload: subject, summary, next_action) or BLOCKED (subject, blocker, requested_action, "
-        "urgency low|medium|high) to a member, who must accept it.",
+        "Send a notice to a member, who must accept it: HANDOFF gives it work, BLOCKED asks it for help.",
         fields.takes(
-            {
-                **_ROOM,
-                "event_type": {"type": "string"},
-                "to_agent": {**fields.AGENT_ID, "description": "A name or agent_id."},
-                "payload": {"type": "object"},
-            },
+            {"event_type": _EVENT_TYPE, "to_agent": fields.AGENT, "payload": _PAYLOAD},
             bead_id=fields.BEAD_ID,
-            scope=_SCOPE,
+            scope=fields.SCOPE,
+            room_id=fields.ROOM_ID,
         ),
         fields.WRITES,
     ),
     Tool(
         event_inbox,
         "Read your notices",
-        "List notices sent to you, the most urgent first. Without a state, lists those you have not accepted.",
+        "List notices sent to you, the most urgent first.",
         fields.takes(
-            _ROOM,
-            state={"type": "string", "enum": [*STATES, "all"]},
+            state={"type": "string", "enum": [*STATES, "all"], "description": "Default: all but accepted ones."},
             bead_id=fields.BEAD_ID,
-            limit={"type": "integer", "minimum": 1, "maximum": _MOST_EVENTS},
+            limit=fields.limit(_MOST_EVENTS, _FEW_EVENTS),
+            room_id=fields.ROOM_ID,
             after=fields.AFTER,
         ),
         fields.READS,
@@ -261,8 +286,13 @@ TOOLS = grouped(
     Tool(
         event_mark,
         "Mark a notice",
-        "Mark a notice sent to you as seen or accepted.",
-        fields.takes({"event_id": fields.ROOM_ID, "mark": {"type": "string", "enum": list(MARKS)}}),
+        "Mark a notice sent to you. accepted means that you take it on.",
+        fields.takes(
+            {
+                "event_id": {**fields.AGENT, "description": "The id of the notice."},
+                "mark": {"type": "string", "enum": list(MARKS)},
+            }
+        ),
         fields.REPEATABLE,
     ),
 )

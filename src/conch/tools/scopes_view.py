@@ -68,7 +68,7 @@ def overlap(held: Held, caller_id: str) -> Object:
 def after_check(found: list[Held], caller_id: str) -> str:
     if any(held.reservation.agent_id != caller_id for held in found):
         return "Work on other files, or ask the owner to release these."
-    return "" if found else "Call scope_reserve before you change it."
+    return "" if found else "Call `scope_reserve` before you change it."
 
 
 def overlap_line(held: Held) -> str:
@@ -84,7 +84,7 @@ def grant_text(grant: Grant, taken: Page) -> str:
     lines = [f"{verb} {one_line(grant.reservation.spelled)} until {to_iso(grant.reservation.expires_at)}."]
     lines += taken.lines
     if taken.has_more:
-        lines.append(f"{len(grant.taken_over)} were taken over in all: scope_list with include_ended lists them.")
+        lines.append(f"{len(grant.taken_over)} were taken over in all.")
     return "\n".join(lines + warning_lines(grant.warnings))
 
 
@@ -92,7 +92,7 @@ def after_grant(grant: Grant) -> str:
     change = (
         "Agree with the holder of the stick, then change the files." if grant.stick_held else "Change the files now."
     )
-    return f"{change} Call scope_release when you are done."
+    return f"{change} Call `scope_release` when you are done."
 
 
 def warning_lines(warnings: Warnings) -> list[str]:

@@ -49,7 +49,9 @@ def _line(hit: Hit, with_content: bool) -> str:
     return f"{line}\n{behind_margin(hit.content_markdown)}" if with_content else line
 
 
-_NAME: Object = {"type": "string", "minLength": 1, "maxLength": fields.LONGEST_ID}
+def _name(description: str) -> Object:
+    return {**fields.AGENT, "description": description}
+
 
 TOOLS = grouped(
     "bus",
@@ -58,23 +60,18 @@ TOOLS = grouped(
         "Search messages",
         "Find messages in one topic or in all, best match first. A match contains all the words; quotes make a "
         "phrase; the last word may be a prefix of 3 letters or more. hybrid also finds similar meanings. "
-        "Works without topic_join.",
+        "Works without joining a topic.",
         fields.takes(
             {"query": {"type": "string", "minLength": 1, "maxLength": LONGEST_QUERY}},
-            topic_id=_NAME,
+            topic_id=_name("Default: all topics."),
             mode={"type": "string", "enum": list(MODES), "description": "Default hybrid."},
-            limit={
-                "type": "integer",
-                "minimum": 1,
-                "maximum": MOST_RESULTS,
-                "description": f"Default {DEFAULT_LIMIT}.",
-            },
-            model=_NAME,
-            include_content={"type": "boolean", "description": "Include whole messages."},
-            sender=_NAME,
-            message_type=_NAME,
+            limit=fields.limit(MOST_RESULTS, DEFAULT_LIMIT),
+            model=_name("Default: the best that is installed."),
+            include_content=fields.flag("Return whole messages."),
+            sender=_name("Only messages from this name."),
+            message_type=_name("Only messages of this type."),
             since={"type": "number", "description": "Unix seconds."},
-            until={"type": "number"},
+            until={"type": "number", "description": "Unix seconds."},
             after=fields.AFTER,
         ),
         fields.READS,

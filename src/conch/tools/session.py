@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from functools import partial
 
 from conch.agents.connections import close_connection
@@ -14,6 +14,8 @@ from conch.agents.signals import gather_signals
 from conch.errors import InvalidArgument, StoreError
 from conch.host import processes
 from conch.lean import TYPE_CHECKING, Any, Lock, threading
+from conch.tools.offers import compose
+from conch.tools.own import OwnIds
 from conch.tools.pages import Budget
 from conch.tools.replies import Delivered, ReplyQueue
 from conch.tools.text import one_line
@@ -90,11 +92,14 @@ class Session:
         door: str,
         client_name: Callable[[], str | None] = _nothing,
         default_path: Callable[[], str | None] = _nothing,
+        offered: Container[str] | None = None,
     ) -> None:
+        """`offered` are the names of the tools that the client can call; None means all of them."""
         self.app = app
         self._door = door
         self._client_name = client_name
         self._default_path = default_path
+        self._offered = offered
         self._caller: Caller | None = None
         self._called_in: tuple[str, ...] = ()
         self._identified_in: tuple[str, ...] = ()
@@ -105,6 +110,7 @@ class Session:
         self._reported = 0
         self._glimpse = _Glimpse()
         self.replies = ReplyQueue()
+        self.own = OwnIds(self.replies)
 
     def begin_call(self) -> int:
         """Before a call: forget what belongs to a store that was replaced. Returns the number for `replacements`."""
@@ -115,6 +121,7 @@ class Session:
             self._stores = len(found)
             self._names |= {topic_id: peer.agent_name for topic_id, peer in self._peers.items()}
             self._caller, self._peers = None, {}
+            self.own.forget_all()
         return self._reported
 
     def replacements(self, before: int) -> list[Replacement]:
@@ -126,6 +133,10 @@ class Session:
     @property
     def is_command(self) -> bool:
         return self._door == "cli"
+
+    def say(self, text: str) -> str:
+        """Our own text that names tools, without the sentences about tools that this client cannot call."""
+        return compose(text, self._offered)
 
     def budget(self) -> Budget:
         """The bytes of one reply. A command prints everything."""
@@ -168,6 +179,7 @@ class Session:
     def take_name(self, peer: Peer) -> None:
         """Use this name on its topic until the connection ends."""
         self._peers[peer.topic_id] = peer
+        self.own.join_topic(peer.topic_id)
 
     def keep_token(self, topic_id: str, agent_name: str, token: str) -> None:
         """Remember the token of a name that this connection took, in case the reply with the token gets lost."""

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from conch.calls import Call
 from conch.clock import to_iso
 from conch.rooms.handoffs import TEMPLATE
 from conch.rooms.log import PAGE
+from conch.rooms.room import Room
 from conch.tools import fields
 from conch.tools import turns_view as view
 from conch.tools.registry import Tool, grouped
-from conch.tools.replies import NOTHING_FOLLOWS, Delivery, Object, Reply, known, undone_by
+from conch.tools.replies import Delivery, Object, QueuedDelivery, Reply, known
 from conch.tools.session import Session
 from conch.tools.text import MARGIN, behind_margin
 from conch.turns.stick import Offer
@@ -28,9 +27,9 @@ def list_rooms(session: Session, given: Object, call: Call) -> Reply:
     )
     cursor = page.cursor([snapshot.room.room_id for snapshot in snapshots], after)
     is_in = any(snapshot.find(caller.agent_id) for snapshot in snapshots)
-    following = page.next(cursor, "" if is_in else "Call join_path to join your workspace.")
+    following = page.next(cursor, "" if is_in else "Call `join_path` to join your workspace.")
     data = known(rooms=page.objects, has_more=page.has_more, cursor=cursor)
-    return Reply(data, page.text("There is no open room here. join_path creates one."), next=following)
+    return Reply(data, page.text("There is no open room here."), next=following)
 
 
 def join_path(session: Session, given: Object, call: Call) -> Reply:
@@ -38,6 +37,7 @@ def join_path(session: Session, given: Object, call: Call) -> Reply:
     caller = session.rejoin(given.get("agent_id_override"))
     joined = session.app.membership.join_path(caller, path, given.get("force_new", False))
     snapshot, budget = joined.snapshot, session.budget()
+    session.own.join_room(snapshot.room)
     name = snapshot.member(caller.agent_id).name
     head = f"You are {caller.agent_id} ({name}). {'Created' if joined.created else 'Joined'} room "
     head += view.room_line(snapshot)
@@ -61,7 +61,7 @@ def join_path(session: Session, given: Object, call: Call) -> Reply:
         f"Handoffs look like this:\n{view.handoff_lines(TEMPLATE, MARGIN)}",
         *(behind_margin(warning["message"], first="") for warning in warnings),
     ]
-    following = "Call wait_for_turn. Change nothing shared before your_turn."
+    following = "Call `wait_for_turn`, and change nothing shared before your_turn."
     listed = {name: value for name, value in members.data.items() if value is not False}
     return Reply({**data, **listed}, "\n".join(lines), next=f"{following} {members.next}".strip())
 
@@ -72,13 +72,13 @@ def wait_for_turn(session: Session, given: Object, call: Call) -> Reply:
     patience = session.patience(call)
     wait = claims.wait_for_turn(caller, given["room_id"], cursor, given.get("max_wait_ms"), call, patience.survives_ms)
     if wait.status == "your_turn":
-        delivery = _undoing(session, wait.claim)
+        delivery = _granting(session, wait.snapshot.room, wait.claim)
         return Reply(view.your_turn(wait), view.your_turn_text(wait), delivery, next=view.after_claim(wait))
     room = wait.snapshot.room
     if wait.status == "takeover_available":
         return Reply(view.takeover_available(wait), view.takeover_text(wait), next=view.TAKE_OVER)
     if wait.status == "closed":
-        following = "Call join_path to open a new room here."
+        following = "Call `join_path` to open a new room here."
         return Reply({"status": "closed", "room_id": room.room_id}, f"Room {room.room_id} is closed.", next=following)
     data: Object = {
         "status": "not_yet",
@@ -91,18 +91,30 @@ def wait_for_turn(session: Session, given: Object, call: Call) -> Reply:
     return Reply(data, f"not_yet: {describe(wait.snapshot)}", next=patience.instead)
 
 
-def _undoing(session: Session, claim: Claim | None) -> Delivery:
-    """A claim that the client never hears about would block the room until its lease expires."""
+def _granting(session: Session, room: Room, claim: Claim | None) -> Delivery:
+    """The delivery of a reply that brings a turn.
+
+    The connection knows the turn once the reply was sent. A claim that the client never hears about would block the
+    room until its lease expires, so it is given back.
+    """
+    receive, give_back = session.own.receiving(room), session.app.claims.give_back
     if claim is None:
-        return NOTHING_FOLLOWS
-    return undone_by(partial(session.app.claims.give_back, session.caller(), claim))
+        return QueuedDelivery(session.replies, room.room_id, sent=receive)
+    caller = session.caller()
+
+    def take_back() -> None:
+        was_known = session.own.lose_turn(room)
+        if not give_back(caller, claim) and was_known:  # the agent has used the turn since
+            receive()
+
+    return QueuedDelivery(session.replies, room.room_id, sent=receive, not_sent=take_back, retracted=take_back)
 
 
 def heartbeat(session: Session, given: Object, call: Call) -> Reply:
     room = session.app.turns.heartbeat(session.caller(), given["room_id"], given["lease_id"], given["expected_turn_id"])
     data = view.lease(room)
     text = f"The stick is yours until {data['lease_expires_at']}. Each heartbeat extends that time."
-    return Reply(data, text, next="Keep working. Call heartbeat every few minutes.")
+    return Reply(data, text, next="Keep working. Call `heartbeat` every few minutes.")
 
 
 def release_stick(session: Session, given: Object, call: Call) -> Reply:
@@ -141,7 +153,7 @@ def _offered(offer: Offer) -> Reply:
     text = f"The stick is reserved for {room.reserved_for}, who is {offer.recipient_status}."
     if room.reserved_for is None:
         text = "Released. No other member is active. The next member to wait gets the stick and your handoff."
-    return Reply(data, text, next="Change nothing shared now. Call wait_for_turn for another turn.")
+    return Reply(data, text, next="Change nothing shared now. Call `wait_for_turn` for another turn.")
 
 
 def takeover_stick(session: Session, given: Object, call: Call) -> Reply:
@@ -157,7 +169,7 @@ def takeover_stick(session: Session, given: Object, call: Call) -> Reply:
     data = {**view.lease(taken.room), "revoked": taken.revoked, "last_handoff": last, "notes": notes.objects[::-1]}
     data |= {"has_more": True} if notes.has_more else {}
     text, following = "\n".join([head, *notes.lines[::-1]]), view.after_takeover(taken, notes.has_more)
-    return Reply(data, text, _undoing(session, taken.claim), next=following)
+    return Reply(data, text, _granting(session, taken.room, taken.claim), next=following)
 
 
 def get_room_state(session: Session, given: Object, call: Call) -> Reply:
@@ -172,8 +184,6 @@ def get_room_state(session: Session, given: Object, call: Call) -> Reply:
     return Reply(data, f"{line}\n{members.text}", next=following)
 
 
-_MEMBER: Object = {**fields.AGENT_ID, "description": "An agent_id or a name."}
-
 TOOLS = grouped(
     "turns",
     Tool(
@@ -186,12 +196,12 @@ TOOLS = grouped(
     Tool(
         join_path,
         "Join a workspace's room",
-        "Join the room of a workspace (default: your root or working directory). Returns your agent_id, the room, "
-        "its policy and a handoff template. Use the room_id and canonical_path that it returns.",
+        "Join the room of your workspace. Call it first. Returns your name, the room, its topic, the members and a "
+        "handoff template.",
         fields.takes(
             context_path=fields.PATH,
-            force_new={"type": "boolean", "description": "Create a nested room at exactly this path."},
-            agent_id_override={**fields.AGENT_ID, "description": "For tests and debugging only."},
+            force_new=fields.flag("Create a nested room at exactly this path."),
+            agent_id_override={**fields.AGENT, "description": "For tests only."},
         ),
         fields.REPEATABLE,
     ),
@@ -199,13 +209,13 @@ TOOLS = grouped(
         wait_for_turn,
         "Wait for the stick",
         "Wait for the stick and claim it. Do shared work only after your_turn; read its handoff first. On not_yet, "
-        "do as next says. On takeover_available, you may call takeover_stick. If you already hold the stick, "
-        "returns your lease.",
+        "do as next says. On takeover_available, you may call `takeover_stick`. If you already hold the stick, "
+        "returns your turn.",
         fields.takes(
-            {"room_id": fields.ROOM_ID},
+            room_id=fields.ROOM_ID,
             cursor={
                 **fields.CURSOR,
-                "description": "The cursor of an earlier not_yet. Ends the wait as soon as anything newer happens.",
+                "description": "Of an earlier not_yet: ends the wait as soon as anything newer happens.",
             },
             max_wait_ms={
                 "type": "integer",
@@ -219,22 +229,23 @@ TOOLS = grouped(
     Tool(
         heartbeat,
         "Keep the stick",
-        "Extend your lease while you work. On stale_lease or turn_mismatch, stop: the stick is no longer yours.",
-        fields.takes(fields.FENCED),
+        "Extend your lease: call it every few minutes while you work. On stale_lease or turn_mismatch, stop: the "
+        "stick is no longer yours.",
+        fields.takes(**fields.FENCED),
         fields.REPEATABLE,
     ),
     Tool(
         release_stick,
         "Release the stick",
         "Hand the stick to the next member. The handoff must say truthfully what you did and what to do next.",
-        fields.takes({**fields.FENCED, "handoff": fields.HANDOFF}),
+        fields.takes({"handoff": fields.HANDOFF}, **fields.FENCED),
         fields.WRITES,
     ),
     Tool(
         pass_stick,
         "Pass the stick",
-        "Hand the stick to an active member of your choice, with a handoff as for release_stick.",
-        fields.takes({**fields.FENCED, "to_agent_id": _MEMBER, "handoff": fields.HANDOFF}),
+        "Hand the stick to an active member of your choice.",
+        fields.takes({"to_agent_id": fields.AGENT, "handoff": fields.SHORT_HANDOFF}, **fields.FENCED),
         fields.WRITES,
     ),
     Tool(
@@ -242,14 +253,20 @@ TOOLS = grouped(
         "Take over the stick",
         "Take the stick from an owner or recipient that does not answer. Only after takeover_available. "
         "Returns the last handoff and the notes since.",
-        fields.takes({"room_id": fields.ROOM_ID, "expected_turn_id": fields.TURN_ID, "reason": fields.TEXT}),
+        fields.takes(
+            {
+                "expected_turn_id": {**fields.TURN_ID, "description": "The turn_id of takeover_available."},
+                "reason": fields.TEXT,
+            },
+            room_id=fields.ROOM_ID,
+        ),
         fields.DESTROYS,
     ),
     Tool(
         get_room_state,
         "Look at a room",
         "Get a room's owner, turn and members, and whether takeover is available. Changes nothing.",
-        fields.takes({"room_id": fields.ROOM_ID}, after=fields.AFTER),
+        fields.takes(room_id=fields.ROOM_ID, after=fields.AFTER),
         fields.READS,
     ),
 )

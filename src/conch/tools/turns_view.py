@@ -74,7 +74,7 @@ def list_members(snapshot: Snapshot, shown: list[Member], budget: Budget, after:
     more = ""
     if page.has_more:
         data["cursor"] = page.cursor([member.ordinal for member in found], after)
-        more = f'There are more members: call get_room_state with after="{data["cursor"]}".'
+        more = f'There are more members: call `get_room_state` with after="{data["cursor"]}".'
     if gone:
         data["members_gone"] = gone
         lines = [*lines, f"members_gone={gone}: they hold nothing, so they are not listed."]
@@ -194,24 +194,24 @@ def takeover_text(wait: Wait) -> str:
 
 # -- what to do next
 
-TAKE_OVER = "Call takeover_stick with this turn_id as expected_turn_id and a reason, or wait longer."
+TAKE_OVER = "Call `takeover_stick` with this turn_id as expected_turn_id and a reason, or wait longer."
 
 
 def after_claim(wait: Wait) -> str:
     seconds = wait.snapshot.policy.heartbeat_interval_ms // 1_000
     first = "Read the handoff and open its artifacts, then work. " if wait.handoff else "Work now. "
-    return f"{first}Call heartbeat every {seconds} s, and release_stick or pass_stick before you stop."
+    return f"{first}Call `heartbeat` every {seconds} s. Call `release_stick` or `pass_stick` before you stop."
 
 
 def after_look(snapshot: Snapshot, caller_id: str) -> str:
     """What an agent can do that has looked at the room."""
     if snapshot.room.state == "closed":
-        return "Call join_path to open a new room here."
+        return "Call `join_path` to open a new room here."
     if snapshot.find(caller_id) is None:
-        return "Call join_path to join this room."
+        return "Call `join_path` to join this room."
     if snapshot.room.owner == caller_id:
-        return "You hold the stick. Hand it over with release_stick or pass_stick."
-    return "Call wait_for_turn to get the stick."
+        return "You hold the stick. Hand it over with `release_stick` or `pass_stick`."
+    return "Call `wait_for_turn` to get the stick."
 
 
 def taken_text(taken: Takeover) -> str:
@@ -226,8 +226,8 @@ def taken_text(taken: Takeover) -> str:
 def after_takeover(taken: Takeover, has_more: bool) -> str:
     """What an agent that took over should do first."""
     if taken.last_handoff is None:
-        return "No agent has handed over yet: call get_room_events before you work."
-    older = " get_room_events has older notes." if has_more else ""
+        return "No agent has handed over yet: call `get_room_events` before you work."
+    older = " `get_room_events` has older notes." if has_more else ""
     return f"Look at what has changed since the last handoff, then go on from there.{older}"
 
 

@@ -195,8 +195,8 @@ class Claims:
         claim = Claim(claimed, snapshot.room, snapshot.now, received)
         return found._replace(snapshot=snapshot.with_room(claimed), claim=claim)
 
-    def give_back(self, caller: Caller, claim: Claim) -> None:
-        """Undo a claim or a takeover whose reply did not reach the caller.
+    def give_back(self, caller: Caller, claim: Claim) -> bool:
+        """Undo a claim or a takeover whose reply did not reach the caller. Returns whether it was undone.
 
         The stick is offered again as before. If it was taken from an owner, it becomes free: that owner's lease has
         ended, and must not come back to life. The next owner gets the handoff that this owner had.
@@ -207,7 +207,7 @@ class Claims:
             room = snapshot.room
             # If the lease was renewed since, its owner learned of the claim some other way, and keeps it.
             if (room.lease_id, room.lease_expires_at) != (claimed.lease_id, claimed.lease_expires_at):
-                return
+                return False
             _, room = append_event(
                 tx,
                 room,
@@ -219,6 +219,7 @@ class Claims:
             )
             save_room(tx, room._replace(claim_expires_at=before.claim_expires_at))
             reopen_handoff(tx, snapshot, before.pending_handoff_event_seq, before.reserved_for, claim.claimed_at)
+        return True
 
     def takeover_stick(self, caller: Caller, room_id: str, expected_turn_id: int, reason: str) -> Takeover:
         """Take the stick from an owner or recipient that failed. The reason is recorded in the room's log."""

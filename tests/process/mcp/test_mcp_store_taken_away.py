@@ -166,6 +166,25 @@ def test_nobody_holds_a_stick_that_the_store_does_not_know(
     assert command("db", "verify")["ok"]
 
 
+@pytest.mark.parametrize("take", [delete_all_files, move_backup_over])
+def test_no_default_comes_from_the_store_before(
+    agent: Callable[[str], Agent], command: Callable[..., Object], store: Path, take: Take
+) -> None:
+    first = agent("codex:1")
+    first.take_stick()
+    backed_up(command, store)  # it knows the turn
+    take(store)
+
+    late = first.ask("release_stick", handoff=HANDOFF)["structuredContent"]
+
+    assert (late["error"], late["field"]) == ("invalid_argument", "room_id")
+    assert late["store_replaced"]["path"] == str(store)
+    first.call("join_path")
+    assert first.ask("heartbeat")["structuredContent"]["field"] == "lease_id"
+    assert first.call("wait_for_turn")["status"] == "your_turn"
+    assert not first.ask("heartbeat")["isError"]
+
+
 @pytest.mark.parametrize("take", [*DELETED, *REPLACED])
 def test_a_call_that_needs_nothing_lost_succeeds_with_a_warning_and_what_was_lost_is_saved(
     agent: Callable[[str], Agent], command: Callable[..., Object], store: Path, take: Take

@@ -207,7 +207,9 @@ class Connection:
     def _list_tools(self, params: Object) -> Object:
         if params.get("cursor") is not None:
             raise Refusal(INVALID_PARAMS, "Invalid params: tools/list has only one page and takes no cursor.")
-        return self._client.shape({"tools": [tool.listed() for tool in self._tools.values()]}, cacheable=True)
+        return self._client.shape(
+            {"tools": [tool.listed(self._tools) for tool in self._tools.values()]}, cacheable=True
+        )
 
     def _start_call(self, request: Request, batch: Batch | None) -> None:
         name, arguments = request.params.get("name"), request.params.get("arguments")

@@ -1,0 +1,94 @@
+"""The ids that a call may leave out, because the connection has only one of them: its room, its topic and its turn.
+
+A default is only what the caller could have written itself. Every check is the same as for ids that are given, so a
+turn that is over is refused.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from conch.errors import Advice, InvalidArgument, some_of
+from conch.lean import TYPE_CHECKING
+from conch.tools import fields
+from conch.tools.replies import Object, ReplyQueue, Task
+
+if TYPE_CHECKING:
+    from conch.rooms.room import Room
+
+
+class OwnIds:
+    """The rooms and topics that one connection has joined, and the last turn that it received in each room."""
+
+    def __init__(self, replies: ReplyQueue) -> None:
+        self._replies = replies
+        self.forget_all()
+
+    def forget_all(self) -> None:
+        """Forget everything, because the store was replaced."""
+        self._rooms: dict[str, Room] = {}  # by path: a closed room and the next one at its path are not two
+        self._topics: dict[str, None] = {}
+        self._turns: dict[str, Room] = {}
+
+    def join_room(self, room: Room) -> None:
+        self._rooms[room.canonical_path] = room
+
+    def leave_room(self, room: Room) -> None:
+        self._rooms.pop(room.canonical_path, None)
+
+    def join_topic(self, topic_id: str) -> None:
+        self._topics[topic_id] = None
+
+    def receiving(self, room: Room) -> Task:
+        """The task that remembers a turn, to run once its reply was sent. It does nothing if the store was replaced."""
+        return partial(self._turns.__setitem__, room.room_id, room)
+
+    def lose_turn(self, room: Room) -> bool:
+        """Forget a turn whose reply did not arrive. False if the connection knows none, or a later one."""
+        known = self._turns.get(room.room_id)
+        if known is None or known.lease_id != room.lease_id:
+            return False
+        del self._turns[room.room_id]
+        return True
+
+    def complete(self, properties: Object, given: Object) -> Object:
+        """The arguments with the ids that were left out. InvalidArgument names the one that is not clear."""
+        completed = dict(given)
+        if "room_id" in properties and "room_id" not in given:
+            completed["room_id"] = self._room_id()
+        # Some tools have a field of this name that means something else when it is left out.
+        if properties.get("topic_id") is fields.TOPIC_ID and "topic_id" not in given:
+            completed["topic_id"] = self._topic_id()
+        if "lease_id" in properties and not {"lease_id", "expected_turn_id"} <= given.keys():
+            turn = self._turn(completed["room_id"])
+            completed = {"lease_id": turn.lease_id, "expected_turn_id": turn.turn_id, **completed}
+        return completed
+
+    def _room_id(self) -> str:
+        rooms = list(self._rooms.values())
+        if len(rooms) == 1:
+            return rooms[0].room_id
+        if not rooms:
+            message = "room_id is required, because this connection has joined no room."
+            raise InvalidArgument(message, Advice("join_room"), field="room_id")
+        names = some_of([f"{room.room_id} ({room.canonical_path})" for room in rooms])
+        message = f"room_id is required, because this connection has joined several rooms: {names}."
+        raise InvalidArgument(message, field="room_id")
+
+    def _topic_id(self) -> str:
+        topics = list(dict.fromkeys([*(room.topic_id for room in self._rooms.values()), *self._topics]))
+        if len(topics) == 1:
+            return topics[0]
+        if not topics:
+            message = "topic_id is required, because this connection has joined no topic and no room."
+            raise InvalidArgument(message, Advice("join_topic"), field="topic_id")
+        message = f"topic_id is required, because this connection has joined several topics: {some_of(topics)}."
+        raise InvalidArgument(message, field="topic_id")
+
+    def _turn(self, room_id: str) -> Room:
+        self._replies.wait(room_id)  # the reply that brings the turn may be on its way out, or be taken back right now
+        turn = self._turns.get(room_id)
+        if turn is None:
+            message = f"lease_id is required, because this connection has not received a turn in room {room_id}."
+            raise InvalidArgument(message, Advice("keep_stick"), field="lease_id")
+        return turn
