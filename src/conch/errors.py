@@ -40,6 +40,7 @@ ConchError
 +-- StoreError
 |   +-- StoreBusy .............. DB_BUSY
 |   +-- SchemaMismatch ......... DB_SCHEMA_MISMATCH
+|   +-- ForeignStore ........... DB_SCHEMA_MISMATCH
 |   +-- StoreFull .............. DB_FULL
 |   +-- StoreReadOnly .......... DB_READ_ONLY
 |   +-- StoreCorrupt ........... DB_CORRUPT
@@ -280,6 +281,12 @@ class StoreBusy(StoreError):
 
 
 class SchemaMismatch(StoreError):
+    code = "DB_SCHEMA_MISMATCH"
+
+
+class ForeignStore(StoreError):
+    """What is in the place of the store belongs to another program."""
+
     code = "DB_SCHEMA_MISMATCH"
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from conch.errors import (
+    ForeignStore,
     SchemaMismatch,
     StoreBusy,
     StoreCorrupt,
@@ -216,22 +217,75 @@ def test_a_running_process_notices_that_the_store_has_moved_on(open_store: Open)
         use(old)
 
 
-def test_another_programs_database_is_refused_untouched(open_store: Open, path: str) -> None:
-    os.makedirs(os.path.dirname(path))
+FOREIGN = {
+    "recipes": "CREATE TABLE recipes (name TEXT)",
+    "recipes with facts": "CREATE TABLE meta (key TEXT, value TEXT); CREATE TABLE recipes (name TEXT)",
+    "a bus": "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT); INSERT INTO meta VALUES ('schema_version', '5');"
+    "CREATE TABLE topics (topic_id TEXT PRIMARY KEY); CREATE TABLE messages (message_id TEXT PRIMARY KEY);"
+    "CREATE TABLE cursors (topic_id TEXT, agent_name TEXT)",
+    "a newer bus": "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT);"
+    "INSERT INTO meta VALUES ('schema_version', '99'); CREATE TABLE topics (topic_id TEXT PRIMARY KEY)",
+    "a talking stick": "CREATE TABLE path_rooms (room_id TEXT); CREATE TABLE room_members (room_id TEXT);"
+    "CREATE TABLE room_events (room_id TEXT)",
+    "a program with an id": "PRAGMA application_id = 1196444487; CREATE TABLE gpkg_contents (table_name TEXT)",
+}
+
+
+@pytest.mark.parametrize("journal", ["delete", "wal", "wal in use"])
+@pytest.mark.parametrize("script", FOREIGN.values(), ids=FOREIGN)
+def test_another_programs_database_is_refused_without_a_trace(
+    open_store: Open, path: str, tmp_path: Path, script: str, journal: str
+) -> None:
+    folder = Path(path).parent
+    folder.mkdir()
     foreign = sqlite3.connect(path)
-    foreign.execute("CREATE TABLE recipes (name TEXT)")
-    foreign.commit()
+    foreign.execute(f"PRAGMA journal_mode = {journal.split()[0]}")
+    foreign.executescript(script)
+    if journal != "wal in use":
+        foreign.close()
+    Path(path).chmod(0o644)
+    before = _traces(folder)
+
+    for use_it in (
+        use,
+        lambda store: store.wipe(),
+        lambda store: store.backup(str(tmp_path / "copy")),
+        lambda store: store.migrate(force=True),
+        lambda store: store.integrity_problems(),
+    ):
+        with pytest.raises(ForeignStore, match="belongs to another program") as refusal:
+            use_it(open_store())
+        assert "conch db wipe" not in refusal.value.message
+        assert "newer" not in refusal.value.message
+
+    assert _traces(folder) == before
+    assert not (tmp_path / "copy").exists()
     foreign.close()
-    before = Path(path).read_bytes()
 
-    with pytest.raises(SchemaMismatch, match="not a conch store"):
-        use(open_store())
 
-    assert Path(path).read_bytes() == before
+def _traces(folder: Path) -> dict[str, tuple[object, ...]]:
+    facts = {each: each.stat() for each in [folder, *folder.iterdir()]}
+    return {
+        each.name: (found.st_mode, found.st_mtime_ns, found.st_ctime_ns, each.read_bytes() if each.is_file() else b"")
+        for each, found in facts.items()
+    }
+
+
+def test_a_store_from_before_stores_said_whose_they_are_is_known_and_says_it_from_then_on(
+    open_store: Open, path: str
+) -> None:
+    use(open_store(migrations=load_migrations(DIALECT)[:10]))
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA application_id = 0")
+    connection.close()
+
+    use(open_store())
+
+    assert Path(path).read_bytes()[68:72] == b"conc"
 
 
 @pytest.mark.parametrize(
-    "content", [b"not a database at all, but long enough to be read as one" * 20, b"SQLite format 3\0" + b"\xff" * 4080]
+    "content", [b"not a database at all, but long enough to be read as one" * 20, b"SQLite format 3\0" + bytes(4080)]
 )
 def test_a_file_that_is_no_database_is_refused_untouched(open_store: Open, path: str, content: bytes) -> None:
     os.makedirs(os.path.dirname(path))
@@ -287,7 +341,6 @@ def test_a_backup_of_a_store_of_another_schema_is_made_of_it_as_it_is(open_store
     [
         ("UPDATE meta SET value = '99'", "Upgrade conch"),
         ("DELETE FROM meta", "Restore a copy"),
-        ("ALTER TABLE meta RENAME TO facts", "Leave the file to the program that made it"),
     ],
 )
 def test_each_mismatch_has_its_own_advice(open_store: Open, path: str, statement: str, advice: str) -> None:

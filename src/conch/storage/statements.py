@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from conch.errors import SchemaMismatch
 from conch.lean import Any, NamedTuple, TypeVar
@@ -17,6 +17,8 @@ HERE = os.path.dirname(__file__)
 _MARK = "-- name:"
 _CHECK = "-- check:"
 _BRIEF_USE_SECONDS = 0.5
+# Every store of conch has these tables, whatever its age. No other program has all of them.
+_FIRST_TABLES = frozenset({"meta", "agents", "agent_signals", "path_rooms", "room_members", "room_events"})
 User = TypeVar("User")
 
 
@@ -69,6 +71,11 @@ def load_migrations(dialect: Dialect) -> list[Migration]:
         spelled = script.replace("$serial_key", dialect.serial_key).replace("$bytes", dialect.bytes)
         scripts[stem] = scripts.get(stem, "") + spelled
     return [Migration(number, script) for number, script in enumerate(scripts.values(), start=1)]
+
+
+def are_ours(tables: Iterable[str]) -> bool:
+    """Whether tables are those of a store from before stores said that they are conch's."""
+    return _FIRST_TABLES.issubset(tables)
 
 
 def lasting_users(find: Callable[[], list[User] | None]) -> list[User] | None:

@@ -32,7 +32,7 @@ def used(conch: Any) -> Any:
 # -- not ours, or damaged
 
 
-@pytest.fixture(params=["garbage", "damaged", "foreign", "newer", "nameless"])
+@pytest.fixture(params=["garbage", "damaged", "newer", "nameless"])
 def unusable(request: pytest.FixtureRequest, used: Any) -> tuple[Any, str]:
     """A store that conch must not touch, and the code that says why."""
     database: Path = used.database
@@ -44,10 +44,7 @@ def unusable(request: pytest.FixtureRequest, used: Any) -> tuple[Any, str]:
         content[100:] = b"\xa5" * (len(content) - 100)
         database.write_bytes(content)
         return used, "DB_CORRUPT"
-    if request.param == "foreign":
-        database.unlink()
     statement = {
-        "foreign": "CREATE TABLE recipes (title TEXT)",
         "newer": "UPDATE meta SET value = '999' WHERE key = 'schema_version'",
         "nameless": "DELETE FROM meta",
     }[request.param]
@@ -112,6 +109,21 @@ def test_a_wipe_moves_an_unusable_store_aside_whole_and_then_all_is_well(unusabl
     assert Path(wiped.data["set_aside"]).read_bytes() == before
     assert conch("join").status == 0
     assert conch("db", "verify").status == 0
+
+
+def test_a_wipe_leaves_the_file_of_another_program_where_it_is(used: Any) -> None:
+    used.database.unlink()
+    connection = sqlite3.connect(used.database)
+    connection.execute("CREATE TABLE recipes (title TEXT)")
+    connection.close()
+    before = used.database.read_bytes()
+
+    for words in (("db", "wipe", "--yes"), ("join",), ("db", "verify"), ("db", "backup", "copy")):
+        refused = used(*words, "--json")
+        assert (refused.status, refused.error["code"]) == (1, "DB_SCHEMA_MISMATCH")
+        assert "belongs to another program" in refused.error["message"]
+
+    assert used.database.read_bytes() == before
 
 
 def test_a_data_directory_that_is_a_file_is_refused(conch: Any, tmp_path: Path) -> None:

@@ -18,7 +18,10 @@ import pytest
 
 from conch.app import open_app
 from conch.calls import Call
-from conch.storage.statements import Migration
+from conch.errors import ForeignStore, SchemaMismatch
+from conch.storage.postgres.schema import DIALECT
+from conch.storage.postgres.store import PostgresStore
+from conch.storage.statements import Migration, load_migrations
 from conch.tools.catalogue import TOOLS
 from conch.tools.registry import call_tool
 from conch.tools.session import Session
@@ -205,7 +208,7 @@ def test_a_store_of_a_newer_conch_is_not_touched(
     join: Join, server: Any, database: str, environ: dict[str, str]
 ) -> None:
     join(environ["CONCH_STORE"])
-    server.ask("UPDATE conch.meta SET value = '99'", database)
+    server.ask("UPDATE conch.meta SET value = '99' WHERE key = 'schema_version'", database)
 
     answer = join(environ["CONCH_STORE"])
 
@@ -217,7 +220,7 @@ def test_a_process_notices_that_the_store_was_upgraded_under_it(
 ) -> None:
     codex = agents("codex:1")
     room_id = codex.call("join_path", context_path=workspace)["room_id"]
-    server.ask("UPDATE conch.meta SET value = '99'", database)
+    server.ask("UPDATE conch.meta SET value = '99' WHERE key = 'schema_version'", database)
 
     check(codex.call("get_room_state", room_id=room_id), "DB_SCHEMA_MISMATCH", "newer version of conch")
     check(codex.call("append_note", room_id=room_id, note="?"), "DB_SCHEMA_MISMATCH", "newer version of conch")
@@ -234,6 +237,25 @@ def test_a_schema_of_somebody_else_is_not_touched(
     check(answer, "DB_SCHEMA_MISMATCH", "not conch's")
     count = "SELECT count(*) FROM information_schema.tables WHERE table_schema = 'conch'"
     assert server.ask(count, database) == [(1,)]
+
+
+@pytest.mark.parametrize("version", ["5", str(len(load_migrations(DIALECT))), "99"])
+def test_a_schema_of_another_program_with_a_version_is_not_touched(
+    join: Join, server: Any, database: str, environ: dict[str, str], version: str
+) -> None:
+    server.ask(
+        "SET ROLE conch; CREATE SCHEMA conch; CREATE TABLE conch.meta (key text, value text); CREATE TABLE "
+        f"conch.topics (topic_id text); INSERT INTO conch.meta VALUES ('schema_version', '{version}')",
+        database,
+    )
+
+    check(join(environ["CONCH_STORE"]), "DB_SCHEMA_MISMATCH", "not conch's")
+    for change in (PostgresStore.wipe, PostgresStore.migrate):
+        store = PostgresStore(environ["CONCH_STORE"])
+        with pytest.raises(ForeignStore):
+            change(store)
+        store.close()
+    assert server.ask("SELECT count(*) FROM pg_tables WHERE schemaname = 'conch'", database) == [(2,)]
 
 
 def test_tables_of_somebody_else_are_seen_without_any_right_on_them(
@@ -259,11 +281,6 @@ def test_a_store_that_lost_its_version_is_not_touched(
 def test_an_older_store_is_brought_forward_when_it_is_asked_for(
     server: Any, database: str, environ: dict[str, str]
 ) -> None:
-    from conch.errors import SchemaMismatch
-    from conch.storage.postgres.schema import DIALECT
-    from conch.storage.postgres.store import PostgresStore
-    from conch.storage.statements import load_migrations
-
     url, known = environ["CONCH_STORE"], load_migrations(DIALECT)
     old, new = PostgresStore(url), PostgresStore(url, migrations=[*known, Migration(9, "CREATE TABLE pearls (id int)")])
     with old.read():
@@ -287,10 +304,6 @@ def test_an_older_store_is_brought_forward_when_it_is_asked_for(
 def test_a_room_that_was_closed_before_there_were_topics_keeps_its_reason(
     server: Any, database: str, environ: dict[str, str]
 ) -> None:
-    from conch.storage.postgres.schema import DIALECT
-    from conch.storage.postgres.store import PostgresStore
-    from conch.storage.statements import load_migrations
-
     room = {"room_id": "a", "canonical_path": "a", "topic_id": "a", "created_at": 1, "updated_at": 2}
     event = {"event_id": "e", "room_id": "a", "turn_id": 0, "event_type": "close", "reason": "done", "created_at": 2}
     old = PostgresStore(environ["CONCH_STORE"], migrations=load_migrations(DIALECT)[:1])
@@ -309,10 +322,6 @@ def test_a_room_that_was_closed_before_there_were_topics_keeps_its_reason(
 
 
 def test_the_members_of_an_older_store_keep_their_names(environ: dict[str, str]) -> None:
-    from conch.storage.postgres.schema import DIALECT
-    from conch.storage.postgres.store import PostgresStore
-    from conch.storage.statements import load_migrations
-
     url = environ["CONCH_STORE"]
     before, after = PostgresStore(url, migrations=load_migrations(DIALECT)[:3]), PostgresStore(url)
     room = {

@@ -33,6 +33,7 @@ _SUSPECT_SECONDS = 30.0  # after a silence, a new connection must come sooner, s
 _FACTS = """SELECT
   (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now,
   (SELECT value FROM meta WHERE key = 'schema_version') AS version,
+  (SELECT value FROM meta WHERE key = 'application') AS application,
   concat((SELECT value FROM meta WHERE key = 'epoch'), ' ', 'meta'::regclass::oid) AS epoch
 """
 
@@ -125,7 +126,7 @@ class PostgresStore:
         outer, self._thread.connection = self._inside(), connection
         now = self._clock() if self._clock else facts["now"]
         try:
-            self._schema.check(facts["version"])
+            self._schema.check(connection, facts["version"], facts["application"])
             self._replacements.check(facts["epoch"])
             with self._translated():
                 yield PostgresTransaction(connection, self._statements, now, self._translated)

@@ -24,6 +24,7 @@ from conch.storage.sqlite.files import copy_whole, make_file, make_folder, make_
 from conch.storage.sqlite.ownership import require_own_place
 from conch.storage.sqlite.places import SIDES, FileId, Files, OpenFiles, Users, file_id, read_record, survey
 from conch.storage.sqlite.queue import Queue
+from conch.storage.sqlite.recognition import require_own_file
 
 _IDLE_CONNECTIONS = 4
 _LONGEST_COMMAND = 80
@@ -110,12 +111,11 @@ class Connections:
         replacements: Replacements,
         connect: Callable[[], sqlite3.Connection],
         connect_first: Callable[[], sqlite3.Connection],
-        require_store: Callable[[], None],
         moved: Callable[[str], None],
     ) -> None:
         """`connect_first` makes the first connection: it may have to create or migrate the store.
 
-        `require_store` refuses a file that is not a store. `moved` gets the new path after a link was changed.
+        `moved` gets the new path after a link was changed.
         """
         self.path = path
         self._given = given
@@ -124,7 +124,6 @@ class Connections:
         self._replacements = replacements
         self._connect = connect
         self._connect_first = connect_first
-        self._require_store = require_store
         self._moved = moved
         self._lock = Lock()
         self._now: _Generation | None = None
@@ -258,9 +257,8 @@ class Connections:
         users = None
         try:
             require_own_place(self._given, self.path, self._named)
+            require_own_file(self.path, self._named)
             make_folder(self.path, self._named)
-            if not os.path.exists(f"{self.path}.users") and os.path.exists(self.path):
-                self._require_store()  # before anything is made or changed beside a file that may not be ours
             users = Users(self.path)
             self._require_own_files(users)
             make_file(self.path, self._named)

@@ -57,8 +57,8 @@ def file_id(path: str) -> FileId | None:
     return facts.st_dev, facts.st_ino
 
 
-class _Header:
-    """A descriptor of the store's file, to read its mark without SQLite.
+class Header:
+    """A descriptor of the store's file, to read it without SQLite.
 
     Closing any descriptor of a file drops all locks that this process has on it, those of SQLite too. So all users of
     a file in this process share one descriptor, and the last one closes it, after its last connection.
@@ -81,6 +81,9 @@ class _Header:
 
     def mark(self) -> bytes:
         return os.pread(self.descriptor, _MARK.stop - _MARK.start, _MARK.start)
+
+    def read(self, most: int, start: int = 0) -> bytes:
+        return os.pread(self.descriptor, most, start)
 
     def close(self) -> None:
         with self._lock:
@@ -121,7 +124,7 @@ class OpenFiles:
         """The path is a link to the file. It can be changed without a change in the folder of the file."""
         self._quiet: tuple[int, int, int] | None = None
         """The folder at the last look at every file, if nothing had changed in it for a while."""
-        self._header = _Header(path)
+        self._header = Header(path)
         self._mark = b""
         self._ids: tuple[int, ...] = ()
         self.files = survey(path)
@@ -175,7 +178,7 @@ class OpenFiles:
 def survey(path: str) -> Files:
     """The files at the path now; any may be missing."""
     store = file_id(path)
-    header = _Header(path) if store is not None else None
+    header = Header(path) if store is not None else None
     mark = "" if header is None else header.mark().hex()
     if header is not None:
         header.close()

@@ -17,6 +17,8 @@ from conch.errors import InvalidArgument, SchemaMismatch, StoreBusy, StoreCorrup
 from conch.storage.sqlite import sqlite3
 from conch.storage.sqlite.files import copy, make_distinct, new_mark, remove, stamp
 from conch.storage.sqlite.places import SIDES, file_id
+from conch.storage.sqlite.recognition import APPLICATION_ID
+from conch.storage.statements import are_ours
 
 
 @contextmanager
@@ -59,10 +61,11 @@ def _opened(file: str) -> Iterator[sqlite3.Connection]:
 
 
 def _require_store(source: sqlite3.Connection, file: str, schema: int) -> None:
-    try:
+    tables = {name for (name,) in source.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    is_ours = source.execute("PRAGMA application_id").fetchone()[0] == APPLICATION_ID or are_ours(tables)
+    row = None
+    if is_ours and "meta" in tables:
         row = source.execute("SELECT value FROM meta WHERE key = 'schema_version'").fetchone()
-    except sqlite3.OperationalError:
-        row = None
     if row is None or not str(row[0]).isdecimal():
         raise StoreCorrupt(f"{file} is not a backup of a conch store.", field="file")
     if int(row[0]) > schema:

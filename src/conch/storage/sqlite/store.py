@@ -25,6 +25,7 @@ from conch.storage.sqlite.connections import Connections, FilesTaken, Lent
 from conch.storage.sqlite.errors import translate, translated
 from conch.storage.sqlite.files import copy, emptying, make_folder, new_mark, note_mark, split, stamp, unused
 from conch.storage.sqlite.queue import Queue
+from conch.storage.sqlite.recognition import APPLICATION_ID, foreign
 from conch.storage.sqlite.transaction import SqliteTransaction, as_dict, transaction
 from conch.storage.statements import (
     Dialect,
@@ -41,7 +42,6 @@ DIALECT = Dialect("sqlite", serial_key="INTEGER PRIMARY KEY AUTOINCREMENT", byte
 _LONGEST_COMMAND = 80
 _NEWER = "Upgrade conch and restart its servers"
 _DAMAGED = "Restore a copy made by `conch db backup`"
-_FOREIGN = "Leave the file to the program that made it"
 
 Ring = Callable[[Iterable[str]], None]
 Hears = Callable[[str], bool]
@@ -86,7 +86,6 @@ class SqliteStore:
             self._replacements,
             self._connect,
             self._connect_first,
-            self._require_store,
             moved,
         )
         self._queue = Queue(f"{path}.queue")
@@ -350,18 +349,6 @@ class SqliteStore:
 
     # -- first use
 
-    def _require_store(self) -> None:
-        """SchemaMismatch or an error of the driver if the file is not a store. Changes nothing, and needs no locks."""
-        from urllib.parse import quote  # rarely needed
-
-        how = "mode=ro" if os.path.exists(f"{self.path}-wal") else "immutable=1"
-        connection = sqlite3.connect(f"file:{quote(self.path)}?{how}", uri=True, isolation_level=None)
-        try:
-            connection.row_factory = as_dict
-            self._stored_version(connection)
-        finally:
-            connection.close()
-
     def _is_current(self, connection: sqlite3.Connection) -> bool:
         version = self._stored_version(connection)
         self._check_version(version)
@@ -374,7 +361,9 @@ class SqliteStore:
             connection = self._connect()
             try:
                 if self._stored_version(connection) == 0:  # before WAL mode, so that it is in the file itself
-                    connection.execute(f"PRAGMA user_version = {new_mark()}")
+                    with transaction(connection, "BEGIN IMMEDIATE"):
+                        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+                        connection.execute(f"PRAGMA user_version = {new_mark()}")
                 self._use_wal(connection)
                 self._migrate(connection, force)
             except BaseException:
@@ -404,7 +393,7 @@ class SqliteStore:
             raise StoreUnavailable(message, path=self.path)
 
     def _stored_version(self, connection: sqlite3.Connection) -> int:
-        """The schema of the file; 0 if it is empty. SchemaMismatch if it is not a conch store."""
+        """The schema of the file; 0 if it is empty. ForeignStore if it is not a conch store."""
         try:
             row = connection.execute(self._statements["schema_version"]).fetchone()
         except sqlite3.OperationalError as error:
@@ -414,7 +403,7 @@ class SqliteStore:
             if "meta" in tables:  # another process has created the store since the first query
                 return self._stored_version(connection)
             if tables:
-                raise self._mismatch("it is not a conch store", _FOREIGN) from None
+                raise foreign(self.path, self._named) from None
             return 0
         return self._parsed_version(None if row is None else row["value"])
 
@@ -470,3 +459,4 @@ class SqliteStore:
             connection.execute(self._statements["set_schema_version"], version_row)
             connection.execute(self._statements["ensure_epoch"], {"epoch": new_epoch()})
             note_mark(connection)
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
