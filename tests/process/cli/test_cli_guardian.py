@@ -9,6 +9,7 @@ import signal
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -214,7 +215,10 @@ def test_a_holder_without_a_process_learns_when_its_lease_lapses(conch: Conch, g
 
 def test_a_guardian_has_no_terminal_no_folder_and_no_open_files_of_the_command(guardian: int, workspace: Path) -> None:
     streams = [os.readlink(f"/proc/{guardian}/fd/{number}") for number in (0, 1, 2)]
-    others = {os.readlink(f"/proc/{guardian}/fd/{name}") for name in os.listdir(f"/proc/{guardian}/fd")}
+    others = set()
+    for name in os.listdir(f"/proc/{guardian}/fd"):
+        with suppress(FileNotFoundError):  # the guardian may close one meanwhile
+            others.add(os.readlink(f"/proc/{guardian}/fd/{name}"))
     stat = Path(f"/proc/{guardian}/stat").read_text().rpartition(")")[2].split()
     group, session, terminal = stat[2:5]
 
