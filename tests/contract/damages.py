@@ -33,6 +33,11 @@ META = {
         "meta", "is damaged", "UPDATE meta SET value = 'the epoch of all' WHERE key = 'epoch'"
     ),
     "an unknown key": Damage("meta", "not one of conch's", "INSERT INTO meta VALUES ('pearl', '1')"),
+    "no application": Damage("meta", "no application", "DELETE FROM meta WHERE key = 'application'"),
+    "another application": Damage(
+        "meta", "is ours, not conch", "UPDATE meta SET value = 'ours' WHERE key = 'application'", SQLITE
+    ),
+    "no application id": Damage("meta", "says 0", "PRAGMA application_id = 0", SQLITE),
     "no mark": Damage("meta", "is 0, but", "PRAGMA user_version = 0", SQLITE),
     "another mark": Damage("meta", "is 77, but", "PRAGMA user_version = 77", SQLITE),
     "a forgotten mark": Damage("meta", "no mark", "DELETE FROM meta WHERE key = 'mark'", SQLITE),
