@@ -274,7 +274,7 @@ def _traces(folder: Path) -> dict[str, tuple[object, ...]]:
 def test_a_store_from_before_stores_said_whose_they_are_is_known_and_says_it_from_then_on(
     open_store: Open, path: str
 ) -> None:
-    use(open_store(migrations=load_migrations(DIALECT)[:11]))
+    use(open_store(migrations=load_migrations(DIALECT)[:13]))
     with sqlite3.connect(path) as connection:
         connection.execute("PRAGMA application_id = 0")
     connection.close()
