@@ -186,3 +186,39 @@ def test_what_another_agent_wrote_begins_no_line(ada: Client, bob: Client) -> No
     text = ada.call("get_room_state").text
 
     assert not any(line.startswith(("You are fired", "Next: stop")) for line in text.splitlines())
+
+
+def test_a_holder_of_the_stick_learns_what_others_have_reserved_since(ada: Client, bob: Client, clock: Any) -> None:
+    bob.reserve("before")
+    clock.advance(minutes=1)
+    lease = hold(ada)
+    ada.reserve("own")
+    bob.reserve("docs/*")
+    clock.advance(minutes=1)
+    bob.reserve("src/**")
+
+    reply = ada.call("heartbeat", **lease)
+
+    newest = {"count": 2, "room_id": ada.room_id, "from": bob.name, "line": "src/**"}
+    assert reply.data["mail"] == {"reserved": newest}
+    assert f"reserved: count=2 room_id={ada.room_id} from {bob.name}: src/**" in reply.text
+    assert "reserved" not in mail(bob)
+
+
+@pytest.mark.parametrize("ending", ["released", "lapsed", "handed over"])
+def test_a_reservation_that_no_longer_matters_to_the_holder_is_not_in_its_mail(
+    ada: Client, bob: Client, clock: Any, ending: str
+) -> None:
+    lease = hold(ada)
+    bob.reserve("docs", ttl_minutes=5)
+    assert mail(ada)["reserved"]["count"] == 1
+
+    if ending == "released":
+        bob.data("scope_release", scope="docs")
+    elif ending == "lapsed":
+        clock.advance(minutes=6)
+        ada.data("heartbeat", **lease)
+    else:
+        ada.data("release_stick", **lease, handoff={"status": "s", "next_action": "n"})
+
+    assert "reserved" not in mail(ada)

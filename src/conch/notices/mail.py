@@ -31,6 +31,8 @@ class Mail(NamedTuple):
     to_you: Waiting | None
     questions: Waiting | None
     notices: Waiting | None
+    reserved: Waiting | None
+    """What others have reserved since the agent got the stick, in the rooms whose stick it holds."""
     others: int
     """Unread messages that are not to the agent."""
 
@@ -38,7 +40,7 @@ class Mail(NamedTuple):
         return any(self)
 
 
-_NOTHING = Mail(None, None, None, None, 0)
+_NOTHING = Mail(None, None, None, None, None, 0)
 
 
 def read_mail(
@@ -61,6 +63,7 @@ def read_mail(
         "messages": {"topic_id": topic_id, "through": through, "most": _MOST},
         "questions": {"ids": list(ids) or [""]},
         "notices": {"ids": list(ids) or [""], "most": _MOST},
+        "reservations": {"most": _MOST},
     }
     found: dict[str, list[Row]] = {}
     for kind in filter(kinds.get, given):
@@ -76,6 +79,7 @@ def read_mail(
         to_you=to_you,
         questions=_newest(found.get("question", [])),
         notices=_newest(found.get("notice", [])),
+        reserved=_newest(found.get("reserved", [])),
         others=max(0, unread - to_you.number) if to_you else unread,
     )
 

@@ -24,6 +24,8 @@ def mail(found: Mail) -> Object:
         },
         notices=found.notices
         and {"count": found.notices.number, **({} if _is_told(found) else _notice(found.notices))},
+        reserved=found.reserved
+        and {"count": found.reserved.number, "room_id": found.reserved.place, **_newest(found.reserved)},
         others=found.others or None,
     )
 
@@ -48,7 +50,7 @@ def mail_lines(found: Mail) -> list[str]:
     if found.hand_over:
         lines.append(_line("You are ASKED TO HAND OVER", _notice(found.hand_over)))
     facts = mail(found)
-    for kind in ("to_you", "questions", "notices"):
+    for kind in ("to_you", "questions", "notices", "reserved"):
         if kind in facts:
             lines.append(_line(kind, facts[kind]))
     if found.others:

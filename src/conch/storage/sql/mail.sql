@@ -17,7 +17,14 @@ SELECT
     SELECT 1 FROM peers p JOIN questions q ON q.topic_id = p.topic_id AND q.status = 'pending'
     WHERE p.agent_id = :agent_id
   ) AS questions,
-  EXISTS (SELECT 1 FROM protocol_events e WHERE e.to_agent_id = :agent_id AND e.state = 'unread') AS notices;
+  EXISTS (SELECT 1 FROM protocol_events e WHERE e.to_agent_id = :agent_id AND e.state = 'unread') AS notices,
+  EXISTS (
+    SELECT 1 FROM room_members m JOIN path_rooms p ON p.room_id = m.room_id AND p.owner = m.agent_id
+    JOIN room_events g ON g.room_id = p.room_id AND g.turn_id = p.turn_id AND g.event_type IN ('claim', 'takeover')
+    JOIN reservations r ON r.room_id = p.room_id AND r.state = 'active' AND r.agent_id <> p.owner
+      AND r.created_at >= g.created_at
+    WHERE m.agent_id = :agent_id
+  ) AS reservations;
 
 -- name: mail_messages
 WITH mine AS MATERIALIZED (
@@ -108,3 +115,20 @@ SELECT * FROM (
     AND r.owner = :agent_id
   ORDER BY e.number DESC LIMIT 1
 ) blocked;
+
+-- name: mail_reservations
+-- What others have reserved since the agent got the stick, in each room whose stick it holds. The agent was seen a moment
+-- ago, so that moment says which of them have lapsed.
+WITH beside AS MATERIALIZED (
+  SELECT r.room_id, r.number FROM agents a JOIN room_members m ON m.agent_id = a.agent_id
+  JOIN path_rooms p ON p.room_id = m.room_id AND p.owner = m.agent_id
+  JOIN room_events g ON g.room_id = p.room_id AND g.turn_id = p.turn_id AND g.event_type IN ('claim', 'takeover')
+  JOIN reservations r ON r.room_id = p.room_id AND r.state = 'active' AND r.agent_id <> p.owner
+    AND r.created_at >= g.created_at AND r.expires_at > a.last_seen_at
+  WHERE a.agent_id = :agent_id LIMIT :most
+)
+SELECT 'reserved' AS kind, r.room_id AS place, r.number AS last_seq, t.number, r.reservation_id AS id,
+  COALESCE(m.name, r.agent_id) AS sender, COALESCE(r.given, r.scope) AS line, NULL AS event_type
+FROM (SELECT room_id, count(*) AS number, max(number) AS newest FROM beside GROUP BY room_id) t
+JOIN reservations r ON r.number = t.newest
+LEFT JOIN room_members m ON m.room_id = r.room_id AND m.agent_id = r.agent_id;
