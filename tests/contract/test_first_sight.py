@@ -218,7 +218,7 @@ def test_a_newcomer_sees_all_that_its_next_call_needs(
     agent = Newcomer(client, shows)
 
     agent.call("join_path", context_path=workspace)
-    assert "Call wait_for_turn." in agent.sees
+    assert "Call wait_for_turn" in agent.sees
     topic_id = agent.find("topic_id")
     agent.call("wait_for_turn", room_id=agent.find("room_id"))
     assert "your_turn" in agent.sees and "release_stick" in agent.sees
