@@ -11,8 +11,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.contract.foreign import bus_file, event, message, stick_file
 
 import conch
+from conch.config import SETTINGS
+from conch.doors.cli.catalogue import COMMANDS
+from conch.doors.cli.elsewhere import ELSEWHERE, find_own
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -52,6 +56,7 @@ def test_every_command_of_a_page_runs_and_prints_what_the_page_shows(page: Path,
     work = tmp_path / "work"
     work.mkdir()
     (work / "AGENTS.md").touch()
+    make_foreign_files(tmp_path)
 
     done = subprocess.run(
         ["bash", "-e", "-c", f"exec 2>&1\n{script}"],
@@ -68,6 +73,34 @@ def test_every_command_of_a_page_runs_and_prints_what_the_page_shows(page: Path,
     for (command, expected), actual in zip(steps(page), printed, strict=False):
         pattern = re.escape(expected.strip()).replace(r"\.\.\.", ".*?")
         assert re.fullmatch(pattern + r"\s*", actual.strip(), re.DOTALL), f"$ {command}\n{actual}"
+
+
+def make_foreign_files(home: Path) -> None:
+    """The files of other programs that `coming-from.md` imports."""
+    bus_file(home / "bus.sqlite").insert("messages", message(1, "red-squirrel", "hello"))
+    folder = home / "share" / "talking-stick"
+    folder.mkdir(parents=True)
+    stick = stick_file(folder / "rooms.sqlite", str(home / "repository"), ["codex:9b22", "claude-code:a3f1"])
+    stick.insert("room_events", event(1, "claim", 1, None, "codex:9b22"))
+    stick.insert("room_events", event(2, "release", 1, "codex:9b22", "claude-code:a3f1"))
+    stick.insert("room_events", event(3, "claim", 2, "codex:9b22", "claude-code:a3f1"))
+
+
+def test_the_words_of_other_programs_are_those_of_the_page_and_lead_to_commands() -> None:
+    rows = dict(
+        re.findall(r"^\| `([^`]+)` \| `([^`]+)` \|$", (ROOT / "docs" / "coming-from.md").read_text(), re.MULTILINE)
+    )
+    aliases = {alias: setting.variable for setting in SETTINGS for alias in setting.aliases}
+    commands = {there: here for there, here in rows.items() if here.startswith("conch ")}
+
+    assert set(ELSEWHERE.values()) <= set(COMMANDS)
+    assert not set(ELSEWHERE) & set(COMMANDS)
+    assert {here.removeprefix("conch ") for here in commands.values()} <= set(COMMANDS)
+    for there, here in commands.items():
+        words = there.removeprefix("agent-bus ").split()
+        assert find_own(words) in (None, here.removeprefix("conch "))
+    assert {there: here for there, here in rows.items() if there in aliases}.items() <= aliases.items()
+    assert len(commands) >= 10
 
 
 def test_every_server_entry_of_the_documents_starts_a_server(tmp_path: Path) -> None:

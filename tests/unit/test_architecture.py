@@ -38,6 +38,7 @@ LAYERS = [
     Layer(("search", "notices"), "searching messages; notices and a room's timeline"),
     Layer(("turns", "scopes"), "the stick; reservations of paths"),
     Layer(("members",), "joining and leaving a room, names in a room, adopted identities"),
+    Layer(("importing",), "takes over the data of other programs"),
     Layer(("verify",), "checks a whole store: files, schema, logs and rows"),
     Layer(("app",), "connects one store and one bell with the domains"),
     Layer(("tools",), "the tools with their schemas and views, shared by all doors"),

@@ -47,7 +47,7 @@ def _check_message(item: dict[str, Any], field: str, settings: Settings) -> Draf
     setting = _LIMITS.get(kind, "max_message_chars")
     check_length(f"{field}.content_markdown", content, getattr(settings, setting), setting)
     metadata = item.get("metadata")
-    _check_addressees(metadata, f"{field}.metadata.to")
+    check_addressees(metadata, f"{field}.metadata.to")
     return Draft(
         content,
         kind,
@@ -89,7 +89,7 @@ def _optional_text(item: dict[str, Any], field: str, name: str, longest: int) ->
     return text
 
 
-def _check_addressees(metadata: Any, field: str) -> None:
+def check_addressees(metadata: Any, field: str) -> None:
     to = metadata.get("to") if isinstance(metadata, dict) else None
     names = to if isinstance(to, list) else [] if to is None else [to]
     if not all(isinstance(name, str) and name.strip() and name.isprintable() for name in names):

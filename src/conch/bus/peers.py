@@ -19,7 +19,7 @@ from conch.storage.base import Row, Store, Transaction
 
 _MOST_AT_ONCE = 500  # in a list for the store: its time grows with the square, and each engine has a limit
 NO_PEER = 0  # no peer has this id
-_LONGEST_NAME = 64
+LONGEST_NAME = 64
 LONGEST_OWN_NAME = 48
 _SYSTEM = "conch"  # the sender of system messages; no agent can take this name
 _PRESENCE_INTERVAL = SECOND  # at most one presence write per second
@@ -81,7 +81,7 @@ class Peers:
         allow_closed: bool = False,
     ) -> Joined:
         """Take a name on a topic, or reclaim it with the token issued for it."""
-        check_name("agent_name", agent_name, _LONGEST_NAME)
+        check_name("agent_name", agent_name, LONGEST_NAME)
         if (topic_id is None) == (name is None):
             raise InvalidArgument("Give exactly one of topic_id and name.", field="topic_id")
         if topic_id is None:  # the write below locks a topic by its id
@@ -110,7 +110,7 @@ class Peers:
         """The peer that has or had this name, if the token is the one issued for it."""
         with self._store.read() as tx:
             row = tx.one("peer_named", topic_id=topic_id, agent_name=agent_name)
-        return _to_peer(row, caller.agent_id) if row and row["reclaim_token_hash"] == _hashed(token) else None
+        return _to_peer(row, caller.agent_id) if row and row["reclaim_token_hash"] == hash_token(token) else None
 
     def reset_cursor(self, peer: Peer, last_seq: int) -> int:
         with self._store.write(peer.topic_id) as tx:
@@ -228,18 +228,18 @@ def _claim(tx: Transaction, topic: Topic, caller: Caller, agent_name: str, token
     """Give a name to the caller; returns its peer and its token. Raises AgentNameInUse without the right token."""
     row = tx.one("peer_named", topic_id=topic.topic_id, agent_name=agent_name)
     if row is None:
-        _require_own(tx, topic, caller, agent_name)
+        require_own_name(tx, topic, caller, agent_name)
         issued = os.urandom(16).hex()
         added = _add_peer(tx, topic.topic_id, agent_name, caller, issued)
         if added is None:
             raise _in_use(topic, agent_name)
         return added, issued
-    # A peer that joined under its agent's own name has no token yet. The agent gets one when it asks.
-    if row["reclaim_token_hash"] is None and row["agent_id"] == caller.agent_id:
+    # A peer under its agent's own name has no token yet, and an imported one may have none. The first to ask gets one.
+    if row["reclaim_token_hash"] is None and row["agent_id"] in (None, caller.agent_id):
         token = os.urandom(16).hex()
-    elif token is None or _hashed(token) != row["reclaim_token_hash"]:
+    elif token is None or hash_token(token) != row["reclaim_token_hash"]:
         raise _in_use(topic, agent_name)
-    hashed = {"peer_id": row["peer_id"], "reclaim_token_hash": _hashed(token)}
+    hashed = {"peer_id": row["peer_id"], "reclaim_token_hash": hash_token(token)}
     tx.run("claim_peer", agent_id=caller.agent_id, now=tx.now, **hashed)
     tx.run("touch_cursor", peer_id=row["peer_id"], now=tx.now)
     return row, token
@@ -251,7 +251,7 @@ def _means_another_agent(tx: Transaction, topic_id: str, caller: Caller, agent_n
     return row is not None and row["agent_id"] != caller.agent_id
 
 
-def _require_own(tx: Transaction, topic: Topic, caller: Caller, agent_name: str) -> None:
+def require_own_name(tx: Transaction, topic: Topic, caller: Caller, agent_name: str) -> None:
     """Refuse a new name that could pass for another: messages under it would seem to come from another agent."""
     from conch.letters.names import begins_like  # only a new name needs it
 
@@ -274,7 +274,7 @@ def _add_peer(
     tx: Transaction, topic_id: str, name: str, caller: Caller, token: str | None, is_own: bool = False
 ) -> Row | None:
     """Add a peer with its cursor at 0. Returns None if another peer has the name."""
-    made = _insert_peer(tx, topic_id, name, caller.agent_id, None if token is None else _hashed(token), is_own)
+    made = _insert_peer(tx, topic_id, name, caller.agent_id, None if token is None else hash_token(token), is_own)
     if not tx.run("reserve_name", topic_id=topic_id, agent_name=name, peer_id=made["peer_id"]):
         tx.run("delete_peer", peer_id=made["peer_id"])
         return None
@@ -329,7 +329,7 @@ def free_name(tx: Transaction, topic_id: str, agent_name: str) -> None:
         tx.run(statement, peer_id=peer["peer_id"])
 
 
-def _hashed(token: str) -> str:
+def hash_token(token: str) -> str:
     """Only the hash is stored, so that reading the database does not reveal a token."""
     try:
         from _blake2 import blake2b  # not from hashlib, which would also load OpenSSL: 4 MB in every process

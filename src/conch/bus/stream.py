@@ -122,7 +122,7 @@ def _insert(tx: Transaction, peer: Peer, draft: Draft, seq: int) -> Sent:
     )
     columns = message._asdict() | {"sender_id": peer.peer_id}
     tx.run("insert_message", **{name: value for name, value in columns.items() if name != "sender"})
-    for addressee in {each for each in message.addressees if isinstance(each, str) and len(each) <= _LONGEST_ADDRESSEE}:
+    for addressee in indexed_addressees(message):
         tx.run("insert_addressee", addressee=addressee, topic_id=topic_id, seq=seq, sender_id=peer.peer_id)
     if draft.message_type == "question":
         tx.run(
@@ -131,6 +131,11 @@ def _insert(tx: Transaction, peer: Peer, draft: Draft, seq: int) -> Sent:
     elif draft.message_type == "answer" and draft.reply_to is not None:
         return Sent(message, False, _count_answer(tx, peer, message))
     return Sent(message, False)
+
+
+def indexed_addressees(message: Message) -> set[str]:
+    """The addressees that can be a peer's name or an agent_id."""
+    return {each for each in message.addressees if isinstance(each, str) and len(each) <= _LONGEST_ADDRESSEE}
 
 
 def _check_reply(tx: Transaction, topic_id: str, draft: Draft) -> None:

@@ -12,7 +12,7 @@ from conch.ids import new_id
 from conch.lean import Any, Literal, NamedTuple, json
 from conch.storage.base import Row, Store, Transaction
 
-_LOCK = "topic names"  # held to create or rename a topic, so that two writers cannot take the same name
+NAMES_LOCK = "topic names"  # held to create or rename a topic, so that two writers cannot take the same name
 _LONGEST_NAME = 200
 _END_OF_TIME = 2**62
 
@@ -47,18 +47,18 @@ class Topics:
     def create(self, name: str | None, metadata: dict[str, Any] | None, mode: Mode) -> tuple[Topic, bool]:
         """A topic with this name, and whether it is new. `reuse` returns the newest open one if there is one."""
         topic_id, is_named = new_id("topic"), name is not None
-        name = f"topic-{topic_id.partition('_')[2]}" if name is None else _check_topic_name(name)
+        name = f"topic-{topic_id.partition('_')[2]}" if name is None else check_topic_name(name)
         text = dump_metadata("metadata", metadata, self._settings)
         # Usually the topic exists, so look without the lock first.
         if mode == "reuse" and (found := self._find_open(name)):
             return found, False
-        with self._store.write(_LOCK) as tx:
+        with self._store.write(NAMES_LOCK) as tx:
             found = None if mode == "new" else _newest_named(tx, name, "open")
             if found is not None:
                 return found, False
             if is_named:
-                _require_distinct(tx, name)
-            _insert(tx, topic_id, name, text, mode)
+                require_distinct(tx, name)
+            insert_topic(tx, topic_id, name, text, mode, tx.now)
             return find_topic(tx, topic_id), True
 
     def _find_open(self, name: str) -> Topic | None:
@@ -94,8 +94,8 @@ class Topics:
             return find_topic(tx, topic_id), was_open
 
     def rename(self, topic_id: str, name: str) -> Topic:
-        name = _check_topic_name(name)
-        with self._store.write(_LOCK) as tx:
+        name = check_topic_name(name)
+        with self._store.write(NAMES_LOCK) as tx:
             topic = find_topic(tx, topic_id)
             if topic.is_home:
                 raise InvalidArgument("The home topic of a room is named after its path.", field="topic_id")
@@ -104,20 +104,22 @@ class Topics:
             if other is not None and other.topic_id != topic_id and topic.status == "open":
                 message = f"An open topic already has this name: {other.topic_id}."
                 raise InvalidArgument(message, field="name", topic_id=other.topic_id)
-            _require_distinct(tx, name)
+            require_distinct(tx, name)
             tx.run("rename_topic", topic_id=topic_id, name=name)
             note_name(tx, name)
             return find_topic(tx, topic_id)
 
 
-def make_home(tx: Transaction, topic_id: str, path: str) -> None:
+def make_home(tx: Transaction, topic_id: str, path: str, created_at: int) -> None:
     """Create the topic of a new room, named after its path."""
-    _insert(tx, topic_id, path, None, "home")
+    insert_topic(tx, topic_id, path, None, "home", created_at)
 
 
-def _insert(tx: Transaction, topic_id: str, name: str, metadata_json: str | None, mode: str) -> None:
-    tx.run("insert_topic", topic_id=topic_id, name=name, metadata_json=metadata_json, mode=mode, now=tx.now)
-    tx.run("insert_topic_seq", topic_id=topic_id, now=tx.now)
+def insert_topic(
+    tx: Transaction, topic_id: str, name: str, metadata_json: str | None, mode: str, created_at: int
+) -> None:
+    tx.run("insert_topic", topic_id=topic_id, name=name, metadata_json=metadata_json, mode=mode, now=created_at)
+    tx.run("insert_topic_seq", topic_id=topic_id, now=created_at)
     note_name(tx, name)
 
 
@@ -191,7 +193,7 @@ def require_fit(field: str, name: str) -> None:
         raise InvalidArgument(message, field=field, reason=flaw.reason)
 
 
-def _check_topic_name(name: str) -> str:
+def check_topic_name(name: str) -> str:
     """Check the name of a topic that is not a home topic. Absolute paths are names of home topics."""
     if os.path.isabs(name):
         message = "name must not be an absolute path: absolute paths are reserved for room topics."
@@ -199,7 +201,7 @@ def _check_topic_name(name: str) -> str:
     return check_name("name", name, _LONGEST_NAME)
 
 
-def _require_distinct(tx: Transaction, name: str) -> None:
+def require_distinct(tx: Transaction, name: str) -> None:
     """InvalidArgument if the name is new and could pass for that of another topic."""
     if _newest_named(tx, name, "open") or _newest_named(tx, name, "closed"):
         return

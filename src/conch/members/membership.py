@@ -68,7 +68,7 @@ class Membership:
         with self._store.write(room_id) as tx:
             topic_id = new_id("topic")
             if tx.run("insert_room", room_id=room_id, canonical_path=path, topic_id=topic_id, now=tx.now):
-                make_home(tx, topic_id, path)
+                make_home(tx, topic_id, path, tx.now)
             row = tx.one("rooms_at", paths=[path])
             assert row is not None
         return row["room_id"], row["room_id"] == room_id

@@ -28,6 +28,7 @@ from conch.host.paths import parse_scope, shown
 from conch.ids import new_id
 from conch.lean import Any, NamedTuple, json
 from conch.notices import activity
+from conch.rooms.handoffs import Handoff
 from conch.rooms.log import Event
 from conch.rooms.presence import Rooms
 from conch.rooms.room import Member, Room, Snapshot
@@ -318,18 +319,21 @@ def is_whole(event_type: str, payload: _Payload, priority: int) -> bool:
 
 def leave_handoff(tx: Transaction, snapshot: Snapshot, to: Member | None, release: Event) -> None:
     """Write the HANDOFF notice for a released or passed stick."""
-    handoff = release.handoff
-    assert handoff is not None
-    status = str(handoff["status"]).strip()
-    payload = {
-        "subject": status.splitlines()[0][:_LONGEST_SUBJECT],
+    assert release.handoff is not None
+    payload = handoff_payload(release.handoff)
+    sender = snapshot.find(snapshot.room.owner)
+    # This is not recorded as activity, because the timeline already shows the release in the room's log.
+    insert_event(tx, snapshot.room, "HANDOFF", payload, sender, to, handoff_event_seq=release.event_seq)
+
+
+def handoff_payload(handoff: Handoff) -> _Payload:
+    """The payload of the notice for a handoff."""
+    return {
+        "subject": str(handoff["status"]).strip().splitlines()[0][:_LONGEST_SUBJECT],
         "summary": handoff["status"],
         "next_action": handoff["next_action"],
         "requires_ack": True,
     }
-    sender = snapshot.find(snapshot.room.owner)
-    # This is not recorded as activity, because the timeline already shows the release in the room's log.
-    insert_event(tx, snapshot.room, "HANDOFF", payload, sender, to, handoff_event_seq=release.event_seq)
 
 
 def accept_handoff(tx: Transaction, snapshot: Snapshot, event_seq: int | None, agent_id: str) -> None:

@@ -33,18 +33,18 @@ _OTHERS = ("join", "leave", "resume", "reorder", "policy", "note")
 _MOST_PER_ROOM = 20
 
 
-class _Seat(NamedTuple):
+class Seat(NamedTuple):
     """A member's place in the sequence, and when it joined."""
 
     ordinal: int
     joined_at: int
 
 
-class _Replay(NamedTuple):
+class Replay(NamedTuple):
     """A room and its members' seats after some of its events."""
 
     room: Room
-    members: dict[str, _Seat]
+    members: dict[str, Seat]
 
 
 def verify_rooms(tx: Transaction) -> tuple[int, list[Problem]]:
@@ -54,14 +54,14 @@ def verify_rooms(tx: Transaction) -> tuple[int, list[Problem]]:
 
 
 def _verify(tx: Transaction, room: Room) -> Iterator[Problem]:
-    replay = _Replay(_fresh(room), {})
+    replay = Replay(_fresh(room), {})
     try:
         for event in _events(tx, room.room_id):
-            objection = _object(replay, event)
+            objection = object_to(replay, event)
             if objection is not None:
                 yield _event_problem(event, objection)
             replay = replay._replace(room=project(replay.room, event))
-            _follow_members(replay.members, event)
+            follow_members(replay.members, event)
     except (StoreCorrupt, KeyError, TypeError, AttributeError) as problem:
         # Damaged JSON, or JSON without what `project` needs. The rest of the log cannot be replayed.
         sentence = f"The log of room {room.room_id} cannot be replayed: {problem}"
@@ -74,7 +74,7 @@ def _verify(tx: Transaction, room: Room) -> Iterator[Problem]:
 # -- whether an event can follow the events before it
 
 
-def _object(replay: _Replay, event: Event) -> str | None:
+def object_to(replay: Replay, event: Event) -> str | None:
     """Why an event cannot be what happened next; None if it can."""
     room, kind = replay.room, event.event_type
     if kind not in (*_GRANTS, *_ENDINGS, *_OTHERS):
@@ -95,7 +95,7 @@ def _object(replay: _Replay, event: Event) -> str | None:
     return _object_to_others(replay, event)
 
 
-def _object_to_grant(replay: _Replay, event: Event) -> str | None:
+def _object_to_grant(replay: Replay, event: Event) -> str | None:
     room, agent_id = replay.room, event.to_agent_id
     if agent_id not in replay.members:
         return f"{agent_id} is not a member"
@@ -107,7 +107,7 @@ def _object_to_grant(replay: _Replay, event: Event) -> str | None:
     return None if room.reserved_for in (None, agent_id) else f"the stick was reserved for {room.reserved_for}"
 
 
-def _object_to_ending(replay: _Replay, event: Event) -> str | None:
+def _object_to_ending(replay: Replay, event: Event) -> str | None:
     if event.from_agent_id is None or event.from_agent_id != replay.room.owner:
         return f"{event.from_agent_id} does not hold the stick"
     if event.event_type in _HANDOFFS and not isinstance(event.handoff, dict):
@@ -117,7 +117,7 @@ def _object_to_ending(replay: _Replay, event: Event) -> str | None:
     return None
 
 
-def _object_to_others(replay: _Replay, event: Event) -> str | None:
+def _object_to_others(replay: Replay, event: Event) -> str | None:
     room, members, agent_id = replay.room, replay.members, event.from_agent_id
     if event.event_type == "join":
         ordinal = event.details["ordinal"]
@@ -155,12 +155,12 @@ def _compare_room(room: Room, replayed: Room) -> Iterator[Problem]:
             yield _difference("path_rooms", room, field, stored, logged)
 
 
-def _compare_members(tx: Transaction, room: Room, replayed: dict[str, _Seat]) -> Iterator[Problem]:
+def _compare_members(tx: Transaction, room: Room, replayed: dict[str, Seat]) -> Iterator[Problem]:
     rows = tx.all("member_seats", room_id=room.room_id)
-    stored = {row["agent_id"]: _Seat(row["ordinal"], row["joined_at"]) for row in rows}
+    stored = {row["agent_id"]: Seat(row["ordinal"], row["joined_at"]) for row in rows}
     for agent_id in sorted({*stored, *replayed}, key=str):  # a member may be missing on either side
         seat, logged = stored.get(agent_id), replayed.get(agent_id)
-        for field in _Seat._fields:
+        for field in Seat._fields:
             found, expected = getattr(seat, field, None), getattr(logged, field, None)
             if found != expected:
                 yield _difference("room_members", room, f"{field} of member {agent_id}", found, expected)
@@ -210,9 +210,9 @@ def _events(tx: Transaction, room_id: str) -> Iterator[Event]:
         after = rows[-1]["event_seq"]
 
 
-def _follow_members(members: dict[str, _Seat], event: Event) -> None:
+def follow_members(members: dict[str, Seat], event: Event) -> None:
     if event.event_type == "join":
-        members.setdefault(str(event.from_agent_id), _Seat(event.details["ordinal"], event.created_at))
+        members.setdefault(str(event.from_agent_id), Seat(event.details["ordinal"], event.created_at))
     elif event.event_type == "leave":
         members.pop(str(event.from_agent_id), None)
     elif event.event_type == "reorder":

@@ -401,6 +401,19 @@ COMMANDS |= grouped(
         (switch("--explain", "show every signal, the agent it is linked to, and the signal that won"), *_SHARED),
     ),
     Command(
+        "import",
+        "imports.import_data",
+        "take over the data of another program",
+        "Take over the topics, messages, names and cursors of a message bus (schema version 5 or 6), or the rooms, "
+        "members and log of a talking stick. The file does not change. Importing it again adds only what is new in it.",
+        (
+            word("file", "FILE", "the database file of the other program"),
+            switch("--dry-run", "show what would be added, and change nothing"),
+            *_SHARED,
+        ),
+        "  conch import bus.db --dry-run",
+    ),
+    Command(
         "mcp",
         "",
         "serve MCP on standard input and output (harnesses start this)",

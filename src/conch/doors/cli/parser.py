@@ -49,7 +49,7 @@ def _take_name(words: list[str]) -> tuple[str, list[str]]:
 def parse_options(words: Words) -> Any:
     """The options of a command; InvalidArgument names the one that is wrong."""
     if words.command not in COMMANDS:
-        raise InvalidArgument(_unknown(words.command), field="command")
+        raise InvalidArgument(_unknown(words.command, words.rest), field="command")
     if words.command == "mcp":  # `conch mcp ...` never gets here: the server reads its own options
         raise InvalidArgument("`mcp` must be the first word: `conch mcp --tools GROUPS`.", field="command")
     return _Parse(COMMANDS[words.command]).run(words.rest)
@@ -152,14 +152,18 @@ def _is_value(word: str) -> bool:
     return word[1:].replace(".", "", 1).isdecimal()
 
 
-def _unknown(name: str) -> str:
+def _unknown(name: str, rest: Sequence[str]) -> str:
     from difflib import get_close_matches  # only needed after a mistake
 
     from conch.doors.cli.advice import without_passwords
+    from conch.doors.cli.elsewhere import find_own
 
     if not name or name in FAMILIES:
         return f"Which command? See `{f'conch {name}'.rstrip()} --help`."
     name = without_passwords(name)
+    own = find_own([name, *rest])
+    if own is not None:
+        return f"There is no command {name!r}; use `conch {own}`."
     near = get_close_matches(name[:_LONGEST_ECHO], [*FAMILIES, *COMMANDS], n=1)
     advice = f"did you mean `conch {near[0]}`?" if near else "see `conch --help`."
     return f"There is no command {name[:_LONGEST_ECHO]!r}; {advice}"

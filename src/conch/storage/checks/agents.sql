@@ -30,7 +30,7 @@ SELECT connection, agent_id, opened_at, closed_at FROM connections WHERE closed_
 -- check: agents
 -- The agent {agent_id} has no harness or an unknown kind of session, {session_kind}.
 SELECT agent_id, harness, session_kind FROM agents
-WHERE harness = '' OR session_kind NOT IN ('mcp_harness', 'human_guardian', 'script', 'cli');
+WHERE harness = '' OR session_kind NOT IN ('mcp_harness', 'human_guardian', 'script', 'cli', 'import');
 
 -- check: agents
 -- The agent {agent_id} lives by its timer or by its process, but is_timed is {is_timed}.
@@ -39,7 +39,7 @@ SELECT agent_id, is_timed FROM agents WHERE is_timed NOT IN (0, 1);
 -- check: room_members
 -- The member {agent_id} of room {room_id} has an unknown kind of session, {session_kind}.
 SELECT room_id, agent_id, session_kind FROM room_members
-WHERE session_kind NOT IN ('mcp_harness', 'human_guardian', 'script', 'cli');
+WHERE session_kind NOT IN ('mcp_harness', 'human_guardian', 'script', 'cli', 'import');
 
 -- Every name is listed with what it looks like. A name stays listed after its last use.
 

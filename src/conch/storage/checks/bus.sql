@@ -98,17 +98,20 @@ SELECT peer_id, topic_id FROM peers WHERE name = '';
 SELECT p.peer_id, p.topic_id, p.agent_id
 FROM peers p LEFT JOIN cursors c ON c.peer_id = p.peer_id WHERE p.is_own = 1 AND c.peer_id IS NULL;
 
+-- An imported peer is as old as its topic. It belongs to no agent, and may have no token, until an agent takes its name.
+
 -- check: peers
 -- Peer {peer_id} of topic {topic_id} can read, but it belongs to no agent.
 SELECT p.peer_id, p.topic_id
-FROM peers p JOIN cursors c ON c.peer_id = p.peer_id WHERE p.agent_id IS NULL;
+FROM peers p JOIN cursors c ON c.peer_id = p.peer_id JOIN topics t ON t.topic_id = p.topic_id
+WHERE p.agent_id IS NULL AND (t.mode <> 'new' OR p.created_at <> t.created_at);
 
 -- check: peers
 -- Peer {peer_id} of topic {topic_id} has a damaged token, or needs one and has none.
 SELECT p.peer_id, p.topic_id
 FROM peers p LEFT JOIN cursors c ON c.peer_id = p.peer_id
 WHERE length(p.reclaim_token_hash) <> 64 OR ltrim(p.reclaim_token_hash, '0123456789abcdef') <> ''
-  OR (p.reclaim_token_hash IS NULL AND p.is_own = 0 AND c.peer_id IS NOT NULL);
+  OR (p.reclaim_token_hash IS NULL AND p.is_own = 0 AND p.agent_id IS NOT NULL AND c.peer_id IS NOT NULL);
 
 -- check: agent_name_reservations
 -- The name {agent_name} of topic {topic_id} means peer {peer_id}, a peer of another topic.

@@ -1,0 +1,1 @@
+"""Takes over what other programs of this kind have stored."""

@@ -1,0 +1,92 @@
+"""Takes over a file of another program. Importing it again adds only what is new in it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+
+from conch.agents.records import LOCK
+from conch.bus.topics import NAMES_LOCK
+from conch.config import Settings
+from conch.errors import InvalidArgument
+from conch.importing.bus_files import BusFile, OldBusFile
+from conch.importing.outcome import Outcome, to_text
+from conch.importing.rooms import import_room, room_id_of
+from conch.importing.topics import import_topic, topic_id_of
+from conch.lean import NamedTuple
+from conch.storage.base import Store, Transaction
+from conch.storage.sources import Source, open_source
+
+_OWN = {"agents", "agent_signals", "path_rooms"}
+_STICK = {"path_rooms", "room_members", "room_events"}
+
+
+class _Part(NamedTuple):
+    """A part of the import that is added as a whole or not at all."""
+
+    lock: str
+    run: Callable[[Transaction], object]
+
+
+class _Undone(Exception):
+    """Ends a transaction without its changes."""
+
+
+def import_file(store: Store, settings: Settings, path: str, *, is_dry_run: bool) -> Outcome:
+    """Add what the file has and the store has not. A dry run does the same and takes it back.
+
+    Each topic and each room is added in one step. After an error, import again: the rest is added then.
+    """
+    with suppress(OSError):
+        if os.path.samefile(path, store.describe()):
+            raise _is_own(path)
+    with open_source(path) as source:
+        outcome, parts = _plan(source, settings)
+        if is_dry_run:
+            with suppress(_Undone), store.write("import", NAMES_LOCK, LOCK) as tx:
+                for part in parts:
+                    part.run(tx)
+                raise _Undone
+        else:
+            for part in parts:
+                with store.write(part.lock, NAMES_LOCK, LOCK) as tx:
+                    part.run(tx)
+        return outcome
+
+
+def _plan(source: Source, settings: Settings) -> tuple[Outcome, Iterator[_Part]]:
+    if source.tables >= _OWN:
+        raise _is_own(source.path)
+    versions = [to_text(row.get("value")) for row in source.rows("meta", key="schema_version")]
+    bus = next((kind for kind in (BusFile, OldBusFile) if source.tables >= {"topics", *kind.tables}), None)
+    if bus is not None and versions == [bus.version]:
+        outcome = Outcome(f"a message bus, version {bus.version}")
+        return outcome, _bus_parts(outcome, bus(source))
+    if source.tables >= _STICK:
+        outcome = Outcome("a talking stick")
+        return outcome, _room_parts(outcome, source, settings)
+    message = (
+        f"{source.path} is not a database that conch can import. It imports a message bus with the schema "
+        "version 5 or 6, and the rooms of a talking stick."
+    )
+    raise InvalidArgument(message, field="file", tables=sorted(source.tables)[:20], schema_version=versions[:1])
+
+
+def _bus_parts(outcome: Outcome, file: BusFile) -> Iterator[_Part]:
+    for row in file.topics():
+        yield _Part(topic_id_of(row), partial(import_topic, outcome=outcome, file=file, row=row))
+    lost = file.count() - outcome.count("messages")
+    if lost:
+        outcome.change("messages", str(lost), "", "Their topic is not in the file, or another message has the same id.")
+
+
+def _room_parts(outcome: Outcome, source: Source, settings: Settings) -> Iterator[_Part]:
+    for row in source.rows("path_rooms", "canonical_path"):
+        yield _Part(room_id_of(row), partial(import_room, outcome=outcome, settings=settings, source=source, row=row))
+
+
+def _is_own(path: str) -> InvalidArgument:
+    message = f"{path} is a conch store. To bring its contents here, use `conch db restore` or `conch db copy`."
+    return InvalidArgument(message, field="file")

@@ -1,0 +1,13 @@
+-- An imported peer is as old as its topic. No other peer is: it joined later.
+
+-- name: imported_peer
+SELECT peer_id FROM peers WHERE topic_id = :topic_id AND name = :name AND created_at = :created_at;
+
+-- name: latest_own_seq
+SELECT own_seq FROM messages WHERE sender_id = :sender_id ORDER BY seq DESC LIMIT 1;
+
+-- name: place_cursor
+UPDATE cursors SET last_seq = :last_seq WHERE peer_id = :peer_id;
+
+-- name: known_events
+SELECT event_id FROM room_events WHERE event_id IN :event_ids;

@@ -1,0 +1,370 @@
+"""The data of other programs comes into the store once, whole, and without a change to their files."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.contract.conftest import Client, Enter
+from tests.contract.foreign import NOON, ForeignFile, bus_file, event, message, stick_file
+
+from conch.app import App
+from conch.errors import InvalidArgument, StoreCorrupt
+from conch.importing.importing import import_file
+from conch.importing.outcome import Outcome
+from conch.verify import verify_store
+
+
+def take(app: App, file: ForeignFile | Path, is_dry_run: bool = False) -> Outcome:
+    path = file.path if isinstance(file, ForeignFile) else file
+    return import_file(app.store, app.settings, str(path), is_dry_run=is_dry_run)
+
+
+def dump(app: App) -> dict[str, list[dict[str, Any]]]:
+    with app.store.read() as tx:
+        return {table: sorted(tx.dump(table), key=repr) for table in tx.tables()}
+
+
+def require_sound(app: App) -> None:
+    assert [problem.sentence for problem in verify_store(app.store).problems] == []
+
+
+@pytest.fixture
+def bus(tmp_path: Path) -> ForeignFile:
+    """Two peers that talk, one question with an answer, and a name with a token."""
+    file = bus_file(tmp_path / "bus.sqlite")
+    file.insert(
+        "messages",
+        message(1, "red-squirrel", "hello", client_message_id="k1", metadata_json='{"to": "blue-fox"}'),
+        message(2, "blue-fox", "why?", message_type="question"),
+        message(3, "red-squirrel", "because", message_type="answer", reply_to="m2"),
+    )
+    token = {"topic_id": "t1", "agent_name": "red-squirrel", "reclaim_token": "secret", "created_at": NOON}
+    file.insert("agent_name_reservations", {**token, "last_claimed_at": NOON})
+    file.insert("cursors", {"topic_id": "t1", "agent_name": "red-squirrel", "last_seq": 2, "updated_at": NOON})
+    return file
+
+
+# -- a message bus
+
+
+def test_a_bus_of_version_6_comes_with_its_messages_names_and_cursors(app: App, bus: ForeignFile, ada: Client) -> None:
+    outcome = take(app, bus)
+
+    topic = ada.data("topic_resolve", name="pink")["topic_id"]
+    joined = ada.join(topic, "red-squirrel", reclaim_token="secret")
+    unread = ada.data("sync", topic_id=topic, wait_seconds=0, include_self=True)["received"]
+    ada.data("cursor_reset", topic_id=topic)
+    everything = ada.data("sync", topic_id=topic, wait_seconds=0, include_self=True)["received"]
+    assert outcome.added == {"topics": 1, "messages": 3, "names": 2, "cursors": 1}
+    assert joined["reclaim_token"] == "secret"
+    assert [each["content_markdown"] for each in unread] == ["because"]
+    assert [each["content_markdown"] for each in everything] == ["hello", "why?", "because"]
+    assert [each["sender"] for each in everything] == ["red-squirrel", "blue-fox", "red-squirrel"]
+    assert everything[2]["reply_to"] == everything[1]["message_id"]
+    assert everything[0]["created_at"] == NOON + 1
+    require_sound(app)
+
+
+def test_a_bus_of_version_5_comes_with_its_questions_and_answers(app: App, tmp_path: Path, ada: Client) -> None:
+    file = bus_file(tmp_path / "bus.sqlite", version=5)
+    asked = {"topic_id": "t1", "asked_by": "red", "asked_at": NOON}
+    file.insert(
+        "questions",
+        {**asked, "question_id": "q1", "question_text": "open?", "status": "pending"},
+        {**asked, "question_id": "q2", "question_text": "gone?", "status": "cancelled", "cancel_reason": "moot"},
+    )
+    payload = {"answer_markdown": "yes", "repo_pointers": ["a.py"], "suggested_followups": ["and b?"]}
+    answer = {"answer_id": "a1", "topic_id": "t1", "question_id": "q1", "answered_by": "blue"}
+    file.insert("answers", {**answer, "answered_at": NOON - 5, "payload_json": json.dumps(payload)})
+
+    take(app, file)
+
+    topic = ada.data("topic_resolve", name="pink")["topic_id"]
+    ada.join(topic, "red")
+    stream = ada.data("sync", topic_id=topic, wait_seconds=0, include_self=True)["received"]
+    polled = {each["content_markdown"]: each["message_id"] for each in stream if each["message_type"] == "question"}
+    first = ada.data("ask_poll", topic_id=topic, question_id=polled["open?"])
+    second = ada.data("ask_poll", topic_id=topic, question_id=polled["gone?"])
+    assert [(each["answered_by"], each["answer_markdown"]) for each in first["answers"]] == [("blue", "yes")]
+    assert first["answers"][0]["repo_pointers"] == ["a.py"]
+    assert second["question_status"] == "cancelled"
+    require_sound(app)
+
+
+def test_importing_a_bus_again_changes_nothing(app: App, bus: ForeignFile) -> None:
+    take(app, bus)
+    before = dump(app)
+
+    outcome = take(app, bus)
+
+    assert not any(outcome.added.values())
+    assert outcome.known == {"topics": 1, "messages": 3, "names": 2}
+    assert dump(app) == before
+
+
+def test_a_bus_that_has_grown_adds_only_what_is_new(app: App, bus: ForeignFile, ada: Client) -> None:
+    take(app, bus)
+    topic = ada.data("topic_resolve", name="pink")["topic_id"]
+    ada.join(topic, "ada-here")
+    ada.send(topic, "said here", client_message_id="k9")
+    bus.insert("messages", message(4, "blue-fox", "later"), message(5, "ada-here", "not ada", reply_to="m4"))
+    late = {"topic_id": "t1", "agent_name": "late-owl", "last_seq": 5, "updated_at": NOON}
+    bus.insert("cursors", late)
+
+    outcome = take(app, bus)
+
+    stream = ada.data("sync", topic_id=topic, wait_seconds=0, include_self=True)["received"]
+    assert outcome.added["messages"] == 2
+    assert [each["content_markdown"] for each in stream][3:] == ["said here", "later", "not ada"]
+    assert stream[5]["sender"].startswith("peer-"), "the name is taken here by another agent"
+    ada.join(topic, "late-owl")
+    unread = ada.data("sync", topic_id=topic, wait_seconds=0)["received"]
+    assert unread[0]["content_markdown"] == "said here", "a cursor never passes what was said here"
+    require_sound(app)
+
+
+def test_a_dry_run_says_the_same_and_changes_nothing(app: App, bus: ForeignFile) -> None:
+    with app.store.write("schema"):
+        pass
+    before = dump(app)
+
+    dry = take(app, bus, is_dry_run=True)
+    after = dump(app)
+
+    assert after == before
+    assert take(app, bus).added == dry.added
+
+
+def test_a_source_is_not_changed_and_its_log_is_read(app: App, bus: ForeignFile) -> None:
+    def facts() -> dict[Path, tuple[bytes, int]]:
+        return {each: (each.read_bytes(), each.stat().st_mtime_ns) for each in bus.path.parent.glob("bus*")}
+
+    writer = sqlite3.connect(bus.path)  # while it is open, the newest message is in the log beside the file
+    writer.execute("UPDATE messages SET content_markdown = 'in the log'")
+    writer.commit()
+    before = facts()
+
+    take(app, bus)
+
+    assert facts() == before
+    assert len(before) == 3, "the file, its log and the index of the log"
+    with app.store.read() as tx:
+        assert {row["content_markdown"] for row in tx.dump("messages")} == {"in the log"}
+    writer.close()
+
+
+NAMES = ["", "conch", "Human:eve", "RED-SQUIRREL", "x" * 65, "two\nlines", "p\u0430ypal", "ada:1"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_that_conch_refuses_is_replaced_and_reported(app: App, bus: ForeignFile, ada: Client, name: str) -> None:
+    bus.insert("messages", message(4, name, "who?"), message(5, name, "still me"))
+
+    outcome = take(app, bus)
+    again = take(app, bus)
+
+    topic = ada.data("topic_resolve", name="pink")["topic_id"]
+    stream = ada.data("sync", topic_id=topic, wait_seconds=0) if ada.join(topic, "reader") else {}
+    senders = [each["sender"] for each in stream["received"]][3:]
+    assert senders == [outcome.changes[0].became] * 2
+    assert outcome.changes[0].given == name
+    assert outcome.changes[0].reason
+    assert not any(again.added.values())
+    require_sound(app)
+
+
+@pytest.mark.parametrize("name", ["/work/elsewhere", "system", "PINK", "", "a\tb"])
+def test_a_topic_name_that_conch_refuses_is_replaced_and_reported(app: App, bus: ForeignFile, name: str) -> None:
+    bus.insert("topics", {"topic_id": "t2", "name": name, "created_at": NOON + 1, "status": "open"})
+
+    outcome = take(app, bus)
+
+    assert [(change.what, change.given) for change in outcome.changes] == [("topic", name)]
+    assert app.topics.resolve(outcome.changes[0].became).name == outcome.changes[0].became
+    require_sound(app)
+
+
+def test_rows_that_do_not_fit_are_mended(app: App, bus: ForeignFile) -> None:
+    bus.insert(
+        "messages",
+        message(7, "red-squirrel", "gap in the numbers", reply_to="m99", client_message_id="k1"),
+        message(8, "red-squirrel", "nul \0 and bytes", metadata_json="not json", message_type=""),
+        message(9, "blue-fox", "times", created_at="soon", metadata_json='{"to": [{"a": 1}]}'),
+        message(10, "blue-fox", "numbers", created_at=1e300, metadata_json='{"n": NaN}'),
+        message(11, "blue-fox", "surrogates", metadata_json=r'{"s": "\ud800"}', reply_to="m11"),
+        message(12, "blue-fox", "deep", metadata_json="[" * 100_000),
+        message(13, "nobody", "lost", topic_id="t99"),
+        {**message(14, "blue-fox", "blob"), "content_markdown": b"\xff\xfe"},
+    )
+
+    outcome = take(app, bus)
+
+    assert outcome.added["messages"] == 10
+    assert [(change.what, change.given) for change in outcome.changes] == [("messages", "1")]
+    require_sound(app)
+
+
+def test_a_topic_with_the_name_of_one_that_is_here_comes_beside_it(app: App, bus: ForeignFile, ada: Client) -> None:
+    here = ada.data("topic_create", name="pink")["topic_id"]
+
+    take(app, bus)
+
+    assert ada.data("topic_resolve", name="pink")["topic_id"] == here
+    assert len([each for each in ada.data("topic_list")["topics"] if each["name"] == "pink"]) == 2
+    require_sound(app)
+
+
+def test_what_is_no_such_file_is_refused(app: App, environ: dict[str, str], bus: ForeignFile, tmp_path: Path) -> None:
+    text, empty, other, folder = tmp_path / "a.txt", tmp_path / "empty", tmp_path / "other.sqlite", tmp_path / "folder"
+    text.write_text("not a database, but long enough to be read as one " * 20)
+    empty.touch()
+    ForeignFile(other, "CREATE TABLE meta (key, value); CREATE TABLE topics (topic_id);")
+    folder.mkdir()
+    newer = bus_file(tmp_path / "newer.sqlite")
+    newer.run(lambda connection: connection.execute("UPDATE meta SET value = '7'"))
+
+    for path in (empty, other, folder, newer.path, tmp_path / "missing"):
+        with pytest.raises(InvalidArgument):
+            take(app, path)
+    with pytest.raises(StoreCorrupt):
+        take(app, text)
+
+
+def test_a_damaged_file_is_refused_whole(app: App, bus: ForeignFile) -> None:
+    bus.insert("messages", *(message(number, "red-squirrel", "x" * 500) for number in range(10, 200)))
+    before = dump(app)
+    raw = bytearray(bus.path.read_bytes())
+    raw[8192:40960] = os.urandom(32768)
+    bus.path.write_bytes(raw)
+
+    with pytest.raises(StoreCorrupt):
+        take(app, bus)
+
+    assert dump(app) == before
+
+
+# -- a talking stick
+
+
+@pytest.fixture
+def stick(tmp_path: Path, workspace: str) -> ForeignFile:
+    file = stick_file(tmp_path / "stick.sqlite", workspace, ["codex:9b22", "claude-code:a3f1"])
+    file.insert(
+        "room_events",
+        event(1, "claim", 1, None, "codex:9b22"),
+        event(2, "release", 1, "codex:9b22", "claude-code:a3f1"),
+        event(3, "claim", 2, "codex:9b22", "claude-code:a3f1"),
+    )
+    return file
+
+
+def test_a_room_comes_with_its_members_and_its_log(app: App, stick: ForeignFile, enter: Enter) -> None:
+    outcome = take(app, stick)
+
+    ada = enter("ada:1")
+    events = ada.data("get_room_events", after="0", limit=50)["events"]
+    kinds = [each["event_type"] for each in events]
+    assert outcome.added == {"rooms": 1, "agents": 2, "members": 2, "events": 3}
+    assert kinds == ["join", "join", "claim", "release", "claim", "join"]
+    assert events[3]["handoff"] == {"status": "did 2", "next_action": "go on after 2"}
+    assert events[3]["created_at"] == "2025-06-15T12:02:00.000Z"
+    assert not ada.joined["created"]
+    require_sound(app)
+
+
+def test_the_holder_of_an_imported_stick_can_be_relieved_at_once(app: App, stick: ForeignFile, enter: Enter) -> None:
+    take(app, stick)
+    ada = enter("ada:1")
+
+    waited = ada.data("wait_for_turn", max_wait_ms=0)
+    taken = ada.data("takeover_stick", expected_turn_id=waited["turn_id"], reason="it works elsewhere")
+
+    assert waited["status"] == "takeover_available"
+    assert taken["turn_id"] == 3
+    require_sound(app)
+
+
+def test_importing_a_room_again_changes_nothing(app: App, stick: ForeignFile) -> None:
+    take(app, stick)
+    before = dump(app)
+
+    outcome = take(app, stick)
+
+    assert not any(outcome.added.values())
+    assert dump(app) == before
+
+
+def test_a_log_that_has_grown_goes_on(app: App, stick: ForeignFile, ada: Client) -> None:
+    del ada  # the room is new in the store, and agents have joined it here
+    stick.insert("room_events", event(4, "pass", 2, "claude-code:a3f1", "codex:9b22"))
+
+    outcome = take(app, stick)
+
+    assert outcome.added["events"] == 4
+    require_sound(app)
+
+
+def test_events_that_come_later_follow_those_that_are_there(app: App, stick: ForeignFile) -> None:
+    take(app, stick)
+    stick.insert("room_events", event(4, "pass", 2, "claude-code:a3f1", "codex:9b22"))
+
+    outcome = take(app, stick)
+
+    with app.store.read() as tx:
+        room = tx.all("all_rooms")[0]
+    assert outcome.added == {"events": 1}
+    assert (room["state"], room["reserved_for"], room["turn_id"]) == ("reserved", "codex:9b22", 2)
+    require_sound(app)
+
+
+def test_the_stick_of_a_room_in_use_stays_where_it_is(app: App, stick: ForeignFile, ada: Client) -> None:
+    ada.data("wait_for_turn", max_wait_ms=0)
+
+    take(app, stick)
+
+    events = ada.data("get_room_events", after="0", limit=50)["events"]
+    assert ada.data("get_room_state")["room"]["owner"] == "ada:1"
+    assert [each["event_type"] for each in events].count("note") == 3
+    require_sound(app)
+
+
+def test_a_log_with_holes_comes_as_notes(app: App, tmp_path: Path, workspace: str) -> None:
+    file = stick_file(tmp_path / "stick.sqlite", workspace, ["codex:9b22"])
+    file.insert(
+        "room_events",
+        event(1, "release", 4, "codex:9b22", None, handoff_json="{"),
+        event(2, "dance", 4, "gone:1", None),
+        event(3, "claim", 5, "codex:9b22", None),
+        event(4, "release", 5, "codex:9b22", None, handoff_json='{"status": "odd", "extra": 1}'),
+        event(5, "close", 5, None, None, created_at="never"),
+    )
+
+    outcome = take(app, file)
+
+    assert outcome.added["events"] == 4
+    assert [(change.what, change.given) for change in outcome.changes] == [("event", "close")]
+    require_sound(app)
+
+
+@pytest.mark.parametrize("agent_id", ["human:eve:s003", "ada:1", "ADA:1", "two words", ""])
+def test_no_agent_here_gets_what_another_did_elsewhere(
+    app: App, tmp_path: Path, enter: Enter, workspace: str, agent_id: str
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    ada = enter("ada:1")
+    file = stick_file(tmp_path / "stick.sqlite", str(elsewhere), [agent_id])
+    file.insert("room_events", event(1, "claim", 1, None, agent_id or "ada:1"))
+
+    outcome = take(app, file)
+
+    changed = [change.became for change in outcome.changes if change.what == "agent"]
+    assert changed
+    assert all(each.startswith("imported:") for each in changed)
+    assert ada.data("list_rooms", context_path=str(elsewhere))["rooms"][0]["owner"] != "ada:1"
+    require_sound(app)
