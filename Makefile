@@ -35,8 +35,8 @@ faults: .venv/developing
 
 # Ten thousand signals on each engine. Each run prints its seed first.
 torture: .venv/developing
-	$(BIN)/python -m tests.torture --engine sqlite --seconds 3600
-	$(BIN)/python -m tests.torture --engine postgres --seconds 3600
+	$(BIN)/python -m tests.torture --engine sqlite --seconds 3600 --rate 14
+	$(BIN)/python -m tests.torture --engine postgres --seconds 3600 --rate 14
 
 soak: .venv/developing
 	$(BIN)/python -m tests.torture.soak
