@@ -35,9 +35,9 @@ def test_no_two_options_of_a_command_share_a_name(name: str) -> None:
 
 
 def test_choices_and_limits_are_those_of_the_domains() -> None:
-    assert option("agent send", "--type").choices == tuple(events._SENDABLE)
-    assert option("agent send", "--urgency").choices == events._URGENCIES
+    assert option("agent send", "--type").choices == tuple(events.SENDABLE)
+    assert option("agent send", "--urgency").choices == events.URGENCIES
     assert option("agent inbox", "--state").choices == (*events.STATES, "all")
     assert f"{SHORTEST_TTL} to {LONGEST_TTL} (default: {TTL_MINUTES})" in option("agent reserve", "--ttl").help
     assert f"ROLE: {', '.join(ROLES)} (default: {ROLES[0]})" in option("release", "--artifact").help
-    assert option("mcp", "--tools").help.endswith(f": {', '.join(GROUPS)}")
+    assert option("mcp", "--tools").help.endswith(f": {', '.join([*GROUPS, 'everyday'])}")

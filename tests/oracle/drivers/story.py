@@ -121,7 +121,7 @@ async def reserve(ada: Seat, bob: Seat, room_id: str) -> None:
     await bob.refused("agent_list", "unknown_room", room_id=NOWHERE)
     assert len((await bob.ok("agent_list", **room))["agents"]) == 2
     await bob.refused("agent_adopt", "ADOPTION_REJECTED", **room, name="ada-fox", scope="src")
-    assert (await ada.ok("scope_reserve", **room, scope="src/*"))["reservation"]["scope"] == "src"
+    assert (await ada.ok("scope_reserve", **room, scope="src/*"))["reservation"]["scope"] == "src/*"
     await bob.refused("scope_reserve", "RESERVATION_CONFLICT", **room, scope="src/parser.py")
     await bob.refused("scope_check", "INVALID_ARGS", **room, path="/")
     assert (await bob.ok("scope_check", **room, path="src/parser.py"))["overlaps"][0]["owner"] == "ada-fox"

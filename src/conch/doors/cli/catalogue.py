@@ -52,7 +52,7 @@ _HANDOFF = (
 )
 
 
-_TOOL_GROUPS = "turns, bus, questions, scopes, admin"  # a test compares this with the tools
+_TOOL_GROUPS = "turns, bus, questions, scopes, admin, everyday"  # a test compares this with the tools
 
 COMMANDS = grouped(
     TURNS,
