@@ -36,7 +36,7 @@ PLAIN = f"{FORGED}: ok"  # a name that nobody refuses
 BUNCHES = [DANGEROUS[start : start + 21] for start in range(0, len(DANGEROUS), 21)]
 ANY_LINE_END = re.compile("|".join(map(re.escape, DANGEROUS)))
 STORE = {f"db {action}" for action in ("path", "verify", "reindex", "backup", "migrate", "copy", "restore", "wipe")}
-NO_TEXT_OF_OTHERS = {"mcp", "demo", *STORE}
+NO_TEXT_OF_OTHERS = {"mcp", "demo", "import", *STORE}  # `import` shows what is in a file, on single lines
 
 Texts = dict[str, list[str]]
 

@@ -140,6 +140,11 @@ class Rooms:
         agent_ids = [agent_id, room.owner or room.reserved_for]
         return self._snapshot(tx, room, tx.all("some_members", room_id=room_id, agent_ids=agent_ids))
 
+    def complete(self, tx: Transaction, glimpse: Snapshot) -> Snapshot:
+        """The same room with all its members, in the same transaction."""
+        room = glimpse.room
+        return self._snapshot(tx, room, tx.all("room_members", room_id=room.room_id))
+
     def _snapshot(self, tx: Transaction, room: Room, members: list[Row]) -> Snapshot:
         self._roots[room.room_id] = room.canonical_path  # spares `root` a query
         return Snapshot(room, [to_member(row) for row in members], self._settings, tx.now)

@@ -155,7 +155,7 @@ class Claims:
             found = self._judge(tx, snapshot, caller)
             is_change = found.status == "your_turn" or is_due(snapshot, member, caller)
             if not is_change and (_is_settled(found, cursor) or not again):
-                found = self._judge(tx, self._rooms.load(tx, room_id), caller)
+                found = self._judge(tx, self._rooms.complete(tx, snapshot), caller)
         return self._settle(caller, room_id, call) if is_change else found
 
     def _settle(self, caller: Caller, room_id: str, call: Call) -> Wait:

@@ -48,7 +48,7 @@ def room_id(app: App) -> str:
     """A room in the store."""
     with app.store.write("a") as tx:
         tx.run("insert_room", room_id="a", canonical_path="/a", topic_id="t", now=tx.now)
-        make_home(tx, "t", "/a")
+        make_home(tx, "t", "/a", tx.now)
     return "a"
 
 
@@ -195,8 +195,8 @@ def test_an_age_is_counted_from_the_moment_of_the_store(conch: Conch, tmp_path: 
 @pytest.mark.parametrize(
     ("change", "advice"),
     [
-        ("UPDATE conch.meta SET value = '1'", "Stop every process that uses it, make a dump"),
-        ("UPDATE conch.meta SET value = '99'", "Upgrade conch and restart its servers"),
+        ("UPDATE conch.meta SET value = '1' WHERE key = 'schema_version'", "Stop every process that uses it, make a dump"),
+        ("UPDATE conch.meta SET value = '99' WHERE key = 'schema_version'", "Upgrade conch and restart its servers"),
         ("DELETE FROM conch.meta", "Restore a dump"),
         ("ALTER TABLE conch.meta RENAME TO facts", "Choose another database"),
     ],

@@ -196,11 +196,14 @@ class PostgresStore:
 
     def _first_answer(self, connection: Connection, question: str) -> Row:
         try:
-            return _last_row(connection.execute(question.encode(), prepare=False))
+            row = _last_row(connection.execute(question.encode(), prepare=False))
+            if row.get("version", "") is not None:  # None: another process commits the new tables at this moment
+                return row
         except (UndefinedTable, UndefinedColumn):  # a new database, or tables of another program
-            connection.execute("ROLLBACK")
-            self._schema.prepare(connection)
-            return _last_row(connection.execute(question.encode(), prepare=False))
+            pass
+        connection.execute("ROLLBACK")
+        self._schema.prepare(connection)
+        return _last_row(connection.execute(question.encode(), prepare=False))
 
     def _borrow(self) -> tuple[Connection, bool]:
         with self._idle_lock:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from urllib.parse import quote
 
 from conch.errors import ForeignStore, StoreCorrupt
 from conch.storage.sqlite import sqlite3
@@ -75,6 +74,8 @@ def _looked_at(file: Header, path: str) -> Iterator[sqlite3.Connection]:
     """
     wal = f"{path}-wal"
     if not os.path.exists(wal) or os.path.getsize(wal) == 0:
+        from urllib.parse import quote  # slow to import, and rarely needed
+
         with closing(sqlite3.connect(f"file:{quote(path)}?immutable=1", uri=True)) as connection:
             yield connection
         return

@@ -26,7 +26,7 @@ def scratch_copy(file: str, store: str, schema: int) -> Iterator[str]:
     """Copy a backup into a folder beside the store, which is removed afterwards. Refuses what is not a backup."""
     import shutil  # slow to import, and only needed here
 
-    if file_id(file) is None:
+    if not os.path.exists(file):
         raise InvalidArgument(f"There is no file {file}.", field="file")
     if not os.path.isfile(file):  # SQLite would wait for a pipe, and a folder has no contents
         raise InvalidArgument(f"{file} is not a regular file. Name a backup.", field="file")
