@@ -195,7 +195,10 @@ def test_an_age_is_counted_from_the_moment_of_the_store(conch: Conch, tmp_path: 
 @pytest.mark.parametrize(
     ("change", "advice"),
     [
-        ("UPDATE conch.meta SET value = '1' WHERE key = 'schema_version'", "Stop every process that uses it, make a dump"),
+        (
+            "UPDATE conch.meta SET value = '1' WHERE key = 'schema_version'",
+            "Stop every process that uses it, make a dump",
+        ),
         ("UPDATE conch.meta SET value = '99' WHERE key = 'schema_version'", "Upgrade conch and restart its servers"),
         ("DELETE FROM conch.meta", "Restore a dump"),
         ("ALTER TABLE conch.meta RENAME TO facts", "Choose another database"),
