@@ -187,8 +187,7 @@ class Wire:
                 continue
             except OSError:  # a terminal that went away
                 return
-            if len(chunk) < chunk_size:  # all was read
-                self._refill()
+            is_all = len(chunk) < chunk_size
             chunk_size = min(2 * chunk_size, _CHUNK)
             try:
                 yield from self._splitter.feed(chunk or b"\n")  # the end of input also ends the last line
@@ -196,6 +195,8 @@ class Wire:
                 yield from self._splitter.discard()
             if not chunk:
                 return
+            if is_all:
+                self._refill()  # not sooner: the lines may need the memory
 
     def spare_memory(self) -> None:
         """Free the memory that was set aside, because there is no other."""

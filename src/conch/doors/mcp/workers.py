@@ -48,11 +48,14 @@ class Workers:
         """
         worker = self._find(task)
         if worker is not None:
-            self._held.append((worker, task))
+            try:
+                self._held.append((worker, task))
+            except MemoryError:
+                worker.take(task)
 
     def let_go(self) -> None:
-        held, self._held = self._held, []
-        for worker, task in held:
+        while self._held:  # without a new list, for which there may be no memory
+            worker, task = self._held.pop(0)
             worker.take(task)
 
     def _find(self, task: Task) -> _Worker | None:
