@@ -275,8 +275,8 @@ COMMANDS |= grouped(
         "list open questions, or close one of yours",
         "List the open questions on the room's topic, newest first, or close one of yours.",
         (
-            flag("--done", "QUESTION", "mark one of yours as answered"),
-            flag("--cancel", "QUESTION", "cancel one of yours", unless="--done"),
+            flag("--done", "QUESTION", "mark one of yours as answered", text),
+            flag("--cancel", "QUESTION", "cancel one of yours", text, unless="--done"),
             switch("--all", "include answered and cancelled questions"),
             flag("--limit", "N", "at most this many (default: 50)", integer, default=50),
             *_TOPIC,
