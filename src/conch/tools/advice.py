@@ -19,7 +19,7 @@ STEPS = {
     "await_takeover": "Call `wait_for_turn`: it returns takeover_available when you may take over.",
     "hand_over": "Call `release_stick` or `pass_stick` first, so that the next agent gets your handoff.",
     "reclaim_name": "Pass the reclaim_token you got with the name, or choose another name. "
-    "An operator can free the name with `conch names free`.",
+    "A person can free the name with `conch names free`.",
     "free_name": "Choose another name, or free this one with `conch names free {name}`.",
     "free_name_of_leaver": "Choose another name. If that agent has left for good, `conch names free {name}` "
     "frees its name.",

@@ -261,7 +261,7 @@ TOOLS = grouped(
     Tool(
         event_send,
         "Send a notice",
-        "Send a notice to a member, who must accept it: HANDOFF gives it work, BLOCKED asks it for help.",
+        "Send a notice to a member: HANDOFF gives it work, BLOCKED asks it for help.",
         fields.takes(
             {"event_type": _EVENT_TYPE, "to_agent": fields.AGENT, "payload": _PAYLOAD},
             bead_id=fields.BEAD_ID,

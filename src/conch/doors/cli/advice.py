@@ -24,7 +24,7 @@ STEPS = {
     "keep_stick": "Run `conch wait` to claim or keep the stick.",
     "await_takeover": "Run `conch wait`: it says when you may take over.",
     "hand_over": "Run `conch release` or `conch pass` first, so that the next agent gets your handoff.",
-    "reclaim_name": "Choose another name. An operator can free this one with `conch names free`.",
+    "reclaim_name": "Choose another name. A person can free this one with `conch names free`.",
     "free_name": "Choose another name, or free this one with `conch names free {name}`.",
     "free_name_of_leaver": "Choose another name. If that agent has left for good, `conch names free {name}` frees "
     "its name.",

@@ -76,7 +76,7 @@ COMMANDS = grouped(
         "Wait for the stick, claim it, and print the handoff. Start work only after that. "
         "The exit status is 0 only if you hold the stick. While you wait, you see who "
         "holds it and for how long. You can interrupt the wait; that changes nothing.\n\n"
-        "Once you hold the stick, your lease is renewed while your shell or harness lives.",
+        "If conch knows the process of your shell or harness, it renews your lease while that process runs.",
         (flag("--timeout", "SECONDS", "give up after this long; 0: do not wait", seconds), *_ROOM),
         "  conch wait                      until it is your turn\n"
         "  conch wait --timeout 30 --json  for agents: call again until it is your turn\n"
@@ -439,7 +439,9 @@ COMMANDS |= grouped(
         "one, it fails and recommends what to do.",
         (
             switch("--non-interactive", "never ask; fail if a person must decide"),
-            flag("--adopt", "AGENT", "resume this identity, if it left unfinished work"),
+            flag(
+                "--adopt", "AGENT", "resume this identity; without unfinished work, a person at a terminal must agree"
+            ),
             flag("--register", "NAME", "start under this name", unless="--adopt"),
             *_ROOM,
         ),
@@ -464,7 +466,7 @@ COMMANDS |= grouped(
     Command(
         "db reindex",
         "store.reindex",
-        "build the search index again",
+        "empty the search index; the next search builds it again",
         "Empty the search index. The next search builds it again from the messages.",
         _SHARED,
     ),
@@ -569,7 +571,7 @@ COMMANDS |= grouped(
     Command(
         "agent send",
         "scopes.send",
-        "send a notice that must be accepted",
+        "send a notice to an agent",
         "Send a notice: hand work to an agent of the room, or say that you are blocked.",
         (
             word("to", "AGENT", "the recipient: an agent_id or a name"),
@@ -602,7 +604,7 @@ COMMANDS |= grouped(
         "agent inbox",
         "scopes.inbox",
         "read the notices for you",
-        "List the notices for you, oldest first.",
+        "List the notices for you: the most urgent first, then the oldest.",
         (
             flag(
                 "--state",
