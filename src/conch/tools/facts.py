@@ -14,7 +14,7 @@ from conch.tools.text import MARGIN, behind_margin, one_line, visible
 # A view shows these whole, behind a margin. Warnings have lines of their own.
 _SHOWN_WHOLE = frozenset(("handoff", "handoff_template", "warnings"))
 _LONGEST_WORD = 200
-_PLAIN = frozenset("-_.:/@+~#%,")
+_WITHOUT_SIGNS = str.maketrans("", "", "-_.:/@+~#%,")
 
 
 def tell(data: Object, text: str, *ending: str) -> str:
@@ -84,6 +84,7 @@ def _mentions(text: str, word: str) -> bool:
 def _spell(value: Any) -> str:
     """A value in one word. Text with spaces or signs is quoted, so that it cannot pass for another fact."""
     if isinstance(value, str):
-        plain = value and all(letter.isalnum() or letter in _PLAIN for letter in value)
-        return value if plain else visible(json.dumps(value, ensure_ascii=False))
+        letters = value.translate(_WITHOUT_SIGNS)
+        is_plain = value and (not letters or letters.isalnum())
+        return value if is_plain else visible(json.dumps(value, ensure_ascii=False))
     return str(value).lower() if isinstance(value, bool) else str(value)
