@@ -178,7 +178,7 @@ def test_a_name_that_conch_refuses_is_replaced_and_reported(app: App, bus: Forei
     require_sound(app)
 
 
-@pytest.mark.parametrize("name", ["/work/elsewhere", "system", "PINK", "", "a\tb"])
+@pytest.mark.parametrize("name", ["/elsewhere", "system", "PINK", "", "a\tb"])
 def test_a_topic_name_that_conch_refuses_is_replaced_and_reported(app: App, bus: ForeignFile, name: str) -> None:
     bus.insert("topics", {"topic_id": "t2", "name": name, "created_at": NOON + 1, "status": "open"})
 
