@@ -75,11 +75,23 @@ def check(process: Process | None) -> Life:
         return "unknown"
     if process.boot_id != boot_id():
         return "gone"
+    if process.pid == os.getppid() and process == _parent(process.pid):
+        return "alive"
     try:
         started_at, _, _, _, ended = system.facts(process.pid)
     except OSError:
         return "gone" if _is_absent(process.pid) else "unknown"
     return "gone" if ended or started_at != process.started_at else "alive"
+
+
+@cache
+def _parent(pid: int) -> Process | None:
+    """The parent of this process. It runs as long as the system says that `pid` is the parent.
+
+    When a parent ends, its children get another one at once. That one ran already, so it cannot have the same pid.
+    """
+    parent = look_up(pid)
+    return parent if os.getppid() == pid else None
 
 
 def open_pidfd(process: Process) -> int | None:

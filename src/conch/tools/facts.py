@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from conch.lean import Any, json
 from conch.tools.replies import Object
-from conch.tools.text import MARGIN, behind_margin, one_line, visible
+from conch.tools.text import MARGIN, behind_margin, is_plain, one_line, visible
 
 # A view shows these whole, behind a margin. Warnings have lines of their own.
 _SHOWN_WHOLE = frozenset(("handoff", "handoff_template", "warnings"))
@@ -37,7 +37,7 @@ def _add(text: str, facts: Iterator[tuple[str, Any]], ending: str = "") -> str:
         about, _, name = path.rpartition(".")
         if _is_told(whole, name, value):
             continue
-        if isinstance(value, str) and (len(value) > _LONGEST_WORD or len(value.splitlines()) > 1):
+        if isinstance(value, str) and (len(value) > _LONGEST_WORD or (not is_plain(value) and _has_lines(value))):
             blocks.append(behind_margin(value, MARGIN * 2, first=f"{MARGIN}{path}: "))
         else:
             words.setdefault(about, []).append(f"{name}={_spell(value)}")
@@ -64,10 +64,18 @@ def _facts(data: Object, prefix: str = "") -> Iterator[tuple[str, Any]]:
 def _is_told(text: str, name: str, value: Any) -> bool:
     """Whether the text has this value. A number counts only with its name, because any text has some number."""
     if isinstance(value, str) and not value.isdecimal():
+        if is_plain(value):  # as almost always
+            return _mentions(text, value.strip() or value)
         first = value.strip().splitlines()[:1]  # empty if there are only blanks
         return _mentions(text, value) or any(_mentions(text, visible(line)) for line in first)
     spelled = _spell(value)
-    return any(_mentions(text, form) for form in (f"{name}={spelled}", f"#{spelled}", f'"{spelled}"'))
+    return spelled in text and any(
+        _mentions(text, form) for form in (f"{name}={spelled}", f"#{spelled}", f'"{spelled}"')
+    )
+
+
+def _has_lines(text: str) -> bool:
+    return len(text.splitlines()) > 1
 
 
 def _mentions(text: str, word: str) -> bool:
@@ -85,6 +93,6 @@ def _spell(value: Any) -> str:
     """A value in one word. Text with spaces or signs is quoted, so that it cannot pass for another fact."""
     if isinstance(value, str):
         letters = value.translate(_WITHOUT_SIGNS)
-        is_plain = value and (not letters or letters.isalnum())
-        return value if is_plain else visible(json.dumps(value, ensure_ascii=False))
+        is_word = value and (not letters or letters.isalnum())
+        return value if is_word else visible(json.dumps(value, ensure_ascii=False))
     return str(value).lower() if isinstance(value, bool) else str(value)

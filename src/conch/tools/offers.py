@@ -6,6 +6,7 @@ Such a text has the names of tools in backticks, and is made of sentences that e
 from __future__ import annotations
 
 from collections.abc import Container
+from functools import lru_cache
 
 from conch.lean import re
 from conch.tools.replies import Object
@@ -26,6 +27,10 @@ def compose(text: str, offered: Container[str] | None = None) -> str:
     sentences = (_narrow(sentence, offered) for sentence in text.removesuffix(".").split(". "))
     kept = ". ".join(each for each in sentences if all(name in offered for name in re.findall(_NAME, each)))
     return re.sub(_NAME, r"\1", kept) + "." if kept else ""
+
+
+recall = lru_cache(maxsize=256)(compose)
+"""Like `compose`, for a hashable `offered`. Every reply says what to do next, and often the same as before."""
 
 
 def _narrow(sentence: str, offered: Container[str]) -> str:

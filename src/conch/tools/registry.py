@@ -7,7 +7,7 @@ from collections.abc import Callable, Container
 
 from conch.calls import Call, retry_interrupted
 from conch.errors import ConchError, InternalError, InvalidArgument, ResourcesExhausted, StoreError, find_lack
-from conch.lean import TYPE_CHECKING, Any, NamedTuple
+from conch.lean import TYPE_CHECKING, NamedTuple
 from conch.tools import fields
 from conch.tools.advice import STEPS
 from conch.tools.offers import compose, compose_schema
@@ -137,7 +137,7 @@ def _told(reply: Reply, session: Session, mail: Mail | None = None) -> Reply:
     following = session.say(reply.next)
     ending = [f"Next: {following}"] if following and following not in reply.text else []
     # A long value in a refusal is the caller's own text, which the message quotes as far as needed.
-    facts = {name: value for name, value in reply.data.items() if not (reply.is_error and _is_long(value))}
+    facts = _without_long(reply.data) if reply.is_error else reply.data
     text = tell(facts, reply.text, *ending)
     data = {**reply.data, "next": following} if following else reply.data
     if mail:
@@ -147,8 +147,8 @@ def _told(reply: Reply, session: Session, mail: Mail | None = None) -> Reply:
     return reply._replace(data=data, text=visible(text))  # names are not behind a margin, so escape them here
 
 
-def _is_long(value: Any) -> bool:
-    return isinstance(value, str) and len(value) > _LONGEST_FACT
+def _without_long(data: Object) -> Object:
+    return {name: value for name, value in data.items() if not (isinstance(value, str) and len(value) > _LONGEST_FACT)}
 
 
 def _explain(tool: Tool, error: Exception) -> ConchError:

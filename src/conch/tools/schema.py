@@ -51,12 +51,7 @@ def check_arguments(tool: str, schema: Object, arguments: Object) -> Object:
 
 
 def _check_value(field: str, schema: Object, value: Any) -> None:
-    choices = schema.get("anyOf", [schema])
-    fitting = [choice for choice in choices if _is_type(value, choice["type"])]
-    if not fitting:
-        wanted = " or ".join(_TYPES[choice["type"]][1] for choice in choices)
-        raise _refusal(field, f"{field} must be {wanted}.")
-    schema = fitting[0]
+    schema = _fitting(field, schema, value)
     if "enum" in schema and value not in schema["enum"] and "is_open" not in schema:
         raise _refusal(field, f"{field} must be one of {', '.join(map(str, schema['enum']))}.")
     if isinstance(value, str):
@@ -67,6 +62,18 @@ def _check_value(field: str, schema: Object, value: Any) -> None:
         )
     if isinstance(value, list) and not all(_is_type(item, schema["items"]["type"]) for item in value):
         raise _refusal(field, f"Every item of {field} must be {_TYPES[schema['items']['type']][1]}.")
+
+
+def _fitting(field: str, schema: Object, value: Any) -> Object:
+    """The schema of the value's type: the given one, or one of its choices."""
+    if "anyOf" not in schema and _is_type(value, schema["type"]):
+        return schema
+    choices: list[Object] = schema.get("anyOf", [schema])
+    for choice in choices:
+        if _is_type(value, choice["type"]):
+            return choice
+    wanted = " or ".join(_TYPES[choice["type"]][1] for choice in choices)
+    raise _refusal(field, f"{field} must be {wanted}.")
 
 
 def _check_length(field: str, schema: Object, value: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Container
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from conch.agents.connections import close_connection
@@ -14,7 +14,7 @@ from conch.agents.signals import gather_signals
 from conch.errors import InvalidArgument, StoreError
 from conch.host import processes
 from conch.lean import TYPE_CHECKING, Any, Lock, threading
-from conch.tools.offers import compose
+from conch.tools.offers import recall
 from conch.tools.own import OwnIds
 from conch.tools.pages import Budget
 from conch.tools.replies import Delivered, ReplyQueue
@@ -92,14 +92,14 @@ class Session:
         door: str,
         client_name: Callable[[], str | None] = _nothing,
         default_path: Callable[[], str | None] = _nothing,
-        offered: Container[str] | None = None,
+        offered: Iterable[str] | None = None,
     ) -> None:
         """`offered` are the names of the tools that the client can call; None means all of them."""
         self.app = app
         self._door = door
         self._client_name = client_name
         self._default_path = default_path
-        self._offered = offered
+        self._offered = None if offered is None else frozenset(offered)
         self._caller: Caller | None = None
         self._called_in: tuple[str, ...] = ()
         self._identified_in: tuple[str, ...] = ()
@@ -136,7 +136,7 @@ class Session:
 
     def say(self, text: str) -> str:
         """Our own text that names tools, without the sentences about tools that this client cannot call."""
-        return compose(text, self._offered)
+        return recall(text, self._offered)
 
     def budget(self) -> Budget:
         """The bytes of one reply. A command prints everything."""

@@ -36,10 +36,12 @@ _ESCAPES = _Escapes()
 
 def visible(text: str) -> str:
     """The text with control characters and invisible ones escaped. Tabs and newlines stay."""
-    return text if _is_plain(text) else encodable(text.translate(_ESCAPES))
+    # Most text is of our own lines, which are plain.
+    is_shown = text.isascii() and text.replace("\n", "").replace("\t", "").isprintable()
+    return text if is_shown else encodable(text.translate(_ESCAPES))
 
 
-def _is_plain(text: str) -> bool:
+def is_plain(text: str) -> bool:
     """Whether the text is printable ASCII on one line, which needs no escaping. Most text is."""
     return text.isascii() and text.isprintable()
 
@@ -51,7 +53,7 @@ def encodable(text: str) -> str:
 
 def behind_margin(text: str, margin: str = MARGIN, first: str | None = None) -> str:
     """Put a margin before every line, whichever character ends it. `first` replaces the margin of the first line."""
-    if _is_plain(text):
+    if is_plain(text):
         return (margin if first is None else first) + text
     head, *rest = text.splitlines() or [""]
     return "\n".join([(margin if first is None else first) + visible(head), *(margin + visible(line) for line in rest)])
@@ -59,6 +61,6 @@ def behind_margin(text: str, margin: str = MARGIN, first: str | None = None) -> 
 
 def one_line(text: str) -> str:
     """The text on one line, for names, paths and subjects."""
-    if _is_plain(text):
+    if is_plain(text):
         return text.strip()
     return visible(" ".join(line.strip() for line in text.splitlines() if line.strip()).replace("\t", " "))

@@ -26,7 +26,9 @@ class Workers:
     """Keeps a few idle threads, because starting a thread costs more than a short call."""
 
     def __init__(self) -> None:
-        self._changed = threading.Condition(threading.Lock())
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._is_draining = False
         self._idle: list[_Worker] = []
         self._beginning: set[_Worker] = set()
         self._held: list[tuple[_Worker, Task]] = []
@@ -60,7 +62,7 @@ class Workers:
 
     def _find(self, task: Task) -> _Worker | None:
         """An idle worker, or None if a new one has started with the task."""
-        with self._changed:
+        with self._lock:
             worker = self._idle.pop() if self._idle else None
             if worker is None:
                 # Not `threading.Thread`: its `start` waits for ever if the new thread finds no memory to begin with.
@@ -78,7 +80,7 @@ class Workers:
         """Start threads again that did not begin: a new thread that finds no memory ends without a word."""
         if not self._beginning:
             return
-        with self._changed:
+        with self._lock:
             now = time.monotonic()
             for worker in self._beginning:
                 if now - worker.since > _BEGIN_SECONDS:
@@ -88,27 +90,28 @@ class Workers:
 
     def postpone(self, worker: _Worker) -> None:
         """Let `restart` run the task of this worker again."""
-        with self._changed:
+        with self._lock:
             worker.since = time.monotonic()
             self._beginning.add(worker)
 
     def begins(self, worker: _Worker) -> bool:
         """Whether this thread is the first one to begin for its worker."""
-        with self._changed:
+        with self._lock:
             is_first = worker in self._beginning
             self._beginning.discard(worker)
             return is_first
 
     def drain(self, seconds: float) -> bool:
         """Wait until no task runs. False if some still run after this time."""
-        with self._changed:
+        with self._lock:
+            self._is_draining = True
             return self._changed.wait_for(lambda: not self._busy, seconds)
 
     def finished(self, worker: _Worker) -> bool:
         """Note that a task ended. True if its worker should wait for another task."""
-        with self._changed:
+        with self._lock:
             self._busy -= 1
-            if not self._busy:
+            if self._is_draining:
                 self._changed.notify_all()
             keep = len(self._idle) < _IDLE_KEPT
             if keep:

@@ -122,7 +122,7 @@ class SqliteStore:
                 tx = SqliteTransaction(lent.connection, self._statements, self._clock(), self._translated)
                 self._check(lent, known)
                 yield tx
-                numbered = lent.connection.execute(self._statements["store_facts"]).fetchone()["numbered"]
+                numbered = self._facts(lent)["numbered"] if tx.has_inserted else 0
             self._confirm(lent)
             self._replacements.numbered = max(self._replacements.numbered, numbered)
         # Ask after the commit, so that no other writer waits for the answer. Ask before the ring, because the ring
@@ -138,12 +138,16 @@ class SqliteStore:
         """
         lent.check()
         # A newer conch may have migrated the store since this process opened it.
-        facts: Row = lent.connection.execute(self._statements["store_facts"]).fetchone()
+        facts = self._facts(lent)
         self._check_version(self._parsed_version(facts["version"]))
         self._replacements.check(facts["epoch"])
         if facts["numbered"] < min(known, self._replacements.numbered):  # the latter is 0 again in another store
             raise self._note_older_copy(lent.connection, facts["epoch"])
         self._replacements.numbered = max(self._replacements.numbered, facts["numbered"])
+
+    def _facts(self, lent: Lent) -> Row:
+        facts: Row = lent.connection.execute(self._statements["store_facts"]).fetchone()
+        return facts
 
     def _note_older_copy(self, connection: sqlite3.Connection, known: str) -> StoreReplaced:
         """Give the store a new epoch, so that every process notices, before new rows hide that some are missing."""

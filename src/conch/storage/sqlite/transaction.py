@@ -60,6 +60,7 @@ class SqliteTransaction:
         self._statements = statements
         self.now = now
         self._translated = translated
+        self.has_inserted = False
         self.rings: list[str] = []
         self.called: str | None = None
         self.heard = False
@@ -114,6 +115,7 @@ class SqliteTransaction:
 
     def load(self, table: str, rows: Iterable[Row]) -> None:
         with self._translated():
+            self.has_inserted = True
             for row in rows:
                 columns, places = ", ".join(f'"{name}"' for name in row), ", ".join(f":{name}" for name in row)
                 self._connection.execute(f'INSERT INTO "{table}" ({columns}) VALUES ({places})', row)
@@ -124,6 +126,8 @@ class SqliteTransaction:
 
     def _execute(self, statement: str, parameters: dict[str, Any]) -> sqlite3.Cursor:
         sql, flat = expand_lists(self._statements[statement], parameters)
+        if "INSERT" in sql:
+            self.has_inserted = True
         return self._connection.execute(sql, flat)
 
 
