@@ -118,3 +118,28 @@ def test_without_memory_every_call_is_answered(ada, limit, spare):
     assert {ada.receive()["id"] for _ in sent} == sent
     limit(resource.RLIMIT_AS, resource.RLIM_INFINITY)
     assert takes_a_turn(ada)
+
+
+WAKING_WITHOUT_MEMORY = """
+import os, resource
+from conch.doors.mcp.stdio import StopSign, Wire
+
+stop, (reading, writing) = StopSign(), os.pipe()
+wire = Wire((reading, writing), stop, most_bytes=1_000)
+resource.setrlimit(resource.RLIMIT_AS, (1, resource.RLIM_INFINITY))
+hoard, size = [], 1_048_576
+while size > 2_048:
+    try:
+        hoard.append(bytearray(size))
+    except MemoryError:
+        size //= 2
+stop.wake()
+os.write(writing, b"line\\n")
+os.write(1, next(wire.lines(lambda: False)))
+"""
+
+
+def test_a_wire_that_is_woken_without_memory_goes_on():
+    ended = subprocess.run([sys.executable, "-c", WAKING_WITHOUT_MEMORY], capture_output=True, text=True, timeout=60)
+
+    assert ended.stdout == "line", ended.stderr

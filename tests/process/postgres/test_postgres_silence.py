@@ -15,6 +15,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from conch.app import App
 from conch.bells import postgres as bell
+from conch.bells.base import seat_channel
 from conch.errors import ConchError, StoreInterrupted, StoreUnavailable, StoreUncertain
 from conch.storage.postgres.address import Connection
 
@@ -141,13 +142,14 @@ def test_a_bell_whose_backend_is_stopped_is_heard_again(
 
 
 def test_a_wait_goes_on_when_a_frozen_server_runs_again(
-    agents: Callable[..., Any], server: Any, workspace: str
+    agents: Callable[..., Any], app: App, server: Any, workspace: str, until: Callable[..., Any]
 ) -> None:
     codex, gemini = agents("codex:1"), agents("gemini:1")
     room_id = codex.call("join_path", context_path=workspace)["room_id"]
     gemini.call("join_path", context_path=workspace)
     turn = codex.call("wait_for_turn", room_id=room_id, max_wait_ms=0)
     gemini.begin("wait_for_turn", room_id=room_id, max_wait_ms=30_000)
+    until(lambda: app.bell.hears(seat_channel(room_id, "gemini:1")))  # a call that has not begun to wait is refused
 
     with stopped(whole(server)):
         refused = codex.call("heartbeat", room_id=room_id, lease_id=turn["lease_id"], expected_turn_id=turn["turn_id"])

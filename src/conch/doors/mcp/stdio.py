@@ -65,7 +65,7 @@ class StopSign:
     def is_raised(self) -> bool:
         """Whether to stop. Forgets what only woke the poll."""
         try:
-            self._raised = self._raised or bool(os.read(self.seen_by, _CHUNK).strip(_WAKE))
+            self._raised = self._raised or bool(os.read(self.seen_by, _SMALL_CHUNK).strip(_WAKE))
         except OSError:  # nothing is there
             pass
         return self._raised
@@ -210,6 +210,14 @@ class Wire:
 
     def _wait(self, rest: Callable[[], bool]) -> bool | None:
         """Wait until there is something to do. Returns whether there is input, or None if the connection ends."""
+        while True:
+            try:
+                return self._look(rest)
+            except MemoryError:  # the next poll reports again what there is to do
+                self.spare_memory()
+                time.sleep(_SHORT_SECONDS)
+
+    def _look(self, rest: Callable[[], bool]) -> bool | None:
         is_full = self._choose() if self.outbox.is_waiting or self._wanted != _READ_ONLY else False
         readable = False
         for descriptor, events in self._poll.poll(_TICK_MS if rest() else None):
@@ -230,7 +238,7 @@ class Wire:
         is_full = self.outbox.is_full
         wanted = (_HALF_CLOSED if is_full else select.POLLIN, select.POLLOUT if self.outbox.is_waiting else 0)
         if wanted != self._wanted:
-            self._wanted = wanted
             self._poll.register(self._input, wanted[0])
             self._poll.register(self._output, wanted[1])
+            self._wanted = wanted  # last: after MemoryError this is done again
         return is_full
