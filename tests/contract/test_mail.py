@@ -9,8 +9,11 @@ from tests.arguments import VALID
 from tests.contract.conftest import Client, Enter
 
 from conch.app import App
+from conch.calls import Call
 from conch.errors import StoreUnavailable
 from conch.tools.catalogue import TOOLS
+from conch.tools.registry import call_tool
+from conch.tools.session import Session
 
 BLOCKED = {"subject": "I wait", "blocker": "the stick", "requested_action": "Please hand over.", "urgency": "high"}
 HANDOFF = {"subject": "Parser", "summary": "it parses", "next_action": "review it"}
@@ -157,6 +160,29 @@ def test_every_tool_has_the_mail_even_when_it_refuses(ada: Client, bob: Client) 
     ]
 
     assert without == []
+
+
+def test_the_first_reply_of_a_new_connection_has_the_mail(
+    ada: Client, bob: Client, app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bob.send(bob.home, "for you", metadata={"to": ada.name})
+    monkeypatch.setenv("CONCH_AGENT_ID", ada.agent_id)
+
+    first = {
+        name: call_tool(TOOLS[name], Session(app, "mcp"), VALID[name], Call()) for name in TOOLS if name != "join_path"
+    }
+
+    assert [name for name, reply in first.items() if "to_you" not in reply.data.get("mail", {})] == []
+
+
+def test_looking_for_the_mail_of_a_stranger_creates_no_agent(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CONCH_AGENT_ID", "new:1")
+
+    reply = call_tool(TOOLS["topic_list"], Session(app, "mcp"), {}, Call())
+
+    assert "mail" not in reply.data
+    with app.store.read() as tx:
+        assert tx.one("find_agent", agent_id="new:1") is None
 
 
 def test_ping_has_the_mail_and_needs_no_store(ada: Client, bob: Client, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -129,6 +129,12 @@ def _is_stored(verdict: _Verdict, agent: Row, signals: Signals) -> bool:
     return not verdict.to_link and verdict.is_connected and same_process
 
 
+def recognise(store: Store, signals: Signals) -> str | None:
+    """The id of the agent that `identify` would return; None for a new one. Changes nothing."""
+    with store.read() as tx:
+        return _id_of(_judge(tx, signals).winner)
+
+
 def load_caller(store: Store, text: str, topic_id: str | None = None) -> Caller:
     """Find an agent by its name in the room of a home topic, by its general name, or by its agent_id.
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from conch.agents.connections import close_connection
-from conch.agents.identity import identify
+from conch.agents.identity import Signals, identify, recognise
 from conch.agents.records import Caller
 from conch.agents.signals import gather_signals
 from conch.errors import InvalidArgument, StoreError
@@ -53,7 +53,7 @@ class _Glimpse:
         self._unanswered = 0
         self._lock = Lock()
 
-    def take(self, look: Callable[[], Mail]) -> Mail | None:
+    def take(self, look: Callable[[], Mail | None]) -> Mail | None:
         """The mail, if it is found at once. While an earlier look still hangs, there is no other."""
         with self._lock:
             self._start()
@@ -103,6 +103,7 @@ class Session:
         self._caller: Caller | None = None
         self._called_in: tuple[str, ...] = ()
         self._identified_in: tuple[str, ...] = ()
+        self._signals: tuple[tuple[str, ...], Signals] | None = None
         self._peers: dict[str, Peer] = {}
         self._names: dict[str, str] = {}  # taken on a topic of a store that was replaced
         self._tokens: dict[tuple[str, str], str] = {}
@@ -223,19 +224,28 @@ class Session:
                 pass  # failing to record presence must not fail the call
 
     def mail(self, delivered: Delivered, can_wait: bool) -> Mail | None:
-        """What waits for the caller; None if the caller is not known, or if the store does not answer.
+        """What waits for the caller; None if the caller is new, or if the store does not answer.
 
         If it must not wait for the store, it gives up after a moment.
         """
-        if self._caller is None:
-            return None
-        from conch.notices.mail import read_mail  # not at the top: commands do not need it
-
-        look = partial(read_mail, self.app.store, self._caller.agent_id, *delivered)
+        look = partial(self._look_for_mail, delivered)
         try:
             return look() if can_wait else self._glimpse.take(look)
         except Exception:  # a hint; whatever fails here, and an empty queue, must not take the reply with it
             return None
+
+    def _look_for_mail(self, delivered: Delivered) -> Mail | None:
+        from conch.notices.mail import read_mail  # not at the top: commands do not need it
+
+        agent_id = self._caller.agent_id if self._caller else self._recognise()
+        return read_mail(self.app.store, agent_id, *delivered) if agent_id else None
+
+    def _recognise(self) -> str | None:
+        """The caller's id, if the store knows the caller. Not every tool needs one, but any reply may have mail."""
+        called_in = self._called_in
+        if self._signals is None or self._signals[0] is not called_in:
+            self._signals = called_in, self._gather_signals(called_in)
+        return recognise(self.app.store, self._signals[1])
 
     def rename(self, name: str) -> None:
         """Remember the caller's new name."""
@@ -259,6 +269,9 @@ class Session:
 
     def _identify(self) -> Caller:
         called_in = self._called_in
-        caller = identify(self.app.store, gather_signals(self._door, os.environ, self._client_name(), called_in))
+        caller = identify(self.app.store, self._gather_signals(called_in))
         self._identified_in = called_in
         return caller
+
+    def _gather_signals(self, called_in: tuple[str, ...]) -> Signals:
+        return gather_signals(self._door, os.environ, self._client_name(), called_in)
