@@ -12,10 +12,10 @@ WORKERS ?= 3
 run: .venv/installed
 	$(BIN)/conch demo
 
-# Creates the environments in parallel, and checks the code at the same time.
+# Creates the environments in parallel, and checks the code at the same time. A test that fails runs once more, alone.
 test:
 	$(MAKE) --no-print-directory --jobs check oracle
-	$(BIN)/pytest --numprocesses=$(WORKERS) --dist=worksteal
+	$(BIN)/python -m tests --numprocesses=$(WORKERS) --dist=worksteal
 
 check: .venv/developing
 	$(BIN)/ruff format --check .
