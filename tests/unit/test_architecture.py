@@ -38,6 +38,7 @@ LAYERS = [
     Layer(("search", "notices"), "searching messages; notices and a room's timeline"),
     Layer(("turns", "scopes"), "the stick; reservations of paths"),
     Layer(("members",), "joining and leaving a room, names in a room, adopted identities"),
+    Layer(("overview",), "what a person sees of a room at one glance"),
     Layer(("importing",), "takes over the data of other programs"),
     Layer(("verify",), "checks a whole store: files, schema, logs and rows"),
     Layer(("app",), "connects one store and one bell with the domains"),
@@ -45,7 +46,7 @@ LAYERS = [
     Layer(("doors",), "the ways in: `mcp` and `cli`. They hold no rules and do not import each other"),
     Layer(("main",), "the `conch` command"),
 ]
-DOMAINS = ("agents", "rooms", "bus", "search", "notices", "turns", "scopes", "members")
+DOMAINS = ("agents", "rooms", "bus", "search", "notices", "turns", "scopes", "members", "overview")
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer.names}
 DEEPEST = 15
 
@@ -142,7 +143,7 @@ def test_rooms_are_changed_through_one_gate() -> None:
     writers = {
         name: sorted(function.name for function in functions(name) if opens_a_write(function))
         for name in SOURCES
-        if package(name) in ("notices", "turns", "scopes", "members")
+        if package(name) in ("notices", "turns", "scopes", "members", "overview")
     }
 
     assert {name: found for name, found in writers.items() if found} == exceptions

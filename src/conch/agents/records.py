@@ -32,6 +32,12 @@ class Caller(NamedTuple):
     connection: str | None = None
 
 
+def label(agent_id: str | None, name: str | None) -> str:
+    if agent_id is None:
+        return name or "nobody"
+    return f"{agent_id.partition(':')[0].removesuffix('-code')}\u00b7{name or agent_id}"
+
+
 def insert_agent(tx: Transaction, agent_id: str, harness: str, session_kind: str, process: Process | None) -> Row:
     from conch.agents.petnames import propose_names  # imported here because few callers are new
 

@@ -157,6 +157,8 @@ class Evidence(NamedTuple):
     """`uncommitted_scope`, `in_progress_ownership` or `person_decided`."""
     summary: str
     bead_id: str | None
+    files: int = 0
+    """How many uncommitted files there are."""
 
 
 _CONFIRMED = Evidence("person_decided", "A person decided at a terminal, without evidence of unfinished work.", None)
@@ -243,7 +245,8 @@ def _find_evidence(traces: _Traces, past: _Past, within: Scope) -> Evidence | No
     if files:
         beads = list(dict.fromkeys(row["bead_id"] for row in touched if row["bead_id"]))
         linked = f" Work items: {_enumerate(beads, _MOST_BEADS)}." if beads else ""
-        return Evidence("uncommitted_scope", f"Not committed: {_enumerate(files)}.{linked}", next(iter(beads), None))
+        summary = f"Not committed: {_enumerate(files)}.{linked}"
+        return Evidence("uncommitted_scope", summary, next(iter(beads), None), len(files))
     own = [item.bead_id for item in traces.items if item.assignee == past.name or item.assignee in past.agent_ids]
     items = [bead_id for bead_id in own if _is_relevant(bead_id, past.reserved, within)]
     if items:

@@ -54,7 +54,7 @@ class Turns:
                 # Finding out who waits takes time, so it happens outside the transaction: the first round only
                 # loads the members, the second hands over.
                 if waiting is not None or snapshot.policy.release_order != "waiting_first":
-                    to = _next_in_sequence(snapshot, waiting or set())
+                    to = next_in_sequence(snapshot, waiting or set())
                     offer = _offer(tx, snapshot, "release", to, text)
                     break
             waiting = {member.agent_id for member in snapshot.members if self._is_waiting(snapshot, member)}
@@ -80,7 +80,7 @@ class Turns:
         return self._bell.hears(seat_channel(snapshot.room.room_id, member.agent_id))
 
 
-def _next_in_sequence(snapshot: Snapshot, waiting: set[str]) -> Member | None:
+def next_in_sequence(snapshot: Snapshot, waiting: set[str]) -> Member | None:
     """The next active member after the owner. Members that are waiting now come first."""
     place = snapshot.members.index(snapshot.member(snapshot.room.owner or ""))
     others = snapshot.members[place + 1 :] + snapshot.members[:place]

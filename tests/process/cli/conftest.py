@@ -256,6 +256,10 @@ class Terminal:
         termios.tcsetattr(slave, termios.TCSANOW, mode)
         termios.tcsetwinsize(slave, (24, 60))
 
+    def resize(self, columns: int, lines: int = 24) -> None:
+        """Change the size of the window. The kernel tells the program in it."""
+        termios.tcsetwinsize(self._master, (lines, columns))
+
     def type(self, text: str) -> None:
         os.write(self._master, text.encode())
 

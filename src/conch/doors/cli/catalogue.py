@@ -115,6 +115,25 @@ COMMANDS = grouped(
 COMMANDS |= grouped(
     ROOMS,
     Command(
+        "status",
+        "status.status",
+        "the room at one glance: who works, waits, asks or is gone",
+        "Show the room at one glance: what is wrong, who has the stick and what it works on, who waits, who asked "
+        "something, who is gone and what it left, and what is reserved. `conch` alone does the same on a terminal.",
+        (switch("--all", "every open room"), *_ROOM),
+        "  conch status          the room of the working directory\n"
+        "  conch status --all    every open room; those in trouble come first\n"
+        "  conch status --json   the same for a script",
+    ),
+    Command(
+        "watch",
+        "watch.watch",
+        "the room at one glance, live, with the timeline below",
+        "Show the room as `conch status` does, live, with the timeline below. It changes as soon as something happens. "
+        "Watching makes nobody a member. `q` ends it.",
+        _ROOM,
+    ),
+    Command(
         "state",
         "rooms.state",
         "who holds the stick, and the members",

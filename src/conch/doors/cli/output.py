@@ -29,6 +29,8 @@ class Report(NamedTuple):
     """A context to print it in."""
     delivery: Delivery = NOTHING_FOLLOWS
     """What to do once it is printed, or could not be printed."""
+    is_styled: bool = False
+    """The text has colours, and was cleaned before it got them."""
     is_printed: bool = False
     """The command has printed everything itself."""
 
@@ -118,7 +120,8 @@ def print_report(command: str, report: Report, as_json: bool) -> None:
         envelope = {"ok": ok, "command": command, "data": report.data, "error": report.error}
         write(sys.stdout, json.dumps(_presentable(envelope)) + "\n")
     elif report.error is None:
-        write(sys.stdout, clean(report.text) + "\n" if report.text else "")
+        text = report.text if report.is_styled else clean(report.text)
+        write(sys.stdout, text + "\n" if text else "")
     else:
         write(sys.stderr, f"{one_line(f'conch {command}')}: {clean(report.text)}\n")
 

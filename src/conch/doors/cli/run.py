@@ -37,8 +37,7 @@ def _run(words: Words) -> int:
     if not words.command and words.rest == ["--version"]:
         return _print("", Report(None, f"conch {__version__}"), False)
     if words.command in ("", *FAMILIES) and not words.rest:
-        _print_help(words.command)
-        return _USAGE_ERROR
+        return _glance() if not words.command and sys.stdout.isatty() else _explain_usage(words.command)
     try:
         options = parse_options(words)
     except ConchError as refusal:
@@ -51,6 +50,27 @@ def _run(words: Words) -> int:
 
         return run_demo(keep=options.keep)
     return _run_command(words.command, options)
+
+
+def _explain_usage(command: str) -> int:
+    _print_help(command)
+    return _USAGE_ERROR
+
+
+def _glance() -> int:
+    """`conch` alone on a terminal: the room here at one glance, or the help if there is none."""
+    options = parse_options(Words("status", []))
+    try:
+        app = open_app(os.environ)
+    except ConchError:
+        return _explain_usage("")
+    try:
+        place = app.store.describe()
+        is_there = "://" in place or os.path.exists(place)  # help must not create a store
+        report = _report("status", app, options) if is_there else None
+        return _explain_usage("") if report is None or report.error else _print("status", report, False)
+    finally:
+        app.close()
 
 
 def _print_help(command: str) -> int:

@@ -1,0 +1,256 @@
+"""`conch status`: every member of a room at one glance. What is wrong comes first."""
+
+from __future__ import annotations
+
+import os
+
+from conch.agents.records import label
+from conch.clock import SECOND
+from conch.doors.cli import terminal
+from conch.doors.cli.context import Context
+from conch.doors.cli.output import Report, columns, shortened
+from conch.errors import ConchError
+from conch.lean import NamedTuple
+from conch.members.adoption import Candidate
+from conch.overview.survey import Question, Standing, Survey, Trouble, has_gone, survey
+from conch.rooms.room import Member, Snapshot
+from conch.tools import overview_view
+from conch.tools.text import one_line
+
+_SIGNS = {
+    "trouble": ("!", "!", "red"),
+    "holding": ("\u25cf", "*", "green"),
+    "next": ("\u25d0", "o", "yellow"),
+    "waiting": ("\u25d0", "o", "yellow"),
+    "asking": ("?", "?", "cyan"),
+    "here": ("\u25cb", "-", "grey"),
+    "gone": ("\u2717", "x", "red"),
+}
+_NARROW = 60  # columns; below that, a line of three parts becomes three lines
+_LEAST_TEXT = 24
+_DAY_HOURS = 48
+_WHY = {
+    "owner_gone": "has the stick and is gone",
+    "owner_timeout": "has the stick and has let its lease lapse",
+    "recipient_gone": "was given the stick and is gone",
+    "claim_timeout": "was given the stick and has not claimed it",
+}
+
+
+class _Line(NamedTuple):
+    """One line: a sign, a name, what it does, and at the right what a person can do about it."""
+
+    sign: str
+    who: str
+    what: str
+    hint: str = ""
+
+
+def status(context: Context) -> Report:
+    """One room, or with `--all` every open room. Looking makes nobody a member."""
+    if context.options.all:
+        found = [each for each in context.app.rooms.all_rooms() if each.room.state != "closed"]
+    else:
+        found = [context.room]
+    surveys = [look(context, each) for each in found]
+    surveys.sort(key=lambda each: not each.troubles)
+    data = {"rooms": [overview_view.room(each) for each in surveys]}
+    if not surveys:
+        return Report(data, "There is no open room; `conch join` creates one.")
+    width = terminal.width()
+    text = "\n\n".join("\n".join(room_lines(each, width)) for each in surveys)
+    return Report(data, text, is_styled=True)
+
+
+def look(context: Context, snapshot: Snapshot, candidates: list[Candidate] | None = None) -> Survey:
+    """A room at one glance. Without `candidates`, this asks git what the members that are gone have left."""
+    app, room_id = context.app, snapshot.room.room_id
+    viewer_id = context.caller.agent_id
+    if candidates is None:
+        candidates = find_left(context, snapshot)
+    return survey(app.store, app.bell, app.rooms, room_id, viewer_id, candidates)
+
+
+def find_left(context: Context, snapshot: Snapshot) -> list[Candidate]:
+    """What members that are gone have left. If that cannot be found out, the rest is still worth showing."""
+    if not has_gone(snapshot):
+        return []
+    try:
+        return context.app.adoption.candidates(context.caller, snapshot.room.room_id)
+    except (ConchError, OSError):
+        return []
+
+
+# -- the lines of a room
+
+
+def room_lines(found: Survey, width: int | None) -> list[str]:
+    """A room for a person: the head, what is wrong, the members, the reservations."""
+    now = found.snapshot.now
+    lines = [
+        *(_trouble_line(each, now) for each in found.troubles),
+        *(line for each in found.standings for line in _standing_lines(found, each)),
+    ]
+    shown = [_head(found, width), *_laid_out(lines, width), *_reservation_lines(found, width)]
+    if found.gone:
+        shown.append(_dim(f"{found.gone} more are gone and left nothing; `conch state --all` lists them.", width))
+    if not found.standings:
+        shown.append("Nobody is here.")
+    return shown
+
+
+def _head(found: Survey, width: int | None) -> str:
+    room = found.snapshot.room
+    path = one_line(room.canonical_path)
+    left = f"{os.path.basename(path) or path}  {_home(path)}"
+    right = f"turn {room.turn_id}"
+    if found.turn_since is not None:
+        right += f", {_span(found.snapshot.now - found.turn_since)}"
+    elif room.reserved_for is None:
+        right += ", the stick is free"
+    return terminal.paint(_spread(left, right, width), "bold")
+
+
+def _home(path: str) -> str:
+    home = os.path.expanduser("~")
+    return "~" + path.removeprefix(home) if home != "/" and (path == home or path.startswith(home + "/")) else path
+
+
+def _standing_lines(found: Survey, standing: Standing) -> list[_Line]:
+    who, now = _name_of(standing.member), found.snapshot.now
+    unread = f"{standing.unread} unread from you" if standing.unread else ""
+    asking = [_Line("asking", who, _asked(each, now), f'conch answer {each.seq} "..."') for each in standing.questions]
+    if asking and standing.doing in ("here", "waiting"):
+        return asking
+    return [_Line(standing.doing, who, _doing(found, standing), _adopt_hint(standing) or unread), *asking]
+
+
+def _doing(found: Survey, standing: Standing) -> str:
+    lasted = _span(found.snapshot.now - standing.since)
+    if standing.doing == "holding":
+        return f"has the stick: {_quoted(standing.work)}" if standing.work.strip() else "has the stick"
+    if standing.doing == "next":
+        return f"is next, has not claimed the stick for {lasted}"
+    if standing.doing == "waiting":
+        return f"waiting {lasted}{', next' if found.next == standing.member else ''}"
+    if standing.doing == "gone":
+        return f"gone for {lasted}{_left(standing.left)}"
+    return f"here, last seen {lasted} ago"
+
+
+def _left(candidate: Candidate | None) -> str:
+    if candidate is None:
+        return ""
+    files = candidate.evidence.files
+    if files:
+        return f", left {files} uncommitted file{'s' if files > 1 else ''}"
+    return f", left work: {one_line(candidate.evidence.summary)}"
+
+
+def _adopt_hint(standing: Standing) -> str:
+    return f"conch agent adopt {standing.member.name}" if standing.left else ""
+
+
+def _asked(question: Question, now: int) -> str:
+    return f"asked #{question.seq} {_span(now - question.asked_at)} ago: {_quoted(question.text)}"
+
+
+def _trouble_line(trouble: Trouble, now: int) -> _Line:
+    lasted = _span(now - trouble.since)
+    if trouble.question is not None:
+        who = _name_of(trouble.member) if trouble.member else one_line(trouble.question.asked_by)
+        what = f"has no answer to #{trouble.question.seq} for {lasted}"
+        return _Line("trouble", who, what, f'conch answer {trouble.question.seq} "..."')
+    if trouble.notice is not None:
+        about = trouble.notice.payload.get("subject") or trouble.notice.event_type
+        return _Line("trouble", _name_of(trouble.member), f"has not accepted {_quoted(str(about))} for {lasted}")
+    what = f"{_WHY[trouble.reason]}, for {lasted}: any member may take over"
+    return _Line("trouble", _name_of(trouble.member), what, 'conch take --reason "..."')
+
+
+def _name_of(member: Member | None) -> str:
+    return one_line(label(member.agent_id, member.name)) if member else "the next agent"
+
+
+def _quoted(text: str) -> str:
+    return f'"{one_line(text)}"'
+
+
+def _reservation_lines(found: Survey, width: int | None) -> list[str]:
+    lines: list[str] = []
+    for each in found.reservations:
+        left = f"{_span(each.expires_at - found.snapshot.now)} left"
+        alive = "" if each.liveness == "active" else f", {each.liveness}"
+        owner = one_line(label(each.agent_id, each.name))
+        head = "reserved  " if not lines else " " * len("reserved  ")
+        lines.append(cut(f"{head}{one_line(each.spelled)} ({owner}{alive}, {left})", width))
+    return lines
+
+
+# -- fitting lines into the width
+
+
+def _laid_out(lines: list[_Line], width: int | None) -> list[str]:
+    longest = max((columns(line.who) for line in lines), default=0)
+    if width is not None and width < _NARROW:
+        return [part for line in lines for part in _stacked(line, width)]
+    return [part for line in lines for part in _beside(line, longest, width)]
+
+
+def _beside(line: _Line, longest: int, width: int | None) -> list[str]:
+    sign, colour = _sign(line)
+    start = f"{sign} {line.who}{' ' * (longest - columns(line.who))}   "
+    if width is None:
+        return [_painted(start, colour) + line.what + (f"   {line.hint}" if line.hint else "")]
+    room = width - columns(start) - (columns(line.hint) + 2 if line.hint else 0)
+    if line.hint and room < min(_LEAST_TEXT, columns(line.what)):
+        what = cut(line.what, width - columns(start))
+        return [_painted(start, colour) + what, _dim(f"    {line.hint}", width)]
+    what = cut(line.what, room)
+    gap = " " * (width - columns(start) - columns(what) - columns(line.hint)) if line.hint else ""
+    return [_painted(start, colour) + what + gap + terminal.paint(line.hint, "grey" if line.hint else "")]
+
+
+def _stacked(line: _Line, width: int) -> list[str]:
+    sign, colour = _sign(line)
+    parts = [_painted(cut(f"{sign} {line.who}", width), colour), cut(f"  {line.what}", width)]
+    return [*parts, _dim(f"  {line.hint}", width)] if line.hint else parts
+
+
+def _sign(line: _Line) -> tuple[str, str]:
+    sign, plain, colour = _SIGNS[line.sign]
+    return (sign if terminal.can_show(sign) else plain), colour
+
+
+def _painted(text: str, colour: str) -> str:
+    return terminal.paint(text, colour)
+
+
+def _dim(text: str, width: int | None) -> str:
+    return terminal.paint(cut(text, width), "grey")
+
+
+def _spread(left: str, right: str, width: int | None) -> str:
+    """One text at the left edge and one at the right, or below it if there is no room for both."""
+    if width is None:
+        return f"{left}   {right}"
+    gap = width - columns(left) - columns(right)
+    return f"{left}{' ' * gap}{right}" if gap >= 2 else f"{cut(left, width)}\n{cut(right, width)}"
+
+
+def cut(text: str, width: int | None) -> str:
+    if width is None or columns(text) <= width:
+        return text
+    dots = "\u2026" if terminal.can_show("\u2026") else "..."
+    return shortened(text, width - len(dots)) + dots
+
+
+def _span(microseconds: int) -> str:
+    """A time in one or two units, for people."""
+    seconds = max(0, microseconds // SECOND)
+    minutes, hours = seconds // 60, seconds // 3_600
+    if minutes < 1:
+        return f"{seconds} s"
+    if hours < 1:
+        return f"{minutes} min"
+    return f"{hours} h {minutes % 60:02d} min" if hours < _DAY_HOURS else f"{hours // 24} days"

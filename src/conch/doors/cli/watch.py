@@ -1,0 +1,192 @@
+"""`conch watch`: the room at one glance, live, with the timeline below.
+
+The screen changes when a bell rings. Only the times on it move by themselves, without asking the store.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+
+from conch.bells.base import activity_channel, room_channel, topic_channel
+from conch.bells.waits import FOREVER, Pause, wait_for
+from conch.calls import Call
+from conch.clock import SECOND
+from conch.doors.cli import terminal
+from conch.doors.cli.context import Context
+from conch.doors.cli.interruptions import Interruptions, exit_status
+from conch.doors.cli.output import Report, give_up, write
+from conch.doors.cli.status import cut, find_left, look, room_lines
+from conch.errors import Cancelled, InvalidArgument, StoreError
+from conch.lean import TYPE_CHECKING, Any, signal, threading
+from conch.notices.timeline import Entry, read_timeline
+from conch.overview.survey import Survey
+from conch.rooms.presence import renewal_ms
+from conch.tools import timeline_view
+from conch.tools.text import one_line
+
+if TYPE_CHECKING:
+    from conch.members.adoption import Candidate
+
+_ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"  # the other screen of the terminal, without cursor
+_HOME, _REST, _BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
+_TICK_SECONDS = 5.0  # how often the times move
+_LOOK_SECONDS = 30.0  # a process that ends rings no bell
+_MOST_ENTRIES = 100
+_QUIT = b"qQ\x03\x04"
+
+
+def watch(context: Context) -> Report:
+    """Show the room until the user ends it. Watching makes nobody a member."""
+    if context.options.json or terminal.width() is None:
+        message = (
+            "`conch watch` needs a terminal. For a pipe or a program: `conch events --follow`, `conch status --json`."
+        )
+        raise InvalidArgument(message, field="json" if context.options.json else None)
+    room = context.room.room
+    screen = _Screen(context)
+    call = Call(screen.tick, every=_TICK_SECONDS)
+    call.renew_with(context.session.stay_active)
+    channels = (room_channel(room.room_id), activity_channel(room.room_id), topic_channel(room.topic_id))
+    renewal = renewal_ms(context.app.settings) / 1_000
+    interruptions = Interruptions(call)
+    try:
+        with _own_screen(), _keys(call), screen.resizing():
+            wait_for(context.app.bell, channels, screen.show, FOREVER, call, renewal=renewal)
+    except Cancelled:
+        number = interruptions.number
+        return Report(None, "", status=0 if number is None else exit_status(number), is_printed=True)
+    except OSError as problem:  # the terminal is gone
+        return Report(None, "", status=give_up(problem), is_printed=True)
+    return Report(None, "", is_printed=True)
+
+
+class _Screen:
+    """What is on the terminal: the last look at the room, drawn for the size that the terminal has now."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._room_id = context.room_id
+        self._found: Survey | None = None
+        self._entries: list[Entry] = []
+        self._left: list[Candidate] = []
+        self._gone: set[str] = set()
+        self._trouble = ""
+        self._is_drawing = False
+
+    def show(self, pause: Pause) -> None:
+        """Look at the room and draw it. While the store does not answer, the last look stays, with what is wrong."""
+        try:
+            self._look()
+            self._trouble = ""
+        except StoreError as trouble:
+            self._trouble = f"The store does not answer; trying again. {one_line(trouble.message)}"
+            raise
+        finally:
+            self.draw()
+        found = self._found
+        pause.seconds = min(pause.seconds, _LOOK_SECONDS)
+        expected = found.snapshot.find(found.snapshot.expected) if found else None
+        pause.process = expected.process if expected else None
+
+    def _look(self) -> None:
+        context = self._context
+        snapshot = context.app.rooms.get_state(None, self._room_id)
+        gone = {member.agent_id for member in snapshot.members if snapshot.is_gone(member)}
+        if gone != self._gone:  # asking git takes time
+            self._gone, self._left = gone, find_left(context, snapshot)
+        self._entries = read_timeline(context.app.store, self._room_id, None, _MOST_ENTRIES).entries
+        self._found = look(context, snapshot, self._left)
+
+    def tick(self, _: str = "") -> None:
+        """Move the times on. This does not ask the store."""
+        if self._found is not None:
+            self._found.snapshot.now += int(_TICK_SECONDS * SECOND)
+            self.draw()
+
+    @contextmanager
+    def resizing(self) -> Iterator[None]:
+        """Inside, a new size of the terminal draws everything again."""
+
+        def resized(number: int, frame: FrameType | None) -> None:
+            if not self._is_drawing:  # otherwise the rest of the drawing may be off until the next one
+                self.draw()
+
+        before = signal.signal(signal.SIGWINCH, resized)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGWINCH, before)
+
+    def draw(self) -> None:
+        self._is_drawing = True
+        try:
+            width, height = terminal.width() or 80, terminal.height()
+            lines = self._lines(width, height)
+            # Each line is cleared behind its end, so that nothing flickers.
+            write(sys.stdout, _HOME + f"{_REST}\n".join(lines[:height]) + _REST + _BELOW)
+        finally:
+            self._is_drawing = False
+
+    def _lines(self, width: int, height: int) -> list[str]:
+        top = [terminal.paint(cut(f"! {self._trouble}", width), "red")] if self._trouble else []
+        if self._found is not None:
+            top += [line for text in room_lines(self._found, width) for line in text.split("\n")]
+        foot = terminal.paint(cut("q ends this; `conch events` shows the whole timeline", width), "grey")
+        space = height - len(top) - 2
+        shown = self._entries[-space:] if space > 0 else []
+        return [*top[: height - 1], *([""] if shown else []), *(_entry_line(each, width) for each in shown), foot][
+            :height
+        ]
+
+
+def _entry_line(entry: Entry, width: int) -> str:
+    moment = time.strftime("%H:%M", time.localtime(entry.created_at / SECOND))
+    return cut(f"{moment}  {one_line(timeline_view.sentence(entry))}", width)
+
+
+@contextmanager
+def _own_screen() -> Iterator[None]:
+    """Use the terminal's other screen, and leave the first one as it was."""
+    write(sys.stdout, _ENTER)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            write(sys.stdout, _LEAVE)
+
+
+@contextmanager
+def _keys(call: Call) -> Iterator[None]:
+    """Inside, a key is read as it is typed, and `q` cancels the call."""
+    import termios
+    import tty
+
+    try:
+        descriptor = sys.stdin.fileno()
+        before: list[Any] = termios.tcgetattr(descriptor)
+    except (OSError, ValueError, termios.error):  # no keyboard: only a signal ends it
+        yield
+        return
+    tty.setcbreak(descriptor)
+    threading.Thread(target=_read_keys, args=(descriptor, call), name="conch-keys", daemon=True).start()
+    try:
+        yield
+    finally:
+        with suppress(OSError, termios.error):
+            termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+
+
+def _read_keys(descriptor: int, call: Call) -> None:
+    while True:
+        try:
+            typed = os.read(descriptor, 64)
+        except OSError:
+            typed = b""
+        if not typed or any(key in _QUIT for key in typed):
+            call.cancel()
+            return

@@ -1,0 +1,214 @@
+"""A room as a person sees it: what each member does, what is reserved, and what is wrong.
+
+Nothing here is stored. Everything is derived from the room, its log, its questions, notices and reservations.
+"""
+
+from __future__ import annotations
+
+from conch.bells.base import Bell, seat_channel
+from conch.clock import MINUTE
+from conch.lean import Literal, NamedTuple
+from conch.members.adoption import Candidate
+from conch.notices.events import ProtocolEvent, to_protocol_event
+from conch.rooms.log import Event, find_event, latest_grant, latest_notes
+from conch.rooms.presence import Rooms
+from conch.rooms.room import Member, Snapshot
+from conch.scopes.overlaps import Reservation, to_reservation
+from conch.storage.base import Row, Store, Transaction
+from conch.turns.stick import next_in_sequence
+
+_UNANSWERED_AFTER = 10 * MINUTE
+_UNACCEPTED_AFTER = 60 * MINUTE
+_MOST_EVENTS = 1_000
+_MOST = 200  # reservations, questions and notices that are looked at, each
+
+Doing = Literal["holding", "next", "waiting", "here", "gone"]
+"""What a member does: it holds the stick, is to claim it, waits for it, is there, or its process has ended."""
+
+
+class Question(NamedTuple):
+    """A question on the room's own topic that is not settled."""
+
+    question_id: str
+    seq: int
+    agent_id: str | None
+    asked_by: str
+    asked_at: int
+    text: str
+    answers: int
+
+
+class Standing(NamedTuple):
+    """What one member does."""
+
+    member: Member
+    doing: Doing
+    since: int
+    """When that began. A member waits since it handed over or joined; of others it is when they were last seen."""
+    work: str
+    """What the holder works on, in an agent's words: its last note, or else what it was handed. Empty if unknown."""
+    questions: list[Question]
+    """Those it asked and that nobody has answered."""
+    unread: int
+    """Messages of the viewer that it has not read."""
+    left: Candidate | None
+    """The unfinished work of a member that is gone."""
+
+
+class Trouble(NamedTuple):
+    """Something that a person should look at. `code` says what; one of the others says about which."""
+
+    code: Literal["takeover", "unanswered", "unaccepted"]
+    since: int
+    member: Member | None = None
+    reason: str = ""
+    question: Question | None = None
+    notice: ProtocolEvent | None = None
+
+
+class Survey(NamedTuple):
+    snapshot: Snapshot
+    turn_since: int | None
+    """When the current turn began; None if no agent has the stick."""
+    next: Member | None
+    """Who would get the stick now, if its holder released it."""
+    standings: list[Standing]
+    """In the room's sequence, without members that are gone and left nothing."""
+    gone: int
+    """Members that are not listed, because they are gone and left nothing."""
+    reservations: list[Reservation]
+    troubles: list[Trouble]
+
+
+class _Facts(NamedTuple):
+    """What the store says about a room beside its members."""
+
+    grant: Event | None
+    offer: Event | None
+    work: str
+    questions: list[Question]
+    notices: list[ProtocolEvent]
+    reservations: list[Reservation]
+    unread: dict[str, int]
+    handed_over: dict[str, int]
+
+
+def survey(store: Store, bell: Bell, rooms: Rooms, room_id: str, viewer_id: str, candidates: list[Candidate]) -> Survey:
+    """A room now. `candidates` are the agents that could be resumed, with what they left; see `Adoption.candidates`."""
+    with store.read() as tx:
+        snapshot = rooms.load(tx, room_id)
+        facts = _read(tx, snapshot, viewer_id)
+    left = {candidate.agent.agent_id: candidate for candidate in candidates}
+    members = [member for member in snapshot.members if _is_shown(snapshot, member, facts, left)]
+    standings = [_standing(bell, snapshot, member, facts, left.get(member.agent_id)) for member in members]
+    comes_first = snapshot.policy.release_order == "waiting_first"
+    waiting = {each.member.agent_id for each in standings if comes_first and each.doing == "waiting"}
+    return Survey(
+        snapshot,
+        facts.grant.created_at if facts.grant else None,
+        next_in_sequence(snapshot, waiting) if snapshot.room.owner else None,
+        standings,
+        len(snapshot.members) - len(members),
+        facts.reservations,
+        [*_stick_trouble(snapshot, facts), *_open_troubles(snapshot, facts)],
+    )
+
+
+def has_gone(snapshot: Snapshot) -> bool:
+    """Whether some member is gone, so that it may have left unfinished work. Looking for that takes time."""
+    return any(map(snapshot.is_gone, snapshot.members))
+
+
+def _read(tx: Transaction, snapshot: Snapshot, viewer_id: str) -> _Facts:
+    room = snapshot.room
+    grant = latest_grant(tx, room) if room.owner else None
+    offer = find_event(tx, room.pending_handoff_event_seq) if room.reserved_for else None
+    questions = tx.all("open_questions", topic_id=room.topic_id, limit=_MOST)
+    notices = tx.all("unaccepted_notices", room_id=room.room_id, limit=_MOST)
+    reserved = tx.all("active_reservations", room_id=room.room_id, after="", lapsed=snapshot.now, limit=_MOST)
+    unread = tx.all("unread_of", topic_id=room.topic_id, agent_id=viewer_id)
+    ends = tx.all("latest_turn_ends", room_id=room.room_id, limit=_MOST_EVENTS)
+    return _Facts(
+        grant,
+        offer,
+        _work(tx, snapshot, grant),
+        [_question(row) for row in questions],
+        [to_protocol_event(row) for row in notices],
+        [to_reservation(row, snapshot) for row in reserved],
+        {row["agent_id"]: row["unread"] for row in unread},
+        {row["agent_id"]: row["ended_at"] for row in ends},
+    )
+
+
+def _work(tx: Transaction, snapshot: Snapshot, grant: Event | None) -> str:
+    """What the holder of the stick works on: the last note that it wrote since, or else what it was told to do."""
+    if grant is None:
+        return ""
+    owner = snapshot.room.owner
+    notes = latest_notes(tx, snapshot.room.room_id, grant.event_seq)
+    own = next((note for note in notes if note.from_agent_id == owner), None)
+    if own is not None:
+        return str(own.details.get("note") or "")
+    received = find_event(tx, grant.details.get("handoff_event_seq"))
+    return str(received.handoff["next_action"]) if received and received.handoff else ""
+
+
+def _question(row: Row) -> Question:
+    return Question(
+        row["question_id"],
+        row["seq"],
+        row["agent_id"],
+        row["asked_by"] or "conch",
+        row["asked_at"],
+        row["question_text"],
+        row["answers_count"],
+    )
+
+
+def _is_shown(snapshot: Snapshot, member: Member, facts: _Facts, left: dict[str, Candidate]) -> bool:
+    if not snapshot.is_gone(member) or member.agent_id in left or member.agent_id == snapshot.expected:
+        return True
+    busy = {each.agent_id for each in facts.reservations} | {each.agent_id for each in facts.questions}
+    return member.agent_id in busy
+
+
+def _standing(bell: Bell, snapshot: Snapshot, member: Member, facts: _Facts, left: Candidate | None) -> Standing:
+    room, agent_id = snapshot.room, member.agent_id
+    since = member.last_seen_at
+    doing: Doing = "here"
+    if snapshot.is_gone(member):
+        doing = "gone"
+    elif agent_id == room.owner:
+        doing, since = "holding", facts.grant.created_at if facts.grant else since
+    elif agent_id == room.reserved_for:
+        doing, since = "next", facts.offer.created_at if facts.offer else since
+    elif bell.hears(seat_channel(room.room_id, agent_id)):
+        doing, since = "waiting", max(member.joined_at, facts.handed_over.get(agent_id, 0))
+    asked = [each for each in facts.questions if each.agent_id == agent_id and not each.answers]
+    work = facts.work if agent_id == room.owner else ""
+    return Standing(member, doing, since, work, asked, facts.unread.get(agent_id, 0), left)
+
+
+def _stick_trouble(snapshot: Snapshot, facts: _Facts) -> list[Trouble]:
+    reason, member = snapshot.takeover_reason, snapshot.find(snapshot.expected)
+    if reason is None:
+        return []
+    room = snapshot.room
+    lapsed = room.lease_expires_at if room.owner else room.claim_expires_at
+    since = member.last_seen_at if member and reason.endswith("_gone") else lapsed or snapshot.now
+    return [Trouble("takeover", since, member, reason)]
+
+
+def _open_troubles(snapshot: Snapshot, facts: _Facts) -> list[Trouble]:
+    """Questions without an answer, and notices that nobody has accepted, for too long. The oldest come first."""
+    unanswered = [
+        Trouble("unanswered", each.asked_at, question=each)
+        for each in facts.questions
+        if not each.answers and snapshot.now - each.asked_at >= _UNANSWERED_AFTER
+    ]
+    unaccepted = [
+        Trouble("unaccepted", each.created_at, snapshot.find(each.to_agent_id), notice=each)
+        for each in facts.notices
+        if each.payload.get("requires_ack") is not False and snapshot.now - each.created_at >= _UNACCEPTED_AFTER
+    ]
+    return sorted([*unanswered, *unaccepted], key=lambda trouble: trouble.since)

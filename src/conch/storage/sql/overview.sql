@@ -1,0 +1,32 @@
+-- What a person sees of a room. Everything is bounded, and found by an index.
+
+-- name: open_questions
+SELECT q.question_id, p.agent_id, p.name AS asked_by, q.asked_at, m.content_markdown AS question_text, m.seq,
+  (SELECT count(*) FROM answers a WHERE a.question_id = q.question_id) AS answers_count
+FROM questions q JOIN messages m ON m.message_id = q.question_id LEFT JOIN peers p ON p.peer_id = q.asked_by_id
+WHERE q.topic_id = :topic_id AND q.status = 'pending'
+ORDER BY q.asked_at LIMIT :limit;
+
+-- name: unaccepted_notices
+SELECT e.*, r.canonical_path FROM protocol_events e JOIN path_rooms r ON r.room_id = e.room_id
+WHERE e.room_id = :room_id AND e.state <> 'accepted' AND e.event_type IN ('HANDOFF', 'BLOCKED')
+ORDER BY e.number LIMIT :limit;
+
+-- name: unread_of
+-- How many messages of an agent each other peer of a topic has not read, by the numbers of its own messages.
+SELECT p.agent_id,
+  COALESCE((SELECT o.own_seq FROM messages o WHERE o.sender_id = me.peer_id ORDER BY o.seq DESC LIMIT 1), 0)
+  - COALESCE((SELECT o.own_seq FROM messages o WHERE o.sender_id = me.peer_id AND o.seq <= c.last_seq
+              ORDER BY o.seq DESC LIMIT 1), 0) AS unread
+FROM peers me JOIN peers p ON p.topic_id = me.topic_id AND p.is_own = 1 JOIN cursors c ON c.peer_id = p.peer_id
+WHERE me.agent_id = :agent_id AND me.topic_id = :topic_id AND me.is_own = 1 AND p.agent_id <> me.agent_id;
+
+-- name: latest_turn_ends
+-- When agents handed over last, as far as the latest events of the room tell.
+SELECT from_agent_id AS agent_id, max(created_at) AS ended_at
+FROM (
+  SELECT from_agent_id, event_type, created_at FROM room_events WHERE room_id = :room_id
+  ORDER BY event_seq DESC LIMIT :limit
+) latest
+WHERE event_type IN ('release', 'pass') AND from_agent_id IS NOT NULL
+GROUP BY from_agent_id;
