@@ -1,4 +1,7 @@
-"""Draws `docs/demo.svg`: the beginning of a real `conch demo`, as a terminal shows it."""
+"""Draws two parts of a real `conch demo`, as a terminal shows them.
+
+`docs/demo.svg` is its beginning; `docs/crash.svg` is the crash of an agent, and how the others go on.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ def record() -> str:
 
 
 def draw(text: str) -> str:
-    lines = text.split("\n")[:LINES]
+    lines = text.split("\n")
     height = LINE * (len(lines) + 2)
     rows = "\n".join(
         f'<text x="16" y="{LINE * (number + 2)}" xml:space="preserve">{_spans(line)}</text>'
@@ -66,5 +69,14 @@ def _style(escape: str, before: str) -> str:
     return colour + weight
 
 
+def crash(text: str) -> str:
+    """The act in which an agent is killed while it holds the stick."""
+    acts = re.split(r"(?m)^(?=\S*Act \d)", text)
+    return next(act for act in acts if "SIGKILL" in act).split("\n\n")[0]
+
+
 if __name__ == "__main__":
-    (Path(__file__).parent / "demo.svg").write_text(draw(record()))
+    written = record()
+    here = Path(__file__).parent
+    (here / "demo.svg").write_text(draw("\n".join(written.split("\n")[:LINES])))
+    (here / "crash.svg").write_text(draw(crash(written)))

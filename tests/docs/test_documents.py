@@ -32,15 +32,41 @@ def sessions() -> list[object]:
     return [pytest.param(page, id=page.name) for page in PAGES if blocks(page, "console")]
 
 
-def steps(page: Path) -> list[tuple[str, str]]:
-    """Each command with the output that the page shows for it."""
-    found: list[tuple[str, str]] = []
+AGENTS = {"claude": "claude-code:a1", "codex": "codex:b2", "gemini": "gemini:c3"}
+"""Who types at a prompt such as `claude $`. At a prompt without a name, conch finds out itself."""
+
+# What differs from run to run. A page shows it as it may look.
+VARYING = [
+    (r"\b(room|topic|msg|proto|rsv|lease)_[0-9a-f]{6,}", r"\1_ID"),
+    (r"\b\d+ (h|min|s|days)( \d+ (min|s))?\b", "SOME TIME"),
+    (r"\b\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d)?(\.\d+Z)?", "MOMENT"),
+    (r"/home/you\b", "HOME"),
+]
+
+
+def steps(page: Path) -> list[tuple[str, str, str]]:
+    """Each command with the agent that types it and the output that the page shows for it."""
+    found: list[tuple[str, str, str]] = []
     for block in blocks(page, "console"):
-        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+        _, *parts = re.split(r"^((?:\w+ )?)\$ ", block, flags=re.MULTILINE)
+        for who, part in zip(parts[::2], parts[1::2], strict=True):
             lines = part.splitlines()
             length = 1 + next(index for index, line in enumerate(lines) if not line.endswith("\\"))
-            found.append(("\n".join(lines[:length]), "\n".join(lines[length:])))
+            found.append((who.strip(), "\n".join(lines[:length]), "\n".join(lines[length:])))
     return found
+
+
+def as_typed(who: str, command: str) -> str:
+    identity = f"export CONCH_AGENT_ID={AGENTS[who]}" if who else "unset CONCH_AGENT_ID"
+    return f"{identity}\n{command}"
+
+
+def leveled(text: str, home: str = "/home/you") -> str:
+    """The text without what differs from run to run."""
+    text = text.replace(home, "HOME")
+    for pattern, word in VARYING:
+        text = re.sub(pattern, word, text)
+    return text.strip()
 
 
 def environment(folder: Path) -> dict[str, str]:
@@ -52,7 +78,7 @@ def environment(folder: Path) -> dict[str, str]:
 @pytest.mark.parametrize("page", sessions())
 def test_every_command_of_a_page_runs_and_prints_what_the_page_shows(page: Path, tmp_path: Path) -> None:
     marker = "=== end of step ==="
-    script = "\n".join(f"{command}\necho '{marker}'" for command, _ in steps(page))
+    script = "\n".join(f"{as_typed(who, command)}\necho '{marker}'" for who, command, _ in steps(page))
     work = tmp_path / "work"
     work.mkdir()
     (work / "AGENTS.md").touch()
@@ -70,9 +96,9 @@ def test_every_command_of_a_page_runs_and_prints_what_the_page_shows(page: Path,
 
     assert done.returncode == 0, done.stdout
     printed = done.stdout.split(f"{marker}\n")
-    for (command, expected), actual in zip(steps(page), printed, strict=False):
-        pattern = re.escape(expected.strip()).replace(r"\.\.\.", ".*?")
-        assert re.fullmatch(pattern + r"\s*", actual.strip(), re.DOTALL), f"$ {command}\n{actual}"
+    for (_, command, expected), actual in zip(steps(page), printed, strict=False):
+        pattern = re.escape(leveled(expected)).replace(r"\.\.\.", ".*?")
+        assert re.fullmatch(pattern + r"\s*", leveled(actual, str(tmp_path)), re.DOTALL), f"$ {command}\n{actual}"
 
 
 def make_foreign_files(home: Path) -> None:
