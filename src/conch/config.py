@@ -71,7 +71,7 @@ POLICY_SETTINGS = (
     _policy(
         "wait_for_turn_max_wait_ms",
         TURN_WAIT_MS,
-        "the longest time that one wait_for_turn waits; with the default, as long as a known harness survives",
+        "the longest wait of one wait_for_turn; the default is longer in a harness that waits longer for a reply",
         0,
         LONGEST_WAIT_MS,
     ),

@@ -309,7 +309,7 @@ def test_a_name_that_somebody_chose_on_the_home_topic_is_taken(ada: Any, bob: An
     ada.join(ada.home, "blue-fox")
 
     assert bob.refused("agent_register", name="blue-fox")["error"] == "DUPLICATE_AGENT_ID"
-    assert "you took it on the room's topic" in ada.refused("agent_register", name="blue-fox")["message"]
+    assert "you took it on the home topic" in ada.refused("agent_register", name="blue-fox")["message"]
 
 
 def test_nobody_takes_a_members_name_on_the_home_topic(app: App, ada: Any, bob: Any) -> None:

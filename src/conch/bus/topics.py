@@ -196,7 +196,7 @@ def require_fit(field: str, name: str) -> None:
 def check_topic_name(name: str) -> str:
     """Check the name of a topic that is not a home topic. Absolute paths are names of home topics."""
     if os.path.isabs(name):
-        message = "name must not be an absolute path: absolute paths are reserved for room topics."
+        message = "name must not be an absolute path: absolute paths are reserved for home topics."
         raise InvalidArgument(message, Advice("find_home_topic"), field="name")
     return check_name("name", name, _LONGEST_NAME)
 

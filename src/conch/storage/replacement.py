@@ -26,7 +26,7 @@ class Replacements:
             self.expect(epoch)
         elif epoch != self._epoch:
             self.expect(epoch)
-            message = f"The store at {self._place} was wiped, restored or replaced since the call before."
+            message = f"The store at {self._place} was wiped, restored or replaced since your last call."
             raise self.add(message, store=self._place)
 
     def expect(self, epoch: str | None) -> None:

@@ -42,7 +42,7 @@ WAIT_SECONDS: Object = {
     "type": "integer",
     "minimum": 0,
     "maximum": LARGEST,
-    "description": "Default 60, or less. 0 does not wait.",
+    "description": "Default: at most 60. 0: do not wait.",
 }
 
 HANDOFF: Object = {

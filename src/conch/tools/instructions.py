@@ -74,11 +74,11 @@ _STEPS = (
     _Part("ask", "To ask the others something and wait for the answer, call `ask`."),
     _Part(
         "scope_reserve",
-        "For work on the whole checkout, take the stick with `wait_for_turn`. To change only some files beside the "
-        "others, call `scope_reserve` before and `scope_release` after.",
+        "For work on the whole checkout, take the stick with `wait_for_turn`. To change only some files while "
+        "others work, call `scope_reserve` before and `scope_release` after.",
     ),
     _Part("event_inbox", "Call `event_inbox` now and then. With `event_mark`, accept the notices that you take on."),
-    _Part("", "On has_more, call again (lists: after=cursor)."),
+    _Part("", "If has_more is true, call again (lists: with after=cursor)."),
 )
 
 

@@ -23,15 +23,15 @@ def mail(found: Mail) -> Object:
             **_newest(found.questions),
         },
         notices=found.notices
-        and {"count": found.notices.number, **({} if _is_told(found) else _notice(found.notices))},
+        and {"count": found.notices.number, **({} if _is_shown(found) else _notice(found.notices))},
         reserved=found.reserved
         and {"count": found.reserved.number, "room_id": found.reserved.place, **_newest(found.reserved)},
         others=found.others or None,
     )
 
 
-def _is_told(found: Mail) -> bool:
-    """Whether the newest notice is the one that asks to hand over, so that it need not be told twice."""
+def _is_shown(found: Mail) -> bool:
+    """Whether the newest notice is the one that asks to hand over, so that it is not shown twice."""
     return bool(found.hand_over and found.notices and found.hand_over.id == found.notices.id)
 
 
@@ -48,7 +48,7 @@ def mail_lines(found: Mail) -> list[str]:
     """The same as text. What others wrote comes last in a line that begins with our words."""
     lines = []
     if found.hand_over:
-        lines.append(_line("You are ASKED TO HAND OVER", _notice(found.hand_over)))
+        lines.append(_line("Another agent asks you to HAND OVER the stick", _notice(found.hand_over)))
     facts = mail(found)
     for kind in ("to_you", "questions", "notices", "reserved"):
         if kind in facts:

@@ -9,7 +9,7 @@ from conch.lean import NamedTuple
 
 class _Harness(NamedTuple):
     survives_ms: int
-    """How long it waits for the result of a call, less some time for the way."""
+    """How long it waits for the result of a call, less some time for the transport."""
     with_progress_ms: int
     """The same for a call that reports progress."""
     has_shell: bool = True
@@ -27,9 +27,9 @@ _HARNESSES = {
     "kilo": _Harness(50_000, 120_000),
 }
 _BACKGROUND = (
-    "Do not ask again and again. Run `conch wait` in the background: it ends when you have the stick. Or end your turn."
+    "Do not call this in a loop. Run `conch wait` in the background: it ends when you have the stick. Or end your turn."
 )
-_COME_BACK = "Do not ask again and again. End your turn, or call `wait_for_turn` with the longest wait."
+_COME_BACK = "Do not call this in a loop. End your turn, or call `wait_for_turn` with the longest wait."
 
 
 class Patience(NamedTuple):

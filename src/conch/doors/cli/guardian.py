@@ -50,8 +50,8 @@ def keep_lease(context: Context, turn: dict[str, Any]) -> None:
     except OSError:
         is_kept = False
     if not is_kept:
-        advice = f"run `conch wait` again before {turn['lease_expires_at']}"
-        print(f"conch: the guardian did not report that it renews your lease; {advice}.", file=sys.stderr)
+        advice = f"Run `conch wait` again before {turn['lease_expires_at']}"
+        print(f"conch: no guardian process confirmed that it renews your lease. {advice}.", file=sys.stderr)
 
 
 def _start(context: Context, turn: dict[str, Any]) -> bool:

@@ -9,7 +9,7 @@ from conch.doors.cli.command import Command, Group, Option
 
 _WIDTH = 79
 _COLUMN = 24  # the rightmost column where the help of an option starts
-_HELP = Option("--help", "", "show this and exit")
+_HELP = Option("--help", "", "show this help and exit")
 
 _INTRODUCTION = """\
 usage: conch COMMAND [OPTIONS]

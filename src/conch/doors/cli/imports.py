@@ -42,7 +42,7 @@ def _text(file: str, outcome: Outcome, is_dry_run: bool) -> str:
 def _told(changes: Sequence[Change]) -> list[str]:
     if not changes:
         return []
-    lines = ["", "Not taken over as it was:"]
+    lines = ["", "Changed or left out:"]
     for change in changes[:_MOST_CHANGES]:
         became = f"is now {one_line(change.became)}" if change.became else "was left out"
         lines.append(f"- {change.what} {one_line(change.given)!r} {became}. {one_line(change.reason)}")

@@ -25,7 +25,7 @@ _MEANS = {
     "schema": "Undo the change to the schema, or restore a backup from before it.",
     "row": "Restore a backup from before the damage.",
     "index": "Run `conch db reindex`. The next search then builds the search index again from the messages.",
-    "unchecked": "Mend the other problems first, then verify again.",
+    "unchecked": "Fix the other problems first. Then run `conch db verify` again.",
 }
 
 

@@ -317,8 +317,8 @@ class Connections:
         named = ", ".join(f"{user.pid} ({user.command[:_LONGEST_COMMAND]})" for user in found) or "unknown"
         message = (
             f"The store at {self.path} or a file beside it was deleted or replaced while other processes use it: "
-            f"{named}. One of them has to notice first, to save what it still has: it does so at its next call, or "
-            "when it ends. Then try again."
+            f"{named}. One of them must first save what it still has. It does so at its next call, or when it "
+            "ends. Try again after that."
         )
         processes = [{"pid": user.pid, "command": user.command} for user in found]
         return StoreUnavailable(message, path=self.path, processes=processes)
