@@ -804,9 +804,10 @@ def test_the_timeline_of_an_adoption_does_not_contradict_itself(
 
     lines = [timeline_view.sentence(entry) for entry in read_timeline(app.store, ada.room_id, None, 50).entries]
 
-    assert f"{ada.name} passed the stick to amber-otter" in lines
-    assert f"{name} resumed amber-otter: the stick reserved for amber-otter is now reserved for {name}" in lines
-    assert "amber-otter claimed turn 2 (direct_pass)" in lines
+    assert f"ada·{ada.name} passed the stick to lost·amber-otter" in lines
+    moved = f"the stick reserved for lost·amber-otter is now reserved for bob·{name}"
+    assert f"bob·{name} resumed lost·amber-otter: {moved}" in lines
+    assert "bob·amber-otter claimed turn 2 (direct_pass)" in lines
 
 
 def test_files_that_were_reserved_for_no_bead_resume_with_none(

@@ -312,7 +312,7 @@ def test_a_member_that_is_gone_may_be_left_out_of_a_new_order(
     refusal = ada.refused("reorder_members", order=["bob:2", "gone:1"])
 
     assert [agent["agent_id"] for agent in ada.data("agent_list")["agents"]] == ["bob:2", "ada:1", "gone:1"]
-    assert "missing: ada:1" in refusal["message"]
+    assert f"missing: ada·{ada.name}" in refusal["message"]
 
 
 # -- what a cursor may be

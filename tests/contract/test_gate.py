@@ -35,7 +35,7 @@ CHANGES: dict[str, dict[str, Any]] = {
 }
 AS_OWNER = ("heartbeat", "release_stick", "pass_stick", "close_room")
 STALE = ("stale_lease", "The process that holds this lease is gone, so other members may take over.")
-JOIN_AGAIN = ("unknown_member", "The process that ghost:1 joined with is gone. Call join_path to join again.")
+JOIN_AGAIN = ("unknown_member", "The process that you joined with is gone. Call join_path to join again.")
 # The way back in: it looks up the caller's process again.
 WAYS_IN = {"join_path"}
 # The others change topics and questions, which have rules of their own.

@@ -55,13 +55,18 @@ def test_a_message_to_nobody_or_to_another_is_one_of_the_others(ada: Client, bob
     assert mail(ada) == {"others": 2}
 
 
-@pytest.mark.parametrize("called", ["its agent_id", "its name", "its former name"])
+@pytest.mark.parametrize("called", ["its agent_id", "its name", "its former name", "its label"])
 def test_a_message_is_to_an_agent_by_any_of_its_names(ada: Client, bob: Client, called: str) -> None:
     former = ada.name
     ada.data("agent_register", name="new-name")
-    to = {"its agent_id": ada.agent_id, "its name": "new-name", "its former name": former}[called]
+    names = {
+        "its agent_id": ada.agent_id,
+        "its name": "new-name",
+        "its former name": former,
+        "its label": "ada·new-name",
+    }
 
-    bob.send(bob.home, "for you", metadata={"to": to})
+    bob.send(bob.home, "for you", metadata={"to": names[called]})
 
     assert mail(ada)["to_you"]["count"] == 1
 
@@ -143,7 +148,7 @@ def test_a_holder_that_is_asked_to_hand_over_cannot_overlook_it(ada: Client, bob
     assert first == "asked_to_hand_over"
     assert reply.data["mail"][first]["line"] == "Please hand over."
     assert reply.data["mail"]["notices"] == {"count": 2}
-    assert f"You are ASKED TO HAND OVER: room_id={ada.room_id}" in reply.text
+    assert f"Another agent asks you to HAND OVER the stick: room_id={ada.room_id}" in reply.text
 
 
 def test_every_tool_has_the_mail_even_when_it_refuses(ada: Client, bob: Client) -> None:

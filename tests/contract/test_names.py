@@ -186,3 +186,40 @@ def test_an_agent_can_go_back_to_its_former_name(red: Any) -> None:
     red.data("agent_register", name="planner")
 
     assert red.data("agent_register", name="scout-1")["name"] == "scout-1"
+
+
+# -- labels
+
+
+@pytest.mark.parametrize("name", ["test·zed", "zed\u2027x", "zed\u22c5x", "zed\u2022x", "zed\u16ebx"])
+def test_no_new_name_has_the_dot_of_a_label(red: Any, topic_id: str, name: str) -> None:
+    refused = red.refused("topic_join", topic_id=topic_id, agent_name=name)
+
+    assert (refused["error"], refused["reason"]) == ("INVALID_ARGUMENT", "label")
+
+
+def test_every_tool_takes_the_label_that_its_text_shows(red: Any, blue: Any) -> None:
+    payload = {"subject": "CI", "blocker": "red", "requested_action": "mend it", "urgency": "low"}
+    blue.data("agent_register", name="stout-zebra")
+    turn = red.data("wait_for_turn", max_wait_ms=0)
+    lease = {"lease_id": turn["lease_id"], "expected_turn_id": turn["turn_id"]}
+
+    sent = red.call("event_send", event_type="BLOCKED", to_agent="test·stout-zebra", payload=payload)
+    outbox = [{"content_markdown": "hello", "metadata": {"to": ["test·stout-zebra", "other·stout-zebra"]}}]
+    told = red.data("sync", topic_id=red.home, outbox=outbox, wait_seconds=0)
+    read = blue.data("sync", topic_id=blue.home, wait_seconds=0)["received"]
+    found = red.data("messages_search", query="hello", mode="fts", sender=f"test·{red.name}")["results"]
+    refused = red.refused("agent_adopt", name="test·stout-zebra", scope="*")
+    ordered = red.data("reorder_members", order=["test·stout-zebra", red.name])["members"]
+    handoff = {"status": "done", "next_action": "go on"}
+    passed = red.call("pass_stick", to_agent_id="test·stout-zebra", handoff=handoff, **lease)
+
+    assert sent.data["event"]["to_agent"] == "stout-zebra" and "sent to test·stout-zebra." in sent.text
+    assert told["sent"][0]["message"]["metadata"] == {"to": ["stout-zebra", "other·stout-zebra"]}
+    assert [each["context"]["name"] for each in told["warnings"]] == ["other·stout-zebra"]
+    assert read[0]["addressed"] is True
+    assert [hit["seq"] for hit in found] == [1]
+    assert refused["reason"] == "still_running" and "test·stout-zebra may still be running" in refused["message"]
+    assert [member["agent_id"] for member in ordered] == ["test:blue", "test:red"]
+    assert passed.data["reserved_for"] == "test:blue"
+    assert "reserved for test·stout-zebra" in passed.text and "reserved_for=test:blue" in passed.text

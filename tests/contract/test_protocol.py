@@ -390,19 +390,21 @@ def test_every_entry_reads_as_a_sentence(app: App, ada: Any, bob: Any, clock: An
 
     lines = [timeline_view.sentence(entry) for entry in read_timeline(app.store, ada.room_id, None, 50).entries]
 
-    assert lines[0] == f"{generated} (ada:1) joined (agent_id_override)"
-    assert lines[1] == f"{bob.name} (bob:2) joined (agent_id_override)"
-    assert lines[2] == f"{generated} registered as amber-otter, parser"
-    assert lines[3] == "amber-otter claimed turn 1 (open_claim)"
-    assert lines[4] == f"amber-otter released the stick to {bob.name}"
+    assert lines[0] == f"ada·{generated} joined (agent_id_override)"
+    assert lines[1] == f"bob·{bob.name} joined (agent_id_override)"
+    assert lines[2] == f"ada·{generated} registered as ada·amber-otter, parser"
+    assert lines[3] == "ada·amber-otter claimed turn 1 (open_claim)"
+    assert lines[4] == f"ada·amber-otter released the stick to bob·{bob.name}"
     assert lines[5] == "ada said (message): hello\nworld"
-    assert lines[7].startswith(f"{bob.name} Accepted: Parser done (proto_")
-    assert lines[8] == "amber-otter reserved src"
-    assert lines[9].startswith(f"{bob.name} Ran into a reservation of amber-otter (active, partial) at src/lib.")
-    assert lines[10] == f"{bob.name} noted: wait for ada"
-    assert lines[11].startswith(f"amber-otter Needs input from {bob.name}: CI (proto_")
-    assert lines[12].startswith(f"{bob.name} Seen: CI (proto_")
-    assert lines[13].startswith(f"{bob.name} Accepted: CI (proto_")
+    assert lines[7].startswith(f"bob·{bob.name} Accepted: Parser done (proto_")
+    assert lines[8] == "ada·amber-otter reserved src"
+    assert lines[9].startswith(
+        f"bob·{bob.name} Ran into a reservation of ada·amber-otter (active, partial) at src/lib."
+    )
+    assert lines[10] == f"bob·{bob.name} noted: wait for ada"
+    assert lines[11].startswith(f"ada·amber-otter Needs input from bob·{bob.name}: CI (proto_")
+    assert lines[12].startswith(f"bob·{bob.name} Seen: CI (proto_")
+    assert lines[13].startswith(f"bob·{bob.name} Accepted: CI (proto_")
 
 
 def test_a_mark_of_a_notice_without_a_subject_names_it_once(app: App, ada: Any, bob: Any) -> None:
@@ -413,7 +415,7 @@ def test_a_mark_of_a_notice_without_a_subject_names_it_once(app: App, ada: Any, 
 
     lines = [timeline_view.sentence(entry) for entry in read_timeline(app.store, ada.room_id, None, 50).entries]
 
-    assert lines[-1] == f"{ada.name} Seen: Ran into ({notice['id']})"
+    assert lines[-1] == f"ada·{ada.name} Seen: Ran into ({notice['id']})"
 
 
 def told(entry: Entry) -> tuple[str, int]:
@@ -453,12 +455,12 @@ def test_the_timeline_calls_everybody_by_the_name_of_that_day(app: App, ada: Any
     lines = [timeline_view.sentence(entry) for entry in read_timeline(app.store, bob.room_id, None, 50).entries]
 
     assert lines[2:] == [
-        f"{first} noted: one",
-        f"{first} registered as blue-fox",
-        "blue-fox noted: two",
-        "blue-fox registered as red-hen",
-        f"red-hen reordered the members: red-hen, {name}",
-        "red-hen left",
+        f"ada·{first} noted: one",
+        f"ada·{first} registered as ada·blue-fox",
+        "ada·blue-fox noted: two",
+        "ada·blue-fox registered as ada·red-hen",
+        f"ada·red-hen reordered the members: ada·red-hen, bob·{name}",
+        "ada·red-hen left",
     ]
 
 
@@ -472,7 +474,7 @@ def test_a_mark_is_by_the_name_of_its_day(app: App, ada: Any, bob: Any) -> None:
 
     bob.data("event_mark", event_id=event["id"], mark="seen")
 
-    assert lines(app, ada.room_id)[-1].startswith("red-hen Seen: ")
+    assert lines(app, ada.room_id)[-1].startswith("bob·red-hen Seen: ")
 
 
 def test_old_entries_keep_the_name_of_an_agent_that_left(app: App, ada: Any, bob: Any, clock: Any) -> None:
@@ -485,7 +487,7 @@ def test_old_entries_keep_the_name_of_an_agent_that_left(app: App, ada: Any, bob
     for step in steps:
         clock.advance(minutes=1)
         step()
-    told = ["red-hen noted: one", "red-hen left"]
+    told = ["ada·red-hen noted: one", "ada·red-hen left"]
     assert lines(app, bob.room_id)[-3:-1] == told
 
     bob.data("agent_register", name="red-hen")
@@ -496,13 +498,13 @@ def test_old_entries_keep_the_name_of_an_agent_that_left(app: App, ada: Any, bob
 
     assert name != "red-hen"
     found = [line for line in lines(app, bob.room_id) if "noted" in line or "left" in line]
-    assert found == [*told, f"{name} noted: two"]
+    assert found == [*told, f"ada·{name} noted: two"]
 
 
 def test_registering_the_current_name_names_the_agent_once(app: App, ada: Any) -> None:
     ada.data("agent_register", role="parser")
 
-    assert lines(app, ada.room_id)[-1] == f"{ada.name} registered, parser"
+    assert lines(app, ada.room_id)[-1] == f"ada·{ada.name} registered, parser"
 
 
 def test_what_was_accepted_stays_so_when_a_claim_is_taken_back(enter: Any, clock: Any) -> None:

@@ -64,7 +64,7 @@ def test_a_scope_that_is_a_link_says_what_it_means(ada: Any, bob: Any, workspace
 
     assert (reserved.data["reservation"]["scope"], reserved.data["reservation"]["path"]) == ("harmless/*", "src")
     assert reserved.text.startswith("Reserved harmless/* (src) until ")
-    assert f"harmless/* (src) by {ada.name}" in refused["message"]
+    assert f"harmless/* (src) by ada·{ada.name}" in refused["message"]
 
 
 def test_a_renewed_scope_is_as_it_was_given_last(ada: Any, bob: Any) -> None:
@@ -311,11 +311,11 @@ def test_the_whole_workspace_is_not_called_a_dot(ada: Any, bob: Any, clock: Any)
     whole = bob.refused("scope_reserve", scope="*")
 
     assert reserved.text.startswith("Reserved the whole workspace until ")
-    assert refused["message"].startswith(f"src is reserved: the whole workspace by {ada.name} (active) until ")
-    assert forbidden["message"] == f"Only {ada.name} can release the whole workspace."
+    assert refused["message"].startswith(f"src is reserved: the whole workspace by ada·{ada.name} (active) until ")
+    assert forbidden["message"] == f"Only ada·{ada.name} can release the whole workspace."
     assert f"{ada.name} should release the whole workspace when done" in notice["payload"]["resolution_hint"]
     assert released.text.startswith("Released the whole workspace.\n")
-    assert whole["message"].startswith(f"The whole workspace cannot be reserved: src by {ada.name} (active) until ")
+    assert whole["message"].startswith(f"The whole workspace cannot be reserved: src by ada·{ada.name} (active) until ")
     assert whole["scope"] == "*"
 
 
@@ -352,8 +352,8 @@ def test_an_agent_that_lost_a_reservation_learns_who_took_it(
     lost, lapsed = ada.refused("scope_release", scope="src"), ada.refused("scope_release", scope="docs")
     never = enter("cleo:3").refused("scope_release", scope="src")
 
-    assert lost["error"] == error and lost["message"].endswith(f" {bob.name} took it over from you.")
-    assert lapsed["message"].endswith(f" {bob.name} reserved it after yours expired.")
+    assert lost["error"] == error and lost["message"].endswith(f" bob·{bob.name} took it over from you.")
+    assert lapsed["message"].endswith(f" bob·{bob.name} reserved it after yours expired.")
     assert bob.name not in never["message"].partition(". ")[2]
 
 
@@ -492,7 +492,7 @@ def test_reserving_while_another_agent_holds_the_stick_succeeds_with_a_warning(a
     (warning,) = reserved.data["warnings"]
     assert warning["code"] == "STICK_HELD"
     assert warning["context"] == {"agent_id": "ada:1", "name": ada.name, "since": "2027-01-15T08:00:00.000Z"}
-    assert f"{ada.name} (ada:1) has held the stick since 2027-01-15T08:00:00.000Z" in reserved.text
+    assert f"ada·{ada.name} has held the stick since 2027-01-15T08:00:00.000Z" in reserved.text
     assert reserved.data["next"].startswith("Agree with the holder of the stick")
 
 
@@ -526,5 +526,5 @@ def test_a_holder_refused_by_a_reservation_learns_that_the_stick_does_not_help(a
     refused = ada.refused("scope_reserve", scope="docs/plan.md")
 
     assert refused["error"] == "RESERVATION_CONFLICT"
-    assert f"docs/* by {bob.name} (active)" in refused["message"] and "You hold the stick" in refused["message"]
+    assert f"docs/* by bob·{bob.name} (active)" in refused["message"] and "You hold the stick" in refused["message"]
     assert refused["holds_stick"] is True

@@ -550,6 +550,6 @@ def test_an_agent_that_takes_a_freed_name_misses_nothing(app: App, red: Any, blu
 def test_any_number_of_addressees_can_be_looked_up(app: App, red: Any, topic_id: str) -> None:
     red.join(topic_id, "zed")
 
-    known = app.peers.known_names(topic_id, {"zed", "test:red", *(f"nobody-{n}" for n in range(70_000))})
+    known = app.peers.find_called(topic_id, {"zed", "test:red", *(f"nobody-{n}" for n in range(70_000))})
 
-    assert known == {"zed", "test:red"}
+    assert {text: found.label for text, found in known.items()} == {"zed": "test·zed", "test:red": "test·zed"}

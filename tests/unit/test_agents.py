@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from conch.agents.petnames import ADJECTIVES, NOUNS, propose_names
+from conch.agents.records import label, read_label
 from conch.agents.signals import gather_signals
 from conch.errors import InvalidSetting
 from conch.host.marks import HARNESSES, LAUNCHERS, read_program, recognise, slug_of
@@ -415,6 +416,38 @@ def test_an_explicit_id_that_cannot_be_one_is_refused_and_named(agent_id: str) -
 )
 def test_a_slug_is_the_known_one_or_a_clean_word(name: str, slug: str) -> None:
     assert slug_of(name) == slug
+
+
+@pytest.mark.parametrize(
+    ("agent_id", "shown"),
+    [
+        ("claude-code:a3f1", "claude·deft-osprey"),
+        ("codex:9b22", "codex·deft-osprey"),
+        ("human:ada:pts3", "human·deft-osprey"),
+        ("alice", "alice·deft-osprey"),
+    ],
+)
+def test_people_see_one_label_for_an_agent_and_can_type_it(agent_id: str, shown: str) -> None:
+    assert label(agent_id, "deft-osprey") == shown
+    for typed in (shown, shown.replace("·", ".")):
+        read = read_label(typed)
+        assert read is not None and read.name == "deft-osprey" and read.fits(agent_id)
+
+
+def test_an_agent_without_a_known_name_still_has_a_label() -> None:
+    assert label("codex:9b22", None) == "codex·9b22"
+    assert label(None, "conch") == "conch"
+
+
+@pytest.mark.parametrize("text", ["deft-osprey", "·x", "x·", "codex:9b22", ""])
+def test_a_text_without_both_parts_is_no_label(text: str) -> None:
+    assert read_label(text) is None
+
+
+def test_a_label_of_another_kind_does_not_fit() -> None:
+    read = read_label("claude·deft-osprey")
+
+    assert read is not None and not read.fits("codex:9b22") and not read.fits(None)
 
 
 def test_every_known_slug_is_its_own() -> None:

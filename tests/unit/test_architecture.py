@@ -276,3 +276,37 @@ def test_a_name_that_no_other_module_uses_is_private() -> None:
     }
 
     assert unused == set()
+
+
+# -- what people read has labels of agents, made by `agents.records.label`
+
+AGENT_IDS = {"owner", "reserved_for", "current_owner", "expected", "revoked", "caller_id", "prior_id", "taken_by_id"}
+NEED_AGENT_IDS = {
+    "agents.records": "makes the label",
+    "agents.identity": "refuses an id that the user exported",
+    "agents.override": "refuses an id that the caller chose",
+    "bells.base": "names a channel",
+    "rooms.verify": "reports what is wrong in a row",
+    "doors.cli.agents": "`conch whoami` says which id to export",
+}
+
+
+def names_an_id(value: ast.expr) -> bool:
+    """Whether an expression is the id of an agent: `agent_id`, `room.owner` or `row["to_agent_id"]`, for example."""
+    if isinstance(value, ast.BoolOp):
+        return any(map(names_an_id, value.values))
+    if isinstance(value, ast.Name):
+        return value.id.endswith(("agent_id", "caller_id"))
+    part = value.attr if isinstance(value, ast.Attribute) else getattr(getattr(value, "slice", None), "value", None)
+    return isinstance(part, str) and (part.endswith("agent_id") or part in AGENT_IDS)
+
+
+def test_no_text_shows_an_agent_id_except_where_it_is_needed() -> None:
+    shown = {
+        name
+        for name, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FormattedValue) and names_an_id(node.value)
+    }
+
+    assert shown == set(NEED_AGENT_IDS)

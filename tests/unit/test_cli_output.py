@@ -202,7 +202,7 @@ def test_what_could_mean_several_members_is_refused(text: str) -> None:
 
 
 def test_what_means_nobody_is_refused_with_those_there_are() -> None:
-    with pytest.raises(UnknownMember, match=r"codex:1 \(amber-otter\)"):
+    with pytest.raises(UnknownMember, match="codex·amber-otter"):
         find_member(MEMBERS, "eve", "to_agent_id")
 
 

@@ -23,6 +23,7 @@ from conch.agents.records import (
     Caller,
     find_obstacle,
     insert_agent,
+    read_label,
     record_process,
     recorded_process,
 )
@@ -151,14 +152,22 @@ def require_itself(caller: Caller, signals: Signals) -> None:
     own = (signals.harness, signals.terminal)
     if caller.agent_id == signals.explicit or caller.process in own or processes.check(caller.process) != "alive":
         return
-    message = f"{caller.agent_id} is still running in another process. Only that process can act as it."
+    message = f"{caller.label} is still running in another process. Only that process can act as it."
     raise InvalidArgument(message, field="agent")
 
 
 def _find(store: Store, text: str, topic_id: str | None) -> Row | None:
     with store.read() as tx:
-        named = tx.one("member_named", topic_id=topic_id, name=text) or tx.one("agent_named", name=text)
-        return tx.one("find_agent", agent_id=named["agent_id"] if named else text)
+        found, typed = _find_named(tx, text, topic_id), read_label(text)
+        if found is None and typed is not None:
+            found = _find_named(tx, typed.name, topic_id)
+            return found if found and typed.fits(found["agent_id"]) else None
+        return found
+
+
+def _find_named(tx: Transaction, text: str, topic_id: str | None) -> Row | None:
+    named = tx.one("member_named", topic_id=topic_id, name=text) or tx.one("agent_named", name=text)
+    return tx.one("find_agent", agent_id=named["agent_id"] if named else text)
 
 
 def explain(store: Store, signals: Signals) -> dict[str, Any]:

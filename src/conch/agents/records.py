@@ -14,6 +14,9 @@ AGENT_ID_RULE = (
 HARNESS_SESSION = "mcp_harness"  # the session_kind of an agent that is a harness, not a script or a person
 PERSON = "human:"  # the beginning of a person's agent_id
 PERSON_SESSION = "human_guardian"  # the kind of a person's session
+DOT = "\u00b7"  # between the kind and the name in a label
+PLAIN_DOT = "."  # the same, where only ASCII can be shown
+_SHORT_KINDS = {"claude-code": "claude"}
 LOCK = "agents"  # held while an agent is created or renamed, or a signal is linked
 
 
@@ -31,11 +34,50 @@ class Caller(NamedTuple):
     """Whether the agent's process is not the caller's own: several processes share one CONCH_AGENT_ID."""
     connection: str | None = None
 
+    @property
+    def label(self) -> str:
+        return label(self.agent_id, self.name)
+
+
+# -- the one label of an agent, wherever people read
+
 
 def label(agent_id: str | None, name: str | None) -> str:
+    """What people call an agent: its kind and its name, such as `claude·deft-osprey`.
+
+    If its name is not known, the rest of the agent_id takes its place. A sender that is no agent has only a name.
+    """
     if agent_id is None:
         return name or "nobody"
-    return f"{agent_id.partition(':')[0].removesuffix('-code')}\u00b7{name or agent_id}"
+    if name in (None, agent_id):  # in old records, the agent_id stands for a name that was not known
+        name = agent_id.partition(":")[2] or agent_id
+    return f"{_kind(agent_id)}{DOT}{name}"
+
+
+def _kind(agent_id: str) -> str:
+    """The harness, or `human`: the part of an agent_id before its first colon."""
+    kind = agent_id.partition(":")[0]
+    return _SHORT_KINDS.get(kind, kind)
+
+
+class Label(NamedTuple):
+    """A label that a person or a model has typed."""
+
+    kind: str
+    name: str
+
+    def fits(self, agent_id: str | None) -> bool:
+        """Whether an agent with this id is of that kind."""
+        return agent_id is not None and _kind(agent_id) == self.kind
+
+
+def read_label(text: str) -> Label | None:
+    """The parts of a typed label, with the middle dot or with the full stop that replaces it in ASCII.
+
+    No new name contains the middle dot. But a name may contain a full stop, so look for the whole text first.
+    """
+    kind, dot, name = text.partition(DOT) if DOT in text else text.rpartition(PLAIN_DOT)
+    return Label(kind, name) if kind and dot and name else None
 
 
 def insert_agent(tx: Transaction, agent_id: str, harness: str, session_kind: str, process: Process | None) -> Row:
@@ -90,7 +132,9 @@ def find_obstacle(tx: Transaction, agent_id: str) -> Obstacle | None:
         words = f"looks like {like}, which is another agent or a reserved name"
         return Obstacle(words, {"reason": "confusable", "like": like})
     named = tx.one("agent_named", name=agent_id)
-    return None if named is None else Obstacle(f"is the name of {named['agent_id']}", {"reason": "taken"})
+    return (
+        None if named is None else Obstacle(f"is the name of {label(named['agent_id'], agent_id)}", {"reason": "taken"})
+    )
 
 
 def find_like(tx: Transaction, statement: str, name: str, **where: Any) -> str | None:

@@ -9,7 +9,17 @@ from __future__ import annotations
 import os
 from itertools import islice
 
-from conch.agents.records import PERSON, PERSON_SESSION, Caller, find_like, note_name, recorded_process
+from conch.agents.records import (
+    DOT,
+    PERSON,
+    PERSON_SESSION,
+    Caller,
+    find_like,
+    label,
+    note_name,
+    read_label,
+    recorded_process,
+)
 from conch.bus.topics import Topic, check_name, find_topic, require_fit, require_open, resolve
 from conch.clock import SECOND
 from conch.errors import Advice, AgentNameInUse, AgentNotJoined, InvalidArgument, TopicNotFound
@@ -65,6 +75,22 @@ class Presence(NamedTuple):
     last_seq: int
     updated_at: int
     age_seconds: float
+    agent_id: str | None
+
+    @property
+    def label(self) -> str:
+        return label(self.agent_id, self.agent_name)
+
+
+class Called(NamedTuple):
+    """A peer that a text means, by its present name."""
+
+    name: str
+    agent_id: str | None
+
+    @property
+    def label(self) -> str:
+        return label(self.agent_id, self.name)
 
 
 class Peers:
@@ -139,22 +165,23 @@ class Peers:
                 row["last_seq"],
                 row["updated_at"],
                 round(max(0, now - row["updated_at"]) / SECOND, 3),
+                row["agent_id"],
             )
             for row in islice(here, limit)
         ]
 
-    def name_of(self, topic_id: str, agent_id: str) -> str | None:
-        """The agent's name on a topic when it speaks as itself."""
-        with self._store.read() as tx:
-            row = tx.one("own_peer", topic_id=topic_id, agent_id=agent_id)
-        return None if row is None else str(row["name"])
-
-    def known_names(self, topic_id: str, names: set[str]) -> set[str]:
-        """The subset of `names` that is a name or agent_id known on the topic."""
-        wanted = sorted(names)
+    def find_called(self, topic_id: str, texts: set[str]) -> dict[str, Called]:
+        """The peers of the topic that these texts mean: names, present or former, labels, or agent_ids."""
+        typed = {text: read_label(text) for text in texts}
+        wanted = sorted(texts | {each.name for each in typed.values() if each is not None})
         parts = [wanted[start : start + _MOST_AT_ONCE] for start in range(0, len(wanted), _MOST_AT_ONCE)]
         with self._store.read() as tx:
-            return {row["name"] for part in parts for row in tx.all("known_on_topic", topic_id=topic_id, names=part)}
+            rows = [row for part in parts for row in tx.all("known_on_topic", topic_id=topic_id, names=part)]
+        found = {row["called"]: Called(row["name"], row["agent_id"]) for row in rows}
+        for text, each in typed.items():
+            if text not in found and each is not None and each.name in found and each.fits(found[each.name].agent_id):
+                found[text] = found[each.name]
+        return {text: found[text] for text in texts if text in found}
 
 
 def system_peer(tx: Transaction, topic_id: str) -> Peer:
@@ -219,9 +246,18 @@ def _to_peer(row: Row, agent_id: str) -> Peer:
 
 
 def present_name(tx: Transaction, topic_id: str, agent_name: str) -> str:
-    """The present name of the peer that has or had this name. An unknown name is returned unchanged."""
-    row = tx.one("peer_named", topic_id=topic_id, agent_name=agent_name)
+    """The present name of the peer that has or had this name or label. An unknown one is returned unchanged."""
+    row, _ = _find_called(tx, topic_id, agent_name)
     return agent_name if row is None else str(row["name"])
+
+
+def _find_called(tx: Transaction, topic_id: str, text: str) -> tuple[Row | None, str]:
+    """The peer that has or had the name, and that name, from what a person or a model typed: a name or a label."""
+    row, typed = tx.one("peer_named", topic_id=topic_id, agent_name=text), read_label(text)
+    if row is not None or typed is None:
+        return row, text
+    row = tx.one("peer_named", topic_id=topic_id, agent_name=typed.name)
+    return (row, typed.name) if row is not None and typed.fits(row["agent_id"]) else (None, text)
 
 
 def _claim(tx: Transaction, topic: Topic, caller: Caller, agent_name: str, token: str | None) -> tuple[Row, str]:
@@ -253,7 +289,7 @@ def _means_another_agent(tx: Transaction, topic_id: str, caller: Caller, agent_n
 
 def require_own_name(tx: Transaction, topic: Topic, caller: Caller, agent_name: str) -> None:
     """Refuse a new name that could pass for another: messages under it would seem to come from another agent."""
-    from conch.letters.names import begins_like  # only a new name needs it
+    from conch.letters.names import begins_like, has_dot  # only a new name needs it
 
     if begins_like(agent_name, PERSON) and caller.session_kind != PERSON_SESSION:
         message = f"Only a person at a terminal can take a name that begins with {PERSON}"
@@ -268,6 +304,9 @@ def require_own_name(tx: Transaction, topic: Topic, caller: Caller, agent_name: 
     if like is not None:
         raise _looks_like(topic, agent_name, like)
     require_fit("agent_name", agent_name)
+    if has_dot(agent_name):
+        message = f"agent_name has a middle dot ({DOT}), which conch puts between an agent's kind and its name."
+        raise InvalidArgument(f"{message} Choose another name.", field="agent_name", reason="label")
 
 
 def _add_peer(
@@ -315,18 +354,23 @@ def hand_over_names(tx: Transaction, peer: Row, heir_id: str) -> None:
     tx.run("hand_over_answers", **given)
 
 
-def free_name(tx: Transaction, topic_id: str, agent_name: str) -> None:
-    """Remove a peer and free its names. Its messages stay; the next agent to take one of its names is a new peer."""
+def free_name(tx: Transaction, topic_id: str, agent_name: str) -> str:
+    """Remove a peer and free its names; returns the name that was meant.
+
+    Its messages stay, and the next agent to take one of its names is a new peer.
+    """
     find_topic(tx, topic_id)
-    peer = tx.one("peer_named", topic_id=topic_id, agent_name=agent_name)
+    peer, agent_name = _find_called(tx, topic_id, agent_name)
     if peer is None:
         message = f"No peer on topic {topic_id} has the name {agent_name[:80]!r}."
         raise InvalidArgument(message, field="agent_name")
     if peer["name"] != agent_name:
-        message = f"{agent_name} is a former name of {peer['name']}; only {peer['name']} can be freed."
+        present = label(peer["agent_id"], peer["name"])
+        message = f"{agent_name} is a former name of {present}; only its present name can be freed."
         raise InvalidArgument(message, field="agent_name")
     for statement in ("free_names", "drop_cursor", "disown_peer"):
         tx.run(statement, peer_id=peer["peer_id"])
+    return agent_name
 
 
 def hash_token(token: str) -> str:

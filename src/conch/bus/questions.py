@@ -5,6 +5,7 @@ A `pending` question takes one answer from each other peer until its asker marks
 
 from __future__ import annotations
 
+from conch.agents.records import label
 from conch.bells.base import Bell, topic_channel
 from conch.bells.waits import Pause
 from conch.bus.drafts import Draft, check_batch, check_fields, required_text
@@ -41,6 +42,7 @@ class Question(NamedTuple):
     asked_at: int
     status: str
     cancel_reason: str | None
+    asked_by_agent_id: str | None
 
 
 class Asked(NamedTuple):
@@ -140,7 +142,8 @@ class Questions:
             peer, _ = load_standing(tx, peer)
             question = _load(tx, peer.topic_id, question_id).question
             if question.asked_by_id != peer.peer_id:
-                message = f"Only {question.asked_by}, who asked the question, can end it."
+                asker = label(question.asked_by_agent_id, question.asked_by)
+                message = f"Only {asker}, who asked the question, can end it."
                 raise ForbiddenNotAsker(message, question_id=question_id, asked_by=question.asked_by)
             if question.status == forbidden:
                 message = f"The question is already {forbidden}, so it cannot be marked {status}."

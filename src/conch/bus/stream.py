@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from conch.agents.records import DOT, label
 from conch.bells.base import Bell, topic_channel
 from conch.bells.waits import Found, Pause, wait_for
 from conch.bus.drafts import Draft
-from conch.bus.peers import Peer
+from conch.bus.peers import Peer, present_name
 from conch.calls import Call
 from conch.config import Settings
 from conch.errors import InvalidArgument
@@ -30,6 +31,13 @@ class Message(NamedTuple):
     metadata_json: str | None
     client_message_id: str | None
     created_at: int
+    sender_agent_id: str | None = None
+    """None for conch itself, and for senders of imported messages."""
+
+    @property
+    def sender_label(self) -> str:
+        """What people call the sender."""
+        return label(self.sender_agent_id, self.sender)
 
     @property
     def metadata(self) -> dict[str, Any] | None:
@@ -116,12 +124,16 @@ def _insert(tx: Transaction, peer: Peer, draft: Draft, seq: int) -> Sent:
         message_type=draft.message_type,
         reply_to=draft.reply_to,
         content_markdown=draft.content_markdown,
-        metadata_json=draft.metadata_json,
+        metadata_json=_with_names(tx, topic_id, draft.metadata_json),
         client_message_id=draft.client_message_id,
         created_at=tx.now,
+        sender_agent_id=peer.agent_id or None,
     )
     columns = message._asdict() | {"sender_id": peer.peer_id}
-    tx.run("insert_message", **{name: value for name, value in columns.items() if name != "sender"})
+    tx.run(
+        "insert_message",
+        **{name: value for name, value in columns.items() if name not in ("sender", "sender_agent_id")},
+    )
     for addressee in indexed_addressees(message):
         tx.run("insert_addressee", addressee=addressee, topic_id=topic_id, seq=seq, sender_id=peer.peer_id)
     if draft.message_type == "question":
@@ -136,6 +148,19 @@ def _insert(tx: Transaction, peer: Peer, draft: Draft, seq: int) -> Sent:
 def indexed_addressees(message: Message) -> set[str]:
     """The addressees that can be a peer's name or an agent_id."""
     return {each for each in message.addressees if isinstance(each, str) and len(each) <= _LONGEST_ADDRESSEE}
+
+
+def _with_names(tx: Transaction, topic_id: str, metadata_json: str | None) -> str | None:
+    """The metadata with the names of peers where their labels are in `to`: a reader looks for its names."""
+    if metadata_json is None or DOT not in metadata_json:
+        return metadata_json
+    metadata = json.loads(metadata_json)
+    to = metadata.get("to")
+    if isinstance(to, str):
+        metadata["to"] = present_name(tx, topic_id, to)
+    elif isinstance(to, list):
+        metadata["to"] = [present_name(tx, topic_id, each) if DOT in each else each for each in to]
+    return json.dumps(metadata, ensure_ascii=False)
 
 
 def _check_reply(tx: Transaction, topic_id: str, draft: Draft) -> None:

@@ -228,12 +228,16 @@ class Messages:
             peer, standing = load_standing(tx, peer, store)
             self._touch(tx, peer, standing, last_seq)
 
-    def free_name(self, topic_id: str, agent_name: str, operator: str) -> None:
-        """Make a name available again, for example when its token is lost, and announce it on the topic."""
+    def free_name(self, topic_id: str, agent_name: str, operator: str) -> str:
+        """Make a name available again, for example when its token is lost, and announce it on the topic.
+
+        Returns the name: it may be given as a label.
+        """
         with self._store.write(topic_id) as tx:
-            free_name(tx, topic_id, agent_name)
+            agent_name = free_name(tx, topic_id, agent_name)
             notice = Draft(f"{operator} freed the name {agent_name}: the next agent to join can take it.", "notice")
             append_messages(tx, system_peer(tx, topic_id), [notice])
+        return agent_name
 
     def numbers(self, message_ids: set[str]) -> dict[str, int]:
         """The seq of each of these messages that exists."""

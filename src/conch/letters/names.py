@@ -73,6 +73,11 @@ def begins_like(name: str, beginning: str) -> bool:
     return any(shape.startswith(beginnings) for shape in _shapes_of_any_width(name))
 
 
+def has_dot(name: str) -> bool:
+    """Whether a character looks like the middle dot of a label."""
+    return not name.isascii() and any("\u00b7" in shape for shape in _shapes_of_any_width(name))
+
+
 def _shapes_of_any_width(name: str) -> set[str]:
     """The skeletons of a name that may have full-width letters."""
     if name.isascii():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from conch.agents.records import LOCK, Caller
+from conch.agents.records import LOCK, Caller, label
 from conch.bells.base import seat_channel
 from conch.bus.peers import present_name
 from conch.errors import AdoptionRejected, Advice, some_of
@@ -66,7 +66,7 @@ class Adoption:
             if evidence is None and confirmed:
                 evidence = _CONFIRMED
             if evidence is None:
-                raise _no_evidence(prior["name"], within, traces)
+                raise _no_evidence(prior, within, traces)
             event = self._move(tx, snapshot, caller, prior, shown(scope, within.path), evidence)
             agent = itself(load_agents(tx, snapshot), caller)
             return Adopted(agent, event, evidence, snapshot.room.owner if past.holds_stick else None)
@@ -123,23 +123,24 @@ def _find(tx: Transaction, snapshot: Snapshot, name: str) -> Row:
 
 
 def _require_gone(snapshot: Snapshot, caller: Caller, agent: Row) -> None:
-    name = agent["name"]
+    name, shown_as = agent["name"], label(agent["agent_id"], agent["name"])
     if agent["agent_id"] == caller.agent_id:
-        raise _rejected("already_yours", f"You are already {name}.", name)
+        raise _rejected("already_yours", f"You are already {shown_as}.", name)
     if snapshot.may_be_running(agent):
         raise _rejected(
-            "still_running", f"{name} may still be running. Only an agent that is gone can be resumed.", name
+            "still_running", f"{shown_as} may still be running. Only an agent that is gone can be resumed.", name
         )
 
 
-def _no_evidence(name: str, within: Scope, traces: _Traces) -> AdoptionRejected:
+def _no_evidence(prior: Row, within: Scope, traces: _Traces) -> AdoptionRejected:
     where = f"in {within.path}" if within.path != "." else "here"
     git = "" if traces.is_git else " (git could not list the changed files)"
+    who = label(prior["agent_id"], prior["name"])
     message = (
-        f"conch found no unfinished work of {name} {where}: no uncommitted file that it had reserved or had the stick "
-        f"for{git}, and no work item in progress."
+        f"conch found no unfinished work of {who} {where}: no uncommitted file that it had reserved or claimed "
+        f"with the stick{git}, and no work item in progress."
     )
-    return _rejected(NO_EVIDENCE, message, name, Advice("own_name"))
+    return _rejected(NO_EVIDENCE, message, prior["name"], Advice("own_name"))
 
 
 def _rejected(reason: str, message: str, name: str, advice: Advice | None = None) -> AdoptionRejected:

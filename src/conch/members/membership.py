@@ -171,11 +171,12 @@ class Membership:
 
 
 def _whole_order(snapshot: Snapshot, order: list[str]) -> list[str]:
-    """The order with the members that were left out behind it. Only members that are gone may be left out."""
+    """The agent_ids in order, and those that were left out behind. Only members that are gone may be left out."""
+    order = [member.agent_id if (member := snapshot.called(text)) else text for text in order]
     rest = [member for member in snapshot.members if member.agent_id not in order]
-    missing = [member.agent_id for member in rest if not snapshot.is_gone(member)]
+    missing = [member.label for member in rest if not snapshot.is_gone(member)]
     unknown = [agent_id for agent_id in order if snapshot.find(agent_id) is None]
-    repeated = [agent_id for agent_id in dict.fromkeys(order) if order.count(agent_id) > 1]
+    repeated = [snapshot.who(agent_id) for agent_id in dict.fromkeys(order) if order.count(agent_id) > 1]
     problems = {"missing": missing, "not a member": unknown, "more than once": repeated}
     found = [f"{what}: {some_of(agent_ids)}" for what, agent_ids in problems.items() if agent_ids]
     if found:

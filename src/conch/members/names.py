@@ -11,7 +11,7 @@ from itertools import chain
 
 from conch.agents.connections import live_connections
 from conch.agents.petnames import propose_names
-from conch.agents.records import HARNESS_SESSION, LOCK, Caller, find_like, live_by_timer, note_name
+from conch.agents.records import HARNESS_SESSION, LOCK, Caller, find_like, label, live_by_timer, note_name
 from conch.bus.peers import LONGEST_OWN_NAME, hand_over_names, rename_peer
 from conch.errors import Advice, AgentNotFound, DuplicateAgentName, InvalidAgentName, some_of
 from conch.ids import digest
@@ -33,6 +33,10 @@ class Agent(NamedTuple):
     last_seen_at: int
     is_registered: bool
     ordinal: int
+
+    @property
+    def label(self) -> str:
+        return label(self.agent_id, self.name)
 
 
 class Registration:
@@ -106,10 +110,13 @@ def _is_chosen(holder: Row) -> bool:
 
 def _why_taken(snapshot: Snapshot, caller: Caller, holder: Row, name: str) -> tuple[str, Advice | None]:
     if "peer_id" in holder and holder["name"] != name:
-        return f"is a former name of {holder['name']} in this room. Choose another name.", None
+        return (
+            f"is a former name of {label(holder['agent_id'], holder['name'])} in this room. Choose another name.",
+            None,
+        )
     if holder["agent_id"] == caller.agent_id:
-        return "is already yours: you took it on the room's topic.", Advice("free_name", {"name": name})
-    means = f"already belongs to {holder['agent_id']} in this room."
+        return "is already yours: you took it on the home topic.", Advice("free_name", {"name": name})
+    means = f"already belongs to {label(holder['agent_id'], holder['name'])} in this room."
     if snapshot.find(holder["agent_id"]) is None:
         return means, Advice("free_name_of_leaver", {"name": name})
     return means, Advice("adopt_name")
@@ -136,7 +143,7 @@ def find_agent(agents: list[Agent], text: str) -> Agent:
     found = next((agent for agent in agents if agent.name == text), None)
     found = found or next((agent for agent in agents if agent.agent_id == text), None)
     if found is None:
-        names = some_of([agent.name for agent in agents]) or "none"
+        names = some_of([agent.label for agent in agents]) or "none"
         raise AgentNotFound(f"There is no agent {text[:80]!r} in this room. Its agents: {names}.", name=text[:80])
     return found
 

@@ -10,7 +10,7 @@ agents had when it was sent.
 
 from __future__ import annotations
 
-from conch.agents.records import Caller
+from conch.agents.records import Caller, label
 from conch.clock import MINUTE, SECOND
 from conch.config import Settings
 from conch.errors import (
@@ -66,6 +66,7 @@ class ProtocolEvent(NamedTuple):
     event_type: str
     project_root: str
     bead_id: str | None
+    from_agent_id: str | None
     from_agent: str | None
     to_agent_id: str | None
     to_agent: str | None
@@ -78,6 +79,16 @@ class ProtocolEvent(NamedTuple):
     times: int
     latest_at: int | None
     """When it came again last, if it came more than once."""
+
+    @property
+    def sender(self) -> str:
+        """What people call its sender."""
+        return label(self.from_agent_id, self.from_agent or "conch")
+
+    @property
+    def recipient(self) -> str | None:
+        """What people call its recipient; None if the next agent to claim the stick gets it."""
+        return None if self.to_agent_id is None else label(self.to_agent_id, self.to_agent)
 
 
 class Sent(NamedTuple):
@@ -159,17 +170,17 @@ class Notices:
 def _load_received(tx: Transaction, event_id: str, caller: Caller) -> ProtocolEvent:
     event = load_event(tx, event_id)
     if event.to_agent_id != caller.agent_id:
-        reason = f"only its recipient, {event.to_agent}, can" if event.to_agent else "it has no recipient"
+        reason = f"only its recipient, {event.recipient}, can" if event.recipient else "it has no recipient"
         message = f"You cannot mark event {event_id}: {reason}."
         raise MarkForbidden(message, event_id=event_id, to_agent=event.to_agent)
     return event
 
 
 def find_recipient(snapshot: Snapshot, text: str) -> Member:
-    """Find a member by name, else by agent_id. The name wins even if another agent chose it as its id."""
-    found = next((member for member in snapshot.members if member.name == text), None) or snapshot.find(text)
+    """Find a member by name, agent_id or label."""
+    found = snapshot.called(text)
     if found is None:
-        names = some_of([member.name for member in snapshot.members if not snapshot.is_gone(member)])
+        names = some_of([member.label for member in snapshot.members if not snapshot.is_gone(member)])
         message = f"{text[:80]!r} is not in room {snapshot.room.room_id}. Its members: {names}."
         raise UnknownRecipient(message, field="to_agent", to_agent=text[:80])
     return found
@@ -301,8 +312,8 @@ def _refuse_flood(tx: Transaction, recipient: activity.Named, both: Row) -> None
     if first is not None:
         seconds = -((since - first["created_at"]) // SECOND)
         message = (
-            f"{recipient.name} got {MOST_PER_MINUTE} notices from you in the last minute, and more are not stored. "
-            f"Try again in {seconds} s."
+            f"{label(recipient.agent_id, recipient.name)} got {MOST_PER_MINUTE} notices from you in the last minute, "
+            f"and more are not stored. Try again in {seconds} s."
         )
         raise RateLimited(message, limit=MOST_PER_MINUTE, retry_after_seconds=seconds)
 
@@ -384,6 +395,7 @@ def to_protocol_event(row: Row) -> ProtocolEvent:
         event_type=row["event_type"],
         project_root=row["canonical_path"],
         bead_id=row["bead_id"],
+        from_agent_id=row["from_agent_id"],
         from_agent=row["from_agent"],
         to_agent_id=row["to_agent_id"],
         to_agent=row["to_agent"],

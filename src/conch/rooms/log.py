@@ -6,6 +6,7 @@ transaction, and `verify.py` replays the log to prove that they agree.
 
 from __future__ import annotations
 
+from conch.agents.records import label
 from conch.bells.base import room_channel
 from conch.errors import Advice, StoreCorrupt
 from conch.ids import new_id
@@ -38,6 +39,10 @@ class Event(NamedTuple):
         known = [(self.from_agent_id, self.from_agent), (self.to_agent_id, self.to_agent)]
         known += zip(self.details.get("order", ()), self.details.get("names", ()), strict=False)
         return {agent_id: name for agent_id, name in known if agent_id is not None and name is not None}
+
+    def who(self, agent_id: str | None) -> str:
+        """What people called an agent of this event when it happened."""
+        return label(agent_id, self.names.get(agent_id or ""))
 
 
 def append_event(

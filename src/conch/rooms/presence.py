@@ -234,7 +234,7 @@ def _refuse_gone(snapshot: Snapshot, caller: Caller, lease: Lease | None) -> Con
         return StaleLease(
             "The process that holds this lease is gone, so other members may take over.", **snapshot.facts
         )
-    message = f"The process that {caller.agent_id} joined with is gone."
+    message = "The process that you joined with is gone."
     return UnknownMember(message, Advice("come_back"), agent_id=caller.agent_id, room_id=snapshot.room.room_id)
 
 

@@ -6,7 +6,7 @@ Nothing runs in the background, so the store never says that a lease has expired
 
 from __future__ import annotations
 
-from conch.agents.records import recorded_process
+from conch.agents.records import label, read_label, recorded_process
 from conch.clock import MILLISECOND, MINUTE
 from conch.config import Settings
 from conch.errors import Advice, UnknownMember, UnknownRoom
@@ -48,6 +48,10 @@ class Member(NamedTuple):
     process: Process | None
     session_kind: str
     display_name: str | None
+
+    @property
+    def label(self) -> str:
+        return label(self.agent_id, self.name)
 
 
 def load_room(tx: Transaction, room_id: str) -> Room:
@@ -106,14 +110,28 @@ class Snapshot:
     def find(self, agent_id: str | None) -> Member | None:
         return next((member for member in self.members if member.agent_id == agent_id), None)
 
+    def called(self, text: str) -> Member | None:
+        """The member that a text means: its name, its agent_id or its label. A name wins over another agent's id."""
+        typed = read_label(text)
+        named = typed and (
+            member for member in self.members if member.name == typed.name and typed.fits(member.agent_id)
+        )
+        exact = next((member for member in self.members if member.name == text), None) or self.find(text)
+        return exact or next(iter(named or ()), None)
+
     def member(self, agent_id: str) -> Member:
         member = self.find(agent_id)
         if member is None:
-            message = f"{agent_id} is not a member of room {self.room.room_id}."
+            message = f"You are not a member of room {self.room.room_id}."
             raise UnknownMember(message, Advice("join_room"), agent_id=agent_id, room_id=self.room.room_id)
         return member
 
     # -- who is there
+
+    def who(self, agent_id: str | None) -> str:
+        """What people call an agent of the room."""
+        member = self.find(agent_id)
+        return label(agent_id, member.name if member else None)
 
     def life(self, agent_id: str | None) -> Life:
         """Whether a member's process is alive, gone or unknown. Checked once per snapshot."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from conch.agents.records import label
 from conch.clock import to_iso
 from conch.host.paths import Overlap, Scope, classify, shows_path, spell
 from conch.lean import Any, NamedTuple
@@ -26,6 +27,11 @@ class Reservation(NamedTuple):
     expires_at: int
     liveness: Liveness
     """The owner's liveness."""
+
+    @property
+    def label(self) -> str:
+        """What people call its owner."""
+        return label(self.agent_id, self.name)
 
     @property
     def is_active(self) -> bool:
@@ -122,5 +128,10 @@ def end(tx: Transaction, reservation: Reservation, state: str, by: activity.Name
 
 
 def record(tx: Transaction, reservation: Reservation, kind: str, by: activity.Named) -> None:
-    details = {**reservation.place, "owner": reservation.name, "expires_at": reservation.expires_at}
+    details = {
+        **reservation.place,
+        "owner": reservation.name,
+        "owner_agent_id": reservation.agent_id,
+        "expires_at": reservation.expires_at,
+    }
     activity.record(tx, reservation.room_id, kind, by, reservation.reservation_id, details)

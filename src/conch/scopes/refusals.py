@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conch.agents.records import Caller
+from conch.agents.records import Caller, label
 from conch.clock import to_iso
 from conch.errors import (
     Advice,
@@ -43,7 +43,7 @@ def refuse_release(
     what, loss = spell(scope, wanted.path), _describe_loss(tx, snapshot, wanted, caller)
     exact = next((held for held in found if held.kind == "exact" and held.reservation.is_active), None)
     if exact is not None:
-        message = f"Only {exact.reservation.name} can release {what}.{loss}"
+        message = f"Only {exact.reservation.label} can release {what}.{loss}"
         return ReleaseForbidden(message, scope=scope, holders=[holder(exact)])
     own = [held for held in found if held.reservation.agent_id == caller.agent_id]
     advice = f" You have reserved {some_of([held.reservation.spelled for held in own])}." if own else ""
@@ -58,12 +58,12 @@ def _describe_loss(tx: Transaction, snapshot: Snapshot, wanted: Scope, caller: C
     if lost is None or lost["taken_by_id"] == caller.agent_id:
         return ""
     how = "took it over from you" if lost["ended_at"] < lost["expires_at"] else "reserved it after yours expired"
-    return f" {lost['taken_by']} {how}."
+    return f" {label(lost['taken_by_id'], lost['taken_by'])} {how}."
 
 
 def _names(blocking: list[Held]) -> str:
     shown = [
-        f"{held.reservation.spelled} by {held.reservation.name} ({held.reservation.liveness}) until "
+        f"{held.reservation.spelled} by {held.reservation.label} ({held.reservation.liveness}) until "
         f"{to_iso(held.reservation.expires_at)}"
         for held in blocking
     ]

@@ -77,7 +77,11 @@ class Reservations:
                     return Grant(_extend(tx, mine, scope, until, bead_id), True, taken, warnings)
                 new = _insert(tx, snapshot, caller, scope, wanted, until, bead_id)
                 return Grant(new, False, taken, warnings)
-        silence = "" if is_known else f" Not every owner got a notice: you caused {MOST_PER_MINUTE} in the last minute."
+        silence = (
+            ""
+            if is_known
+            else f" Not every owner got a notice, because you caused {MOST_PER_MINUTE} in the last minute."
+        )
         owns = snapshot.room.owner == caller.agent_id
         raise refuse_reservation(scope, wanted, blocking, silence, owns)  # after the commit, which keeps the notices
 
@@ -167,7 +171,7 @@ def _warn_of_stick(tx: Transaction, snapshot: Snapshot, caller: Caller) -> Warni
     grant, owner = latest_grant(tx, room), snapshot.member(room.owner)
     since = to_iso(grant.created_at if grant else room.updated_at)
     message = (
-        f"{owner.name} ({owner.agent_id}) has held the stick since {since} and may change any file. "
+        f"{owner.label} has held the stick since {since} and may change any file. "
         "Agree with it before you change these."
     )
     return [warning(_STICK_HELD, message, agent_id=owner.agent_id, name=owner.name, since=since)]
@@ -246,7 +250,7 @@ def _record_incursions(
             "owner_agent": owner.name,
             "incoming_agent": newcomer.name,
             "owner_liveness": owner.liveness,
-            "resolution_hint": _hint(owner, newcomer.name, granted),
+            "resolution_hint": _hint(owner, newcomer.label, granted),
         }
         given = (tx, snapshot.room, "INCURSION", payload, None, owner)
         try:
@@ -265,7 +269,7 @@ def _record_incursions(
 def _hint(owner: Reservation, incoming: str, granted: bool) -> str:
     scope = owner.spelled
     if granted:
-        return f"{incoming} has taken over. {owner.name} should stop changing {scope} and ask {incoming} first."
+        return f"{incoming} has taken over. {owner.label} should stop changing {scope} and ask {incoming} first."
     if owner.liveness == "active":
-        return f"{owner.name} should release {scope} when done; {incoming} should work elsewhere until then."
-    return f"{owner.name} can come back to {scope}, or {incoming} can take it over."
+        return f"{owner.label} should release {scope} when done; {incoming} should work elsewhere until then."
+    return f"{owner.label} can come back to {scope}, or {incoming} can take it over."

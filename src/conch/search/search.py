@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Sequence
 
+from conch.agents.records import read_label
 from conch.bus.topics import find_topic
 from conch.errors import InvalidArgument, LimitExceeded, SemanticUnavailable, StoreBusy, StoreFull, StoreReadOnly
 from conch.lean import TYPE_CHECKING, NamedTuple, Protocol
@@ -33,6 +34,7 @@ class Hit(NamedTuple):
     message_id: str
     seq: int
     sender: str
+    sender_agent_id: str | None
     message_type: str
     created_at: int
     snippet: str
@@ -168,8 +170,7 @@ class Search:
             if after is not None:
                 filters = filters._replace(until=min(filters.until, after.moment))
             if sender is not None:
-                named = tx.all("peers_named", name=sender, topic_id=filters.topic_id)
-                filters = filters._replace(senders=[row["peer_id"] for row in named])
+                filters = filters._replace(senders=_senders(tx, sender, filters.topic_id))
             ranking = fuse(*(way.find(tx, query, filters) for way in ways))
             numbers = ranking[place.rank : place.rank + limit]
             found.warnings.extend(warning for way in ways for warning in way.warnings(tx))
@@ -186,6 +187,15 @@ def fuse(*rankings: Sequence[int]) -> list[int]:
         for place, number in enumerate(ranking, start=1):
             scores[number] = scores.get(number, 0.0) + 1 / (_FUSION + place)
     return sorted(scores, key=lambda number: (-scores[number], -number))
+
+
+def _senders(tx: Transaction, text: str, topic_id: str | None) -> list[int]:
+    """The ids of the peers that have or had a name, or that a label means."""
+    typed, named = read_label(text), tx.all("peers_named", name=text, topic_id=topic_id)
+    if typed is not None and not named:
+        rows = tx.all("peers_named", name=typed.name, topic_id=topic_id)
+        named = [row for row in rows if typed.fits(row["agent_id"])]
+    return [row["peer_id"] for row in named]
 
 
 def _hit(query: Query, row: Row) -> Hit:

@@ -178,7 +178,7 @@ def sync(session: Session, given: Object, call: Call) -> Reply:
     )
     questions = tuple(each.message_id for each in synced.page.received if each.message_type == "question")
     delivered = Delivered(topic_id, through=synced.page.last_seq, ids=questions)
-    return Reply(data, text, delivery, next=view.after_sync(synced.page), delivered=delivered)
+    return Reply(data, text, delivery, next=view.after_sync(synced.page), delivered=delivered, shown=synced.page)
 
 
 def _sync_warnings(session: Session, synced: Synced, ignored_ack: bool) -> Warnings:
@@ -212,7 +212,7 @@ _OUTGOING: Object = {
         "metadata": {"type": ["object", "null"], "description": "{to: the name or names it is for}"},
         "client_message_id": {
             "type": ["string", "null"],
-            "description": "Your own id: a second message with it is not sent.",
+            "description": "An id that you choose: a second message with it is not sent.",
         },
     },
     "required": ["content_markdown"],
@@ -266,13 +266,14 @@ TOOLS = grouped(
     Tool(
         topic_join,
         "Take a name on a topic",
-        "Take a name on a topic, to read it and to speak there. A room's own topic needs none: `join_path` joined it. "
+        "Take a name on a topic, to read it and to speak there. A room's home topic needs no name: `join_path` "
+        "joined it. "
         "Keep the reclaim_token: it gets your name back after a restart.",
         fields.takes(
             {"agent_name": {**_NAME, "description": "Your name there."}},
             topic_id=_TOPIC_ID,
             name={**_NAME, "description": "The topic's name, instead of topic_id."},
-            reclaim_token={**_TOPIC_ID, "description": "Of a name that you had."},
+            reclaim_token={**_TOPIC_ID, "description": "The token of a name you had."},
             allow_closed=fields.flag("Join it even if it is closed."),
         ),
         fields.WRITES,
@@ -295,7 +296,7 @@ TOOLS = grouped(
         "Move your cursor, to read messages again or to skip some.",
         fields.takes(
             topic_id=fields.TOPIC_ID,
-            last_seq={**_SEQ, "description": "The next message is the one after it. Default 0: the first one."},
+            last_seq={**_SEQ, "description": "You read on after this seq. Default 0: from the first message."},
         ),
         fields.REPEATABLE,
     ),

@@ -43,7 +43,7 @@ def sent_warnings(peers: Peers, topic_id: str, messages: list[Sent]) -> Warnings
 def _unknown_addressees(peers: Peers, topic_id: str, messages: list[Sent]) -> list[str]:
     meant = {name for sent in messages for name in sent.message.addressees}
     try:
-        return sorted(meant and meant - peers.known_names(topic_id, meant))
+        return sorted(meant and meant - peers.find_called(topic_id, meant).keys())
     except StoreError:  # the messages are sent already, so a missing warning must not fail the call
         return []
 

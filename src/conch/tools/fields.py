@@ -17,7 +17,7 @@ def _id(description: str) -> Object:
 
 ROOM_ID = _id("Default: yours.")
 TOPIC_ID = _id("Default: yours.")
-AGENT = _id("A name or agent_id.")
+AGENT = _id("A label, name or agent_id.")
 BEAD_ID = _id("The work item.")
 TURN_ID: Object = {"type": "integer", "minimum": 0, "maximum": LARGEST}
 # What an owner shows with every call, so that a late call cannot disturb a newer turn.

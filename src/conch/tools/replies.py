@@ -167,3 +167,5 @@ class Reply(NamedTuple):
     is_error: bool = False
     next: str = ""
     delivered: Delivered = Delivered()
+    shown: Any = None
+    """The values that it shows, for a door that has its own words for them."""

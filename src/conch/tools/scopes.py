@@ -32,7 +32,8 @@ def agent_adopt(session: Session, given: Object, call: Call) -> Reply:
     adopted = session.app.adoption.adopt(session.caller(), given["room_id"], given["name"], given["scope"])
     session.rename(adopted.agent.name)
     data = {**view.agent(adopted.agent), "event": view.envelope(adopted.event)}
-    text = f"You are now {adopted.agent.name}, with its reservations and notices. {one_line(adopted.evidence.summary)}"
+    now = f"You are now {adopted.agent.label}. You have its reservations and notices."
+    text = f"{now} {one_line(adopted.evidence.summary)}"
     following = "Call `event_inbox` to read the notices, and go on with the unfinished work."
     if adopted.stick_held_by is not None:
         data["stick_held_by"] = adopted.stick_held_by
@@ -42,7 +43,7 @@ def agent_adopt(session: Session, given: Object, call: Call) -> Reply:
 
 def agent_heartbeat(session: Session, given: Object, call: Call) -> Reply:
     agent = session.app.registration.heartbeat(session.caller(), given["room_id"])
-    return Reply(view.agent(agent), f"{agent.name} is {agent.liveness}.")
+    return Reply(view.agent(agent), f"{agent.label} is {agent.liveness}.")
 
 
 def agent_list(session: Session, given: Object, call: Call) -> Reply:
@@ -129,8 +130,8 @@ def event_send(session: Session, given: Object, call: Call) -> Reply:
         given.get("bead_id"),
         given.get("scope"),
     )
-    again = f" {event.to_agent} has not read it since you first sent it." if event.times > 1 else ""
-    lines = [f"{event.event_type} {event.event_id} sent to {event.to_agent}.{again}", *view.warning_lines(warnings)]
+    again = f" You sent it before, and {event.recipient} has not read it yet." if event.times > 1 else ""
+    lines = [f"{event.event_type} {event.event_id} sent to {event.recipient}.{again}", *view.warning_lines(warnings)]
     sent = view.envelope(event)
     del sent["payload"]  # the sender has just written it
     return Reply({"event": sent, "warnings": warnings}, "\n".join(lines))
@@ -149,7 +150,9 @@ def event_inbox(session: Session, given: Object, call: Call) -> Reply:
     is_open = any(event.state != "accepted" for event in events)
     following = page.next(cursor, "Mark those you take on as accepted with `event_mark`." if is_open else "")
     delivered = Delivered(ids=tuple(event.event_id for event in events[: page.length]))
-    return Reply(data, page.text("No notices for you."), next=following, delivered=delivered)
+    return Reply(
+        data, page.text("No notices for you."), next=following, delivered=delivered, shown=events[: page.length]
+    )
 
 
 def event_mark(session: Session, given: Object, call: Call) -> Reply:
@@ -189,8 +192,8 @@ TOOLS = grouped(
     Tool(
         agent_adopt,
         "Resume an identity",
-        "Take over the name, reservations and notices of an agent whose process is gone, if it left uncommitted files "
-        "that it had reserved or had the stick for, or work in progress.",
+        "Take over the name, reservations and notices of an agent whose process is gone. It must have left work in "
+        "progress, or uncommitted files that it had reserved or claimed with the stick.",
         fields.takes(
             {"name": {**fields.AGENT, "description": "The agent that is gone."}, "scope": fields.SCOPE},
             room_id=fields.ROOM_ID,

@@ -39,7 +39,7 @@ def agent(agent: Agent) -> Object:
 
 def agent_line(agent: Agent) -> str:
     role = f", {one_line(agent.role)}" if agent.role else ""
-    return f"{agent.name} ({agent.agent_id}){role}: {agent.liveness}, last seen {to_iso(agent.last_seen_at)}"
+    return f"{agent.label}{role}: {agent.liveness}, last seen {to_iso(agent.last_seen_at)}"
 
 
 def reservation(reservation: Reservation) -> Object:
@@ -58,7 +58,7 @@ def reservation(reservation: Reservation) -> Object:
 
 def reservation_line(reservation: Reservation) -> str:
     state = f"until {to_iso(reservation.expires_at)}" if reservation.is_active else reservation.state
-    return f"{one_line(reservation.spelled)} by {reservation.name} ({reservation.liveness}), {state}"
+    return f"{one_line(reservation.spelled)} by {reservation.label} ({reservation.liveness}), {state}"
 
 
 def overlap(held: Held, caller_id: str) -> Object:
@@ -76,7 +76,7 @@ def overlap_line(held: Held) -> str:
 
 
 def taken_line(taken: Reservation) -> str:
-    return f"Taken over from {taken.name}: {one_line(taken.spelled)}."
+    return f"Taken over from {taken.label}: {one_line(taken.spelled)}."
 
 
 def grant_text(grant: Grant, taken: Page) -> str:
@@ -123,7 +123,7 @@ def envelope(event: ProtocolEvent) -> Object:
 def event_text(event: ProtocolEvent) -> str:
     """The whole notice: a model that reads only text must be able to act on it."""
     again = f", {event.times} times, last at {to_iso(event.latest_at)}" if event.times > 1 else ""
-    head = f"{event.event_id} {event.event_type} from {event.from_agent or 'conch'}, {event.state}{again}"
+    head = f"{event.event_id} {event.event_type} from {event.sender}, {event.state}{again}"
     about = {"scope": event.scope, "bead_id": event.bead_id, **event.payload}
     return "\n".join([head, *labelled_lines(about, MARGIN)])
 

@@ -27,7 +27,7 @@ def messages_search(session: Session, given: Object, call: Call) -> Reply:
     data = known(results=page.objects, mode=found.mode, has_more=page.has_more, cursor=cursor, warnings=warnings)
     lines = [behind_margin(warning["message"], first=f"{warning['code']}: ") for warning in warnings]
     text = "\n".join([page.text("No messages found."), *lines])
-    return Reply(data, text, next=page.next(cursor))
+    return Reply(data, text, next=page.next(cursor), shown=found.hits[: page.length])
 
 
 def _place(cursor: str | None) -> Place | None:
@@ -39,6 +39,7 @@ def _place(cursor: str | None) -> Place | None:
 
 def _result(hit: Hit, with_content: bool) -> Object:
     result = {**hit._asdict(), "created_at": hit.created_at / SECOND}
+    del result["sender_agent_id"]
     if not with_content:
         del result["content_markdown"]
     return result

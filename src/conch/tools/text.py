@@ -6,6 +6,7 @@ Such text cannot start a line that looks like ours, reverse a line, hide charact
 
 from __future__ import annotations
 
+from conch.agents.records import DOT
 from conch.letters.invisible import is_invisible
 
 MARGIN = "  "
@@ -37,12 +38,13 @@ _ESCAPES = _Escapes()
 def visible(text: str) -> str:
     """The text with control characters and invisible ones escaped. Tabs and newlines stay."""
     # Most text is of our own lines, which are plain.
-    is_shown = text.isascii() and text.replace("\n", "").replace("\t", "").isprintable()
+    is_shown = is_plain(text.replace("\n", "").replace("\t", ""))
     return text if is_shown else encodable(text.translate(_ESCAPES))
 
 
 def is_plain(text: str) -> bool:
-    """Whether the text is printable ASCII on one line, which needs no escaping. Most text is."""
+    """Whether the text is printable ASCII on one line, apart from the dot of a label. It needs no escaping."""
+    text = text.replace(DOT, "")
     return text.isascii() and text.isprintable()
 
 

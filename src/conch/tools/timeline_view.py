@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from conch.agents.records import label as agent_label
 from conch.clock import to_iso
 from conch.host.paths import spell
 from conch.notices.timeline import Entry, Page
@@ -17,7 +18,7 @@ _LABELS = {
     "claim": "Claimed",
     "release": LABELS["HANDOFF"],
     "pass": LABELS["HANDOFF"],
-    "return": "Gave back",
+    "return": "Taken back",
     "resume": LABELS["RESUME"],
     "takeover": "Took over",
     "note": "Noted",
@@ -80,20 +81,22 @@ def line(entry: Entry) -> str:
 def sentence(entry: Entry) -> str:
     """Who did what. It has more than one line only if an agent wrote more than one."""
     if entry.event is not None:
-        return event_sentence(entry.event, entry.event.names)
+        return event_sentence(entry.event)
     row, details = entry.row, entry.details
     if entry.kind == "message":
-        return f"{row['sender']} said ({row['message_type']}): {row['content_markdown']}"
-    who = row["agent_name"]
+        sender = agent_label(row["sender_agent_id"], row["sender"])
+        return f"{sender} said ({row['message_type']}): {row['content_markdown']}"
+    agent_id, who = row["agent_id"], agent_label(row["agent_id"], row["agent_name"])
     if entry.kind == "reservation":
         scope = spell(details["scope"], details.get("path"))
         if row["kind"] == "expired":
-            return f"the reservation of {scope} by {details['owner']} ended when {who} reserved an overlapping path"
+            owner = agent_label(details.get("owner_agent_id"), details["owner"])
+            return f"the reservation of {scope} by {owner} ended when {who} reserved an overlapping path"
         return f"{who} {row['kind']} {scope}"
     if entry.kind == "agent":
         role = f", {details['role']}" if details.get("role") else ""
-        renamed = f" as {who}" if details["former_name"] != who else ""
-        return f"{details['former_name']} registered{renamed}{role}"
+        renamed = f" as {who}" if details["former_name"] != row["agent_name"] else ""
+        return f"{agent_label(agent_id, details['former_name'])} registered{renamed}{role}"
     return _notice(entry)
 
 
@@ -101,22 +104,21 @@ def _notice(entry: Entry) -> str:
     event = entry.protocol
     if event is None:
         return f"{entry.row['kind']} {entry.row['subject_id']}"
-    payload = event.payload
+    payload, row = event.payload, entry.row
+    who = agent_label(row["agent_id"], row["agent_name"])
     if entry.kind == "mark":
         about = payload.get("subject", LABELS[event.event_type])
-        return f"{entry.row['agent_name']} {label(entry)}: {about} ({event.event_id})"
+        return f"{who} {label(entry)}: {about} ({event.event_id})"
     if event.event_type == "INCURSION":
         return (
-            f"{payload['incoming_agent']} {label(entry)} a reservation of {payload['owner_agent']} "
+            f"{who} {label(entry)} a reservation of {agent_label(event.to_agent_id, payload['owner_agent'])} "
             f"({payload['owner_liveness']}, {payload['incursion_kind']}) at {spell(event.scope or '.')}. "
             f"{payload['resolution_hint']}"
         )
     if event.event_type == "RESUME":
         former = entry.details.get("prior_name")
-        renamed = f", now called {former}" if former else ""
-        return (
-            f"{payload['adopted_agent']} {label(entry)} the work of {payload['prior_session_agent']}{renamed} "
-            f"({payload['resume_reason']}). {payload['evidence']}"
-        )
-    to = event.to_agent if event.event_type == "HANDOFF" else f"from {event.to_agent}"
-    return f"{event.from_agent} {label(entry)} {to}: {payload['subject']} ({event.event_id})"
+        renamed = f", now called {agent_label(payload['prior_session_agent'], former)}" if former else ""
+        prior = agent_label(payload["prior_session_agent"], payload["adopted_agent"])
+        return f"{who} {label(entry)} the work of {prior}{renamed} ({payload['resume_reason']}). {payload['evidence']}"
+    to = event.recipient if event.event_type == "HANDOFF" else f"from {event.recipient}"
+    return f"{event.sender} {label(entry)} {to}: {payload['subject']} ({event.event_id})"

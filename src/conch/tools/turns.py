@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from conch.agents.records import label
 from conch.calls import Call
 from conch.clock import to_iso
 from conch.rooms.handoffs import TEMPLATE
@@ -39,7 +40,7 @@ def join_path(session: Session, given: Object, call: Call) -> Reply:
     snapshot, budget = joined.snapshot, session.budget()
     session.own.join_room(snapshot.room)
     name = snapshot.member(caller.agent_id).name
-    head = f"You are {caller.agent_id} ({name}). {'Created' if joined.created else 'Joined'} room "
+    head = f"You are {label(caller.agent_id, name)}. {'Created' if joined.created else 'Joined'} room "
     head += view.room_line(snapshot)
     warnings = budget.warn(joined.warnings)
     room = view.path_room(snapshot, caller.agent_id)
@@ -73,13 +74,14 @@ def wait_for_turn(session: Session, given: Object, call: Call) -> Reply:
     wait = claims.wait_for_turn(caller, given["room_id"], cursor, given.get("max_wait_ms"), call, patience.survives_ms)
     if wait.status == "your_turn":
         delivery = _granting(session, wait.snapshot.room, wait.claim)
-        return Reply(view.your_turn(wait), view.your_turn_text(wait), delivery, next=view.after_claim(wait))
+        return Reply(view.your_turn(wait), view.your_turn_text(wait), delivery, next=view.after_claim(wait), shown=wait)
     room = wait.snapshot.room
     if wait.status == "takeover_available":
-        return Reply(view.takeover_available(wait), view.takeover_text(wait), next=view.TAKE_OVER)
+        return Reply(view.takeover_available(wait), view.takeover_text(wait), next=view.TAKE_OVER, shown=wait)
     if wait.status == "closed":
         following = "Call `join_path` to open a new room here."
-        return Reply({"status": "closed", "room_id": room.room_id}, f"Room {room.room_id} is closed.", next=following)
+        closed = {"status": "closed", "room_id": room.room_id}
+        return Reply(closed, f"Room {room.room_id} is closed.", next=following, shown=wait)
     data: Object = {
         "status": "not_yet",
         "room_id": room.room_id,
@@ -88,7 +90,7 @@ def wait_for_turn(session: Session, given: Object, call: Call) -> Reply:
         "turn_id": room.turn_id,
         **view.expectation(room),
     }
-    return Reply(data, f"not_yet: {describe(wait.snapshot)}", next=patience.instead)
+    return Reply(data, f"not_yet: {describe(wait.snapshot)}", next=patience.instead, shown=wait)
 
 
 def _granting(session: Session, room: Room, claim: Claim | None) -> Delivery:
@@ -150,7 +152,7 @@ def _offered(offer: Offer) -> Reply:
         claim_expires_at=to_iso(room.claim_expires_at),
         event_seq=offer.event_seq,
     )
-    text = f"The stick is reserved for {room.reserved_for}, who is {offer.recipient_status}."
+    text = f"The stick is reserved for {offer.recipient}, who is {offer.recipient_status}."
     if room.reserved_for is None:
         text = "Released. No other member is active. The next member to wait gets the stick and your handoff."
     return Reply(data, text, next="Change nothing shared now. Call `wait_for_turn` for another turn.")
@@ -169,7 +171,7 @@ def takeover_stick(session: Session, given: Object, call: Call) -> Reply:
     data = {**view.lease(taken.room), "revoked": taken.revoked, "last_handoff": last, "notes": notes.objects[::-1]}
     data |= {"has_more": True} if notes.has_more else {}
     text, following = "\n".join([head, *notes.lines[::-1]]), view.after_takeover(taken, notes.has_more)
-    return Reply(data, text, _granting(session, taken.room, taken.claim), next=following)
+    return Reply(data, text, _granting(session, taken.room, taken.claim), next=following, shown=taken)
 
 
 def get_room_state(session: Session, given: Object, call: Call) -> Reply:
@@ -209,19 +211,19 @@ TOOLS = grouped(
         wait_for_turn,
         "Wait for the stick",
         "Wait for the stick and claim it. Do shared work only after your_turn; read its handoff first. On not_yet, "
-        "do as next says. On takeover_available, you may call `takeover_stick`. If you already hold the stick, "
+        "do what next says. On takeover_available, you may call `takeover_stick`. If you already hold the stick, "
         "returns your turn.",
         fields.takes(
             room_id=fields.ROOM_ID,
             cursor={
                 **fields.CURSOR,
-                "description": "Of an earlier not_yet: ends the wait as soon as anything newer happens.",
+                "description": "From an earlier not_yet: the wait ends as soon as anything newer happens.",
             },
             max_wait_ms={
                 "type": "integer",
                 "minimum": 0,
                 "maximum": fields.LARGEST,
-                "description": "0 does not wait.",
+                "description": "0: do not wait.",
             },
         ),
         fields.REPEATABLE,

@@ -9,7 +9,7 @@ from conch.tools.replies import Object, known
 from conch.tools.text import MARGIN, behind_margin, one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from conch.rooms.handoffs import Handoff
     from conch.rooms.log import Event
@@ -77,7 +77,7 @@ def list_members(snapshot: Snapshot, shown: list[Member], budget: Budget, after:
         more = f'There are more members: call `get_room_state` with after="{data["cursor"]}".'
     if gone:
         data["members_gone"] = gone
-        lines = [*lines, f"members_gone={gone}: they hold nothing, so they are not listed."]
+        lines = [*lines, f"members_gone={gone}: not listed, because they hold nothing."]
     return Members(found[: page.length], data, "\n".join(lines), more)
 
 
@@ -168,9 +168,9 @@ def takeover_available(wait: Wait) -> Object:
 def room_line(snapshot: Snapshot) -> str:
     room = snapshot.room
     if room.owner:
-        holder = f", owner {room.owner}"
+        holder = f", owner {snapshot.who(room.owner)}"
     elif room.reserved_for:
-        holder = f", reserved for {room.reserved_for}"
+        holder = f", reserved for {snapshot.who(room.reserved_for)}"
     else:
         holder = ""
     place = one_line(room.canonical_path)
@@ -179,17 +179,17 @@ def room_line(snapshot: Snapshot) -> str:
 
 def _member_line(snapshot: Snapshot, member: Member) -> str:
     seen = to_iso(member.last_seen_at)
-    return f"- {member.agent_id} ({member.name}), {_presence(snapshot, member)}, last seen {seen}"
+    return f"- {member.label}, {_presence(snapshot, member)}, last seen {seen}"
 
 
 def your_turn_text(wait: Wait) -> str:
     room = wait.snapshot.room
     head = f"your_turn ({wait.reason}): turn_id={room.turn_id} lease_id={room.lease_id} room_id={room.room_id}"
-    return f"{head}\n{_handoff_text(wait.handoff, wait.from_agent_id)}"
+    return f"{head}\n{_handoff_text(wait.handoff, wait.author)}"
 
 
 def takeover_text(wait: Wait) -> str:
-    return f"takeover_available ({wait.reason}): {wait.snapshot.expected} does not answer."
+    return f"takeover_available ({wait.reason}): {wait.snapshot.who(wait.snapshot.expected)} does not answer."
 
 
 # -- what to do next
@@ -216,10 +216,10 @@ def after_look(snapshot: Snapshot, caller_id: str) -> str:
 
 def taken_text(taken: Takeover) -> str:
     last = taken.last_handoff
-    head = f"The stick is yours. You took it from {taken.revoked}."
+    head = f"The stick is yours. You took it from {taken.loser}."
     if last is None or last.handoff is None:
         return head
-    author = f"The last handoff, from {last.from_agent_id} (event_seq={last.event_seq}):"
+    author = f"The last handoff, from {last.who(last.from_agent_id)} (event_seq={last.event_seq}):"
     return f"{head} {author}\n{handoff_lines(last.handoff)}"
 
 
@@ -231,9 +231,9 @@ def after_takeover(taken: Takeover, has_more: bool) -> str:
     return f"Look at what has changed since the last handoff, then go on from there.{older}"
 
 
-def _handoff_text(handoff: Handoff | None, author: str | None) -> str:
+def _handoff_text(handoff: Handoff | None, author: str) -> str:
     if handoff is None:
-        return "There is no handoff: you are the first to work here, or the owner before you wrote none."
+        return "There is no handoff. Either you are the first to work here, or the last owner wrote none."
     return f"Handoff from {author}:\n{handoff_lines(handoff)}"
 
 
@@ -259,21 +259,17 @@ def event_line(event: Event) -> str:
     return line if event.handoff is None else f"{line}\n{handoff_lines(event.handoff, MARGIN)}"
 
 
-def event_sentence(event: Event, names: Mapping[str, str] | None = None) -> str:
-    """Who did what, by agent_id or by the given names. It has more than one line only if an agent wrote more."""
-    names = names or {}
-    by, to = event.from_agent_id or "nobody", event.to_agent_id
-    who, whom = names.get(by, by), names.get(to, to) if to else None
-    # Later entries show only the name, so the first one connects it to the agent_id.
-    newcomer = who if who == by else f"{who} ({by})"
-    order = (names.get(agent_id, agent_id) for agent_id in event.details.get("order", ()))
+def event_sentence(event: Event) -> str:
+    """Who did what. It has more than one line only if an agent wrote more."""
+    who, whom = event.who(event.from_agent_id), event.who(event.to_agent_id)
+    order = map(event.who, event.details.get("order", ()))
     return {
-        "join": f"{newcomer} joined" + (" (agent_id_override)" if event.details.get("agent_id_override") else ""),
+        "join": f"{who} joined" + (" (agent_id_override)" if event.details.get("agent_id_override") else ""),
         "leave": f"{who} left",
         "claim": f"{whom} claimed turn {event.turn_id} ({event.reason})",
-        "release": f"{who} released the stick to {whom or 'the first agent to claim it'}",
+        "release": f"{who} released the stick to {whom if event.to_agent_id else 'the first agent to claim it'}",
         "pass": f"{who} passed the stick to {whom}",
-        "return": f"{who} gave the stick back: {event.reason}",
+        "return": f"conch took the stick back from {who}: {event.reason}",
         "resume": f"{whom} resumed {who}: the stick reserved for {who} is now reserved for {whom}",
         "takeover": f"{whom} took over turn {event.turn_id} from {who}: {event.reason}",
         "note": f"{who} noted: {event.details.get('note')}",

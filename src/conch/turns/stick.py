@@ -26,6 +26,8 @@ class Offer(NamedTuple):
     room: Room
     recipient_status: str | None
     event_seq: int
+    recipient: str = ""
+    """The recipient's label; empty if the stick is free."""
 
 
 class Turns:
@@ -112,7 +114,8 @@ def _with_status(offer: Offer, snapshot: Snapshot, to: Member | None, is_waiting
     if to is None:
         return offer
     present = snapshot.seen_within(to, 2 * snapshot.policy.heartbeat_interval_ms)
-    return offer._replace(recipient_status="waiting" if is_waiting else "present" if present else "away")
+    status = "waiting" if is_waiting else "present" if present else "away"
+    return offer._replace(recipient_status=status, recipient=to.label)
 
 
 def _find_target(snapshot: Snapshot, caller: Caller, text: str) -> Member:

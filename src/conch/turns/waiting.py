@@ -42,6 +42,8 @@ class Wait(NamedTuple):
     reason: str | None = None
     handoff: Handoff | None = None
     from_agent_id: str | None = None
+    author: str = ""
+    """The label of the agent that wrote the handoff."""
     claim: Claim | None = None
     """None if this wait claimed nothing."""
 
@@ -49,6 +51,8 @@ class Wait(NamedTuple):
 class Takeover(NamedTuple):
     claim: Claim
     revoked: str | None
+    loser: str
+    """The label of the agent that lost the stick."""
     last_handoff: Event | None
     notes: list[Event]
     """Those since the last handoff, newest first."""
@@ -63,7 +67,7 @@ class Awaited(NamedTuple):
 
     room: Room
     who: str
-    """That agent's id and name."""
+    """That agent's label."""
     process: Process | None
     seconds: float
     """How long the room has been waiting for it."""
@@ -129,8 +133,7 @@ class Claims:
             snapshot = self._rooms.load(tx, room_id)
             room = snapshot.room
             event = latest_grant(tx, room) if room.owner else find_event(tx, room.pending_handoff_event_seq)
-        member = snapshot.find(snapshot.expected)
-        who = f"{member.agent_id} ({member.name})" if member else "nobody"
+        member, who = snapshot.find(snapshot.expected), snapshot.who(snapshot.expected)
         seconds = (snapshot.now - event.created_at) / SECOND if event else 0.0
         return Awaited(room, who, member.process if member else None, seconds, self._patience(snapshot))
 
@@ -231,7 +234,8 @@ class Claims:
             details = {"cause": snapshot.takeover_reason, "handoff_event_seq": since or None}
             taken = _grant(tx, snapshot, "takeover", snapshot.expected, caller.agent_id, reason, details)
             claim = Claim(taken, snapshot.room, snapshot.now, since or None)
-            return Takeover(claim, snapshot.expected, handoff, latest_notes(tx, room_id, since))
+            notes = latest_notes(tx, room_id, since)
+            return Takeover(claim, snapshot.expected, snapshot.who(snapshot.expected), handoff, notes)
 
     def takeover_is_open(self, caller: Caller, snapshot: Snapshot) -> bool:
         """Whether `takeover_stick` would succeed for this caller right now."""
@@ -274,7 +278,7 @@ def _why_not(snapshot: Snapshot, caller: Caller) -> tuple[str, str, Advice | Non
     if snapshot.expected == caller.agent_id:
         return "your_own_turn", "It is your own turn.", Advice("keep_stick")
     if snapshot.takeover_reason is None:
-        return "not_timed_out", f"{snapshot.expected} still has time.", Advice("await_takeover")
+        return "not_timed_out", f"{snapshot.who(snapshot.expected)} still has time.", Advice("await_takeover")
     return "prior_owner", "You held the stick last, so another active member may take over first.", None
 
 
@@ -284,11 +288,10 @@ def describe(snapshot: Snapshot) -> str:
     member = snapshot.find(snapshot.expected)
     if member is None:
         return f"Room {room.canonical_path} is {snapshot.state}."
-    who = f"{member.agent_id} ({member.name})"
     lapse = room.lease_expires_at if room.owner else room.claim_expires_at
     left = max(0, (lapse or snapshot.now) - snapshot.now) // SECOND
     what = "holds the stick" if room.owner else "is next and has not claimed yet"
-    return f"{who} {what}; others may take over in {left // 60} min {left % 60} s unless it answers."
+    return f"{member.label} {what}; others may take over in {left // 60} min {left % 60} s unless it answers."
 
 
 def _linger(crowd: int) -> float:
@@ -305,4 +308,4 @@ def _is_settled(found: Wait, cursor: int | None) -> bool:
 def _your_turn(snapshot: Snapshot, reason: str, event: Event | None) -> Wait:
     if event is None:
         return Wait("your_turn", snapshot, reason)
-    return Wait("your_turn", snapshot, reason, event.handoff, event.from_agent_id)
+    return Wait("your_turn", snapshot, reason, event.handoff, event.from_agent_id, event.who(event.from_agent_id))

@@ -33,9 +33,9 @@ def test_an_agent_registers_and_is_listed(conch: Conch, names: dict[str, str]) -
 
     assert registered.envelope["command"] == "agent register"
     assert (registered.data["name"], registered.data["role"]) == ("amber-otter", "reviewer")
-    assert listed.out.splitlines()[0].split() == ["NAME", "AGENT", "ROLE", "LIVENESS", "LAST", "SEEN"]
-    assert listed.out.splitlines()[1].split()[:4] == ["amber-otter", "ada:1", "reviewer", "active"]
-    assert conch("whoami").out == "ada:1 (amber-otter)\n"
+    assert listed.out.splitlines()[0].split() == ["AGENT", "ROLE", "LIVENESS", "LAST", "SEEN"]
+    assert listed.out.splitlines()[1].split()[:3] == ["ada·amber-otter", "reviewer", "active"]
+    assert conch("whoami").out == "ada·amber-otter (ada:1)\n"
 
 
 def test_a_heartbeat_has_the_envelope_and_can_be_for_an_agent_that_is_named(
@@ -160,7 +160,8 @@ def test_nobody_acts_as_an_agent_that_runs_in_another_process(conch: Conch, env:
     answer = conch("agent", "heartbeat", "--agent", "codex:1", "--json")
 
     assert answer.error["code"] == "INVALID_ARGS"
-    assert answer.error["message"] == ("codex:1 is still running in another process. Only that process can act as it.")
+    assert answer.error["message"].startswith("codex·")
+    assert answer.error["message"].endswith(" is still running in another process. Only that process can act as it.")
 
 
 def test_a_name_means_the_agent_of_the_room_one_stands_in(conch: Conch, names: dict[str, str]) -> None:
@@ -174,7 +175,7 @@ def test_a_name_means_the_agent_of_the_room_one_stands_in(conch: Conch, names: d
 
     assert (outer.data["agent_id"], inner.data["agent_id"]) == ("ada:1", "cleo:3")
     assert conch("agent", "show", "blue-fox", "--json", folder="inner").data["agent_id"] == "cleo:3"
-    assert conch("whoami", agent="cleo:3", folder="inner").out == "cleo:3 (blue-fox)\n"
+    assert conch("whoami", agent="cleo:3", folder="inner").out == "cleo·blue-fox (cleo:3)\n"
 
 
 def test_a_former_name_means_the_agent_that_had_it(conch: Conch, names: dict[str, str]) -> None:
@@ -197,7 +198,7 @@ def test_a_reservation_is_refused_to_others_until_it_is_released(conch: Conch, n
 
     assert reserved.data["reservation"]["scope"] == "src/*"
     assert refused.status == 1
-    assert f"src/* by {names['ada:1']} (active)" in refused.err and "(RESERVATION_CONFLICT)" in refused.err
+    assert f"src/* by ada·{names['ada:1']} (active)" in refused.err and "(RESERVATION_CONFLICT)" in refused.err
     assert as_json.error["holders"][0]["owner"] == names["ada:1"]
     assert forbidden.error["code"] == "RELEASE_FORBIDDEN"
     assert released.out == "Released src/*.\n"
@@ -217,9 +218,9 @@ def test_a_reservation_of_a_gone_agent_is_taken_over_with_the_flag(
 
     assert refused.error["code"] == "RESERVATION_STALE_FOUND"
     assert [(each["owner"], each["liveness"]) for each in refused.error["holders"]] == [(lost, "evicted")]
-    assert granted.out.splitlines()[1] == f"Taken over from {lost}: src."
+    assert granted.out.splitlines()[1] == f"Taken over from claude·{lost}: src."
     assert (
-        f"the reservation of src by {lost} ended when {names['ada:1']} reserved an overlapping path"
+        f"the reservation of src by claude·{lost} ended when ada·{names['ada:1']} reserved an overlapping path"
         in conch("events").out
     )
 
@@ -292,7 +293,7 @@ def test_a_notice_is_sent_seen_and_accepted(conch: Conch, names: dict[str, str])
     seen = conch("agent", "seen", sent["id"], "--json", agent="bob:2")
     accepted = conch("agent", "accept", sent["id"], agent="bob:2")
 
-    assert inbox.out.startswith(f"{sent['id']} Passed to, from {names['ada:1']}, ")
+    assert inbox.out.startswith(f"{sent['id']} Passed to, from ada·{names['ada:1']}, ")
     assert "\n    next_action: Review it\n" in inbox.out
     assert seen.data["event"]["state"] == "seen"
     assert accepted.out == f"{sent['id']} is accepted.\n"
@@ -389,7 +390,7 @@ def test_the_timeline_tells_of_reservations_and_notices_with_their_labels(conch:
 
     lines = conch("events").out.splitlines()
 
-    ada, bob = names["ada:1"], names["bob:2"]
+    ada, bob = f"ada·{names['ada:1']}", f"bob·{names['bob:2']}"
     assert f"        Passed to {bob} (not seen yet)" in lines
     told = [line.split(maxsplit=2)[2] for line in lines if line.startswith("      2")]
     assert told[0] == f"{ada} reserved src"
@@ -418,7 +419,7 @@ def test_after_the_number_of_an_event_comes_what_happened_since(conch: Conch, na
 
     lines = conch("events", "--after", str(noted)).out.splitlines()
 
-    assert [line.split(maxsplit=2)[2] for line in lines] == [f"{names['ada:1']} released src"]
+    assert [line.split(maxsplit=2)[2] for line in lines] == [f"ada·{names['ada:1']} released src"]
 
 
 @pytest.mark.parametrize("cursor", ["1.2", "1.2.x", "1.2.3.4", "-1", ".", "1..2"])
@@ -464,7 +465,7 @@ def test_reserving_beside_the_stick_warns(conch: Conch, names: dict[str, str]) -
     reserved = conch("agent", "reserve", "src/*", agent="bob:2")
 
     assert reserved.out.startswith("Reserved src/* until ")
-    assert f"Warning: {names['ada:1']} (ada:1) has held the stick since " in reserved.out
+    assert f"Warning: ada·{names['ada:1']} has held the stick since " in reserved.out
 
 
 # -- following
@@ -487,7 +488,7 @@ def test_following_goes_on_with_what_happens(conch: Conch, names: dict[str, str]
 
 def test_following_ends_with_the_room(conch: Conch, names: dict[str, str], start: Any) -> None:
     follower = start("events", "--follow", "--limit", "1")
-    assert follower.stdout.readline().rstrip().endswith(f"{names['bob:2']} (bob:2) joined")
+    assert follower.stdout.readline().rstrip().endswith(f"bob·{names['bob:2']} joined")
 
     conch("close")
 

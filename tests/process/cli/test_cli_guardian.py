@@ -309,4 +309,4 @@ def test_a_guardian_that_cannot_start_is_reported_and_the_claim_stands(claude: A
     answer = claude.run("wait")
 
     assert answer.status == 0
-    assert "the guardian did not report that it renews your lease" in answer.err
+    assert "no guardian process confirmed that it renews your lease" in answer.err

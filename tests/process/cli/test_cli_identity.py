@@ -83,7 +83,8 @@ def test_the_explanation_names_every_signal_and_marks_the_winner(shell: Shell) -
     answer = claude.run("whoami", "--explain", CODEX_THREAD_ID="inherited")
     data = claude.run("whoami", "--explain", "--json").data
 
-    assert answer.out.splitlines()[0].startswith(f"You are {mine}.")
+    assert answer.out.splitlines()[0].startswith("You are claude·")
+    assert f"({mine})" in answer.out.splitlines()[0]
     assert f"process {claude.pid} (claude-code)" in answer.out
     assert [(signal["kind"], signal["linked_to"], signal["wins"]) for signal in data["signals"]] == [
         ("process", mine, True)
@@ -101,7 +102,7 @@ def test_the_explanation_says_what_a_command_beside_several_connections_is(shell
     said = harness.run("whoami", "--explain").out
 
     assert all(caller.agent_id in said for caller in (one, other))
-    assert "so its commands are an agent of their own too" in said and "set CONCH_AGENT_ID" in said
+    assert "the commands of your process are an agent of their own" in said and "set CONCH_AGENT_ID" in said
 
 
 def serving(parent: processes.Process, pid: int) -> Signals:

@@ -38,7 +38,7 @@ def test_adopting_advises_a_command_and_no_tool(conch: Conch, lost: str) -> None
 
     said = conch("agent", "adopt", lost).out
 
-    assert said.startswith(f"You are now {lost}, with its reservations and notices. ")
+    assert said.startswith(f"You are now ada·{lost}. You have its reservations and notices. ")
     assert said.endswith(" `conch agent inbox` shows the notices.\n")
 
 
@@ -121,7 +121,7 @@ def test_the_recommendation_works(conch: Conch, lost: str) -> None:
         "action": "adopted",
         "reason": "uncommitted_scope: Not committed: src/parser.py.",
     }
-    assert "amber-otter Resumed the work of " in conch("events").out
+    assert "ada·amber-otter Resumed the work of claude·amber-otter, now called claude·" in conch("events").out
     assert [r["name"] for r in conch("agent", "status", "--json").data["reservations"]] == ["amber-otter"]
 
 
@@ -166,7 +166,7 @@ def test_on_a_terminal_a_person_is_asked(conch: Conch, lost: str, terminal: Call
 
     screen.type("y\n")
 
-    assert b"You are amber-otter" in screen.read_until(b"ended: 0.")
+    assert "You are human·amber-otter".encode() in screen.read_until(b"ended: 0.")
 
 
 def test_on_a_terminal_a_person_decides_without_evidence_and_the_record_says_so(
@@ -175,13 +175,13 @@ def test_on_a_terminal_a_person_decides_without_evidence_and_the_record_says_so(
     (repository / "src" / "parser.py").unlink()
     screen = terminal()
     screen.start("init", "--adopt", "amber-otter")
-    asked = screen.read_until(b"Resume amber-otter anyway? [y/N] ")
+    asked = screen.read_until("Resume claude·amber-otter anyway? [y/N] ".encode())
 
     screen.type("y\n")
 
     assert b"adopted. person_decided" in b" ".join(screen.read_until(b"ended: 0.").split())
     assert (
-        b"no unfinished work of amber-otter" in b" ".join(asked.split())
+        "no unfinished work of claude·amber-otter".encode() in b" ".join(asked.split())
         and b"last seen at" in asked
         and b"reserves src" in asked
     )

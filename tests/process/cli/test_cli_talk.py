@@ -54,9 +54,9 @@ def test_a_message_reaches_the_other_member_on_the_rooms_own_topic(conch: Conch,
     sent = conch("send", "The schema is in.")
     read = conch("read", agent="bob:2")
 
-    assert sent.out == f"Sent as {ada}, number 1.\n"
+    assert sent.out == f"Sent as ada·{ada}, number 1.\n"
     head, body = read.out.splitlines()
-    assert head.startswith("#1 20") and head.endswith(f" {ada}")
+    assert head.startswith("#1 20") and head.endswith(f" ada·{ada}")
     assert body == "    The schema is in."
 
 
@@ -113,7 +113,7 @@ def test_the_addressee_is_told_so_and_everybody_sees_it(conch: Conch, names: tup
     sent = conch("send", "yours", "--to", bob, "--to", ada)
 
     assert "Warning" not in sent.out
-    assert f" {ada} to {bob}, {ada} (you)\n" in conch("read", agent="bob:2").out
+    assert f" ada·{ada} to bob·{bob}, ada·{ada} (you)\n" in conch("read", agent="bob:2").out
     by_cyd = conch("read", "--json", agent="cyd:3").data["received"][0]
     assert (by_cyd["metadata"], by_cyd["addressed"]) == ({"to": [bob, ada]}, False)
 
@@ -142,9 +142,9 @@ def test_a_type_and_the_number_of_what_is_replied_to_are_shown(conch: Conch, ada
     conch("send", "really", "--reply-to", first, "--type", "ack", agent="bob:2")
 
     lines = conch("read").out.splitlines()
-    assert lines[0].endswith(f" {bob} re #1")
-    assert lines[2].endswith(f" {bob} [ack] re #1")
-    assert conch("read", "--since", "1").out.splitlines()[0].endswith(f" {ada} [proposal]")
+    assert lines[0].endswith(f" bob·{bob} re #1")
+    assert lines[2].endswith(f" bob·{bob} [ack] re #1")
+    assert conch("read", "--since", "1").out.splitlines()[0].endswith(f" ada·{ada} [proposal]")
 
 
 def test_sending_again_under_the_same_key_sends_nothing_twice(conch: Conch, ada: str, look: Look) -> None:
@@ -153,7 +153,7 @@ def test_sending_again_under_the_same_key_sends_nothing_twice(conch: Conch, ada:
     again = conch("send", "once", "--key", "k1")
 
     assert again.status == 0
-    assert again.out.splitlines()[0] == f"Already sent as {ada}, number {first['seq']}."
+    assert again.out.splitlines()[0] == f"Already sent as ada·{ada}, number {first['seq']}."
     assert "was already sent with this key, so nothing was sent." in again.out
     assert look(MESSAGES) == 1
 
@@ -225,7 +225,7 @@ def full_disk() -> int:
 @pytest.mark.parametrize("follows", [(), ("--follow",)], ids=["read", "read --follow"])
 @pytest.mark.parametrize(
     ("place", "complaint"),
-    [(closed_pipe, ""), (full_disk, "conch: the answer could not be written: No space left on device.\n")],
+    [(closed_pipe, ""), (full_disk, "conch: the output could not be written: No space left on device.\n")],
     ids=["closed pipe", "full disk"],
 )
 def test_what_could_not_be_printed_comes_again(
@@ -323,7 +323,7 @@ def test_follow_shows_messages_as_they_come_and_ctrl_c_ends_it(conch: Conch, ada
     follower.send_signal(signal.SIGINT)
     out, err = follower.communicate(timeout=SOON)
 
-    assert [line.split()[-1] for line in first + second] == [ada, "before", ada, "while"]
+    assert [line.split()[-1] for line in first + second] == [f"ada·{ada}", "before", f"ada·{ada}", "while"]
     assert (follower.returncode, out, err) == (130, "", "")
     assert conch("read", agent="bob:2").out == "Nothing new.\n"
 
@@ -469,7 +469,7 @@ def test_people_see_the_answer_who_gave_it_and_where_to_look(
     conch("answer", "#1", "-", "--pointer", "docs/r.md", "--followup", "Why?", agent="bob:2", stdin="main,\nalways\n")
 
     out, _ = asker.communicate(timeout=SOON)
-    assert out == f"Answer from {bob}:\n    main,\n    always\n    see docs/r.md\n    ask next: Why?\n"
+    assert out == f"Answer from bob·{bob}:\n    main,\n    always\n    see docs/r.md\n    ask next: Why?\n"
 
 
 def test_people_see_every_answer_however_many_there_are(
@@ -507,7 +507,7 @@ def test_without_waiting_a_question_is_just_asked_and_read_brings_its_answer(con
     assert asked.out == "Asked, number 1. `conch read` shows the answer when it comes.\n"
     assert (as_json["status"], as_json["accepting_answers"]) == ("queued", True)
     conch("answer", as_json["question_id"], "this one", agent="bob:2")
-    assert conch("read").out.splitlines()[0].endswith(f" {bob} [answer] re #2")
+    assert conch("read").out.splitlines()[0].endswith(f" bob·{bob} [answer] re #2")
 
 
 def test_an_interrupted_asker_leaves_its_question_open(
@@ -572,9 +572,9 @@ def test_questions_lists_the_open_ones_newest_first_and_with_all_the_ended_ones_
     refused = conch("answer", "1", "too late", "--json", agent="bob:2")
 
     assert [line.split() for line in lines[1:]] == [
-        ["3", "pending", "0", ada],
+        ["3", "pending", "0", f"ada·{ada}"],
         ["last"],
-        ["2", "pending", "1", ada],
+        ["2", "pending", "1", f"ada·{ada}"],
         ["first", "line"],
     ]
     assert [(each["seq"], each["status"]) for each in everything] == [(3, "pending"), (2, "pending"), (1, "cancelled")]
@@ -755,8 +755,8 @@ def test_agents_talk_and_ask_on_postgresql(conch: Conch, postgres_url: str, env:
     answered = conch("answer", str(question["seq"]), "main", "--pointer", "docs", agent="bob:2")
     out, err = asker.communicate(timeout=SOON)
 
-    assert (answered.out, out, err) == ("Answered.\n", f"Answer from {bob}:\n    main\n    see docs\n", "")
-    assert conch("read").out.splitlines()[0].endswith(f" {bob} [answer] re #1")
+    assert (answered.out, out, err) == ("Answered.\n", f"Answer from bob·{bob}:\n    main\n    see docs\n", "")
+    assert conch("read").out.splitlines()[0].endswith(f" bob·{bob} [answer] re #1")
     assert conch("send", "thanks", "--to", "bob:2", "--type", "ack").status == 0
     assert len(conch("topics", "export", "--format", "jsonl").out.splitlines()) == 4
 

@@ -109,7 +109,7 @@ def test_a_topic_is_shown_with_who_is_on_it_and_how_far_they_have_read(conch: Co
 
     assert lines[0] == f"{data['topic_id']}: {workspace}"
     assert lines[1].startswith("open since 20")
-    assert {tuple(line.split()[:2]) for line in lines[4:]} == {(ada, "#0"), (bob, "#1")}
+    assert {tuple(line.split()[:2]) for line in lines[4:]} == {(f"ada·{ada}", "#0"), (f"bob·{bob}", "#1")}
     assert {peer["agent_name"]: peer["last_seq"] for peer in data["peers"]} == {ada: 0, bob: 1}
 
 
@@ -172,7 +172,7 @@ def test_a_freed_name_can_be_taken_and_the_topic_shows_who_freed_it(
     app.close()
     told = conch("read", "--topic", "plan", "--json", agent="bob:2").data["received"]
     assert [(each["sender"], each["message_type"]) for each in told] == [("conch", "notice")]
-    assert f"ada:1 ({ada}) freed the name scout" in told[0]["content_markdown"]
+    assert f"ada·{ada} freed the name scout" in told[0]["content_markdown"]
 
 
 def test_a_member_whose_name_was_freed_comes_back_and_reads_from_the_beginning(conch: Conch, ada: str) -> None:
@@ -233,7 +233,7 @@ def test_an_export_is_complete_in_both_formats_and_holds_no_more_than_a_page_in_
     least, as_json, as_markdown = export(small, "jsonl"), export(plan, "jsonl"), export(plan, "markdown")
 
     topic, *messages = map(json.loads, (tmp_path / f"{plan}.jsonl").read_text().splitlines())
-    heads = re.findall(r"^## (\d+)\. scout$", (tmp_path / f"{plan}.markdown").read_text(), re.MULTILINE)
+    heads = re.findall(r"^## (\d+)\. \w+·scout$", (tmp_path / f"{plan}.markdown").read_text(), re.MULTILINE)
     assert (topic["kind"], topic["name"]) == ("topic", "plan")
     assert {message["kind"] for message in messages} == {"message"}
     assert [message["seq"] for message in messages] == list(range(1, MANY + 1))
@@ -278,7 +278,11 @@ def test_an_export_shows_who_answered_what_in_words_that_no_terminal_obeys(conch
     exact = [json.loads(line) for line in conch("topics", "export", "--format", "jsonl").out.splitlines()]
 
     heads = [line for line in markdown.splitlines() if line.startswith("## ")]
-    assert heads == [f"## 1. {ada} (question)", f"## 2. {bob} (answer)", f"## 3. {ada} to {bob}"]
+    assert heads == [
+        f"## 1. ada·{ada} (question)",
+        f"## 2. bob·{bob} (answer)",
+        f"## 3. ada·{ada} to bob·{bob}",
+    ]
     assert "\n> # main\n> \n> - *now*\n" in markdown and f"*in reply to `{question}`, 20" in markdown
     assert not set(markdown) & set("\x1b\x07\x9b\u202e")
     assert [exact[1]["content_markdown"], exact[2]["reply_to"]] == [EVIL, question]
@@ -315,7 +319,7 @@ def test_a_markdown_export_leaves_out_no_metadata_and_no_reason(env: dict[str, s
 
     assert "\nClosed: all done\n" in markdown
     assert ", cancelled: found " in markdown
-    assert "\n## 2. scout to ada\n" in markdown and 'hello\n\nMetadata: `{"ticket": 7}`\n' in markdown
+    assert "\n## 2. bob·scout to ada\n" in markdown and 'hello\n\nMetadata: `{"ticket": 7}`\n' in markdown
     assert not set(markdown) & set("\x1b\x07\x9b\u202e")
 
 
@@ -336,7 +340,7 @@ def test_an_export_onto_a_full_disk_says_so(conch: Conch, ada: str, start: Start
         child = start("topics", "export", stdout=disk)
     _, err = child.communicate(timeout=SOON)
 
-    assert (child.returncode, err) == (1, "conch: the answer could not be written: No space left on device.\n")
+    assert (child.returncode, err) == (1, "conch: the output could not be written: No space left on device.\n")
 
 
 def test_an_export_whose_reader_leaves_ends_quietly(fill: Fill, start: Start) -> None:

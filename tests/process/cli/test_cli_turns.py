@@ -31,7 +31,7 @@ def test_join_says_who_you_are_and_what_comes_next(conch: Conch, workspace: Path
     answer = conch("join")
 
     first, second, third = answer.out.splitlines()
-    assert first.startswith("You are ada:1 (")
+    assert first.startswith("You are ada·")
     assert second.startswith("Created room_") and second.endswith(f" at {workspace}.")
     assert third == "Next: `conch wait`."
 
@@ -49,7 +49,7 @@ def test_a_released_stick_reaches_the_next_member_with_its_handoff(conch: Conch,
     released = conch("release", *DONE, "--artifact", "src/p.py:10-42=review", "--question", "why?", "--do-not", "push")
     claimed = conch("wait", "--json", agent="bob:2")
 
-    assert released.status == 0 and "bob:2" in released.out
+    assert released.status == 0 and "reserved for bob·" in released.out
     assert claimed.data["from_agent_id"] == "ada:1"
     assert claimed.data["handoff"] == {
         "status": "the parser is done",
@@ -68,7 +68,7 @@ def test_a_claim_shows_people_the_handoff_behind_a_margin(conch: Conch, room: st
 
     assert lines[0].startswith("Your turn (turn 2, sequence).")
     assert [line.strip() for line in lines[1:]] == [
-        "Handoff from ada:1:",
+        f"Handoff from ada·{names(conch)[0]}:",
         "status    first",
         "second",
         "next      go on",
@@ -113,7 +113,7 @@ def test_a_beginning_that_could_be_two_members_is_refused_and_both_are_named(con
 
     assert refused.status == 1
     assert (refused.error["code"], refused.error["field"]) == ("invalid_argument", "agent")
-    assert "bob:2 (" in refused.error["message"] and "bob:3 (" in refused.error["message"]
+    assert refused.error["message"].count("bob·") == 2
     assert conch("state", "--json").data["room"]["owner"] == "ada:1"
 
 
@@ -132,7 +132,7 @@ def test_an_unknown_recipient_is_refused_with_the_members_there_are(conch: Conch
     refused = conch("pass", "nobody", *DONE, "--json")
 
     assert (refused.error["code"], refused.error["field"]) == ("unknown_member", "agent")
-    assert "bob:2 (" in refused.error["message"]
+    assert "bob·" in refused.error["message"]
 
 
 @pytest.mark.parametrize("words", [("release", *DONE), ("pass", "bob:2", *DONE), ("close",)])
@@ -158,7 +158,7 @@ def test_a_lapsed_lease_can_be_taken_over_and_the_reason_is_in_the_log(conch: Co
     assert "conch take" in waited.error["message"]
     assert taken.data["revoked"] == "ada:1"
     ada, bob = names(conch)
-    assert f"{bob} took over turn 2 from {ada}: ada fell silent" in conch("events").out
+    assert f"bob·{bob} took over turn 2 from ada·{ada}: ada fell silent" in conch("events").out
 
 
 def test_a_takeover_prints_the_last_handoff_and_the_notes_since(conch: Conch, room: str) -> None:
@@ -170,11 +170,12 @@ def test_a_takeover_prints_the_last_handoff_and_the_notes_since(conch: Conch, ro
 
     lines = conch("take", "--reason", "bob fell silent").out.splitlines()
 
+    ada, bob = names(conch)
     assert lines[1:] == [
-        "The last handoff, from ada:1:",
+        f"The last handoff, from ada·{ada}:",
         "        status    Parser done",
         "        next      Fix test_cli",
-        "        note      half of it works (bob:2)",
+        f"        note      half of it works (bob·{bob})",
     ]
 
 
@@ -192,14 +193,16 @@ def test_state_shows_the_holder_the_members_and_the_path(conch: Conch, room: str
     lines = conch("state", agent="bob:2").out.splitlines()
 
     assert lines[:2] == [str(workspace), f"{room}: owned, turn 1"]
-    assert lines[2].startswith("ada:1 (") and "holds the stick; the lease lapses in 44 min 5" in lines[2]
-    assert [line.split()[:2] for line in lines[5:]] == [["owner", "ada:1"], ["bob:2", lines[6].split()[1]]]
+    assert lines[2].startswith("ada·") and "holds the stick; the lease lapses in 44 min 5" in lines[2]
+    ada, bob = names(conch)
+    assert [line.split()[:2] for line in lines[5:]] == [["owner", f"ada·{ada}"], [f"bob·{bob}", "active"]]
 
 
 def test_state_tells_a_stranger_how_to_come_in(conch: Conch, room: str) -> None:
     answer = conch("state", agent="eve:7")
 
-    assert "You (eve:7) are not a member; `conch join` makes you one." in answer.out
+    eve = conch("whoami", "--json", agent="eve:7").data["name"]
+    assert f"You (eve·{eve}) are not a member; `conch join` makes you one." in answer.out
 
 
 def test_tables_stay_within_80_columns_however_long_the_path_is(conch: Conch, workspace: Path) -> None:
@@ -245,11 +248,11 @@ def test_events_tell_the_story_with_handoffs_and_notes_behind_a_margin(conch: Co
     heads = [line.split(maxsplit=3)[3] for line in lines if not line.startswith(" " * 8)]
     ada, bob = names(conch)
     assert heads == [
-        f"{ada} (ada:1) joined",
-        f"{bob} (bob:2) joined",
-        f"{ada} claimed turn 1 (open_claim)",
-        f"{ada} noted: careful:",
-        f"{ada} released the stick to {bob}",
+        f"ada·{ada} joined",
+        f"bob·{bob} joined",
+        f"ada·{ada} claimed turn 1 (open_claim)",
+        f"ada·{ada} noted: careful:",
+        f"ada·{ada} released the stick to bob·{bob}",
     ]
     assert " ".join(lines[-1].split()) == "next write its tests"
 
@@ -259,7 +262,17 @@ def test_events_can_be_paged_from_the_oldest(conch: Conch, room: str) -> None:
     rest = conch("events", "--after", "1")
 
     assert first.out.splitlines()[-1] == "More: `conch events --after 1.0.0`."
-    assert [line.split(maxsplit=3)[3] for line in rest.out.splitlines()] == [f"{names(conch)[1]} (bob:2) joined"]
+    assert [line.split(maxsplit=3)[3] for line in rest.out.splitlines()] == [f"bob·{names(conch)[1]} joined"]
+
+
+def test_an_agent_can_be_named_by_the_label_that_people_read(conch: Conch, room: str) -> None:
+    bob = f"bob·{names(conch)[1]}"
+    conch("wait")
+
+    shown, passed = conch("agent", "show", bob, "--json"), conch("pass", bob, *DONE, "--json")
+
+    assert bob in conch("state").out
+    assert (shown.data["agent_id"], passed.data["reserved_for"]) == ("bob:2", "bob:2")
 
 
 def test_the_members_can_be_put_in_another_order(conch: Conch, room: str) -> None:
@@ -320,13 +333,14 @@ def test_another_store_can_be_named_on_the_command_line(conch: Conch, tmp_path: 
 
 def test_a_member_that_is_gone_is_only_counted(conch: Conch, room: str, shell: Callable[[str], Any]) -> None:
     harness = shell("claude")
-    gone = harness.run("join", "--json").data["agent_id"]
+    joined = harness.run("join", "--json").data
+    gone, name = joined["agent_id"], joined["name"]
     harness.end()
 
     state, everything = conch("state"), conch("state", "--all")
     conch("reorder", "bob:2", "ada:1")
 
-    assert gone not in state.out and "1 more are gone; `conch state --all` lists them." in state.out
-    assert gone in everything.out and "more are gone" not in everything.out
+    assert name not in state.out and "1 more are gone; `conch state --all` lists them." in state.out
+    assert f"claude·{name}" in everything.out and "more are gone" not in everything.out
     assert conch("state", "--json").data["members_gone"] == 1
     assert [m["agent_id"] for m in conch("state", "--all", "--json").data["members"]] == ["bob:2", "ada:1", gone]

@@ -47,7 +47,8 @@ def test_a_wait_gives_up_when_its_time_is_over(conch: Conch) -> None:
     answer = conch("wait", "--timeout", "0.2", agent="bob:2")
 
     assert answer.status == 1
-    assert answer.err.splitlines()[-1] == "conch wait: Not yet: ada:1 holds the stick. (not_yet)"
+    ada = conch("whoami", "--json").data["name"]
+    assert answer.err.splitlines()[-1] == f"conch wait: Not yet: ada·{ada} holds the stick. (not_yet)"
 
 
 @pytest.mark.usefixtures("held")
@@ -60,7 +61,7 @@ def test_the_holder_that_waits_again_still_has_the_stick(conch: Conch) -> None:
 @pytest.mark.usefixtures("held")
 def test_a_waiter_gets_the_stick_when_it_is_released(conch: Conch, start: Start) -> None:
     waiter = start("wait", agent="bob:2")
-    assert "ada:1" in waiter.stderr.readline()
+    assert waiter.stderr.readline().startswith("ada·")
 
     released = conch("release", *DONE, "--json")
     out, _ = waiter.communicate(timeout=30)
@@ -160,9 +161,9 @@ def test_every_new_holder_is_told_once_on_standard_error(conch: Conch, start: St
     conch("release", *DONE, agent="bob:2")
     out, err = waiter.communicate(timeout=30)
 
-    assert first.startswith("ada:1 (") and " has held the stick for 0 min 0" in first
-    assert second.startswith("bob:2 (") and " is next but has not claimed the stick for 0 min 0" in second
-    assert third.startswith("bob:2 (") and " has held the stick for 0 min 0" in third
+    assert first.startswith("ada·") and " has held the stick for 0 min 0" in first
+    assert second.startswith("bob·") and " is next but has not claimed the stick for 0 min 0" in second
+    assert third.startswith("bob·") and " has held the stick for 0 min 0" in third
     assert '"status": "your_turn"' in out and out.count("\n") == 1
     assert err in ("", third) or "cyd:3" in err
 
@@ -177,7 +178,7 @@ def test_on_a_terminal_one_line_tells_the_holder_and_is_cleared_in_the_end(termi
     shown = before + window.read_until(b"ended: ")
 
     moving, _, rest = shown.rpartition(b"\r\x1b[K")
-    assert moving.startswith(b"\r\x1b[Kada:1 (") and b"\n" not in moving
+    assert moving.startswith("\r\x1b[Kada·".encode()) and b"\n" not in moving
     assert rest.startswith(b"Your turn (turn 2, direct_pass).")
 
 
@@ -190,7 +191,7 @@ def test_the_line_on_a_terminal_moves_while_nothing_happens(terminal: Terminal) 
 
     shown = window.read_until(b"has held the stick") + window.read_until(b"has held the stick")
 
-    assert shown.count(b"\r\x1b[Kada:1 (") == 2
+    assert shown.count("\r\x1b[Kada·".encode()) == 2
 
 
 @pytest.mark.usefixtures("held")
@@ -273,7 +274,7 @@ def test_a_claim_that_does_not_fit_on_the_disk_is_given_back(conch: Conch, start
         _, err = waiter.communicate(timeout=30)
 
     assert waiter.returncode == 1
-    assert err == "conch: the answer could not be written: No space left on device.\n"
+    assert err == "conch: the output could not be written: No space left on device.\n"
     assert look(RETURNS) == 1
 
 

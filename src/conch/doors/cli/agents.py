@@ -6,7 +6,7 @@ import os
 import sys
 
 from conch.agents.identity import explain
-from conch.agents.records import PERSON_SESSION
+from conch.agents.records import PERSON_SESSION, label
 from conch.agents.scripts import is_script, script_named
 from conch.agents.signals import gather_signals
 from conch.doors.cli.context import Context
@@ -26,8 +26,8 @@ _CONNECTIONS = (
 )
 _SEVERAL_CONNECTIONS = (
     "Your process has several open MCP connections, each with an agent of its own. No session id says which of them "
-    "runs this command, so its commands are an agent of their own too. To act as one of the others, set CONCH_AGENT_ID "
-    "to its agent_id."
+    "runs this command. So the commands of your process are an agent of their own. To act as one of the others, set "
+    "CONCH_AGENT_ID to its agent_id."
 )
 
 
@@ -62,8 +62,8 @@ def adopt(context: Context) -> Report:
     evidence = one_line(data["event"]["payload"]["evidence"])
     stick = "It held the stick: `conch take` takes it over. " if "stick_held_by" in data else ""
     text = (
-        f"You are now {data['name']}, with its reservations and notices. {evidence} {stick}"
-        "`conch agent inbox` shows the notices."
+        f"You are now {label(data['agent_id'], data['name'])}. You have its reservations and notices. "
+        f"{evidence} {stick}`conch agent inbox` shows the notices."
     )
     return Report(data, text)
 
@@ -74,8 +74,10 @@ def heartbeat(context: Context) -> Report:
 
 def list_agents(context: Context) -> Report:
     data = context.room_tool("scopes.agent_list").data
-    rows = [(a["name"], a["agent_id"], a.get("role", "-"), a["liveness"], a["last_seen_at"]) for a in data["agents"]]
-    return Report(data, table(("NAME", "AGENT", "ROLE", "LIVENESS", "LAST SEEN"), rows))
+    rows = [
+        (label(a["agent_id"], a["name"]), a.get("role", "-"), a["liveness"], a["last_seen_at"]) for a in data["agents"]
+    ]
+    return Report(data, table(("AGENT", "ROLE", "LIVENESS", "LAST SEEN"), rows))
 
 
 def show(context: Context) -> Report:
@@ -104,7 +106,7 @@ def whoami(context: Context) -> Report:
         "display_name": caller.display_name,
         "process": process._asdict() if process else None,
     }
-    return Report(data, f"{caller.agent_id} ({name})")
+    return Report(data, f"{label(caller.agent_id, name)} ({caller.agent_id})")
 
 
 def _name_here(context: Context) -> str:
@@ -123,7 +125,8 @@ def _explanation(context: Context) -> Report:
     signals = data["signals"]
     rows = [("*" if s["wins"] else "", s["kind"], s["source"], s["standing"], s["linked_to"] or "-") for s in signals]
     headings = ("", "SIGNAL", "SEEN IN", "STANDING", "LINKED TO")
-    verdict = f"You are {data['agent_id']}" + (" (new)" if data["is_new"] else "") + f". {one_line(data['reason'])}."
+    who = "a new agent" if data["is_new"] else label(data["agent_id"], data["name"])
+    verdict = f"You are {who} ({data['agent_id']}). {one_line(data['reason'])}."
     seen = table(headings, rows, below=[s["value"] for s in signals])
     return Report(data, "\n\n".join([verdict, seen, *_explain_connections(data)]))
 
@@ -134,9 +137,12 @@ def _explain_connections(data: dict[str, Any]) -> list[str]:
     if not served:
         return []
     states = {True: "open", False: "ended"}
-    rows = [(states[each["is_open"]], each["client_name"] or "-", each["name"], each["agent_id"]) for each in served]
+    rows = [
+        (states[each["is_open"]], each["client_name"] or "-", label(each["agent_id"], each["name"]), each["agent_id"])
+        for each in served
+    ]
     note = _SEVERAL_CONNECTIONS if data["is_ambiguous"] else _CONNECTIONS
-    return [table(("CONNECTION", "CLIENT", "NAME", "AGENT"), rows), note]
+    return [table(("CONNECTION", "CLIENT", "AGENT", "AGENT_ID"), rows), note]
 
 
 # -- `conch init`: an option or a person decides who a session is in its room
@@ -222,10 +228,11 @@ def _confirms(context: Context, room_id: str, refusal: AdoptionRejected) -> bool
     scopes = some_of([each.scope for each in found if each.agent_id == agent.agent_id])
     known = [
         refusal.message,
-        f"It was last seen at {local_time(agent.last_seen_at)}" + (f" as {agent.role}" if agent.role else "") + ".",
+        (f"Its role was {agent.role}. " if agent.role else "")
+        + f"It was last seen at {local_time(agent.last_seen_at)}.",
         f"It still reserves {scopes}." if scopes else "It reserves nothing.",
     ]
-    return _answers_yes(f"{' '.join(known)} Resume {name} anyway?") is True
+    return _answers_yes(f"{' '.join(known)} Resume {agent.label} anyway?") is True
 
 
 def _answers_yes(question: str) -> bool | None:
@@ -243,7 +250,7 @@ def _begin(context: Context, room_id: str, name: str | None, reason: str) -> Rep
 
 def _report(agent_id: str, name: str, action: str, reason: str) -> Report:
     data = {"agent_id": agent_id, "name": name, "action": action, "reason": reason}
-    return Report(data, f"You are {name} ({agent_id}), {action}. {one_line(reason)}")
+    return Report(data, f"You are {label(agent_id, name)}, {action}. {one_line(reason)}")
 
 
 def _undecided(candidates: list[Candidate]) -> DecisionNeeded:
@@ -252,7 +259,7 @@ def _undecided(candidates: list[Candidate]) -> DecisionNeeded:
     recommendation = f"conch init --adopt {first.agent.name}"
     reason = f"{first.evidence.reason}: {first.evidence.summary}"
     message = (
-        f"{first.agent.name} is gone and left unfinished work. {first.evidence.summary} Resume it with "
+        f"{first.agent.label} is gone and left unfinished work. {first.evidence.summary} Resume it with "
         f"`{recommendation}`, or start fresh with `conch init --register NAME`."
     )
     details: dict[str, Any] = {
@@ -269,7 +276,7 @@ def _undecided(candidates: list[Candidate]) -> DecisionNeeded:
 def _ask(context: Context, room_id: str, candidates: list[Candidate]) -> Report:
     for candidate in candidates:
         answer = _answers_yes(
-            f"{candidate.agent.name} is gone and left unfinished work. {candidate.evidence.summary} Resume it?"
+            f"{candidate.agent.label} is gone and left unfinished work. {candidate.evidence.summary} Resume it?"
         )
         if answer is None:
             raise _undecided(candidates)

@@ -31,7 +31,7 @@ _TOPIC_GIVEN = (
     word("topic", "TOPIC", "a topic's id or name; default: the room's home topic", text, required=False),
     *_ROOM,
 )
-_SPEAKER = (flag("--agent", "AGENT", "act as this agent (agent_id or name); default: yourself"), *_ROOM)
+_SPEAKER = (flag("--agent", "AGENT", "act as this agent (its label, name or agent_id); default: yourself"), *_ROOM)
 _REASON = flag("--reason", "TEXT", "the reason, which is recorded")
 _SCOPE = word("scope", "SCOPE", "a file, a directory, or 'dir/*', relative to the working directory")
 _BEAD = flag("--bead", "ID", "the work item (bead) it is for")
@@ -98,7 +98,11 @@ COMMANDS = grouped(
         "turns.pass_stick",
         "hand over to one member of your choice",
         "Hand the stick to one active member, with the same handoff as `conch release`.",
-        (word("to", "AGENT", "an agent_id or a name, or the start of one; see `conch state`"), *_HANDOFF, *_ROOM),
+        (
+            word("to", "AGENT", "a label, a name or an agent_id, or the start of one; see `conch state`"),
+            *_HANDOFF,
+            *_ROOM,
+        ),
         '  conch pass amber --status "Schema is in" --next "Review the migration"',
     ),
     Command(
@@ -138,7 +142,7 @@ COMMANDS |= grouped(
         "rooms.state",
         "who holds the stick, and the members",
         "Show who holds the stick, who is next, and the members.",
-        (switch("--all", "list members that are gone and hold nothing, too"), *_ROOM),
+        (switch("--all", "also list members that are gone and hold nothing"), *_ROOM),
     ),
     Command(
         "rooms",
@@ -213,15 +217,15 @@ COMMANDS |= grouped(
         "send",
         "talk.send",
         "send a message to the others",
-        "Send a message to the room's topic. You do not need the stick.",
+        "Send a message to the room's home topic. You do not need the stick.",
         (
             word("text", "TEXT", "the message; `-` reads standard input", text),
-            flag("--to", "NAME", "who it is for; all members can still read it", text, many=True),
+            flag("--to", "AGENT", "the agent it is for; all members can still read it", text, many=True),
             flag(
                 "--type", "TYPE", "message (default), question, answer, ack or any other word", text, default="message"
             ),
             flag("--reply-to", "MESSAGE", "the number or id of the message you reply to", text),
-            flag("--key", "KEY", "a second message with the same key is not sent", text),
+            flag("--key", "KEY", "your own key; a second message with the same key is not sent", text),
             *_TOPIC,
         ),
         '  conch send "The schema is in" --to amber-otter\n  git diff --stat | conch send -',
@@ -259,7 +263,7 @@ COMMANDS |= grouped(
         "ask",
         "talk.ask",
         "ask a question and wait for an answer",
-        "Ask a question on the room's topic and wait for the first answer. The exit status "
+        "Ask a question on the room's home topic and wait for the first answer. The exit status "
         "is 0 if an answer came, or if you did not wait (--wait 0).",
         (
             word("text", "QUESTION", "the question; `-` reads standard input", text),
@@ -292,7 +296,7 @@ COMMANDS |= grouped(
         "questions",
         "talk.questions",
         "list open questions, or close one of yours",
-        "List the open questions on the room's topic, newest first, or close one of yours.",
+        "List the open questions on the room's home topic, newest first, or close one of yours.",
         (
             flag("--done", "QUESTION", "mark one of yours as answered", text),
             flag("--cancel", "QUESTION", "cancel one of yours", text, unless="--done"),
@@ -319,7 +323,7 @@ COMMANDS |= grouped(
                 choices=("hybrid", "fts", "semantic"),
             ),
             flag("--topic", "TOPIC", "only in this topic (id or name); default: all topics"),
-            flag("--sender", "NAME", "only messages from this peer"),
+            flag("--sender", "AGENT", "only messages from this agent"),
             flag("--type", "TYPE", "only messages of this type"),
             flag("--since", "WHEN", "only messages sent since this time (2026-01-31T12:00) or age (90m, 2h, 3d)"),
             flag("--until", "WHEN", "only messages sent until this time or age"),
@@ -337,7 +341,7 @@ COMMANDS |= grouped(
     Command(
         "topics create",
         "topics.create",
-        "create a topic next to the room's own",
+        "create a topic besides the room's home topic",
         "Create a topic. If an open topic has this name, you get that one.",
         (word("name", "NAME", "the topic's name", text), *_SHARED),
     ),
@@ -406,7 +410,7 @@ COMMANDS |= grouped(
         "topics.free",
         "free a name whose token is lost",
         "Free a name whose reclaim_token is lost, so that any agent can take it. A message on the topic says so.",
-        (word("name", "NAME", "the name to free; see `conch topics show`", text), *_TOPIC),
+        (word("name", "NAME", "the name to free, or a label; see `conch topics show`", text), *_TOPIC),
     ),
 )
 
@@ -503,8 +507,8 @@ COMMANDS |= grouped(
     Command(
         "db restore",
         "store.restore",
-        "replace everything by a backup",
-        "Check a backup, then replace everything in the store by it, in one step. What was there before is kept in a "
+        "replace everything with a backup",
+        "Check a backup, then replace everything in the store with it, in one step. What was there before is kept in a "
         "new file. If other processes use the store, the command asks first; they go on with the restored store. For a "
         "server, print the `pg_restore` command.",
         (
@@ -558,10 +562,10 @@ COMMANDS |= grouped(
         "agents.adopt",
         "resume the identity of an agent that is gone",
         "Take over the name, the reservations and the notices of an agent whose process is "
-        "gone. It must have left uncommitted files that it had reserved or had the stick "
-        "for, or work items in progress.",
+        "gone: you resume its identity. It must have left work items in progress, or "
+        "uncommitted files. The files count if it had reserved them, or held the stick.",
         (
-            word("name", "AGENT", "the name or agent_id to resume"),
+            word("name", "AGENT", "the agent to resume: its label, name or agent_id"),
             flag("--scope", "SCOPE", "where its work is, relative to the working directory (default: anywhere)"),
             *_SPEAKER,
         ),
@@ -585,7 +589,7 @@ COMMANDS |= grouped(
         "agents.show",
         "show one agent and its reservations",
         "Show an agent in the room and its reservations.",
-        (word("name", "AGENT", "an agent_id or a name; default: yourself", required=False), *_SPEAKER),
+        (word("name", "AGENT", "a label, a name or an agent_id; default: yourself", required=False), *_SPEAKER),
     ),
     Command(
         "agent send",
@@ -593,7 +597,7 @@ COMMANDS |= grouped(
         "send a notice to an agent",
         "Send a notice: hand work to an agent of the room, or say that you are blocked.",
         (
-            word("to", "AGENT", "the recipient: an agent_id or a name"),
+            word("to", "AGENT", "the recipient: its label, name or agent_id"),
             flag(
                 "--type",
                 "TYPE",

@@ -6,6 +6,7 @@ import os
 from functools import cached_property, lru_cache
 from importlib import import_module
 
+from conch.agents.records import read_label
 from conch.app import App, open_app
 from conch.calls import Call
 from conch.errors import InvalidArgument, TopicNotFound, UnknownMember, UnknownRoom, some_of
@@ -173,18 +174,21 @@ class Context:
 
 
 def find_member(members: list[Member], text: str, field: str) -> str:
-    """An agent_id from what a person typed: the name, the id, or the beginning of either."""
+    """An agent_id from what a person typed: the label, the name, the id, or the beginning of one."""
     if not text.strip():
         raise InvalidArgument(f"{field} must be non-empty.", field=field)
     found = [m for m in members if m.name == text] or [m for m in members if m.agent_id == text]
-    found = found or [m for m in members if m.agent_id.startswith(text) or m.name.startswith(text)]
+    typed = read_label(text)
+    if typed is not None and not found:
+        found = [m for m in members if typed.fits(m.agent_id) and m.name.startswith(typed.name)]
+    found = found or [m for m in members if any(each.startswith(text) for each in (m.agent_id, m.name, m.label))]
     if len(found) == 1:
         return found[0].agent_id
-    shown, names = repr(text[:_LONGEST_ECHO]), [f"{m.agent_id} ({m.name})" for m in found or members]
+    shown, names = repr(text[:_LONGEST_ECHO]), [member.label for member in found or members]
     if found:
         raise InvalidArgument(f"{shown} could be {' or '.join(names)}; type more of the name.", field=field)
     listed = some_of(names) or "none"
-    raise UnknownMember(f"{shown} is not a member you can name here. Members you can name: {listed}.", field=field)
+    raise UnknownMember(f"There is no member {shown} for this command. You can name: {listed}.", field=field)
 
 
 @lru_cache(maxsize=1)

@@ -22,6 +22,7 @@ from contextlib import suppress
 from queue import SimpleQueue
 
 from conch import __version__
+from conch.agents.records import label
 from conch.doors.cli.interruptions import exit_status
 from conch.doors.cli.output import abandon_stream, clean
 from conch.errors import ConchError, InternalError
@@ -98,7 +99,7 @@ class _Agent:
     def until_waiting(self) -> None:
         """Return once the server says that it waits in the call."""
         if "id" in (message := self._next()[1]):
-            raise InternalError(f"{self._name} should wait, but the answer was {message}.")
+            raise InternalError(f"{self._name} should wait, but the reply was {message}.")
 
     def reply(self, **expected: Any) -> tuple[int, Object]:
         """When the reply came, and its data. Fails if a field is not as expected, or if a refusal was not expected."""
@@ -107,7 +108,7 @@ class _Agent:
             at, message = self._next()
         data = message["result"].get("structuredContent", {}) if "result" in message else message
         if any(data.get(name) != value for name, value in {"error": None, **expected}.items()):
-            raise InternalError(f"{self._name} should get {expected or 'no refusal'}, but the answer was {data}.")
+            raise InternalError(f"{self._name} should get {expected or 'no refusal'}, but the reply was {data}.")
         return at, data
 
     def wait_for_exit(self) -> None:
@@ -248,7 +249,7 @@ class _Demo:
     def _join(self, name: str) -> None:
         agent = self._agents[name] = _Agent(name, self._checkout, self._environ, self._inbox)
         agent.connect()
-        text = f"joined as {{agent_id}} ({{name}}), process {agent.process.pid}"
+        text = f"joined as {{who}}, process {agent.process.pid}"
         self._room = {"context_path": self._checkout}
         self._room = {"room_id": self._call(name, "join_path", text, {"agent_id": _CAST[name]})["room_id"]}
 
@@ -305,13 +306,14 @@ class _Demo:
         return data
 
     def _show(self, name: str, at: int, data: Object, text: str, colour: str = "") -> None:
-        """Add a reply to the timeline, and keep its lease. The text may name its fields, its `owner`, and `ms`."""
+        """Add a reply to the timeline, and keep its lease. The text may name its fields, `owner`, `who` and `ms`."""
         if data.get("lease_id"):
             self._lease, colour = {"lease_id": data["lease_id"], "expected_turn_id": data["turn_id"]}, _GREEN
         owner, ms = _NAMES.get(data.get("current_owner") or ""), f"{(at - self._since) / 1e6:.1f} ms"
+        who = label(data["agent_id"], data["name"]) if "name" in data else ""
         moment = _paint(f"{(at - self._began) / 1e6:9.1f} ms  ", _DIM)
         prefix = f"{moment}{_paint(name.ljust(6), _COLOURS[name])}  "
-        _say(text.format(owner=owner, ms=ms, **data), _RED if "error" in data else colour, prefix, _INDENT)
+        _say(text.format(owner=owner, ms=ms, who=who, **data), _RED if "error" in data else colour, prefix, _INDENT)
         if "error" in data:
             _say(data["message"], _DIM, indent=_INDENT + 2)
         if handoff := data.get("handoff"):

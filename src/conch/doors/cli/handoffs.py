@@ -7,10 +7,13 @@ from errno import EBADF
 
 from conch.doors.cli.context import LARGEST_INPUT, read_standard_input
 from conch.errors import InvalidArgument, InvalidHandoff, LimitExceeded
-from conch.lean import Any, json, re
+from conch.lean import TYPE_CHECKING, Any, json, re
 from conch.rooms.handoffs import Handoff, check_handoff
 from conch.tools.text import behind_margin
 from conch.tools.turns_view import artifact_text
+
+if TYPE_CHECKING:
+    from conch.rooms.log import Event
 
 _ARTIFACT = r"(?P<path>.+?)(?::(?P<first>[0-9]{1,9})(?:-(?P<last>[0-9]{1,9}))?)?(?:=(?P<role>\w+))?"
 MARGIN = " " * 8
@@ -77,17 +80,17 @@ def _artifact(text: str) -> dict[str, Any]:
 # -- showing one
 
 
-def handoff_text(handoff: Handoff | None, author: str | None) -> str:
+def handoff_text(handoff: Handoff | None, author: str) -> str:
     if handoff is None:
         return "There is no handoff for you."
     return f"Handoff from {author}:\n{handoff_lines(handoff)}"
 
 
-def last_handoff_text(last: dict[str, Any] | None) -> str:
+def last_handoff_text(last: Event | None) -> str:
     """What there is to go on from after a takeover."""
-    if last is None:
+    if last is None or last.handoff is None:
         return "No agent has handed over before: `conch events` shows what happened."
-    return f"The last handoff, from {last['from_agent_id']}:\n{handoff_lines(last['handoff'])}"
+    return f"The last handoff, from {last.who(last.from_agent_id)}:\n{handoff_lines(last.handoff)}"
 
 
 def handoff_lines(handoff: Handoff) -> str:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import sys
 
+from conch.agents.records import label
 from conch.clock import SECOND
 from conch.doors.cli.context import LARGEST_INPUT, Context, read_standard_input
 from conch.doors.cli.output import local_time
 from conch.errors import InvalidArgument, QuestionNotFound
-from conch.lean import NamedTuple, json, re
+from conch.lean import TYPE_CHECKING, NamedTuple, json, re
 from conch.tools.replies import Object
 from conch.tools.text import behind_margin, encodable, one_line
+
+if TYPE_CHECKING:
+    from conch.bus.peers import Peer
+    from conch.bus.stream import Message
+    from conch.search.search import Hit
 
 MARGIN = " " * 4
 _AGE = r"([0-9]{1,9})([smhd])"
@@ -79,30 +85,35 @@ def find_question(context: Context, topic_id: str, given: str) -> str:
         raise QuestionNotFound(message, field="question") from None
 
 
-def message_texts(context: Context, messages: list[Object]) -> list[str]:
+def message_texts(context: Context, messages: list[Message], peer: Peer) -> list[str]:
     """Messages for people. A reply shows the number of the message it answers, because people do not see ids."""
-    numbers = context.app.messages.numbers({message["reply_to"] for message in messages if message["reply_to"]})
-    return [_message_text(message, numbers.get(message["reply_to"])) for message in messages]
+    numbers = context.app.messages.numbers({message.reply_to for message in messages if message.reply_to})
+    to = addressee_labels(context, messages)
+    return [_message_text(each, to[each.seq], peer, numbers.get(each.reply_to or "")) for each in messages]
 
 
-def _message_text(message: Object, replied_to: int | None) -> str:
+def addressee_labels(context: Context, messages: list[Message]) -> dict[int, list[str]]:
+    """For each message of one topic, the agents that it is for. What means no peer stays as it was written."""
+    meant = {each.seq: [str(name) for name in each.addressees] for each in messages}
+    wanted = {name for names in meant.values() for name in names}
+    known = context.app.peers.find_called(messages[0].topic_id, wanted) if wanted else {}
+    return {seq: [known[name].label if name in known else name for name in names] for seq, names in meant.items()}
+
+
+def _message_text(message: Message, to: list[str], peer: Peer, replied_to: int | None) -> str:
     """One message: a line with sender, time and type, and the text below it."""
-    to = (message["metadata"] or {}).get("to") or []
-    names = ", ".join(to if isinstance(to, list) else [to])
-    kind = "" if message["message_type"] == "message" else f" [{message['message_type']}]"
+    kind = "" if message.message_type == "message" else f" [{message.message_type}]"
     reply = f" re #{replied_to}" if replied_to else ""
-    address = (f" to {names}" + (" (you)" if message.get("addressed") else "")) if names else ""
-    moment = local_time(int(message["created_at"] * SECOND))
-    head = one_line(f"#{message['seq']} {moment} {message['sender']}{address}{kind}{reply}")
-    return f"{head}\n{behind_margin(message['content_markdown'], MARGIN)}"
+    address = (f" to {', '.join(to)}" + (" (you)" if peer.is_meant(message.addressees) else "")) if to else ""
+    head = f"#{message.seq} {local_time(message.created_at)} {message.sender_label}{address}{kind}{reply}"
+    return f"{one_line(head)}\n{behind_margin(message.content_markdown, MARGIN)}"
 
 
-def hit_text(hit: Object) -> str:
+def hit_text(hit: Hit, with_content: bool) -> str:
     """One search result: where the message is, and a line of it or all of it."""
-    moment = local_time(int(hit["created_at"] * SECOND))
-    head = one_line(f"#{hit['seq']} {moment} {hit['sender']} in {hit['topic_name']}")
-    words: str = hit.get("content_markdown") or hit["snippet"]
-    return f"{head}\n{behind_margin(words, MARGIN)}"
+    who = label(hit.sender_agent_id, hit.sender)
+    head = one_line(f"#{hit.seq} {local_time(hit.created_at)} {who} in {hit.topic_name}")
+    return f"{head}\n{behind_margin(hit.content_markdown if with_content else hit.snippet, MARGIN)}"
 
 
 def whole_json(message: Object) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 import os
 import sys
@@ -9,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
+from conch.agents.records import DOT, PLAIN_DOT
 from conch.clock import SECOND
 from conch.lean import Any, NamedTuple, TextIO, json
 from conch.tools.replies import NOTHING_FOLLOWS, Delivery, Object, Reply
@@ -16,6 +18,7 @@ from conch.tools.text import behind_margin, encodable, one_line, visible
 
 MORE = "There are more. A higher --limit shows older ones."  # below a list that is cut off; lists are newest first
 _TAB = " " * 4
+_REPLACE = "conch"  # how Python knows `_replace`
 
 
 class Report(NamedTuple):
@@ -88,7 +91,7 @@ def shortened(text: str, width: int) -> str:
 
 def columns(text: str) -> int:
     """The width of a text on a terminal."""
-    if text.isascii():
+    if text.replace(DOT, PLAIN_DOT).isascii():  # most texts: the dot of a label has the width of a letter
         return len(text)
     import unicodedata  # rarely needed
 
@@ -110,7 +113,17 @@ def prepare_streams() -> None:
                 encoding = stream.encoding
                 stream = io.TextIOWrapper(io.BufferedWriter(stream.detach()), encoding)
                 setattr(sys, name, stream)
-            stream.reconfigure(errors="backslashreplace")
+            stream.reconfigure(errors=_REPLACE)
+
+
+def _replace(problem: UnicodeError) -> tuple[str, int]:
+    """What a stream shows instead of characters that it cannot encode: a full stop in a label, else an escape."""
+    assert isinstance(problem, UnicodeEncodeError)
+    lost = problem.object[problem.start : problem.end].replace(DOT, PLAIN_DOT)
+    return lost.encode("ascii", "backslashreplace").decode(), problem.end
+
+
+codecs.register_error(_REPLACE, _replace)
 
 
 def print_report(command: str, report: Report, as_json: bool) -> None:
@@ -150,7 +163,7 @@ def give_up(problem: OSError) -> int:
     """The exit status after a failed write. A reader that closed the pipe needs no warning."""
     abandon_stream(sys.stdout)
     if not isinstance(problem, BrokenPipeError):  # a full disk, perhaps
-        warn(f"the answer could not be written: {problem.strerror}.")
+        warn(f"the output could not be written: {problem.strerror}.")
     return 1
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from conch.agents.records import label
 from conch.clock import SECOND
 from conch.doors.cli.context import Context, find_member
 from conch.doors.cli.output import Report, as_report, duration, table
@@ -20,24 +21,18 @@ def rooms(context: Context) -> Report:
     if not found:
         return Report(data, "There is no open room here; `conch join` creates one.")
     rows = [
-        (s.room.room_id, s.state, str(s.room.turn_id), str(len(s.members)), _who(s, s.expected) if s.expected else "-")
+        (s.room.room_id, s.state, str(s.room.turn_id), str(len(s.members)), s.who(s.expected) if s.expected else "-")
         for s in found
     ]
     headings = ("ROOM", "STATE", "TURN", "MEMBERS", "STICK")
     return Report(data, table(headings, rows, below=[s.room.canonical_path for s in found]))
 
 
-def _who(snapshot: Snapshot, agent_id: str | None) -> str:
-    """The id and the name of a member."""
-    member = snapshot.find(agent_id)
-    return f"{agent_id} ({member.name})" if member else str(agent_id)
-
-
 def join(context: Context) -> Report:
     result = context.tool("turns.join_path", context_path=context.path(), force_new=context.options.force_new)
     data = result.data
     lines = [
-        f"You are {data['agent_id']} ({data['name']}).",
+        f"You are {label(data['agent_id'], data['name'])}.",
         f"{'Created' if data['created'] else 'Joined'} {data['room_id']} at {one_line(data['canonical_path'])}.",
         *(f"Warning: {one_line(warning['message'])}" for warning in data["warnings"]),
         "Next: `conch wait`.",
@@ -52,7 +47,7 @@ def state(context: Context) -> Report:
     if can_take_over:
         lines.append(f"You may take over ({snapshot.takeover_reason}): `conch take --reason ...`.")
     if snapshot.find(caller.agent_id) is None and snapshot.state != "closed":
-        lines.append(f"You ({caller.agent_id}) are not a member; `conch join` makes you one.")
+        lines.append(f"You ({caller.label}) are not a member; `conch join` makes you one.")
     shown = snapshot.members if context.options.all else context.app.rooms.shown_members([snapshot])[0]
     if shown:
         lines += ["", _members(snapshot, shown)]
@@ -78,12 +73,12 @@ def _stick_text(snapshot: Snapshot, caller_id: str) -> str:
     if room.state == "closed":
         return "The room is closed; `conch join` opens a new one here."
     if room.owner:
-        holder = "You hold" if room.owner == caller_id else f"{_who(snapshot, room.owner)} holds"
+        holder = "You hold" if room.owner == caller_id else f"{snapshot.who(room.owner)} holds"
         return f"{holder} the stick; the lease {_lapse(snapshot, room.lease_expires_at)}."
     if room.reserved_for:
-        recipient = "you" if room.reserved_for == caller_id else _who(snapshot, room.reserved_for)
+        recipient = "you" if room.reserved_for == caller_id else snapshot.who(room.reserved_for)
         return f"The stick is reserved for {recipient}; the claim {_lapse(snapshot, room.claim_expires_at)}."
-    return "The stick is free; `conch wait` takes it."
+    return "The stick is free; `conch wait` claims it."
 
 
 def _lapse(snapshot: Snapshot, moment: int | None) -> str:
@@ -96,15 +91,14 @@ def _members(snapshot: Snapshot, shown: list[Member]) -> str:
     rows = [
         (
             marks.get(m.agent_id, ""),
-            m.agent_id,
-            m.name,
+            m.label,
             "active" if snapshot.is_active(m) else "inactive",
             snapshot.life(m.agent_id),
             duration((snapshot.now - m.last_seen_at) / SECOND) + " ago",
         )
         for m in shown
     ]
-    return table(("", "AGENT", "NAME", "PRESENCE", "PROCESS", "SEEN"), rows)
+    return table(("", "AGENT", "PRESENCE", "PROCESS", "SEEN"), rows)
 
 
 def note(context: Context) -> Report:

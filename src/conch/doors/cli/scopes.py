@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import os
 
+from conch.agents.records import label
+from conch.clock import to_iso
 from conch.doors.cli.context import Context
 from conch.doors.cli.output import Report, as_report, table
 from conch.host.paths import parse_scope, respell
-from conch.lean import Any
+from conch.lean import TYPE_CHECKING, Any
 from conch.tools import scopes_view
 from conch.tools.replies import Object
 from conch.tools.text import MARGIN, one_line
+
+if TYPE_CHECKING:
+    from conch.notices.events import ProtocolEvent
+
+
+_INCURSION = "Ran into your reservation"
+_NAMES = ("owner_agent", "incoming_agent")  # the hint of an incursion says who they are
 
 
 def from_here(context: Context, scope: str | None, field: str = "scope") -> str | None:
@@ -64,7 +73,10 @@ def status(context: Context) -> Report:
 def reservation_table(found: list[Object]) -> str:
     if not found:
         return "Nothing is reserved."
-    rows = [(_scope(r), r["name"], r["liveness"], r["state"], r["expires_at"], r.get("bead_id", "-")) for r in found]
+    rows = [
+        (_scope(r), label(r["agent_id"], r["name"]), r["liveness"], r["state"], r["expires_at"], r.get("bead_id", "-"))
+        for r in found
+    ]
     return table(("SCOPE", "BY", "LIVENESS", "STATE", "UNTIL", "BEAD"), rows, margin=MARGIN)
 
 
@@ -102,17 +114,17 @@ def _payload(options: Any) -> Object:
 
 def inbox(context: Context) -> Report:
     options = context.options
-    data = context.room_tool("scopes.event_inbox", state=options.state, limit=options.limit, bead_id=options.bead).data
-    lines = [_notice(event) for event in data["events"]]
-    return Report(data, "\n".join(lines) or "No notices for you.")
+    found = context.room_tool("scopes.event_inbox", state=options.state, limit=options.limit, bead_id=options.bead)
+    return Report(found.data, "\n".join(map(_notice, found.shown)) or "No notices for you.")
 
 
-def _notice(event: Object) -> str:
-    label = scopes_view.LABELS.get(event["event_type"], event["event_type"])
-    state = scopes_view.LABELS.get(event["state"], event["state"])
-    head = f"{event['id']} {label}, from {event['from_agent'] or 'conch'}, {event['created_at']}: {state}"
-    head += f", {event['times']} times, last at {event['latest_at']}" if "times" in event else ""
-    about = {"scope": event["scope"], "bead": event["bead_id"], **event["payload"]}
+def _notice(event: ProtocolEvent) -> str:
+    what = _INCURSION if event.event_type == "INCURSION" else scopes_view.LABELS.get(event.event_type, event.event_type)
+    state = scopes_view.LABELS.get(event.state, event.state)
+    head = f"{event.event_id} {what}, from {event.sender}, {to_iso(event.created_at)}: {state}"
+    head += f", {event.times} times, last at {to_iso(event.latest_at)}" if event.times > 1 else ""
+    said = {name: value for name, value in event.payload.items() if name not in _NAMES}
+    about = {"scope": event.scope, "bead": event.bead_id, **said}
     return "\n".join([one_line(head), *scopes_view.labelled_lines(about, " " * 4)])
 
 

@@ -158,7 +158,11 @@ def _asked(question: Question, now: int) -> str:
 def _trouble_line(trouble: Trouble, now: int) -> _Line:
     lasted = _span(now - trouble.since)
     if trouble.question is not None:
-        who = _name_of(trouble.member) if trouble.member else one_line(trouble.question.asked_by)
+        who = (
+            _name_of(trouble.member)
+            if trouble.member
+            else one_line(label(trouble.question.agent_id, trouble.question.asked_by))
+        )
         what = f"has no answer to #{trouble.question.seq} for {lasted}"
         return _Line("trouble", who, what, f'conch answer {trouble.question.seq} "..."')
     if trouble.notice is not None:

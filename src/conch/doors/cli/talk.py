@@ -6,6 +6,7 @@ import sys
 from contextlib import suppress
 from itertools import islice
 
+from conch.agents.records import label
 from conch.bells.waits import FOREVER, Pause
 from conch.bus.drafts import check_outbox
 from conch.bus.stream import Message, wait_on_topic
@@ -52,7 +53,8 @@ def send(context: Context) -> Report:
     if sent[0].is_repeated and context.app.topics.find(topic_id).status == "closed":  # a new one would be refused
         warnings.append(bus_view.topic_closed())
     message = bus_view.message(sent[0].message)
-    lines = [f"{'Already sent' if sent[0].is_repeated else 'Sent'} as {message['sender']}, number {message['seq']}."]
+    verb, who = "Already sent" if sent[0].is_repeated else "Sent", sent[0].message.sender_label
+    lines = [f"{verb} as {who}, number {message['seq']}."]
     lines += [f"Warning: {one_line(warning['message'])}" for warning in warnings]
     return Report({"message": message, "warnings": warnings}, "\n".join(lines))
 
@@ -65,7 +67,8 @@ def _outgoing(context: Context, topic_id: str) -> Object:
         if item["reply_to"] is None:
             raise InvalidArgument(f"There is no message number {options.reply_to} on this topic.", field="reply_to")
     if options.to:
-        item["metadata"] = {"to": [context.app.peers.name_of(topic_id, name) or name for name in options.to]}
+        known = context.app.peers.find_called(topic_id, set(options.to))
+        item["metadata"] = {"to": [known[to].name if to in known else to for to in options.to]}
     if options.key is not None:
         item["client_message_id"] = options.key
     return item
@@ -97,7 +100,7 @@ def read(context: Context) -> Report:
         return _history(context, peer, place, limit)
     result = context.tool("bus.sync", topic_id=topic_id, wait_seconds=0, max_items=limit, auto_advance=not options.peek)
     data = {name: result.data[name] for name in ("topic_id", "received", "cursor", "has_more")}
-    lines = message_texts(context, data["received"]) or ["Nothing new."]
+    lines = message_texts(context, result.shown.received, result.shown.peer) or ["Nothing new."]
     if data["has_more"]:
         lines.append("There are more: run `conch read` again.")
     delivery = Delivery(sent=lambda: _move_on(result.delivery), not_sent=result.delivery.not_sent)
@@ -114,11 +117,12 @@ def _move_on(delivery: Delivery) -> None:
 
 def _history(context: Context, peer: Peer, place: Place, limit: int) -> Report:
     history = context.app.messages.history(peer.topic_id, place.after, place.moment)
-    found = [bus_view.received(message, peer) for message in islice(history, limit + 1)]
-    data = {"topic_id": peer.topic_id, "received": found[:limit], "has_more": len(found) > limit}
-    lines = message_texts(context, found[:limit]) or ["No messages since then."]
+    found = list(islice(history, limit + 1))
+    received = [bus_view.received(message, peer) for message in found[:limit]]
+    data = {"topic_id": peer.topic_id, "received": received, "has_more": len(found) > limit}
+    lines = message_texts(context, found[:limit], peer) or ["No messages since then."]
     if data["has_more"]:
-        lines.append(f"There are more: `conch read --since {found[limit]['seq']}`.")
+        lines.append(f"There are more: `conch read --since {found[limit].seq}`.")
     return Report(data, "\n".join(lines))
 
 
@@ -181,10 +185,9 @@ class _Follower:
         return True
 
     def _lines(self, batch: list[Message]) -> list[str]:
-        shown = [bus_view.received(each, self._peer) for each in batch]
         if self._context.options.json:
-            return [whole_json(each) for each in shown]
-        return [clean(text) for text in message_texts(self._context, shown)]
+            return [whole_json(bus_view.received(each, self._peer)) for each in batch]
+        return [clean(text) for text in message_texts(self._context, batch, self._peer)]
 
 
 # -- asking and answering
@@ -218,7 +221,7 @@ def ask(context: Context) -> Report:
     shown = questions_view.asked(asked.outcome, asked, context.session.budget(), limit=None).data
     if asked.outcome == "cancelled":
         return failure("cancelled", "The question was cancelled.", shown)
-    return Report(shown, "\n\n".join(_answer_text(answer) for answer in shown["answers"]))
+    return Report(shown, "\n\n".join(map(_answer_text, asked.answers)))
 
 
 def _number(context: Context, question_id: str) -> str:
@@ -239,10 +242,13 @@ def _whole(context: Context, asked: Asked) -> Asked:
     return asked._replace(answers=answers)
 
 
-def _answer_text(answer: Object) -> str:
-    lines = [f"Answer from {one_line(answer['answered_by'])}:", behind_margin(answer["answer_markdown"], MARGIN)]
-    lines += [f"{MARGIN}see {one_line(pointer)}" for pointer in answer["repo_pointers"]]
-    lines += [f"{MARGIN}ask next: {one_line(followup)}" for followup in answer["suggested_followups"]]
+def _answer_text(answer: Message) -> str:
+    from conch.bus.questions import extras  # only an answer needs it
+
+    pointers, followups = extras(answer)
+    lines = [f"Answer from {one_line(answer.sender_label)}:", behind_margin(answer.content_markdown, MARGIN)]
+    lines += [f"{MARGIN}see {one_line(pointer)}" for pointer in pointers]
+    lines += [f"{MARGIN}ask next: {one_line(followup)}" for followup in followups]
     return "\n".join(lines)
 
 
@@ -271,11 +277,15 @@ def questions(context: Context) -> Report:
     statuses = ["pending", "answered", "cancelled"] if context.options.all else ["pending"]
     listed = context.app.questions.list_all(topic_id, statuses, limit + 1)
     has_more, found = len(listed) > limit, listed[:limit]
+    askers = [label(row.pop("asked_by_agent_id"), row["asked_by"]) for row in found]
     shown = [{**row, "asked_at": to_seconds(row["asked_at"])} for row in found]
     data = {"topic_id": topic_id, "questions": shown, "has_more": has_more}
     if not found:
         return Report(data, "No open questions." if not context.options.all else "No questions yet.")
-    rows = [(str(row["seq"]), row["status"], str(row["answers_count"]), row["asked_by"]) for row in found]
+    rows = [
+        (str(row["seq"]), row["status"], str(row["answers_count"]), asker)
+        for row, asker in zip(found, askers, strict=True)
+    ]
     headings = ("NUMBER", "STATUS", "ANSWERS", "ASKED BY")
     text = table(headings, rows, below=[row["question_text"] for row in found])
     return Report(data, f"{text}\n{MORE}" if has_more else text)
@@ -306,7 +316,7 @@ def search(context: Context) -> Report:
         "until": moment(context, "until", options.until),
         "include_content": options.content,
     }
-    data = context.tool("search.messages_search", None, **given).data
-    lines = [hit_text(hit) for hit in data["results"]] or ["Nothing found."]
-    lines += [f"Note: {one_line(warning['message'])}" for warning in data["warnings"]]
-    return Report(data, "\n".join(lines))
+    found = context.tool("search.messages_search", None, **given)
+    lines = [hit_text(hit, options.content) for hit in found.shown] or ["Nothing found."]
+    lines += [f"Note: {one_line(warning['message'])}" for warning in found.data["warnings"]]
+    return Report(found.data, "\n".join(lines))

@@ -11,7 +11,7 @@ from conch.bus.questions import Question
 from conch.bus.stream import Message
 from conch.calls import retry_interrupted
 from conch.doors.cli.context import Context
-from conch.doors.cli.messages import whole_json
+from conch.doors.cli.messages import addressee_labels, whole_json
 from conch.doors.cli.output import MORE, Report, as_report, duration, give_up, local_time, table
 from conch.errors import InvalidArgument, StoreInterrupted, StoreUnavailable
 from conch.lean import Any, TextIO, json, re
@@ -56,9 +56,9 @@ def show(context: Context) -> Report:
         lines[-1] = f"closed {local_time(topic.closed_at)}" + (
             f": {one_line(topic.close_reason)}" if topic.close_reason else ""
         )
-    rows = [(peer.agent_name, f"#{peer.last_seq}", duration(peer.age_seconds) + " ago") for peer in peers]
+    rows = [(peer.label, f"#{peer.last_seq}", duration(peer.age_seconds) + " ago") for peer in peers]
     return Report(
-        data, "\n".join([*lines, "", table(("NAME", "HAS READ TO", "SEEN"), rows, margin=MARGIN)] if rows else lines)
+        data, "\n".join([*lines, "", table(("AGENT", "READ UP TO", "SEEN"), rows, margin=MARGIN)] if rows else lines)
     )
 
 
@@ -72,9 +72,8 @@ def rename(context: Context) -> Report:
 
 
 def free(context: Context) -> Report:
-    caller, name = context.caller, context.options.name
-    topic_id = context.topic_id
-    context.app.messages.free_name(topic_id, name, f"{caller.agent_id} ({caller.name})")
+    caller, topic_id = context.caller, context.topic_id
+    name = context.app.messages.free_name(topic_id, context.options.name, caller.label)
     return Report({"topic_id": topic_id, "agent_name": name}, f"{one_line(name)} is free on {topic_id}.")
 
 
@@ -85,7 +84,9 @@ def export(context: Context) -> Report:
     """Read page by page, so that a topic of any size fits into memory."""
     options, topic_id = context.options, context.topic_id
     if options.output is None and options.json:
-        raise InvalidArgument("--json needs --output: the export itself goes into a file.", field="output")
+        raise InvalidArgument(
+            "--json needs --output FILE, because standard output carries the JSON object.", field="output"
+        )
     lines = _jsonl(context, topic_id) if options.format == "jsonl" else _markdown(context, topic_id)
     if options.output is not None:
         return _export_to_file(topic_id, lines, options.output)
@@ -147,7 +148,7 @@ def _markdown(context: Context, topic_id: str) -> Iterator[str]:
     lines += _metadata_lines(topic.metadata)
     yield "\n\n".join(lines) + "\n"
     for message, question in _history(context, topic_id):
-        yield _section(message, question)
+        yield _section(message, question, addressee_labels(context, [message])[message.seq])
 
 
 def _history(context: Context, topic_id: str) -> Iterator[tuple[Message, Question | None]]:
@@ -165,11 +166,11 @@ def _page(context: Context, topic_id: str, after: int) -> list[tuple[Message, Qu
     return [(message, questions.get(message.message_id)) for message in messages]
 
 
-def _section(message: Message, question: Question | None) -> str:
+def _section(message: Message, question: Question | None, addressees: list[str]) -> str:
     """One message as Markdown. Its text is a quotation, so that no line of it looks like a heading of ours."""
-    to = f" to {', '.join(map(_literal, message.addressees))}" if message.addressees else ""
+    to = f" to {', '.join(map(_literal, addressees))}" if addressees else ""
     kind = "" if message.message_type == "message" else f" ({_literal(message.message_type)})"
-    head = f"{message.seq}. {_literal(message.sender)}{to}{kind}"
+    head = f"{message.seq}. {_literal(message.sender_label)}{to}{kind}"
     reply = f"in reply to `{message.reply_to}`, " if message.reply_to else ""
     status = f", {_status(question)}" if question else ""
     facts = f"*{reply}{local_time(message.created_at)}, `{message.message_id}`{status}*"

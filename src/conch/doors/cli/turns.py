@@ -52,7 +52,7 @@ def wait(context: Context) -> Report:
         return _not_ours(result)._replace(printing=interruptions.raised)
     return Report(
         result.data,
-        _your_turn_text(context, result.data),
+        _your_turn_text(context, result),
         printing=interruptions.raised,
         delivery=Delivery(sent=lambda: keep_lease(context, result.data), not_sent=result.delivery.not_sent),
     )
@@ -138,9 +138,8 @@ def _interrupted(interruptions: Interruptions) -> Report:
 
 
 def _not_ours(result: Reply) -> Report:
-    data = result.data
-    owner = data.get("current_owner")
-    holder = owner or data.get("reserved_for")
+    data, snapshot = result.data, result.shown.snapshot
+    owner, holder = snapshot.room.owner, snapshot.who(snapshot.expected)
     message = {
         "not_yet": f"Not yet: {holder} {'holds the stick' if owner else 'is next'}.",
         "takeover_available": f"{holder} does not answer ({data.get('reason')}); `conch take --reason ...` takes over.",
@@ -149,9 +148,10 @@ def _not_ours(result: Reply) -> Report:
     return failure(data["status"], message, data)
 
 
-def _your_turn_text(context: Context, data: dict[str, Any]) -> str:
+def _your_turn_text(context: Context, result: Reply) -> str:
+    data = result.data
     head = f"Your turn (turn {data['turn_id']}, {data['reason']}). {lease_text(context, data)}"
-    return f"{head}\n{handoff_text(data['handoff'], data['from_agent_id'])}"
+    return f"{head}\n{handoff_text(data['handoff'], result.shown.author)}"
 
 
 # -- the commands of the holder
@@ -179,11 +179,11 @@ def take(context: Context) -> Report:
     taken = context.tool(
         "turns.takeover_stick", room_id=room_id, expected_turn_id=turn_id, reason=context.options.reason
     )
-    data = taken.data
+    data, notes = taken.data, taken.shown.notes[: len(taken.data["notes"])]
     text = "\n".join([
-        f"The stick is yours (turn {data['turn_id']}), taken from {data['revoked']}. {lease_text(context, data)}",
-        last_handoff_text(data["last_handoff"]),
-        *(labelled("note", f"{note['note']} ({note['from_agent_id']})") for note in data["notes"]),
+        f"The stick is yours (turn {data['turn_id']}), taken from {taken.shown.loser}. {lease_text(context, data)}",
+        last_handoff_text(taken.shown.last_handoff),
+        *(labelled("note", f"{note.details['note']} ({note.who(note.from_agent_id)})") for note in notes[::-1]),
     ])  # fmt: skip
     delivery = Delivery(sent=lambda: keep_lease(context, data), not_sent=taken.delivery.not_sent)
     return Report(data, text, delivery=delivery)
@@ -219,7 +219,7 @@ def _own_lease(context: Context) -> _Lease:
     snapshot = context.room
     room, caller_id = snapshot.room, context.caller.agent_id
     if room.owner != caller_id:
-        message = f"You ({caller_id}) do not hold the stick; run `conch wait` first."
+        message = f"You ({context.caller.label}) do not hold the stick; run `conch wait` first."
         facts = {"current_owner": room.owner, "current_turn_id": room.turn_id, "room_state": snapshot.state}
         raise StaleLease(message, **facts)
     return {"room_id": room.room_id, "lease_id": room.lease_id, "expected_turn_id": room.turn_id}

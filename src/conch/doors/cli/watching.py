@@ -98,4 +98,4 @@ def _recipient_text(entry: Entry) -> str:
     if entry.protocol is None:
         return ""
     state = LABELS.get(entry.protocol.state, "not seen yet")
-    return labelled(LABELS["HANDOFF"], f"{entry.protocol.to_agent or 'the next agent to claim'} ({state})")
+    return labelled(LABELS["HANDOFF"], f"{entry.protocol.recipient or 'the next agent to claim'} ({state})")

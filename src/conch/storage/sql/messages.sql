@@ -25,31 +25,31 @@ SELECT message_id, seq FROM messages WHERE message_id IN :message_ids;
 
 -- name: message_sent_as
 SELECT m.message_id, m.topic_id, m.seq, p.name AS sender, m.message_type, m.reply_to, m.content_markdown, m.metadata_json,
-  m.client_message_id, m.created_at
+  m.client_message_id, m.created_at, p.agent_id AS sender_agent_id
 FROM messages m LEFT JOIN peers p ON p.peer_id = m.sender_id
 WHERE m.topic_id = :topic_id AND m.sender_id = :sender_id AND m.client_message_id = :client_message_id;
 
 -- name: messages_after
 SELECT m.message_id, m.topic_id, m.seq, p.name AS sender, m.message_type, m.reply_to, m.content_markdown, m.metadata_json,
-  m.client_message_id, m.created_at
+  m.client_message_id, m.created_at, p.agent_id AS sender_agent_id
 FROM messages m LEFT JOIN peers p ON p.peer_id = m.sender_id
 WHERE m.topic_id = :topic_id AND m.seq > :after ORDER BY m.seq LIMIT :limit;
 
 -- name: messages_of_others_after
 SELECT m.message_id, m.topic_id, m.seq, p.name AS sender, m.message_type, m.reply_to, m.content_markdown, m.metadata_json,
-  m.client_message_id, m.created_at
+  m.client_message_id, m.created_at, p.agent_id AS sender_agent_id
 FROM messages m LEFT JOIN peers p ON p.peer_id = m.sender_id
 WHERE m.topic_id = :topic_id AND m.seq > :after AND m.sender_id <> :peer_id ORDER BY m.seq LIMIT :limit;
 
 -- name: messages_since
 SELECT m.message_id, m.topic_id, m.seq, p.name AS sender, m.message_type, m.reply_to, m.content_markdown, m.metadata_json,
-  m.client_message_id, m.created_at
+  m.client_message_id, m.created_at, p.agent_id AS sender_agent_id
 FROM messages m LEFT JOIN peers p ON p.peer_id = m.sender_id
 WHERE m.topic_id = :topic_id AND m.seq > :after AND m.created_at >= :since ORDER BY m.seq LIMIT :limit;
 
 -- name: latest_messages
 SELECT m.message_id, m.topic_id, m.seq, p.name AS sender, m.message_type, m.reply_to, m.content_markdown, m.metadata_json,
-  m.client_message_id, m.created_at
+  m.client_message_id, m.created_at, p.agent_id AS sender_agent_id
 FROM messages m LEFT JOIN peers p ON p.peer_id = m.sender_id
 WHERE m.topic_id = :topic_id ORDER BY m.seq DESC LIMIT :limit;
 

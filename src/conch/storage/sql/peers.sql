@@ -12,20 +12,24 @@ SELECT * FROM peers WHERE agent_id = :agent_id AND topic_id = :topic_id AND is_o
 SELECT * FROM peers WHERE topic_id = :topic_id AND name = :name AND agent_id IS NULL;
 
 -- name: peers_named
-SELECT peer_id FROM peers
+SELECT peer_id, agent_id FROM peers
 WHERE name = :name AND (CAST(:topic_id AS TEXT) IS NULL OR topic_id = :topic_id)
 UNION
-SELECT peer_id FROM agent_name_reservations
-WHERE agent_name = :name AND (CAST(:topic_id AS TEXT) IS NULL OR topic_id = :topic_id);
+SELECT p.peer_id, p.agent_id FROM agent_name_reservations n JOIN peers p ON p.peer_id = n.peer_id
+WHERE n.agent_name = :name AND (CAST(:topic_id AS TEXT) IS NULL OR n.topic_id = :topic_id);
 
 -- name: names_of_peer
 SELECT agent_name FROM agent_name_reservations WHERE peer_id = :peer_id;
 
 -- name: known_on_topic
-SELECT agent_name AS name FROM agent_name_reservations WHERE topic_id = :topic_id AND agent_name IN :names
+-- A name comes last, because it wins over an agent_id. An agent that has several peers is shown as itself.
+SELECT p.agent_id AS called, p.name, p.agent_id, p.is_own AS weight FROM peers p JOIN cursors c ON c.peer_id = p.peer_id
+WHERE p.topic_id = :topic_id AND p.agent_id IN :names
 UNION
-SELECT p.agent_id FROM peers p JOIN cursors c ON c.peer_id = p.peer_id
-WHERE p.topic_id = :topic_id AND p.agent_id IN :names;
+SELECT n.agent_name AS called, p.name, p.agent_id, 2 AS weight
+FROM agent_name_reservations n JOIN peers p ON p.peer_id = n.peer_id
+WHERE n.topic_id = :topic_id AND n.agent_name IN :names
+ORDER BY weight;
 
 -- name: insert_peer
 INSERT INTO peers (topic_id, name, agent_id, is_own, reclaim_token_hash, created_at, last_claimed_at)
@@ -103,7 +107,7 @@ LEFT JOIN cursors c ON c.peer_id = p.peer_id
 WHERE t.topic_id = :topic_id;
 
 -- name: recent_peers
-SELECT p.peer_id, p.name AS agent_name, c.last_seq, c.updated_at, a.host_id, a.boot_id, a.pid, a.process_started_at
+SELECT p.peer_id, p.name AS agent_name, p.agent_id, c.last_seq, c.updated_at, a.host_id, a.boot_id, a.pid, a.process_started_at
 FROM cursors c JOIN peers p ON p.peer_id = c.peer_id LEFT JOIN agents a ON a.agent_id = p.agent_id
 WHERE c.topic_id = :topic_id AND c.updated_at >= :since AND c.peer_id > :after
 ORDER BY c.peer_id;

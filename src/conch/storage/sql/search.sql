@@ -39,8 +39,8 @@ WHERE m.topic_id = :topic_id AND m.seq > :after AND m.seq <= :through AND m.numb
 
 -- name: found_messages
 SELECT m.number, m.topic_id, t.name AS topic_name, m.message_id, m.seq, m.message_type, m.created_at, m.content_markdown,
-  (SELECT p.name FROM peers p WHERE p.peer_id = m.sender_id) AS sender
-FROM messages m JOIN topics t ON t.topic_id = m.topic_id
+  p.name AS sender, p.agent_id AS sender_agent_id
+FROM messages m JOIN topics t ON t.topic_id = m.topic_id LEFT JOIN peers p ON p.peer_id = m.sender_id
 WHERE m.number IN :numbers;
 
 -- name: forget_progress
