@@ -282,7 +282,6 @@ def test_a_name_that_no_other_module_uses_is_private() -> None:
 
 AGENT_IDS = {"owner", "reserved_for", "current_owner", "expected", "revoked", "caller_id", "prior_id", "taken_by_id"}
 NEED_AGENT_IDS = {
-    "agents.records": "makes the label",
     "agents.identity": "refuses an id that the user exported",
     "agents.override": "refuses an id that the caller chose",
     "bells.base": "names a channel",
