@@ -7,7 +7,7 @@ import json
 from bus_plan import BusPlan
 from calls import Step, interleave, mail_row, memory, memory_rows, round_trip_row
 from conch.tools.catalogue import GROUPS
-from harness import CONCH, Row, Scratch
+from harness import CONCH, Row, Scratch, Server
 from waking import join, send
 
 CALLS_BEFORE_MEMORY = 100
@@ -18,7 +18,7 @@ LARGEST = {"turns": 8_000, "all": 24_000}
 def measure(scratch: Scratch, plan: BusPlan) -> list[Row]:
     with (
         scratch.server("bench:caller") as conch,
-        scratch.server("bench:stranger") as stranger,
+        scratch.server("bench:reader") as reader,
         scratch.sdk_server() as sdk,
     ):
         topic_id = join(conch, "calls", "caller")
@@ -26,8 +26,7 @@ def measure(scratch: Scratch, plan: BusPlan) -> list[Row]:
             "ping": lambda: conch.call("ping"),
             "read": lambda: conch.call("topic_presence", topic_id=topic_id),
             "send": lambda: conch.answer(send(conch, topic_id)),
-            # conch looks for the mail of a caller that it knows, and this one has not said who it is.
-            "stranger": lambda: stranger.call("topic_presence", topic_id=topic_id),
+            "mail": _read_with_mail(conch, reader, topic_id),
         }
         if sdk is not None:
             steps["sdk"] = lambda: sdk.call("nothing")
@@ -40,11 +39,20 @@ def measure(scratch: Scratch, plan: BusPlan) -> list[Row]:
     return [
         round_trip_row("the tool `ping`", spreads["ping"], "empty tool", empty),
         round_trip_row("a read, `topic_presence`", spreads["read"], "empty tool", empty, 0.5),
-        mail_row("the same with a look for mail", spreads["read"], "of a caller not known", spreads["stranger"]),
+        mail_row("the same with mail", spreads["mail"], "without mail", spreads["read"]),
         round_trip_row("a send, `sync`", spreads["send"], "empty tool", empty, 1),
         *memory_rows("after 100 calls", *used),
         *_list_rows(scratch),
     ]
+
+
+def _read_with_mail(writer: Server, reader: Server, topic_id: str) -> Step:
+    """The same read by an agent to which another has written."""
+    join(reader, "calls", "reader")
+    letter = {"content_markdown": "Please look at this.", "metadata": {"to": "reader"}}
+    writer.call("sync", topic_id=topic_id, outbox=[letter], wait_seconds=0)
+    assert "mail" in reader.call("topic_presence", topic_id=topic_id)
+    return lambda: reader.call("topic_presence", topic_id=topic_id)
 
 
 def _list_rows(scratch: Scratch) -> list[Row]:

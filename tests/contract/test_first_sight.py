@@ -67,19 +67,77 @@ def is_in(text: str, name: str, value: Any) -> bool:
     if isinstance(value, bool) or value is None or value == "":
         return True  # what is true is told by words, and what is not there by their absence
     if isinstance(value, str) and not value.isdecimal():
-        return value.strip().splitlines()[0].strip() in text
-    return re.search(rf'(?:{name}=|#|"|[:,-]){re.escape(str(value))}\b', text) is not None
+        return all(line.strip() in text for line in value.splitlines())
+    numbered = "|#" if name.endswith("seq") else '|"' if name == "cursor" else "|[:-]" if name == "lines" else ""
+    return re.search(rf"(?:{name}={numbered}){re.escape(str(value))}\b", text) is not None
 
 
-def test_every_fact_of_every_object_is_in_the_text(replies: list[tuple[str, Reply]]) -> None:
-    missing = [
+def missing_facts(replies: list[tuple[str, Reply]]) -> list[tuple[str, str, Any]]:
+    return [
         (tool, name, value)
         for tool, reply in replies
-        for name, value in leaves({key: each for key, each in reply.data.items() if key not in ("sent", "warnings")})
+        for name, value in leaves({key: each for key, each in reply.data.items() if key != "sent"})
         if not is_in(reply.text, name, value)
     ]
 
-    assert missing == []
+
+def test_every_fact_of_every_object_is_in_the_text(replies: list[tuple[str, Reply]]) -> None:
+    assert missing_facts(replies) == []
+
+
+def test_a_fact_with_the_same_value_as_another_is_in_the_text_too(enter: Enter) -> None:
+    ada, bob = enter("ada:1"), enter("bob:2")  # at the same moment
+    ada.data("wait_for_turn")
+    bob.data("wait_for_turn", max_wait_ms=0)
+
+    rooms, state = (
+        ada.call("list_rooms", context_path=ada.joined["canonical_path"]).text,
+        bob.call("get_room_state").text,
+    )
+    log = bob.call("get_room_events").text
+
+    moment = "2027-01-15T08:00:00.000Z"
+    assert "members=ada:1 members=bob:2" in rooms and f"updated_at={moment}" in rooms
+    assert state.count(f"joined {moment}, last seen {moment}") == 2 and f"updated_at={moment}" in state
+    assert log.count("turn_id=") == 3
+
+
+def test_a_text_whose_first_line_is_a_word_of_ours_is_shown_whole(enter: Enter) -> None:
+    ada = enter("ada:1")
+
+    closed = ada.call("topic_close", topic_id=ada.data("topic_create")["topic_id"], reason="closed\nbecause of rain")
+    refused = ada.call(
+        "sync", topic_id=ada.home, wait_seconds=0, outbox=[{"content_markdown": "a", "metadata": {"to": "b"}}]
+    )
+
+    assert "because of rain" in closed.text
+    assert "UNKNOWN_ADDRESSEE: No peer of this topic is called 'b'." in refused.text
+
+
+def test_every_warning_is_in_the_text_with_its_code(enter: Enter) -> None:
+    ada, bob = enter("ada:1"), enter("bob:2")
+    ada.data("wait_for_turn")
+    topic_id = ada.data("topic_create", name="pink")["topic_id"]
+    ada.join(topic_id, "red")
+    message = {"content_markdown": "a", "client_message_id": "c"}
+    answer = {"question_id": "msg_x", "answer_markdown": "a", "suggested_followups": ["f"]}
+    asked = ada.data("ask", topic_id=ada.home, question="Why?", wait_seconds=0)["question_id"]
+    ada.data("ask_cancel", topic_id=ada.home, question_id=asked)
+
+    replies = [
+        ("scope_reserve", bob.call("scope_reserve", scope="src")),
+        ("topic_create", ada.call("topic_create", name="pink", metadata={"a": 1})),
+        *(("sync", ada.call("sync", topic_id=ada.home, outbox=[message], ack_through=0, wait_seconds=0)) for _ in "12"),
+        ("answer", bob.call("answer", topic_id=bob.home, responses=[answer])),
+        ("ask_cancel", ada.call("ask_cancel", topic_id=ada.home, question_id=asked)),
+        *(("topic_close", ada.call("topic_close", topic_id=topic_id)) for _ in "12"),
+        ("pending_list", ada.call("pending_list", topic_id=topic_id, wait_seconds=0)),
+    ]
+
+    codes = {warning["code"] for _, reply in replies for warning in reply.data["warnings"]}
+    expected = {"STICK_HELD", "METADATA_IGNORED", "ACK_IGNORED", "ALREADY_SENT", "QUESTION_NOT_FOUND"}
+    assert codes == expected | {"ALREADY_CANCELLED", "ALREADY_CLOSED", "TOPIC_CLOSED"}
+    assert missing_facts(replies) == []
 
 
 def test_every_id_and_number_in_a_text_is_in_the_object(replies: list[tuple[str, Reply]]) -> None:

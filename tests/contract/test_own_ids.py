@@ -191,6 +191,22 @@ def test_a_turn_that_was_handed_over_is_refused(ada: Connection, bob: Connection
     assert owner(bob) == "bob:2"
 
 
+def test_an_agent_that_got_its_turn_through_another_door_is_told_so(
+    ada: Connection, bob: Connection, connect: Connect
+) -> None:
+    ada.claim()
+    ada.call("release_stick", handoff=HANDOFF)
+    bob.claim()
+    bob.call("release_stick", handoff=HANDOFF)
+    connect("ada:1").claim()
+
+    late = ada.call("heartbeat")
+
+    assert late["error"] == "turn_mismatch"
+    assert late["message"].endswith("Turn 3 is yours. Call wait_for_turn to claim or keep the stick.")
+    assert ada.claim()["turn_id"] == ada.call("heartbeat")["turn_id"] == 3
+
+
 def test_one_id_that_is_given_is_checked_as_ever(ada: Connection, bob: Connection) -> None:
     first = ada.claim()
     ada.call("release_stick", handoff=HANDOFF)

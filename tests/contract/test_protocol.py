@@ -216,7 +216,7 @@ def test_followers_of_the_room_see_that_a_handoff_was_accepted(app: App, ada: An
         ("claim", "Claimed"),
         ("accepted", "Accepted"),
     ]
-    assert page["events"][1]["subject_id"] == event["id"]
+    assert page["events"][1]["protocol_event"]["id"] == event["id"]
     assert page["events"][1]["name"] == bob.name
 
 

@@ -41,7 +41,7 @@ BUS = [
     "message to a `sync` that waits in another process, longest",
     "round trip of the tool `ping`",
     "round trip of a read, `topic_presence`",
-    "the same with a look for mail",
+    "the same with mail",
     "round trip of a send, `sync`",
     "memory after 100 calls, RSS",
     "memory after 100 calls, PSS",

@@ -28,13 +28,17 @@ def test_no_wait_is_longer_than_its_harness_survives(client: str, limits: tuple[
         assert limit / 2 < patience.wait_seconds(3_600) < limit
 
 
-@pytest.mark.parametrize("client", ["claude-code", "gemini-cli-mcp-client", "opencode", "qwen-cli-mcp-client-conch"])
+@pytest.mark.parametrize(
+    "client", ["claude-code", "gemini-cli-mcp-client", "github-copilot-developer", "qwen-cli-mcp-client-conch"]
+)
 def test_an_agent_whose_commands_are_its_own_can_wait_in_the_background(client: str) -> None:
     assert "`conch wait`" in patience_of(client, False).instead
 
 
-@pytest.mark.parametrize("client", ["codex-mcp-client", "some-new-client", None])
-def test_a_command_that_might_be_another_agent_is_not_advised(client: str | None) -> None:
+# A command that Codex runs may be another agent. OpenCode and Kilo run none in the background: it would get the stick
+# without their knowledge.
+@pytest.mark.parametrize("client", ["codex-mcp-client", "opencode", "kilo", "some-new-client", None])
+def test_a_command_that_its_agent_would_not_hear_from_is_not_advised(client: str | None) -> None:
     assert "`conch wait`" not in patience_of(client, False).instead
 
 

@@ -67,7 +67,7 @@ class Rooms:
         """Refuse, as a change would, a caller that may not change the room in this turn."""
         with self.look(caller, room_id) as (_, snapshot):
             admit(snapshot, caller, None if lease_id is None else Lease(lease_id, turn_id))
-            require_turn(snapshot, turn_id)
+            require_turn(snapshot, caller, turn_id)
 
     def root(self, room_id: str) -> str:
         """The workspace of a room, for lookups that must happen before a transaction."""
@@ -215,18 +215,19 @@ def admit(snapshot: Snapshot, caller: Caller, lease: Lease | None = None, even_c
 
 def _require_lease(snapshot: Snapshot, caller: Caller, lease: Lease) -> None:
     room = snapshot.room
-    require_turn(snapshot, lease.turn_id)  # first, because a new turn also explains why the lease is stale
+    require_turn(snapshot, caller, lease.turn_id)  # first, because a new turn also explains why the lease is stale
     if (room.owner, room.lease_id) != (caller.agent_id, lease.lease_id):
         raise StaleLease("The supplied lease is no longer current for this room.", **snapshot.facts)
 
 
-def require_turn(snapshot: Snapshot, expected_turn_id: int) -> None:
-    if expected_turn_id != snapshot.room.turn_id:
-        message = (
-            f"The room is at turn {snapshot.room.turn_id}, not at turn {expected_turn_id}. "
-            "Stop and read the room's state."
-        )
-        raise TurnMismatch(message, **snapshot.facts)
+def require_turn(snapshot: Snapshot, caller: Caller, expected_turn_id: int) -> None:
+    room = snapshot.room
+    if expected_turn_id == room.turn_id:
+        return
+    message = f"The room is at turn {room.turn_id}, not at turn {expected_turn_id}."
+    if room.owner == caller.agent_id:  # it got this turn through another door, such as `conch wait`
+        raise TurnMismatch(f"{message} Turn {room.turn_id} is yours.", Advice("keep_stick"), **snapshot.facts)
+    raise TurnMismatch(f"{message} Stop and read the room's state.", **snapshot.facts)
 
 
 def _refuse_gone(snapshot: Snapshot, caller: Caller, lease: Lease | None) -> ConchError:

@@ -49,10 +49,19 @@ def set_room_policy(session: Session, given: Object, call: Call) -> Reply:
     return Reply({"room_id": snapshot.room.room_id, "policy": policy}, text)
 
 
+# The other names of durations say what they mean.
+_DURATIONS = {
+    "claim_ttl_ms": "To claim a stick that is offered.",
+    "wait_for_turn_poll_ms": "Between looks without a bell.",
+    "presence_ttl_ms": "A silent member counts as active.",
+}
+
+
 def _policy_value(setting: Setting) -> Object:
     if setting.choices:
         return {"type": ["string", "null"], "enum": [*setting.choices, None]}
-    return {"type": ["integer", "null"]}
+    meaning = _DURATIONS.get(setting.name)
+    return {"type": ["integer", "null"], **({"description": meaning} if meaning else {})}
 
 
 def _policy_schema() -> Object:

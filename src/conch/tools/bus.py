@@ -42,8 +42,7 @@ def topic_create(session: Session, given: Object, call: Call) -> Reply:
         warnings.append(warning("METADATA_IGNORED", "The topic already existed; its metadata was not changed."))
     data = {"topic_id": topic.topic_id, "name": topic.name, "status": topic.status, "created": created}
     text = f"{'Created' if created else 'Found'} topic {topic.topic_id} ({one_line(topic.name)})."
-    lines = [text, *view.warning_lines(warnings)]
-    return Reply({**data, "warnings": warnings}, "\n".join(lines), next=_JOIN_TOPIC)
+    return Reply({**data, "warnings": warnings}, text, next=_JOIN_TOPIC)
 
 
 def topic_list(session: Session, given: Object, call: Call) -> Reply:
@@ -52,7 +51,7 @@ def topic_list(session: Session, given: Object, call: Call) -> Reply:
     page = budget.fill(
         found, lambda each: {**view.topic(each[0]), "message_count": each[1]}, lambda each: view.topic_line(*each)
     )
-    cursor = page.cursor([topic.topic_id for topic, _ in found], after)
+    cursor = page.cursor([topic.topic_id for topic, _ in found])
     data = known(topics=page.objects, has_more=page.has_more, cursor=cursor, warnings=[])
     return Reply(data, page.text("No topics."), next=page.next(cursor))
 
@@ -74,8 +73,7 @@ def topic_close(session: Session, given: Object, call: Call) -> Reply:
         close_reason=topic.close_reason,
         warnings=warnings,
     )
-    text = f"Topic {topic.topic_id} {'was already' if warnings else 'is now'} closed."
-    return Reply(data, "\n".join([text, *view.warning_lines(warnings)]))
+    return Reply(data, f"Topic {topic.topic_id} {'was already' if warnings else 'is now'} closed.")
 
 
 def topic_join(session: Session, given: Object, call: Call) -> Reply:
@@ -103,7 +101,8 @@ def topic_join(session: Session, given: Object, call: Call) -> Reply:
         f"You are {one_line(name)} on topic {topic.topic_id} ({one_line(topic.name)}). "
         f"Keep this token to get the name back after a restart: reclaim_token={joined.reclaim_token}"
     )
-    return Reply(data, text, next="Call `sync` to read the topic, and to send to it.")
+    following = session.say("Call `sync` to read the topic, and to send to it.")
+    return Reply(data, text, next=following or "Call `pending_list` to find questions for you.")
 
 
 def _kept_token(session: Session, given: Object) -> str | None:
@@ -119,7 +118,7 @@ def topic_presence(session: Session, given: Object, call: Call) -> Reply:
     window = given.get("window_seconds", _WINDOW)
     peers = session.app.peers.list_present(given["topic_id"], window, limit + 1, after or NO_PEER)
     page = session.budget().fill(peers, view.presence, view.presence_line, limit)
-    cursor = page.cursor([peer.peer_id for peer in peers], given.get("after"))
+    cursor = page.cursor([peer.peer_id for peer in peers])
     data = known(topic_id=given["topic_id"], peers=page.objects, has_more=page.has_more, cursor=cursor, warnings=[])
     return Reply(data, page.text("No peer was active recently."), next=page.next(cursor))
 
@@ -167,7 +166,7 @@ def sync(session: Session, given: Object, call: Call) -> Reply:
         "warnings": warnings,
     }
     end = f"status={synced.status} cursor={cursor}"
-    text = "\n".join([*received.lines, *sent_lines, end, *view.warning_lines(warnings)])
+    text = "\n".join([*received.lines, *sent_lines, end])
     moves = auto_advance and bool(synced.page.received)
     delivery = QueuedDelivery(
         session.replies,

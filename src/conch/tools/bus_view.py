@@ -137,16 +137,4 @@ def message_text(each: Message, peer: Peer) -> str:
 
 
 def _sent_line(sent: Sent) -> str:
-    return f"Sent #{sent.message.seq} {sent.message.message_id}{_remark(sent)}"
-
-
-def _remark(sent: Sent) -> str:
-    if sent.obstacle is not None:
-        return f" (it does not count as an answer: {sent.obstacle.reason})"
-    return " (already sent before)" if sent.is_repeated else ""
-
-
-def warning_lines(warnings: Warnings) -> list[str]:
-    """The warnings that are not about one sent message. The line of a sent message has its own warnings."""
-    general = [each for each in warnings if "seq" not in each.get("context", {})]
-    return [behind_margin(each["message"], first=f"{each['code']}: ") for each in general]
+    return f"Sent #{sent.message.seq} {sent.message.message_id}"

@@ -11,7 +11,7 @@ from conch.lean import Any, json
 from conch.tools.replies import Object
 from conch.tools.text import MARGIN, behind_margin, is_plain, one_line, visible
 
-# A view shows these whole, behind a margin. Warnings have lines of their own.
+# A view shows a handoff whole, behind a margin. Warnings have lines of their own.
 _SHOWN_WHOLE = frozenset(("handoff", "handoff_template", "warnings"))
 _LONGEST_WORD = 200
 _WITHOUT_SIGNS = str.maketrans("", "", "-_.:/@+~#%,")
@@ -29,34 +29,45 @@ def tell_item(data: Object, line: str) -> str:
     return _add(line, ((name, value) for name, value in _facts(data) if not (is_message and name == "topic_id")))
 
 
+def tell_warnings(data: Object) -> list[str]:
+    """The texts of the warnings in an object, each with its code first."""
+    found = data.get("warnings", ())
+    return [
+        tell_item(each.get("context", {}), behind_margin(each["message"], first=f"{each['code']}: ")) for each in found
+    ]
+
+
 def _add(text: str, facts: Iterator[tuple[str, Any]], ending: str = "") -> str:
     whole = f"{text}\n{ending}" if ending else text
     words: dict[str, list[str]] = {}
     blocks: list[str] = []
     for path, value in facts:
         about, _, name = path.rpartition(".")
-        if _is_told(whole, name, value):
+        values = value if isinstance(value, list) else [value]
+        if all(_is_told(whole, name, each) for each in values):
             continue
-        if isinstance(value, str) and (len(value) > _LONGEST_WORD or (not is_plain(value) and _has_lines(value))):
-            blocks.append(behind_margin(value, MARGIN * 2, first=f"{MARGIN}{path}: "))
-        else:
-            words.setdefault(about, []).append(f"{name}={_spell(value)}")
+        for each in values:  # all of a list, because a part of it would pass for the whole
+            if isinstance(each, str) and (len(each) > _LONGEST_WORD or (not is_plain(each) and _has_lines(each))):
+                blocks.append(behind_margin(each, MARGIN * 2, first=f"{MARGIN}{path}: "))
+            else:
+                words.setdefault(about, []).append(f"{name}={_spell(each)}")
     added = [f"{MARGIN}{about}{': ' if about else ''}{' '.join(each)}" for about, each in words.items()]
     return "\n".join(line for line in [text, *added, *blocks] if line)
 
 
 def _facts(data: Object, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every value that is not an object, by its name. What is false or empty is no fact."""
+    """Every value that is not an object, and every list of such values, by its name.
+
+    What is false or empty is no fact.
+    """
     for name, value in data.items():
         if name in _SHOWN_WHOLE or value is None or value is False or value in ("", [], {}):
             continue
         label = prefix + (name if name.isidentifier() else _spell(one_line(name)))
         if isinstance(value, dict):
             yield from _facts(value, f"{label}.")
-        elif not isinstance(value, list):
+        elif not isinstance(value, list) or not any(isinstance(each, (dict, list)) for each in value):
             yield label, value
-        elif not isinstance(value[0], (dict, list)):
-            yield from ((label, each) for each in value)
         elif prefix:  # only a list of the reply itself has a text for each of its items
             yield label, json.dumps(value, ensure_ascii=False, default=str)
 
@@ -66,12 +77,19 @@ def _is_told(text: str, name: str, value: Any) -> bool:
     if isinstance(value, str) and not value.isdecimal():
         if is_plain(value):  # as almost always
             return _mentions(text, value.strip() or value)
-        first = value.strip().splitlines()[:1]  # empty if there are only blanks
-        return _mentions(text, value) or any(_mentions(text, visible(line)) for line in first)
+        return not value.strip() or any(_mentions(text, form) for form in _forms(value))
     spelled = _spell(value)
-    return spelled in text and any(
-        _mentions(text, form) for form in (f"{name}={spelled}", f"#{spelled}", f'"{spelled}"')
-    )
+    if spelled not in text:
+        return False
+    forms = [f"{name}={spelled}"] + [f"#{spelled}"] * name.endswith("seq") + [f'"{spelled}"'] * (name == "cursor")
+    return any(_mentions(text, form) for form in forms)
+
+
+def _forms(value: str) -> Iterator[str]:
+    """How a view may show a text with several lines or with special characters: behind a margin, or on one line."""
+    for margin in (MARGIN, MARGIN * 2):
+        yield behind_margin(value, margin, first="").strip()
+    yield one_line(value)
 
 
 def _has_lines(text: str) -> bool:

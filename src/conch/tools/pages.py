@@ -30,9 +30,9 @@ class Page(NamedTuple):
     lines: list[str]
     has_more: bool
 
-    def cursor(self, cursors: Sequence[Any], after: str | None = None) -> str | None:
-        """The position after the last item. An empty page keeps the position that the caller gave."""
-        return str(cursors[self.length - 1]) if self.length else after
+    def cursor(self, cursors: Sequence[Any]) -> str | None:
+        """The position after the last item, if there are more. A page with more is never empty."""
+        return str(cursors[self.length - 1]) if self.has_more else None
 
     def text(self, empty: str) -> str:
         return "\n".join(self.lines or [empty])
@@ -118,7 +118,7 @@ class Budget:
         if self._limit is None or not warnings:
             return warnings
         share = Budget(self._limit // 4 + _ENVELOPE)
-        page = share.fill(warnings, lambda each: each, lambda each: str(each["message"]))
+        page = share.fill(warnings, lambda each: each, lambda each: f"{each['code']}: {each['message']}")
         if page.has_more:
             from conch.warnings import warning  # rarely needed
 

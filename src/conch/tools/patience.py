@@ -12,24 +12,30 @@ class _Harness(NamedTuple):
     """How long it waits for the result of a call, less some time for the transport."""
     with_progress_ms: int
     """The same for a call that reports progress."""
-    has_shell: bool = True
-    """Its shell commands act as the same agent."""
+    has_background: bool = True
+    """It can run commands in the background, and they act as the same agent."""
 
 
 # Seen with the real programs. The name of their MCP client begins with one of these.
 _HARNESSES = {
     "claude-code": _Harness(600_000, 600_000),
-    "codex": _Harness(280_000, 280_000, has_shell=False),  # it gives up at 300 s; its sandbox hides who runs a command
+    "codex": _Harness(
+        280_000, 280_000, has_background=False
+    ),  # it gives up at 300 s; its sandbox hides who runs a command
     "gemini": _Harness(570_000, 570_000),  # it gives up at 600 s
-    "opencode": _Harness(50_000, 600_000),
+    "opencode": _Harness(50_000, 600_000, has_background=False),
     "copilot": _Harness(120_000, 120_000),
     "qwen": _Harness(120_000, 120_000),
-    "kilo": _Harness(50_000, 120_000),
+    "kilo": _Harness(50_000, 120_000, has_background=False),
 }
 _BACKGROUND = (
-    "Do not call this in a loop. Run `conch wait` in the background: it ends when you have the stick. Or end your turn."
+    "Do not call this in a loop. Run `conch wait` in the background: it ends when you have the stick. Then call "
+    "`wait_for_turn`. Or end your turn."
 )
-_COME_BACK = "Do not call this in a loop. End your turn, or call `wait_for_turn` with the longest wait."
+_COME_BACK = (
+    "Do not call this in a loop. End your turn, or call `wait_for_turn` without max_wait_ms: it waits as long as "
+    "it can."
+)
 
 
 class Patience(NamedTuple):
@@ -49,5 +55,5 @@ def patience_of(client_name: str | None, has_progress: bool) -> Patience:
     for start, harness in _HARNESSES.items():
         if slug.startswith(start):
             survives = harness.with_progress_ms if has_progress else harness.survives_ms
-            return Patience(survives, _BACKGROUND if harness.has_shell else _COME_BACK)
+            return Patience(survives, _BACKGROUND if harness.has_background else _COME_BACK)
     return Patience(0, _COME_BACK)

@@ -9,7 +9,6 @@ from conch.tools import questions_view as view
 from conch.tools.registry import Tool, grouped
 from conch.tools.replies import Delivered, Object, Reply, known
 from conch.tools.session import Session
-from conch.tools.text import behind_margin
 from conch.warnings import warning
 
 _MOST_QUESTIONS = 200
@@ -33,7 +32,7 @@ def ask_poll(session: Session, given: Object, call: Call) -> Reply:
     asked = session.app.questions.poll(given["topic_id"], given["question_id"], after or 0)
     stored = asked.question.status  # stays pending after an answer, so that more can follow
     status = "answered" if asked.answers_count and stored == "pending" else stored
-    return view.asked(status, asked, session.budget(), given.get("after"))
+    return view.asked(status, asked, session.budget())
 
 
 def ask_cancel(session: Session, given: Object, call: Call) -> Reply:
@@ -42,8 +41,7 @@ def ask_cancel(session: Session, given: Object, call: Call) -> Reply:
     question, changed = session.app.questions.cancel(peer, given["question_id"], given.get("reason"))
     warnings = [] if changed else [warning("ALREADY_CANCELLED", "The question was already cancelled; nothing changed.")]
     data = known(**view.closed(question), cancel_reason=question.cancel_reason, warnings=warnings)
-    lines = [f"Question {question.question_id} is cancelled.", *bus_view.warning_lines(warnings)]
-    return Reply(data, "\n".join(lines))
+    return Reply(data, f"Question {question.question_id} is cancelled.")
 
 
 def question_mark_answered(session: Session, given: Object, call: Call) -> Reply:
@@ -52,8 +50,7 @@ def question_mark_answered(session: Session, given: Object, call: Call) -> Reply
     question, changed = session.app.questions.mark_answered(peer, given["question_id"])
     warnings = [] if changed else [warning("ALREADY_ANSWERED", "The question was already closed; nothing changed.")]
     data = {**view.closed(question), "warnings": warnings}
-    lines = [f"Question {question.question_id} is closed as answered.", *bus_view.warning_lines(warnings)]
-    return Reply(data, "\n".join(lines))
+    return Reply(data, f"Question {question.question_id} is closed as answered.")
 
 
 def pending_list(session: Session, given: Object, call: Call) -> Reply:
@@ -65,7 +62,7 @@ def pending_list(session: Session, given: Object, call: Call) -> Reply:
     waited = wait_seconds and not answerable.is_closed  # a closed topic ends a wait at once
     status = "ready" if found else "timeout" if waited else "empty"
     page = session.budget().fill(found, view.pending, view.pending_text, limit)
-    cursor = page.cursor([each.seq for each in found], given.get("after"))
+    cursor = page.cursor([each.seq for each in found])
     warnings = [bus_view.topic_closed()] if answerable.is_closed else []
     data = known(
         topic_id=peer.topic_id,
@@ -75,19 +72,17 @@ def pending_list(session: Session, given: Object, call: Call) -> Reply:
         cursor=cursor,
         warnings=warnings,
     )
-    lines = [page.text("No question is waiting for you."), *bus_view.warning_lines(warnings)]
     following = page.next(cursor, "Call `answer` with the question_id of those you can answer." if found else "")
     delivered = Delivered(peer.topic_id, ids=tuple(each.question_id for each in found[: page.length]))
-    return Reply(data, "\n".join(lines), next=following, delivered=delivered)
+    return Reply(data, page.text("No question is waiting for you."), next=following, delivered=delivered)
 
 
 def answer(session: Session, given: Object, call: Call) -> Reply:
     call.check()
     answered = session.app.questions.answer(session.peer(given["topic_id"]), given["responses"])
     warnings = session.budget().warn(answered.warnings)
-    lines = [behind_margin(each["message"], first="") for each in warnings]
     data = {"saved": answered.saved, "skipped": answered.skipped, "warnings": warnings}
-    return Reply(data, "\n".join([f"saved={answered.saved} skipped={answered.skipped}", *lines]))
+    return Reply(data, f"saved={answered.saved} skipped={answered.skipped}")
 
 
 _QUESTION_ID: Object = {"type": "string", "minLength": 1, "maxLength": fields.LONGEST_ID}

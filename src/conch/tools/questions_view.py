@@ -38,7 +38,6 @@ def asked(
     status: str,
     found: Asked,
     budget: Budget,
-    after: str | None = None,
     trouble: StoreError | None = None,
     limit: int | None = MOST_ANSWERS,
 ) -> Reply:
@@ -46,12 +45,11 @@ def asked(
     if trouble is not None:
         message = f"The question was asked. Then the store failed, so its present state is not known: {trouble.message}"
         unknown = warning(trouble.code, message)
-        reply = asked(status, found, budget, after)
-        text = f"{reply.text}\n{behind_margin(message, first=f'{trouble.code}: ')}"
-        return reply._replace(data={**reply.data, "warnings": [unknown]}, text=text)
+        reply = asked(status, found, budget)
+        return reply._replace(data={**reply.data, "warnings": [unknown]})
     budget.spend(found.question.cancel_reason, found.question.cancel_reason or "")
     page = budget.fill(found.answers, answer, _whole_text, limit)
-    cursor = page.cursor([each.seq for each in found.answers], after)
+    cursor = page.cursor([each.seq for each in found.answers])
     shown = found._replace(answers=found.answers[: page.length])
     data = known(**_asked(status, shown, page.objects), has_more=page.has_more, cursor=cursor)
     # The specification of the question tools prescribes how the text ends, so all facts come before that.

@@ -108,9 +108,7 @@ def _warned(reply: Reply, replacements: list[Replacement]) -> Reply:
     from conch.warnings import warning  # rarely needed
 
     news = [warning("STORE_REPLACED", each.message, **each.details) for each in replacements]
-    lines = [behind_margin(each.message, first="STORE_REPLACED: ") for each in replacements]
-    data = {**reply.data, "warnings": [*reply.data.get("warnings", []), *news]}
-    return reply._replace(data=data, text="\n".join([reply.text, *lines]))
+    return reply._replace(data={**reply.data, "warnings": [*reply.data.get("warnings", []), *news]})
 
 
 def call_tool(tool: Tool, session: Session, arguments: Object, call: Call) -> Reply:
@@ -132,13 +130,13 @@ def call_tool(tool: Tool, session: Session, arguments: Object, call: Call) -> Re
 
 def _told(reply: Reply, session: Session, mail: Mail | None = None) -> Reply:
     """The reply with the same facts in its object and in its text, and with what to do next and the mail in both."""
-    from conch.tools.facts import tell  # not at the top: commands have their own texts
+    from conch.tools.facts import tell, tell_warnings  # not at the top: commands have their own texts
 
     following = session.say(reply.next)
     ending = [f"Next: {following}"] if following and following not in reply.text else []
     # A long value in a refusal is the caller's own text, which the message quotes as far as needed.
     facts = _without_long(reply.data) if reply.is_error else reply.data
-    text = tell(facts, reply.text, *ending)
+    text = tell(facts, "\n".join([reply.text, *tell_warnings(reply.data)]), *ending)
     data = {**reply.data, "next": following} if following else reply.data
     if mail:
         from conch.tools import mail_view

@@ -37,7 +37,7 @@ def agent_adopt(session: Session, given: Object, call: Call) -> Reply:
     following = "Call `event_inbox` to read the notices, and go on with the unfinished work."
     if adopted.stick_held_by is not None:
         data["stick_held_by"] = adopted.stick_held_by
-        following = f"It held the stick: call `takeover_stick` to continue its turn. {following}"
+        following = f"It held the stick: call `wait_for_turn`, then `takeover_stick` to continue its turn. {following}"
     return Reply(data, text, next=following)
 
 
@@ -51,7 +51,7 @@ def agent_list(session: Session, given: Object, call: Call) -> Reply:
     place = -1 if after is None else after
     agents = session.app.registration.list_agents(session.caller(), given["room_id"], place, budget.rows)
     page = budget.fill(agents, view.agent, lambda agent: f"- {view.agent_line(agent)}")
-    cursor = page.cursor([agent.ordinal for agent in agents], given.get("after"))
+    cursor = page.cursor([agent.ordinal for agent in agents])
     data = known(agents=page.objects, has_more=page.has_more, cursor=cursor)
     return Reply(data, page.text("No agent is in this room."), next=page.next(cursor))
 
@@ -94,7 +94,7 @@ def scope_list(session: Session, given: Object, call: Call) -> Reply:
         session.caller(), given["room_id"], given.get("include_ended", False), after, budget.rows
     )
     page = budget.fill(found, view.reservation, lambda each: f"- {view.reservation_line(each)}")
-    cursor = page.cursor([each.reservation_id for each in found], after)
+    cursor = page.cursor([each.reservation_id for each in found])
     data = known(reservations=page.objects, has_more=page.has_more, cursor=cursor)
     return Reply(data, page.text("Nothing is reserved."), next=page.next(cursor))
 
@@ -104,7 +104,7 @@ def scope_check(session: Session, given: Object, call: Call) -> Reply:
     field = _scope_field(given)
     found = session.app.reservations.check(caller, given["room_id"], given[field], after, budget.rows, field)
     page = budget.fill(found, lambda held: view.overlap(held, caller.agent_id), view.overlap_line)
-    cursor = page.cursor([held.reservation.reservation_id for held in found], after)
+    cursor = page.cursor([held.reservation.reservation_id for held in found])
     data = known(overlaps=page.objects, has_more=page.has_more, cursor=cursor)
     following = page.next(cursor, view.after_check(found, caller.agent_id))
     return Reply(data, page.text("The path is not reserved."), next=following)
@@ -131,10 +131,10 @@ def event_send(session: Session, given: Object, call: Call) -> Reply:
         given.get("scope"),
     )
     again = f" You sent it before, and {event.recipient} has not read it yet." if event.times > 1 else ""
-    lines = [f"{event.event_type} {event.event_id} sent to {event.recipient}.{again}", *view.warning_lines(warnings)]
+    text = f"{event.event_type} {event.event_id} sent to {event.recipient}.{again}"
     sent = view.envelope(event)
     del sent["payload"]  # the sender has just written it
-    return Reply({"event": sent, "warnings": warnings}, "\n".join(lines))
+    return Reply({"event": sent, "warnings": warnings}, text)
 
 
 def event_inbox(session: Session, given: Object, call: Call) -> Reply:
@@ -145,7 +145,7 @@ def event_inbox(session: Session, given: Object, call: Call) -> Reply:
     room_id, bead_id = given["room_id"], given.get("bead_id")
     events = session.app.notices.inbox(session.caller(), room_id, states, limit + 1, after, bead_id)
     page = session.budget().fill(events, view.envelope, view.event_text, limit)
-    cursor = page.cursor([event.event_id for event in events], after)
+    cursor = page.cursor([event.event_id for event in events])
     data = known(events=page.objects, has_more=page.has_more, cursor=cursor)
     is_open = any(event.state != "accepted" for event in events)
     following = page.next(cursor, "Mark those you take on as accepted with `event_mark`." if is_open else "")

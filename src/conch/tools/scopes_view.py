@@ -8,7 +8,6 @@ from conch.notices.events import VERSION
 from conch.scopes.overlaps import Held, Reservation, holder
 from conch.tools.replies import Object, known
 from conch.tools.text import MARGIN, behind_margin, one_line
-from conch.warnings import Warnings
 
 if TYPE_CHECKING:
     from conch.members.names import Agent
@@ -85,7 +84,7 @@ def grant_text(grant: Grant, taken: Page) -> str:
     lines += taken.lines
     if taken.has_more:
         lines.append(f"{len(grant.taken_over)} were taken over in all.")
-    return "\n".join(lines + warning_lines(grant.warnings))
+    return "\n".join(lines)
 
 
 def after_grant(grant: Grant) -> str:
@@ -93,10 +92,6 @@ def after_grant(grant: Grant) -> str:
         "Agree with the holder of the stick, then change the files." if grant.stick_held else "Change the files now."
     )
     return f"{change} Call `scope_release` when you are done."
-
-
-def warning_lines(warnings: Warnings) -> list[str]:
-    return [behind_margin(warning["message"], first="Warning: ") for warning in warnings]
 
 
 def envelope(event: ProtocolEvent) -> Object:

@@ -23,11 +23,9 @@ def messages_search(session: Session, given: Object, call: Call) -> Reply:
     page = budget.fill(found.hits, lambda hit: _result(hit, with_content), lambda hit: _line(hit, with_content))
     page = page._replace(has_more=page.has_more or found.has_more)
     rank = (place.rank if place else 0) + page.length
-    cursor = f"{found.moment}.{rank}" if page.length else given.get("after")
+    cursor = f"{found.moment}.{rank}" if page.has_more else None
     data = known(results=page.objects, mode=found.mode, has_more=page.has_more, cursor=cursor, warnings=warnings)
-    lines = [behind_margin(warning["message"], first=f"{warning['code']}: ") for warning in warnings]
-    text = "\n".join([page.text("No messages found."), *lines])
-    return Reply(data, text, next=page.next(cursor), shown=found.hits[: page.length])
+    return Reply(data, page.text("No messages found."), next=page.next(cursor), shown=found.hits[: page.length])
 
 
 def _place(cursor: str | None) -> Place | None:

@@ -57,7 +57,8 @@ def entry(entry: Entry) -> Object:
     if "expires_at" in details:  # stored in microseconds
         details["expires_at"] = to_iso(details["expires_at"])
     about = {"event_type": row["kind"], "agent_id": row["agent_id"], "name": row["agent_name"]}
-    return known(**about, subject_id=row["subject_id"], details=details or None, **common)
+    subject_id = None if entry.protocol else row["subject_id"]  # the id of the protocol event itself
+    return known(**about, subject_id=subject_id, details=details or None, **common)
 
 
 def label(entry: Entry) -> str:

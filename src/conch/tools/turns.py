@@ -13,7 +13,7 @@ from conch.tools import turns_view as view
 from conch.tools.registry import Tool, grouped
 from conch.tools.replies import Delivery, Object, QueuedDelivery, Reply, known
 from conch.tools.session import Session
-from conch.tools.text import MARGIN, behind_margin
+from conch.tools.text import MARGIN
 from conch.turns.stick import Offer
 from conch.turns.waiting import Claim, describe
 
@@ -26,7 +26,7 @@ def list_rooms(session: Session, given: Object, call: Call) -> Reply:
         lambda each: view.path_room(each[0], caller.agent_id, each[1]),
         lambda each: f"- {view.room_line(each[0])}",
     )
-    cursor = page.cursor([snapshot.room.room_id for snapshot in snapshots], after)
+    cursor = page.cursor([snapshot.room.room_id for snapshot in snapshots])
     is_in = any(snapshot.find(caller.agent_id) for snapshot in snapshots)
     following = page.next(cursor, "" if is_in else "Call `join_path` to join your workspace.")
     data = known(rooms=page.objects, has_more=page.has_more, cursor=cursor)
@@ -60,9 +60,9 @@ def join_path(session: Session, given: Object, call: Call) -> Reply:
         head,
         members.text,
         f"Handoffs look like this:\n{view.handoff_lines(TEMPLATE, MARGIN)}",
-        *(behind_margin(warning["message"], first="") for warning in warnings),
     ]
-    following = "Call `wait_for_turn`, and change nothing shared before your_turn."
+    following = session.say("Call `wait_for_turn`, and change nothing shared before your_turn.")
+    following = following or "Call `scope_reserve` before you change files."
     listed = {name: value for name, value in members.data.items() if value is not False}
     return Reply({**data, **listed}, "\n".join(lines), next=f"{following} {members.next}".strip())
 
@@ -116,7 +116,7 @@ def heartbeat(session: Session, given: Object, call: Call) -> Reply:
     room = session.app.turns.heartbeat(session.caller(), given["room_id"], given["lease_id"], given["expected_turn_id"])
     data = view.lease(room)
     text = f"The stick is yours until {data['lease_expires_at']}. Each heartbeat extends that time."
-    return Reply(data, text, next="Keep working. Call `heartbeat` every few minutes.")
+    return Reply(data, text, next="Keep working. Call `heartbeat` again before lease_expires_at.")
 
 
 def release_stick(session: Session, given: Object, call: Call) -> Reply:

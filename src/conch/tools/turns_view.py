@@ -73,7 +73,7 @@ def list_members(snapshot: Snapshot, shown: list[Member], budget: Budget, after:
     data: Object = {"members": page.objects, "has_more": page.has_more}
     more = ""
     if page.has_more:
-        data["cursor"] = page.cursor([member.ordinal for member in found], after)
+        data["cursor"] = page.cursor([member.ordinal for member in found])
         more = f'There are more members: call `get_room_state` with after="{data["cursor"]}".'
     if gone:
         data["members_gone"] = gone
@@ -174,12 +174,13 @@ def room_line(snapshot: Snapshot) -> str:
     else:
         holder = ""
     place = one_line(room.canonical_path)
-    return f"{room.room_id} at {place}: {snapshot.state}, turn_id={room.turn_id}{holder}"
+    changed = f"updated_at={to_iso(room.updated_at)}"
+    return f"{room.room_id} at {place}: {snapshot.state}, turn_id={room.turn_id}{holder}, {changed}"
 
 
 def _member_line(snapshot: Snapshot, member: Member) -> str:
-    seen = to_iso(member.last_seen_at)
-    return f"- {member.label}, {_presence(snapshot, member)}, last seen {seen}"
+    joined, seen = to_iso(member.joined_at), to_iso(member.last_seen_at)
+    return f"- {member.label}, {_presence(snapshot, member)}, joined {joined}, last seen {seen}"
 
 
 def your_turn_text(wait: Wait) -> str:
@@ -210,7 +211,7 @@ def after_look(snapshot: Snapshot, caller_id: str) -> str:
     if snapshot.find(caller_id) is None:
         return "Call `join_path` to join this room."
     if snapshot.room.owner == caller_id:
-        return "You hold the stick. Hand it over with `release_stick` or `pass_stick`."
+        return "You hold the stick: work now. Call `release_stick` or `pass_stick` before you stop."
     return "Call `wait_for_turn` to get the stick."
 
 

@@ -265,7 +265,7 @@ def _grant(
 
 
 def _require_takeover(tx: Transaction, snapshot: Snapshot, caller: Caller, expected_turn_id: int) -> None:
-    require_turn(snapshot, expected_turn_id)
+    require_turn(snapshot, caller, expected_turn_id)
     if not snapshot.may_take_over(caller.agent_id, prior_owner(tx, snapshot.room)):
         why, message, advice = _why_not(snapshot, caller)
         facts = {"reserved_for": snapshot.room.reserved_for, **snapshot.facts}

@@ -39,8 +39,9 @@ class Report(NamedTuple):
 
 
 def as_report(reply: Reply) -> Report:
-    """Print what a tool says, unchanged."""
-    return Report(reply.data, reply.text)
+    """Print what a tool says, and its warnings."""
+    warnings = (behind_margin(each["message"], first="Warning: ") for each in reply.data.get("warnings", ()))
+    return Report(reply.data, "\n".join([reply.text, *warnings]))
 
 
 def failure(code: str, message: str, details: Object, *, text: str | None = None, status: int = 1) -> Report:
