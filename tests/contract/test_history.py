@@ -107,6 +107,19 @@ def test_a_timeline_that_does_not_fit_comes_in_pages(ada: Any, bob: Any) -> None
     assert latest["events"] == found[-len(latest["events"]) :]
     assert 1 < len(latest["events"]) < 42
     assert cursor == latest["cursor"]
+    assert (latest["has_older"], latest["has_more"]) == (True, False)
+
+
+@pytest.mark.parametrize("everything", [True, False])
+def test_the_latest_events_say_whether_there_are_older_ones(busy: None, ada: Any, everything: bool) -> None:
+    whole = ada.data("get_room_events", all=everything, after=0)
+    size = len(whole["events"])
+
+    latest = [ada.data("get_room_events", all=everything, limit=limit) for limit in (size - 1, size)]
+
+    assert whole == latest[1]
+    assert latest[0]["events"] == whole["events"][1:]
+    assert latest[0]["has_older"] and latest[0]["next"].endswith("call again with after=0.")
 
 
 @pytest.mark.parametrize("after", ["1.2", "x", "1.2.3.4", "9" * 17, "-1"])

@@ -52,7 +52,9 @@ class Page(NamedTuple):
     entries: list[Entry]
     place: Place
     has_more: bool
-    is_closed: bool
+    is_closed: bool = False
+    has_older: bool = False
+    """Whether the latest entries are not all of them."""
 
 
 def parse_place(field: str, text: str | None) -> Place | int | None:
@@ -114,22 +116,23 @@ def _after(tx: Transaction, room: Room, after: Place, limit: int, bead_id: str |
     for row in merged[:limit]:
         after = _reached(after, [row])
         entries.append(_entry(row)._replace(place=after))
-    return Page(entries, after, len(merged) > limit, False)
+    return Page(entries, after, len(merged) > limit)
 
 
 def _latest(tx: Transaction, room: Room, limit: int, bead_id: str | None) -> Page:
-    room_id = room.room_id
+    room_id, most = room.room_id, limit + 1
     if bead_id is None:
         sources = (
-            tx.all("latest_events", room_id=room_id, limit=limit),
-            tx.all("latest_messages", topic_id=room.topic_id, limit=limit),
-            tx.all("latest_activity", room_id=room_id, limit=limit),
+            tx.all("latest_events", room_id=room_id, limit=most),
+            tx.all("latest_messages", topic_id=room.topic_id, limit=most),
+            tx.all("latest_activity", room_id=room_id, limit=most),
         )
     else:
-        about = {"room_id": room_id, "bead_id": bead_id, "limit": limit}
+        about = {"room_id": room_id, "bead_id": bead_id, "limit": most}
         sources = (tx.all("latest_item_events", **about), [], tx.all("latest_item_activity", **about))
     merged = _merge((sources[0][::-1], sources[1][::-1], sources[2][::-1]))
-    return Page([_entry(row) for row in merged[-limit:]], _reached(Place(), merged), False, False)
+    entries, reached = [_entry(row) for row in merged[-limit:]], _reached(Place(), merged)
+    return Page(entries, reached, has_more=False, has_older=len(merged) > limit)
 
 
 def _merge(sources: tuple[list[Row], list[Row], list[Row]]) -> list[Row]:

@@ -152,6 +152,8 @@ class EventPage(NamedTuple):
     events: list[Event]
     cursor: int
     has_more: bool
+    has_older: bool = False
+    """Whether the latest events are not all of them."""
 
 
 def list_events(store: Store, room_id: str, after: int | None, limit: int) -> EventPage:
@@ -159,12 +161,12 @@ def list_events(store: Store, room_id: str, after: int | None, limit: int) -> Ev
     with store.read() as tx:
         room = load_room(tx, room_id)
         if after is None:
-            rows = tx.all("latest_events", room_id=room_id, limit=limit)[::-1]
+            rows = tx.all("latest_events", room_id=room_id, limit=limit + 1)[::-1]
         else:
             rows = tx.all("events_after", room_id=room_id, after=after, limit=limit)
-    events = [to_event(row) for row in rows]
+    events = [to_event(row) for row in rows[-limit:]]
     cursor = events[-1].event_seq if events else max(after or 0, 0)  # an empty page keeps the caller's cursor
-    return EventPage(events, cursor, cursor < room.last_event_seq)
+    return EventPage(events, cursor, cursor < room.last_event_seq, len(rows) > limit)
 
 
 def to_event(row: Row) -> Event:

@@ -28,7 +28,8 @@ def _log(session: Session, given: Object) -> Reply:
     page = session.budget().fill(found.events[::order], view.room_event, view.event_line)
     is_cut = after is not None and page.has_more
     cursor = found.events[page.length - 1].event_seq if is_cut else found.cursor
-    return _reply(page.objects[::order], page.lines[::order], str(cursor), is_cut or found.has_more)
+    is_rest = found.has_older or (after is None and page.has_more)
+    return _reply(page.objects[::order], page.lines[::order], str(cursor), is_cut or found.has_more, is_rest)
 
 
 def _timeline(session: Session, given: Object) -> Reply:
@@ -42,13 +43,16 @@ def _timeline(session: Session, given: Object) -> Reply:
     page = session.budget().fill(found.entries[::order], timeline_view.entry, timeline_view.line)
     is_cut = after is not None and page.has_more
     reached = found.entries[page.length - 1].place if is_cut else found.place
-    return _reply(page.objects[::order], page.lines[::order], str(reached), is_cut or found.has_more)
+    is_rest = found.has_older or (after is None and page.has_more)
+    return _reply(page.objects[::order], page.lines[::order], str(reached), is_cut or found.has_more, is_rest)
 
 
-def _reply(events: list[Object], lines: list[str], cursor: str, has_more: bool) -> Reply:
+def _reply(events: list[Object], lines: list[str], cursor: str, has_more: bool, has_older: bool) -> Reply:
     text = "\n".join(lines) or "No events."
-    data = {"events": events, "cursor": cursor, "has_more": has_more}
+    data = {"events": events, "cursor": cursor, "has_more": has_more, **({"has_older": True} if has_older else {})}
     following = f'There is more: call again with after="{cursor}".' if has_more else ""
+    if has_older:
+        following = "These are the latest. To read all, call again with after=0."
     return Reply(data, f"{text}\ncursor={cursor}", next=following)
 
 
