@@ -43,8 +43,11 @@ def _add(text: str, facts: Iterator[tuple[str, Any]], ending: str = "") -> str:
     blocks: list[str] = []
     for path, value in facts:
         about, _, name = path.rpartition(".")
-        values = value if isinstance(value, list) else [value]
-        if all(_is_told(whole, name, each) for each in values):
+        values = value if isinstance(value, list) else (value,)
+        for each in values:
+            if not _is_told(whole, name, each):
+                break
+        else:
             continue
         for each in values:  # all of a list, because a part of it would pass for the whole
             if isinstance(each, str) and (len(each) > _LONGEST_WORD or (not is_plain(each) and _has_lines(each))):
@@ -81,12 +84,14 @@ def _is_told(text: str, name: str, value: Any) -> bool:
     spelled = _spell(value)
     if spelled not in text:
         return False
-    forms = [f"{name}={spelled}"] + [f"#{spelled}"] * name.endswith("seq") + [f'"{spelled}"'] * (name == "cursor")
-    return any(_mentions(text, form) for form in forms)
+    if name.endswith("seq") and _mentions(text, f"#{spelled}"):
+        return True
+    return _mentions(text, f"{name}={spelled}") or (name == "cursor" and _mentions(text, f'"{spelled}"'))
 
 
 def _forms(value: str) -> Iterator[str]:
     """How a view may show a text with several lines or with special characters: behind a margin, or on one line."""
+    yield value.strip().replace("\n", f"\n{MARGIN}")  # as most messages are shown
     for margin in (MARGIN, MARGIN * 2):
         yield behind_margin(value, margin, first="").strip()
     yield one_line(value)
