@@ -227,6 +227,8 @@ FOREIGN = {
     "INSERT INTO meta VALUES ('schema_version', '99'); CREATE TABLE topics (topic_id TEXT PRIMARY KEY)",
     "a talking stick": "CREATE TABLE path_rooms (room_id TEXT); CREATE TABLE room_members (room_id TEXT);"
     "CREATE TABLE room_events (room_id TEXT)",
+    "a view": "CREATE VIEW recipes AS SELECT 1",
+    "a version": "PRAGMA user_version = 7",
     "a program with an id": "PRAGMA application_id = 1196444487; CREATE TABLE gpkg_contents (table_name TEXT)",
 }
 
@@ -252,6 +254,7 @@ def test_another_programs_database_is_refused_without_a_trace(
         lambda store: store.backup(str(tmp_path / "copy")),
         lambda store: store.migrate(force=True),
         lambda store: store.integrity_problems(),
+        lambda store: store.restoring(str(tmp_path / "copy")).__enter__(),
     ):
         with pytest.raises(ForeignStore, match="belongs to another program") as refusal:
             use_it(open_store())
@@ -287,14 +290,30 @@ def test_a_store_from_before_stores_said_whose_they_are_is_known_and_says_it_fro
 @pytest.mark.parametrize(
     "content", [b"not a database at all, but long enough to be read as one" * 20, b"SQLite format 3\0" + bytes(4080)]
 )
-def test_a_file_that_is_no_database_is_refused_untouched(open_store: Open, path: str, content: bytes) -> None:
-    os.makedirs(os.path.dirname(path))
+def test_a_damaged_store_is_refused_untouched(open_store: Open, path: str, content: bytes) -> None:
+    use(open_store())
     Path(path).write_bytes(content)
 
     with pytest.raises((StoreCorrupt, SchemaMismatch), match="conch db wipe"):
         use(open_store())
 
     assert Path(path).read_bytes() == content
+
+
+@pytest.mark.parametrize("content", [b"eggs\n", bytes(8192)], ids=["text", "zeros"])
+def test_a_file_that_is_no_database_and_never_was_a_store_is_not_taken_for_one(
+    open_store: Open, path: str, content: bytes
+) -> None:
+    os.makedirs(os.path.dirname(path))
+    Path(path).write_bytes(content)
+    before = _traces(Path(path).parent)
+
+    for use_it in (use, lambda store: store.wipe(), lambda store: store.restoring(path).__enter__()):
+        with pytest.raises(ForeignStore, match="is not a database, so it is not a conch store") as refusal:
+            use_it(open_store())
+        assert "conch db wipe" not in refusal.value.message
+
+    assert _traces(Path(path).parent) == before
 
 
 def test_a_store_that_cannot_be_read_can_be_set_aside_whole(open_store: Open, path: str) -> None:

@@ -13,6 +13,9 @@ from typing import Any
 
 import pytest
 
+from conch.doors.cli.catalogue import COMMANDS as CATALOGUE
+from conch.doors.cli.command import Command
+
 Conch = Callable[..., Any]
 Shell = Callable[[str], Any]
 
@@ -73,15 +76,56 @@ def test_a_file_of_another_program_is_refused_and_nothing_about_it_or_beside_it_
     file.chmod(0o644)
     before = facts(folder)
 
-    refused = conch("join", "--json", "--store", str(file))
+    for words in (("join",), ("db", "wipe", "--yes"), ("db", "restore", str(conch.workspace / "AGENTS.md"), "--yes")):
+        refused = conch(*words, "--json", "--store", str(file))
+        assert refused.error["code"] == "DB_SCHEMA_MISMATCH"
+        assert refused.error["message"].endswith("Nothing was changed.")
+        assert facts(folder) == before
 
-    assert refused.error["code"] in ("DB_SCHEMA_MISMATCH", "DB_CORRUPT")
-    assert refused.error["message"].endswith("Nothing was changed.")
-    assert facts(folder) == before
+
+# These need no store, or work on one of their own.
+STORELESS = {"db path", "demo", "mcp", "completion"}
+FAMILIES = sorted({name.partition(" ")[0] for name in CATALOGUE} - STORELESS)
 
 
-def facts(folder: Path) -> dict[str, tuple[int, bytes]]:
-    return {path.name: (path.stat().st_mode, path.read_bytes()) for path in folder.iterdir()}
+def words_for(command: Command) -> list[str]:
+    """The words of a command, with a value for everything that it requires."""
+    needed = [option for option in command.options if option.required]
+    values = {option.name: "1" if option.parse is not str else "known" for option in needed}
+    given = [word for option in needed for word in ((option.name, values[option.name]) if option.is_flag else ("x",))]
+    return [*command.name.split(), *given, *(("--yes",) if command.name.startswith("db ") and has_yes(command) else ())]
+
+
+def has_yes(command: Command) -> bool:
+    return any(option.name == "--yes" for option in command.options)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_no_command_leaves_a_trace_on_the_file_of_another_program(used: Any, tmp_path: Path, family: str) -> None:
+    used("db", "backup", str(used.workspace / "x"))
+    folder = tmp_path / "theirs"
+    folder.mkdir(mode=0o755)
+    connection = sqlite3.connect(folder / "rooms.sqlite")
+    connection.execute("CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT)")
+    connection.execute("INSERT INTO meta VALUES ('schema_version', '5')")
+    connection.commit()
+    connection.close()
+    before = facts(folder)
+    names = [name for name in CATALOGUE if name.partition(" ")[0] == family and name not in STORELESS]
+
+    for name in names:
+        words = words_for(CATALOGUE[name])
+        refused = used(*words, "--json", CONCH_DATA_DIR=str(folder), CONCH_STORE="").error
+        assert "rooms.sqlite belongs to another program" in refused["message"] or name == "import", (words, refused)
+        assert facts(folder) == before, name
+
+
+def facts(folder: Path) -> dict[str, tuple[object, ...]]:
+    found = {each: each.stat() for each in (folder, *folder.iterdir())}
+    return {
+        each.name: (its.st_mode, its.st_mtime_ns, its.st_ctime_ns, its.st_ino, each.is_file() and each.read_bytes())
+        for each, its in found.items()
+    }
 
 
 @every_command

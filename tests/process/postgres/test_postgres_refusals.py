@@ -239,6 +239,21 @@ def test_a_schema_of_somebody_else_is_not_touched(
     assert server.ask(count, database) == [(1,)]
 
 
+@pytest.mark.parametrize(
+    "made",
+    ["TYPE conch.pearl AS ENUM ('black')", "FUNCTION conch.pearl() RETURNS int LANGUAGE sql AS 'SELECT 1'"],
+    ids=["type", "function"],
+)
+def test_a_schema_of_somebody_else_without_a_table_is_not_touched(
+    join: Join, server: Any, database: str, environ: dict[str, str], made: str
+) -> None:
+    server.ask(f"SET ROLE conch; CREATE SCHEMA conch; CREATE {made}", database)
+
+    check(join(environ["CONCH_STORE"]), "DB_SCHEMA_MISMATCH", "not conch's")
+
+    assert server.ask("SELECT count(*) FROM pg_tables WHERE schemaname = 'conch'", database) == [(0,)]
+
+
 @pytest.mark.parametrize("version", ["5", str(len(load_migrations(DIALECT))), "99"])
 def test_a_schema_of_another_program_with_a_version_is_not_touched(
     join: Join, server: Any, database: str, environ: dict[str, str], version: str

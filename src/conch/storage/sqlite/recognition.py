@@ -13,13 +13,14 @@ from conch.storage.statements import are_ours
 
 APPLICATION_ID = int.from_bytes(b"conc", "big")
 _ID = slice(68, 72)  # where the header of the file has the number of `PRAGMA application_id`
+_MARK = slice(60, 64)  # and that of `PRAGMA user_version`
 _HEADER_BYTES = 100
 _CHUNK = 1 << 20
 _MAGIC = b"SQLite format 3\0"
 
 
 def require_own_file(path: str, named: str) -> None:
-    """ForeignStore if the file at a path is another program's, StoreCorrupt if it is not a database at all.
+    """ForeignStore if the file at a path is another program's, StoreCorrupt if it seems to be a damaged store.
 
     `named` is the setting or option that gave the path. A missing or an empty file is nobody's yet.
     """
@@ -38,16 +39,26 @@ def _require_conch(file: Header, path: str, named: str) -> None:
     if not header or header[_ID] == APPLICATION_ID.to_bytes(4, "big"):
         return
     if not header.startswith(_MAGIC):
-        raise _damaged(path, named)
+        # Every store that was ever opened has this file beside it.
+        raise _damaged(path, named) if os.path.exists(f"{path}.users") else _no_database(path, named)
     if any(header[_ID]):
         raise foreign(path, named)
     try:
         with _looked_at(file, path) as connection:
-            tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            found = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
     except sqlite3.DatabaseError:
         raise _damaged(path, named) from None
-    if tables and not are_ours(tables):
+    # conch writes its mark together with its id, so a mark without that id is another program's.
+    if (found or any(header[_MARK])) and not are_ours(found):
         raise foreign(path, named)
+
+
+def _no_database(path: str, named: str) -> ForeignStore:
+    message = (
+        f"The file {path} is not a database, so it is not a conch store. conch did not change it. Choose another "
+        f"place with {named}, or move the file away yourself."
+    )
+    return ForeignStore(message, path=path)
 
 
 def _damaged(path: str, named: str) -> StoreCorrupt:

@@ -25,7 +25,7 @@ from conch.storage.sqlite.connections import Connections, FilesTaken, Lent
 from conch.storage.sqlite.errors import translate, translated
 from conch.storage.sqlite.files import copy, emptying, make_folder, new_mark, note_mark, split, stamp, unused
 from conch.storage.sqlite.queue import Queue
-from conch.storage.sqlite.recognition import APPLICATION_ID, foreign
+from conch.storage.sqlite.recognition import APPLICATION_ID, foreign, require_own_file
 from conch.storage.sqlite.transaction import SqliteTransaction, as_dict, transaction
 from conch.storage.statements import (
     Dialect,
@@ -217,6 +217,8 @@ class SqliteStore:
     def restoring(self, file: str) -> Iterator[Restoration]:
         from conch.storage.sqlite.restoring import scratch_copy  # rarely needed
 
+        with suppress(StoreCorrupt):  # a store that cannot be read is replaced
+            require_own_file(self.path, self._named)
         make_folder(self.path, self._named)
         with scratch_copy(file, self.path, self._schema) as scratch:
             candidate = SqliteStore(scratch, ring=self._ring, named="FILE", migrations=self._migrations)
