@@ -158,6 +158,21 @@ def test_a_source_is_not_changed_and_its_log_is_read(app: App, bus: ForeignFile)
     writer.close()
 
 
+def test_a_link_leads_to_the_file_and_to_the_log_beside_it(app: App, bus: ForeignFile, tmp_path: Path) -> None:
+    writer = sqlite3.connect(bus.path)
+    writer.execute("UPDATE messages SET content_markdown = 'in the log'")
+    writer.commit()
+    (tmp_path / "links").mkdir()
+    link = tmp_path / "links" / "bus"
+    link.symlink_to(bus.path)
+
+    take(app, link)
+
+    with app.store.read() as tx:
+        assert {row["content_markdown"] for row in tx.dump("messages")} == {"in the log"}
+    writer.close()
+
+
 NAMES = ["", "conch", "Human:eve", "RED-SQUIRREL", "x" * 65, "two\nlines", "p\u0430ypal", "ada:1"]
 
 
@@ -206,6 +221,28 @@ def test_rows_that_do_not_fit_are_mended(app: App, bus: ForeignFile) -> None:
 
     assert outcome.added["messages"] == 10
     assert [(change.what, change.given) for change in outcome.changes] == [("messages", "1")]
+    require_sound(app)
+
+
+def test_bytes_are_read_as_text(app: App, bus: ForeignFile) -> None:
+    given = {**message(4, "red-squirrel", ""), "content_markdown": b"caf\xc3\xa9 \xff", "metadata_json": b'{"a": 1}'}
+    bus.insert("messages", given)
+
+    take(app, bus)
+
+    with app.store.read() as tx:
+        row = next(row for row in tx.dump("messages") if row["seq"] == 4)
+    assert (row["content_markdown"], row["metadata_json"]) == ("caf\xe9 \N{REPLACEMENT CHARACTER}", '{"a": 1}')
+
+
+def test_a_name_without_a_cursor_has_read_nothing(app: App, bus: ForeignFile) -> None:
+    bus.insert("messages", message(-7, "blue-fox", "before the first"))
+
+    take(app, bus)
+
+    with app.store.read() as tx:
+        read = {row["agent_name"]: row["last_seq"] for row in tx.dump("cursors")}
+    assert sorted(read.values()) == [0, 3]
     require_sound(app)
 
 
@@ -273,6 +310,7 @@ def test_a_room_comes_with_its_members_and_its_log(app: App, stick: ForeignFile,
     assert kinds == ["join", "join", "claim", "release", "claim", "join"]
     assert events[3]["handoff"] == {"status": "did 2", "next_action": "go on after 2"}
     assert events[3]["created_at"] == "2025-06-15T12:02:00.000Z"
+    assert [each.get("reason") for each in events if each["event_type"] == "claim"] == ["open_claim", "sequence"]
     assert not ada.joined["created"]
     require_sound(app)
 
@@ -297,6 +335,15 @@ def test_importing_a_room_again_changes_nothing(app: App, stick: ForeignFile) ->
 
     assert not any(outcome.added.values())
     assert dump(app) == before
+
+
+def test_a_path_is_brought_into_its_usual_form(app: App, tmp_path: Path, ada: Client) -> None:
+    path = ada.joined["canonical_path"]
+
+    take(app, stick_file(tmp_path / "stick.sqlite", f"{path}/./", ["codex:9b22"]))
+
+    with app.store.read() as tx:
+        assert [row["canonical_path"] for row in tx.all("all_rooms")] == [path]
 
 
 def test_a_log_that_has_grown_goes_on(app: App, stick: ForeignFile, ada: Client) -> None:

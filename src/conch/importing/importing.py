@@ -13,8 +13,8 @@ from conch.config import Settings
 from conch.errors import InvalidArgument
 from conch.importing.bus_files import BusFile, OldBusFile
 from conch.importing.outcome import Outcome, to_text
-from conch.importing.rooms import import_room, room_id_of
-from conch.importing.topics import import_topic, topic_id_of
+from conch.importing.rooms import RoomAppeared, find_room_id, import_room
+from conch.importing.topics import find_topic_id, import_topic
 from conch.lean import NamedTuple
 from conch.storage.base import Store, Transaction
 from conch.storage.sources import Source, open_source
@@ -26,7 +26,8 @@ _STICK = {"path_rooms", "room_members", "room_events"}
 class _Part(NamedTuple):
     """A part of the import that is added as a whole or not at all."""
 
-    lock: str
+    find_lock: Callable[[Transaction], str]
+    """The id of the room or topic that it changes, if it were added now."""
     run: Callable[[Transaction], object]
 
 
@@ -51,9 +52,19 @@ def import_file(store: Store, settings: Settings, path: str, *, is_dry_run: bool
                 raise _Undone
         else:
             for part in parts:
-                with store.write(part.lock, NAMES_LOCK, LOCK) as tx:
-                    part.run(tx)
+                _add(store, part)
         return outcome
+
+
+def _add(store: Store, part: _Part) -> None:
+    """Add one part under the lock of what it changes, so that no agent changes it at the same time."""
+    while True:
+        with store.read() as tx:
+            lock = part.find_lock(tx)
+        with suppress(RoomAppeared), store.write(lock, NAMES_LOCK, LOCK) as tx:
+            if part.find_lock(tx) == lock:  # otherwise a room was opened or closed since we looked
+                part.run(tx)
+                return
 
 
 def _plan(source: Source, settings: Settings) -> tuple[Outcome, Iterator[_Part]]:
@@ -76,7 +87,7 @@ def _plan(source: Source, settings: Settings) -> tuple[Outcome, Iterator[_Part]]
 
 def _bus_parts(outcome: Outcome, file: BusFile) -> Iterator[_Part]:
     for row in file.topics():
-        yield _Part(topic_id_of(row), partial(import_topic, outcome=outcome, file=file, row=row))
+        yield _Part(partial(find_topic_id, row=row), partial(import_topic, outcome=outcome, file=file, row=row))
     lost = file.count() - outcome.count("messages")
     if lost:
         outcome.change("messages", str(lost), "", "Their topic is not in the file, or another message has the same id.")
@@ -84,7 +95,8 @@ def _bus_parts(outcome: Outcome, file: BusFile) -> Iterator[_Part]:
 
 def _room_parts(outcome: Outcome, source: Source, settings: Settings) -> Iterator[_Part]:
     for row in source.rows("path_rooms", "canonical_path"):
-        yield _Part(room_id_of(row), partial(import_room, outcome=outcome, settings=settings, source=source, row=row))
+        run = partial(import_room, outcome=outcome, settings=settings, source=source, row=row)
+        yield _Part(partial(find_room_id, row=row), run)
 
 
 def _is_own(path: str) -> InvalidArgument:

@@ -56,7 +56,8 @@ def derived_id(kind: str, *key: object) -> str:
 
 
 def to_text(value: object) -> str:
-    return "" if value is None else str(value).replace("\0", "\N{REPLACEMENT CHARACTER}")  # not every engine stores NUL
+    text = value.decode("utf-8", "replace") if isinstance(value, bytes) else "" if value is None else str(value)
+    return text.replace("\0", "\N{REPLACEMENT CHARACTER}")  # not every engine stores NUL
 
 
 def to_number(value: object) -> int:

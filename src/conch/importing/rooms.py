@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from conch.agents.records import Caller, find_obstacle, insert_agent, is_agent_id
+from conch.agents.records import AGENT_ID_RULE, Caller, find_obstacle, insert_agent, is_agent_id
 from conch.bells.base import room_channel
 from conch.bus.peers import enter_as_itself
 from conch.bus.topics import make_home
@@ -33,14 +33,33 @@ _HANDOFFS = ("release", "pass")
 _AT_ONCE = 500
 
 
-def room_id_of(row: Row) -> str:
+class RoomAppeared(Exception):
+    """Another process opened a room at the path at the same moment."""
+
+
+def find_room_id(tx: Transaction, row: Row) -> str:
+    """The room that a room of the file goes to: its own, the open one at its path, or a new one."""
+    found = _find(tx, row)
+    return _room_id_of(row) if found is None else str(found["room_id"])
+
+
+def _find(tx: Transaction, row: Row) -> Row | None:
+    return tx.one("find_room", room_id=_room_id_of(row)) or tx.one("rooms_at", paths=[_path_of(row)])
+
+
+def _room_id_of(row: Row) -> str:
     return derived_id("room", "stick", to_text(row.get("room_id")), to_text(row.get("canonical_path")))
+
+
+def _path_of(row: Row) -> str:
+    path = to_text(row.get("canonical_path"))
+    return os.path.normpath(path) if os.path.isabs(path) else path
 
 
 def import_room(tx: Transaction, outcome: Outcome, settings: Settings, source: Source, row: Row) -> None:
     """Add what is new of one room."""
     tx.take_time()
-    path = to_text(row.get("canonical_path"))
+    path = _path_of(row)
     if not os.path.isabs(path) or not path.isprintable():
         outcome.change("room", path, "", "Its path is not an absolute path on this machine.")
         return
@@ -63,7 +82,7 @@ class _History:
     """The members and events of a room in a file, each with the id that it has in the store."""
 
     def __init__(self, source: Source, row: Row) -> None:
-        self._room = room_id_of(row)
+        self._room = _room_id_of(row)
         wanted = row.get("room_id")
         members = list(source.rows("room_members", "ordinal, joined_at, agent_id", room_id=wanted))
         self.members = {to_text(each.get("agent_id")): each for each in members}
@@ -94,8 +113,7 @@ def _known(tx: Transaction, event_ids: set[str]) -> set[str]:
 
 def _find_or_add(tx: Transaction, outcome: Outcome, row: Row, history: _History) -> Room | None:
     """The room of this file, or the open one at its path. None if everything went to a room that is closed now."""
-    room_id, path = room_id_of(row), to_text(row["canonical_path"])
-    found = tx.one("find_room", room_id=room_id) or tx.one("rooms_at", paths=[path])
+    room_id, path, found = _room_id_of(row), _path_of(row), _find(tx, row)
     if found is not None:
         outcome.know("rooms")
         return Room(**found)
@@ -105,7 +123,8 @@ def _find_or_add(tx: Transaction, outcome: Outcome, row: Row, history: _History)
     first += [to_moment(each.get("joined_at"), tx.now) or tx.now for each in history.members.values()]
     topic_id = derived_id("topic", room_id)
     created_at = min(first, default=tx.now)
-    tx.run("insert_room", room_id=room_id, canonical_path=path, topic_id=topic_id, now=created_at)
+    if not tx.run("insert_room", room_id=room_id, canonical_path=path, topic_id=topic_id, now=created_at):
+        raise RoomAppeared
     make_home(tx, topic_id, path, created_at)
     outcome.add("rooms")
     made = tx.one("find_room", room_id=room_id)
@@ -173,19 +192,26 @@ class _Writer:
     def _agent(self, agent: str) -> str:
         """The agent_id in the store. No agent of the store gets what an agent of the file with its id has done."""
         if agent not in self._agents:
-            found = self._tx.one("find_agent", agent_id=agent)
-            fits = (
-                is_agent_id(agent) and find_obstacle(self._tx, agent) is None if found is None else _is_imported(found)
-            )
-            agent_id = agent if fits else derived_id("imported", agent).replace("_", ":")
+            objection = self._object(agent)
+            agent_id = agent if objection is None else derived_id("imported", agent).replace("_", ":")
             if self._tx.one("find_agent", agent_id=agent_id) is None:
                 insert_agent(self._tx, agent_id, agent_id.partition(":")[0], _SESSION, None)
                 self._tx.run("touch_agent", agent_id=agent_id, now=self._seen(agent))
                 self._outcome.add("agents")
-                if not fits:
-                    self._outcome.change("agent", agent, agent_id, "The id is reserved or belongs to another agent.")
+                if objection is not None:
+                    self._outcome.change("agent", agent, agent_id, f"An agent_id {objection}.")
             self._agents[agent] = agent_id
         return self._agents[agent]
+
+    def _object(self, agent: str) -> str | None:
+        """Why the agent cannot have this id here."""
+        if not is_agent_id(agent):
+            return AGENT_ID_RULE
+        found = self._tx.one("find_agent", agent_id=agent)
+        if found is not None:
+            return None if found["session_kind"] == _SESSION else "of an agent here stays with that agent"
+        obstacle = find_obstacle(self._tx, agent)
+        return None if obstacle is None else f"must not be this one: it {obstacle.words}"
 
     def _seen(self, agent: str) -> int:
         """When an agent was last seen. It does not count as active, because it is not here."""
@@ -208,7 +234,7 @@ class _Writer:
         if self._is_as_it_was and kind in (*_GRANTS, *_HANDOFFS, "close") and not object_to(self.replay, candidate):
             index = None if to is None else {"sequence_index": self.replay.members[to].ordinal}
             details = index if kind in _HANDOFFS else None
-            reason = None if row.get("reason") is None else to_text(row["reason"])
+            reason = to_text(row["reason"]) if row.get("reason") else self._usual_reason(kind)
             accepted = self.replay.room.pending_handoff_event_seq if kind in _GRANTS else None
             event = self._append(event_id, kind, row.get("created_at"), by, to, turn_id, handoff, reason, details)
             self._notify(event, accepted)
@@ -222,6 +248,17 @@ class _Writer:
             self._outcome.change("event", kind, "", "It names no agent.")
             return
         self._outcome.add("events")
+
+    def _usual_reason(self, kind: str) -> str | None:
+        """The reason that our own log gives for such an event. A talking stick records none for a claim."""
+        if kind == "takeover":
+            return "No reason was recorded."
+        if kind != "claim":
+            return None
+        pending = find_event(self._tx, self.replay.room.pending_handoff_event_seq)
+        if self.replay.room.reserved_for is None or pending is None:
+            return "open_claim"
+        return "direct_pass" if pending.event_type == "pass" else "sequence"
 
     def _append(
         self,
@@ -290,10 +327,6 @@ class _Writer:
     def _moment(self, value: object) -> int:
         found = to_moment(value, self._tx.now)
         return self.replay.room.updated_at if found is None else found
-
-
-def _is_imported(agent: Row) -> bool:
-    return bool(agent["session_kind"] == _SESSION)
 
 
 def _fit_handoff(text: object) -> Handoff:

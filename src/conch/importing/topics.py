@@ -28,7 +28,12 @@ _END = 2**62
 _NOBODY = Caller("", "", None, "import", None)
 
 
-def topic_id_of(row: Row) -> str:
+def find_topic_id(_: Transaction, row: Row) -> str:
+    """The topic that a topic of the file goes to."""
+    return _topic_id_of(row)
+
+
+def _topic_id_of(row: Row) -> str:
     """The id of a topic of the file. Its time is part of it, because small ids may repeat in another file."""
     return derived_id("topic", "bus", to_text(row.get("topic_id")), to_text(row.get("created_at")))
 
@@ -46,7 +51,7 @@ def import_topic(tx: Transaction, outcome: Outcome, file: BusFile, row: Row) -> 
     for name in names:
         peers.find(name)
     for peer_id, facts in peers.new.items():
-        read = bisect_right(stream.in_step, facts.last_seq)
+        read = bisect_right(stream.in_step, facts.last_seq) if facts.last_seq > 0 else 0
         if read and tx.run("place_cursor", peer_id=peer_id, last_seq=read):
             outcome.add("cursors")
 
@@ -55,7 +60,7 @@ def import_topic(tx: Transaction, outcome: Outcome, file: BusFile, row: Row) -> 
 
 
 def _find_or_add(tx: Transaction, outcome: Outcome, row: Row) -> tuple[Topic, bool]:
-    topic_id = topic_id_of(row)
+    topic_id = _topic_id_of(row)
     if tx.one("find_topic", topic_id=topic_id) is not None:
         outcome.know("topics")
         return find_topic(tx, topic_id), False

@@ -35,7 +35,10 @@ class Source:
 
 @contextmanager
 def open_source(path: str) -> Iterator[Source]:
-    """Open a copy of the file, with the log beside it. StoreCorrupt if it is damaged or is no database."""
+    """Open a copy of the file, with the log beside it. StoreCorrupt if it is damaged or is no database.
+
+    SQLite keeps the log beside the file that a link leads to.
+    """
     import tempfile  # slow to import, and only needed here
 
     if not os.path.exists(path):
@@ -45,7 +48,7 @@ def open_source(path: str) -> Iterator[Source]:
     with tempfile.TemporaryDirectory(prefix="conch-import-") as folder:
         copy = os.path.join(folder, "copy")
         try:
-            _copy(path, copy)
+            _copy(os.path.realpath(path), copy)
         except OSError as error:
             raise InvalidArgument(f"{path} cannot be read: {error.strerror}.", field="file") from error
         try:
@@ -104,5 +107,5 @@ def _as_text(raw: bytes) -> str:
 
 
 def _damaged(path: str, problem: str) -> StoreCorrupt:
-    message = f"{path} is damaged or is not a database ({problem}). Nothing more was imported, and it was not changed."
+    message = f"{path} is damaged or is not a database of this kind ({problem}). The import ended there."
     return StoreCorrupt(message, path=path, field="file")

@@ -11,6 +11,7 @@ from conch.importing.outcome import Change, Outcome
 from conch.tools.text import one_line
 
 _MOST_CHANGES = 20
+_LONGEST = 200
 
 
 def import_data(context: Context) -> Report:
@@ -45,7 +46,12 @@ def _told(changes: Sequence[Change]) -> list[str]:
     lines = ["", "Changed or left out:"]
     for change in changes[:_MOST_CHANGES]:
         became = f"is now {one_line(change.became)}" if change.became else "was left out"
-        lines.append(f"- {change.what} {one_line(change.given)!r} {became}. {one_line(change.reason)}")
+        lines.append(f"- {change.what} {_short(change.given)!r} {became}. {_short(change.reason)}")
     if len(changes) > _MOST_CHANGES:
         lines.append(f"- and {len(changes) - _MOST_CHANGES} more: see --json")
     return lines
+
+
+def _short(text: str) -> str:
+    """The beginning of a text from a file, which may be huge."""
+    return one_line(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}...")
