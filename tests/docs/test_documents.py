@@ -17,6 +17,7 @@ import conch
 from conch.config import SETTINGS
 from conch.doors.cli.catalogue import COMMANDS
 from conch.doors.cli.elsewhere import ELSEWHERE, find_own
+from conch.tools.catalogue import TOOLS
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -123,10 +124,10 @@ def test_the_words_of_other_programs_are_those_of_the_page_and_lead_to_commands(
     assert not set(ELSEWHERE) & set(COMMANDS)
     assert {here.removeprefix("conch ") for here in commands.values()} <= set(COMMANDS)
     for there, here in commands.items():
-        words = there.removeprefix("agent-bus ").split()
-        assert find_own(words) in (None, here.removeprefix("conch "))
-    assert {there: here for there, here in rows.items() if there in aliases}.items() <= aliases.items()
-    assert len(commands) >= 10
+        assert there in COMMANDS or find_own(there.split()) == here.removeprefix("conch "), there
+    assert {there: here for there, here in rows.items() if there in aliases} == aliases
+    assert [name for name in TOOLS if name not in COMMANDS and find_own([name]) is None] == []
+    assert find_own(["wait-for-turn"]) == "wait"
 
 
 def test_every_server_entry_of_the_documents_starts_a_server(tmp_path: Path) -> None:

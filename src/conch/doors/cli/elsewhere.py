@@ -4,6 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from conch.doors.cli.catalogue import COMMANDS
+
+# The programs themselves, and the command for one that is called without a word.
+_PROGRAMS = {
+    "agent_bus": "mcp",
+    "talking_stick": "mcp",
+    "bb": "agent list",
+    "bb_init": "init",
+    "bb_init.mjs": "init",
+    "scripts/bb_init.mjs": "init",
+}
 # What a talking stick, a message bus and their tools call it. The longest beginning of the words decides.
 ELSEWHERE = {
     "list": "rooms",
@@ -21,6 +32,8 @@ ELSEWHERE = {
     "append_note": "note",
     "leave_path": "leave",
     "close_room": "close",
+    "reorder_members": "reorder",
+    "set_room_policy": "policy",
     "heartbeat": "agent heartbeat",
     "cli": "topics list",
     "cli db": "db path",
@@ -36,18 +49,38 @@ ELSEWHERE = {
     "cli messages": "read",
     "topic_create": "topics create",
     "topic_list": "topics list",
+    "topic_resolve": "topics show",
     "topic_close": "topics close",
     "topic_join": "read",
     "topic_presence": "topics show",
     "sync": "read",
+    "cursor_reset": "read",
     "messages_search": "search",
     "ask_poll": "questions",
+    "ask_cancel": "questions",
+    "question_mark_answered": "questions",
     "pending_list": "questions",
+    "agent_register": "agent register",
+    "agent_adopt": "agent adopt",
+    "agent_heartbeat": "agent heartbeat",
+    "agent_list": "agent list",
+    "scope_reserve": "agent reserve",
+    "scope_release": "agent release",
+    "scope_list": "agent status",
+    "scope_check": "agent status",
+    "event_send": "agent send",
+    "event_inbox": "agent inbox",
+    "event_mark": "agent seen",
+    "ping": "whoami",
 }
 
 
 def find_own(words: Sequence[str]) -> str | None:
     """The command of conch for the words of another program."""
-    plain = [word for word in words if not word.startswith("-")]
+    plain = [word.lower().replace("-", "_") for word in words if not word.startswith("-")]
+    program = _PROGRAMS.get(plain[0]) if plain else None
+    if program is not None:
+        del plain[0]
+    known = ELSEWHERE if program is None else ELSEWHERE | {name: name for name in COMMANDS}
     beginnings = (" ".join(plain[:length]) for length in (3, 2, 1))
-    return next((ELSEWHERE[each] for each in beginnings if each in ELSEWHERE), None)
+    return next((known[each] for each in beginnings if each in known), program)
