@@ -143,7 +143,7 @@ def load_caller(store: Store, text: str, topic_id: str | None = None) -> Caller:
     """
     agent = _find(store, text, topic_id) if text.isprintable() else None
     if agent is None:
-        raise AgentNotFound(f"There is no agent {text[:80]!r}.", Advice("check_identity"), field="agent")
+        raise AgentNotFound(f"There is no agent {text[:80]!r}.", Advice("find_agents"), field="agent")
     return Caller(agent["agent_id"], agent["name"], recorded_process(agent), agent["session_kind"], None)
 
 

@@ -7,7 +7,7 @@ STEPS = {
     "come_back": "Call `join_path` to join again.",
     "find_rooms": "Call `list_rooms` to see the rooms. Call `join_path` to join one.",
     "verify_store": "Run `conch db verify` for details.",
-    "check_identity": "Run `conch whoami` to see who you are.",
+    "find_agents": "Call `agent_list` to see the agents.",
     "join_topic": "Call `topic_join` first.",
     "find_topics": "Call `topic_list` to see the topics.",
     "create_topic": "Call `topic_create` to create one.",

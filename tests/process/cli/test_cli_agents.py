@@ -75,6 +75,43 @@ def test_a_script_goes_on_in_the_next_process_under_the_name_it_registered(
     assert (beat["liveness"], again["liveness"], reserved["name"]) == ("active", "active", "ci-bot")
 
 
+def test_a_script_needs_no_room_to_register_its_name(shell: Callable[[str], Any]) -> None:
+    cron = shell("cron")
+
+    registered = run_script(cron, "agent", "register", "ci-bot")
+    beat = run_script(cron, "agent", "heartbeat", "--agent", "ci-bot", "--json").data
+
+    assert "`--agent ci-bot`" in registered.out
+    assert (beat["name"], beat["liveness"]) == ("ci-bot", "active")
+    assert [agent["name"] for agent in run_script(cron, "agent", "list", "--json").data["agents"]] == ["ci-bot"]
+
+
+def test_a_script_takes_its_turn_in_one_process_and_hands_over_in_the_next(
+    shell: Callable[[str], Any], conch: Conch
+) -> None:
+    cron, later = shell("cron"), shell("cron")
+    run_script(cron, "agent", "register", "ci-bot")
+    conch("join")
+
+    turn = run_script(cron, "wait", "--agent", "ci-bot", "--timeout", "0", "--json").data
+    cron.end()
+    between = conch("state", "--json").data["room"]["state"]
+    told = run_script(later, "note", "half way", "--agent", "ci-bot").status
+    released = run_script(later, "release", "--agent", "ci-bot", "--status", "built", "--next", "test", "--json").data
+
+    assert (turn["status"], between, told) == ("your_turn", "owned", 0)
+    assert released["reserved_for"] == "ada:1"
+
+
+def test_a_name_that_nobody_has_is_refused_with_what_a_script_can_do(conch: Conch) -> None:
+    conch("join")
+
+    refused = conch("agent", "heartbeat", "--agent", "ci-bot", "--json").error
+
+    assert refused["code"] == "AGENT_NOT_FOUND"
+    assert "`conch agent register NAME`" in refused["message"]
+
+
 def test_a_script_may_go_on_in_a_process_that_it_shares_with_its_first_command(shell: Callable[[str], Any]) -> None:
     cron = shell("cron")
     run_script(cron, "join")

@@ -199,6 +199,19 @@ def test_without_evidence_and_without_a_yes_nothing_is_resumed(
 
     screen.type(typed)
 
+    refused = b" ".join(screen.read_until(b"ended: 1.").split())
+    assert b"You did not say yes, so amber-otter was not resumed. (ADOPTION_REJECTED)" in refused
+
+
+def test_a_person_is_not_asked_where_the_question_cannot_be_seen(
+    conch: Conch, lost: str, repository: Path, terminal: Callable[[], Any]
+) -> None:
+    (repository / "src" / "parser.py").unlink()
+    screen = terminal()
+    screen.type("exec 2> /dev/null\n")
+
+    screen.start("init", "--adopt", "amber-otter", "--json")
+
     assert b"ADOPTION_REJECTED" in screen.read_until(b"ended: 1.")
 
 

@@ -12,7 +12,7 @@ from conch.agents.signals import gather_signals
 from conch.doors.cli.context import Context
 from conch.doors.cli.output import Report, as_report, local_time, table, write
 from conch.doors.cli.scopes import from_here, reservation_table
-from conch.errors import AdoptionRejected, ConchError, DecisionNeeded, RoomClosed, some_of
+from conch.errors import AdoptionRejected, ConchError, DecisionNeeded, RoomClosed, UnknownRoom, some_of
 from conch.lean import Any
 from conch.members.adoption import NO_EVIDENCE, Candidate
 from conch.members.names import check_name, find_agent, itself
@@ -32,8 +32,28 @@ _SEVERAL_CONNECTIONS = (
 
 
 def register(context: Context) -> Report:
-    _act_as_script(context, context.room_id, context.options.name)
-    return as_report(context.room_tool("scopes.agent_register", name=context.options.name, role=context.options.role))
+    name, role = context.options.name, context.options.role
+    room_id, hint = _room_to_register_in(context), ""
+    if _act_as_script(context, room_id, name):
+        hint = f" With `--agent {name}`, the commands of any process act as it."
+    reply = context.tool("scopes.agent_register", room_id=room_id, name=name, role=role)
+    return Report(reply.data, reply.text + hint)
+
+
+def _room_to_register_in(context: Context) -> str:
+    """The room here. A script that registers a name creates it, as `conch init --register` does."""
+    try:
+        return context.room_id
+    except UnknownRoom:
+        if context.options.room is not None or not _is_named_script(context, context.options.name):
+            raise
+    check_name(context.options.name)
+    return str(context.tool("turns.join_path", context_path=context.path()).data["room_id"])
+
+
+def _is_named_script(context: Context, name: str | None) -> bool:
+    speaks_for = getattr(context.options, "agent", None)
+    return name is not None and speaks_for is None and is_script(gather_signals("cli", os.environ, None))
 
 
 def _act_as_script(context: Context, room_id: str, name: str | None) -> bool:
@@ -41,8 +61,7 @@ def _act_as_script(context: Context, room_id: str, name: str | None) -> bool:
 
     Returns whether that script is a member now.
     """
-    speaks_for = getattr(context.options, "agent", None)
-    if name is None or speaks_for is not None or not is_script(gather_signals("cli", os.environ, None)):
+    if name is None or not _is_named_script(context, name):
         return False
     check_name(name)
     caller, room = context.caller, context.app.rooms.get_state(None, room_id)
@@ -202,12 +221,11 @@ def _resume(context: Context, room_id: str, name: str) -> Report:
     try:
         adopted = context.app.adoption.adopt(context.caller, room_id, name, _ANYWHERE)
     except AdoptionRejected as refusal:
-        if (
-            refusal.details["reason"] != NO_EVIDENCE
-            or not _may_ask(context)
-            or not _confirms(context, room_id, refusal)
-        ):
+        if refusal.details["reason"] != NO_EVIDENCE or not _may_ask(context):
             raise
+        if not _confirms(context, room_id, refusal):
+            message = f"You did not say yes, so {refusal.details['name']} was not resumed."
+            raise AdoptionRejected(message, **refusal.details) from None
         adopted = context.app.adoption.adopt(context.caller, room_id, name, _ANYWHERE, confirmed=True)
     evidence = adopted.evidence
     return _report(adopted.agent.agent_id, adopted.agent.name, "adopted", f"{evidence.reason}: {evidence.summary}")
@@ -215,7 +233,9 @@ def _resume(context: Context, room_id: str, name: str) -> Report:
 
 def _may_ask(context: Context) -> bool:
     """Whether a person can answer. A harness with a terminal of its own would answer for one."""
-    if context.options.non_interactive or sys.stdin is None or not sys.stdin.isatty():
+    if context.options.non_interactive or not all(
+        each is not None and each.isatty() for each in (sys.stdin, sys.stderr)
+    ):
         return False
     return gather_signals("cli", os.environ, None).session_kind == PERSON_SESSION
 

@@ -26,12 +26,12 @@ _ROOM = (
     flag("--room", "ID", "the room with this id", heading="which room"),
     *_SHARED,
 )
-_TOPIC = (flag("--topic", "TOPIC", "a topic's id or name; default: the room's home topic", text), *_ROOM)
 _TOPIC_GIVEN = (
     word("topic", "TOPIC", "a topic's id or name; default: the room's home topic", text, required=False),
     *_ROOM,
 )
 _SPEAKER = (flag("--agent", "AGENT", "act as this agent (its label, name or agent_id); default: yourself"), *_ROOM)
+_TOPIC = (flag("--topic", "TOPIC", "a topic's id or name; default: the room's home topic", text), *_SPEAKER)
 _REASON = flag("--reason", "TEXT", "the reason, which is recorded")
 _SCOPE = word("scope", "SCOPE", "a file, a directory, or 'dir/*', relative to the working directory")
 _BEAD = flag("--bead", "ID", "the work item (bead) it is for")
@@ -77,7 +77,7 @@ COMMANDS = grouped(
         "The exit status is 0 only if you hold the stick. While you wait, you see who "
         "holds it and for how long. You can interrupt the wait; that changes nothing.\n\n"
         "If conch knows the process of your shell or harness, it renews your lease while that process runs.",
-        (flag("--timeout", "SECONDS", "give up after this long; 0: do not wait", seconds), *_ROOM),
+        (flag("--timeout", "SECONDS", "give up after this long; 0: do not wait", seconds), *_SPEAKER),
         "  conch wait                      until it is your turn\n"
         "  conch wait --timeout 30 --json  for agents: call again until it is your turn\n"
         "  conch wait --timeout 0          claim the stick only if it is free",
@@ -88,7 +88,7 @@ COMMANDS = grouped(
         "hand over to the next member in sequence",
         "Release the stick. It is reserved for the next active member in sequence. The "
         "handoff must say what you did and what to do next.",
-        (*_HANDOFF, *_ROOM),
+        (*_HANDOFF, *_SPEAKER),
         '  conch release --status "Parser done; 2 tests fail" --next "Fix test_cli" \\\n'
         "                --artifact src/parser.py:10-42=review\n"
         "  conch release --handoff handoff.json",
@@ -101,7 +101,7 @@ COMMANDS = grouped(
         (
             word("to", "AGENT", "a label, a name or an agent_id, or the start of one; see `conch state`"),
             *_HANDOFF,
-            *_ROOM,
+            *_SPEAKER,
         ),
         '  conch pass amber --status "Schema is in" --next "Review the migration"',
     ),
@@ -112,7 +112,7 @@ COMMANDS = grouped(
         "Take the stick from an owner or a recipient that is gone, or silent for too "
         "long. `conch state` and `conch wait` say when you may. It prints the last "
         "handoff and the notes since.",
-        (_REASON._replace(required=True), *_ROOM),
+        (_REASON._replace(required=True), *_SPEAKER),
     ),
 )
 
@@ -176,14 +176,14 @@ COMMANDS |= grouped(
         "rooms.note",
         "write a note into the log",
         "Write a note into the log. You do not need the stick.",
-        (word("text", "TEXT", "the note"), *_ROOM),
+        (word("text", "TEXT", "the note"), *_SPEAKER),
     ),
     Command(
         "leave",
         "rooms.leave",
         "stop being a member",
         "Leave the room. If you hold the stick, hand it over first.",
-        _ROOM,
+        _SPEAKER,
     ),
     Command(
         "close",
@@ -191,7 +191,7 @@ COMMANDS |= grouped(
         "close the room; you must hold the stick",
         "Close the room for all members. You must hold the stick; a free stick is claimed "
         "for you. The log stays readable. `conch join` opens a new room at the same path.",
-        (_REASON, *_ROOM),
+        (_REASON, *_SPEAKER),
     ),
     Command(
         "reorder",

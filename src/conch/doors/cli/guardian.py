@@ -37,7 +37,9 @@ def lease_text(context: Context, turn: dict[str, Any]) -> str:
     """How long the lease lasts, for people."""
     process = context.caller.process
     if process is None:
-        return f"Your lease lapses at {turn['lease_expires_at']} unless you run `conch wait` again."
+        named = getattr(context.options, "agent", None)
+        again = "conch wait" if named is None else f"conch wait --agent {named}"
+        return f"Your lease lapses at {turn['lease_expires_at']} unless you run `{again}` again."
     return f"Your lease is renewed while process {process.pid} runs."
 
 
