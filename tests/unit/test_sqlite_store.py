@@ -291,8 +291,9 @@ def test_a_store_from_before_stores_said_whose_they_are_is_known_and_says_it_fro
     "content", [b"not a database at all, but long enough to be read as one" * 20, b"SQLite format 3\0" + bytes(4080)]
 )
 def test_a_damaged_store_is_refused_untouched(open_store: Open, path: str, content: bytes) -> None:
-    use(open_store())
+    os.makedirs(os.path.dirname(path))
     Path(path).write_bytes(content)
+    Path(f"{path}.users").touch()  # as beside every store that was ever opened
 
     with pytest.raises((StoreCorrupt, SchemaMismatch), match="conch db wipe"):
         use(open_store())

@@ -13,7 +13,6 @@ from conch.storage.statements import are_ours
 
 APPLICATION_ID = int.from_bytes(b"conc", "big")
 _ID = slice(68, 72)  # where the header of the file has the number of `PRAGMA application_id`
-_MARK = slice(60, 64)  # and that of `PRAGMA user_version`
 _HEADER_BYTES = 100
 _CHUNK = 1 << 20
 _MAGIC = b"SQLite format 3\0"
@@ -46,10 +45,11 @@ def _require_conch(file: Header, path: str, named: str) -> None:
     try:
         with _looked_at(file, path) as connection:
             found = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+            marks = [connection.execute(f"PRAGMA {mark}").fetchone()[0] for mark in ("application_id", "user_version")]
     except sqlite3.DatabaseError:
         raise _damaged(path, named) from None
-    # conch writes its mark together with its id, so a mark without that id is another program's.
-    if (found or any(header[_MARK])) and not are_ours(found):
+    # conch writes both marks at once, with its id, so other marks are another program's.
+    if (found or any(marks)) and not are_ours(found):
         raise foreign(path, named)
 
 
