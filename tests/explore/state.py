@@ -134,6 +134,11 @@ def find_cursor(state: State, client: Client) -> Row | None:
     return next((row for row in state.rows["cursors"] if row["peer_id"] in own), None)
 
 
+def without_doings(state: State) -> State:
+    """The state after every agent has given up what it was in the middle of."""
+    return state._replace(clients=tuple(client._replace(doing=None) for client in state.clients))
+
+
 # -- the key
 
 
@@ -254,8 +259,22 @@ def _doing(state: State, client: Client, clients: list[Client]) -> Any:
     if operation in ("sync", "sync_in_vain"):
         return operation, _reading(seen, state, client)
     if operation == "wait_in_vain":
-        seen = seen[1:]
+        return operation, _claiming(seen, state, client, clients)
     return operation, [_seen(then, state, client, clients) for then in seen]
+
+
+def _claiming(seen: tuple[State, ...], now: State, client: Client, clients: list[Client]) -> Any:
+    """Waiting looks, and then looks again and claims. A lost reply then undoes the claim, unless it is no longer the
+    last one or was renewed after a tick."""
+    if len(seen) == 1:
+        return None
+    before, room = open_room(seen[1]), open_room(now)
+    if before is None or room is None or room["room_id"] != before["room_id"]:
+        return "void"
+    is_last = (room["owner"], room["turn_id"]) == (client.agent_id, before["turn_id"] + 1)
+    if not is_last or room["lease_expires_at"] > seen[1].now + TICK:
+        return "void"
+    return _room(now._replace(rows=seen[1].rows), before, {each.agent_id: label for label, each in enumerate(clients)})
 
 
 def _joining(seen: tuple[State, ...], now: State) -> tuple[str, bool]:
@@ -294,7 +313,7 @@ def _reading(seen: tuple[State, ...], now: State, client: Client) -> tuple[Any, 
 
 def _seen(then: State, now: State, client: Client, clients: list[Client]) -> tuple[Any, ...]:
     """All that one of its transactions may have seen, and what of it is as it was."""
-    alone = then._replace(clients=tuple(each._replace(doing=None) for each in then.clients))
+    alone = without_doings(then)
     columns = ("room_id", "turn_id", "lease_id", "lease_expires_at", "reserved_for", "pending_handoff_event_seq")
     return (
         _facts(alone, [alone.clients[each.number] for each in clients]),

@@ -129,7 +129,8 @@ class Tables:
         self._replacements = store._replacements
         self._connection.execute("PRAGMA foreign_keys = OFF")  # tables are put back one by one
         self._names = [*names, "sqlite_sequence"]
-        self._rows: Rows = {name: self._read(name) for name in self._names}
+        self._columns = {name: self._read_columns(name) for name in self._names}
+        self._rows: Rows = {name: self._read(name, []) for name in self._names}
         self._version = self._data_version()
 
     def read(self) -> Rows:
@@ -138,9 +139,8 @@ class Tables:
         if version != self._version:
             self._version = version
             self._connection.execute("BEGIN")
-            found = {name: self._read(name) for name in self._names}
+            self._rows = {name: self._read(name, self._rows[name]) for name in self._names}
             self._connection.execute("COMMIT")
-            self._rows = {name: old if (old := self._rows[name]) == rows else rows for name, rows in found.items()}
         return self._rows
 
     def put_back(self, wanted: Rows) -> None:
@@ -157,11 +157,18 @@ class Tables:
     def close(self) -> None:
         self._connection.close()
 
-    def _read(self, name: str) -> list[Row]:
+    def _read_columns(self, name: str) -> list[str]:
+        return [column[0] for column in self._connection.execute(f"SELECT * FROM {name}").description]
+
+    def _read(self, name: str, known: list[Row]) -> list[Row]:
+        """The rows of a table; the known ones themselves if they are the same."""
         cursor = self._connection.execute(f"SELECT * FROM {name}")
         cursor.row_factory = None
-        columns = [column[0] for column in cursor.description]
-        return [dict(zip(columns, row, strict=True)) for row in cursor.fetchall()]
+        found = cursor.fetchall()
+        if len(found) == len(known) and all(map(_is_same, known, found)):
+            return known
+        columns = self._columns[name]
+        return [dict(zip(columns, row, strict=True)) for row in found]
 
     def _replace(self, name: str, rows: list[Row]) -> None:
         self._connection.execute(f"DELETE FROM {name}")
@@ -171,6 +178,10 @@ class Tables:
 
     def _data_version(self) -> Any:
         return self._connection.execute("PRAGMA data_version").fetchone()
+
+
+def _is_same(row: Row, values: tuple[Any, ...]) -> bool:
+    return tuple(row.values()) == values
 
 
 class SilentBell:
@@ -206,6 +217,8 @@ class World:
         self.apps = [App(self._stepped, bell, settings) for _ in range(agents)]  # type: ignore[arg-type]
         self._state = self._state._replace(rows=self._tables.read())
         self._salt, self._random = 0, itertools.count()
+        self.tried: set[bytes] = set()
+        """The states from which every agent has got the stick."""
 
     def __enter__(self) -> World:
         self._real = processes.check, ids.os
@@ -236,6 +249,7 @@ class World:
             result = OPERATIONS[doing.operation](agent) or "done"
             client = agent.finish()
         except ConchError as error:
+            error.__traceback__ = error.__context__ = None  # otherwise it keeps every frame of the call
             result, client = error, agent.finish()
         except Border:
             seen = (*doing.seen, state)
