@@ -377,6 +377,7 @@ def test_a_check_takes_a_scope_as_a_reservation_does(ada: Any, bob: Any) -> None
     assert found["overlaps"] == bob.data("scope_check", path="src/*")["overlaps"]
     assert bob.refused("scope_check")["field"] == "scope"
     assert bob.refused("scope_check", scope="src", path="src")["field"] == "scope"
+    assert "path" in bob.refused("scope_check", path=None)["message"]
     assert bob.refused("scope_check", scope="/")["field"] == "scope"
 
 

@@ -1,4 +1,7 @@
-"""`python -m tests.fuzz [SEED]`: 100,000 bad calls and commands on both engines. Prints the seed first."""
+"""`python -m tests.fuzz [SEED]`: 100,000 bad calls and commands on both engines.
+
+Prints the seed first, and the report after the tools on SQLite, after those on PostgreSQL, and after the commands.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,10 @@ def main(words: list[str]) -> int:
     report = Report(int(words[0]) if words else random.randrange(10**6))
     print(f"seed {report.seed}", flush=True)
     fuzz_tools(report, 85_000)
+    print(report, flush=True)
     with run_postgres() as postgres:
         fuzz_tools(report, 10_000, postgres.url)
+    print(report, flush=True)
     with forking() as forks:
         fuzz_commands(report, 5_000, forks)
     print(report)

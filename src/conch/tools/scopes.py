@@ -114,7 +114,11 @@ def _scope_field(given: Object) -> str:
     """The field with the scope to check. `path` is its older name."""
     found = [field for field in ("scope", "path") if field in given]
     if len(found) != 1:
-        message = "scope is required." if not found else "Give scope or path, not both: they mean the same."
+        message = (
+            "scope is required, or path, its older name."
+            if not found
+            else "Give scope or path, not both: they mean the same."
+        )
         raise InvalidArgument(message, field="scope")
     return found[0]
 
