@@ -75,7 +75,7 @@ BRIEF = (
 )
 DEEP = (
     STICK,
-    ROOM._replace(name="the room, stepwise", is_stepwise=True),
+    ROOM._replace(name="the room, stepwise", each=8, is_stepwise=True),
     NEW_ROOM._replace(name="a new room and its end", operations=("join", "wait", "close")),
     LOST_CLAIMS._replace(name="lost claims and deaths", is_mortal=True),
     RESERVATIONS._replace(name="reservations and deaths", is_mortal=True, is_stepwise=True),
