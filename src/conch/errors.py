@@ -27,7 +27,7 @@ ConchError
 +-- DuplicateAgentName ......... DUPLICATE_AGENT_ID
 +-- AgentNotFound .............. AGENT_NOT_FOUND
 +-- AdoptionRejected ........... ADOPTION_REJECTED        the agent is still running, or left no unfinished work
-+-- DecisionNeeded ............. DECISION_NEEDED          `conch init` needs to know which agent to be
++-- DecisionNeeded ............. DECISION_NEEDED          a person must answer, or an option such as --yes must decide
 +-- ReservationConflict ........ RESERVATION_CONFLICT     an active agent has reserved the scope or part of it
 +-- ReservationStale ........... RESERVATION_STALE_FOUND  only stale agents have reserved it; takeover_stale takes it
 +-- ReservationNotFound ........ RESERVATION_NOT_FOUND

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from conch.lean import Any, NamedTuple
 from conch.storage.base import Row, Store, Transaction
 
-_LOCK = "search"
+INDEX_LOCK = "search"
 _READ_MESSAGES = 1_000
 _MESSAGE_CHARACTERS = 200  # the fixed cost of a message, as characters of text
 
@@ -50,7 +50,7 @@ def catch_up(store: Store, index: Index, topic_id: str | None, deadline: float) 
             parts = _next_parts(tx, index, behind)
         for batch in _batches(parts, index.batch_characters):
             prepared = [(part, index.prepare(part.topic_id, part.rows)) for part in batch]
-            with store.write(_LOCK) as tx:
+            with store.write(INDEX_LOCK) as tx:
                 for part, values in prepared:
                     _store_part(tx, index, part, values)
             if time.monotonic() >= deadline:
@@ -59,9 +59,14 @@ def catch_up(store: Store, index: Index, topic_id: str | None, deadline: float) 
 
 def forget_indexes(store: Store) -> None:
     """Empty all search indexes, for example damaged ones. The next search builds them again."""
-    with store.write(_LOCK) as tx:
-        for statement in ("forget_progress", "forget_vectors", "forget_words"):
-            tx.run(statement)
+    with store.write(INDEX_LOCK) as tx:
+        empty_indexes(tx)
+
+
+def empty_indexes(tx: Transaction) -> None:
+    """The same in a transaction that holds INDEX_LOCK."""
+    for statement in ("forget_progress", "forget_vectors", "forget_words"):
+        tx.run(statement)
 
 
 def _next_parts(tx: Transaction, index: Index, behind: Sequence[Row]) -> list[_Part]:

@@ -19,7 +19,7 @@ def open_store(settings: Settings, clock: Clock | None = None, named: str = "CON
 
     `named` is the setting or option that gave the address; error messages refer to it.
     """
-    if settings.store.startswith(_POSTGRES_SCHEMES):
+    if is_server(settings.store):
         return _open_postgres(settings, clock, named)
     if not _is_file(settings.store):
         # The message does not repeat the address, because a mistyped one may hold a password.
@@ -32,6 +32,11 @@ def open_store(settings: Settings, clock: Clock | None = None, named: str = "CON
         message = "CONCH_DATA_DIR must be a folder. Put the address of a server in CONCH_STORE."
         raise InvalidSetting(message, setting="CONCH_DATA_DIR")
     return _open_sqlite(settings, clock, named if settings.store else "CONCH_DATA_DIR")
+
+
+def is_server(store: str) -> bool:
+    """Whether the address names a server rather than a file."""
+    return store.startswith(_POSTGRES_SCHEMES)
 
 
 def _is_file(store: str) -> bool:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-import sys
 
 from conch.agents.identity import explain
 from conch.agents.records import PERSON_SESSION, label
 from conch.agents.scripts import is_script, script_named
 from conch.agents.signals import gather_signals
+from conch.doors.cli.consent import answers_yes, may_ask
 from conch.doors.cli.context import Context
-from conch.doors.cli.output import Report, as_report, local_time, table, write
+from conch.doors.cli.output import Report, as_report, local_moments, local_time
 from conch.doors.cli.scopes import from_here, reservation_table
+from conch.doors.cli.tables import table
 from conch.errors import AdoptionRejected, ConchError, DecisionNeeded, RoomClosed, UnknownRoom, some_of
 from conch.lean import Any
 from conch.members.adoption import NO_EVIDENCE, Candidate
@@ -94,7 +95,8 @@ def heartbeat(context: Context) -> Report:
 def list_agents(context: Context) -> Report:
     data = context.room_tool("scopes.agent_list").data
     rows = [
-        (label(a["agent_id"], a["name"]), a.get("role", "-"), a["liveness"], a["last_seen_at"]) for a in data["agents"]
+        (label(a["agent_id"], a["name"]), a.get("role", "-"), a["liveness"], local_moments(a["last_seen_at"]))
+        for a in data["agents"]
     ]
     return Report(data, table(("AGENT", "ROLE", "LIVENESS", "LAST SEEN"), rows))
 
@@ -107,7 +109,7 @@ def show(context: Context) -> Report:
     found = context.app.reservations.list_reservations(caller, room_id)
     own = [scopes_view.reservation(each) for each in found if each.agent_id == agent.agent_id]
     data = {**scopes_view.agent(agent), "reservations": own}
-    return Report(data, f"{scopes_view.agent_line(agent)}\n{reservation_table(own)}")
+    return Report(data, f"{local_moments(scopes_view.agent_line(agent))}\n{reservation_table(own)}")
 
 
 # -- who is calling
@@ -232,12 +234,7 @@ def _resume(context: Context, room_id: str, name: str) -> Report:
 
 
 def _may_ask(context: Context) -> bool:
-    """Whether a person can answer. A harness with a terminal of its own would answer for one."""
-    if context.options.non_interactive or not all(
-        each is not None and each.isatty() for each in (sys.stdin, sys.stderr)
-    ):
-        return False
-    return gather_signals("cli", os.environ, None).session_kind == PERSON_SESSION
+    return not context.options.non_interactive and may_ask()
 
 
 def _confirms(context: Context, room_id: str, refusal: AdoptionRejected) -> bool:
@@ -252,14 +249,7 @@ def _confirms(context: Context, room_id: str, refusal: AdoptionRejected) -> bool
         + f"It was last seen at {local_time(agent.last_seen_at)}.",
         f"It still reserves {scopes}." if scopes else "It reserves nothing.",
     ]
-    return _answers_yes(f"{' '.join(known)} Resume {agent.label} anyway?") is True
-
-
-def _answers_yes(question: str) -> bool | None:
-    """Whether the person at the terminal says yes. None at the end of input, which is not a decision."""
-    write(sys.stderr, f"{one_line(question)} [y/N] ")
-    answer = sys.stdin.readline()
-    return answer.strip().lower() in ("y", "yes") if answer else None
+    return answers_yes(one_line(f"{' '.join(known)} Resume {agent.label} anyway?")) is True
 
 
 def _begin(context: Context, room_id: str, name: str | None, reason: str) -> Report:
@@ -295,9 +285,8 @@ def _undecided(candidates: list[Candidate]) -> DecisionNeeded:
 
 def _ask(context: Context, room_id: str, candidates: list[Candidate]) -> Report:
     for candidate in candidates:
-        answer = _answers_yes(
-            f"{candidate.agent.label} is gone and left unfinished work. {candidate.evidence.summary} Resume it?"
-        )
+        facts = f"{candidate.agent.label} is gone and left unfinished work. {candidate.evidence.summary}"
+        answer = answers_yes(one_line(f"{facts} Resume it?"))
         if answer is None:
             raise _undecided(candidates)
         if answer:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
-import sys
+import time
 
+from conch.doors.cli.consent import answer_to, may_ask, require_yes
 from conch.doors.cli.context import Context, open_named
-from conch.doors.cli.output import Report, failure, table, write
-from conch.errors import InvalidArgument, SchemaMismatch, StoreCorrupt
+from conch.doors.cli.output import Report, failure
+from conch.doors.cli.tables import table
+from conch.errors import DecisionNeeded, InvalidArgument, SchemaMismatch, StoreCorrupt, some_of
 from conch.search.indexing import forget_indexes
 from conch.storage.base import Store
 from conch.storage.copying import copy_store
+from conch.storage.opening import is_server
+from conch.tools.replies import Object
 from conch.tools.text import one_line
 from conch.verify import verify_store
+from conch.wiping import Doomed, erase_room, survey
 
 
 def path(context: Context) -> Report:
@@ -94,14 +99,12 @@ def _problems(store: Store) -> list[str]:
 
 def _require_consent(context: Context, users: list[str]) -> None:
     """Stop if other processes use the store, unless `--yes` or a person says to go on."""
-    if not users or context.options.yes:
-        return
-    message = f"Other processes use the store: {', '.join(map(one_line, users))}."
-    if sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty():
-        write(sys.stderr, f"{message}\nThey go on with the restored store. Restore now? [y/N] ")
-        if sys.stdin.readline().strip().lower() in ("y", "yes"):
-            return
-    raise InvalidArgument(f"{message} Nothing was restored. Stop them, or add --yes to restore anyway.", field="yes")
+    if users:
+        facts = f"Other processes use the store: {', '.join(map(one_line, users))}."
+        question = "They go on with the restored store. Restore now?"
+        require_yes(
+            context.options, facts, question, "Nothing was restored. Stop them, or add --yes to restore anyway."
+        )
 
 
 def migrate(context: Context) -> Report:
@@ -127,16 +130,72 @@ def copy(context: Context) -> Report:
 
 
 def wipe(context: Context) -> Report:
-    """Delete everything. A store that conch cannot read is moved aside, not deleted."""
-    store = context.app.store
-    place = store.describe()
-    if not context.options.yes:
-        raise InvalidArgument(f"This deletes everything in {place}; add --yes to do it.", field="yes")
+    """Delete everything, or one room, after a backup. A store that conch cannot read is moved aside, not deleted."""
+    store, room_id = context.app.store, context.options.room
     try:
-        store.wipe()
-    except (SchemaMismatch, StoreCorrupt):
+        doomed = survey(store, context.app.rooms, None if room_id is None else context.room_id)
+    except (SchemaMismatch, StoreCorrupt) as trouble:
+        if room_id is not None:
+            raise
+        require_yes(context.options, trouble.message, "Move it aside now?", "Nothing was changed; add --yes to do it.")
         return _set_aside(context)
-    return Report({"path": place, "set_aside": None}, f"Wiped {one_line(place)}.")
+    _require_count(context, doomed)
+    kept = _back_up(context)
+    if room_id is None:
+        store.wipe()
+    else:
+        erase_room(store, doomed.rooms[0])
+    place = store.describe()
+    wiped = one_line(place) if room_id is None else f"room {doomed.rooms[0].room.room_id}"
+    data = {"path": place, "set_aside": None, "backup": kept, **_counts(doomed)}
+    return Report(data, f"Wiped {wiped}: {_named(doomed)}. What was there is in {one_line(kept)}.")
+
+
+def _require_count(context: Context, doomed: Doomed) -> None:
+    """Stop, unless `--yes` is given or a person types how many rooms there are."""
+    if context.options.yes:
+        return
+    where = f"in {one_line(context.app.store.describe())}"
+    facts = f"This deletes {'everything ' if context.options.room is None else ''}{where}: {_named(doomed)}."
+    holders = [f"{one_line(each.member.name)} in {one_line(each.room.room.canonical_path)}" for each in doomed.holders]
+    if holders:
+        facts += f" Alive now, with the stick: {some_of(holders)}."
+    count = str(len(doomed.rooms))
+    advice = "Nothing was deleted. On a terminal, type the number of rooms; in a script, add --yes."
+    if not may_ask():
+        raise DecisionNeeded(f"{facts} {advice}", field="yes", **_counts(doomed))
+    typed = answer_to(f"{facts}\nA backup is made first. Type the number of rooms to delete them:")
+    if typed != count:
+        message = f"You typed {typed or 'nothing'}, but the number of rooms is {count}. Nothing was deleted."
+        raise DecisionNeeded(message, field="yes", **_counts(doomed))
+
+
+def _named(doomed: Doomed) -> str:
+    rooms, messages = len(doomed.rooms), doomed.messages
+    return f"{rooms} room{'s' * (rooms != 1)} and {messages} message{'s' * (messages != 1)}"
+
+
+def _counts(doomed: Doomed) -> Object:
+    holders = [
+        {"agent_id": each.member.agent_id, "name": each.member.name, "room_id": each.room.room.room_id}
+        for each in doomed.holders
+    ]
+    return {"rooms": len(doomed.rooms), "messages": doomed.messages, "holders": holders}
+
+
+def _back_up(context: Context) -> str:
+    """Keep everything in a new file before it is deleted. A server's contents go into a file, too."""
+    store, settings = context.app.store, context.app.settings
+    if not is_server(settings.store):
+        return store.backup(None)
+    folder = os.path.abspath(os.path.expanduser(settings.data_dir))
+    moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    kept = open_named("store", os.path.join(folder, f"wiped-{moment}-{os.getpid()}.backup"))
+    try:
+        copy_store(store, kept.store)
+        return kept.store.describe()
+    finally:
+        kept.close()
 
 
 def _set_aside(context: Context) -> Report:
