@@ -24,6 +24,19 @@ def to_seconds(moment: int | None) -> float | None:
     return None if moment is None else moment / SECOND
 
 
+def parse_iso(text: str) -> float | None:
+    """Unix seconds from the form of `to_iso`; None if the text has another form."""
+    if len(text) != 24 or text[4] + text[7] + text[10] + text[13] + text[16] + text[19] + text[23] != "--T::.Z":
+        return None
+    parts = [text[0:4], text[5:7], text[8:10], text[11:13], text[14:16], text[17:19], text[20:23]]
+    if not all(part.isascii() and part.isdecimal() for part in parts):
+        return None
+    year, month, day, hour, minute, second, millisecond = map(int, parts)
+    year -= month <= 2  # years that begin in March, so that the day of a leap year is the last one
+    days = 365 * year + year // 4 - year // 100 + year // 400 + (153 * ((month + 9) % 12) + 2) // 5 + day - 1 - 719_468
+    return days * 86_400 + hour * 3_600 + minute * 60 + second + millisecond / 1_000
+
+
 def to_iso(moment: int | None) -> str | None:
     """ISO-8601 in UTC with milliseconds, as in the replies of all other tools."""
     if moment is None:

@@ -12,17 +12,9 @@ import pytest
 
 from conch.doors.cli.context import find_member
 from conch.doors.cli.handoffs import read_handoff
-from conch.doors.cli.output import (
-    Report,
-    clean,
-    columns,
-    duration,
-    failure,
-    print_report,
-    shortened,
-    table,
-)
+from conch.doors.cli.output import Report, clean, duration, failure, print_report
 from conch.doors.cli.parser import split_words
+from conch.doors.cli.tables import columns, shortened, table
 from conch.errors import InvalidArgument, UnknownMember
 from conch.rooms.room import Member
 from conch.tools.text import behind_margin, one_line

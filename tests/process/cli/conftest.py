@@ -232,16 +232,16 @@ os.execvp("bash", ["bash", "/dev/tty"])
 
 
 class Terminal:
-    """A bash in a terminal of its own, with 60 columns and no prompt; its screen is read as raw bytes."""
+    """A bash in a terminal of its own, with no prompt; its screen is read as raw bytes."""
 
-    def __init__(self, env: Env, cwd: Path) -> None:
+    def __init__(self, env: Env, cwd: Path, columns: int) -> None:
         self._master, slave = pty.openpty()
-        self._set_up(slave)
+        self._set_up(slave, columns)
         starter = shlex.join([sys.executable, "-c", TERMINAL])
         self._process = subprocess.Popen(
             ["tmux", "-c", f"{starter}; exit"],
             executable="/bin/bash",
-            env={**env, "TERM": "xterm"},
+            env={"TERM": "xterm", **env},
             cwd=cwd,
             stdin=slave,
             stdout=slave,
@@ -250,11 +250,11 @@ class Terminal:
         os.close(slave)
         self.screen = b""
 
-    def _set_up(self, slave: int) -> None:
+    def _set_up(self, slave: int, columns: int) -> None:
         mode = termios.tcgetattr(slave)
         mode[3] &= ~termios.ECHO
         termios.tcsetattr(slave, termios.TCSANOW, mode)
-        termios.tcsetwinsize(slave, (24, 60))
+        termios.tcsetwinsize(slave, (24, columns))
 
     def resize(self, columns: int, lines: int = 24) -> None:
         """Change the size of the window. The kernel tells the program in it."""
@@ -288,11 +288,11 @@ class Terminal:
 
 
 @pytest.fixture
-def terminal(env: Env, workspace: Path) -> Iterator[Callable[[], Terminal]]:
+def terminal(env: Env, workspace: Path) -> Iterator[Callable[..., Terminal]]:
     terminals: list[Terminal] = []
 
-    def open_terminal() -> Terminal:
-        terminals.append(Terminal(env, workspace))
+    def open_terminal(columns: int = 60, **more: str) -> Terminal:
+        terminals.append(Terminal({**env, **more}, workspace, columns))
         return terminals[-1]
 
     yield open_terminal

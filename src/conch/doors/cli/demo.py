@@ -23,9 +23,10 @@ from queue import SimpleQueue
 
 from conch import __version__
 from conch.agents.records import label
-from conch.doors.cli.interruptions import exit_status
-from conch.doors.cli.output import abandon_stream, clean
+from conch.doors.cli.output import Report, abandon_stream, clean
+from conch.doors.cli.terminal import has_colours
 from conch.errors import ConchError, InternalError
+from conch.exits import REFUSED, status_after
 from conch.lean import Any
 from conch.tools.replies import Object
 from conch.tools.text import one_line
@@ -41,8 +42,12 @@ _LEAVE_SECONDS, _LINE_SECONDS = 2.0, 0.15
 _INDENT = 22
 
 
-def run_demo(keep: bool) -> int:
-    """Play the demo and return 0 if all went well, else 1. `keep` leaves the scratch directory behind."""
+def demo(options: Any) -> Report:
+    """Play the demo. `--keep` leaves the scratch directory behind."""
+    return Report(None, "", status=_play(options.keep), is_printed=True)
+
+
+def _play(keep: bool) -> int:
     try:
         _Demo(keep).run()
         return 0
@@ -50,7 +55,7 @@ def run_demo(keep: bool) -> int:
         if not isinstance(problem, BrokenPipeError):  # the reader has seen enough
             print(f"conch demo: {clean(str(problem))}", file=sys.stderr, flush=True)
         abandon_stream(sys.stdout)
-        return 1
+        return REFUSED
 
 
 def _headline(title: str, about: str) -> None:
@@ -68,8 +73,7 @@ def _say(text: str, colour: str = "", prefix: str = "", indent: int = 0) -> None
 
 
 def _paint(text: str, colour: str) -> str:
-    is_plain = not sys.stdout.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-    return text if is_plain or not colour else f"\x1b[{colour}m{text}\x1b[0m"
+    return f"\x1b[{colour}m{text}\x1b[0m" if colour and has_colours() else text
 
 
 class _Agent:
@@ -148,7 +152,7 @@ class _Demo:
         # A signal ends the demo only while it waits for a reply, so it always ends the processes it started.
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) != signal.SIG_IGN:  # an ignored signal stays ignored
-                signal.signal(number, lambda number, _: self._inbox.put(SystemExit(exit_status(number))))
+                signal.signal(number, lambda number, _: self._inbox.put(SystemExit(status_after(number))))
         self._keep, self._began = keep, time.monotonic_ns()
         self._folder = os.path.realpath(tempfile.mkdtemp(prefix="conch-demo-"))
         self._checkout, self._data = (os.path.join(self._folder, name) for name in ("checkout", "data"))

@@ -18,6 +18,7 @@ from conch.app import App, open_app
 from conch.bells.base import room_channel
 from conch.bells.waits import FOREVER, PASSING, Pause, wait_for
 from conch.calls import Call
+from conch.doors.cli.output import local_moments
 from conch.errors import ConchError, StoreFull, StoreReadOnly, StoreReplaced
 from conch.host import processes
 from conch.host.processes import Process
@@ -39,7 +40,7 @@ def lease_text(context: Context, turn: dict[str, Any]) -> str:
     if process is None:
         named = getattr(context.options, "agent", None)
         again = "conch wait" if named is None else f"conch wait --agent {named}"
-        return f"Your lease lapses at {turn['lease_expires_at']} unless you run `{again}` again."
+        return f"Your lease lapses at {local_moments(turn['lease_expires_at'])} unless you run `{again}` again."
     return f"Your lease is renewed while process {process.pid} runs."
 
 
@@ -52,7 +53,7 @@ def keep_lease(context: Context, turn: dict[str, Any]) -> None:
     except OSError:
         is_kept = False
     if not is_kept:
-        advice = f"Run `conch wait` again before {turn['lease_expires_at']}"
+        advice = f"Run `conch wait` again before {local_moments(turn['lease_expires_at'])}"
         print(f"conch: no guardian process confirmed that it renews your lease. {advice}.", file=sys.stderr)
 
 

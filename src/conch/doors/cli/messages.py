@@ -6,12 +6,13 @@ import sys
 
 from conch.agents.records import label
 from conch.clock import SECOND
+from conch.doors.cli.command import parse_duration
 from conch.doors.cli.context import LARGEST_INPUT, Context, read_standard_input
-from conch.doors.cli.output import local_time
+from conch.doors.cli.output import local_time, presentable
 from conch.errors import InvalidArgument, QuestionNotFound
-from conch.lean import TYPE_CHECKING, NamedTuple, json, re
+from conch.lean import TYPE_CHECKING, NamedTuple, json
 from conch.tools.replies import Object
-from conch.tools.text import behind_margin, encodable, one_line
+from conch.tools.text import behind_margin, one_line
 
 if TYPE_CHECKING:
     from conch.bus.peers import Peer
@@ -19,9 +20,7 @@ if TYPE_CHECKING:
     from conch.search.search import Hit
 
 MARGIN = " " * 4
-_AGE = r"([0-9]{1,9})([smhd])"
-_AGE_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
-_TIMES = "a time (2026-01-31T12:00) or an age (90m, 2h, 3d)"
+_TIMES = "a time (2026-01-31T12:00) or an age (90s, 5m, 2h, 3d)"
 
 
 class Place(NamedTuple):
@@ -42,8 +41,9 @@ def moment(context: Context, field: str, text: str | None, accepted: str = _TIME
     """An age or a time, as seconds since the epoch. A time without a zone is local."""
     if text is None:
         return None
-    if age := re.fullmatch(_AGE, text):
-        return max(0.0, context.now() / SECOND - int(age[1]) * _AGE_SECONDS[age[2]])
+    age = parse_duration(text)
+    if age is not None:
+        return max(0.0, context.now() / SECOND - age)
     from datetime import datetime  # rarely needed
 
     try:
@@ -117,4 +117,4 @@ def hit_text(hit: Hit, with_content: bool) -> str:
 
 
 def whole_json(message: Object) -> str:
-    return json.dumps({name: encodable(value) if isinstance(value, str) else value for name, value in message.items()})
+    return json.dumps(presentable(message))

@@ -7,11 +7,13 @@ import io
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
 from conch.agents.records import DOT, PLAIN_DOT
-from conch.clock import SECOND
+from conch.clock import SECOND, parse_iso, to_iso
+from conch.doors.cli.terminal import clean_marked, paint
+from conch.exits import REFUSED, status_of
 from conch.lean import Any, NamedTuple, TextIO, json
 from conch.tools.replies import NOTHING_FOLLOWS, Delivery, Object, Reply
 from conch.tools.text import behind_margin, encodable, one_line, visible
@@ -19,6 +21,8 @@ from conch.tools.text import behind_margin, encodable, one_line, visible
 MORE = "There are more. A higher --limit shows older ones."  # below a list that is cut off; lists are newest first
 _TAB = " " * 4
 _REPLACE = "conch"  # how Python knows `_replace`
+_ISO_LENGTH = len("2026-01-31T12:00:00.000Z")
+_MINUTE, _TWO_DAYS = 60, 2 * 86_400
 
 
 class Report(NamedTuple):
@@ -39,14 +43,16 @@ class Report(NamedTuple):
 
 
 def as_report(reply: Reply) -> Report:
-    """Print what a tool says, and its warnings."""
+    """Print what a tool says, and its warnings, with moments in local time."""
     warnings = (behind_margin(each["message"], first="Warning: ") for each in reply.data.get("warnings", ()))
-    return Report(reply.data, "\n".join([reply.text, *warnings]))
+    return Report(reply.data, local_moments("\n".join([reply.text, *warnings])))
 
 
-def failure(code: str, message: str, details: Object, *, text: str | None = None, status: int = 1) -> Report:
+def failure(code: str, message: str, details: Object, *, text: str | None = None, status: int | None = None) -> Report:
+    """The command failed. Its exit status follows from the code, unless a signal ended it."""
     error = {"code": code, "message": message, **details}
-    return Report(None, behind_margin(f"{message} ({code})", first="") if text is None else text, error, status)
+    shown = behind_margin(f"{local_moments(message)} ({code})", first="") if text is None else text
+    return Report(None, shown, error, status_of(code) if status is None else status)
 
 
 # -- text
@@ -67,37 +73,32 @@ def local_time(moment: int) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment / SECOND))
 
 
-def table(headings: Sequence[str], rows: Sequence[Sequence[str]], below: Sequence[str] = (), margin: str = "") -> str:
-    """Columns as wide as their texts. `below` has one long text per row, for the line after it.
-
-    A table whose first column is text of agents needs a margin.
-    """
-    lines = [list(headings), *([one_line(cell) for cell in row] for row in rows)]
-    widths = [max(columns(line[place]) for line in lines) for place in range(len(headings))]
-    shown = [margin + "  ".join(map(_padded, line, widths)).rstrip() for line in lines]
-    extra = ["", *(f"\n    {one_line(text)}" for text in below)] if below else [""] * len(shown)
-    return "\n".join(map(str.__add__, shown, extra))
+def _moment_text(seconds: float) -> str:
+    """A moment for people: local, and how far it is from now. The date is left out if it is today's."""
+    moment, today, away = time.localtime(seconds), time.localtime(), seconds - time.time()
+    shown = time.strftime("%H:%M" if moment[:3] == today[:3] else "%Y-%m-%d %H:%M", moment)
+    return f"{shown} (in {_about(away)})" if away > 0 else f"{shown} ({_about(-away)} ago)"
 
 
-def _padded(text: str, width: int) -> str:
-    return text + " " * (width - columns(text))
+def _about(seconds: float) -> str:
+    days, hours = divmod(round(seconds / 3_600), 24)
+    if seconds < _MINUTE:
+        return f"{int(seconds)} s"
+    return f"{days} d {hours} h" if seconds >= _TWO_DAYS else duration(seconds)
 
 
-def shortened(text: str, width: int) -> str:
-    """Cut a line to a width in columns."""
-    while columns(text) > width:
-        text = text[:-1]
+def local_moments(text: str) -> str:
+    """The text with each moment in the form of `clock.to_iso` replaced by one for people."""
+    end = text.find("Z", _ISO_LENGTH - 1)
+    while end >= 0:
+        begin = end + 1 - _ISO_LENGTH
+        seconds = parse_iso(text[begin : end + 1])
+        if seconds is not None:
+            shown = _moment_text(seconds)
+            text = text[:begin] + shown + text[end + 1 :]
+            end = begin + len(shown)
+        end = text.find("Z", end + 1)
     return text
-
-
-def columns(text: str) -> int:
-    """The width of a text on a terminal."""
-    if text.replace(DOT, PLAIN_DOT).isascii():  # most texts: the dot of a label has the width of a letter
-        return len(text)
-    import unicodedata  # rarely needed
-
-    wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in text)
-    return len(text) + wide - sum(unicodedata.combining(letter) > 0 for letter in text)
 
 
 # -- printing
@@ -132,12 +133,13 @@ def print_report(command: str, report: Report, as_json: bool) -> None:
     if as_json:
         ok = report.error is None
         envelope = {"ok": ok, "command": command, "data": report.data, "error": report.error}
-        write(sys.stdout, json.dumps(_presentable(envelope)) + "\n")
+        write(sys.stdout, json.dumps(presentable(envelope)) + "\n")
     elif report.error is None:
-        text = report.text if report.is_styled else clean(report.text)
+        text = report.text if report.is_styled else clean_marked(report.text, clean, sys.stdout)
         write(sys.stdout, text + "\n" if text else "")
     else:
-        write(sys.stderr, f"{one_line(f'conch {command}')}: {clean(report.text)}\n")
+        prefix = paint(one_line(f"conch {command}:"), "red", sys.stderr)
+        write(sys.stderr, f"{prefix} {clean_marked(report.text, clean, sys.stderr)}\n")
 
 
 def write(stream: TextIO, text: str) -> None:
@@ -146,13 +148,18 @@ def write(stream: TextIO, text: str) -> None:
     stream.flush()
 
 
-def _presentable(value: Any) -> Any:
-    """The same without lone surrogates, which JSON allows but most readers refuse."""
+def presentable(value: Any) -> Any:
+    """The same without lone surrogates, which JSON allows but most readers refuse, and with moments in ISO form."""
     if isinstance(value, str):
         return encodable(value)
     if isinstance(value, dict):
-        return {key: _presentable(item) for key, item in value.items()}
-    return [_presentable(item) for item in value] if isinstance(value, (list, tuple)) else value
+        return {key: _moment(key, presentable(item)) for key, item in value.items()}
+    return [presentable(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def _moment(key: str, value: Any) -> Any:
+    """A moment in seconds, as the tools of the bus give it, in the one form that the command line has for moments."""
+    return to_iso(round(value * SECOND)) if isinstance(value, float) and key.endswith("_at") else value
 
 
 def abandon_stream(stream: TextIO) -> None:
@@ -165,7 +172,7 @@ def give_up(problem: OSError) -> int:
     abandon_stream(sys.stdout)
     if not isinstance(problem, BrokenPipeError):  # a full disk, perhaps
         warn(f"the output could not be written: {problem.strerror}.")
-    return 1
+    return REFUSED
 
 
 def warn(message: str) -> None:

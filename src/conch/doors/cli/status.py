@@ -8,7 +8,8 @@ from conch.agents.records import label
 from conch.clock import SECOND
 from conch.doors.cli import terminal
 from conch.doors.cli.context import Context
-from conch.doors.cli.output import Report, columns, shortened
+from conch.doors.cli.output import Report
+from conch.doors.cli.tables import columns, shortened
 from conch.errors import ConchError
 from conch.lean import NamedTuple
 from conch.members.adoption import Candidate
