@@ -8,7 +8,6 @@ import sys
 from _signal import SIG_SETMASK, pthread_sigmask  # type: ignore[import-not-found]  # `signal` is slow to import
 from collections.abc import Sequence
 
-_INTERRUPTED = 130
 _USUAL_GARBAGE = gc.get_threshold()[0]
 _GARBAGE = 50_000  # objects; importing a command makes fewer, so the collector never runs during start-up
 
@@ -42,4 +41,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         return run(words)
     except KeyboardInterrupt:
-        return _INTERRUPTED
+        from conch.exits import INTERRUPTED
+
+        return INTERRUPTED

@@ -36,7 +36,7 @@ PLAIN = f"{FORGED}: ok"  # a name that nobody refuses
 BUNCHES = [DANGEROUS[start : start + 21] for start in range(0, len(DANGEROUS), 21)]
 ANY_LINE_END = re.compile("|".join(map(re.escape, DANGEROUS)))
 STORE = {f"db {action}" for action in ("path", "verify", "reindex", "backup", "migrate", "copy", "restore", "wipe")}
-NO_TEXT_OF_OTHERS = {"mcp", "demo", "import", *STORE}  # `import` shows what is in a file, on single lines
+NO_TEXT_OF_OTHERS = {"mcp", "demo", "version", "import", *STORE}  # `import` shows what is in a file, on single lines
 
 Texts = dict[str, list[str]]
 
@@ -460,6 +460,15 @@ def every_command(evil: str) -> Iterator[tuple[str, str, list[str]]]:
         ("eve:3", "agent reserve", evil),
         ("eve:3", "agent reserve", evil, "--takeover-stale"),
         ("eve:3", "agent release", evil),
+        ("eve:3", "reserve", evil),
+        ("eve:3", "reserve", "fine", evil, "--takeover-stale"),
+        ("eve:3", "unreserve", evil),
+        ("eve:3", "reservations"),
+        ("eve:3", "reservations", evil),
+        ("eve:3", "who"),
+        ("eve:3", "help", evil),
+        ("eve:3", "completion", "candidates", "--", "pass", ""),
+        ("eve:3", "completion", "candidates", "--", "read", "--topic", ""),
         ("bob:2", "agent send", "eve:3", *notice),
         ("bob:2", "agent send", evil, *notice),
         ("eve:3", "agent inbox"),
@@ -506,7 +515,7 @@ def every_command(evil: str) -> Iterator[tuple[str, str, list[str]]]:
         ("bob:2", "topics close", "plan", "--reason", evil),
         ("eve:3", "leave"),
         ("bob:2", "events", "--limit", "500"),
-        ("bob:2", "close", "--reason", evil),
+        ("bob:2", "close", "--yes", "--reason", evil),
         ("bob:2", "events", "--after", "0", "--limit", "500"),
     ):
         yield agent_id, command, words

@@ -27,7 +27,7 @@ class Layer(NamedTuple):
 # The only list of the layers. `docs/generate.py` writes the table in `docs/explanation.md` from it.
 LAYERS = [
     Layer(("lean",), "cheap replacements for standard modules that are slow to import"),
-    Layer(("errors", "clock", "ids", "warnings"), "small helpers that every module may use"),
+    Layer(("errors", "exits", "clock", "ids", "warnings"), "small helpers that every module may use"),
     Layer(("config", "calls", "letters"), "settings; one request in flight; invisible characters and look-alike names"),
     Layer(("host",), "this machine: processes, workspaces, paths, git, Beads, and how to recognise a harness"),
     Layer(("bells",), "how one process wakes another"),
@@ -40,7 +40,7 @@ LAYERS = [
     Layer(("members",), "joining and leaving a room, names in a room, adopted identities"),
     Layer(("overview",), "what a person sees of a room at one glance"),
     Layer(("importing",), "takes over the data of other programs"),
-    Layer(("verify",), "checks a whole store: files, schema, logs and rows"),
+    Layer(("verify", "wiping"), "checks a whole store: files, schema, logs and rows; deletes one, or a room of it"),
     Layer(("app",), "connects one store and one bell with the domains"),
     Layer(("tools",), "the tools with their schemas and views, shared by all doors"),
     Layer(("doors",), "the ways in: `mcp` and `cli`. They hold no rules and do not import each other"),

@@ -13,7 +13,7 @@ from conch.rooms.handoffs import ROLES
 from conch.scopes.reservations import LONGEST_TTL, SHORTEST_TTL, TTL_MINUTES
 from conch.tools.catalogue import GROUPS
 
-ELSEWHERE = {"mcp", "demo"}  # neither opens a store for its command
+ELSEWHERE = {"mcp"}  # the server reads its own options
 
 
 def option(command: str, name: str) -> Option:

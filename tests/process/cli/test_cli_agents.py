@@ -14,6 +14,7 @@ import pytest
 from tests.callers import named
 
 from conch.app import open_app
+from conch.exits import status_of
 from conch.host import processes
 
 Conch = Callable[..., Any]
@@ -373,7 +374,7 @@ def test_bad_input_is_refused_with_its_code(
 ) -> None:
     answer = conch("agent", *words, "--json")
 
-    assert (answer.status, answer.error["code"], answer.error["field"]) == (1, code, field)
+    assert (answer.status, answer.error["code"], answer.error["field"]) == (status_of(code), code, field)
 
 
 @pytest.mark.parametrize(
@@ -463,7 +464,7 @@ def test_after_the_number_of_an_event_comes_what_happened_since(conch: Conch, na
 def test_a_cursor_that_nobody_returned_is_refused(conch: Conch, names: dict[str, str], cursor: str) -> None:
     answer = conch("events", f"--after={cursor}", "--json")
 
-    assert (answer.status, answer.error["field"]) == (1, "after")
+    assert (answer.status, answer.error["field"]) == (2, "after")
 
 
 def test_words_of_others_never_reach_the_terminal_raw(conch: Conch, names: dict[str, str]) -> None:
@@ -527,7 +528,7 @@ def test_following_ends_with_the_room(conch: Conch, names: dict[str, str], start
     follower = start("events", "--follow", "--limit", "1")
     assert follower.stdout.readline().rstrip().endswith(f"bob·{names['bob:2']} joined")
 
-    conch("close")
+    conch("close", "--yes")
 
     out, err = follower.communicate(timeout=30)
     assert (follower.returncode, err) == (0, "")
@@ -542,3 +543,42 @@ def test_an_impossible_name_is_an_unknown_agent(conch: Conch, words: tuple[str |
     conch("join")
 
     assert conch("agent", *words, "--json").error["code"] == "AGENT_NOT_FOUND"
+
+
+# -- several paths at once
+
+
+def test_several_paths_are_reserved_and_released_at_once(conch: Conch, names: dict[str, str]) -> None:
+    reserved = conch("reserve", "src", "docs", "--ttl", "2h", "--json").data["reservations"]
+    listed = conch("reservations", "--json", agent="bob:2").data["reservations"]
+    released = conch("unreserve", "src", "docs", "--json").data["reservations"]
+
+    assert [each["reservation"]["scope"] for each in reserved] == ["src", "docs"]
+    assert {each["scope"] for each in listed} == {"src", "docs"}
+    assert [each["state"] for each in released] == ["released", "released"]
+    assert conch("reservations").out == "Nothing is reserved.\n"
+
+
+def test_if_one_path_is_refused_none_is_reserved_but_what_was_renewed_stays(
+    conch: Conch, names: dict[str, str]
+) -> None:
+    conch("reserve", "mine")
+    conch("reserve", "docs", agent="bob:2")
+
+    refused = conch("reserve", "mine", "src", "docs", "--json")
+
+    assert (refused.status, refused.error["code"]) == (1, "RESERVATION_CONFLICT")
+    own = [each["scope"] for each in conch("agent", "show", "--json").data["reservations"]]
+    assert own == ["mine"]
+
+
+def test_a_wrong_path_is_called_what_the_help_calls_it(conch: Conch, names: dict[str, str]) -> None:
+    refused = conch("reserve", "src", "*.py", "--json")
+
+    assert (refused.status, refused.error["field"]) == (2, "path")
+    assert conch("reservations").out == "Nothing is reserved.\n"
+
+
+def test_who_lists_the_agents_of_the_room(conch: Conch, names: dict[str, str]) -> None:
+    assert conch("who", "--json").data == conch("agent", "list", "--json").data
+    assert all(name in conch("who").out for name in names.values())

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from tests.process.cli.conftest import typed
 
+from conch.exits import status_of
+
 Conch = Callable[..., Any]
 Words = tuple[str | bytes, ...]
 
@@ -85,7 +87,7 @@ AS_HOLDER: list[tuple[Words, str, str]] = [
     (("policy", b"claim_ttl_ms=\xff"), "invalid_argument", "policy.claim_ttl_ms"),
     (("db", "backup", ""), "invalid_argument", "file"),
     (("db", "backup", "x" * 70_000), "DB_UNAVAILABLE", "file"),
-    (("db", "wipe"), "invalid_argument", "yes"),
+    (("db", "wipe"), "DECISION_NEEDED", "yes"),
     (("state", "--store", ""), "invalid_argument", "store"),
 ]
 
@@ -140,7 +142,7 @@ def test_bad_input_is_refused_with_its_field_and_changes_nothing(
     refused = holder(*words, "--json")
 
     assert (refused.error["code"], refused.error["field"]) == (code, field)
-    assert (refused.status, refused.err) == (1, "")
+    assert (refused.status, refused.err) == (status_of(code), "")
     assert len(refused.out) < 3_000
     assert holder.contents() == before
 
@@ -187,7 +189,7 @@ def test_a_bad_handoff_is_refused_with_its_field_and_the_holder_keeps_the_stick(
     refused = holder(*words, "--handoff", "-", "--json", stdin=text)
 
     assert (refused.error["code"], refused.error["field"]) == (code, field)
-    assert (refused.status, refused.err) == (1, "")
+    assert (refused.status, refused.err) == (2, "")
     assert holder.contents() == before
 
 
@@ -213,7 +215,7 @@ def test_a_new_interpreter_answers_as_the_forks_of_these_tests_do(holder: Any, w
 def test_people_get_the_same_refusals_as_one_sentence_on_standard_error(holder: Conch) -> None:
     refused = holder("note", "")
 
-    assert (refused.status, refused.out) == (1, "")
+    assert (refused.status, refused.out) == (2, "")
     assert refused.err == "conch note: TEXT must be non-empty. (invalid_argument)\n"
 
 
@@ -251,7 +253,7 @@ def test_control_characters_of_others_never_reach_a_terminal_raw(conch: Conch) -
 def test_an_environment_that_cannot_be_used_is_refused_by_the_name_of_the_variable(conch: Conch) -> None:
     refused = conch("state", "--json", CONCH_CLAIM_TTL_MS="soon")
 
-    assert (refused.status, refused.error["code"]) == (1, "invalid_setting")
+    assert (refused.status, refused.error["code"]) == (2, "invalid_setting")
     assert refused.error["setting"] == "CONCH_CLAIM_TTL_MS"
 
 

@@ -139,14 +139,14 @@ def test_a_copy_never_overwrites_a_file(conch: Conch, room: str, tmp_path: Path)
 
     refused = conch("db", "backup", str(tmp_path / "precious"), "--json")
 
-    assert (refused.status, refused.error["code"], refused.error["field"]) == (1, "invalid_argument", "file")
+    assert (refused.status, refused.error["code"], refused.error["field"]) == (2, "invalid_argument", "file")
     assert (tmp_path / "precious").read_text() == "keep me"
 
 
 def test_a_copy_to_a_place_that_is_not_there_is_refused_by_that_place(conch: Conch, room: str, tmp_path: Path) -> None:
     refused = conch("db", "backup", str(tmp_path / "no" / "such" / "copy"), "--json")
 
-    assert refused.status == 1
+    assert refused.status == 4
     assert (refused.error["field"], refused.error["path"]) == ("file", str(tmp_path / "no" / "such" / "copy"))
     assert "No copy was made" in refused.error["message"]
 

@@ -134,7 +134,7 @@ def test_two_claims_at_once_leave_one_guardian(claude: Any, guardians: Guardians
 
 @pytest.mark.parametrize(
     "words",
-    [("release", *DONE), ("pass", "bob:2", *DONE), ("close",)],
+    [("release", *DONE), ("pass", "bob:2", *DONE), ("close", "--yes")],
     ids=["release", "pass", "close"],
 )
 def test_a_guardian_leaves_when_its_holder_lets_go(

@@ -72,7 +72,7 @@ def test_an_exported_agent_id_wins_over_a_terminal(terminal: Terminal) -> None:
 def test_an_agent_id_that_cannot_be_one_is_refused_by_the_name_of_its_variable(conch: Conch) -> None:
     refused = conch("whoami", "--json", agent="no spaces, please")
 
-    assert (refused.status, refused.error["code"]) == (1, "invalid_setting")
+    assert (refused.status, refused.error["code"]) == (2, "invalid_setting")
     assert refused.error["setting"] == "CONCH_AGENT_ID"
 
 

@@ -73,7 +73,7 @@ def test_a_room_that_is_named_is_joined(conch: Conch) -> None:
 def test_a_room_that_is_closed_or_unknown_is_not_joined(conch: Conch) -> None:
     room_id = conch("join", "--json").data["room_id"]
     conch("wait")
-    conch("close")
+    conch("close", "--yes")
 
     assert conch("init", "--room", room_id, "--json", agent="b:1").error["code"] == "room_closed"
     assert conch("init", "--room", "room_0", "--json", agent="b:1").error["code"] == "unknown_room"

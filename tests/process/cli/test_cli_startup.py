@@ -28,7 +28,17 @@ ROOM = {
     *("app", "bells", "bells.base", "bells.file"),
     *("calls", "clock", "config", "doors", "doors.cli", "doors.cli.catalogue", "doors.cli.command"),
     *("doors.cli.context", "doors.cli.interruptions", "doors.cli.output", "doors.cli.parser", "doors.cli.run"),
-    *("errors", "host", "host.linux", "host.marks", "host.processes", "host.workspaces", "ids", "lean", "letters"),
+    *(
+        "doors.cli.tables",
+        "doors.cli.terminal",
+        "errors",
+        "exits",
+        "host",
+        "host.linux",
+        "host.marks",
+        "host.processes",
+    ),
+    *("host.workspaces", "ids", "lean", "letters"),
     *("letters.invisible", "main"),
     *("rooms", "rooms.handoffs", "rooms.presence", "rooms.room", "storage", "storage.base", "storage.opening"),
     *("storage.replacement", "storage.sqlite", "storage.sqlite.connections", "storage.sqlite.errors"),
@@ -50,7 +60,7 @@ BUS = {
 NOTICES = {"notices", "notices.activity", "notices.events", "rooms.log", "host.paths", "warnings"}
 LEAN = {
     ("state",): ROOM | {"doors.cli.rooms", "tools.turns_view"},
-    ("send", "m"): ROOM | BUS | {"doors.cli.messages", "doors.cli.talk", "tools.bus_view"},
+    ("send", "m"): ROOM | BUS | {"doors.cli.messages", "doors.cli.statusline", "doors.cli.talk", "tools.bus_view"},
     ("agent", "reserve", "src/x"): ROOM
     | NOTICES
     | {"doors.cli.scopes", "scopes", "scopes.overlaps", "scopes.refusals", "scopes.reservations"}

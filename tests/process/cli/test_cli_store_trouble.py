@@ -137,7 +137,7 @@ def test_a_file_that_is_no_usable_store_is_refused_and_left_as_it_is(
 
     refused = conch(*words, "--json")
 
-    assert (refused.status, refused.error["code"]) == (1, code)
+    assert (refused.status, refused.error["code"]) == (4, code)
     assert refused.err == ""
     assert refused.error["path"] == str(conch.database)
     assert "conch db wipe" in refused.error["message"]
@@ -164,7 +164,7 @@ def test_a_wipe_leaves_the_file_of_another_program_where_it_is(used: Any) -> Non
 
     for words in (("db", "wipe", "--yes"), ("join",), ("db", "verify"), ("db", "backup", "copy")):
         refused = used(*words, "--json")
-        assert (refused.status, refused.error["code"]) == (1, "DB_SCHEMA_MISMATCH")
+        assert (refused.status, refused.error["code"]) == (4, "DB_SCHEMA_MISMATCH")
         assert "belongs to another program" in refused.error["message"]
 
     assert used.database.read_bytes() == before
@@ -175,7 +175,7 @@ def test_a_data_directory_that_is_a_file_is_refused(conch: Any, tmp_path: Path) 
 
     refused = conch("join", "--json")
 
-    assert (refused.status, refused.error["code"]) == (1, "DB_UNAVAILABLE")
+    assert (refused.status, refused.error["code"]) == (4, "DB_UNAVAILABLE")
     assert "CONCH_DATA_DIR" in refused.error["message"]
 
 
@@ -214,7 +214,7 @@ def test_a_store_that_cannot_be_written_is_refused_and_left_as_it_is(
 
     refused = ordinary.run(*words, "--json", CONCH_AGENT_ID="ada:1")
 
-    assert (refused.status, refused.error["code"]) == (1, "DB_READ_ONLY")
+    assert (refused.status, refused.error["code"]) == (4, "DB_READ_ONLY")
     assert "CONCH_DATA_DIR" in refused.error["message"]
     assert used.database.read_bytes() == before
 
@@ -224,7 +224,7 @@ def test_a_store_cannot_be_made_where_nothing_can_be_written(ordinary: Any, tmp_
 
     refused = ordinary.run("join", "--json", CONCH_DATA_DIR=f"{tmp_path}/sealed/data")
 
-    assert (refused.status, refused.error["code"]) == (1, "DB_READ_ONLY")
+    assert (refused.status, refused.error["code"]) == (4, "DB_READ_ONLY")
 
 
 def test_a_damaged_store_that_cannot_be_moved_aside_stays_where_it_is(
@@ -235,7 +235,7 @@ def test_a_damaged_store_that_cannot_be_moved_aside_stays_where_it_is(
 
     refused = ordinary.run("db", "wipe", "--yes", "--json")
 
-    assert refused.status == 1 and refused.error["code"].startswith("DB_")
+    assert refused.status == 4 and refused.error["code"].startswith("DB_")
     assert used.database.read_bytes() == b"garbage" * 500
 
 
@@ -269,7 +269,7 @@ def test_a_full_disk_is_reported_and_nothing_is_lost(small_disk: Any, tmp_path: 
     released = small_disk.run("release", "--status", "x" * 10_000, "--next", "n", "--json")
     small_disk.bash(f"rm {data}/filler")
 
-    assert (refused.status, refused.error["code"]) == (1, "DB_FULL")
+    assert (refused.status, refused.error["code"]) == (4, "DB_FULL")
     assert "Free some space" in refused.error["message"]
     assert released.error["code"] == "DB_FULL"
     assert small_disk.run("events", "--json").data == before
@@ -284,7 +284,7 @@ def test_a_store_cannot_be_made_on_a_full_disk_but_can_be_later(small_disk: Any,
     refused = small_disk.run("join", "--json", "--store", f"{data}/another.sqlite")
     small_disk.bash(f"rm {data}/filler")
 
-    assert (refused.status, refused.error["code"]) == (1, "DB_FULL")
+    assert (refused.status, refused.error["code"]) == (4, "DB_FULL")
     assert small_disk.run("join", "--store", f"{data}/another.sqlite").status == 0
 
 
@@ -294,7 +294,7 @@ def test_a_copy_that_does_not_fit_is_not_left_half_made(small_disk: Any, tmp_pat
 
     refused = small_disk.run("db", "backup", f"{disk}/copy", "--json")
 
-    assert (refused.status, refused.error["code"], refused.error["field"]) == (1, "DB_FULL", "file")
+    assert (refused.status, refused.error["code"], refused.error["field"]) == (4, "DB_FULL", "file")
     assert small_disk.bash(f"test -e {disk}/copy") == 1
 
 

@@ -492,7 +492,7 @@ def test_a_question_that_nobody_answers_stays_open(conch: Conch, ada: str) -> No
     asked = conch("ask", "Anybody?", "--wait", "0.2", "--json")
     people = conch("ask", "Anybody?", "--wait", "0.2")
 
-    assert (asked.status, asked.error["code"]) == (1, "timeout")
+    assert (asked.status, asked.error["code"]) == (3, "timeout")
     assert people.err == (
         "conch ask: No answer yet. The question stays open; `conch read` shows the answer when it comes. (timeout)\n"
     )
@@ -719,7 +719,7 @@ def test_bad_standard_input_is_refused_and_changes_nothing(talkers: Any, words: 
 
     refused = talkers(*words, "--json", stdin=text)
 
-    assert (refused.status, refused.error["code"]) == (1, "INVALID_ARGUMENT")
+    assert (refused.status, refused.error["code"]) == (2, "INVALID_ARGUMENT")
     assert refused.error["field"] in ("text", "question")
     assert talkers.contents() == before
 
@@ -730,7 +730,7 @@ def test_a_closed_standard_input_is_refused(shell: Callable[[str], Any], workspa
 
     status = harness.bash(f"{sys.executable} -m conch send - <&- 2>{workspace}/err")
 
-    assert status == 1
+    assert status == 2
     assert (workspace / "err").read_text() == "conch send: There is no standard input to read. (INVALID_ARGUMENT)\n"
 
 

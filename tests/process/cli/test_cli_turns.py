@@ -111,7 +111,7 @@ def test_a_beginning_that_could_be_two_members_is_refused_and_both_are_named(con
 
     refused = conch("pass", "bob", *DONE, "--json")
 
-    assert refused.status == 1
+    assert refused.status == 2
     assert (refused.error["code"], refused.error["field"]) == ("invalid_argument", "agent")
     assert refused.error["message"].count("bob·") == 2
     assert conch("state", "--json").data["room"]["owner"] == "ada:1"
@@ -221,7 +221,7 @@ def test_rooms_are_listed_with_the_deepest_first_and_closed_ones_only_on_request
     (workspace / "inner").mkdir()
     outer = conch("join", "--json").data["room_id"]
     inner = conch("join", "inner", "--force-new", "--json").data["room_id"]
-    conch("close", "--room", outer)
+    conch("close", "--yes", "--room", outer)
 
     here = conch("rooms", "--path", "inner", "--json").data["rooms"]
     everything = conch("rooms", "--all", "--json").data["rooms"]
@@ -302,7 +302,7 @@ def test_the_holder_of_the_stick_cannot_leave_and_learns_what_to_do(conch: Conch
 
 
 def test_a_closed_room_ends_waits_and_makes_place_for_a_new_one(conch: Conch, room: str) -> None:
-    closed = conch("close", "--reason", "all done", "--json")
+    closed = conch("close", "--yes", "--reason", "all done", "--json")
 
     waited = conch("wait", "--room", room, "--json")
     assert closed.data["state"] == "closed"
@@ -316,7 +316,7 @@ def test_a_close_that_is_refused_does_not_even_claim_the_free_stick(
 ) -> None:
     before = conch("events", "--json").data
 
-    refused = conch("close", "--reason", reason, "--json")
+    refused = conch("close", "--yes", "--reason", reason, "--json")
 
     assert refused.error["field"] == "reason"
     assert conch("events", "--json").data == before

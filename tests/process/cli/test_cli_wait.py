@@ -38,7 +38,7 @@ def held(conch: Conch) -> None:
 def test_a_look_at_a_held_stick_fails_at_once_and_names_the_holder(conch: Conch) -> None:
     answer = conch("wait", "--timeout", "0", "--json", agent="bob:2")
 
-    assert answer.status == 1
+    assert answer.status == 3
     assert (answer.error["code"], answer.error["current_owner"]) == ("not_yet", "ada:1")
 
 
@@ -46,7 +46,7 @@ def test_a_look_at_a_held_stick_fails_at_once_and_names_the_holder(conch: Conch)
 def test_a_wait_gives_up_when_its_time_is_over(conch: Conch) -> None:
     answer = conch("wait", "--timeout", "0.2", agent="bob:2")
 
-    assert answer.status == 1
+    assert answer.status == 3
     ada = conch("whoami", "--json").data["name"]
     assert answer.err.splitlines()[-1] == f"conch wait: Not yet: ada·{ada} holds the stick. (not_yet)"
 
@@ -115,7 +115,7 @@ def test_the_bell_alone_ends_a_wait(conch: Conch, wait_with_clock: Any) -> None:
 def test_news_for_everybody_ends_a_wait_too(conch: Conch, wait_with_clock: Any) -> None:
     waiter = wait_with_clock(NEVER)
 
-    conch("close")
+    conch("close", "--yes")
     out, _ = waiter.communicate(timeout=30)
 
     assert '"code": "closed"' in out
@@ -373,7 +373,7 @@ def test_the_end_of_a_lease_alone_ends_the_wait_of_the_others(conch: Conch, wait
     waiter = wait_with_clock(NEVER)
     out, _ = waiter.communicate(timeout=30)
 
-    assert waiter.returncode == 1
+    assert waiter.returncode == 3
     assert '"code": "takeover_available"' in out and '"reason": "owner_timeout"' in out
 
 

@@ -256,7 +256,7 @@ def test_a_new_agent_is_created_once_although_the_connection_was_lost(
 
 
 @pytest.mark.usefixtures("asked")
-@pytest.mark.parametrize(("moment", "status", "answers"), [(b"INSERT INTO messages", 0, 1), (b"COMMIT", 1, 0)])
+@pytest.mark.parametrize(("moment", "status", "answers"), [(b"INSERT INTO messages", 0, 1), (b"COMMIT", 4, 0)])
 def test_an_answer_is_never_given_twice(
     conch: Conch, proxy: Any, server: Any, database: str, moment: bytes, status: int, answers: int
 ) -> None:
@@ -274,7 +274,7 @@ def test_an_answer_is_never_given_twice(
     done = conch("answer", "2", "so", agent="claude:1")
 
     assert done.returncode == status
-    assert ("DB_UNCERTAIN" in done.stderr) == (status == 1)
+    assert ("DB_UNCERTAIN" in done.stderr) == (status == 4)
     count = "SELECT count(*) FROM conch.messages WHERE message_type = 'answer'"
     assert server.ask(count, database) == [(answers,)]
 

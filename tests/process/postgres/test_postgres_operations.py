@@ -38,7 +38,7 @@ def conch(environ: dict[str, str], tmp_path: Path) -> Conch:
 
 
 def error(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
-    assert done.returncode == 1
+    assert done.returncode in (1, 2, 4)
     refused: dict[str, Any] = json.loads(done.stdout)["error"]
     return refused
 
@@ -75,7 +75,7 @@ def test_the_line_that_backup_prints_makes_a_dump_that_can_be_restored(
     target = server.url(restored, user="conch")
     subprocess.run(["pg_restore", "-e", "-d", target, "the dump's file"], check=True, env=tools, cwd=tmp_path)
 
-    assert told.returncode == 1
+    assert told.returncode == 4
     assert all(setting in line for setting in ("sslmode=disable", "connect_timeout=7", "application_name=", "options="))
     assert server.ask("SELECT room_id FROM conch.path_rooms", restored) == [("a",)]
 
@@ -282,7 +282,7 @@ def test_an_address_in_the_wrong_place_is_repeated_without_its_password(
 ) -> None:
     done = conch(*(word.format(server.tcp_url(database)) for word in words), *flag)
 
-    assert done.returncode in (1, 2)
+    assert done.returncode in (1, 2, 4)
     assert "pe%40rl" not in done.stdout + done.stderr
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from conch.doors.cli.command import Command, Group, flag, grouped, integer, seconds, switch, text, word, words
+from conch.doors.cli.command import Command, Group, flag, grouped, integer, minutes, seconds, switch, text, word, words
 
 # The headings of the overview, and the first words of the commands that have two.
 TURNS = Group("taking turns")
+SCOPES = Group("working side by side", "INVALID_ARGS")
 ROOMS = Group("the room")
 TALK = Group("talking", "INVALID_ARGUMENT")
 OTHERS = Group("everything else")
@@ -17,8 +18,9 @@ FAMILIES = {group.name: group for group in (_AGENT, _TOPICS, _NAMES, _DB)}
 
 # -- options that several commands share
 
+_JSON = switch("--json", "print one JSON object: ok, command, data, error", heading="every command")
 _SHARED = (
-    switch("--json", "print one JSON object: ok, command, data, error", heading="every command"),
+    _JSON,
     flag("--store", "STORE", "a file or a server's URL; default: see `conch db path`", heading="every command"),
 )
 _ROOM = (
@@ -33,8 +35,17 @@ _TOPIC_GIVEN = (
 _SPEAKER = (flag("--agent", "AGENT", "act as this agent (its label, name or agent_id); default: yourself"), *_ROOM)
 _TOPIC = (flag("--topic", "TOPIC", "a topic's id or name; default: the room's home topic", text), *_SPEAKER)
 _REASON = flag("--reason", "TEXT", "the reason, which is recorded")
-_SCOPE = word("scope", "SCOPE", "a file, a directory, or 'dir/*', relative to the working directory")
+_SCOPE_HELP = "a file, a directory, or 'dir/*', relative to the working directory"
+_SCOPE = word("scope", "SCOPE", _SCOPE_HELP)
+_SCOPES = words("scope", "PATH", _SCOPE_HELP)
 _BEAD = flag("--bead", "ID", "the work item (bead) it is for")
+_RESERVING = (
+    flag("--ttl", "TIME", "how long it lasts: 30m, 2h or a number of minutes, 5 to 1440 (default: 120)", minutes),
+    switch("--takeover-stale", "take it over from stale or evicted owners"),
+    _BEAD,
+    *_SPEAKER,
+)
+_ENDED = switch("--all", "include released and expired ones, newest first")
 _EVENT = word("event", "EVENT", "the notice's id; see `conch agent inbox`")
 _HANDOFF = (
     flag("--status", "TEXT", "what you did, what you learned, what is unfinished", heading="the handoff"),
@@ -77,9 +88,14 @@ COMMANDS = grouped(
         "The exit status is 0 only if you hold the stick. While you wait, you see who "
         "holds it and for how long. You can interrupt the wait; that changes nothing.\n\n"
         "If conch knows the process of your shell or harness, it renews your lease while that process runs.",
-        (flag("--timeout", "SECONDS", "give up after this long; 0: do not wait", seconds), *_SPEAKER),
+        (
+            flag(
+                "--timeout", "TIME", "give up after this long (90s, 5m, 2h; a number: seconds); 0: do not wait", seconds
+            ),
+            *_SPEAKER,
+        ),
         "  conch wait                      until it is your turn\n"
-        "  conch wait --timeout 30 --json  for agents: call again until it is your turn\n"
+        "  conch wait --timeout 5m --json  for agents: call again until it is your turn\n"
         "  conch wait --timeout 0          claim the stick only if it is free",
     ),
     Command(
@@ -117,6 +133,35 @@ COMMANDS = grouped(
 )
 
 COMMANDS |= grouped(
+    SCOPES,
+    Command(
+        "reserve",
+        "scopes.reserve_all",
+        "reserve files before you change them",
+        "Reserve files, or directories with everything in them. Reserve them again to renew them. "
+        "If another agent has reserved any part of one, nothing is reserved.",
+        (_SCOPES, *_RESERVING),
+        "  conch reserve src/parser.py tests/test_parser.py\n  conch reserve 'src/*' --ttl 30m",
+    ),
+    Command(
+        "unreserve",
+        "scopes.release_all",
+        "release reservations",
+        "Release your reservations, one after the other.",
+        (_SCOPES, *_SPEAKER),
+        "  conch unreserve src/parser.py",
+    ),
+    Command(
+        "reservations",
+        "scopes.status",
+        "who has reserved what",
+        "List the reservations, or those that overlap one path.",
+        (word("scope", "PATH", "only reservations that overlap this path", required=False), _ENDED, *_SPEAKER),
+        reads=True,
+    ),
+)
+
+COMMANDS |= grouped(
     ROOMS,
     Command(
         "status",
@@ -128,6 +173,7 @@ COMMANDS |= grouped(
         "  conch status          the room of the working directory\n"
         "  conch status --all    every open room; those in trouble come first\n"
         "  conch status --json   the same for a script",
+        reads=True,
     ),
     Command(
         "watch",
@@ -136,6 +182,7 @@ COMMANDS |= grouped(
         "Show the room as `conch status` does, live, with the timeline below. It changes as soon as something happens. "
         "Watching makes nobody a member. `q` ends it.",
         _ROOM,
+        reads=True,
     ),
     Command(
         "state",
@@ -143,6 +190,16 @@ COMMANDS |= grouped(
         "who holds the stick, and the members",
         "Show who holds the stick, who is next, and the members.",
         (switch("--all", "also list members that are gone and hold nothing"), *_ROOM),
+        reads=True,
+    ),
+    Command(
+        "who",
+        "agents.list_agents",
+        "list the agents in the room",
+        "List every agent in the room, and whether it is still there.",
+        _SPEAKER,
+        reads=True,
+        invalid=_AGENT.invalid,
     ),
     Command(
         "rooms",
@@ -154,6 +211,7 @@ COMMANDS |= grouped(
             switch("--all", "every room in the store, including closed ones"),
             *_SHARED,
         ),
+        reads=True,
     ),
     Command(
         "events",
@@ -170,6 +228,7 @@ COMMANDS |= grouped(
             switch("--follow", "keep printing new entries"),
             *_ROOM,
         ),
+        reads=True,
     ),
     Command(
         "note",
@@ -190,8 +249,9 @@ COMMANDS |= grouped(
         "turns.close",
         "close the room; you must hold the stick",
         "Close the room for all members. You must hold the stick; a free stick is claimed "
-        "for you. The log stays readable. `conch join` opens a new room at the same path.",
-        (_REASON, *_SPEAKER),
+        "for you. The log stays readable. `conch join` opens a new room at the same path. If other agents are in the "
+        "room, the command asks first.",
+        (_REASON, switch("--yes", "close it even if other agents are in it, without asking"), *_SPEAKER),
     ),
     Command(
         "reorder",
@@ -204,10 +264,10 @@ COMMANDS |= grouped(
         "policy",
         "rooms.policy",
         "show or set the room's policy",
-        "Show or set the room's policy: its time limits in milliseconds, and release_order "
-        "(sequence or waiting_first).",
+        "Show or set the room's policy: its time limits (90s, 5m, 2h; a number: milliseconds), "
+        "and release_order (sequence or waiting_first).",
         (words("values", "NAME=VALUE", "a value to set; `NAME=` restores its default", required=False), *_ROOM),
-        "  conch policy owner_lease_ttl_ms=600000\n  conch policy owner_lease_ttl_ms=",
+        "  conch policy owner_lease_ttl_ms=10m\n  conch policy owner_lease_ttl_ms=",
     ),
 )
 
@@ -239,8 +299,8 @@ COMMANDS |= grouped(
             flag(
                 "--since",
                 "WHEN",
-                "start at a message number (12), a time (2026-01-31T12:00) or an age (90m, 2h, 3d); this shows read "
-                "messages too, and marks none as read",
+                "start at a message number (12), a time (2026-01-31T12:00) or an age (90s, 5m, 2h, 3d); this shows "
+                "read messages too, and marks none as read",
             ),
             switch(
                 "--follow",
@@ -269,14 +329,14 @@ COMMANDS |= grouped(
             word("text", "QUESTION", "the question; `-` reads standard input", text),
             flag(
                 "--wait",
-                "SECONDS",
-                "how long to wait for an answer (default: 60); 0: do not wait",
+                "TIME",
+                "how long to wait for an answer (90s, 5m, 2h; a number: seconds; default: 60); 0: do not wait",
                 seconds,
                 default=60.0,
             ),
             *_TOPIC,
         ),
-        '  conch ask "Which branch do we release from?" --wait 300',
+        '  conch ask "Which branch do we release from?" --wait 5m',
     ),
     Command(
         "answer",
@@ -305,6 +365,7 @@ COMMANDS |= grouped(
             *_TOPIC,
         ),
         "  conch questions --done 12",
+        reads=True,
     ),
     Command(
         "search",
@@ -325,7 +386,7 @@ COMMANDS |= grouped(
             flag("--topic", "TOPIC", "only in this topic (id or name); default: all topics"),
             flag("--sender", "AGENT", "only messages from this agent"),
             flag("--type", "TYPE", "only messages of this type"),
-            flag("--since", "WHEN", "only messages sent since this time (2026-01-31T12:00) or age (90m, 2h, 3d)"),
+            flag("--since", "WHEN", "only messages sent since this time (2026-01-31T12:00) or age (90s, 5m, 2h, 3d)"),
             flag("--until", "WHEN", "only messages sent until this time or age"),
             flag("--model", "NAME", "the model for the search by meaning"),
             flag("--limit", "N", "at most this many (default: 20)", integer, default=20),
@@ -333,6 +394,7 @@ COMMANDS |= grouped(
             *_SHARED,
         ),
         "  conch search db.py migration\n  conch search '\"exactly this\"' --sender amber-otter --since 2d",
+        reads=True,
     ),
 )
 
@@ -357,6 +419,7 @@ COMMANDS |= grouped(
             flag("--limit", "N", "at most this many (default: 1000)", integer, default=1_000),
             *_SHARED,
         ),
+        reads=True,
     ),
     Command(
         "topics show",
@@ -364,6 +427,7 @@ COMMANDS |= grouped(
         "show a topic and its peers",
         "Show a topic, and the peers that used it within the last hour.",
         _TOPIC_GIVEN,
+        reads=True,
     ),
     Command(
         "topics close",
@@ -400,6 +464,7 @@ COMMANDS |= grouped(
             *_TOPIC_GIVEN,
         ),
         "  conch topics export --format jsonl --output talk.jsonl",
+        reads=True,
     ),
 )
 
@@ -417,11 +482,50 @@ COMMANDS |= grouped(
 COMMANDS |= grouped(
     OTHERS,
     Command(
+        "help",
+        "help.show",
+        "explain conch or one command",
+        "Show all commands, or explain one.",
+        (words("command", "COMMAND", "such as `wait` or `db wipe`", required=False), _JSON),
+        "  conch help reserve",
+        reads=True,
+        needs_store=False,
+    ),
+    Command(
+        "version",
+        "help.version",
+        "print the version",
+        "Print the version of conch; `conch -V` does the same.",
+        (_JSON,),
+        reads=True,
+        needs_store=False,
+    ),
+    Command(
+        "completion",
+        "completion.complete",
+        "complete commands in bash, zsh or fish",
+        "Print the script that completes commands, options, agents, topics and rooms in a shell. The script asks "
+        "`conch completion candidates`, which looks at the store and changes nothing.",
+        (
+            word("shell", "SHELL", "bash, zsh or fish; candidates: what the script asks")._replace(
+                choices=("bash", "zsh", "fish", "candidates")
+            ),
+            words("words", "WORD", "candidates: the words typed so far, after `--`", required=False),
+            _JSON,
+        ),
+        '  eval "$(conch completion bash)"     in ~/.bashrc\n'
+        '  eval "$(conch completion zsh)"      in ~/.zshrc, after compinit\n'
+        "  conch completion fish | source      in ~/.config/fish/config.fish",
+        reads=True,
+        needs_store=False,
+    ),
+    Command(
         "whoami",
         "agents.whoami",
         "which agent you are",
         "Show which agent you are. If CONCH_AGENT_ID is exported, it decides.",
         (switch("--explain", "show every signal, the agent it is linked to, and the signal that won"), *_SHARED),
+        reads=True,
     ),
     Command(
         "import",
@@ -446,10 +550,11 @@ COMMANDS |= grouped(
     ),
     Command(
         "demo",
-        "",
+        "demo.demo",
         "watch three scripted agents take turns, fail and recover",
         "Watch three scripted agents take turns in a scratch repository.",
         (switch("--keep", "keep the scratch repository and its store"),),
+        needs_store=False,
     ),
     Command(
         "init",
@@ -475,7 +580,7 @@ COMMANDS |= grouped(
 
 COMMANDS |= grouped(
     _DB,
-    Command("db path", "store.path", "print where the store is", "Print where the store is.", _SHARED),
+    Command("db path", "store.path", "print where the store is", "Print where the store is.", _SHARED, reads=True),
     Command(
         "db verify",
         "store.verify",
@@ -485,6 +590,7 @@ COMMANDS |= grouped(
         "index. Agents can keep working. Nothing is repaired. The exit status is 0 only if there "
         "is no problem.",
         _SHARED,
+        reads=True,
     ),
     Command(
         "db reindex",
@@ -537,9 +643,16 @@ COMMANDS |= grouped(
     Command(
         "db wipe",
         "store.wipe",
-        "delete everything in the store",
-        "Delete everything in the store. A store that cannot be read is moved aside instead.",
-        (switch("--yes", "required, because this cannot be undone"), *_SHARED),
+        "delete everything in the store, or one room",
+        "Delete everything in the store, or one room with its messages. The command says what it would delete, and "
+        "which agents are alive and hold a stick. On a terminal you must type the number of rooms. A backup is made "
+        "first. A store that cannot be read is moved aside instead.",
+        (
+            flag("--room", "ID", "delete only this room; see `conch rooms --all`"),
+            switch("--yes", "do not ask; scripts need it"),
+            *_SHARED,
+        ),
+        "  conch db wipe --room room_1a2b3c",
     ),
 )
 
@@ -583,6 +696,7 @@ COMMANDS |= grouped(
         "list the agents in the room",
         "List every agent in the room, with its liveness.",
         _SPEAKER,
+        reads=True,
     ),
     Command(
         "agent show",
@@ -590,6 +704,7 @@ COMMANDS |= grouped(
         "show one agent and its reservations",
         "Show an agent in the room and its reservations.",
         (word("name", "AGENT", "a label, a name or an agent_id; default: yourself", required=False), *_SPEAKER),
+        reads=True,
     ),
     Command(
         "agent send",
@@ -639,6 +754,7 @@ COMMANDS |= grouped(
             flag("--limit", "N", "at most this many (default: 50)", integer, default=50),
             *_SPEAKER,
         ),
+        reads=True,
     ),
     Command(
         "agent seen",
@@ -660,14 +776,8 @@ COMMANDS |= grouped(
         "reserve files before you change them",
         "Reserve a file, or a directory with everything in it. Reserve it again to renew it. "
         "The command fails if another agent has reserved any part of it.",
-        (
-            _SCOPE,
-            flag("--ttl", "MINUTES", "how long it lasts, 5 to 1440 (default: 120)", integer),
-            switch("--takeover-stale", "take it over from stale or evicted owners"),
-            _BEAD,
-            *_SPEAKER,
-        ),
-        "  conch agent reserve src/parser.py\n  conch agent reserve 'src/*' --ttl 30",
+        (_SCOPE, *_RESERVING),
+        "  conch agent reserve src/parser.py\n  conch agent reserve 'src/*' --ttl 30m",
     ),
     Command(
         "agent release",
@@ -683,8 +793,9 @@ COMMANDS |= grouped(
         "List the reservations, or those that overlap one path.",
         (
             word("scope", "PATH", "only reservations that overlap this path", required=False),
-            switch("--all", "include released and expired ones, newest first"),
+            _ENDED,
             *_SPEAKER,
         ),
+        reads=True,
     ),
 )

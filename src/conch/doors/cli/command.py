@@ -68,6 +68,10 @@ class Command(NamedTuple):
     invalid: str = ""
     """The error code for a bad argument, if it is not the group's."""
     group: Group = Group("")
+    reads: bool = False
+    """It changes nothing and claims nothing, so it is always safe to suggest."""
+    needs_store: bool = True
+    """Without a store, the handler gets the options instead of a context."""
 
 
 def grouped(group: Group, *commands: Command) -> dict[str, Command]:
@@ -112,14 +116,42 @@ def integer(given: str) -> int:
         raise ValueError(f"must be a whole number, not {given[:80]!r}") from None
 
 
+_UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+
+
+def parse_duration(given: str) -> float | None:
+    """The seconds of a duration with its unit, such as 90s, 5m, 2h or 3d; None if it is not one."""
+    number, factor = given[:-1], _UNITS.get(given[-1:])
+    if factor is None or not number.isascii() or not number.replace(".", "", 1).isdecimal() or len(number) > 9:
+        return None
+    return float(number) * factor
+
+
 def seconds(given: str) -> float:
-    try:
-        number = float(_plain(given))
-    except ValueError:
-        number = -1.0
-    if not 0 <= number < 1e9:  # refuses NaN and infinity too
-        raise ValueError(f"must be a number of seconds, 0 or more, not {given[:80]!r}")
+    """A duration. A bare number counts seconds."""
+    number = _duration(given, 1)
+    if number is None:
+        raise ValueError(f"must be a duration such as 90s, 5m or 2h, or a number of seconds, not {given[:80]!r}")
     return number
+
+
+def minutes(given: str) -> int:
+    """A duration in whole minutes. A bare number counts minutes."""
+    number = _duration(given, 60)
+    if number is None or number % 60:
+        raise ValueError(f"must be whole minutes, such as 90, 90m or 2h, not {given[:80]!r}")
+    return int(number) // 60
+
+
+def _duration(given: str, unit: int) -> float | None:
+    """The seconds of a duration, whose unit may be missing; None if it is not one."""
+    number = parse_duration(given)
+    if number is None:
+        try:
+            number = float(_plain(given)) * unit
+        except ValueError:
+            return None
+    return number if 0 <= number < 1e9 else None  # refuses NaN and infinity too
 
 
 def _plain(given: str) -> str:

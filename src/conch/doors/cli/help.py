@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from textwrap import wrap
 
-from conch.doors.cli.catalogue import COMMANDS, FAMILIES, OTHERS, ROOMS, TALK, TURNS
+from conch import __version__
+from conch.doors.cli.catalogue import COMMANDS, FAMILIES, OTHERS, ROOMS, SCOPES, TALK, TURNS
 from conch.doors.cli.command import Command, Group, Option
+from conch.doors.cli.output import Report
+from conch.doors.cli.parser import unknown_command
+from conch.lean import Any
 
 _WIDTH = 79
 _COLUMN = 24  # the rightmost column where the help of an option starts
@@ -16,12 +20,26 @@ usage: conch COMMAND [OPTIONS]
 
 Several coding agents share one checkout. The holder of the stick works, and
 the others wait. Start with `conch join`, then `conch wait`; hand over with
-`conch release`. To work side by side, reserve files: `conch agent reserve`."""
+`conch release`. To work side by side, reserve files: `conch reserve`."""
 
 _CLOSING = """\
-`conch COMMAND --help` explains a command; `conch --version` prints the version.
+`conch help COMMAND` explains a command; `conch version` prints the version.
 With --json a command prints one JSON object: ok, command, data, error. The exit
-status is 0 only when ok is true."""
+status is 0: done, 1: refused, 2: wrong usage, 3: not yet or timed out, 4: the
+store is unavailable, 130: interrupted."""
+
+
+def show(options: Any) -> Report:
+    """`conch help`: the overview, or the help of the command that the words name."""
+    name = " ".join(options.command)
+    if name not in ("", *COMMANDS, *FAMILIES):
+        raise unknown_command(name)
+    text = help_text(name)
+    return Report({"help": text}, text)
+
+
+def version(options: Any) -> Report:
+    return Report({"version": __version__}, f"conch {__version__}")
 
 
 def help_text(command: str) -> str:
@@ -32,14 +50,14 @@ def help_text(command: str) -> str:
     if family in FAMILIES:
         more = f"`conch {family} ACTION --help` explains an action."
         return f"usage: conch {family} ACTION [OPTIONS]\n\n{_listing(FAMILIES[family])}\n\n{more}"
-    groups = "\n\n".join(_listing(group) for group in (TURNS, ROOMS, TALK, OTHERS))
+    groups = "\n\n".join(_listing(group) for group in (TURNS, SCOPES, ROOMS, TALK, OTHERS))
     return f"{_INTRODUCTION}\n\n{groups}\n\n{_CLOSING}"
 
 
 def _listing(group: Group) -> str:
     entries = [(c.name.removeprefix(f"{group.name} "), c.summary) for c in COMMANDS.values() if c.group == group]
     entries += [(family.name, family.summary) for family in FAMILIES.values() if family.heading == group.name]
-    return "\n".join([f"{group.name}:", *(f"  {name:<11}{summary}" for name, summary in entries)])
+    return "\n".join([f"{group.name}:", *(f"  {name:<14}{summary}" for name, summary in entries)])
 
 
 def _command_text(command: Command) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from conch.doors.cli.context import Context
-from conch.doors.cli.output import Report, table
+from conch.doors.cli.output import Report
+from conch.doors.cli.tables import table
 from conch.importing.importing import import_file
 from conch.importing.outcome import Change, Outcome
 from conch.tools.text import one_line

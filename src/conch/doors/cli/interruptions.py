@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from conch.calls import Call
+from conch.exits import status_after
 from conch.lean import signal, threading
 
 _NUDGE_SECONDS = 0.02
@@ -24,11 +25,6 @@ class Interrupted(BaseException):
     def __init__(self, number: int) -> None:
         super().__init__(signal.strsignal(number))
         self.number = number
-
-
-def exit_status(number: int) -> int:
-    """The exit status that a shell shows for a command ended by a signal."""
-    return 128 + number
 
 
 class Interruptions:
@@ -54,7 +50,7 @@ class Interruptions:
         while self._raises and not self._has_raised:  # the main thread may be blocked in a write
             signal.pthread_kill(threading.main_thread().ident or 0, self._nudge)
             time.sleep(_NUDGE_SECONDS)
-        os._exit(exit_status(signal.sigwait(self._signals)))  # a second signal ends the process at once
+        os._exit(status_after(signal.sigwait(self._signals)))  # a second signal ends the process at once
 
     @contextmanager
     def raised(self) -> Iterator[None]:

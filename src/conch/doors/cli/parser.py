@@ -12,6 +12,7 @@ from conch.lean import Any, NamedTuple
 
 _LONGEST_ECHO = 200
 _WITH_VALUE = ("--store", "--path", "--room", "--agent")  # options that may come before the command
+_BEFORE_COMMAND = tuple(Option(name, "", "") for name in (*_WITH_VALUE, "--json", "--version"))
 
 
 class Words(NamedTuple):
@@ -21,13 +22,20 @@ class Words(NamedTuple):
     rest: list[str]
 
     @property
+    def _options(self) -> list[str]:
+        return self.rest[: self.rest.index("--")] if "--" in self.rest else self.rest
+
+    @property
     def wants_help(self) -> bool:
-        options = self.rest[: self.rest.index("--")] if "--" in self.rest else self.rest
-        return "-h" in options or "--help" in options
+        return "-h" in self._options or "--help" in self._options
+
+    @property
+    def wants_version(self) -> bool:
+        return not self.command and any(word in ("-V", "--version") for word in self.rest)
 
     @property
     def wants_json(self) -> bool:
-        return "--json" in self.rest
+        return "--json" in self._options
 
 
 def split_words(words: Sequence[str]) -> Words:
@@ -49,7 +57,7 @@ def _take_name(words: list[str]) -> tuple[str, list[str]]:
 def parse_options(words: Words) -> Any:
     """The options of a command; InvalidArgument names the one that is wrong."""
     if words.command not in COMMANDS:
-        raise InvalidArgument(_unknown(words.command, words.rest), field="command")
+        raise unknown_command(words.command, words.rest)
     if words.command == "mcp":  # `conch mcp ...` never gets here: the server reads its own options
         raise InvalidArgument("`mcp` must be the first word: `conch mcp --tools GROUPS`.", field="command")
     return _Parse(COMMANDS[words.command]).run(words.rest)
@@ -83,7 +91,7 @@ class _Parse:
         name, equals, value = word.partition("=")
         option = self._flags.get(name)
         if option is None:
-            raise self._refusal(f"There is no option {name}", name, self._hyphen_hint())
+            raise self._unknown_option(name)
         for other in self._flags.values():
             if other.key in self._given and (other.unless == name or option.unless == other.name):
                 raise self._refusal(f"{name} and {other.name} cannot be combined", name)
@@ -97,6 +105,12 @@ class _Parse:
             if not _is_value(value):
                 raise self._refusal(f"{name} needs a value: {option.value}", name)
         self._keep(option, value)
+
+    def _unknown_option(self, name: str) -> InvalidArgument:
+        from conch.doors.cli.suggestions import did_you_mean, near_options  # only needed after a mistake
+
+        hint = did_you_mean(near_options(name, self._command.options)) or self._hyphen_hint()
+        return self._refusal(f"There is no option {name}", name, hint)
 
     def _take_positional(self, words: list[str]) -> None:
         for option in self._command.options:
@@ -152,18 +166,31 @@ def _is_value(word: str) -> bool:
     return word[1:].replace(".", "", 1).isdecimal()
 
 
-def _unknown(name: str, rest: Sequence[str]) -> str:
-    from difflib import get_close_matches  # only needed after a mistake
-
-    from conch.doors.cli.advice import without_passwords
+def unknown_command(name: str, rest: Sequence[str] = ()) -> InvalidArgument:
+    """The refusal of a command line without a known command, with what the user may have meant."""
+    from conch.doors.cli.advice import without_passwords  # only needed after a mistake
     from conch.doors.cli.elsewhere import find_own
+    from conch.doors.cli.suggestions import did_you_mean, near_commands, near_options
 
-    if not name or name in FAMILIES:
-        return f"Which command? See `{f'conch {name}'.rstrip()} --help`."
     name = without_passwords(name)
+    shown, family = repr(name[:_LONGEST_ECHO]), name.partition(" ")[0]
     own = find_own([name, *rest])
+    near = near_commands(name)
+    strange = "".join([without_passwords(word) for word in rest if _is_strange(word)][:1])
     if own is not None:
-        return f"There is no command {name!r}; use `conch {own}`."
-    near = get_close_matches(name[:_LONGEST_ECHO], [*FAMILIES, *COMMANDS], n=1)
-    advice = f"did you mean `conch {near[0]}`?" if near else "see `conch --help`."
-    return f"There is no command {name[:_LONGEST_ECHO]!r}; {advice}"
+        text = f"There is no command {shown}; use `conch {own}`."
+    elif near and name not in FAMILIES:
+        text = f"There is no command {shown}; {did_you_mean(near, 'conch ')}"
+    elif meant := near_options(strange, _BEFORE_COMMAND):
+        text = f"There is no option {strange[:_LONGEST_ECHO]}; {did_you_mean(meant)}"
+    elif not name or name in FAMILIES:
+        text = f"Which command? See `{f'conch {name}'.rstrip()} --help`."
+    else:
+        text = f"There is no command {shown}; see `{f'conch {family}' if family in FAMILIES else 'conch'} --help`."
+    return InvalidArgument(text, field="command")
+
+
+def _is_strange(word: str) -> bool:
+    """Whether it is an option that no command has."""
+    name = word.partition("=")[0]
+    return not _is_value(word) and all(name != option.name for each in COMMANDS.values() for option in each.options)

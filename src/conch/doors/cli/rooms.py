@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from conch.agents.records import label
 from conch.clock import SECOND
+from conch.doors.cli.command import parse_duration
 from conch.doors.cli.context import Context, find_member
-from conch.doors.cli.output import Report, as_report, duration, table
+from conch.doors.cli.output import Report, as_report, duration
+from conch.doors.cli.tables import table
 from conch.errors import InvalidArgument
 from conch.rooms.room import Member, Snapshot
 from conch.tools import turns_view
@@ -131,5 +133,8 @@ def _policy_value(text: str) -> tuple[str, int | str | None]:
         raise InvalidArgument(f"{text[:80]!r} must look like NAME=VALUE.", field="policy")
     if not value:
         return name, None
+    length = parse_duration(value) if name.endswith("_ms") else None
+    if length is not None:
+        return name, round(length * 1_000)
     is_number = value.isascii() and value.isdecimal() and len(value) <= _LONGEST_NUMBER
     return name, int(value) if is_number else value

@@ -9,18 +9,16 @@ from contextlib import suppress
 from importlib import import_module
 
 import conch
-from conch import __version__
 from conch.app import App, open_app
 from conch.calls import retry_interrupted
 from conch.doors.cli.catalogue import COMMANDS, FAMILIES
 from conch.doors.cli.context import Context, open_named
-from conch.doors.cli.interruptions import Interrupted, exit_status
+from conch.doors.cli.interruptions import Interrupted
 from conch.doors.cli.output import Report, abandon_stream, failure, give_up, prepare_streams, print_report, warn
 from conch.doors.cli.parser import Words, parse_options, split_words
 from conch.errors import ConchError, InternalError, InvalidArgument, ResourcesExhausted, find_lack
+from conch.exits import USAGE, status_after
 from conch.lean import Any
-
-_USAGE_ERROR = 2
 
 
 def run(words: Sequence[str]) -> int:
@@ -28,14 +26,14 @@ def run(words: Sequence[str]) -> int:
     try:
         return _run(split_words(words))
     except Interrupted as interruption:
-        return exit_status(interruption.number)
+        return status_after(interruption.number)
 
 
 def _run(words: Words) -> int:
     if words.wants_help:
         return _print_help(words.command)
-    if not words.command and words.rest == ["--version"]:
-        return _print("", Report(None, f"conch {__version__}"), False)
+    if words.wants_version:
+        words = words._replace(command="version", rest=[word for word in words.rest if word == "--json"])
     if words.command in ("", *FAMILIES) and not words.rest:
         return _glance() if not words.command and sys.stdout.isatty() else _explain_usage(words.command)
     try:
@@ -43,18 +41,16 @@ def _run(words: Words) -> int:
     except ConchError as refusal:
         from conch.doors.cli.advice import without_passwords
 
-        report = _refused(refusal, words.command, _USAGE_ERROR)
+        report = _refused(refusal, words.command)
         return _print(without_passwords(words.command), report, words.wants_json)
-    if words.command == "demo":
-        from conch.doors.cli.demo import run_demo
-
-        return run_demo(keep=options.keep)
+    if not COMMANDS[words.command].needs_store:
+        return _print(words.command, _report(words.command, None, options), words.wants_json)
     return _run_command(words.command, options)
 
 
 def _explain_usage(command: str) -> int:
     _print_help(command)
-    return _USAGE_ERROR
+    return USAGE
 
 
 def _glance() -> int:
@@ -90,13 +86,14 @@ def _run_command(command: str, options: Any) -> int:
         app.close()
 
 
-def _report(command: str, app: App, options: Any) -> Report:
+def _report(command: str, app: App | None, options: Any) -> Report:
     try:
         handler = _find_handler(command)
-        return retry_interrupted(lambda: handler(Context(app, options)))
+        return handler(options) if app is None else retry_interrupted(lambda: handler(Context(app, options)))
     except Exception as error:
         with suppress(Exception):
-            app.close()  # frees descriptors and memory: the words for an error have to be imported
+            if app is not None:
+                app.close()  # frees descriptors and memory: the words for an error have to be imported
         return _refused(_explain(error), command)
 
 
@@ -111,9 +108,10 @@ def _explain(error: Exception) -> ConchError:
     return InternalError(f"conch failed: {what} at {_place(error)}. Please report it.")
 
 
-def _find_handler(command: str) -> Callable[[Context], Report]:
+def _find_handler(command: str) -> Callable[[Any], Report]:
+    """The function that runs a command, with a context or, if the command needs no store, with its options."""
     module, _, function = COMMANDS[command].handler.partition(".")
-    handler: Callable[[Context], Report] = getattr(import_module(f"conch.doors.cli.{module}"), function)
+    handler: Callable[[Any], Report] = getattr(import_module(f"conch.doors.cli.{module}"), function)
     return handler
 
 
@@ -128,7 +126,7 @@ def _place(defect: Exception) -> str:
     return place
 
 
-def _refused(refusal: ConchError, command: str, status: int = 1) -> Report:
+def _refused(refusal: ConchError, command: str) -> Report:
     from conch.doors.cli.advice import without_passwords, word_field, word_refusal  # rarely needed
 
     options = COMMANDS[command].options if command in COMMANDS else ()
@@ -139,7 +137,7 @@ def _refused(refusal: ConchError, command: str, status: int = 1) -> Report:
     if isinstance(refusal, InvalidArgument):
         code = _invalid(command) or code
     details = {name: without_passwords(value) if isinstance(value, str) else value for name, value in details.items()}
-    return failure(code, without_passwords(word_refusal(refusal, options)), details, status=status)
+    return failure(code, without_passwords(word_refusal(refusal, options)), details)
 
 
 def _invalid(command: str) -> str:
@@ -170,4 +168,4 @@ def _not_printed(report: Report, problem: OSError | Interrupted) -> int:
     if isinstance(problem, OSError):
         return give_up(problem)
     abandon_stream(sys.stdout)
-    return exit_status(problem.number)
+    return status_after(problem.number)

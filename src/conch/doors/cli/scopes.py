@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 
 from conch.agents.records import label
-from conch.clock import to_iso
 from conch.doors.cli.context import Context
-from conch.doors.cli.output import Report, as_report, table
+from conch.doors.cli.output import Report, as_report, local_moments, local_time
+from conch.doors.cli.tables import table
+from conch.errors import ConchError
 from conch.host.paths import parse_scope, respell
 from conch.lean import TYPE_CHECKING, Any
 from conch.tools import scopes_view
-from conch.tools.replies import Object
+from conch.tools.replies import Object, Reply
 from conch.tools.text import MARGIN, one_line
 
 if TYPE_CHECKING:
@@ -46,20 +47,48 @@ def _folder_within(root: str) -> str | None:
 
 
 def reserve(context: Context) -> Report:
+    return as_report(_reserve(context, context.options.scope))
+
+
+def reserve_all(context: Context) -> Report:
+    """Reserve all the scopes or none: if one is refused, those before it are taken back."""
+    granted: list[Reply] = []
+    try:
+        for scope in context.options.scope:
+            granted.append(_reserve(context, scope))
+    except ConchError:
+        for reply in reversed(granted):
+            reply.delivery.not_sent()
+        raise
+    return Report(
+        {"reservations": [reply.data for reply in granted]}, "\n".join(as_report(reply).text for reply in granted)
+    )
+
+
+def _reserve(context: Context, scope: str) -> Reply:
     options = context.options
-    return as_report(
-        context.room_tool(
-            "scopes.scope_reserve",
-            scope=from_here(context, options.scope),
-            ttl_minutes=options.ttl,
-            takeover_stale=options.takeover_stale,
-            bead_id=options.bead,
-        )
+    return context.room_tool(
+        "scopes.scope_reserve",
+        scope=from_here(context, scope),
+        ttl_minutes=options.ttl,
+        takeover_stale=options.takeover_stale,
+        bead_id=options.bead,
     )
 
 
 def release(context: Context) -> Report:
-    return as_report(context.room_tool("scopes.scope_release", scope=from_here(context, context.options.scope)))
+    return as_report(_release(context, context.options.scope))
+
+
+def release_all(context: Context) -> Report:
+    """Release the scopes one after the other, up to the first that is refused."""
+    released = [_release(context, scope) for scope in context.options.scope]
+    data = {"reservations": [reply.data["reservation"] for reply in released]}
+    return Report(data, "\n".join(reply.text for reply in released))
+
+
+def _release(context: Context, scope: str) -> Reply:
+    return context.room_tool("scopes.scope_release", scope=from_here(context, scope))
 
 
 def status(context: Context) -> Report:
@@ -74,7 +103,14 @@ def reservation_table(found: list[Object]) -> str:
     if not found:
         return "Nothing is reserved."
     rows = [
-        (_scope(r), label(r["agent_id"], r["name"]), r["liveness"], r["state"], r["expires_at"], r.get("bead_id", "-"))
+        (
+            _scope(r),
+            label(r["agent_id"], r["name"]),
+            r["liveness"],
+            r["state"],
+            local_moments(r["expires_at"]),
+            r.get("bead_id", "-"),
+        )
         for r in found
     ]
     return table(("SCOPE", "BY", "LIVENESS", "STATE", "UNTIL", "BEAD"), rows, margin=MARGIN)
@@ -121,8 +157,8 @@ def inbox(context: Context) -> Report:
 def _notice(event: ProtocolEvent) -> str:
     what = _INCURSION if event.event_type == "INCURSION" else scopes_view.LABELS.get(event.event_type, event.event_type)
     state = scopes_view.LABELS.get(event.state, event.state)
-    head = f"{event.event_id} {what}, from {event.sender}, {to_iso(event.created_at)}: {state}"
-    head += f", {event.times} times, last at {to_iso(event.latest_at)}" if event.times > 1 else ""
+    head = f"{event.event_id} {what}, from {event.sender}, {local_time(event.created_at)}: {state}"
+    head += f", {event.times} times, last {local_time(event.latest_at)}" if event.times > 1 and event.latest_at else ""
     said = {name: value for name, value in event.payload.items() if name not in _NAMES}
     about = {"scope": event.scope, "bead": event.bead_id, **said}
     return "\n".join([one_line(head), *scopes_view.labelled_lines(about, " " * 4)])

@@ -13,7 +13,7 @@ from conch.bus.stream import Message, wait_on_topic
 from conch.calls import Call
 from conch.clock import to_seconds
 from conch.doors.cli.context import Context
-from conch.doors.cli.interruptions import Interruptions, exit_status
+from conch.doors.cli.interruptions import Interruptions
 from conch.doors.cli.messages import (
     MARGIN,
     Place,
@@ -26,8 +26,11 @@ from conch.doors.cli.messages import (
     since,
     whole_json,
 )
-from conch.doors.cli.output import MORE, Report, as_report, clean, failure, give_up, table, warn, write
-from conch.errors import Cancelled, InvalidArgument, StoreError, StoreUnavailable, StoreUncertain
+from conch.doors.cli.output import MORE, Report, as_report, clean, failure, give_up, warn, write
+from conch.doors.cli.statusline import TICK_SECONDS, StatusLine
+from conch.doors.cli.tables import table
+from conch.errors import Cancelled, InvalidArgument, StoreError, StoreUnavailable, StoreUncertain, some_of
+from conch.exits import status_after
 from conch.lean import TYPE_CHECKING
 from conch.tools import bus_view, fields
 from conch.tools.replies import Delivery, Object
@@ -42,6 +45,8 @@ if TYPE_CHECKING:
 _OUTBOX = fields.takes(outbox={"type": "array", "items": {"type": "object"}})
 _MOST_MESSAGES = 1_000
 _DEFAULT_MESSAGES = 100
+_MOST_PEERS = 100
+_WINDOW_SECONDS = 3_600
 
 
 def send(context: Context) -> Report:
@@ -141,7 +146,7 @@ def _follow(context: Context, peer: Peer, place: Place | None, limit: int | None
     try:
         wait_on_topic(context.app.bell, peer.topic_id, look, FOREVER, call, context.app.settings)
     except Cancelled:
-        return Report(None, "", status=exit_status(interruptions.number or 0), is_printed=True)
+        return Report(None, "", status=status_after(interruptions.number or 0), is_printed=True)
     except OSError as problem:
         return Report(None, "", status=give_up(problem), is_printed=True)
     return Report(None, "", is_printed=True)
@@ -194,9 +199,10 @@ class _Follower:
 
 
 def ask(context: Context) -> Report:
-    call = Call()
+    line = StatusLine()
+    call = Call(line.tick if line.moves else None, every=TICK_SECONDS)
     topic_id, text = context.topic_id, read_text(context.options.text)
-    context.join_topic(topic_id)
+    peer = context.join_topic(topic_id)
     data = context.tool("questions.ask", call, topic_id=topic_id, question=text, wait_seconds=0).data
     question = {"topic_id": topic_id, "question_id": data["question_id"]}
     if context.options.wait == 0:
@@ -206,10 +212,12 @@ def ask(context: Context) -> Report:
     interruptions = Interruptions(call)
     later = "`conch read` shows the answer when it comes."
     try:
-        asked = context.app.questions.wait(topic_id, data["question_id"], context.options.wait, call)
+        with line:
+            _show_waiting(context, peer, line)
+            asked = context.app.questions.wait(topic_id, data["question_id"], context.options.wait, call)
         asked = asked and _whole(context, asked)
     except Cancelled:
-        status = exit_status(interruptions.number or 0)
+        status = status_after(interruptions.number or 0)
         return failure("cancelled", f"Interrupted. The question was asked; {later}", question, status=status)
     except StoreError as trouble:
         message = f"The question was asked, but then the store failed: {trouble.message} Do not ask again; {later}"
@@ -222,6 +230,14 @@ def ask(context: Context) -> Report:
     if asked.outcome == "cancelled":
         return failure("cancelled", "The question was cancelled.", shown)
     return Report(shown, "\n\n".join(map(_answer_text, asked.answers)))
+
+
+def _show_waiting(context: Context, own: Peer, line: StatusLine) -> None:
+    """On a terminal, show which agents may answer. Scripts read the answer, not the wait."""
+    if line.moves:
+        present = context.app.peers.list_present(own.topic_id, _WINDOW_SECONDS, _MOST_PEERS)
+        names = some_of([peer.agent_name for peer in present if peer.peer_id != own.peer_id], most=3)
+        line.show(own.topic_id, names or "any agent", 0, "Waiting for an answer from {} for {}")
 
 
 def _number(context: Context, question_id: str) -> str:

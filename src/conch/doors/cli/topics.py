@@ -12,7 +12,8 @@ from conch.bus.stream import Message
 from conch.calls import retry_interrupted
 from conch.doors.cli.context import Context
 from conch.doors.cli.messages import addressee_labels, whole_json
-from conch.doors.cli.output import MORE, Report, as_report, duration, give_up, local_time, table
+from conch.doors.cli.output import MORE, Report, as_report, duration, give_up, local_time
+from conch.doors.cli.tables import table
 from conch.errors import InvalidArgument, StoreInterrupted, StoreUnavailable
 from conch.lean import Any, TextIO, json, re
 from conch.tools import bus_view

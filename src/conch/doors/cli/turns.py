@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import os
-import sys
-import time
-from types import TracebackType
-
 from conch.bells.base import room_channel, seat_channel
 from conch.bells.waits import FOREVER, Pause, wait_for
 from conch.calls import Call, retry_interrupted
 from conch.config import check_length
+from conch.doors.cli.consent import require_yes
 from conch.doors.cli.context import Context, find_member
 from conch.doors.cli.guardian import keep_lease, lease_text
 from conch.doors.cli.handoffs import handoff_text, labelled, last_handoff_text, read_handoff
-from conch.doors.cli.interruptions import Interruptions, exit_status
-from conch.doors.cli.output import Report, as_report, duration, failure, shortened, write
-from conch.errors import Cancelled, ConchError, StaleLease, StoreInterrupted, StoreUnavailable
-from conch.lean import Any, Self
+from conch.doors.cli.interruptions import Interruptions
+from conch.doors.cli.output import Report, as_report, failure
+from conch.doors.cli.statusline import TICK_SECONDS, StatusLine
+from conch.errors import Cancelled, ConchError, StaleLease, StoreInterrupted, StoreUnavailable, some_of
+from conch.exits import status_after
+from conch.lean import Any
+from conch.rooms.room import Member, Snapshot
 from conch.tools import fields
 from conch.tools.replies import NOTHING_FOLLOWS, Delivery, Reply
 from conch.tools.schema import check_arguments
@@ -27,7 +26,6 @@ from conch.turns.waiting import Awaited
 _Lease = dict[str, Any]
 
 _REASON = fields.takes(reason=fields.TEXT)
-_TICK_SECONDS = 1.0  # how often the status line on a terminal changes
 
 # -- `conch wait`
 
@@ -36,8 +34,8 @@ def wait(context: Context) -> Report:
     """Wait until the caller gets the stick. An interrupted wait does not change who has it."""
     room_id = context.room_id
     limit = FOREVER if context.options.timeout is None else context.options.timeout
-    line = _StatusLine()
-    call = Call(line.tick if line.moves else None, every=_TICK_SECONDS)
+    line = StatusLine()
+    call = Call(line.tick if line.moves else None, every=TICK_SECONDS)
     interruptions = Interruptions(call)
     try:
         result = retry_interrupted(lambda: _wait(context, room_id, limit, call, line))
@@ -58,7 +56,7 @@ def wait(context: Context) -> Report:
     )
 
 
-def _wait(context: Context, room_id: str, seconds: float, call: Call, line: _StatusLine) -> Reply:
+def _wait(context: Context, room_id: str, seconds: float, call: Call, line: StatusLine) -> Reply:
     """Look when the bell rings, when the holder's process ends, and when a time limit passes, which rings no bell.
 
     One ear listens for the whole wait, so that an agent that releases the stick always finds us waiting.
@@ -69,7 +67,7 @@ def _wait(context: Context, room_id: str, seconds: float, call: Call, line: _Sta
         if reply.data["status"] != "not_yet" or pause.is_last:
             return reply
         awaited = context.app.claims.awaited(room_id)
-        line.show(awaited)
+        _show(line, awaited)
         pause.process, pause.seconds = awaited.process, awaited.patience
         return None
 
@@ -80,61 +78,15 @@ def _wait(context: Context, room_id: str, seconds: float, call: Call, line: _Sta
     return reply
 
 
-class _StatusLine:
-    """Shows who holds the stick and for how long: one line that changes on a terminal, else one line per holder."""
-
-    def __init__(self) -> None:
-        self.moves = sys.stderr.isatty()
-        self._holder: tuple[Any, ...] = ()
-        self._since = 0.0
-        self._name = ""
-
-    def show(self, awaited: Awaited) -> None:
-        """Show the holder, if it is a new one or if the line is on a terminal."""
-        holder = (awaited.room.turn_id, awaited.room.owner, awaited.room.reserved_for)
-        if holder != self._holder:
-            self._holder, self._name = holder, awaited.who
-            self._since = time.monotonic() - awaited.seconds
-            if not self.moves:
-                self._print(self._text() + "\n")
-        self.tick()
-
-    def tick(self, _: str = "") -> None:
-        """Show the time that has passed since. This does not ask the store."""
-        if self.moves and self._holder:
-            # Back to the first column and clear the line. One column stays free, so that the terminal does not wrap.
-            self._print(f"\r\x1b[K{shortened(self._text(), _width() - 1)}")
-
-    def _text(self) -> str:
-        verb = "has held the stick" if self._holder[1] else "is next but has not claimed the stick"
-        return one_line(f"{self._name} {verb} for {duration(time.monotonic() - self._since)}")
-
-    def _print(self, text: str) -> None:
-        try:
-            write(sys.stderr, text)
-        except OSError:  # the status line is only a courtesy, so the wait goes on without it
-            pass
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self.moves and self._holder:
-            self._print("\r\x1b[K")
-
-
-def _width() -> int:
-    try:
-        return os.get_terminal_size(sys.stderr.fileno()).columns or 80
-    except OSError:
-        return 80
+def _show(line: StatusLine, awaited: Awaited) -> None:
+    room = awaited.room
+    sentence = "{} has held the stick for {}" if room.owner else "{} is next but has not claimed the stick for {}"
+    line.show((room.turn_id, room.owner, room.reserved_for), awaited.who, awaited.seconds, sentence)
 
 
 def _interrupted(interruptions: Interruptions) -> Report:
     message = "Interrupted while waiting; `conch state` shows who holds the stick."
-    return failure("cancelled", message, {}, status=exit_status(interruptions.number or 0))
+    return failure("cancelled", message, {}, status=status_after(interruptions.number or 0))
 
 
 def _not_ours(result: Reply) -> Report:
@@ -194,6 +146,7 @@ def close(context: Context) -> Report:
     room_id, reason = context.room_id, context.options.reason
     check_arguments("conch close", _REASON, {"reason": reason})  # before it claims a free stick
     check_length("reason", reason or "", context.app.settings.max_reason_chars, "max_reason_chars")
+    _require_consent(context)
     lease, claim = _lease_or_claim(context, room_id)
     try:
         closed = context.tool("admin.close_room", **lease, reason=reason)
@@ -201,6 +154,23 @@ def close(context: Context) -> Report:
         claim.not_sent()
         raise
     return Report(closed.data, closed.text)
+
+
+def _require_consent(context: Context) -> None:
+    """Ask before closing a room that other agents are in."""
+    snapshot, own = context.room, context.caller.agent_id
+    others = [each for each in snapshot.members if each.agent_id != own and _is_there(snapshot, each)]
+    if not others or snapshot.room.owner not in (None, own):  # the holder of the stick decides, so others are refused
+        return
+    names = some_of([one_line(each.name) for each in others])
+    facts = f"{names} {'is' if len(others) == 1 else 'are'} in the room, too."
+    require_yes(
+        context.options, facts, "Close it for all of them?", "The room was not closed; add --yes to close it anyway."
+    )
+
+
+def _is_there(snapshot: Snapshot, member: Member) -> bool:
+    return snapshot.is_active(member) or snapshot.life(member.agent_id) == "alive"
 
 
 def _lease_or_claim(context: Context, room_id: str) -> tuple[_Lease, Delivery]:

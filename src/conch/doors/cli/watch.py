@@ -18,10 +18,11 @@ from conch.calls import Call
 from conch.clock import SECOND
 from conch.doors.cli import terminal
 from conch.doors.cli.context import Context
-from conch.doors.cli.interruptions import Interruptions, exit_status
+from conch.doors.cli.interruptions import Interruptions
 from conch.doors.cli.output import Report, give_up, write
 from conch.doors.cli.status import cut, find_left, look, room_lines
 from conch.errors import Cancelled, InvalidArgument, StoreError
+from conch.exits import status_after
 from conch.lean import TYPE_CHECKING, Any, signal, threading
 from conch.notices.timeline import Entry, read_timeline
 from conch.overview.survey import Survey
@@ -59,7 +60,7 @@ def watch(context: Context) -> Report:
             wait_for(context.app.bell, channels, screen.show, FOREVER, call, renewal=renewal)
     except Cancelled:
         number = interruptions.number
-        return Report(None, "", status=0 if number is None else exit_status(number), is_printed=True)
+        return Report(None, "", status=0 if number is None else status_after(number), is_printed=True)
     except OSError as problem:  # the terminal is gone
         return Report(None, "", status=give_up(problem), is_printed=True)
     return Report(None, "", is_printed=True)

@@ -16,12 +16,11 @@ from conch.app import App, open_app
 from conch.doors.mcp.connection import Connection, ServerInfo
 from conch.doors.mcp.stdio import StopSign, Wire, claim_standard_streams
 from conch.errors import ConchError, InvalidArgument
+from conch.exits import INTERRUPTED, REFUSED, status_of
 from conch.tools.catalogue import GROUPS, select_tools
 from conch.tools.instructions import instructions
 from conch.tools.registry import Tool
 from conch.tools.session import Session
-
-_INTERRUPTED = 130
 
 
 def serve(words: Sequence[str]) -> int:
@@ -30,7 +29,7 @@ def serve(words: Sequence[str]) -> int:
         app = open_app(os.environ)
     except ConchError as refusal:
         print(f"conch mcp: {refusal.message}", file=sys.stderr)
-        return 2
+        return status_of(refusal.code)
     return serve_stdio(app, tools)
 
 
@@ -57,13 +56,13 @@ def serve_stdio(app: App, tools: Mapping[str, Tool]) -> int:
         descriptors = claim_standard_streams()
     except OSError as error:
         print(f"conch mcp needs a standard input and a standard output: {error}", file=sys.stderr)
-        return 1
+        return REFUSED
     stop = StopSign()
     wire = Wire(descriptors, stop, app.settings.max_line_bytes)
     signals = _raise_on_signals(stop)
     info = ServerInfo("conch", __version__, instructions(tools))
     all_ended = Connection(tools, partial(Session, app, "mcp", offered=tools), info, wire, app.load).serve()
-    status = _INTERRUPTED if signal.SIGINT in signals else 0
+    status = INTERRUPTED if signal.SIGINT in signals else 0
     if not all_ended:
         os._exit(status)  # a call still runs, and must not see the interpreter shut down around it
     return status
