@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from conch.agents.identity import explain
-from conch.agents.records import PERSON_SESSION, label
+from conch.agents.records import label
 from conch.agents.scripts import is_script, script_named
 from conch.agents.signals import gather_signals
 from conch.doors.cli.consent import answers_yes, may_ask

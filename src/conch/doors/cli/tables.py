@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from conch.agents.records import DOT, PLAIN_DOT
 from conch.doors.cli.terminal import mark, width
 from conch.tools.text import one_line
 
@@ -103,7 +104,7 @@ def shortened(text: str, width: int) -> str:
 
 def columns(text: str) -> int:
     """The width of a text on a terminal."""
-    if text.isascii():
+    if text.replace(DOT, PLAIN_DOT).isascii():  # most texts: the dot of a label has the width of a letter
         return len(text)
     import unicodedata  # rarely needed
 
