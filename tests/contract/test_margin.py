@@ -36,7 +36,8 @@ PLAIN = f"{FORGED}: ok"  # a name that nobody refuses
 BUNCHES = [DANGEROUS[start : start + 21] for start in range(0, len(DANGEROUS), 21)]
 ANY_LINE_END = re.compile("|".join(map(re.escape, DANGEROUS)))
 STORE = {f"db {action}" for action in ("path", "verify", "reindex", "backup", "migrate", "copy", "restore", "wipe")}
-NO_TEXT_OF_OTHERS = {"mcp", "demo", "version", "import", *STORE}  # `import` shows what is in a file, on single lines
+# `import` shows what is in a file, on single lines. `watch` needs a terminal, and shows what `status` and `events` show.
+NO_TEXT_OF_OTHERS = {"mcp", "demo", "version", "import", "watch", *STORE}
 
 Texts = dict[str, list[str]]
 
@@ -477,6 +478,7 @@ def every_command(evil: str) -> Iterator[tuple[str, str, list[str]]]:
         ("eve:3", "agent accept", evil),
         ("eve:3", "agent adopt", evil),
         ("bob:2", "state"),
+        ("bob:2", "status"),
         ("bob:2", "note", evil),
         ("bob:2", "policy"),
         ("bob:2", "policy", evil),

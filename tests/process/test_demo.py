@@ -326,7 +326,7 @@ def test_when_an_agent_fails_it_says_what_was_expected(place: Place, start: Star
     assert demo.wait(SECONDS) == 1
     assert demo.stderr is not None
     # The next step may be gemini's own, or one that hands the stick to it.
-    wanted = r"conch demo: \w+ should .*, but the answer was .*gemini.*\."
+    wanted = r"conch demo: \w+ should .*, but the reply was .*gemini.*\."
     assert re.match(wanted, demo.stderr.read())
     place.assert_nothing_left()
 

@@ -533,8 +533,8 @@ def test_following_ends_with_the_room(conch: Conch, names: dict[str, str], start
     out, err = follower.communicate(timeout=30)
     assert (follower.returncode, err) == (0, "")
     assert [line.split(maxsplit=3)[3] for line in out.splitlines()] == [
-        f"{names['ada:1']} claimed turn 1 (open_claim)",
-        f"{names['ada:1']} closed the room",
+        f"ada·{names['ada:1']} claimed turn 1 (open_claim)",
+        f"ada·{names['ada:1']} closed the room",
     ]
 
 

@@ -20,7 +20,7 @@ def test_initialize_introduces_the_server(raw):
 
     assert result["serverInfo"]["name"] == "conch"
     assert result["capabilities"] == {"tools": {}}
-    assert "On has_more, call again" in result["instructions"]
+    assert "If has_more is true, call again" in result["instructions"]
 
 
 @pytest.mark.parametrize("params", [{}, {"protocolVersion": 3}, {"protocolVersion": None}])

@@ -13,7 +13,7 @@ def test_discover_introduces_the_server(stateless):
 
     assert result["supportedVersions"] == ["2026-07-28"]
     assert result["capabilities"] == {"tools": {}}
-    assert "On has_more, call again" in result["instructions"]
+    assert "If has_more is true, call again" in result["instructions"]
     assert result["resultType"] == "complete"
     assert result["_meta"][SERVER]["name"] == "conch"
     assert result["ttlMs"] > 0 and result["cacheScope"] == "private"

@@ -132,7 +132,7 @@ class Waiter:
 
     def see_waiting(self) -> None:
         assert self._popen.stderr is not None
-        assert "codex:1" in self._popen.stderr.readline()
+        assert "codex·" in self._popen.stderr.readline()
 
     def interrupt(self) -> None:
         """Returns once it has taken the signal."""
