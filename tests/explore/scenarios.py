@@ -57,7 +57,7 @@ THREE = Scenario(
 EVERYTHING = Scenario(
     "everything",
     2,
-    2,
+    1,
     tuple(name for name in OPERATIONS if name not in ("identify_itself", "insist")),
     is_stepwise=False,
 )

@@ -96,7 +96,10 @@ def _turn(call: Call) -> int:
 
 
 def a_held_stick_is_not_claimed(history: History) -> Found:
-    """A claim follows a turn that its owner let go, or that no client got."""
+    """A claim follows a turn that its owner let go, or that no client got.
+
+    An agent that is already the owner may have taken the stick over, with a reply that was lost.
+    """
     for _, calls in _inside(history):
         for in_room in _group(calls, _room).values():
             grants = {_turn(call): call for call in reversed(_grants(in_room))}  # the first of each turn
@@ -104,8 +107,20 @@ def a_held_stick_is_not_claimed(history: History) -> Found:
             for turn, claim in grants.items():
                 held = grants.get(turn - 1)
                 let_go = any(call.began < claim.ended for call in gone[turn - 1])
+                let_go = let_go or _was_taken_over(in_room, claim)
                 if claim.tool == "wait_for_turn" and held and _was_read(held, before=claim) and not let_go:
                     yield "claimed while another held it", [held, claim]
+
+
+def _was_taken_over(in_room: list[Call], claim: Call) -> bool:
+    """Whether a takeover whose reply was lost may be what made this agent the owner."""
+    lost = [call for call in in_room if call.tool == "takeover_stick" and call.may_have_acted and not call.is_ok]
+    return claim.data.get("reason") == "already_owner" and any(
+        call.agent_id == claim.agent_id
+        and call.args["expected_turn_id"] == _turn(claim) - 1
+        and call.began < claim.began
+        for call in lost
+    )
 
 
 def _was_read(grant: Call, before: Call) -> bool:

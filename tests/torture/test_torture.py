@@ -30,6 +30,15 @@ def claim(began: float, agent_id: str, turn_id: int, lease_id: str, **facts: Any
     return call(facts.pop("tool", "wait_for_turn"), began, agent_id, room_id="r", data=data, **facts)
 
 
+def already_owner(began: float, agent_id: str, turn_id: int) -> Call:
+    found = claim(began, agent_id, turn_id, "k")
+    return found._replace(data={**found.data, "reason": "already_owner"})
+
+
+def lost_takeover(began: float, agent_id: str, turn_id: int) -> Call:
+    return call("takeover_stick", began, agent_id, outcome="lost", room_id="r", expected_turn_id=turn_id)
+
+
 def heartbeat(began: float, turn_id: int, lease_id: str) -> Call:
     return call("heartbeat", began, room_id="r", expected_turn_id=turn_id, lease_id=lease_id)
 
@@ -82,6 +91,10 @@ PLANTED: list[tuple[Rule, History]] = [
     (
         rules.a_held_stick_is_not_claimed,
         history(claim(1, "a:1", 1, "l"), release(2, 1, outcome="refused"), claim(3, "b:2", 2, "k")),
+    ),
+    (
+        rules.a_held_stick_is_not_claimed,
+        history(claim(1, "a:1", 1, "l"), lost_takeover(3, "c:3", 1), already_owner(5, "b:2", 2)),
     ),
     (
         rules.an_owner_with_time_left_keeps_the_stick,
@@ -152,6 +165,9 @@ PLANTED: list[tuple[Rule, History]] = [
 ]
 
 INNOCENT: dict[str, History] = {
+    "a takeover whose reply was lost": history(
+        claim(1, "a:1", 1, "l"), lost_takeover(3, "b:2", 1), already_owner(5, "b:2", 2)
+    ),
     "a turn that was let go": history(
         claim(1, "a:1", 1, "l"),
         release(3, 1, outcome="refused", code="DB_UNCERTAIN"),
