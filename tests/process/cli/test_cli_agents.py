@@ -399,7 +399,7 @@ def test_agent_alone_lists_its_actions(conch: Conch) -> None:
     answer = conch("agent")
 
     assert answer.status == 2
-    assert "reserve    reserve files" in answer.out
+    assert "reserve       reserve files" in answer.out
     assert conch("agent", "juggle", "--json").status == 2
 
 

@@ -39,7 +39,9 @@ def test_tables_fit_the_width_of_the_terminal_and_lose_nothing(terminal: Any, co
     for words in TABLES:
         shown = lines(window.run(*words))
 
-        assert [line for line in shown if len(line) > columns and "`" not in line] == [], words
+        assert [line for line in shown if len(line) > columns and "`" not in line and not line.startswith("/")] == [], (
+            words
+        )
     seen = re.sub(r"\s", "", "".join(lines(window.run("reservations"))))
     assert "name.py" in seen and "the-agent-with-quite-a-long-name"[:12] in seen
 
@@ -93,7 +95,7 @@ def test_a_waiting_command_shows_for_whom_and_how_long_on_one_line(conch: Conch,
     window.start("wait", "--timeout", "3s")
     screen = window.read_until(b"ended: 3.").decode()
 
-    told = [part.partition("\r\n")[0] for part in screen.split("\r\x1b[K") if " s" in part]
+    told = [part for part in screen.split("\r\x1b[K") if part.strip() and "conch wait:" not in part]
     assert len(told) >= 2
     assert all(len(part) < columns for part in told)
     assert all(re.search(r"\d min \d\d s", part) for part in told)

@@ -177,6 +177,8 @@ def _words(line: _Line, last: str) -> Iterable[tuple[str, str]]:
     if line.command in ("", *FAMILIES) and not last.startswith("-"):
         return _names(line.command)
     command = COMMANDS.get(line.command)
+    if command is None and not last.startswith("-"):
+        return []
     if command is None:
         return [("--help", "show this and exit"), ("--version", "print the version"), ("--json", "")]
     if last.startswith("-"):
