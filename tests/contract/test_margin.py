@@ -36,7 +36,7 @@ PLAIN = f"{FORGED}: ok"  # a name that nobody refuses
 BUNCHES = [DANGEROUS[start : start + 21] for start in range(0, len(DANGEROUS), 21)]
 ANY_LINE_END = re.compile("|".join(map(re.escape, DANGEROUS)))
 STORE = {f"db {action}" for action in ("path", "verify", "reindex", "backup", "migrate", "copy", "restore", "wipe")}
-# `import` shows what is in a file, on single lines. `watch` needs a terminal, and shows what `status` and `events` show.
+# `import` shows what is in a file, on single lines. `watch` needs a terminal; it shows what `status` and `events` do.
 NO_TEXT_OF_OTHERS = {"mcp", "demo", "version", "import", "watch", *STORE}
 
 Texts = dict[str, list[str]]

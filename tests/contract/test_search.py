@@ -470,7 +470,6 @@ def test_the_tool_gives_the_fields_of_the_contract(app: App, write: Write) -> No
         ],
         "mode": "fts",
         "has_more": False,
-        "cursor": f"{(START + 1) * 1_000_000}.1",
         "warnings": [],
     }
     assert outcome.text.startswith("- build (topic_build) #1 amber-otter: Die **Straße** ist zu\n")

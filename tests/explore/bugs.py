@@ -36,7 +36,9 @@ def skip_the_fencing_check(patch: Patch) -> None:
 
 def accept_any_lease_of_this_turn(patch: Patch) -> None:
     patch.setattr(
-        presence, "_require_lease", lambda snapshot, caller, lease: presence.require_turn(snapshot, lease.turn_id)
+        presence,
+        "_require_lease",
+        lambda snapshot, caller, lease: presence.require_turn(snapshot, caller, lease.turn_id),
     )
 
 

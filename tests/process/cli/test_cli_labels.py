@@ -17,6 +17,9 @@ NEEDED = {
     "whoami --explain": "it shows how conch found the agent_id",
     "mcp": "it talks to a program",
     "demo": "its own test looks at it",
+    "completion": "it gives a shell the words to complete",
+    "help": "it names no agent",
+    "version": "it names no agent",
     "watch": "it needs a terminal, and shows what `status` and `events` show",
 }
 
@@ -85,6 +88,11 @@ codex agent seen {notice}
 claude agent seen {notice}
 claude agent accept {notice}
 codex agent status
+codex reservations
+codex who
+gemini reserve notes
+codex reserve notes/a.md
+gemini unreserve notes
 codex agent status src/lib
 claude agent release src
 codex agent status --all

@@ -13,7 +13,6 @@ STEPS = {
     "come_back": "Run `conch join` to join again.",
     "find_rooms": "Run `conch rooms --all` to see all rooms.",
     "verify_store": "Run `conch db verify` for details.",
-    "check_identity": "Run `conch whoami` to see who you are.",
     "find_agents": "`conch agent list` lists the agents here, and `conch agent register NAME` registers one.",
     "join_topic": "Run `conch read`: it joins the topic.",
     "find_topics": "Run `conch topics list` to see all topics.",

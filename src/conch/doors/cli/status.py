@@ -103,13 +103,19 @@ def room_lines(found: Survey, width: int | None) -> list[str]:
 def _head(found: Survey, width: int | None) -> str:
     room = found.snapshot.room
     path = one_line(room.canonical_path)
-    left = f"{os.path.basename(path) or path}  {_home(path)}"
+    left = f"{_plain_name(os.path.basename(path)) or path}  {_home(path)}"
     right = f"turn {room.turn_id}"
     if found.turn_since is not None:
         right += f", {_span(found.snapshot.now - found.turn_since)}"
     elif room.reserved_for is None:
         right += ", the stick is free"
     return terminal.paint(_spread(left, right, width), "bold")
+
+
+def _plain_name(name: str) -> str:
+    """The name of a folder, in quotes if it could pass for a line of ours."""
+    is_plain = name.isascii() and name.replace("-", "").replace("_", "").replace(".", "").isalnum()
+    return name if is_plain or not name else _quoted(name)
 
 
 def _home(path: str) -> str:
