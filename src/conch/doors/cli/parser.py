@@ -35,7 +35,7 @@ class Words(NamedTuple):
 
     @property
     def wants_json(self) -> bool:
-        return "--json" in self.rest  # even after a stray `--`: a program that asks for it can read nothing else
+        return "--json" in self._options
 
 
 def split_words(words: Sequence[str]) -> Words:

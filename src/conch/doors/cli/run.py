@@ -42,7 +42,8 @@ def _run(words: Words) -> int:
         from conch.doors.cli.advice import without_passwords
 
         report = _refused(refusal, words.command)
-        return _print(without_passwords(words.command), report, words.wants_json)
+        # Even after a stray `--`: a program that asks for JSON can read nothing else.
+        return _print(without_passwords(words.command), report, "--json" in words.rest)
     if not COMMANDS[words.command].needs_store:
         return _print(words.command, _report(words.command, None, options), words.wants_json)
     return _run_command(words.command, options)
