@@ -36,8 +36,6 @@ class Report(NamedTuple):
     """A context to print it in."""
     delivery: Delivery = NOTHING_FOLLOWS
     """What to do once it is printed, or could not be printed."""
-    is_styled: bool = False
-    """The text has colours, and was cleaned before it got them."""
     is_printed: bool = False
     """The command has printed everything itself."""
 
@@ -135,7 +133,7 @@ def print_report(command: str, report: Report, as_json: bool) -> None:
         envelope = {"ok": ok, "command": command, "data": report.data, "error": report.error}
         write(sys.stdout, json.dumps(presentable(envelope)) + "\n")
     elif report.error is None:
-        text = report.text if report.is_styled else clean_marked(report.text, clean, sys.stdout)
+        text = clean_marked(report.text, clean, sys.stdout)
         write(sys.stdout, text + "\n" if text else "")
     else:
         prefix = paint(one_line(f"conch {command}:"), "red", sys.stderr)

@@ -60,7 +60,7 @@ def status(context: Context) -> Report:
         return Report(data, "There is no open room; `conch join` creates one.")
     width = terminal.width()
     text = "\n\n".join("\n".join(room_lines(each, width)) for each in surveys)
-    return Report(data, text, is_styled=True)
+    return Report(data, text)
 
 
 def look(context: Context, snapshot: Snapshot, candidates: list[Candidate] | None = None) -> Survey:
@@ -109,7 +109,7 @@ def _head(found: Survey, width: int | None) -> str:
         right += f", {_span(found.snapshot.now - found.turn_since)}"
     elif room.reserved_for is None:
         right += ", the stick is free"
-    return terminal.paint(_spread(left, right, width), "bold")
+    return terminal.mark(_spread(left, right, width), "bold")
 
 
 def _plain_name(name: str) -> str:
@@ -212,19 +212,19 @@ def _beside(line: _Line, longest: int, width: int | None) -> list[str]:
     sign, colour = _sign(line)
     start = f"{sign} {line.who}{' ' * (longest - columns(line.who))}   "
     if width is None:
-        return [_painted(start, colour) + line.what + (f"   {line.hint}" if line.hint else "")]
+        return [terminal.mark(start, colour) + line.what + (f"   {line.hint}" if line.hint else "")]
     room = width - columns(start) - (columns(line.hint) + 2 if line.hint else 0)
     if line.hint and room < min(_LEAST_TEXT, columns(line.what)):
         what = cut(line.what, width - columns(start))
-        return [_painted(start, colour) + what, _dim(f"    {line.hint}", width)]
+        return [terminal.mark(start, colour) + what, _dim(f"    {line.hint}", width)]
     what = cut(line.what, room)
     gap = " " * (width - columns(start) - columns(what) - columns(line.hint)) if line.hint else ""
-    return [_painted(start, colour) + what + gap + terminal.paint(line.hint, "grey" if line.hint else "")]
+    return [terminal.mark(start, colour) + what + gap + terminal.mark(line.hint, "grey")]
 
 
 def _stacked(line: _Line, width: int) -> list[str]:
     sign, colour = _sign(line)
-    parts = [_painted(cut(f"{sign} {line.who}", width), colour), cut(f"  {line.what}", width)]
+    parts = [terminal.mark(cut(f"{sign} {line.who}", width), colour), cut(f"  {line.what}", width)]
     return [*parts, _dim(f"  {line.hint}", width)] if line.hint else parts
 
 
@@ -233,12 +233,8 @@ def _sign(line: _Line) -> tuple[str, str]:
     return (sign if terminal.can_show(sign) else plain), colour
 
 
-def _painted(text: str, colour: str) -> str:
-    return terminal.paint(text, colour)
-
-
 def _dim(text: str, width: int | None) -> str:
-    return terminal.paint(cut(text, width), "grey")
+    return terminal.mark(cut(text, width), "grey")
 
 
 def _spread(left: str, right: str, width: int | None) -> str:

@@ -19,7 +19,7 @@ from conch.clock import SECOND
 from conch.doors.cli import terminal
 from conch.doors.cli.context import Context
 from conch.doors.cli.interruptions import Interruptions
-from conch.doors.cli.output import Report, give_up, write
+from conch.doors.cli.output import Report, clean, give_up, write
 from conch.doors.cli.status import cut, find_left, look, room_lines
 from conch.errors import Cancelled, InvalidArgument, StoreError
 from conch.exits import status_after
@@ -129,15 +129,16 @@ class _Screen:
             width, height = terminal.width() or 80, terminal.height()
             lines = self._lines(width, height)
             # Each line is cleared behind its end, so that nothing flickers.
-            write(sys.stdout, _HOME + f"{_REST}\n".join(lines[:height]) + _REST + _BELOW)
+            text = terminal.clean_marked("\n".join(lines[:height]), clean, sys.stdout)
+            write(sys.stdout, _HOME + text.replace("\n", f"{_REST}\n") + _REST + _BELOW)
         finally:
             self._is_drawing = False
 
     def _lines(self, width: int, height: int) -> list[str]:
-        top = [terminal.paint(cut(f"! {self._trouble}", width), "red")] if self._trouble else []
+        top = [terminal.mark(cut(f"! {self._trouble}", width), "red")] if self._trouble else []
         if self._found is not None:
             top += [line for text in room_lines(self._found, width) for line in text.split("\n")]
-        foot = terminal.paint(cut("q ends this; `conch events` shows the whole timeline", width), "grey")
+        foot = terminal.mark(cut("q ends this; `conch events` shows the whole timeline", width), "grey")
         space = height - len(top) - 2
         shown = self._entries[-space:] if space > 0 else []
         return [*top[: height - 1], *([""] if shown else []), *(_entry_line(each, width) for each in shown), foot][
