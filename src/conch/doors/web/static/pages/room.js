@@ -1,0 +1,152 @@
+// One room: what is wrong, who is here, who held the stick, what happened; beside it what a person glances at.
+
+import { html, nothing } from "../vendor/lit-html/lit-html.js";
+import { get, path } from "../api.js";
+import { label, named } from "../agents.js";
+import { itemLink } from "../parts/entries.js";
+import { answerBox, sayBox } from "../parts/forms.js";
+import { Lanes } from "../parts/lanes.js";
+import { messageView } from "../parts/messages.js";
+import { Refresh } from "../parts/refresh.js";
+import { reservationTree } from "../parts/reservations.js";
+import { alerts, memberRow } from "../parts/standing.js";
+import { Steering } from "../parts/steering.js";
+import { Timeline } from "../parts/timeline.js";
+import { topicAddress } from "../router.js";
+import { visible } from "../text.js";
+
+const TALK = 6;
+
+export class RoomPage {
+  constructor(shell, route) {
+    Object.assign(this, { shell, id: route.id, room: null, talk: [] });
+    this.timeline = new Timeline(shell, path`/api/rooms/${this.id}/timeline`, () => this.context);
+    this.lanes = new Lanes(shell, this.id);
+    this.steering = new Steering(shell, this.id);
+    this.refresh = new Refresh(() => this.load());
+    this.keys = {
+      j: { text: "next row of the timeline", run: () => this.timeline.step(1) },
+      k: { text: "previous row of the timeline", run: () => this.timeline.step(-1) },
+      a: { text: "answer the first open question", run: () => document.querySelector("[data-answer]")?.focus() },
+      m: { text: "write a message", run: () => document.querySelector(".say textarea")?.focus() },
+    };
+  }
+
+  close() {
+    this.timeline.close();
+    this.lanes.close();
+  }
+
+  get title() { return this.room ? visible(this.room.name) : "Room"; }
+  get context() { return { me: this.shell.me, shell: this.shell, roomId: this.id }; }
+
+  async load() {
+    const readings = [this.loadRoom(), this.timeline.load(), this.lanes.load()];
+    await Promise.all(readings);
+  }
+
+  async loadRoom() {
+    this.room = (await get(path`/api/rooms/${this.id}`)).room;
+    this.shell.update();
+    const talk = await get(path`/api/topics/${this.room.topic_id}/messages`, { limit: TALK });
+    this.talk = talk.messages;
+    this.shell.update();
+  }
+
+  concerns({ entry }) { return !entry || entry.room_id === this.id; }
+
+  changed({ entry }) {
+    if (entry) this.timeline.add(entry);
+    this.shell.update();
+    this.refresh.soon();
+  }
+
+  // -- drawing
+
+  view() {
+    if (!this.room) return html`<h1 tabindex="-1" class="soft">Room</h1>`;
+    const room = this.room;
+    return html`<div class="columns"><div>
+        ${this.head(room)} ${alerts(room, (trouble) => this.remedy(trouble))}
+        <section class="card"><h2>Who is here</h2>${this.members(room)}</section>
+        <section class="card"><h2>Who held the stick ${this.lanes.controls()}</h2>${this.lanes.view()}</section>
+        <section class="card"><h2>Timeline</h2>${this.timeline.view()}</section>
+      </div><div>
+        ${this.olderQuestions(room)}
+        <section class="card"><h2>Reserved</h2>${reservationTree(room.reservations, this.id, room.state === "closed" ? null : (each) => this.steering.release(each))}</section>
+        <section class="card"><h2>Talk <a class="soft" href=${topicAddress(room.topic_id)}><small>all</small></a></h2>
+          <div class="talk">${this.talk.map((each) => messageView(each))}</div>
+          ${room.state === "closed" ? nothing : sayBox({ room_id: this.id }, this.context, "Say something to the room…")}</section>
+        ${this.items(room)}
+      </div></div>`;
+  }
+
+  head(room) {
+    const holder = this.holder;
+    return html`<div class="head"><h1 tabindex="-1">${visible(room.name)}</h1><span class="path">${visible(room.canonical_path)}</span>
+      <span class="pill ${room.owner ? "hold" : ""}">turn <span class="number">${room.turn_id}</span>${room.turn_since ? html` · <time-span since=${room.turn_since}></time-span>` : nothing}</span>
+      <span class="grow"></span>
+      ${room.state === "closed" ? html`<span class="pill bad">closed</span>` : html`
+        ${holder ? html`<button class="button" @click=${() => this.steering.nudge(holder)}>Ask for the stick</button>
+        <button class="button quiet" @click=${() => this.steering.take(holder)}>Take over…</button>` : nothing}
+        ${menu("More actions for this room", html`<button class="button quiet" @click=${() => this.steering.note()}>Add a note…</button>
+        ${holder ? html`<button class="button quiet" @click=${() => this.steering.passFor(holder, room.members)}>Pass on for ${label(holder)}…</button>` : nothing}
+        <button class="button quiet" @click=${() => this.steering.close()}>Close the room…</button>`)}`}</div>
+      <p class="state">${visible(room.sentence)}${this.deadline(room)}</p>`;
+  }
+
+  /** The member that has the stick or is to claim it. */
+  get holder() {
+    const id = this.room.owner ?? this.room.reserved_for;
+    return this.room.members.find((member) => member.agent_id === id);
+  }
+
+  deadline(room) {
+    const until = room.owner ? room.lease_expires_at : room.claim_expires_at;
+    if (!until || room.troubles.some((trouble) => trouble.code === "takeover")) return nothing;
+    return html` · ${room.owner ? "lease ends in" : "to be claimed within"} <time-span until=${until}></time-span>`;
+  }
+
+  members(room) {
+    if (!room.members.length) return html`<p class="empty">Nobody is here.</p>`;
+    return html`<ul class="members">${room.members.map((member) => memberRow(member, room, this.memberMenu(member)))}</ul>
+      ${room.gone ? html`<small>${room.gone} more are gone and left nothing.</small>` : nothing}`;
+  }
+
+  memberMenu(member) {
+    if (member.agent_id === this.shell.me?.agent_id || this.room.state === "closed") return html`<span></span>`;
+    return menu(`Actions for ${label(member)}`, html`
+      <button class="button quiet" @click=${() => this.steering.message(member)}>Write to it…</button>
+      ${member.agent_id === this.holder?.agent_id ? html`<button class="button quiet" @click=${() => this.steering.passFor(member, this.room.members)}>Pass the stick on for it…</button>` : nothing}
+      <button class="button quiet" @click=${() => this.steering.kick(member)}>Remove from the room…</button>`);
+  }
+
+  /** What a person can do about a trouble, on the alert itself. */
+  remedy(trouble) {
+    if (trouble.code === "takeover") return html`<button class="button" @click=${() => this.steering.take(this.holder)}>Take over…</button>`;
+    if (trouble.code === "unanswered") return html`<button class="button" @click=${() => document.querySelector("[data-answer]")?.focus()}>Answer</button>`;
+    return nothing;
+  }
+
+  /** Open questions that the timeline does not show yet. */
+  olderQuestions(room) {
+    const shown = new Set(this.timeline.entries.map((entry) => entry.seq));
+    const older = room.questions.filter((each) => !shown.has(each.seq));
+    return older.length ? html`<section class="card"><h2>Open questions</h2><div class="talk">${older.map((each) => this.question(each))}</div></section>` : nothing;
+  }
+
+  question(each) {
+    const asker = { agent_id: each.agent_id, label: each.asked_by };
+    const entry = { ...each, topic_id: each.topic_id ?? this.room.topic_id };
+    return html`<div class="message">${named(asker)} <small><time-span since=${each.asked_at}></time-span> ago</small>
+      <p>${visible(each.question_text)}</p>${answerBox(entry, this.context)}</div>`;
+  }
+
+  items(room) {
+    const beads = [...new Set([...room.reservations, ...room.notices].map((each) => each.bead_id).filter(Boolean))];
+    if (!beads.length) return nothing;
+    return html`<section class="card"><h2>Work items</h2><div class="row">${beads.map((bead) => itemLink(bead, this.id))}</div></section>`;
+  }
+}
+
+const menu = (name, inside) => html`<details class="more"><summary aria-label=${name}>⋯</summary><div class="menu">${inside}</div></details>`;

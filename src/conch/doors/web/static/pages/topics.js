@@ -1,0 +1,50 @@
+// All topics, the latest talk first.
+
+import { html, nothing } from "../vendor/lit-html/lit-html.js";
+import { get } from "../api.js";
+import { Refresh } from "../parts/refresh.js";
+import { roomAddress, topicAddress } from "../router.js";
+import { count, visible } from "../text.js";
+
+const PAGE = 100;
+
+export class TopicsPage {
+  title = "Topics";
+
+  constructor(shell, route) {
+    Object.assign(this, { shell, topics: null, status: route.query.get("status") ?? "open" });
+    this.refresh = new Refresh(() => this.load());
+  }
+
+  async load() {
+    this.show(await get("/api/topics", { status: this.status, limit: PAGE }), []);
+  }
+
+  async more() {
+    this.show(await get("/api/topics", { status: this.status, limit: PAGE, after: this.cursor }), this.topics);
+  }
+
+  show(reply, before) {
+    this.topics = [...before, ...reply.topics];
+    this.cursor = reply.has_more ? reply.cursor : null;
+    this.shell.update();
+  }
+
+  changed() { if ((this.topics?.length ?? 0) <= PAGE) this.refresh.soon(); }
+
+  view() {
+    return html`<div class="head"><h1 tabindex="-1">Topics</h1><span class="grow"></span>
+        <div class="filters" role="group" aria-label="Show">${["open", "closed", "all"].map((status) =>
+          html`<a class="button quiet" href="/topics?status=${status}" aria-current=${this.status === status ? "true" : nothing}>${status}</a>`)}</div></div>
+      ${this.topics === null ? nothing : this.topics.length ? html`<div class="card"><ul class="list">${this.topics.map(topicRow)}</ul></div>`
+        : html`<div class="card"><p class="empty">There is no such topic. Every room has one of its own.</p></div>`}
+      ${this.cursor ? html`<div class="more-rows"><button class="button" @click=${() => this.more()}>Show more</button></div>` : nothing}`;
+  }
+}
+
+function topicRow(topic) {
+  return html`<li><div class="row"><h3><a href=${topicAddress(topic.topic_id)}>${visible(topic.name)}</a></h3>
+    ${topic.room_id ? html`<a class="pill" href=${roomAddress(topic.room_id)}>room</a>` : nothing}
+    ${topic.status === "closed" ? html`<span class="pill">closed</span>` : nothing}
+    <span class="grow"></span><small>${count(topic.last_seq ?? 0, "message")}${topic.last_at ? html`, the last <time-span since=${topic.last_at}></time-span> ago` : nothing}</small></div></li>`;
+}

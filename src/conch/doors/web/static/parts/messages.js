@@ -1,0 +1,47 @@
+// Messages of a topic, with replies below what they reply to.
+
+import { html, nothing } from "../vendor/lit-html/lit-html.js";
+import { named } from "../agents.js";
+import { formatted } from "../markdown.js";
+import { count, visible } from "../text.js";
+import { clock, exact } from "../time.js";
+import { answerBox } from "./forms.js";
+
+const TYPES = { question: "asked", answer: "answered", nudge: "asked for the stick", ack: "acknowledged" };
+
+/** `[{message, replies}]`: each message below the first of its thread, as far as that one is here. */
+export function threads(messages) {
+  const byId = new Map(messages.map((message) => [message.message_id, message]));
+  const roots = new Map();
+  for (const message of messages) {
+    let root = message;
+    for (let steps = 0; root.reply_to && byId.has(root.reply_to) && steps < messages.length; steps += 1) root = byId.get(root.reply_to);
+    if (!roots.has(root.message_id)) roots.set(root.message_id, { message: root, replies: [] });
+    if (root !== message) roots.get(root.message_id).replies.push(message);
+  }
+  return [...roots.values()];
+}
+
+/** One message. `tools` stand beside its head, `below` under it. */
+export function messageView(message, { tools = nothing, below = nothing, isAt = false } = {}) {
+  const sender = { agent_id: message.agent_id, label: message.sender };
+  return html`<div class="message ${isAt ? "at" : ""}" id=${`message-${message.seq}`}>${named(sender)} ${TYPES[message.message_type] ? html`<small>${TYPES[message.message_type]}</small>` : nothing}
+    <small><time datetime=${message.created_at} title=${exact(message.created_at)}>${clock(message.created_at)}</time> #${message.seq}</small>
+    ${questionState(message)} ${addressed(message)} ${tools}
+    <div class="said">${formatted(message.content_markdown)}</div>${below}</div>`;
+}
+
+/** A message with its thread, and a box for the answer if it is an open question. */
+export function threadView({ message, replies }, context, at, tools) {
+  const answer = message.question?.status === "pending" && !context.isClosed ? answerBox(message, context) : nothing;
+  const below = html`${replies.length ? html`<div class="thread">${replies.map((each) => messageView(each, { tools: tools(each), isAt: each.seq === at }))}</div>` : nothing}${answer}`;
+  return messageView(message, { tools: tools(message), below, isAt: message.seq === at });
+}
+
+function questionState({ question }) {
+  if (!question) return nothing;
+  if (question.status === "pending") return html`<span class="pill ask">needs an answer</span>`;
+  return html`<span class="pill">${question.status === "answered" ? count(Number(question.answers) || 1, "answer") : visible(question.status)}</span>`;
+}
+
+const addressed = (message) => (message.metadata?.to?.length ? html`<small>to ${visible([].concat(message.metadata.to).join(", "))}</small>` : nothing);

@@ -1,0 +1,75 @@
+// Stepping in between agents. Each dangerous action asks once, with the reason that the log will show.
+
+import { label } from "../agents.js";
+import { question } from "../dialog.js";
+
+const REASON = { name: "reason", label: "Reason", hint: "The agents read it, and the log keeps it." };
+
+export class Steering {
+  constructor(shell, roomId) {
+    Object.assign(this, { shell, roomId });
+  }
+
+  async ask(name, given, done, dialog) {
+    const values = await question(dialog);
+    return values && this.shell.act(name, { room_id: this.roomId, ...given, ...filled(values), confirm: true }, done);
+  }
+
+  take(holder) {
+    return this.ask("force_take", {}, "You have the stick.", {
+      title: "Take the stick?", text: `${holder ? label(holder) : "The next agent"} loses it at once, even in the middle of its work.`,
+      fields: [REASON], yes: "Take over", danger: true,
+    });
+  }
+
+  nudge(holder) {
+    return this.ask("nudge", { agent_id: holder.agent_id }, "Asked.", {
+      title: `Ask ${label(holder)} for the stick`, text: "It reads this with its next reply.",
+      fields: [{ name: "text", label: "Message", kind: "long", value: "Please hand over the stick." }], yes: "Ask",
+    });
+  }
+
+  passFor(holder, members) {
+    const others = members.filter((member) => member.agent_id !== holder.agent_id && member.doing !== "gone");
+    return this.ask("pass_for", { agent_id: holder.agent_id }, "Passed on.", {
+      title: `Pass the stick on for ${label(holder)}?`, text: "The next agent gets your reason, and the advice to look at what was changed.",
+      fields: [{ name: "to", label: "Pass it to", kind: "choice", choices: others.map((each) => [each.agent_id, label(each)]) }, REASON], yes: "Pass on", danger: true,
+    });
+  }
+
+  release(reservation) {
+    return this.ask("unreserve", { agent_id: reservation.agent_id, scope: reservation.scope }, "Released.", {
+      title: `Release ${reservation.scope}?`, text: `${label(reservation)} reserved it and may be changing it. It gets a message.`,
+      fields: [REASON], yes: "Release", danger: true,
+    });
+  }
+
+  kick(member) {
+    return this.ask("kick", { agent_id: member.agent_id }, `${label(member)} is no longer a member.`, {
+      title: `Remove ${label(member)} from the room?`, text: "It loses its place, and what it held is open to the others. It may join again.",
+      fields: [REASON], yes: "Remove", danger: true,
+    });
+  }
+
+  note() {
+    return this.ask("note", {}, "Noted.", {
+      title: "Add a note to the log", text: "The next holder of the stick reads it.", fields: [{ name: "note", label: "Note", kind: "long" }], yes: "Add",
+    });
+  }
+
+  message(member) {
+    return this.ask("send", { to: [member.name] }, "Sent.", {
+      title: `Write to ${label(member)}`, text: "Everyone in the room can read it.", fields: [{ name: "content_markdown", label: "Message", kind: "long" }], yes: "Send",
+    });
+  }
+
+  async close() {
+    return this.ask("close_room", {}, "The room is closed.", {
+      title: "Close this room?", text: "Nobody can work in it any more. Joining the path again opens a new room; the log stays.",
+      fields: [{ ...REASON, optional: true }], yes: "Close the room", danger: true,
+    });
+  }
+}
+
+/** The values that the person gave; empty ones are left out. */
+const filled = (values) => Object.fromEntries(Object.entries(values).filter(([, value]) => value.trim()));

@@ -1,0 +1,43 @@
+// Times for people. Durations use the units of `conch status` and move by themselves.
+
+import { now } from "./api.js";
+
+const MINUTE = 60, HOUR = 3600, DAY = 86400;
+
+/** A duration in one or two units. */
+export function span(milliseconds) {
+  const seconds = Math.max(0, Math.floor(milliseconds / 1000));
+  if (seconds < MINUTE) return `${seconds} s`;
+  if (seconds < HOUR) return `${Math.floor(seconds / MINUTE)} min`;
+  if (seconds >= 2 * DAY) return `${Math.floor(seconds / DAY)} days`;
+  return `${Math.floor(seconds / HOUR)} h ${String(Math.floor((seconds % HOUR) / MINUTE)).padStart(2, "0")} min`;
+}
+
+/** The time of day, with the date if it is not today. */
+export function clock(moment) {
+  const time = new Date(moment), today = new Date(now());
+  const hour = time.toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
+  if (time.toDateString() === today.toDateString()) return hour;
+  return `${time.toLocaleDateString("en-GB", { day: "numeric", month: "short" })} ${hour}`;
+}
+
+/** The moment in full, for a tooltip. */
+export const exact = (moment) => new Date(moment).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "long" });
+
+const shown = new Set();
+
+/** `<time-span since=…>` or `<time-span until=…>`: a duration that is right every second. */
+class TimeSpan extends HTMLElement {
+  static observedAttributes = ["since", "until"];
+  connectedCallback() { shown.add(this); this.refresh(); }
+  disconnectedCallback() { shown.delete(this); }
+  attributeChangedCallback() { this.refresh(); }
+  refresh() {
+    const since = this.getAttribute("since"), until = this.getAttribute("until");
+    const text = since ? span(now() - Date.parse(since)) : span(Date.parse(until) - now());
+    if (this.textContent !== text) this.textContent = text;
+  }
+}
+
+customElements.define("time-span", TimeSpan);
+setInterval(() => shown.forEach((each) => each.refresh()), 1000);
