@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -87,6 +88,30 @@ def fill(environ: dict[str, str], workspace: Path) -> None:
     app.close()
 
 
+# A new database for every damage would take most of the time. Rows are put back instead, and their numbering.
+SAVE = """
+CREATE SCHEMA saved;
+DO $$ DECLARE one text; BEGIN
+    FOR one IN SELECT tablename FROM pg_tables WHERE schemaname = 'conch' LOOP
+        EXECUTE format('CREATE TABLE saved.%1$I AS TABLE conch.%1$I', one);
+    END LOOP;
+END $$;
+CREATE TABLE saved.numbering AS SELECT sequencename, last_value FROM pg_sequences WHERE schemaname = 'conch';
+"""
+PUT_BACK = """
+DO $$ DECLARE one text; BEGIN
+    SET LOCAL session_replication_role = replica;
+    FOR one IN SELECT tablename FROM pg_tables WHERE schemaname = 'conch' LOOP
+        EXECUTE format('DELETE FROM conch.%1$I', one);
+        EXECUTE format('INSERT INTO conch.%1$I OVERRIDING SYSTEM VALUE TABLE saved.%1$I', one);
+    END LOOP;
+    PERFORM setval(format('conch.%I', sequencename), coalesce(last_value, 1), last_value IS NOT NULL)
+        FROM saved.numbering;
+END $$
+"""
+CHANGES_THE_SCHEMA = re.compile(r"\b(ALTER|CREATE|DROP)\b")
+
+
 class Original:
     """A filled store of one engine, and copies of it that can be damaged."""
 
@@ -95,6 +120,9 @@ class Original:
         if server is not None:
             server.connection.execute("CREATE DATABASE original")
         fill(self._environ("original"), folder / "workspace")
+        if server is not None:
+            self._execute("original", SAVE)
+            self._make_copy()
 
     @property
     def file(self) -> Path:
@@ -108,32 +136,56 @@ class Original:
         assert self._server is not None
         return self._server.url.replace("/postgres?", f"/{name}?")
 
-    def copy(self, name: str) -> App:
-        if self._server is not None:
-            self._server.connection.execute(f"CREATE DATABASE {name} TEMPLATE original".encode())
-        else:
-            target = self._folder / name
-            target.mkdir()
-            (target / "rooms.sqlite").write_bytes(self.file.read_bytes())
-        return open_app(self._environ(name))
-
-    def damage(self, name: str, statements: str) -> None:
-        """Run statements behind conch's back, with all constraints turned off."""
-        if self._server is None:
-            with sqlite3.connect(self._folder / name / "rooms.sqlite") as connection:
-                connection.execute("PRAGMA ignore_check_constraints = ON")
-                connection.executescript(statements.replace("$bytes", "BLOB"))
-            connection.close()
-            return
+    def _execute(self, name: str, statements: str) -> None:
         import psycopg
 
         with psycopg.connect(self._url(name), autocommit=True) as connection:
             connection.execute("SET session_replication_role = replica; SET search_path = conch")
-            connection.execute(statements.replace("$bytes", "BYTEA").encode())
+            connection.execute(statements.encode())
+
+    def _make_copy(self) -> None:
+        assert self._server is not None
+        self.drop("copy")
+        self._server.connection.execute("CREATE DATABASE copy TEMPLATE original")
+
+    def copy(self, name: str) -> App:
+        """A copy of the store. On the server there is only one at a time."""
+        if self._server is not None:
+            return open_app(self._environ("copy"))
+        target = self._folder / name
+        target.mkdir()
+        (target / "rooms.sqlite").write_bytes(self.file.read_bytes())
+        return open_app(self._environ(name))
+
+    def damage(self, name: str, statements: str) -> None:
+        """Run statements behind conch's back, with all constraints turned off."""
+        if self._server is not None:
+            self._execute("copy", statements.replace("$bytes", "BYTEA"))
+            return
+        with sqlite3.connect(self._folder / name / "rooms.sqlite") as connection:
+            connection.execute("PRAGMA ignore_check_constraints = ON")
+            connection.executescript(statements.replace("$bytes", "BLOB"))
+        connection.close()
+
+    def mend(self, statements: str) -> None:
+        """Undo what these statements did to the copy on the server."""
+        if self._server is None or not statements:
+            return
+        if CHANGES_THE_SCHEMA.search(statements):
+            self._make_copy()
+        else:
+            self._execute("copy", PUT_BACK)
+
+    def check_mended(self) -> None:
+        """No damage may help a later test to find its own."""
+        if self._server is not None:
+            app = self.copy("mended")
+            assert verify_store(app.store).problems == []
+            app.close()
 
     def drop(self, name: str) -> None:
         if self._server is not None:
-            self._server.connection.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+            self._server.connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)".encode())
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
@@ -141,6 +193,8 @@ def original(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     server = request.getfixturevalue("first_database") if request.param == "postgres" else None
     original = Original(tmp_path_factory.mktemp("original"), server)
     yield original
+    original.check_mended()
+    original.drop("copy")
     original.drop("original")
 
 
@@ -149,9 +203,15 @@ def copy(original: Original, request: pytest.FixtureRequest) -> Iterator[tuple[A
     """A copy of the filled store, and a way to damage it."""
     name = f"copy_{abs(hash(request.node.name))}"
     app = original.copy(name)
-    yield app, lambda statements: original.damage(name, statements)
+    damages: list[str] = []
+
+    def damage(statements: str) -> None:
+        damages.append(statements)
+        original.damage(name, statements)
+
+    yield app, damage
     app.close()
-    original.drop(name)
+    original.mend(";".join(damages))
 
 
 def test_a_store_that_was_used_in_every_way_is_sound(copy: tuple[App, Callable[[str], None]]) -> None:
