@@ -30,6 +30,7 @@ LAYERS = [
     Layer(("errors", "exits", "clock", "ids", "warnings"), "small helpers that every module may use"),
     Layer(("config", "calls", "letters"), "settings; one request in flight; invisible characters and look-alike names"),
     Layer(("host",), "this machine: processes, workspaces, paths, git, Beads, and how to recognise a harness"),
+    Layer(("harnesses",), "one module per harness: what an installer writes for it, and how its hooks talk"),
     Layer(("bells",), "how one process wakes another"),
     Layer(("storage",), "transactions and SQL: one package per engine, one interface"),
     Layer(("agents",), "who is calling"),

@@ -62,6 +62,18 @@ _HANDOFF = (
     flag("--handoff", "FILE", "the whole handoff as JSON, from a file; `-`: standard input", heading="the handoff"),
 )
 
+_HARNESSES = words(
+    "harness",
+    "HARNESS",
+    "claude-code, codex, gemini, opencode, cursor, vscode, copilot, qwen or kilo; default: those on this machine",
+    required=False,
+)
+_INSTALLING = (
+    switch("--all", "every harness on this machine, which is the default"),
+    switch("--project", "the settings of the project here, which everybody who works in it shares"),
+    switch("--user", "your own settings, for all projects (default)", unless="--project"),
+    switch("--print", "show every change, and make none"),
+)
 
 _TOOL_GROUPS = "turns, bus, questions, scopes, admin, everyday"  # a test compares this with the tools
 
@@ -547,6 +559,33 @@ COMMANDS |= grouped(
         "Serve MCP on standard input and output. Harnesses start this command; you rarely do.",
         (flag("--tools", "GROUPS", "only these groups of tools, separated by commas (default: all): " + _TOOL_GROUPS),),
         "  conch mcp --tools turns,bus",
+    ),
+    Command(
+        "install",
+        "installing.install",
+        "set up the harnesses on this machine to use conch",
+        "Write what a harness needs to take part: the MCP server, hooks, and the skill. Without a name, every harness "
+        "on this machine gets it. conch only adds its own entries, keeps comments and links, and leaves a file alone "
+        "if it cannot read it. Running it again changes nothing; `conch uninstall` takes everything back.",
+        (
+            _HARNESSES,
+            *_INSTALLING,
+            switch("--instructions", "also add a paragraph to AGENTS.md, CLAUDE.md or GEMINI.md"),
+            _JSON,
+        ),
+        "  conch install                    every harness on this machine\n"
+        "  conch install claude codex       only these two\n"
+        "  conch install claude --project   for everybody who works in this project",
+        needs_store=False,
+    ),
+    Command(
+        "uninstall",
+        "installing.uninstall",
+        "take back what `conch install` wrote",
+        "Take back exactly what `conch install` wrote. A file that has not changed since is restored, byte for byte. "
+        "From any other file, conch removes only its own entries.",
+        (_HARNESSES, *_INSTALLING, _JSON),
+        needs_store=False,
     ),
     Command(
         "demo",

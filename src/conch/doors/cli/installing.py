@@ -1,0 +1,146 @@
+"""`conch install` and `conch uninstall`: the settings of the harnesses on this machine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+
+from conch.config import Settings
+from conch.doors.cli.output import Report, failure
+from conch.errors import InvalidArgument
+from conch.harnesses.base import Harness, Place
+from conch.harnesses.catalogue import HARNESSES
+from conch.harnesses.installer import Installer, Result, is_there
+from conch.harnesses.texts import PARAGRAPH, skill_text
+from conch.host.workspaces import canonicalize, workspace_root
+from conch.lean import Any
+
+_WORDS = {
+    "written": "wrote",
+    "restored": "restored",
+    "deleted": "deleted",
+    "unchanged": "unchanged",
+    "kept": "left alone",
+    "refused": "cannot change",
+}
+
+
+def install(options: Any) -> Report:
+    return _run(options, "install")
+
+
+def uninstall(options: Any) -> Report:
+    return _run(options, "uninstall")
+
+
+def _run(options: Any, action: str) -> Report:
+    place = _place(options, wants_instructions=action == "uninstall" or options.instructions)
+    installer = Installer(place, is_dry=options.print)
+    chosen = _choose(options, place)
+    done = {harness: getattr(installer, action)(harness) for harness in chosen}
+    data = {
+        "scope": "user" if place.project is None else "project",
+        "printed_only": options.print,
+        "harnesses": [_object(harness, results) for harness, results in done.items()],
+    }
+    text = _text(done, action, options.print)
+    refused = [result for results in done.values() for result in results if result.outcome == "refused"]
+    if refused:
+        first = refused[0]
+        message = f"{first.path} cannot be changed safely: {first.why}. It was left as it is."
+        return failure("SETTINGS_UNREADABLE", message, data, text=f"{text}\n\n{message}")
+    return Report(data, text)
+
+
+def _place(options: Any, wants_instructions: bool) -> Place:
+    project = workspace_root(canonicalize(".")) if options.project else None
+    return Place(
+        home=os.path.expanduser("~"),
+        project=project,
+        environ=os.environ,
+        program=_program(project),
+        data_dir=os.path.abspath(os.path.expanduser(Settings.load(os.environ).data_dir)),
+        skill=skill_text(),
+        instructions=PARAGRAPH if wants_instructions else "",
+    )
+
+
+def _program(project: str | None) -> str:
+    """How a harness starts conch. Settings of a project are shared, so they hold no path of this machine."""
+    if project is not None:
+        return "conch"
+    beside = os.path.join(os.path.dirname(sys.executable), "conch")
+    found = shutil.which("conch")
+    if found and os.path.realpath(found) == os.path.realpath(beside):
+        return os.path.abspath(found)  # such as a link in ~/.local/bin, which stays after an upgrade
+    return beside if os.path.exists(beside) else os.path.abspath(found) if found else "conch"
+
+
+def _choose(options: Any, place: Place) -> list[Harness]:
+    if options.harness and options.all:
+        raise InvalidArgument("Name harnesses or give --all, not both.", field="all")
+    if options.harness:
+        return list(dict.fromkeys(_find(name) for name in options.harness))
+    folders = [folder for folder in os.environ.get("PATH", "").split(os.pathsep) if folder]
+    found = [harness for harness in HARNESSES.values() if is_there(harness, place, folders)]
+    if not found:
+        names = ", ".join(HARNESSES)
+        raise InvalidArgument(f"conch found no harness on this machine. Name one: {names}.", field="harness")
+    return found
+
+
+def _find(name: str) -> Harness:
+    wanted = name.lower()
+    found: Harness | None = next((h for h in HARNESSES.values() if wanted in (h.slug, *h.programs)), None)
+    if found is not None:
+        return found
+    names = ", ".join(HARNESSES)
+    raise InvalidArgument(f"conch does not know the harness {name[:80]!r}. It knows: {names}.", field="harness")
+
+
+# -- what people and programs read
+
+
+def _object(harness: Harness, results: list[Result]) -> dict[str, Any]:
+    files = [{"path": each.path, "outcome": each.outcome, "why": each.why or None} for each in results]
+    return {"harness": harness.slug, "title": harness.title, "files": files, "steps": list(harness.steps)}
+
+
+def _text(done: dict[Harness, list[Result]], action: str, is_dry: bool) -> str:
+    parts = [_harness_text(harness, results, is_dry) for harness, results in done.items()]
+    if is_dry:
+        parts.append("Nothing was written. Without --print, conch makes these changes.")
+    elif action == "install":
+        parts.append(_next(done))
+    return "\n\n".join(parts)
+
+
+def _harness_text(harness: Harness, results: list[Result], is_dry: bool) -> str:
+    lines = [f"{harness.title}:"]
+    if not results:
+        lines.append("  conch wrote nothing here.")
+    for result in results:
+        why = f" ({result.why})" if result.why else ""
+        lines.append(f"  {_WORDS[result.outcome]}: {result.path}{why}")
+        if is_dry and result.changes:
+            lines += [f"    {line}" for line in _difference(result)]
+    return "\n".join(lines)
+
+
+def _difference(result: Result) -> list[str]:
+    from difflib import unified_diff
+
+    before, after = (result.before or "").splitlines(), (result.after or "").splitlines()
+    return [line.rstrip("\n") for line in unified_diff(before, after, "before", "after", lineterm="", n=1)]
+
+
+def _next(done: dict[Harness, list[Result]]) -> str:
+    lines = ["Next:", "  Restart the harness, so that it reads its settings."]
+    for harness in done:
+        lines += [f"  {harness.title}: {step}" for step in harness.steps]
+    checks = [f"`{harness.check}`" for harness in done if harness.check]
+    if checks:
+        lines.append(f"  To see that it works: {', '.join(checks)} must list the server conch.")
+    lines.append("  Then ask the agent to join the room, and run `conch status` here: it must list the agent.")
+    return "\n".join(lines)

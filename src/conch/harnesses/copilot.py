@@ -1,0 +1,37 @@
+"""Copilot CLI."""
+
+from __future__ import annotations
+
+import os
+
+from conch.harnesses.base import HOOK_SECONDS, Change, Harness, Place, hook_item, instructions, server, skill
+from conch.harnesses.edits import Edit, Member
+
+_EVENTS = ("PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop", "SessionStart", "SessionEnd")
+
+
+def _folder(place: Place) -> str:
+    return place.folder("COPILOT_HOME", ".copilot")
+
+
+def _changes(place: Place) -> list[Change]:
+    hooks: list[Edit] = [Member(("version",), 1)]
+    command = {"type": "command", "timeoutSec": HOOK_SECONDS}
+    hooks += [hook_item(place, "copilot", event, command, "bash") for event in _EVENTS]
+    if place.project is not None:
+        return [
+            server(os.path.join(place.project, ".mcp.json"), place, alwaysLoad=True),  # the same as for Claude Code
+            Change(os.path.join(place.project, ".github", "hooks", "conch.json"), tuple(hooks)),
+            skill(place, ".agents"),
+            *instructions(place, "AGENTS.md"),
+        ]
+    folder = _folder(place)
+    return [
+        server(os.path.join(folder, "mcp-config.json"), place, type="local", tools=["*"]),
+        Change(os.path.join(folder, "hooks", "conch.json"), tuple(hooks)),
+        skill(place, ".agents"),
+        *instructions(place, "AGENTS.md", os.path.join(folder, "copilot-instructions.md")),
+    ]
+
+
+HARNESS = Harness("copilot", "Copilot CLI", ("copilot",), _folder, _changes, check="copilot mcp list")

@@ -1,0 +1,261 @@
+"""Writes the settings of harnesses, and takes exactly that back.
+
+A file is changed as text, in one step, through links, and keeps its permissions. For each file that it changes, conch
+keeps a record in its data directory: what was there before, and which harnesses need the change. `uninstall` restores
+that, byte for byte. If the file has changed since, it takes only its own entries out.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+
+from conch.harnesses.base import Change, Harness, Place
+from conch.harnesses.edits import Whole
+from conch.harnesses.unreadable import Unreadable
+from conch.ids import digest
+from conch.lean import Literal, NamedTuple
+
+_MOST_LINKS = 40
+_LARGEST = 64 * 1024 * 1024
+
+Outcome = Literal["written", "unchanged", "kept", "restored", "deleted", "refused"]
+
+
+class Result(NamedTuple):
+    """What happens to one file, and why. `before` and `after` are its texts; None for no file."""
+
+    path: str
+    outcome: Outcome
+    why: str = ""
+    before: str | None = None
+    after: str | None = None
+
+    @property
+    def changes(self) -> bool:
+        return self.outcome in ("written", "restored", "deleted")
+
+
+class _Record(NamedTuple):
+    """What conch remembers about a file that it changed."""
+
+    path: str
+    harnesses: list[str]
+    original: str | None
+    written: str | None
+    folders: list[str]
+    """The folders that it created for the file."""
+
+
+class Installer:
+    def __init__(self, place: Place, is_dry: bool = False) -> None:
+        """If `is_dry`, everything is worked out and nothing is written."""
+        self._place = place
+        self._is_dry = is_dry
+        self._records = os.path.join(place.data_dir, "installed")
+
+    def install(self, harness: Harness) -> list[Result]:
+        """Make the changes of one harness: all of them, or none if one of its files cannot be changed safely."""
+        changes = harness.changes(self._place)
+        results = [self._plan(change) for change in changes]
+        if any(result.outcome == "refused" for result in results):
+            return [each if each.outcome == "refused" else each._replace(outcome="kept") for each in results]
+        return [self._try(result, harness.slug) for result in results]
+
+    def _try(self, result: Result, slug: str) -> Result:
+        try:
+            self._carry_out(result, slug)
+        except OSError as problem:
+            return result._replace(outcome="refused", why=_explain(problem))
+        return result
+
+    def uninstall(self, harness: Harness) -> list[Result]:
+        """Take back what `install` wrote for a harness."""
+        results = []
+        for change in reversed(harness.changes(self._place)):  # so that folders are empty when their turn comes
+            record = self._read_record(change.path)
+            if record is not None and harness.slug in record.harnesses:
+                results.append(self._take_back(change, record, harness.slug))
+        return results[::-1]
+
+    # -- installing
+
+    def _plan(self, change: Change) -> Result:
+        try:
+            before, record = _read(change.path), self._read_record(change.path)
+            text = before or ""
+            if before is not None and _says(change, text):
+                return Result(change.path, "unchanged", "", before, before)
+            if _is_own_file(change) and record is not None and text not in ("", record.written):
+                return Result(change.path, "kept", "you changed it; delete it to get the text of this version")
+            after = _apply(change, text if record is None else _undo(change, text, record))
+        except (Unreadable, OSError) as problem:
+            return Result(change.path, "refused", _explain(problem))
+        if not _says(change, after):
+            return Result(change.path, "kept", "it has an entry of its own for conch")
+        return Result(change.path, "written", "", before, after)
+
+    def _carry_out(self, result: Result, slug: str) -> None:
+        record = self._read_record(result.path)
+        if self._is_dry or (record is None and not result.changes):
+            return
+        folders = _missing_folders(result.path)
+        if record is None:
+            record = _Record(result.path, [], result.before, result.after, folders)
+        elif result.changes and record.written != result.before:
+            record = record._replace(written=None)  # changed by others too: it cannot be restored as a whole
+        elif result.changes:
+            record = record._replace(written=result.after)
+        self._write_record(record._replace(harnesses=sorted({*record.harnesses, slug})))
+        if result.changes and result.after is not None:
+            _write(result.path, result.after)
+
+    # -- uninstalling
+
+    def _take_back(self, change: Change, record: _Record, slug: str) -> Result:
+        others = [each for each in record.harnesses if each != slug]
+        try:
+            before = _read(change.path)
+            if others:
+                result = Result(change.path, "kept", f"{', '.join(others)} needs it")
+            elif before is None:
+                result = Result(change.path, "kept", "it is gone already")
+            elif _is_own_file(change) and before != record.written:
+                result = Result(change.path, "kept", "you changed it; delete it yourself")
+            else:
+                after = record.original if before == record.written else _undo(change, before, record) or None
+                result = Result(change.path, "deleted" if after is None else "restored", "", before, after)
+        except (Unreadable, OSError) as problem:
+            return Result(change.path, "refused", _explain(problem))
+        if not self._is_dry:
+            self._finish(result, record._replace(harnesses=others))
+        return result
+
+    def _finish(self, result: Result, record: _Record) -> None:
+        if result.outcome == "deleted":
+            os.unlink(_target(result.path))
+        elif result.outcome == "restored":
+            _write(result.path, str(result.after))
+        if record.harnesses:
+            self._write_record(record)
+            return
+        os.unlink(self._record_path(result.path))
+        for folder in [*reversed(record.folders), self._records]:
+            try:
+                os.rmdir(folder)
+            except OSError:  # others use it
+                break
+
+    # -- records
+
+    def _record_path(self, path: str) -> str:
+        return os.path.join(self._records, f"{digest(os.path.abspath(path))[:16]}.json")
+
+    def _read_record(self, path: str) -> _Record | None:
+        try:
+            with open(self._record_path(path), encoding="utf-8") as file:
+                return _Record(**json.load(file))
+        except (OSError, ValueError, TypeError):
+            return None
+
+    def _write_record(self, record: _Record) -> None:
+        os.makedirs(self._records, mode=0o700, exist_ok=True)
+        _write(self._record_path(record.path), json.dumps(record._asdict()))
+
+
+def _apply(change: Change, text: str) -> str:
+    for edit in change.edits:
+        text = edit.apply(text)
+    return text
+
+
+def _undo(change: Change, text: str, record: _Record) -> str:
+    """The text without our edits; empty if nothing is left and there was no file before."""
+    for edit in reversed(change.edits):
+        text = edit.undo(text, record.original or "")
+    is_bare = record.original is None and text.strip("\ufeff \r\n\t") in ("", "{}")
+    return "" if is_bare else text
+
+
+def _says(change: Change, text: str) -> bool:
+    """Whether the text has every edit, with the values of this version."""
+    return all(edit.is_in(text) for edit in change.edits)
+
+
+def _is_own_file(change: Change) -> bool:
+    return any(isinstance(edit, Whole) for edit in change.edits)
+
+
+# -- files
+
+
+def _target(path: str) -> str:
+    """The file behind a path: links are followed, so that they stay links."""
+    for _ in range(_MOST_LINKS):
+        if not os.path.islink(path):
+            return path
+        path = os.path.join(os.path.dirname(path), os.readlink(path))
+    raise Unreadable("it is a link that leads to itself")
+
+
+def _read(path: str) -> str | None:
+    """The text of a file, with its own line ends; None if there is no file."""
+    try:
+        with open(_target(path), "rb") as file:
+            content = file.read(_LARGEST + 1)
+    except FileNotFoundError:
+        return None
+    if len(content) > _LARGEST:
+        raise Unreadable("the file is too large")
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise Unreadable("it is not UTF-8", line, error.start - content.rfind(b"\n", 0, error.start)) from None
+
+
+def _write(path: str, text: str) -> None:
+    """Replace the content of a file in one step, and keep its permissions."""
+    target = _target(path)
+    folder = os.path.dirname(target) or "."
+    os.makedirs(folder, exist_ok=True)
+    draft = f"{target}.conch-{os.getpid()}"
+    try:
+        with open(draft, "xb") as file:
+            if os.path.exists(target):
+                os.fchmod(file.fileno(), os.stat(target).st_mode & 0o7777)
+            file.write(text.encode())
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, target)
+    except BaseException:
+        _discard(draft)
+        raise
+
+
+def _discard(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        pass
+
+
+def _missing_folders(path: str) -> list[str]:
+    """The folders that writing this file creates, the outermost first."""
+    missing, folder = list[str](), os.path.dirname(os.path.abspath(path))
+    while not os.path.lexists(folder):
+        missing.insert(0, folder)
+        folder = os.path.dirname(folder)
+    return missing
+
+
+def _explain(problem: Exception) -> str:
+    return str(problem.strerror if isinstance(problem, OSError) else problem)
+
+
+def is_there(harness: Harness, place: Place, search: Iterable[str]) -> bool:
+    """Whether a harness is on this machine: its settings, or its program in one of the folders."""
+    if os.path.isdir(harness.folder(place)):
+        return True
+    return any(os.access(os.path.join(folder, name), os.X_OK) for folder in search for name in harness.programs)

@@ -1,0 +1,332 @@
+"""`conch install` writes what each harness needs, and nothing else; `conch uninstall` takes exactly that back."""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from conch.harnesses import json_text
+from conch.harnesses.base import Harness, Place
+from conch.harnesses.catalogue import HARNESSES
+from conch.harnesses.installer import Installer, Result
+from conch.harnesses.texts import PARAGRAPH, skill_text
+from conch.tools.catalogue import TOOLS
+
+GOLDEN = Path(__file__).parent / "golden"
+EACH = [pytest.param(harness, id=harness.slug) for harness in HARNESSES.values()]
+SCOPES = ["user", "project"]
+COMMENTED = """{
+\t// mine, and "quoted"
+\t"theme": "dark", /* a, b */
+\t"mcpServers": {
+\t\t"other": {"command": "x"}, // z
+\t},
+}
+"""
+FOREIGN_TOML = """# mine
+model = "m"  # a comment
+
+[sandbox_workspace_write]
+writable_roots = [
+  "/a", # one
+]
+
+[[many]]
+x = '''
+[no]
+'''"""
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    folder = tmp_path / "home"
+    folder.mkdir()
+    return folder
+
+
+def place_in(home: Path, scope: str = "user", **more: str) -> Place:
+    project = home.parent / "project"
+    project.mkdir(exist_ok=True)
+    return Place(
+        str(home),
+        str(project) if scope == "project" else None,
+        {},
+        "conch" if scope == "project" else "/usr/bin/conch",
+        str(home.parent / "data"),
+        "The skill.\n",
+        **more,
+    )
+
+
+def read_all(*roots: Path) -> dict[str, bytes]:
+    """Every file and folder below the roots."""
+    found = [path for root in roots for path in root.rglob("*")]
+    return {str(path): path.read_bytes() if path.is_file() else b"" for path in found}
+
+
+def show(home: Path) -> str:
+    """The files below the scratch folder, with neutral paths, as a golden file has them."""
+    root = home.parent
+    files = sorted(path for name in ("home", "project") for path in (root / name).rglob("*") if path.is_file())
+    parts = [f"== {path.relative_to(root)}\n{path.read_text()}" for path in files]
+    return "".join(parts).replace(str(root), "/ROOT")
+
+
+def settings_of(harness: Harness, place: Place) -> Path:
+    """The file that gets the MCP entry."""
+    return Path(harness.changes(place)[0].path)
+
+
+def outcomes(results: list[Result]) -> set[str]:
+    return {result.outcome for result in results}
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+@pytest.mark.parametrize("harness", EACH)
+def test_it_writes_what_the_harness_needs(harness: Harness, scope: str, home: Path) -> None:
+    place = place_in(home, scope)
+
+    Installer(place).install(harness)
+
+    wanted = GOLDEN / f"{harness.slug}-{scope}.txt"
+    if os.environ.get("UPDATE_GOLDEN"):
+        wanted.write_text(show(home))
+    assert show(home) == wanted.read_text()
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+@pytest.mark.parametrize("harness", EACH)
+def test_a_second_run_changes_nothing(harness: Harness, scope: str, home: Path) -> None:
+    place = place_in(home, scope, instructions=PARAGRAPH)
+    Installer(place).install(harness)
+    before = read_all(home.parent)
+
+    results = Installer(place).install(harness)
+
+    assert outcomes(results) == {"unchanged"}
+    assert read_all(home.parent) == before
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+@pytest.mark.parametrize("harness", EACH)
+def test_uninstall_leaves_no_trace_where_nothing_was(harness: Harness, scope: str, home: Path) -> None:
+    place = place_in(home, scope, instructions=PARAGRAPH)
+    Installer(place).install(harness)
+
+    Installer(place).uninstall(harness)
+
+    assert read_all(home, home.parent / "project") == {}
+
+
+def fill(path: Path, content: str | bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def foreign_text(path: Path) -> str:
+    return (
+        FOREIGN_TOML if path.suffix == ".toml" else COMMENTED if path.suffix.startswith(".json") else "# Mine\n\nText."
+    )
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+@pytest.mark.parametrize("harness", EACH)
+def test_comments_and_line_ends_stay_and_uninstall_restores_every_byte(
+    harness: Harness, ending: str, home: Path
+) -> None:
+    place = place_in(home, instructions=PARAGRAPH)
+    files = [
+        Path(change.path)
+        for change in harness.changes(place)
+        if "SKILL" not in change.path and "plugins" not in change.path
+    ]
+    for path in files:
+        fill(path, foreign_text(path).replace("\n", ending))
+    before = read_all(home)
+
+    results = Installer(place).install(harness)
+
+    written = settings_of(harness, place).read_bytes().decode()
+    assert "refused" not in outcomes(results)
+    assert "mine" in written and "conch" in written
+    assert ending == "\n" or "\n" not in written.replace("\r\n", "")
+    Installer(place).uninstall(harness)
+    assert read_all(home) == before
+
+
+@pytest.mark.parametrize("harness", EACH)
+def test_what_others_wrote_since_survives_an_uninstall(harness: Harness, home: Path) -> None:
+    place = place_in(home)
+    path = settings_of(harness, place)
+    fill(path, foreign_text(path))
+    Installer(place).install(harness)
+    is_toml = path.suffix == ".toml"
+    later = "\n[later]\nx = 1\n" if is_toml else json_text.add_member(path.read_text(), ("later",), {"x": 1})
+    fill(path, path.read_text() + later if is_toml else later)
+
+    Installer(place).uninstall(harness)
+
+    read = tomllib.loads if is_toml else json_text.read_value
+    assert read(path.read_text()) == {**read(foreign_text(path)), "later": {"x": 1}}
+
+
+@pytest.mark.parametrize("harness", EACH)
+def test_a_link_stays_a_link_and_permissions_stay(harness: Harness, home: Path) -> None:
+    place = place_in(home)
+    path, real = settings_of(harness, place), home.parent / "dotfiles" / "settings"
+    fill(real, foreign_text(path))
+    real.chmod(0o640)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.symlink_to(real)
+
+    Installer(place).install(harness)
+
+    assert path.is_symlink() and "conch" in real.read_text()
+    assert real.stat().st_mode & 0o777 == 0o640
+    Installer(place).uninstall(harness)
+    assert path.is_symlink() and real.read_text() == foreign_text(path)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        '{"a": 1',
+        '{"a": 1 "b": 2}',
+        "[]",
+        "not = = settings",
+        b"\xff\xfe",
+        '{"mcpServers": 7, "mcp": 7, "servers": 7, "mcp_servers": 7}',
+    ],
+)
+@pytest.mark.parametrize("harness", EACH)
+def test_a_file_that_cannot_be_read_is_left_alone_with_all_its_neighbours(
+    harness: Harness, broken: str | bytes, home: Path
+) -> None:
+    place = place_in(home)
+    fill(settings_of(harness, place), broken if broken != "[]" else "[")
+    before = read_all(home)
+
+    results = Installer(place).install(harness)
+
+    refused = [result for result in results if result.outcome == "refused"]
+    assert [result.path for result in refused] == [str(settings_of(harness, place))]
+    assert refused[0].why
+    assert read_all(home) == before
+
+
+def test_a_refusal_says_where_the_file_is_wrong(home: Path) -> None:
+    place = place_in(home)
+    fill(home / ".cursor" / "mcp.json", '{\n  "a": 1\n  "b": 2\n}\n')
+
+    results = Installer(place).install(HARNESSES["cursor"])
+
+    assert results[0].why == "line 3, column 3: expected a comma or '}'"
+
+
+@pytest.mark.parametrize("harness", EACH)
+def test_a_dry_run_shows_the_change_and_makes_none(harness: Harness, home: Path) -> None:
+    place = place_in(home)
+
+    results = Installer(place, is_dry=True).install(harness)
+
+    assert outcomes(results) == {"written"} and "conch" in str(results[0].after)
+    assert read_all(home) == {}
+
+
+def test_an_entry_that_the_user_wrote_stays_and_uninstall_does_not_touch_it(home: Path) -> None:
+    place, own = place_in(home), '{"mcpServers": {"conch": {"command": "my-conch"}}}'
+    fill(home / ".cursor" / "mcp.json", own)
+
+    results = Installer(place).install(HARNESSES["cursor"])
+    Installer(place).uninstall(HARNESSES["cursor"])
+
+    assert results[0].outcome == "kept" and "of its own" in results[0].why
+    assert (home / ".cursor" / "mcp.json").read_text() == own
+
+
+def test_an_entry_of_an_older_conch_is_brought_up_to_date(home: Path) -> None:
+    old, new = place_in(home)._replace(program="/old/conch"), place_in(home)
+    Installer(old).install(HARNESSES["claude-code"])
+
+    Installer(new).install(HARNESSES["claude-code"])
+
+    assert "/old/conch" not in show(home)
+    Installer(new).uninstall(HARNESSES["claude-code"])
+    assert read_all(home) == {}
+
+
+def test_a_skill_that_the_user_changed_stays(home: Path) -> None:
+    place = place_in(home)
+    Installer(place).install(HARNESSES["codex"])
+    skill = home / ".agents" / "skills" / "conch" / "SKILL.md"
+    skill.write_text("mine")
+
+    installed = Installer(place).install(HARNESSES["codex"])
+    Installer(place).uninstall(HARNESSES["codex"])
+
+    assert "kept" in outcomes(installed)
+    assert skill.read_text() == "mine"
+
+
+def test_a_file_that_two_harnesses_need_stays_until_the_second_leaves(home: Path) -> None:
+    place, skill = place_in(home), home / ".agents" / "skills" / "conch" / "SKILL.md"
+    for name in ("codex", "gemini"):
+        Installer(place).install(HARNESSES[name])
+
+    Installer(place).uninstall(HARNESSES["codex"])
+
+    assert skill.exists()
+    Installer(place).uninstall(HARNESSES["gemini"])
+    assert read_all(home) == {}
+
+
+@pytest.mark.parametrize(
+    "slug, variable, file",
+    [
+        ("claude-code", "CLAUDE_CONFIG_DIR", ".claude.json"),
+        ("codex", "CODEX_HOME", "config.toml"),
+        ("copilot", "COPILOT_HOME", "mcp-config.json"),
+        ("opencode", "OPENCODE_CONFIG_DIR", "opencode.json"),
+    ],
+)
+def test_the_variable_of_a_harness_says_where_its_settings_are(
+    slug: str, variable: str, file: str, home: Path, tmp_path: Path
+) -> None:
+    place = place_in(home)._replace(environ={variable: str(tmp_path / "elsewhere")})
+
+    Installer(place).install(HARNESSES[slug])
+
+    assert (tmp_path / "elsewhere" / file).exists()
+
+
+def test_codex_passes_on_every_variable_of_conch(home: Path) -> None:
+    place = place_in(home)._replace(environ={"CONCH_STALE_MINUTES": "3"})
+
+    Installer(place).install(HARNESSES["codex"])
+
+    entry = tomllib.loads((home / ".codex" / "config.toml").read_text())["mcp_servers"]["conch"]
+    assert {"CONCH_STALE_MINUTES", "CONCH_STORE", "XDG_DATA_HOME"} <= set(entry["env_vars"])
+
+
+def test_the_skill_is_short_and_names_only_tools_that_exist() -> None:
+    tools = set(TOOLS)
+    words = {word for word in skill_text().replace("`", " ").split() if "_" in word and word.islower()}
+    known = {"room_id", "lease_id", "expected_turn_id", "agent_id", "canonical_path", "next_action", "do_not"}
+    known |= {"your_turn", "not_yet", "stale_lease", "turn_mismatch", "unknown_member", "takeover_stale", "has_more"}
+    known |= {"message_type", "message_id", "reply_to", "wait_seconds", "repo_pointers", "suggested_followups"}
+    assert len(skill_text().splitlines()) < 150
+    assert {word.strip(".,:;()*") for word in words} - known <= tools
+
+
+def test_a_record_holds_what_was_there_before(home: Path) -> None:
+    place = place_in(home)
+    fill(home / ".cursor" / "mcp.json", COMMENTED)
+
+    Installer(place).install(HARNESSES["cursor"])
+
+    records = [json.loads(path.read_text()) for path in (home.parent / "data" / "installed").iterdir()]
+    assert COMMENTED in [record["original"] for record in records]
