@@ -78,6 +78,8 @@ class Call:
         self._report = report
         self.report_every = float("inf") if report is None else every
         self._renew: Callable[[], None] | None = None
+        self.undo: Callable[[], object] | None = None
+        """Takes back what the call may have brought although it failed: its commit may be in doubt."""
 
     @property
     def cancelled(self) -> bool:

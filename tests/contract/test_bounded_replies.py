@@ -32,6 +32,7 @@ BUDGET = 32 * 1024
 MEMBERS, GONE, TOPICS, RESERVATIONS, QUESTIONS, ANSWERS, NESTED, NOTICES = 300, 60, 2_000, 1_000, 500, 200, 100, 300
 # Text that is longer as JSON, and longer still when its invisible characters are shown.
 BULKY = 'needle "\u200b\u202e\t日本\n' * 250
+WORST = "\U000e0001" * 120  # four bytes in the object, and eleven in the text
 Object = dict[str, Any]
 
 
@@ -58,6 +59,8 @@ def filled(app: App, ada: Client, bob: Client, workspace: str, child: Callable[[
     os.makedirs(deep)
     dead = child()
     dead.kill()
+    ada.data("wait_for_turn")  # then she is asked to hand over, and learns of each reservation
+    bob.send(bob.home, WORST, metadata={"to": "ada:1"})
     with app.store.write(ada.room_id) as tx:
         others = [add_member(tx, ada, f"other:{n}", f"other-{n}") for n in range(MEMBERS)]
         for n in range(GONE):
@@ -69,8 +72,9 @@ def filled(app: App, ada: Client, bob: Client, workspace: str, child: Callable[[
         question_id = add_talk(tx, peers)
         room = load_room(tx, ada.room_id)
         for n in range(NOTICES):
-            payload = {"subject": "s", "blocker": BULKY[:1_000], "requested_action": "a", "urgency": "low"}
-            insert_event(tx, room, "BLOCKED", payload, None, ada.session.caller(), None, f"src/{n}")
+            wanted = {"requested_action": WORST, "urgency": "low"}
+            payload = {"subject": WORST, "blocker": BULKY[:1_000], **wanted}
+            insert_event(tx, room, "BLOCKED", payload, bob.session.caller(), ada.session.caller(), None, f"src/{n}")
             _, room = append_event(tx, room, "note", by="ada:1", details={"note": BULKY[:1_000]})
         save_room(tx, room)
     return Filled(ada, bob, deep, question_id, others)
@@ -111,7 +115,7 @@ def add_reservation(tx: Transaction, room_id: str, agent_id: str, number: int) -
 
 def add_talk(tx: Transaction, peers: list[Peer]) -> str:
     """Questions, answers to the first of them, and long messages, of which one alone is more than a reply."""
-    questions = [Draft(f"needle {n}? {BULKY[:200]}", "question") for n in range(QUESTIONS)]
+    questions = [Draft(f"needle {n}? {WORST}{BULKY[:200]}", "question") for n in range(QUESTIONS)]
     question_id = append_messages(tx, peers[0], questions)[0].message.message_id
     extras = json.dumps({"repo_pointers": ["src/a.py"], "suggested_followups": ["why?"]})
     for peer in peers[1 : ANSWERS + 1]:
@@ -202,12 +206,13 @@ def test_sync_delivers_every_message_once_in_bounded_replies(filled: Filled) -> 
         if not reply.data["has_more"]:
             break
 
-    assert seqs == [*range(1, QUESTIONS + ANSWERS + 17)]
+    assert seqs == [*range(2, QUESTIONS + ANSWERS + 18)]  # the first is his own
 
 
 def test_the_other_replies_are_bounded(filled: Filled) -> None:
     ada, topic = filled.ada, {"topic_id": filled.ada.home}
     living = [member.agent_id for member in filled.others]
+    mail = ada.call("get_room_state").data["mail"]
     outbox = [
         {"content_markdown": "x" * 60_000, "metadata": {"to": [f"nobody-{n}-{m}" for n in range(60)]}}
         for m in range(50)
@@ -232,6 +237,7 @@ def test_the_other_replies_are_bounded(filled: Filled) -> None:
     one_message = replies["sync"].data["received"][0]
     sizes["sync"] -= 3 * len(json.dumps(one_message))  # a message that is not sent by the caller comes whole
     assert {name: found for name, found in sizes.items() if found > BUDGET} == {}
+    assert {"asked_to_hand_over", "to_you", "questions", "reserved"} <= mail.keys()
     assert len(replies["sync"].data["sent"]) == 50
     assert replies["join_path"].data["members_gone"] == GONE
 
@@ -259,6 +265,29 @@ def test_a_handoff_is_never_cut(ada: Client, bob: Client) -> None:
 
     assert reply.data["handoff"] == handoff
     assert handoff["status"] in reply.text
+
+
+@pytest.mark.parametrize(("handoff_length", "note_length"), [(200_000, 10), (10, 16_000), (30_000, 16_000)])
+def test_the_notes_of_a_takeover_fit_beside_the_handoff_or_come_later(
+    ada: Client, enter: Enter, child: Callable[[], Child], handoff_length: int, note_length: int
+) -> None:
+    handoff = {**HANDOFF, "status": "x" * handoff_length}
+    turn = ada.data("wait_for_turn")
+    lease = {"lease_id": turn["lease_id"], "expected_turn_id": turn["turn_id"]}
+    ada.data("release_stick", **lease, handoff=handoff)
+    process = child()
+    lost = enter("lost:1", process.process)
+    turn = lost.data("wait_for_turn")
+    noted = [lost.data("append_note", note="y" * note_length)["event_seq"] for _ in range(5)]
+    process.kill()
+
+    taken = ada.call("takeover_stick", expected_turn_id=turn["turn_id"], reason="it is gone")
+
+    assert taken.data["last_handoff"]["handoff"] == handoff
+    assert size(taken) <= BUDGET + 2 * handoff_length
+    assert taken.data["has_more"] and f'after="{taken.data["cursor"]}"' in taken.text
+    later = List("get_room_events", "events", "event_seq", 0, {"after": taken.data["cursor"]})
+    assert {*noted} <= {*read_all(ada, later, lambda: None)}
 
 
 def test_a_long_message_is_whole_in_the_text_too(ada: Client, bob: Client) -> None:

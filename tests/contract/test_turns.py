@@ -411,6 +411,47 @@ def test_a_claim_that_cannot_be_delivered_is_given_back_as_it_was(table: Table) 
     assert (again.reason, again.handoff, again.snapshot.room.turn_id) == ("direct_pass", HANDOFF, 3)
 
 
+def test_a_stick_is_never_given_back_to_an_agent_that_has_left(table: Table, clock: Any) -> None:
+    offer = table.pass_to(table.codex, table.claim(table.codex), "gemini:1")
+    clock.advance(minutes=60)
+    taken = table.take_over(table.claude, offer.room.turn_id)
+    table.app.membership.leave_path(table.gemini, table.room_id)
+
+    table.app.claims.give_back(table.claude, taken.claim)
+
+    room = table.app.rooms.get_state(None, table.room_id).room
+    assert (room.state, room.reserved_for, room.claim_expires_at) == ("idle", None, None)
+    assert (table.wait(table.claude).reason, verify_store(table.app.store).problems) == ("open_claim", [])
+
+
+def test_a_stick_is_never_given_back_to_an_agent_whose_process_is_gone(
+    table: Table, agent: Callable[..., Caller], child: Any
+) -> None:
+    process = child()
+    mortal = agent("mortal:1", process.process)
+    table.app.membership.join_path(mortal, table.workspace)
+    table.pass_to(table.codex, table.claim(table.codex), "mortal:1")
+    undelivered = table.wait(mortal).claim
+    process.kill()
+
+    table.app.claims.give_back(mortal, undelivered)
+
+    room = table.app.rooms.get_state(None, table.room_id).room
+    assert (room.state, room.reserved_for) == ("idle", None)
+    assert table.wait(table.claude).handoff == HANDOFF
+
+
+def test_a_claim_is_not_given_back_past_a_newer_grant(table: Table, clock: Any) -> None:
+    undelivered = table.wait(table.codex).claim
+    clock.advance(minutes=60)
+    newer = table.take_over(table.claude, undelivered.room.turn_id)
+
+    assert not table.app.claims.give_back(table.codex, undelivered)
+
+    room = table.app.rooms.get_state(None, table.room_id).room
+    assert (room.owner, room.lease_id) == ("claude:1", newer.room.lease_id)
+
+
 def test_a_claim_that_was_delivered_after_all_is_not_given_back(table: Table) -> None:
     table.release(table.codex, table.claim(table.codex))
     undelivered = table.wait(table.claude)

@@ -6,7 +6,7 @@ waits, that costs one query by indexes.
 
 from __future__ import annotations
 
-from conch.lean import NamedTuple, json
+from conch.lean import Any, NamedTuple, json
 from conch.storage.base import Row, Store
 
 _LONGEST_LINE = 120
@@ -38,6 +38,15 @@ class Mail(NamedTuple):
 
     def __bool__(self) -> bool:
         return any(self)
+
+    def shortened(self, longest: int) -> Mail:
+        """The same mail with shorter lines and names of senders."""
+        short: dict[str, Any] = {
+            name: each._replace(line=each.line[:longest], sender=each.sender[:longest])
+            for name, each in self._asdict().items()
+            if isinstance(each, Waiting)
+        }
+        return self._replace(**short)
 
 
 _NOTHING = Mail(None, None, None, None, None, 0)

@@ -6,7 +6,10 @@ room's lock. Expiry and liveness are derived at every read. Ended reservations a
 
 from __future__ import annotations
 
+from functools import partial
+
 from conch.agents.records import Caller
+from conch.calls import Call
 from conch.clock import MINUTE, to_iso
 from conch.errors import RateLimited, no_cursor
 from conch.host.paths import Scope, parse_scope, shown
@@ -51,6 +54,7 @@ class Reservations:
         ttl_minutes: int = TTL_MINUTES,
         takeover_stale: bool = False,
         bead_id: str | None = None,
+        call: Call | None = None,
     ) -> Grant:
         """Reserve a scope, or raise an error that names every owner in the way. Reserving it again extends it."""
         wanted, root = self._locate(room_id, scope)
@@ -76,6 +80,8 @@ class Reservations:
                 if mine is not None:
                     return Grant(_extend(tx, mine, scope, until, bead_id), True, taken, warnings)
                 new = _insert(tx, snapshot, caller, scope, wanted, until, bead_id)
+                if call is not None:
+                    call.undo = partial(self.withdraw, caller, new)
                 return Grant(new, False, taken, warnings)
         silence = (
             ""

@@ -8,9 +8,23 @@ from conch.tools.text import MARGIN, behind_margin, one_line
 
 if TYPE_CHECKING:
     from conch.notices.mail import Mail, Waiting
+    from conch.tools.pages import Budget
 
 
-def mail(found: Mail) -> Object:
+_SHORTENED = (60, 30, 15)  # characters of a line, if whole lines do not fit: one character may need eleven bytes
+
+
+def view_mail(found: Mail, budget: Budget) -> tuple[Object, list[str]]:
+    """The object and its lines. What others wrote is cut until all of it fits."""
+    for longest in _SHORTENED:
+        shown, lines = _mail(found), _mail_lines(found)
+        if budget.fits_as_mail(shown, lines):
+            break
+        found = found.shortened(longest)
+    return shown, lines
+
+
+def _mail(found: Mail) -> Object:
     """The facts, the most pressing first."""
     return known(
         asked_to_hand_over=found.hand_over and _notice(found.hand_over),
@@ -44,12 +58,12 @@ def _newest(found: Waiting) -> Object:
     return {"from": found.sender, "line": found.line}
 
 
-def mail_lines(found: Mail) -> list[str]:
+def _mail_lines(found: Mail) -> list[str]:
     """The same as text. What others wrote comes last in a line that begins with our words."""
     lines = []
     if found.hand_over:
         lines.append(_line("Another agent asks you to HAND OVER the stick", _notice(found.hand_over)))
-    facts = mail(found)
+    facts = _mail(found)
     for kind in ("to_you", "questions", "notices", "reserved"):
         if kind in facts:
             lines.append(_line(kind, facts[kind]))

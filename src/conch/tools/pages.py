@@ -47,7 +47,8 @@ class Budget:
 
     def __init__(self, limit: int | None) -> None:
         self._limit = limit
-        self._left = 0 if limit is None else limit - _ENVELOPE - limit // 8  # the eighth is for the mail
+        self._mail = 0 if limit is None else limit // 8
+        self._left = 0 if limit is None else limit - _ENVELOPE - self._mail
 
     @property
     def rows(self) -> int:
@@ -62,6 +63,10 @@ class Budget:
     def spend(self, data: Any, text: str = "") -> None:
         if self._limit is not None:
             self._left -= _size(data) + _size(text)
+
+    def fits_as_mail(self, mail: Object, lines: list[str]) -> bool:
+        """Whether the mail fits into the part of every reply that is kept for it."""
+        return self._limit is None or _size(mail) + _size("\n".join(lines)) <= self._mail
 
     def fits(self, objects: list[Object], lines: list[str]) -> bool:
         """Whether all of this fits into half of what is left. If it does, it is spent."""
@@ -78,8 +83,11 @@ class Budget:
         as_object: Callable[[_Item], Object],
         as_text: Callable[[_Item], str],
         limit: int | None = None,
+        is_extra: bool = False,
     ) -> Page:
         """The page that starts with the first item, of at most `limit` items, and never without an item.
+
+        Only extra items, which come with another one that is whole, may all be left out.
 
         The line of an item has all facts of its object. A command has its own texts.
         """
@@ -91,9 +99,9 @@ class Budget:
                 from conch.tools.facts import tell_item  # not at the top: commands do not need it
 
                 line = tell_item(shown, line)
-            if self._limit is not None and len(items) > 1:  # a single item fits in any case
+            if self._limit is not None and (len(items) > 1 or is_extra):  # a single item fits in any case
                 size = _size(shown) + _size(line)
-                if objects and size > self._left:
+                if (objects or is_extra) and size > self._left:
                     break
                 self._left -= size
             objects.append(shown)

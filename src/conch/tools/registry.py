@@ -11,7 +11,7 @@ from conch.lean import TYPE_CHECKING, NamedTuple
 from conch.tools import fields
 from conch.tools.advice import STEPS
 from conch.tools.offers import compose, compose_schema
-from conch.tools.replies import Delivery, Object, Reply, known
+from conch.tools.replies import Delivery, Object, Reply, known, undone_by
 from conch.tools.schema import check_arguments, listed_schema
 from conch.tools.session import Session
 from conch.tools.text import behind_margin, visible
@@ -116,11 +116,11 @@ def call_tool(tool: Tool, session: Session, arguments: Object, call: Call) -> Re
     try:
         reply = retry_interrupted(lambda: run_tool(tool, session, arguments, call))
     except StoreError as trouble:
-        return _told(_refused(trouble, session), session)  # a store in trouble has no mail either
+        return _told(_failed(trouble, session, call), session)  # a store in trouble has no mail either
     except ConchError as refusal:
-        reply = _refused(refusal, session)
+        reply = _failed(refusal, session, call)
     except Exception as error:
-        reply = _refused(_explain(tool, error), session)
+        reply = _failed(_explain(tool, error), session, call)
     try:
         return _told(reply, session, session.mail(reply.delivered, tool.needs_store))
     except Exception as error:  # the caller gets an error instead, so undo what the reply would have brought
@@ -139,9 +139,10 @@ def _told(reply: Reply, session: Session, mail: Mail | None = None) -> Reply:
     text = tell(facts, "\n".join([reply.text, *tell_warnings(reply.data)]), *ending)
     data = {**reply.data, "next": following} if following else reply.data
     if mail:
-        from conch.tools import mail_view
+        from conch.tools.mail_view import view_mail
 
-        data, text = {**data, "mail": mail_view.mail(mail)}, "\n".join([text, *mail_view.mail_lines(mail)])
+        shown, lines = view_mail(mail, session.budget())
+        data, text = {**data, "mail": shown}, "\n".join([text, *lines])
     return reply._replace(data=data, text=visible(text))  # names are not behind a margin, so escape them here
 
 
@@ -158,6 +159,12 @@ def _explain(tool: Tool, error: Exception) -> ConchError:
     sys.excepthook(*sys.exc_info())  # the traceback goes to our log, never to a client; this imports nothing
     message = f"{tool.name} failed because of a defect in conch. See the server's log, and check what was changed."
     return InternalError(message)
+
+
+def _failed(error: ConchError, session: Session, call: Call) -> Reply:
+    """The reply to a call that failed. It may have brought something all the same, if a commit is in doubt."""
+    reply = _refused(error, session)
+    return reply if call.undo is None else reply._replace(delivery=undone_by(call.undo))
 
 
 def _refused(refusal: ConchError, session: Session) -> Reply:

@@ -96,8 +96,12 @@ class Delivery:
             later(partial(retry_interrupted, self._retracted))
 
 
-def undone_by(task: Task) -> Delivery:
-    """The delivery of a reply that brings something, which `task` takes back if the reply does not arrive."""
+def undone_by(undo: Callable[[], object]) -> Delivery:
+    """The delivery of a reply that brings something, which `undo` takes back if the reply does not arrive."""
+
+    def task() -> None:
+        undo()
+
     return Delivery(not_sent=task, retracted=task)
 
 

@@ -65,6 +65,7 @@ def scope_reserve(session: Session, given: Object, call: Call) -> Reply:
         given.get("ttl_minutes", TTL_MINUTES),
         given.get("takeover_stale", False),
         given.get("bead_id"),
+        call,
     )
     taken = session.budget().fill(grant.taken_over, view.reservation, view.taken_line)
     data = {

@@ -17,13 +17,17 @@ _SEPARATORS = (range(0x2028, 0x202A), range(0xFFF9, 0xFFFC))
 # Joiners and variation selectors are invisible too, but some languages and most emoji need them.
 _NEEDED = (range(0x200C, 0x200E), range(0xFE00, 0xFE10))
 
+_MOST_ESCAPES = 8_192
+
 
 class _Escapes(dict[int, str | int]):
     """A table for `str.translate`. It looks each character up at its first use, so importing costs nothing."""
 
     def __missing__(self, code: int) -> str | int:
-        self[code] = code if _is_shown(code) else ascii(chr(code))[1:-1]
-        return self[code]
+        if len(self) >= _MOST_ESCAPES:  # otherwise a text with all characters would stay in memory for ever
+            self.clear()
+        escape = self[code] = code if _is_shown(code) else ascii(chr(code))[1:-1]
+        return escape
 
 
 def _is_shown(code: int) -> bool:

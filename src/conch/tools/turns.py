@@ -161,15 +161,15 @@ def _offered(offer: Offer) -> Reply:
 def takeover_stick(session: Session, given: Object, call: Call) -> Reply:
     call.check()
     taken = session.app.claims.takeover_stick(
-        session.caller(), given["room_id"], given["expected_turn_id"], given["reason"]
+        session.caller(), given["room_id"], given["expected_turn_id"], given["reason"], call
     )
     last, budget = view.last_handoff(taken.last_handoff), session.budget()
     head = view.taken_text(taken)
     budget.spend(last, head)
     # The newest notes are needed most, so the oldest are left out.
-    notes = budget.fill(taken.notes, view.note, view.event_line, PAGE)
+    notes = budget.fill(taken.notes, view.note, view.event_line, PAGE, is_extra=last is not None)
     data = {**view.lease(taken.room), "revoked": taken.revoked, "last_handoff": last, "notes": notes.objects[::-1]}
-    data |= {"has_more": True} if notes.has_more else {}
+    data |= {"has_more": True, "cursor": str(taken.since)} if notes.has_more else {}
     text, following = "\n".join([head, *notes.lines[::-1]]), view.after_takeover(taken, notes.has_more)
     return Reply(data, text, _granting(session, taken.room, taken.claim), next=following, shown=taken)
 

@@ -228,7 +228,7 @@ def after_takeover(taken: Takeover, has_more: bool) -> str:
     """What an agent that took over should do first."""
     if taken.last_handoff is None:
         return "No agent has handed over yet: call `get_room_events` before you work."
-    older = " `get_room_events` has older notes." if has_more else ""
+    older = f' For all notes, call `get_room_events` with after="{taken.since}".' if has_more else ""
     return f"Look at what has changed since the last handoff, then go on from there.{older}"
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from functools import partial
 
 from conch.agents.records import Caller
 from conch.bells.base import LINGER_SECONDS, Bell, room_channel, seat_channel
@@ -48,6 +50,27 @@ class Wait(NamedTuple):
     """None if this wait claimed nothing."""
 
 
+class _Attempts:
+    """The claims that one call has made or tried to make. A commit in doubt may have stored any of them."""
+
+    def __init__(self, undo: Callable[[Claim], bool], earlier: Callable[[], object] | None) -> None:
+        self._undo = undo
+        self.claims: list[Claim] = earlier.claims if isinstance(earlier, _Attempts) else []
+
+    def note(self, claim: Claim) -> Claim:
+        self.claims.append(claim)
+        return claim
+
+    def find(self, room: Room) -> Claim | None:
+        """The claim that this lease is from, with its renewed lease."""
+        mine = [claim for claim in self.claims if claim.room.lease_id == room.lease_id]
+        return mine[0]._replace(room=room) if mine else None
+
+    def __call__(self) -> None:
+        for claim in self.claims:
+            self._undo(claim)
+
+
 class Takeover(NamedTuple):
     claim: Claim
     revoked: str | None
@@ -60,6 +83,11 @@ class Takeover(NamedTuple):
     @property
     def room(self) -> Room:
         return self.claim.room
+
+    @property
+    def since(self) -> int:
+        """The event after which the notes come."""
+        return self.last_handoff.event_seq if self.last_handoff else 0
 
 
 class Awaited(NamedTuple):
@@ -168,9 +196,16 @@ class Claims:
             call.check()  # a cancelled wait claims nothing
             if found.status != "your_turn":
                 return found
+            call.undo = attempts = _Attempts(partial(self.give_back, caller), call.undo)
             if found.reason == "already_owner":
-                return found._replace(snapshot=renew(tx, snapshot))
-            return self._claim(tx, found, caller)
+                renewed = renew(tx, snapshot)
+                claim = attempts.find(renewed.room)  # this call has claimed it before, and could not know that
+                found = found._replace(snapshot=renewed, claim=claim)
+            else:
+                found = self._claim(tx, found, caller)
+            if found.claim is not None:
+                attempts.note(found.claim)
+            return found
 
     def _judge(self, tx: Transaction, snapshot: Snapshot, caller: Caller) -> Wait:
         """The result if the wait ended now. Changes nothing."""
@@ -201,8 +236,9 @@ class Claims:
     def give_back(self, caller: Caller, claim: Claim) -> bool:
         """Undo a claim or a takeover whose reply did not reach the caller. Returns whether it was undone.
 
-        The stick is offered again as before. If it was taken from an owner, it becomes free: that owner's lease has
-        ended, and must not come back to life. The next owner gets the handoff that this owner had.
+        The stick is offered again as before. It becomes free if it was taken from an owner, because that owner's lease
+        has ended and must not come back to life, or if the agent that it was offered to has left or is gone. The next
+        owner gets the handoff that this owner had.
         """
         before, claimed = claim.before, claim.room
         with self._store.write(claimed.room_id) as tx:
@@ -211,20 +247,24 @@ class Claims:
             # If the lease was renewed since, its owner learned of the claim some other way, and keeps it.
             if (room.lease_id, room.lease_expires_at) != (claimed.lease_id, claimed.lease_expires_at):
                 return False
+            offered_to = snapshot.find(before.reserved_for)
+            to = None if offered_to is None or snapshot.is_gone(offered_to) else offered_to.agent_id
             _, room = append_event(
                 tx,
                 room,
                 "return",
                 by=caller.agent_id,
-                to=before.reserved_for,
+                to=to,
                 reason="the claim could not be delivered",
                 details={"handoff_event_seq": claim.handoff_event_seq},
             )
-            save_room(tx, room._replace(claim_expires_at=before.claim_expires_at))
-            reopen_handoff(tx, snapshot, before.pending_handoff_event_seq, before.reserved_for, claim.claimed_at)
+            save_room(tx, room._replace(claim_expires_at=before.claim_expires_at if to else None))
+            reopen_handoff(tx, snapshot, before.pending_handoff_event_seq, to, claim.claimed_at)
         return True
 
-    def takeover_stick(self, caller: Caller, room_id: str, expected_turn_id: int, reason: str) -> Takeover:
+    def takeover_stick(
+        self, caller: Caller, room_id: str, expected_turn_id: int, reason: str, call: Call | None = None
+    ) -> Takeover:
         """Take the stick from an owner or recipient that failed. The reason is recorded in the room's log."""
         check_length("reason", reason, self._settings.max_reason_chars, "max_reason_chars")
         with self._rooms.change(caller, room_id) as (tx, snapshot):
@@ -234,6 +274,8 @@ class Claims:
             details = {"cause": snapshot.takeover_reason, "handoff_event_seq": since or None}
             taken = _grant(tx, snapshot, "takeover", snapshot.expected, caller.agent_id, reason, details)
             claim = Claim(taken, snapshot.room, snapshot.now, since or None)
+            if call is not None:
+                call.undo = partial(self.give_back, caller, claim)
             notes = latest_notes(tx, room_id, since)
             return Takeover(claim, snapshot.expected, snapshot.who(snapshot.expected), handoff, notes)
 

@@ -143,3 +143,16 @@ def test_a_wire_that_is_woken_without_memory_goes_on():
     ended = subprocess.run([sys.executable, "-c", WAKING_WITHOUT_MEMORY], capture_output=True, text=True, timeout=60)
 
     assert ended.stdout == "line", ended.stderr
+
+
+@pytest.mark.parametrize("filling", [b"[],", b'"\\u00e9",'])
+def test_a_request_that_does_not_fit_into_memory_is_refused_under_its_id(ada, limit, filling):
+    limit(resource.RLIMIT_AS, virtual_size(ada))
+    head, tail = b'{"jsonrpc":"2.0","id":%d,"method":"tools/list","params":{"a":[', b"0]}}\n"
+
+    for number in range(900, 920):
+        ada.send(head % number + filling * (1_900_000 // len(filling)) + tail)
+
+    assert {ada.receive()["id"] for _ in range(20)} == {*range(900, 920)}
+    limit(resource.RLIMIT_AS, resource.RLIM_INFINITY)
+    assert ada.ask("tools/list")["result"]["tools"]

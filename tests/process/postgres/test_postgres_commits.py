@@ -13,13 +13,18 @@ from typing import Any
 import pytest
 
 from conch.app import App, open_app
+from conch.bells.base import seat_channel
 from conch.calls import Call, retry_interrupted
 from conch.errors import StoreFull
+from conch.host import processes
+from conch.rooms.presence import member_columns
 from conch.tools.catalogue import TOOLS
 from conch.tools.registry import call_tool
+from conch.tools.replies import Reply
 from conch.tools.session import Session
 
 SOON = 20.0
+HANDOFF = {"status": "done", "next_action": "go on"}
 
 
 class Caller:
@@ -27,11 +32,15 @@ class Caller:
 
     def __init__(self, app: App, workspace: str) -> None:
         self.app = app
+        self.workspace = workspace
         self._session = Session(app, "mcp")
         self.room_id = self.call("join_path", context_path=workspace)["room_id"]
 
+    def reply(self, tool: str, call: Call, **arguments: Any) -> Reply:
+        return call_tool(TOOLS[tool], self._session, arguments, call)
+
     def call(self, tool: str, **arguments: Any) -> Any:
-        return call_tool(TOOLS[tool], self._session, arguments, Call()).data
+        return self.reply(tool, Call(), **arguments).data
 
     def impatient(self) -> None:
         """Let the server soon end a transaction of the agent that stays idle."""
@@ -137,6 +146,81 @@ def test_a_claim_that_may_have_been_made_is_found_by_asking_again(
     assert answer["error"] == "DB_UNCERTAIN"
     assert (again["status"], again["reason"], again["turn_id"]) == ("your_turn", "already_owner", 1)
     assert server.ask(claims, database) == [(1,)]
+
+
+CLAIMS = {
+    "wait_for_turn": "SELECT count(*) FROM conch.path_rooms WHERE owner = 'codex:1'",
+    "takeover_stick": "SELECT count(*) FROM conch.path_rooms WHERE owner = 'codex:1'",
+    "scope_reserve": "SELECT count(*) FROM conch.reservations WHERE state = 'active'",
+}
+
+
+@pytest.mark.parametrize("tool", CLAIMS)
+def test_what_may_have_been_claimed_is_given_back_when_the_call_is_cancelled(
+    caller: Caller, proxy: Any, server: Any, database: str, until: Callable[..., Any], lost_owner: Any, tool: str
+) -> None:
+    lost_owner(tool == "takeover_stick")
+    arguments = {"takeover_stick": {"expected_turn_id": 1, "reason": "it is gone"}, "scope_reserve": {"scope": "a"}}
+    call = Call()
+
+    def lose_the_answer(link: Any, data: bytes) -> None:
+        call.cancel()
+        link.deafen()
+        link.forward(data)
+
+    def lose_the_commit(link: Any, data: bytes) -> None:
+        proxy.at_words(b"COMMIT", lose_the_answer)
+        link.forward(data)
+
+    first = b"INSERT INTO reservations" if tool == "scope_reserve" else b"INSERT INTO room_events"
+    proxy.at_words(first, lose_the_commit)
+    reply = caller.reply(tool, call, **arguments.get(tool, {}))
+    assert reply.is_error
+    until(lambda: server.ask(CLAIMS[tool], database) == [(1,)])  # the reply may come before the server has finished
+
+    reply.delivery.not_sent()  # as a server does for a call that was cancelled
+
+    assert server.ask(CLAIMS[tool], database) == [(0,)]
+
+
+def test_a_wait_that_finds_its_claim_in_doubt_was_made_can_still_give_it_back(
+    caller: Caller, proxy: Any, server: Any, database: str, app: App, agent: Any, until: Callable[..., Any]
+) -> None:
+    holder, replies = agent("claude:1"), []
+    app.membership.join_path(holder, caller.workspace)
+    turn = app.claims.wait_for_turn(holder, caller.room_id, max_wait_ms=0).snapshot.room
+    waiting = threading.Thread(target=lambda: replies.append(caller.reply("wait_for_turn", Call())))
+    waiting.start()
+    until(lambda: app.bell.hears(seat_channel(caller.room_id, "codex:1")))
+    proxy.at_commit(lambda link, data: (link.deafen(), link.forward(data)))
+    app.turns.release_stick(holder, caller.room_id, turn.lease_id, turn.turn_id, HANDOFF)
+    waiting.join(SOON)
+
+    replies[0].delivery.not_sent()
+
+    assert (replies[0].data["status"], replies[0].data["reason"]) == ("your_turn", "already_owner")
+    assert server.ask(CLAIMS["wait_for_turn"], database) == [(0,)]
+
+
+@pytest.fixture
+def lost_owner(app: App, agent: Any, caller: Caller) -> Callable[[bool], None]:
+    """Let an agent take the stick, and end."""
+
+    def lose(really: bool) -> None:
+        if really:
+            gone = processes.look_up(os.getpid())._replace(started_at=1)
+            lost = agent("claude:1")
+            app.membership.join_path(lost, caller.workspace)
+            app.claims.wait_for_turn(lost, caller.room_id, max_wait_ms=0)
+            with app.store.write(caller.room_id) as tx:
+                tx.run(
+                    "update_member_process",
+                    room_id=caller.room_id,
+                    agent_id="claude:1",
+                    **member_columns(lost._replace(process=gone)),
+                )
+
+    return lose
 
 
 def test_what_was_read_is_answered_even_if_the_connection_is_lost_right_after(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from conch.bells.base import room_channel, seat_channel
 from conch.bells.waits import FOREVER, Pause, wait_for
 from conch.calls import Call, retry_interrupted
@@ -43,6 +45,9 @@ def wait(context: Context) -> Report:
             result.delivery.not_sent()
             return _interrupted(interruptions)
     except Cancelled:
+        if call.undo is not None:  # an earlier claim of this wait may have been stored
+            with suppress(ConchError):
+                retry_interrupted(call.undo)
         return _interrupted(interruptions)
     except StoreInterrupted as lost:  # the command must not run again: a signal it got before would be forgotten
         raise StoreUnavailable(lost.message, **lost.details) from lost

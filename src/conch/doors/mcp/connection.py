@@ -33,7 +33,7 @@ from conch.doors.mcp.stdio import Cut, Line, Wire
 from conch.doors.mcp.workers import FollowUps, Workers, run_quietly
 from conch.lean import NamedTuple
 from conch.tools.registry import Tool, call_tool
-from conch.tools.replies import Object, Reply, Task
+from conch.tools.replies import NOTHING_FOLLOWS, Object, Reply, Task
 from conch.tools.session import Session
 
 _Ask = Callable[[], str | None]
@@ -69,6 +69,7 @@ class Connection:
         self._follow_ups = FollowUps(self._workers)
         self._pending = PendingCalls(wire.outbox, self._follow_ups)
         self._roots = Roots(wire.outbox.send)
+        self._owed = 0  # requests that there was no memory to answer
         self._session = make_session(lambda: self._client.name, self._roots.first_path)
 
     def serve(self) -> bool:
@@ -77,8 +78,9 @@ class Connection:
             try:
                 self._take(line)
             except MemoryError:
-                with suppress(MemoryError):
-                    self._wire.outbox.send(_NO_MEMORY)
+                self._wire.spare_memory()
+                with suppress(MemoryError):  # a reply that is missing is better than a server that ends
+                    self._owed += isinstance(line, Cut) or may_be_request(line[:_MOST_ECHOED])
         self._workers.let_go()
         self._pending.cancel_all()
         self._roots.close()
@@ -91,12 +93,20 @@ class Connection:
             has_ended = self._workers.drain(_DRAIN_SECONDS)
         return has_ended
 
+    def _pay(self) -> None:
+        """Answer the requests that there was no memory to answer. Their ids are lost."""
+        with suppress(MemoryError):
+            while self._owed:
+                self._wire.outbox.send(_NO_MEMORY)
+                self._owed -= 1
+
     def _rest(self) -> bool:
         """Nothing is left to do for now. Returns whether something may have to be done soon, without another line."""
         self._workers.let_go()
-        return self._pending.is_busy or self._follow_ups.is_busy
+        return bool(self._owed or self._pending.is_busy or self._follow_ups.is_busy)
 
     def _take(self, line: Line) -> None:
+        self._pay()
         self._pending.take_back_unread()
         self._follow_ups.retry()
         self._workers.restart()
@@ -244,7 +254,9 @@ class Connection:
         if line is not None:
             self._pending.finish(pending, line, pending.brought)
             return
-        self._follow_ups.run(pending.brought.not_sent)  # the client gets an error instead, so undo what can be undone
+        # The client gets an error instead, so undo what can be undone.
+        undo = pending.call.undo if pending.brought is NOTHING_FOLLOWS else None
+        self._follow_ups.run(pending.brought.not_sent if undo is None else undo)
         self._pending.finish(pending, error_reply(request_id, Refusal(INTERNAL_ERROR, why)))
 
     def _result_of(self, pending: PendingCall, request_id: Id, tool: Tool, arguments: Object) -> bytes:

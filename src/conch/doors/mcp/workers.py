@@ -18,7 +18,7 @@ Task = Callable[[], None]
 
 _IDLE_KEPT = 4
 _BEGIN_SECONDS = 2.0
-_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0  # seconds before a task is tried again
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 5.0  # seconds before a task is tried again: a room may wait for it
 _MOST_POSTPONED = 256
 
 
@@ -183,7 +183,7 @@ class FollowUps:
         except (RuntimeError, MemoryError):  # no thread left: do it here, although that delays the connection
             self._run()
 
-    def run(self, task: Task, pause: float = _FIRST_PAUSE) -> None:
+    def run(self, task: Callable[[], object], pause: float = _FIRST_PAUSE) -> None:
         """Run a task on this thread. If that fails for now, `retry` runs it after `pause` seconds, then less often."""
         with self._lock:
             self._unfinished += 1
