@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from itertools import islice
 
+from conch.bus.stream import indexed_addressees
 from conch.errors import StoreBusy, StoreError, StoreInterrupted
 from conch.host.paths import is_key_of, shows_path
 from conch.lean import Any, NamedTuple, json
@@ -112,6 +113,21 @@ def _is_whole_notice(row: Row) -> bool:
     return payload is None or is_whole(row["event_type"], payload, row["priority"])
 
 
+def _is_addressed(row: Row) -> bool:
+    named = _named_in(row)
+    return named is None or row["addressee"] in named
+
+
+def _is_listed(row: Row) -> bool:
+    named = _named_in(row)
+    return named is None or len(named) == row["listed"]
+
+
+def _named_in(row: Row) -> set[str] | None:
+    metadata = row.pop("metadata_json")
+    return indexed_addressees(metadata) if metadata is None or _parsed(metadata) is not None else None
+
+
 _TESTS: dict[str, Callable[[Row], bool]] = {
     "json": _has_object,
     "shape": _has_own_shape,
@@ -119,6 +135,8 @@ _TESTS: dict[str, Callable[[Row], bool]] = {
     "scope": _has_own_key,
     "grant": _is_as_granted,
     "notice": _is_whole_notice,
+    "addressee": _is_addressed,
+    "addressees": _is_listed,
 }
 
 

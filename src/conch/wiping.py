@@ -6,11 +6,11 @@ from conch.bells.base import room_channel, topic_channel
 from conch.lean import NamedTuple
 from conch.rooms.presence import Rooms
 from conch.rooms.room import Member, Snapshot
-from conch.search.indexing import INDEX_LOCK, empty_indexes
-from conch.storage.base import Store
+from conch.storage.base import INDEX_LOCK, Store
 
 # A row is deleted before the rows that it refers to.
 _ROOM_ROWS = (
+    *("forget_progress", "forget_vectors", "forget_words"),  # the next search indexes the messages that are left
     *("erase_answers", "erase_questions", "erase_addressees", "erase_messages", "erase_cursors", "erase_topic_names"),
     *("erase_peers", "erase_numbers", "erase_registrations", "erase_reservations", "erase_notices", "erase_activity"),
     *("erase_log", "erase_members", "erase_room", "erase_topic", "note_erased"),
@@ -54,7 +54,6 @@ def erase_room(store: Store, doomed: Snapshot) -> None:
     room = doomed.room
     with store.write(room.room_id, room.topic_id, INDEX_LOCK) as tx:
         tx.take_time()
-        empty_indexes(tx)  # the next search builds them again, without these messages
         for statement in _ROOM_ROWS:
             tx.run(statement, room_id=room.room_id, topic_id=room.topic_id)
         tx.ring(room_channel(room.room_id), topic_channel(room.topic_id))

@@ -196,6 +196,13 @@ ROOMS = {
     "a home topic that was closed for another reason": Damage(
         "topics", "for another reason", "UPDATE topics SET close_reason = 'tired' WHERE status = 'closed'"
     ),
+    "two members with each other's names": Damage(
+        "room_members",
+        "on the room's topic it is called",
+        "UPDATE room_members SET name = name || '-x' WHERE agent_id IN ('ada:1', 'bob:2');"
+        "UPDATE room_members SET name = (SELECT replace(o.name, '-x', '') FROM room_members o"
+        " WHERE o.room_id = room_members.room_id AND o.agent_id = 'ada:1') WHERE agent_id = 'bob:2'",
+    ),
     "two members in one place": Damage("room_members", "have the same place", "UPDATE room_members SET ordinal = 0"),
     "a member in another place": Damage(
         "room_members", "ordinal of member bob:2", "UPDATE room_members SET ordinal = 9 WHERE agent_id = 'bob:2'"
@@ -238,6 +245,11 @@ LOG = {
         "room_events",
         "was reserved for",
         "UPDATE room_events SET to_agent_id = 'eve:3' WHERE event_type = 'claim' AND turn_id = 2",
+    ),
+    "a claim that goes on from another handoff": Damage(
+        "room_events",
+        "it goes on from event 1",
+        "UPDATE room_events SET details_json = '{\"handoff_event_seq\": 1}' WHERE event_type = 'claim' AND turn_id = 2",
     ),
     "a release by another": Damage(
         "room_events",
@@ -359,6 +371,14 @@ BUS = {
         "no such message",
         f"INSERT INTO message_addressees (addressee, topic_id, seq) VALUES ('bob', {PINK}, 9999)",
     ),
+    "an addressee whom the message does not name": Damage(
+        "message_addressees",
+        "its metadata does not say so",
+        "UPDATE message_addressees SET addressee = 'green'",
+    ),
+    "an addressee who gets no mail": Damage(
+        "message_addressees", "missing in their mail", "DELETE FROM message_addressees"
+    ),
     "messages in the wrong order": Damage(
         "messages", "in the wrong order", f"UPDATE messages SET number = number + 9999 WHERE message_id = {FIRST}"
     ),
@@ -375,6 +395,20 @@ BUS = {
     ),
     "a token that is none": Damage(
         "peers", "damaged token", "UPDATE peers SET reclaim_token_hash = 'x' WHERE name = 'blue'"
+    ),
+    "a peer that is there twice": Damage(
+        "peers",
+        "the same token",
+        "INSERT INTO peers (peer_id, topic_id, name, agent_id, is_own, reclaim_token_hash, created_at, last_claimed_at)"
+        " SELECT 9999, topic_id, name, agent_id, is_own, reclaim_token_hash, created_at, last_claimed_at FROM peers"
+        " WHERE name = 'blue'",
+    ),
+    "two agents with each other's peers": Damage(
+        "room_members",
+        "on the room's topic it is called",
+        f"UPDATE peers SET is_own = 2 WHERE topic_id = {OPEN_HOME} AND agent_id IN ('ada:1', 'bob:2');"
+        "UPDATE peers SET agent_id = CASE agent_id WHEN 'ada:1' THEN 'bob:2' ELSE 'ada:1' END WHERE is_own = 2;"
+        "UPDATE peers SET is_own = 1 WHERE is_own = 2",
     ),
     "a missing token": Damage("peers", "has none", "UPDATE peers SET reclaim_token_hash = NULL WHERE name = 'blue'"),
     "a peer without a name": Damage("peers", "has no name", f"UPDATE peers SET name = '' WHERE peer_id = {HOME_PEER}"),
@@ -579,6 +613,19 @@ NOTICES = {
         "its notice is missing",
         "DELETE FROM protocol_events WHERE handoff_event_seq = (SELECT max(handoff_event_seq) FROM protocol_events)",
     ),
+    "a handoff that another agent accepted": Damage(
+        "protocol_events",
+        "does not say that eve:3 did so",
+        "UPDATE protocol_events SET to_agent_id = 'eve:3' WHERE handoff_event_seq ="
+        " (SELECT min(handoff_event_seq) FROM protocol_events)",
+    ),
+    "an activity that is there twice": Damage(
+        "room_activity",
+        "says a second time",
+        "INSERT INTO room_activity (room_id, kind, agent_id, agent_name, subject_id, details_json, created_at)"
+        " SELECT room_id, kind, agent_id, agent_name, subject_id, details_json, created_at FROM room_activity"
+        " WHERE kind = 'released'",
+    ),
     "a payload that is no JSON": Damage(
         "protocol_events", "not a JSON object", "UPDATE protocol_events SET payload_json = 'no'"
     ),
@@ -626,6 +673,12 @@ SEARCH = {
     ),
     "an index without its structure": Damage(
         "index_words", "search index", "DELETE FROM index_words_data WHERE id = 10", SQLITE
+    ),
+    "an index without its directory": Damage(
+        "index_words", "contradict each other", "DELETE FROM index_words_idx", SQLITE
+    ),
+    "a directory that leads elsewhere": Damage(
+        "index_words", "search index", "UPDATE index_words_idx SET pgno = pgno + 8", SQLITE
     ),
     "an index of another format": Damage(
         "index_words", "cannot be read", "UPDATE index_words_config SET v = 9", SQLITE
@@ -736,6 +789,33 @@ SCHEMA = {
         "CREATE TRIGGER pearls BEFORE UPDATE ON topics FOR EACH ROW"
         " EXECUTE FUNCTION suppress_redundant_updates_trigger()",
         POSTGRES,
+    ),
+    "a rule on the server": Damage(
+        "messages", "rule pearls", "CREATE RULE pearls AS ON DELETE TO messages DO INSTEAD NOTHING", POSTGRES
+    ),
+    "a numbering that goes backwards": Damage(
+        "messages", "numbering number", "ALTER TABLE messages ALTER COLUMN number SET INCREMENT BY -1", POSTGRES
+    ),
+    "a function on the server": Damage(
+        "conch", "function pearls", "CREATE FUNCTION pearls() RETURNS int LANGUAGE sql AS 'SELECT 1'", POSTGRES
+    ),
+    "a dropped default": Damage(
+        "cursors", "column resets", "ALTER TABLE cursors ALTER COLUMN resets DROP DEFAULT", POSTGRES
+    ),
+    "a constraint that does not hold for old rows": Damage(
+        "questions",
+        "constraint",
+        "ALTER TABLE questions DROP CONSTRAINT questions_topic_id_fkey;"
+        " ALTER TABLE questions ADD CONSTRAINT questions_topic_id_fkey FOREIGN KEY (topic_id) REFERENCES topics"
+        " NOT VALID",
+        POSTGRES,
+    ),
+    "another collation of SQLite": Damage(
+        "topics",
+        "was changed",
+        "PRAGMA writable_schema = ON; UPDATE sqlite_master SET sql = replace(sql, 'name TEXT NOT NULL',"
+        " 'name TEXT COLLATE NOCASE NOT NULL') WHERE name = 'topics'",
+        SQLITE,
     ),
     "numbers that would be given twice": Damage(
         "messages", "The numbering of messages is at 1", "SELECT setval('messages_number_seq', 1)", POSTGRES

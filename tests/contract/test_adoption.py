@@ -536,6 +536,35 @@ def test_a_stick_that_waits_for_the_identity_can_be_claimed_at_once(
     assert verify_store(app.store).problems == []
 
 
+def test_a_store_is_sound_after_an_agent_reclaims_the_name_that_it_resumes(
+    app: App, ada: Any, bob: Any, lost: Any, workspace: str
+) -> None:
+    notice = {"subject": "s", "summary": "s", "next_action": "n"}
+    sent = ada.data("event_send", event_type="HANDOFF", to_agent="amber-otter", payload=notice)["event"]
+    token = lost.join(lost.home, "amber-otter")["reclaim_token"]
+    write(workspace, "src/parser.py")
+    die(lost)
+    bob.join(bob.home, "amber-otter", reclaim_token=token)  # so that the name means this peer, not bob himself
+
+    adopt(bob)
+
+    bob.data("event_mark", event_id=sent["id"], mark="accepted")
+    assert bob.name == "amber-otter"
+    assert [problem.sentence for problem in verify_store(app.store).problems] == []
+
+
+def test_a_store_is_sound_after_a_member_loses_its_name_on_the_topic(app: App, ada: Any, bob: Any) -> None:
+    name = ada.name
+    bob.join(bob.home, name, reclaim_token=ada.join(ada.home, name)["reclaim_token"])
+
+    ada.data("join_path", context_path=ada.joined["canonical_path"])
+    before = [problem.sentence for problem in verify_store(app.store).problems]
+    app.messages.free_name(ada.home, name, "an operator")
+
+    assert (ada.name, before) == (name, [])
+    assert [problem.sentence for problem in verify_store(app.store).problems] == []
+
+
 def test_a_stick_reserved_for_another_agent_stays_reserved_for_it(
     ada: Any, bob: Any, lost: Any, workspace: str
 ) -> None:

@@ -70,6 +70,15 @@ def test_a_bus_of_version_6_comes_with_its_messages_names_and_cursors(app: App, 
     require_sound(app)
 
 
+def test_a_bus_in_which_two_names_have_one_token_leaves_a_sound_store(app: App, bus: ForeignFile) -> None:
+    token = {"topic_id": "t1", "agent_name": "blue-fox", "reclaim_token": "secret", "created_at": NOON}
+    bus.insert("agent_name_reservations", {**token, "last_claimed_at": NOON})
+
+    take(app, bus)
+
+    require_sound(app)
+
+
 def test_a_bus_of_version_5_comes_with_its_questions_and_answers(app: App, tmp_path: Path, ada: Client) -> None:
     file = bus_file(tmp_path / "bus.sqlite", version=5)
     asked = {"topic_id": "t1", "asked_by": "red", "asked_at": NOON}
@@ -343,6 +352,22 @@ def test_a_path_is_brought_into_its_usual_form(app: App, tmp_path: Path, ada: Cl
 
     with app.store.read() as tx:
         assert [row["canonical_path"] for row in tx.all("all_rooms")] == [path]
+
+
+def test_an_imported_member_can_be_resumed_in_a_sound_store(
+    app: App, stick: ForeignFile, enter: Enter, workspace: str
+) -> None:
+    stick.insert("room_events", event(4, "pass", 2, "claude-code:a3f1", "codex:9b22"))
+    take(app, stick)
+    ada = enter("ada:1")
+    prior = next(each["name"] for each in ada.data("agent_list")["agents"] if each["agent_id"] == "codex:9b22")
+
+    app.adoption.adopt(ada.session.caller(), ada.room_id, prior, ".", confirmed=True)
+
+    require_sound(app)
+    assert ada.data("wait_for_turn", max_wait_ms=0)["reason"] == "direct_pass"
+    ada.send(ada.home, "hello")
+    require_sound(app)
 
 
 def test_a_log_that_has_grown_goes_on(app: App, stick: ForeignFile, ada: Client) -> None:

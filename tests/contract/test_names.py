@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from itertools import islice
+from threading import Thread
 from typing import Any
 
 import pytest
 
 from conch.agents.identity import Signal, Signals, identify
 from conch.agents.petnames import propose_names
-from conch.agents.records import note_name
+from conch.agents.records import insert_agent, note_name
 from conch.app import App
 from conch.errors import InvalidSetting
 from conch.ids import digest
@@ -122,6 +123,21 @@ def test_no_name_on_a_topic_is_or_looks_like_that_of_another_agent(red: Any, blu
     for name in ("modem", "modern", "test:blue", "test:b1ue"):
         assert red.refused("topic_join", topic_id=topic_id, agent_name=name)["error"] == "AGENT_NAME_IN_USE"
     assert blue.join(topic_id, "modem")["agent_name"] == "modem"
+
+
+def test_of_two_look_alikes_taken_at_the_same_moment_under_different_locks_one_is_refused(
+    app: App, red: Any, topic_id: str
+) -> None:
+    answers: list[Any] = []
+    join = Thread(target=lambda: answers.append(red.call("topic_join", topic_id=topic_id, agent_name="modern").data))
+
+    with app.store.write("another lock") as tx:
+        insert_agent(tx, "modem", "test", "mcp_harness", None)
+        join.start()
+        join.join(0.5)  # it ends before this transaction only if it does not wait for it
+    join.join()
+
+    assert [(answer.get("error"), answer.get("like")) for answer in answers] == [("AGENT_NAME_IN_USE", "modem")]
 
 
 def test_no_registered_name_looks_like_another_in_the_room(red: Any, blue: Any) -> None:

@@ -83,6 +83,9 @@ class ScriptedTransaction:
     def run(self, statement: str, **parameters: Any) -> Any:
         return self._ask(lambda: self._tx.run(statement, **parameters))
 
+    def lock(self, name: str) -> None:
+        """Does nothing: SQLite has one writer at a time."""
+
     def ring(self, *channels: str) -> None:
         """Bells are only hints, and nobody sleeps here."""
 

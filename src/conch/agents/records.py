@@ -18,6 +18,7 @@ DOT = "\u00b7"  # between the kind and the name in a label
 PLAIN_DOT = "."  # the same, where only ASCII can be shown
 _SHORT_KINDS = {"claude-code": "claude"}
 LOCK = "agents"  # held while an agent is created or renamed, or a signal is linked
+_NEW_NAMES = "new names"  # held while a new name of any kind is compared with the others and noted
 
 
 class Caller(NamedTuple):
@@ -138,12 +139,16 @@ def find_obstacle(tx: Transaction, agent_id: str) -> Obstacle | None:
 
 
 def find_like(tx: Transaction, statement: str, name: str, **where: Any) -> str | None:
-    """A reserved name that looks the same, or another one among those that the statement searches."""
+    """A reserved name that looks the same, or another one among those that the statement searches.
+
+    Until the transaction ends, no other one can take a new name. Known names need no such lock.
+    """
     from conch.letters.names import poses_as, skeletons
 
     reserved = poses_as(name)
     if reserved is not None:
         return reserved
+    tx.lock(_NEW_NAMES)
     row = tx.one(statement, name=name, skeletons=sorted(skeletons(name)), **where)
     return None if row is None else str(row["name"])
 

@@ -117,8 +117,9 @@ class Peers:
             topic = find_topic(tx, topic_id)
             if not allow_closed:
                 require_open(topic_id, topic.status)
-            row, token = _claim(tx, topic, caller, agent_name, reclaim_token)
+            # First, as everywhere: a new name takes a lock that other calls of this agent take after its row.
             tx.run("touch_agent", agent_id=caller.agent_id, now=tx.now)
+            row, token = _claim(tx, topic, caller, agent_name, reclaim_token)
             return Joined(topic, _to_peer(row, caller.agent_id), token)
 
     def join_as_itself(self, caller: Caller, topic_id: str) -> Peer:

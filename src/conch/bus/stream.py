@@ -51,9 +51,7 @@ class Message(NamedTuple):
     @property
     def addressees(self) -> list[str]:
         """The peers the message is meant for. Every other peer of the topic sees it too."""
-        # Most messages have no addressee; a search in the text is cheaper than parsing the JSON.
-        to = (self.metadata or {}).get("to") if self.metadata_json and '"to"' in self.metadata_json else None
-        return [to] if isinstance(to, str) else to if isinstance(to, list) else []
+        return _addressees(self.metadata_json)
 
 
 class Obstacle(NamedTuple):
@@ -134,7 +132,7 @@ def _insert(tx: Transaction, peer: Peer, draft: Draft, seq: int) -> Sent:
         "insert_message",
         **{name: value for name, value in columns.items() if name not in ("sender", "sender_agent_id")},
     )
-    for addressee in indexed_addressees(message):
+    for addressee in indexed_addressees(message.metadata_json):
         tx.run("insert_addressee", addressee=addressee, topic_id=topic_id, seq=seq, sender_id=peer.peer_id)
     if draft.message_type == "question":
         tx.run(
@@ -145,9 +143,15 @@ def _insert(tx: Transaction, peer: Peer, draft: Draft, seq: int) -> Sent:
     return Sent(message, False)
 
 
-def indexed_addressees(message: Message) -> set[str]:
-    """The addressees that can be a peer's name or an agent_id."""
-    return {each for each in message.addressees if isinstance(each, str) and len(each) <= _LONGEST_ADDRESSEE}
+def _addressees(metadata_json: str | None) -> list[str]:
+    # Most messages have no addressee; a search in the text is cheaper than parsing the JSON.
+    to = json.loads(metadata_json).get("to") if metadata_json and '"to"' in metadata_json else None
+    return [to] if isinstance(to, str) else to if isinstance(to, list) else []
+
+
+def indexed_addressees(metadata_json: str | None) -> set[str]:
+    """The addressees of a message that can be a peer's name or an agent_id."""
+    return {each for each in _addressees(metadata_json) if isinstance(each, str) and len(each) <= _LONGEST_ADDRESSEE}
 
 
 def _with_names(tx: Transaction, topic_id: str, metadata_json: str | None) -> str | None:

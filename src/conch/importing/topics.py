@@ -13,7 +13,7 @@ from conch.agents.records import Caller, note_name
 from conch.bells.base import topic_channel
 from conch.bus.drafts import check_addressees
 from conch.bus.peers import LONGEST_NAME, hash_token, require_own_name
-from conch.bus.stream import Message, indexed_addressees
+from conch.bus.stream import indexed_addressees
 from conch.bus.topics import Topic, check_name, check_topic_name, find_topic, insert_topic, require_distinct
 from conch.errors import ConchError, InvalidArgument
 from conch.importing.bus_files import BusFile, BusMessage, BusName
@@ -288,10 +288,8 @@ class _Stream:
 
 
 def _addressees(row: Row) -> Iterator[Row]:
-    if row["metadata_json"] is not None:
-        columns = {name: value for name, value in row.items() if name not in ("sender_id", "own_seq")}
-        for addressee in sorted(indexed_addressees(Message(sender="", **columns))):
-            yield {"addressee": addressee, **{name: row[name] for name in ("topic_id", "seq", "sender_id")}}
+    for addressee in sorted(indexed_addressees(row["metadata_json"])):
+        yield {"addressee": addressee, **{name: row[name] for name in ("topic_id", "seq", "sender_id")}}
 
 
 def _fit_type(kind: str) -> str:

@@ -6,7 +6,7 @@ from conch.agents.records import Caller
 from conch.bus.peers import enter_as_itself
 from conch.bus.topics import close_topic, make_home
 from conch.config import Settings, check_heartbeat, check_length, check_policy
-from conch.errors import Advice, InvalidArgument, StickHeld, some_of
+from conch.errors import Advice, InvalidArgument, StickHeld, StoreCorrupt, some_of
 from conch.host.workspaces import ancestor_chain, canonicalize, workspace_root
 from conch.ids import new_id
 from conch.lean import Any, NamedTuple, json
@@ -70,7 +70,8 @@ class Membership:
             if tx.run("insert_room", room_id=room_id, canonical_path=path, topic_id=topic_id, now=tx.now):
                 make_home(tx, topic_id, path, tx.now)
             row = tx.one("rooms_at", paths=[path])
-            assert row is not None
+            if row is None:
+                raise StoreCorrupt(f"The index of the rooms has lost the room at {path}.", Advice("verify_store"))
         return row["room_id"], row["room_id"] == room_id
 
     def _enter(self, tx: Transaction, snapshot: Snapshot, caller: Caller) -> None:

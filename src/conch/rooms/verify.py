@@ -104,6 +104,10 @@ def _object_to_grant(replay: Replay, event: Event) -> str | None:
         return None if expected == event.from_agent_id and expected else "there was nothing to take over"
     if room.owner is not None:
         return f"{room.owner} has not let go of the stick"
+    pending = room.pending_handoff_event_seq
+    given = event.details.get("handoff_event_seq", pending)  # older versions did not say it
+    if given != pending:
+        return f"it goes on from event {given}, but the pending handoff is {_spell(pending)}"
     return None if room.reserved_for in (None, agent_id) else f"the stick was reserved for {room.reserved_for}"
 
 

@@ -11,9 +11,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 from conch.lean import Any, NamedTuple
-from conch.storage.base import Row, Store, Transaction
+from conch.storage.base import INDEX_LOCK, Row, Store, Transaction
 
-INDEX_LOCK = "search"
 _READ_MESSAGES = 1_000
 _MESSAGE_CHARACTERS = 200  # the fixed cost of a message, as characters of text
 
@@ -55,18 +54,6 @@ def catch_up(store: Store, index: Index, topic_id: str | None, deadline: float) 
                     _store_part(tx, index, part, values)
             if time.monotonic() >= deadline:
                 break
-
-
-def forget_indexes(store: Store) -> None:
-    """Empty all search indexes, for example damaged ones. The next search builds them again."""
-    with store.write(INDEX_LOCK) as tx:
-        empty_indexes(tx)
-
-
-def empty_indexes(tx: Transaction) -> None:
-    """The same in a transaction that holds INDEX_LOCK."""
-    for statement in ("forget_progress", "forget_vectors", "forget_words"):
-        tx.run(statement)
 
 
 def _next_parts(tx: Transaction, index: Index, behind: Sequence[Row]) -> list[_Part]:

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager
 from conch.lean import Any, Literal, NamedTuple, Protocol
 
 DERIVED = "index_"  # the prefix of tables that can be rebuilt from other tables
+INDEX_LOCK = "search"  # the lock of those tables
 
 Row = dict[str, Any]
 Parameters = dict[str, Any]
@@ -86,6 +87,12 @@ class Transaction(Protocol):
     @property
     def heard(self) -> bool:
         """Whether a process listened to the channel of `call`. It is set by the commit, so read it afterwards."""
+
+    def lock(self, name: str) -> None:
+        """Take one more lock, after those that the transaction began with. What it reads from now on is current.
+
+        Take it last, so that no two transactions wait for each other.
+        """
 
     def take_time(self) -> None:
         """Allow this transaction to take long, because it works on whole tables."""
@@ -166,6 +173,9 @@ class Store(Protocol):
 
     def wipe(self) -> None:
         """Delete all rows. Processes that have the store open continue with an empty one."""
+
+    def empty_indexes(self) -> None:
+        """Empty the search indexes, even damaged ones. The next search builds them again."""
 
     def set_aside(self) -> str:
         """Move an unusable store out of the way without changing it; returns where it is now."""

@@ -106,10 +106,19 @@ def test_a_verification_changes_nothing(conch: Conch, edit: Edit) -> None:
     assert conch("db", "verify", "--json").error["problems"][0]["row"]["stored"] == 7
 
 
-def test_a_damaged_search_index_is_built_again(conch: Conch, edit: Edit, room: str) -> None:
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE index_progress SET through_seq = 99 WHERE kind = 'words'",
+        "DELETE FROM index_words_data WHERE id = 10",  # the structure of the index
+        "DELETE FROM index_words_idx",
+        "UPDATE index_words_config SET v = 9",
+    ],
+)
+def test_a_damaged_search_index_is_built_again(conch: Conch, edit: Edit, room: str, damage: str) -> None:
     conch("send", "a needle")
     conch("search", "needle")
-    edit("UPDATE index_progress SET through_seq = 99 WHERE kind = 'words'")
+    edit(damage)
 
     damaged, mended = conch("db", "verify"), conch("db", "reindex")
 

@@ -10,7 +10,6 @@ from conch.doors.cli.context import Context, open_named
 from conch.doors.cli.output import Report, failure
 from conch.doors.cli.tables import table
 from conch.errors import DecisionNeeded, InvalidArgument, SchemaMismatch, StoreCorrupt, some_of
-from conch.search.indexing import forget_indexes
 from conch.storage.base import Store
 from conch.storage.copying import copy_store
 from conch.storage.opening import is_server
@@ -54,7 +53,7 @@ def verify(context: Context) -> Report:
 
 def reindex(context: Context) -> Report:
     """Empty the search indexes. The next search builds them again."""
-    forget_indexes(context.app.store)
+    context.app.store.empty_indexes()
     return Report({}, "The search index is empty now. The next search builds it again from the messages.")
 
 

@@ -77,6 +77,18 @@ FROM message_addressees a
 LEFT JOIN messages m ON m.topic_id = a.topic_id AND m.seq = a.seq AND m.sender_id = a.sender_id
 WHERE m.seq IS NULL;
 
+-- check: message_addressees addressee
+-- Message {seq} of topic {topic_id} is listed as one to {addressee}, but its metadata does not say so.
+SELECT a.seq, a.topic_id, a.addressee, m.metadata_json
+FROM message_addressees a JOIN messages m ON m.topic_id = a.topic_id AND m.seq = a.seq;
+
+-- check: message_addressees addressees
+-- Message {seq} of topic {topic_id} is not listed for every agent that its metadata names, so it is missing in their mail.
+SELECT m.seq, m.topic_id, m.metadata_json, (
+  SELECT count(*) FROM message_addressees a WHERE a.topic_id = m.topic_id AND a.seq = m.seq
+) AS listed
+FROM messages m WHERE replace(m.metadata_json, '"to"', '') <> m.metadata_json;
+
 -- check: messages json
 -- The metadata of message {message_id} is not a JSON object.
 SELECT message_id, metadata_json AS json FROM messages WHERE metadata_json IS NOT NULL;
@@ -112,6 +124,11 @@ SELECT p.peer_id, p.topic_id
 FROM peers p LEFT JOIN cursors c ON c.peer_id = p.peer_id
 WHERE length(p.reclaim_token_hash) <> 64 OR ltrim(p.reclaim_token_hash, '0123456789abcdef') <> ''
   OR (p.reclaim_token_hash IS NULL AND p.is_own = 0 AND p.agent_id IS NOT NULL AND c.peer_id IS NOT NULL);
+
+-- check: peers
+-- Peer {peer_id} of topic {topic_id} has the same name, {name}, and the same token as another peer there.
+SELECT max(peer_id) AS peer_id, topic_id, name FROM peers WHERE reclaim_token_hash IS NOT NULL
+GROUP BY topic_id, name, reclaim_token_hash HAVING count(*) > 1;
 
 -- check: agent_name_reservations
 -- The name {agent_name} of topic {topic_id} means peer {peer_id}, a peer of another topic.

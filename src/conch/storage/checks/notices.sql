@@ -63,6 +63,25 @@ WHERE e.handoff_event_seq IS NULL AND (
   OR e.caused_by <> t.agent_id
 );
 
+-- A notice of a handoff goes to the agent that the stick was offered to, then to the one that claimed it. An adoption
+-- moves it to the heir.
+
+-- check: protocol_events
+-- Notice {event_id} of room {room_id} is to {to_agent_id}, but the stick was offered to {offered_to}.
+SELECT n.event_id, n.room_id, n.to_agent_id, e.to_agent_id AS offered_to
+FROM protocol_events n JOIN room_events e ON e.event_seq = n.handoff_event_seq
+LEFT JOIN room_activity heir
+  ON heir.room_id = n.room_id AND heir.kind = 'RESUME' AND heir.agent_id = n.to_agent_id
+WHERE n.state <> 'accepted' AND n.to_agent_id <> COALESCE(e.to_agent_id, '') AND heir.number IS NULL;
+
+-- check: protocol_events
+-- Notice {event_id} of room {room_id} is accepted, but room_activity does not say that {to_agent_id} did so.
+SELECT e.event_id, e.room_id, e.to_agent_id
+FROM protocol_events e LEFT JOIN room_activity t
+  ON t.subject_id = e.event_id AND t.room_id = e.room_id AND t.kind = 'accepted' AND t.created_at = e.accepted_at
+  AND t.agent_id = e.to_agent_id
+WHERE e.state = 'accepted' AND e.to_agent_id IS NOT NULL AND t.number IS NULL;
+
 -- check: protocol_events json
 -- The payload of notice {event_id} is not a JSON object.
 SELECT event_id, payload_json AS json FROM protocol_events;
@@ -90,6 +109,12 @@ WHERE CASE
   WHEN t.kind IN ('seen', 'accepted') THEN e.event_id IS NULL
   ELSE e.event_id IS NULL OR e.event_type <> t.kind
 END;
+
+-- check: room_activity
+-- Activity {number} of room {room_id} says a second time that {subject_id} was {kind}.
+SELECT max(number) AS number, room_id, subject_id, kind FROM room_activity
+WHERE subject_id IS NOT NULL AND kind NOT IN ('renewed', 'seen', 'accepted')
+GROUP BY room_id, subject_id, kind HAVING count(*) > 1;
 
 -- check: room_activity
 -- Activity {number} of room {room_id} is by {agent_id}, an agent that does not exist or has no name.

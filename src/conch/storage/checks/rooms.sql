@@ -96,3 +96,15 @@ SELECT event_seq, room_id, details_json AS json FROM room_events WHERE details_j
 -- check: room_events json
 -- The handoff of event {event_seq} of room {room_id} is not a JSON object.
 SELECT event_seq, room_id, handoff_json AS json FROM room_events WHERE handoff_json IS NOT NULL;
+
+-- A member keeps its name in the room when another peer gets that name on the topic, with a token or after an operator
+-- freed it. The member then has a second name on the topic.
+
+-- check: room_members
+-- The member {agent_id} of room {room_id} is called {name}, but on the room's topic it is called {peer_name}.
+SELECT m.room_id, m.agent_id, m.name, p.name AS peer_name
+FROM room_members m JOIN path_rooms r ON r.room_id = m.room_id
+JOIN peers p ON p.topic_id = r.topic_id AND p.agent_id = m.agent_id AND p.is_own = 1
+WHERE p.name <> m.name AND NOT EXISTS (
+  SELECT 1 FROM peers other WHERE other.name = m.name AND other.topic_id = r.topic_id AND other.is_own = 0
+);

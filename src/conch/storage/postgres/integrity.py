@@ -59,6 +59,18 @@ SELECT tgname AS name, relname AS of, pg_get_triggerdef(t.oid) AS definition
 FROM pg_trigger t JOIN pg_class c ON c.oid = tgrelid
 WHERE relnamespace = to_regnamespace(%(schema)s) AND NOT tgisinternal
 """
+_RULES = "SELECT rulename AS name, tablename AS of, definition FROM pg_rules WHERE schemaname = %(schema)s"
+_COUNTERS = """
+SELECT attname AS name, relname AS of, concat_ws(' ', 'FROM', seqmin, 'TO', seqmax, 'START', seqstart,
+  'INCREMENT', seqincrement, CASE WHEN seqcycle THEN 'CYCLE' END) AS definition
+FROM pg_class c JOIN pg_attribute ON attrelid = c.oid AND attidentity <> '' AND NOT attisdropped
+JOIN pg_sequence ON seqrelid = pg_get_serial_sequence(format('%%I.%%I', %(schema)s::text, relname), attname)::regclass
+WHERE relnamespace = to_regnamespace(%(schema)s)
+"""
+_FUNCTIONS = """
+SELECT proname AS name, %(schema)s::text AS of, '' AS definition
+FROM pg_proc WHERE pronamespace = to_regnamespace(%(schema)s)
+"""
 _REFERENCE = re.compile(r"constraint FOREIGN KEY \((\w+)\) REFERENCES (\w+)\((\w+)\) of (\w+)$")
 _NUMBERING = """
 SELECT relname AS of, attname AS name,
@@ -86,7 +98,15 @@ def schema_facts(connection: Connection) -> dict[str, str]:
     """The facts about the schema of a store."""
     asked = {"schema": SCHEMA}
     facts = {f"{row['kind']} {row['name']}": row["definition"].strip() for row in connection.execute(_OBJECTS, asked)}
-    queries = {"column": _COLUMNS, "constraint": _CONSTRAINTS, "index": _INDEXES, "trigger": _TRIGGERS}
+    queries = {
+        "column": _COLUMNS,
+        "constraint": _CONSTRAINTS,
+        "index": _INDEXES,
+        "trigger": _TRIGGERS,
+        "rule": _RULES,
+        "numbering": _COUNTERS,
+        "function": _FUNCTIONS,
+    }
     for kind, query in queries.items():
         for row in connection.execute(query.encode(), asked):
             facts[f"{kind} {_plain(row['name'])} of {row['of']}"] = _plain(row["definition"])

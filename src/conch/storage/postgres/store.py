@@ -15,7 +15,7 @@ from conch.clock import Clock
 from conch.errors import SchemaMismatch, StoreError, StoreUnavailable
 from conch.ids import lock_number
 from conch.lean import Any
-from conch.storage.base import Check, Problem, Replacement, Restoration, Row
+from conch.storage.base import INDEX_LOCK, Check, Problem, Replacement, Restoration, Row
 from conch.storage.postgres.address import SCHEMA, Address, Connection
 from conch.storage.postgres.errors import translate, translate_commit, translate_refusal, translated
 from conch.storage.postgres.schema import DIALECT, Schema
@@ -318,6 +318,12 @@ class PostgresStore:
             transaction.truncate([table for table in transaction.all_tables() if table != "meta"])
             transaction.run("set_epoch", epoch=epoch)
         self._replacements.forget_epoch()
+
+    def empty_indexes(self) -> None:
+        with self.write(INDEX_LOCK) as transaction:
+            transaction.take_time()
+            for statement in ("forget_progress", "forget_vectors", "forget_words"):
+                transaction.run(statement)
 
     def set_aside(self) -> str:
         aside = f"{SCHEMA}_set_aside_{time.strftime('%Y%m%d%H%M%S', time.gmtime())}"

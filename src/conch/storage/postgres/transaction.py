@@ -97,6 +97,9 @@ class PostgresTransaction:
             if self._called is not None:
                 self.heard = notification(self._called) in {row["bell"] for row in rung}
 
+    def lock(self, name: str) -> None:
+        self.connection.execute(f"SELECT pg_advisory_xact_lock({lock_number('write', name)})".encode())
+
     def take_time(self) -> None:
         self.connection.take_time()
         self.connection.execute(_UNHURRIED)

@@ -8,8 +8,10 @@ SELECT * FROM path_rooms WHERE canonical_path IN :paths AND state <> 'closed';
 SELECT * FROM path_rooms ORDER BY canonical_path, created_at;
 
 -- name: insert_room
+-- The condition reads the table, not its index: in a damaged store, the index may have lost a room that is there.
 INSERT INTO path_rooms (room_id, canonical_path, topic_id, state, created_at, updated_at)
-VALUES (:room_id, :canonical_path, :topic_id, 'idle', :now, :now)
+SELECT :room_id, :canonical_path, :topic_id, 'idle', CAST(:now AS BIGINT), CAST(:now AS BIGINT)
+WHERE NOT EXISTS (SELECT 1 FROM path_rooms WHERE canonical_path || '' = :canonical_path AND state <> 'closed')
 ON CONFLICT (canonical_path) WHERE state <> 'closed' DO NOTHING;
 
 -- name: update_room

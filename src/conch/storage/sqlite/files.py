@@ -14,6 +14,7 @@ from conch.lean import re
 from conch.storage.replacement import new_epoch
 from conch.storage.sqlite import sqlite3
 from conch.storage.sqlite.errors import translate
+from conch.storage.sqlite.fulltext import OWN_TABLES
 
 _OLDEST_SQLITE = (3, 35, 0)  # the first version with RETURNING
 # fmt: off
@@ -74,14 +75,10 @@ def make_private(path: str) -> None:
 
 
 def emptying(connection: sqlite3.Connection) -> Iterator[str]:
-    """The statements that delete all rows except those of `meta`. A full-text index clears its own hidden tables."""
-    tables = {row["name"]: row["sql"] for row in connection.execute("SELECT * FROM sqlite_master WHERE type = 'table'")}
-    indexes = [name for name, sql in tables.items() if "USING fts5 " in sql]
-    views = [name for name, sql in tables.items() if "USING fts5vocab " in sql]
-    for name in [name for name in tables if name not in views]:
-        if name in indexes:
-            yield f"INSERT INTO {name} ({name}) VALUES ('delete-all')"
-        elif name != "meta" and not any(name.startswith(f"{index}_") for index in indexes):
+    """The statements that delete all rows, except those of `meta` and those in which a full-text index keeps itself."""
+    for row in connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'"):
+        name, is_own = row["name"], not row["sql"].startswith("CREATE VIRTUAL")
+        if is_own and name != "meta" and not name.startswith(OWN_TABLES):
             yield f'DELETE FROM "{name}"'
 
 

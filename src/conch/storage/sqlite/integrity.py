@@ -7,10 +7,11 @@ from functools import cache
 from itertools import islice
 
 from conch.lean import Any, re
-from conch.storage.base import DERIVED, Problem
+from conch.storage.base import Problem
 from conch.storage.comparing import Facts, compare_schemas
 from conch.storage.sqlite import sqlite3
 from conch.storage.sqlite.files import split
+from conch.storage.sqlite.fulltext import OWN_TABLES, find_contradiction
 from conch.storage.sqlite.transaction import as_dict
 from conch.storage.statements import Migration
 
@@ -19,7 +20,6 @@ _STORED_AS = {"TEXT": "text", "BIGINT": "integer", "INTEGER": "integer", "BLOB":
 # SQLite's own tables, such as the statistics of ANALYZE, come and go.
 _OBJECTS = "SELECT type, name, tbl_name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
 _VIRTUAL = r"CREATE VIRTUAL TABLE"
-_OF_INDEX = f"{DERIVED}words_"  # the tables in which the full-text index keeps itself
 _SIZES = "SELECT sz FROM index_words_docsize"
 _TOTALS = "SELECT block FROM index_words_data WHERE id = 1"
 _WORDS = "SELECT count(*) AS words FROM index_vocabulary"
@@ -38,7 +38,7 @@ def find_problems(connection: sqlite3.Connection, migrations: tuple[Migration, .
             problems += islice(found, _MOST_OF_A_KIND)
         except sqlite3.DatabaseError as error:  # pages that cannot be read at all
             problems.append(Problem("file", table, f"Not all rows could be read. SQLite reports: {error}"))
-    return problems + _find_lost_words(connection)
+    return problems + (_find_lost_words(connection) or _find_contradiction(connection))
 
 
 def _find_damaged_pages(connection: sqlite3.Connection) -> Iterator[Problem]:
@@ -67,7 +67,7 @@ def _facts(connection: sqlite3.Connection) -> dict[str, str]:
         kind, name, table = row["type"], row["name"], row["tbl_name"]
         if kind != "table":
             facts[f"{kind} {name} of {table}"] = _normalized(row["sql"])
-        elif re.match(_OF_INDEX, name):  # they differ between versions of SQLite
+        elif name.startswith(OWN_TABLES):  # they differ between versions of SQLite
             facts[f"table {name}"] = ""
         else:
             facts[f"table {name}"] = _normalized(row["sql"])
@@ -110,7 +110,7 @@ def _plain_tables(connection: sqlite3.Connection) -> list[str]:
     """The tables that have rows of their own, without those of the full-text index."""
     tables = [row for row in connection.execute(_OBJECTS).fetchall() if row["type"] == "table"]
     plain = [row["name"] for row in tables if not re.match(_VIRTUAL, row["sql"])]
-    return [name for name in plain if not re.match(_OF_INDEX, name)]
+    return [name for name in plain if not name.startswith(OWN_TABLES)]
 
 
 def _find_misfits(connection: sqlite3.Connection, table: str) -> Iterator[Problem]:
@@ -162,6 +162,15 @@ def _find_lost_words(connection: sqlite3.Connection) -> list[Problem]:
         return []
     sentence = f"The search index has {words} words and counts {sum(totals[1:])}, but its messages have {size}."
     return [Problem("index", "index_words", sentence, {"words": words, "size": size, "totals": totals})]
+
+
+def _find_contradiction(connection: sqlite3.Connection) -> list[Problem]:
+    try:
+        found = find_contradiction(connection)
+    except (sqlite3.Error, TypeError) as error:
+        found = str(error)
+    sentence = f"The tables of the search index contradict each other, so searches can fail or miss messages: {found}."
+    return [Problem("index", "index_words", sentence, {"error": found})] if found else []
 
 
 def _varints(block: bytes) -> list[int]:

@@ -24,6 +24,7 @@ from conch.storage.sqlite import sqlite3
 from conch.storage.sqlite.connections import Connections, FilesTaken, Lent
 from conch.storage.sqlite.errors import translate, translated
 from conch.storage.sqlite.files import copy, emptying, make_folder, new_mark, note_mark, split, stamp, unused
+from conch.storage.sqlite.fulltext import empty_index
 from conch.storage.sqlite.queue import Queue
 from conch.storage.sqlite.recognition import APPLICATION_ID, foreign, require_own_file
 from conch.storage.sqlite.transaction import SqliteTransaction, as_dict, transaction
@@ -265,10 +266,20 @@ class SqliteStore:
                 connection.execute("PRAGMA defer_foreign_keys = ON")  # so that the tables can be emptied in any order
                 for statement in list(emptying(connection)):
                     connection.execute(statement)
+                empty_index(connection)
                 connection.execute(self._statements["set_epoch"], {"epoch": epoch})
             self._replacements.expect(epoch)
             with suppress(sqlite3.Error):  # the rows are deleted already, so a failure must not be reported as one
                 connection.execute("VACUUM")  # gives the space back to the disk, but needs some of it
+        self._connections.close()  # they may have used the index
+
+    def empty_indexes(self) -> None:
+        with self.read():  # migrates an older store
+            pass
+        with self._untouched() as connection, self._queued(connection), transaction(connection, "BEGIN IMMEDIATE"):
+            for statement in ("forget_progress", "forget_vectors"):
+                connection.execute(self._statements[statement])
+            empty_index(connection)
 
     def set_aside(self) -> str:
         aside = unused(f"{self.path}.set-aside-{stamp()}")

@@ -99,6 +99,9 @@ class SqliteTransaction:
         self.called = channel
         self.rings.insert(0, channel)
 
+    def lock(self, name: str) -> None:
+        """Does nothing: SQLite has one writer at a time."""
+
     def take_time(self) -> None:
         """Does nothing: SQLite limits only the wait for its lock."""
 
