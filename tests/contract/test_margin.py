@@ -156,6 +156,28 @@ def test_no_command_prints_a_line_that_another_agent_forged(
     assert raw(texts, letters) == []
 
 
+def test_an_answer_that_a_command_waited_for_has_no_line_that_looks_like_ours(
+    environ: dict[str, str], enter: Enter, workspace: str
+) -> None:
+    bob, evil = enter("bob:2", None, workspace), forgery(DANGEROUS)
+    asking = subprocess.Popen(
+        [sys.executable, "-m", "conch", "ask", "Why?", "--wait", "60"],
+        cwd=workspace,
+        env={**environ, "CONCH_AGENT_ID": "eve:3"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    asked = bob.data("sync", topic_id=bob.home, wait_seconds=60)["received"][0]["message_id"]
+    answer = {"question_id": asked, "answer_markdown": evil, "repo_pointers": [evil], "suggested_followups": [evil]}
+    bob.data("answer", topic_id=bob.home, responses=[answer])
+
+    texts = {"ask": [asking.communicate()[0].decode()]}
+
+    assert texts["ask"][0].count(FORGED) >= 3 * len(DANGEROUS)
+    assert forged_lines(texts) == []
+    assert raw(texts, DANGEROUS) == []
+
+
 def test_no_text_of_a_tool_has_a_letter_that_is_not_seen(enter: Enter, workspace: str) -> None:
     ada = enter("ada:1", None, workspace)
 
@@ -221,6 +243,8 @@ def brief(properties: Any) -> dict[str, int]:
 
 
 MARKUP = "<!-- <b>x</b> [link](http://x) ![](y) `a` ``b ** | ~~~ &lt; # H"
+# Wherever a definition is, it turns brackets anywhere in the document into links.
+DEFINITIONS = ["[a]: http://x", "> [a]: x", "- [a]: x", "1. [a]: x", "[^1]: x", "[a\u2028b]: x", "x\r[a]:", "\t[a]: x"]
 CODE = re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)")
 
 
@@ -229,7 +253,7 @@ def test_no_text_is_markup_of_ours_in_an_export(environ: dict[str, str], enter: 
     topic_id = ada.data("topic_create", name=MARKUP, metadata={"note": MARKUP})["topic_id"]
     ada.join(topic_id, MARKUP[:59])
     bob.join(topic_id, "bob-1")
-    body = "\n".join(["</blockquote>", MARKUP, "# forged", "```", "- item", "<script>"])
+    body = "\n".join(["</blockquote>", MARKUP, "# forged", "===", *DEFINITIONS, "---", "```", "- item", "<script>"])
     metadata = {
         "to": ["bob-1", MARKUP[5:59]],
         "repo_pointers": ["# forged", MARKUP],
@@ -249,7 +273,8 @@ def test_no_text_is_markup_of_ours_in_an_export(environ: dict[str, str], enter: 
 
     lines = done.stdout.splitlines()
     ours = [CODE.sub("", line) for line in lines if not line.startswith("> ")]
-    assert sum(line.startswith("> ") for line in lines) == 12
+    assert sum(line.startswith("> ") for line in lines) == 2 * len(body.splitlines())
+    assert not re.search(r"(?m)^[> \d.)*+-]*\[[^\[\]]+\]:", done.stdout)
     assert [line for line in ours if re.search(r"[<\[\]|~]|- [#-]|!\[", line)] == []
     assert not any(re.search("<[a-z/!]", line) for line in lines if line.startswith("> "))
 

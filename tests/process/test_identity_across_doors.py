@@ -14,7 +14,7 @@ import pytest
 # A harness as conch meets it: a process by that name, which starts an MCP server and shell commands. What to do
 # comes as words: `mcp NAME` joins through a server, `open NAME` too but leaves it running, `turn NAME` also asks for
 # the stick, and `shell` asks a command who it is. A third word is the session that the step belongs to.
-HARNESS = """
+HARNESS = '''
 import json, os, subprocess, sys
 
 opened = []
@@ -46,14 +46,32 @@ def through_shell(thread):
     done = subprocess.run(["bash", "-c", f"{command}; true"], env=env, capture_output=True, check=True)
     return json.loads(done.stdout)["data"]["agent_id"]
 
+ORPHAN = """
+import os, sys, time
+if os.fork():
+    os._exit(0)
+while os.getppid() != int(sys.argv[2]):
+    time.sleep(0.01)
+os.execv(sys.argv[1], [sys.argv[1], "-m", "conch", "whoami", "--json"])
+"""
+
+def through_orphan():
+    import ctypes
+    ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER: orphans below become children of this process
+    words = [sys.argv[1], "-c", ORPHAN, sys.argv[1], str(os.getpid())]
+    done = subprocess.run(words, start_new_session=True, stdout=subprocess.PIPE, check=True)
+    return json.loads(done.stdout)["data"]["agent_id"]
+
 def take(door, client="-", thread=None):
+    if door == "orphan":
+        return through_orphan()
     return through_shell(thread) if door == "shell" else through_mcp(client, door, thread)
 
 print(json.dumps([take(*step.split()) for step in sys.argv[2:]]))
 for server in opened:
     server.stdin.close()
     server.wait()
-"""
+'''
 
 
 @pytest.fixture
@@ -103,6 +121,14 @@ def test_a_second_server_of_the_same_harness_is_the_same_agent(run_harness: Any)
 
     assert first == second
     assert first.startswith("codex:")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has subreapers")
+@pytest.mark.parametrize("program", ["codex", "someharness.py"])
+def test_an_orphan_does_not_speak_as_the_process_that_adopted_it(run_harness: Any, program: str) -> None:
+    itself, orphan = run_harness(program, "shell", "orphan")
+
+    assert orphan != itself
 
 
 @pytest.mark.parametrize("program", ["codex", "someharness.py"])

@@ -110,17 +110,28 @@ def open_pidfd(process: Process) -> int | None:
 
 
 def ancestors(pid: int | None = None) -> Iterator[Ancestor]:
-    """The parent of `pid` (default: this process), then the parent's parent and so on, up to pid 1."""
+    """The parent of `pid` (default: this process), then the parent's parent and so on, up to pid 1.
+
+    A process that has only adopted an orphan is not its parent.
+    """
     child = os.getpid() if pid is None else pid
     try:
         while (parent := system.facts(child)[1]) > 0:
             process = look_up(parent)
-            if process is None:
+            if process is None or _has_adopted(parent, child):
                 return
             yield Ancestor(process, _program_name(parent), _arguments(parent))
             child = parent
     except OSError:
         return
+
+
+def _has_adopted(parent: int, child: int) -> bool:
+    """Whether the real parent has ended. A child is born into its parent's session, or starts one and leads it."""
+    if sys.platform == "win32":
+        return False
+    session = os.getsid(child)
+    return session not in (child, os.getsid(parent))
 
 
 class User(NamedTuple):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from functools import cache
+from functools import lru_cache
 
 from conch.errors import InvalidArgument
 
@@ -111,7 +111,7 @@ def _ignores_case(parent: str, name: str) -> bool:
     return os.path.samestat(here, there)
 
 
-@cache
+@lru_cache(256)
 def folds_case(directory: str) -> bool:
     """Whether the filesystem of a directory ignores case, as on Windows and usually on macOS."""
     if os.name == "nt":

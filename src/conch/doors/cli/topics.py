@@ -25,7 +25,9 @@ _WINDOW_SECONDS = 3_600
 _LONGEST_ECHO = 200
 _QUOTE = "> "
 _TAG = r"<(?=[A-Za-z/!?])"
-_MARKUP = r"[`*<>&~|]|\][(\[]|^[#>+=-]|^\d+[.)]"
+# The beginning of a definition, which would make links of brackets anywhere in the document.
+_DEFINITION = r"(?m)^((?:[ \t>*+-]|\d{1,9}[.)])*)\[(?=(?:[^\[\]\\]|\\.)+\]:)"
+_MARKUP = r"[`*<>&~|\[\]\\]|^[#>+=-]|^\d+[.)]|(?<!\w)_|_(?!\w)"
 _LISTS = {"repo_pointers": "See", "suggested_followups": "Ask next"}
 
 
@@ -175,13 +177,19 @@ def _section(message: Message, question: Question | None, addressees: list[str])
     reply = f"in reply to `{message.reply_to}`, " if message.reply_to else ""
     status = f", {_status(question)}" if question else ""
     facts = f"*{reply}{local_time(message.created_at)}, `{message.message_id}`{status}*"
-    body = re.sub(_TAG, "&lt;", message.content_markdown)  # a tag could end the quotation, or hide what follows
-    lines = [f"\n## {head}", facts, behind_margin(body, _QUOTE), *_metadata_lines(message.metadata)]
-    return "\n\n".join(lines) + "\n"
+    lines = [f"\n## {head}", facts, behind_margin(_tamed(message.content_markdown), _QUOTE)]
+    return "\n\n".join([*lines, *_metadata_lines(message.metadata)]) + "\n"
+
+
+def _tamed(body: str) -> str:
+    """The text without markup that works beyond its quotation. A tag could end it, or hide what follows."""
+    text = re.sub(_TAG, "&lt;", "\n".join(body.splitlines()))
+    return re.sub(_DEFINITION, r"\1\\[", text)
 
 
 def _status(question: Question) -> str:
-    return question.status + (f": {_literal(question.cancel_reason)}" if question.cancel_reason else "")
+    reason = _literal(question.cancel_reason or "")
+    return f"{question.status}: {reason}" if reason else question.status
 
 
 def _metadata_lines(metadata: dict[str, Any] | None) -> list[str]:
