@@ -128,6 +128,23 @@ def test_a_damaged_search_index_is_built_again(conch: Conch, edit: Edit, room: s
     assert conch("db", "verify").status == 0
 
 
+@pytest.mark.parametrize(
+    "damage", ["DELETE FROM index_words_data WHERE id = 10", "UPDATE index_words_config SET v = 9"]
+)
+def test_a_command_that_meets_a_damaged_search_index_says_how_to_mend_it(
+    conch: Conch, edit: Edit, room: str, damage: str
+) -> None:
+    conch("send", "a needle")
+    conch("search", "needle")
+    edit(damage)
+
+    refused = [conch("search", "needle"), conch("db", "wipe", "--room", room, "--yes")]
+
+    assert all("DB_CORRUPT" in each.err and "Run `conch db reindex`." in each.err for each in refused)
+    conch("db", "reindex")
+    assert conch("db", "wipe", "--room", room, "--yes").status == 0
+
+
 def test_a_copy_is_a_store_like_the_original(conch: Conch, room: str, tmp_path: Path) -> None:
     made = conch("db", "backup", str(tmp_path / "copy"), "--json")
 

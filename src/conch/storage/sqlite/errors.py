@@ -27,6 +27,8 @@ _READ_ONLY = (StoreReadOnly, "The store at {path} is not writable. Make the file
               "writable for this user, or choose another place with {named}.")  # fmt: skip
 _CORRUPT = (StoreCorrupt, "The file {path} is damaged or is not a conch store. Restore a copy "
             "made by `conch db backup`, or move the file aside with `conch db wipe`.")  # fmt: skip
+_CORRUPT_INDEX = (StoreCorrupt, "The search index in {path} is damaged ({reason}). Run `conch db reindex`. The next "
+                  "search then builds it again from the messages.")  # fmt: skip
 _UNAVAILABLE = (StoreUnavailable, "The store at {path} cannot be used: {reason}. Check the path and its folder, or "
                 "choose another place with {named}.")  # fmt: skip
 
@@ -35,6 +37,7 @@ _CROWDED = (StoreUnavailable, "The store at {path} cannot be used now, because t
 _UNCERTAIN = (StoreUncertain, "The store at {path} failed during a commit: {reason}. The change may or may not "
               "have been made. Check the disk, and look before you try again.")  # fmt: skip
 
+_FULLTEXT = "fts5"  # SQLite's module for the search index names itself in the errors that have no code of their own
 _SHARED_MEMORY_BYTES = 32_768  # the smallest -shm file; WAL mode cannot start with less free space
 
 _BY_SQLITE_CODE = {
@@ -72,8 +75,10 @@ def _kind_of(error: sqlite3.Error | OSError, path: str) -> tuple[type[StoreError
         return _BY_ERRNO.get(error.errno or 0, _UNAVAILABLE)
     if isinstance(error, CommitFailed):
         return _UNCERTAIN
-    # The low byte is the primary code. The other bytes only refine it.
-    primary_code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+    if code == sqlite3.SQLITE_CORRUPT_VTAB or _FULLTEXT in str(error):
+        return _CORRUPT_INDEX
+    primary_code = code & 0xFF  # the other bytes only refine it
     return _BY_SQLITE_CODE.get(primary_code) or _look_around(path, primary_code)
 
 
