@@ -43,7 +43,6 @@ MakeSession = Callable[[_Ask, _Ask], Session]
 _DRAIN_SECONDS = 0.6  # a harness kills a server that takes long to end
 _READ_SECONDS = 0.3  # for a client that has closed its end, to read its last replies
 _OUT_OF_MEMORY = "Internal error: there is not enough memory. Check what was changed, and try again later."
-_NO_MEMORY = error_reply(None, Refusal(INTERNAL_ERROR, _OUT_OF_MEMORY))  # made in time
 _MOST_ECHOED = 80  # characters of the client's own text that an error repeats
 
 
@@ -69,18 +68,12 @@ class Connection:
         self._follow_ups = FollowUps(self._workers)
         self._pending = PendingCalls(wire.outbox, self._follow_ups)
         self._roots = Roots(wire.outbox.send)
-        self._owed = 0  # requests that there was no memory to answer
         self._session = make_session(lambda: self._client.name, self._roots.first_path)
 
     def serve(self) -> bool:
         """Answer until the wire ends, then cancel the calls in flight. False if a call does not end in time."""
         for line in self._wire.lines(self._rest):
-            try:
-                self._take(line)
-            except MemoryError:
-                self._wire.spare_memory()
-                with suppress(MemoryError):  # a reply that is missing is better than a server that ends
-                    self._owed += isinstance(line, Cut) or may_be_request(line[:_MOST_ECHOED])
+            self._insist(self._take, line)
         self._workers.let_go()
         self._pending.cancel_all()
         self._roots.close()
@@ -93,20 +86,23 @@ class Connection:
             has_ended = self._workers.drain(_DRAIN_SECONDS)
         return has_ended
 
-    def _pay(self) -> None:
-        """Answer the requests that there was no memory to answer. Their ids are lost."""
-        with suppress(MemoryError):
-            while self._owed:
-                self._wire.outbox.send(_NO_MEMORY)
-                self._owed -= 1
+    def _insist(self, act: Callable[..., None], *arguments: object) -> None:
+        """Do it again until there is memory for it. Otherwise a request would get no reply, or one without its id."""
+        while True:
+            try:
+                act(*arguments)
+                return
+            except MemoryError:
+                self._workers.let_go()  # calls that are held back hold memory too
+                if not self._wire.wait_for_memory():  # the connection ends
+                    return
 
     def _rest(self) -> bool:
         """Nothing is left to do for now. Returns whether something may have to be done soon, without another line."""
         self._workers.let_go()
-        return bool(self._owed or self._pending.is_busy or self._follow_ups.is_busy)
+        return self._pending.is_busy or self._follow_ups.is_busy
 
     def _take(self, line: Line) -> None:
-        self._pay()
         self._pending.take_back_unread()
         self._follow_ups.retry()
         self._workers.restart()
@@ -136,26 +132,32 @@ class Connection:
     def _receive(self, line: bytes) -> None:
         try:
             message = decode(line)
-            if isinstance(message, list):
-                self._receive_batch(message)
-            else:
-                self._handle(message, None)
         except Refusal as refusal:
             self._refuse(refusal, None)
+            return
+        if isinstance(message, list):
+            self._receive_batch(message)
+        else:
+            self._insist(self._respond, message, None)
 
     def _receive_batch(self, messages: list[object]) -> None:
         if not messages or not self._client.may_batch:
-            raise Refusal(INVALID_REQUEST, "Invalid request: this protocol version does not allow batches.")
+            refusal = Refusal(INVALID_REQUEST, "Invalid request: this protocol version does not allow batches.")
+            self._refuse(refusal, None)
+            return
         batch = Batch()
         gate = self._pending.hold(batch)  # keeps the batch open until all its messages are handled
         try:
             for message in messages:
-                try:
-                    self._handle(message, batch)
-                except Refusal as refusal:
-                    self._refuse(refusal, batch)
+                self._insist(self._respond, message, batch)
         finally:
-            self._pending.finish(gate, b"")
+            self._insist(self._pending.finish, gate, b"")
+
+    def _respond(self, message: object, batch: Batch | None) -> None:
+        try:
+            self._handle(message, batch)
+        except Refusal as refusal:
+            self._refuse(refusal, batch)
 
     def _handle(self, message: object, batch: Batch | None) -> None:
         parsed = parse(message)
@@ -182,7 +184,7 @@ class Connection:
         if batch is None:
             self._wire.outbox.send(reply)
         else:
-            self._pending.finish(self._pending.hold(batch), reply)
+            self._insist(self._pending.finish, self._pending.hold(batch), reply)
 
     def _notice(self, notice: Notification) -> None:
         if notice.method == "notifications/cancelled":
@@ -236,7 +238,10 @@ class Connection:
             self._workers.hold(partial(self._run_call, pending, request.id, tool, arguments or {}))
         except (RuntimeError, MemoryError):
             message = "Internal error: the system cannot start another thread. Try again later."
-            self._pending.finish(pending, error_reply(request.id, Refusal(INTERNAL_ERROR, message)))
+            self._insist(self._give_up, pending, request.id, message)
+
+    def _give_up(self, pending: PendingCall, request_id: Id, message: str) -> None:
+        self._pending.finish(pending, error_reply(request_id, Refusal(INTERNAL_ERROR, message)))
 
     def _run_call(self, pending: PendingCall, request_id: Id, tool: Tool, arguments: Object) -> None:
         """Run the tool on a worker and deliver its reply. Whatever fails, the client gets a reply.
@@ -257,7 +262,7 @@ class Connection:
         # The client gets an error instead, so undo what can be undone.
         undo = pending.call.undo if pending.brought is NOTHING_FOLLOWS else None
         self._follow_ups.run(pending.brought.not_sent if undo is None else undo)
-        self._pending.finish(pending, error_reply(request_id, Refusal(INTERNAL_ERROR, why)))
+        self._give_up(pending, request_id, why)
 
     def _result_of(self, pending: PendingCall, request_id: Id, tool: Tool, arguments: Object) -> bytes:
         pending.is_begun = True

@@ -48,6 +48,7 @@ class Outbox:
         self._broken = False
         self.is_waiting = False
         """Lines wait, because the client does not read as fast as we write."""
+        self._is_starved = False  # there was no memory to write
         self._patience_ms = 0
         self._room = select.poll()
         self._room.register(output, select.POLLOUT)
@@ -60,20 +61,17 @@ class Outbox:
     def send(self, line: bytes, placed: Placed | None = None, settled: Settled | None = None) -> bool | None:
         """Write a line, and return whether it was written.
 
-        None: there is no room, so the line waits, and `settled` is called later, on another thread.
+        None: there is no room, so the line waits, and `settled` is called later, on another thread. After MemoryError,
+        nothing was sent.
         """
-        data = line + b"\n"
+        new = _Line(memoryview(line + b"\n"), settled)
         with self._lock:
-            self._accepted += len(data)
+            end = self._accepted + len(new.rest)
             if placed is not None:
-                placed(self._accepted)
+                placed(end)
+            self._lines.append(new)  # the last step that may raise MemoryError: from here on the line goes its way
+            self._accepted = end
             had_room = not self.is_waiting
-            written = self._write(data) if had_room else 0
-            self._written += written
-            if written == len(data):  # as almost always
-                return True
-            new = _Line(memoryview(data)[written:], settled)
-            self._lines.append(new)
             done = self._write_all()
         if had_room and self.is_waiting:
             self._wake()
@@ -83,11 +81,13 @@ class Outbox:
         _settle(done[:-1])
         return not new.rest
 
-    def flush(self) -> None:
-        """Write what waits, as far as there is room."""
+    def flush(self) -> bool:
+        """Write what waits, as far as there is room. Returns False if there was not enough memory for that."""
         with self._lock:
             done = self._write_all()
+            is_starved = self._is_starved
         _settle(done)
+        return not is_starved
 
     def hurry(self) -> None:
         """Write what waits, because the connection ends. From now on no line waits longer than a moment."""
@@ -108,33 +108,48 @@ class Outbox:
     def _write_all(self) -> list[_Line]:
         """Call under the lock. Returns the lines that are done: written whole, or lost because the client is gone."""
         done: list[_Line] = []
-        while self._lines and (written := self._write(self._lines[0].rest)):
-            self._written += written
-            self._lines[0].rest = self._lines[0].rest[written:]
-            if not self._lines[0].rest:
-                done.append(self._lines.popleft())
+        self._is_starved = False
+        try:
+            while self._lines and self._write(self._lines[0]):
+                if not self._lines[0].rest:
+                    done.append(self._lines[0])
+                    self._lines.popleft()
+        except MemoryError:
+            self._is_starved = True  # what is left waits, as if there were no room
         if self._broken:
             done += self._lines
             self._lines.clear()
         self.is_waiting = bool(self._lines)
         return done
 
-    def _write(self, rest: bytes | memoryview) -> int:
-        """Write a part, small enough to never block where there is room. Returns 0 if there is none."""
+    def _write(self, line: _Line) -> bool:
+        """Write a part, small enough to never block where there is room. Returns whether it made progress.
+
+        What needs memory comes first. No part is written twice.
+        """
+        part, rest = line.rest[: select.PIPE_BUF], line.rest[select.PIPE_BUF :]
+        through = self._written + len(part)
+        if not part:
+            return True  # there was no memory to note that it is done
         try:
             if not self._broken and self._room.poll(self._patience_ms):
-                return os.write(self._output, rest[: select.PIPE_BUF])
+                written = os.write(self._output, part)
+                if written == len(part):
+                    line.rest, self._written = rest, through
+                else:
+                    line.rest, self._written = line.rest[written:], self._written + written
+                return written > 0
             if not self._patience_ms:
-                return 0
+                return False
         except BlockingIOError:
             if not self._patience_ms:
-                return 0
+                return False
         except OSError:
             pass
         if not self._broken:
             self._broken = True  # the line may be cut in half, so nothing can follow it
             self._on_break()
-        return 0
+        return False
 
 
 def _settle(done: list[_Line]) -> None:

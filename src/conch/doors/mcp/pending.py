@@ -126,7 +126,6 @@ class PendingCalls:
                 pending.reply, pending.delivery = reply, delivery
             leaving = self._leaving_with(pending)
             answered = [self._note_answered(one) for one in leaving if one.request_id is not None]
-            self._unwritten -= len(answered)
         # Outside the lock, because tasks may use the store.
         if cancelled:
             self._follow_ups.run(delivery.not_sent)
@@ -245,8 +244,9 @@ class PendingCalls:
             together = [] if pending.batch.unfinished else pending.batch.calls
         leaving = [one for one in together if not one.cancelled and one.reply]
         for one in leaving:
-            if one.request_id is not None:
-                self._by_id.pop(one.request_id, None)
+            if one.request_id is not None and self._by_id.get(one.request_id) is one:
+                del self._by_id[one.request_id]
+                self._unwritten -= 1
         return leaving
 
     def _note_answered(self, one: PendingCall) -> _Answered:

@@ -8,6 +8,7 @@ import select
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from io import FileIO
 
 from conch.doors.mcp.outbox import Outbox
 from conch.lean import NamedTuple
@@ -91,31 +92,39 @@ Line = bytes | Cut
 
 
 class LineSplitter:
-    """Splits a stream of chunks into lines, in bounded memory."""
+    """Splits a stream of chunks into lines, in bounded memory. MemoryError loses nothing of the stream."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
+        self._chunk: bytes | bytearray = b""
+        self._place, self._end = 0, 0  # what is left of the chunk
         self._parts: list[bytes] = []
         self._size = 0
         self._cut: Cut | None = None  # while the line is given up
 
-    def feed(self, chunk: bytes) -> Iterator[Line]:
-        """The lines that this chunk completes, and those that it makes too long."""
-        *ended, rest = chunk.split(b"\n")
-        for piece in ended:
-            yield from self._grow(piece)
-            yield from self._end()
-        yield from self._grow(rest)
+    def feed(self, chunk: bytes | bytearray, size: int) -> None:
+        """Go on with the first `size` bytes of a chunk. It must not change until `lines` has ended."""
+        self._chunk, self._place, self._end = chunk, 0, size
+
+    def lines(self) -> Iterator[Line]:
+        """The lines that the chunk completes, and those that it makes too long. After MemoryError, call it again."""
+        while self._place < self._end:
+            newline = self._chunk.find(b"\n", self._place, self._end)
+            self._grow(self._end if newline < 0 else newline)
+            if self._size > self._most_bytes:
+                yield from self.discard()
+            if newline >= 0:
+                yield from self._finish(newline + 1)
 
     def discard(self) -> Iterator[Cut]:
         """Give up the line that is being read, if there is one."""
         if self._size and self._cut is None:
             head, tail = _ends(self._parts)
-            self._parts = []
-            self._cut = Cut(head, tail)
-            yield Cut(head, None)
+            begun, self._cut = Cut(head, None), Cut(head, tail)
+            self._parts.clear()
+            yield begun
 
-    def _end(self) -> Iterator[Line]:
+    def _finish(self, place: int) -> Iterator[Line]:
         line: bytes | None = None
         if self._cut is None:
             try:
@@ -123,18 +132,21 @@ class LineSplitter:
             except MemoryError:
                 yield from self.discard()
         ended = self._cut if line is None else line
-        self._parts, self._size, self._cut = [], 0, None
+        self._parts.clear()
+        self._size, self._cut, self._place = 0, None, place
         if ended is not None:
             yield ended
 
-    def _grow(self, piece: bytes) -> Iterator[Cut]:
+    def _grow(self, place: int) -> None:
+        """Add what comes before this place to the line. What needs memory is done first, so it can be done again."""
+        piece = bytes(memoryview(self._chunk)[self._place : place])
         if self._cut is not None:
             self._cut = self._cut._replace(tail=_ends([self._cut.tail or b"", piece])[1])
-            return
-        self._parts.append(piece)
-        self._size += len(piece)
-        if self._size > self._most_bytes:
-            yield from self.discard()
+        elif piece:
+            size = self._size + len(piece)
+            self._parts.append(piece)
+            self._size = size
+        self._place = place
 
 
 def _ends(parts: list[bytes]) -> tuple[bytes, bytes]:
@@ -158,6 +170,8 @@ class Wire:
         self._input, self._output = descriptors
         self._stop = stop
         self._splitter = LineSplitter(most_bytes)
+        self._source = FileIO(self._input, closefd=False)
+        self._buffer = bytearray(_CHUNK)  # made in time: with it, reading needs no memory
         self._reserve: bytearray | None = bytearray(_RESERVE)
         self.outbox = Outbox(self._output, stop.wake, stop.raise_)
         self._poll = select.poll()
@@ -170,33 +184,52 @@ class Wire:
         It calls `rest` before it waits for more. If that returns True, it waits at most two seconds, and then yields
         an empty line.
         """
-        chunk_size = _CHUNK
         while (readable := self._wait(rest)) is not None:
             if not readable:
                 yield b""
                 continue
             try:
-                chunk = os.read(self._input, chunk_size)
-            except BlockingIOError:
-                continue
-            except MemoryError:  # nothing was read yet
-                self.spare_memory()
-                yield from self._splitter.discard()
-                time.sleep(_SHORT_SECONDS)  # other calls end meanwhile and free their memory
-                chunk_size = _SMALL_CHUNK
+                size = self._source.readinto(self._buffer)
+            except MemoryError:  # nothing was read
+                self.wait_for_memory()
                 continue
             except OSError:  # a terminal that went away
                 return
-            is_all = len(chunk) < chunk_size
-            chunk_size = min(2 * chunk_size, _CHUNK)
-            try:
-                yield from self._splitter.feed(chunk or b"\n")  # the end of input also ends the last line
-            except MemoryError:
-                yield from self._splitter.discard()
-            if not chunk:
+            if size is None:  # another process has read it
+                continue
+            yield from self._split(size, rest)
+            if not size:
                 return
-            if is_all:
+            if size < _CHUNK:
                 self._refill()  # not sooner: the lines may need the memory
+
+    def _split(self, size: int, rest: Callable[[], bool]) -> Iterator[Line]:
+        if size:
+            self._splitter.feed(self._buffer, size)
+        else:
+            self._splitter.feed(b"\n", 1)  # the end of input also ends the last line
+        while True:
+            try:
+                yield from self._splitter.lines()
+                return
+            except MemoryError:
+                if not self.wait_for_memory():
+                    return
+            try:
+                rest()
+                yield from self._splitter.discard()  # it may be what needs all the memory
+            except MemoryError:
+                pass
+
+    def wait_for_memory(self) -> bool:
+        """Make room and wait a moment, while other calls end. Returns whether to try again."""
+        self.spare_memory()
+        try:
+            time.sleep(_SHORT_SECONDS)
+            self.outbox.flush()
+            return not self._stop.is_raised
+        except MemoryError:
+            return True
 
     def spare_memory(self) -> None:
         """Free the memory that was set aside, because there is no other."""
@@ -214,8 +247,7 @@ class Wire:
             try:
                 return self._look(rest)
             except MemoryError:  # the next poll reports again what there is to do
-                self.spare_memory()
-                time.sleep(_SHORT_SECONDS)
+                self.wait_for_memory()
 
     def _look(self, rest: Callable[[], bool]) -> bool | None:
         is_full = self._choose() if self.outbox.is_waiting or self._wanted != _READ_ONLY else False
@@ -226,7 +258,8 @@ class Wire:
             if descriptor == self._output:
                 if events & _GONE:
                     return None
-                self.outbox.flush()
+                if not self.outbox.flush():
+                    raise MemoryError
             if descriptor == self._input:
                 readable = True
                 if is_full:  # the client has closed its end without reading our replies

@@ -18,6 +18,7 @@ Task = Callable[[], None]
 
 _IDLE_KEPT = 4
 _BEGIN_SECONDS = 2.0
+_MEMORY_SECONDS = 0.05
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 5.0  # seconds before a task is tried again: a room may wait for it
 _MOST_POSTPONED = 256
 
@@ -88,12 +89,6 @@ class Workers:
                     with suppress(RuntimeError, MemoryError):
                         start_new_thread(worker.work, ())
 
-    def postpone(self, worker: _Worker) -> None:
-        """Let `restart` run the task of this worker again."""
-        with self._lock:
-            worker.since = time.monotonic()
-            self._beginning.add(worker)
-
     def begins(self, worker: _Worker) -> bool:
         """Whether this thread is the first one to begin for its worker."""
         with self._lock:
@@ -137,9 +132,9 @@ class _Worker:
         while True:
             try:
                 self._task()
-            except MemoryError:  # it did not even begin, or could not end
-                self._workers.postpone(self)
-                return
+            except MemoryError:  # it did not even begin, or could not end: go on when other calls have freed some
+                time.sleep(_MEMORY_SECONDS)
+                continue
             except Exception:
                 sys.excepthook(*sys.exc_info())  # a defect of ours goes to the log; other calls continue
             if not self._workers.finished(self):
