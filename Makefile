@@ -7,10 +7,13 @@ BIN := .venv/bin
 # Tests often wait for a process or a database. More workers than cores keep two cores busy.
 WORKERS ?= 3
 
-.PHONY: run test check oracle explore faults fuzz torture soak bench scale docs clean
+.PHONY: run serve test check oracle explore faults fuzz torture soak bench scale docs clean
 
 run: .venv/installed
 	$(BIN)/conch demo
+
+serve: .venv/serving
+	$(BIN)/conch serve
 
 # Creates the environments in parallel, and checks the code at the same time. A test that fails runs once more, alone.
 test:
@@ -60,6 +63,10 @@ $(BIN)/python:
 .venv/installed: pyproject.toml | $(BIN)/python
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable .
 	touch $@
+
+.venv/serving: pyproject.toml | $(BIN)/python
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[serve]'
+	touch .venv/installed $@
 
 .venv/developing: pyproject.toml | $(BIN)/python
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'

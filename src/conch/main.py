@@ -8,6 +8,11 @@ import sys
 from _signal import SIG_SETMASK, pthread_sigmask  # type: ignore[import-not-found]  # `signal` is slow to import
 from collections.abc import Sequence
 
+from conch.lean import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from conch.app import App
+
 _USUAL_GARBAGE = gc.get_threshold()[0]
 _GARBAGE = 50_000  # objects; importing a command makes fewer, so the collector never runs during start-up
 
@@ -39,8 +44,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         from conch.doors.cli.run import run
 
-        return run(words)
+        return run(words, {"serve": _serve})
     except KeyboardInterrupt:
         from conch.exits import INTERRUPTED
 
         return INTERRUPTED
+
+
+def _serve(app: App, options: Any) -> int:
+    """`conch serve`. Its parts are optional, so a missing one is explained."""
+    from conch.errors import InvalidSetting
+
+    try:
+        from conch.doors.web.server import Serving, serve
+    except ImportError as missing:
+        message = f"`conch serve` needs the extra `serve` ({missing.name} is missing): pip install 'conch[serve]'."
+        raise InvalidSetting(message, setting="serve") from None
+    gc.set_threshold(_USUAL_GARBAGE)
+    return serve(
+        app, Serving(options.port, options.bind, options.allow_host or [], options.cert, options.key, options.force)
+    )

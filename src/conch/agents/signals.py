@@ -160,9 +160,13 @@ def _session_signal(session: _Session) -> Signal:
 
 def _person_signal(environ: Mapping[str, str], tty: str | None) -> Signal:
     """`human:<user>:<tty>`, then the host, because terminals have the same names on every machine."""
-    user = _plain(environ.get("USER") or environ.get("LOGNAME") or _account())[:64]
-    value = f"human:{user}:{_short_tty(tty) if tty else 'notty'}@{processes.host_id()}"
+    value = f"human:{user_name(environ)}:{_short_tty(tty) if tty else 'notty'}@{processes.host_id()}"
     return Signal("person", value, f"terminal {tty}" if tty else "no terminal and no known parent process")
+
+
+def user_name(environ: Mapping[str, str]) -> str:
+    """What the person at this computer is called, in the letters of an agent_id."""
+    return _plain(environ.get("USER") or environ.get("LOGNAME") or _account())[:64]
 
 
 def _plain(name: str) -> str:

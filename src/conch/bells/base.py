@@ -39,6 +39,11 @@ def topic_channel(topic_id: str) -> str:
     return f"topic-{topic_id}"
 
 
+def directory_channel() -> str:
+    """Watchers of the whole store listen to this channel. It is rung when a topic, and so when a room, is created."""
+    return "directory"
+
+
 def notification(channel: str) -> str:
     """The channel's name in PostgreSQL, which allows 63 plain characters."""
     return f"conch_{digest(channel)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from conch.agents.records import find_like, note_name
-from conch.bells.base import topic_channel
+from conch.bells.base import directory_channel, topic_channel
 from conch.config import Settings, check_length
 from conch.errors import Advice, InvalidArgument, LimitExceeded, TopicClosed, TopicNotFound, no_cursor
 from conch.ids import new_id
@@ -106,6 +106,7 @@ class Topics:
                 raise InvalidArgument(message, field="name", topic_id=other.topic_id)
             require_distinct(tx, name)
             tx.run("rename_topic", topic_id=topic_id, name=name)
+            tx.ring(topic_channel(topic_id))
             note_name(tx, name)
             return find_topic(tx, topic_id)
 
@@ -121,6 +122,7 @@ def insert_topic(
     tx.run("insert_topic", topic_id=topic_id, name=name, metadata_json=metadata_json, mode=mode, now=created_at)
     tx.run("insert_topic_seq", topic_id=topic_id, now=created_at)
     note_name(tx, name)
+    tx.ring(directory_channel())
 
 
 def close_topic(tx: Transaction, topic_id: str, reason: str | None) -> bool:

@@ -15,7 +15,7 @@ from conch.lean import Any, NamedTuple, json
 from conch.notices.events import MARKS, ProtocolEvent, to_protocol_event
 from conch.rooms.log import Event, to_event
 from conch.rooms.room import Room, load_room
-from conch.storage.base import Row, Store, Transaction
+from conch.storage.base import LAST, Row, Store, Transaction
 
 _LONGEST_NUMBER = 16
 _TURNS = ("claim", "release", "pass", "return", "resume", "takeover")
@@ -31,6 +31,9 @@ class Place(NamedTuple):
 
     def __str__(self) -> str:
         return ".".join(map(str, self))
+
+
+_END = Place(LAST, LAST, LAST)
 
 
 class Entry(NamedTuple):
@@ -55,6 +58,8 @@ class Page(NamedTuple):
     is_closed: bool = False
     has_older: bool = False
     """Whether the latest entries are not all of them."""
+    start: Place = Place()
+    """The place before the first entry, if these are the latest entries before a place."""
 
 
 def parse_place(field: str, text: str | None) -> Place | int | None:
@@ -70,9 +75,16 @@ def parse_place(field: str, text: str | None) -> Place | int | None:
 
 
 def read_timeline(
-    store: Store, room_id: str, after: Place | int | None, limit: int, bead_id: str | None = None
+    store: Store,
+    room_id: str,
+    after: Place | int | None,
+    limit: int,
+    bead_id: str | None = None,
+    before: Place | None = None,
 ) -> Page:
     """Entries, oldest first: those after a place or after an event of the log; without `after`, the latest.
+
+    With `before`, the latest of those up to the `start` of another page.
 
     With `bead_id`, only those about this work item: its reservations, its notices, and the handoffs of agents that
     had reserved files for it.
@@ -80,8 +92,11 @@ def read_timeline(
     with store.read() as tx:
         room = load_room(tx, room_id)
         place = _place_of(tx, room, after) if isinstance(after, int) else after
-        page = _latest(tx, room, limit, bead_id) if place is None else _after(tx, room, place, limit, bead_id)
-        return page._replace(entries=_with_protocol(tx, page.entries), is_closed=room.state == "closed")
+        if place is None:
+            page = _latest(tx, room, before or _END, limit, bead_id)
+        else:
+            page = _after(tx, room, place, limit, bead_id)
+        return page._replace(entries=with_protocol(tx, page.entries), is_closed=room.state == "closed")
 
 
 def _place_of(tx: Transaction, room: Room, event_seq: int) -> Place:
@@ -112,30 +127,36 @@ def _after(tx: Transaction, room: Room, after: Place, limit: int, bead_id: str |
             [],  # messages have no work item
             tx.all("item_activity_after", after=after.activity, **about),
         )
-    merged, entries = _merge(sources), list[Entry]()
+    merged, entries = merge_rows(sources), list[Entry]()
     for row in merged[:limit]:
         after = _reached(after, [row])
-        entries.append(_entry(row)._replace(place=after))
+        entries.append(to_entry(row)._replace(place=after))
     return Page(entries, after, len(merged) > limit)
 
 
-def _latest(tx: Transaction, room: Room, limit: int, bead_id: str | None) -> Page:
+def _latest(tx: Transaction, room: Room, through: Place, limit: int, bead_id: str | None) -> Page:
+    """The latest entries among those up to a place."""
     room_id, most = room.room_id, limit + 1
     if bead_id is None:
         sources = (
-            tx.all("latest_events", room_id=room_id, limit=most),
-            tx.all("latest_messages", topic_id=room.topic_id, limit=most),
-            tx.all("latest_activity", room_id=room_id, limit=most),
+            tx.all("latest_events", room_id=room_id, through=through.log, limit=most),
+            tx.all("latest_messages", topic_id=room.topic_id, through=through.messages, limit=most),
+            tx.all("latest_activity", room_id=room_id, through=through.activity, limit=most),
         )
     else:
         about = {"room_id": room_id, "bead_id": bead_id, "limit": most}
-        sources = (tx.all("latest_item_events", **about), [], tx.all("latest_item_activity", **about))
-    merged = _merge((sources[0][::-1], sources[1][::-1], sources[2][::-1]))
-    entries, reached = [_entry(row) for row in merged[-limit:]], _reached(Place(), merged)
-    return Page(entries, reached, has_more=False, has_older=len(merged) > limit)
+        sources = (
+            tx.all("latest_item_events", through=through.log, **about),
+            [],
+            tx.all("latest_item_activity", through=through.activity, **about),
+        )
+    merged = merge_rows((sources[0][::-1], sources[1][::-1], sources[2][::-1]))
+    entries, older = [to_entry(row) for row in merged[-limit:]], merged[:-limit]
+    reached, start = _reached(Place(), merged), _reached(Place(), older)
+    return Page(entries, reached, has_more=False, has_older=bool(older), start=start)
 
 
-def _merge(sources: tuple[list[Row], list[Row], list[Row]]) -> list[Row]:
+def merge_rows(sources: tuple[list[Row], list[Row], list[Row]]) -> list[Row]:
     """Sorted by time. Each source keeps its own order even if clocks disagree."""
     return list(merge(*sources, key=lambda row: row["created_at"]))
 
@@ -151,7 +172,7 @@ def _reached(place: Place, rows: list[Row]) -> Place:
     return place
 
 
-def _entry(row: Row) -> Entry:
+def to_entry(row: Row) -> Entry:
     if "event_seq" in row:
         event = to_event(row)
         kind = "turn" if event.event_type in _TURNS else "note" if event.event_type == "note" else "room"
@@ -168,7 +189,7 @@ def _activity_kind(kind: str) -> str:
     return "mark" if kind in MARKS else "agent" if kind == "registered" else "protocol"
 
 
-def _with_protocol(tx: Transaction, entries: list[Entry]) -> list[Entry]:
+def with_protocol(tx: Transaction, entries: list[Entry]) -> list[Entry]:
     """The entries, with the protocol event filled in where an entry is about one."""
     seqs = [entry.event.event_seq for entry in entries if entry.event and entry.event.handoff]
     ids = [entry.row["subject_id"] for entry in entries if entry.kind in ("protocol", "mark")]

@@ -78,6 +78,10 @@ class Survey(NamedTuple):
     """Members that are not listed, because they are gone and left nothing."""
     reservations: list[Reservation]
     troubles: list[Trouble]
+    questions: list[Question]
+    """Those that are not settled, oldest first."""
+    notices: list[ProtocolEvent]
+    """Those to agents and people that nobody has accepted, oldest first."""
 
 
 class _Facts(NamedTuple):
@@ -111,6 +115,8 @@ def survey(store: Store, bell: Bell, rooms: Rooms, room_id: str, viewer_id: str,
         len(snapshot.members) - len(members),
         facts.reservations,
         [*_stick_trouble(snapshot, facts), *_open_troubles(snapshot, facts)],
+        facts.questions,
+        facts.notices,
     )
 
 

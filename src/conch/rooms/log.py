@@ -13,7 +13,7 @@ from conch.ids import new_id
 from conch.lean import Any, NamedTuple, json
 from conch.rooms.handoffs import Handoff, load_handoff
 from conch.rooms.room import Room, load_room
-from conch.storage.base import Row, Store, Transaction
+from conch.storage.base import LAST, Row, Store, Transaction
 
 PAGE = 500  # events per query, so that a long log never has to fit into memory
 
@@ -161,7 +161,7 @@ def list_events(store: Store, room_id: str, after: int | None, limit: int) -> Ev
     with store.read() as tx:
         room = load_room(tx, room_id)
         if after is None:
-            rows = tx.all("latest_events", room_id=room_id, limit=limit + 1)[::-1]
+            rows = tx.all("latest_events", room_id=room_id, through=LAST, limit=limit + 1)[::-1]
         else:
             rows = tx.all("events_after", room_id=room_id, after=after, limit=limit)
     events = [to_event(row) for row in rows[-limit:]]

@@ -30,6 +30,7 @@ class Phrase(NamedTuple):
 
 
 NO_LIMIT = 2**31 - 1  # more rows than any list has
+LAST = 2**62  # above the number of any row
 
 
 class Replacement(NamedTuple):

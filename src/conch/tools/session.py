@@ -93,8 +93,12 @@ class Session:
         client_name: Callable[[], str | None] = _nothing,
         default_path: Callable[[], str | None] = _nothing,
         offered: Iterable[str] | None = None,
+        signals: Callable[[tuple[str, ...]], Signals] | None = None,
     ) -> None:
-        """`offered` are the names of the tools that the client can call; None means all of them."""
+        """`offered` are the names of the tools that the client can call; None means all of them.
+
+        `signals` says who is calling, given the sessions that calls named, if this process and its parents do not.
+        """
         self.app = app
         self._door = door
         self._client_name = client_name
@@ -103,6 +107,7 @@ class Session:
         self._caller: Caller | None = None
         self._called_in: tuple[str, ...] = ()
         self._identified_in: tuple[str, ...] = ()
+        self._find_signals = signals
         self._signals: tuple[tuple[str, ...], Signals] | None = None
         self._peers: dict[str, Peer] = {}
         self._names: dict[str, str] = {}  # taken on a topic of a store that was replaced
@@ -274,4 +279,6 @@ class Session:
         return caller
 
     def _gather_signals(self, called_in: tuple[str, ...]) -> Signals:
+        if self._find_signals is not None:
+            return self._find_signals(called_in)
         return gather_signals(self._door, os.environ, self._client_name(), called_in)

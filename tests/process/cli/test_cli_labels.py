@@ -16,6 +16,7 @@ NEEDED = {
     "whoami": "it says what to export as CONCH_AGENT_ID",
     "whoami --explain": "it shows how conch found the agent_id",
     "mcp": "it talks to a program",
+    "serve": "its own tests look at its pages",
     "demo": "its own test looks at it",
     "completion": "it gives a shell the words to complete",
     "help": "it names no agent",

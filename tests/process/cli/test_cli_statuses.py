@@ -74,7 +74,7 @@ SUCCEEDING: list[tuple[str, str, tuple[str, ...]]] = [
     ("ada:1", "db wipe", ("--yes",)),
 ]
 # Other tests show these: they need a dead agent, a file or a terminal, or they take long.
-ELSEWHERE = {"take", "agent adopt", "import", "watch", "demo", "mcp"}
+ELSEWHERE = {"take", "agent adopt", "import", "watch", "demo", "mcp", "serve"}
 
 
 def needed(command: Command) -> list[str]:

@@ -588,6 +588,24 @@ COMMANDS |= grouped(
         needs_store=False,
     ),
     Command(
+        "serve",
+        "",
+        "serve the console for a browser, and MCP over HTTP",
+        "Serve the console: pages in a browser on which you see all rooms live and can step in. The same server speaks "
+        "MCP at /mcp. It prints an address with a token, which signs your browser in. It needs the extra `serve`.",
+        (
+            flag("--port", "N", "the port; default: 8377, or the next free one", integer),
+            flag("--allow-host", "HOST", "a name under which a reverse proxy serves it", text, many=True),
+            flag("--bind", "ADDRESS", "the address to listen on (default: 127.0.0.1)", default="127.0.0.1"),
+            flag("--cert", "FILE", "the TLS certificate; needs --key"),
+            flag("--key", "FILE", "the key of the TLS certificate"),
+            switch("--force", "allow other machines to connect without TLS"),
+            *_SHARED,
+        ),
+        "  conch serve\n  conch serve --port 9000 --allow-host console.example",
+        reads=True,
+    ),
+    Command(
         "demo",
         "demo.demo",
         "watch three scripted agents take turns, fail and recover",

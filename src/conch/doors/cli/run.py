@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 
@@ -20,16 +20,19 @@ from conch.errors import ConchError, InternalError, InvalidArgument, ResourcesEx
 from conch.exits import USAGE, status_after
 from conch.lean import Any
 
+Servers = Mapping[str, Callable[[App, Any], int]]
+"""Commands that other doors run: each gets the application and its options, and returns the exit status."""
 
-def run(words: Sequence[str]) -> int:
+
+def run(words: Sequence[str], servers: Servers) -> int:
     prepare_streams()
     try:
-        return _run(split_words(words))
+        return _run(split_words(words), servers)
     except Interrupted as interruption:
         return status_after(interruption.number)
 
 
-def _run(words: Words) -> int:
+def _run(words: Words, servers: Servers) -> int:
     if words.wants_help:
         return _print_help(words.command)
     if words.wants_version:
@@ -46,7 +49,7 @@ def _run(words: Words) -> int:
         return _print(without_passwords(words.command), report, "--json" in words.rest)
     if not COMMANDS[words.command].needs_store:
         return _print(words.command, _report(words.command, None, options), words.wants_json)
-    return _run_command(words.command, options)
+    return _run_command(words.command, options, servers.get(words.command))
 
 
 def _explain_usage(command: str) -> int:
@@ -76,15 +79,26 @@ def _print_help(command: str) -> int:
     return _print(command, Report(None, help_text(command)), False)
 
 
-def _run_command(command: str, options: Any) -> int:
+def _run_command(command: str, options: Any, serve: Callable[[App, Any], int] | None) -> int:
     try:
         app = open_app(os.environ) if options.store is None else open_named("store", options.store)
     except ConchError as refusal:
         return _print(command, _refused(refusal, command), options.json)
     try:
-        return _print(command, _report(command, app, options), options.json)
+        return _print(
+            command,
+            _report(command, app, options) if serve is None else _served(command, app, options, serve),
+            options.json,
+        )
     finally:
         app.close()
+
+
+def _served(command: str, app: App, options: Any, serve: Callable[[App, Any], int]) -> Report:
+    try:
+        return Report(None, "", status=serve(app, options), is_printed=True)
+    except Exception as error:
+        return _refused(_explain(error), command)
 
 
 def _report(command: str, app: App | None, options: Any) -> Report:

@@ -51,7 +51,7 @@ WHERE m.topic_id = :topic_id AND m.seq > :after AND m.created_at >= :since ORDER
 SELECT m.message_id, m.topic_id, m.seq, p.name AS sender, m.message_type, m.reply_to, m.content_markdown, m.metadata_json,
   m.client_message_id, m.created_at, p.agent_id AS sender_agent_id
 FROM messages m LEFT JOIN peers p ON p.peer_id = m.sender_id
-WHERE m.topic_id = :topic_id ORDER BY m.seq DESC LIMIT :limit;
+WHERE m.topic_id = :topic_id AND m.seq <= :through ORDER BY m.seq DESC LIMIT :limit;
 
 -- name: more_than_acks_after
 SELECT seq FROM messages

@@ -16,7 +16,7 @@ SELECT * FROM room_events WHERE event_seq = :event_seq;
 SELECT * FROM room_events WHERE room_id = :room_id AND event_seq > :after ORDER BY event_seq LIMIT :limit;
 
 -- name: latest_events
-SELECT * FROM room_events WHERE room_id = :room_id ORDER BY event_seq DESC LIMIT :limit;
+SELECT * FROM room_events WHERE room_id = :room_id AND event_seq <= :through ORDER BY event_seq DESC LIMIT :limit;
 
 -- name: latest_handoff
 SELECT * FROM room_events WHERE room_id = :room_id AND event_type IN ('release', 'pass')

@@ -2,7 +2,7 @@
 SELECT * FROM room_activity WHERE room_id = :room_id AND number > :after ORDER BY number LIMIT :limit;
 
 -- name: latest_activity
-SELECT * FROM room_activity WHERE room_id = :room_id ORDER BY number DESC LIMIT :limit;
+SELECT * FROM room_activity WHERE room_id = :room_id AND number <= :through ORDER BY number DESC LIMIT :limit;
 
 -- name: moment_in_log
 SELECT max(created_at) AS moment FROM room_events WHERE room_id = :room_id AND event_seq <= :event_seq;
@@ -42,7 +42,7 @@ ORDER BY h.event_seq LIMIT :limit;
 
 -- name: latest_item_events
 SELECT h.* FROM room_events h JOIN protocol_events n ON n.handoff_event_seq = h.event_seq
-WHERE h.room_id = :room_id AND (n.bead_id = :bead_id OR EXISTS (
+WHERE h.room_id = :room_id AND h.event_seq <= :through AND (n.bead_id = :bead_id OR EXISTS (
   SELECT 1 FROM reservations r
   WHERE r.bead_id = :bead_id AND r.room_id = n.room_id AND r.agent_id = n.from_agent_id
     AND r.created_at <= n.created_at AND r.expires_at > n.created_at
@@ -58,7 +58,7 @@ SELECT t.* FROM room_activity t WHERE t.room_id = :room_id AND t.number > :after
 ORDER BY t.number LIMIT :limit;
 
 -- name: latest_item_activity
-SELECT t.* FROM room_activity t WHERE t.room_id = :room_id AND (
+SELECT t.* FROM room_activity t WHERE t.room_id = :room_id AND t.number <= :through AND (
   t.subject_id IN (SELECT r.reservation_id FROM reservations r WHERE r.room_id = :room_id AND r.bead_id = :bead_id)
   OR t.subject_id IN (SELECT e.event_id FROM protocol_events e WHERE e.room_id = :room_id AND e.bead_id = :bead_id)
 )
