@@ -30,7 +30,7 @@ export class ItemsPage {
 }
 
 function itemRow(item) {
-  return html`<li><div class="row"><h3><a href=${withQuery({ item: item.bead_id, in: item.room_id, turn: null })}>${visible(item.bead_id)}</a></h3>
+  return html`<li><div class="row"><h2 class="title"><a href=${withQuery({ item: item.bead_id, in: item.room_id, turn: null })}>${visible(item.bead_id)}</a></h2>
       <a class="soft" href=${roomAddress(item.room_id)}><small>${visible(item.room_name)}</small></a>
       ${item.is_active ? html`<span class="pill hold">in work</span>` : nothing}<span class="grow"></span>
       ${item.latest_at ? html`<small><time-span since=${item.latest_at}></time-span> ago</small>` : nothing}</div>

@@ -41,8 +41,7 @@ export class RoomPage {
   get context() { return { me: this.shell.me, shell: this.shell, roomId: this.id }; }
 
   async load() {
-    const readings = [this.loadRoom(), this.timeline.load(), this.lanes.load()];
-    await Promise.all(readings);
+    await Promise.all([this.loadRoom(), this.shell.load(this.timeline), this.shell.load(this.lanes)]);
   }
 
   async loadRoom() {
@@ -69,8 +68,8 @@ export class RoomPage {
     return html`<div class="columns"><div>
         ${this.head(room)} ${alerts(room, (trouble) => this.remedy(trouble))}
         <section class="card"><h2>Who is here</h2>${this.members(room)}</section>
-        <section class="card"><h2>Who held the stick ${this.lanes.controls()}</h2>${this.lanes.view()}</section>
-        <section class="card"><h2>Timeline</h2>${this.timeline.view()}</section>
+        <section class="card"><h2>Who held the stick ${this.lanes.controls()}</h2>${shown(this.lanes)}</section>
+        <section class="card"><h2>Timeline</h2>${shown(this.timeline)}</section>
       </div><div>
         ${this.olderQuestions(room)}
         <section class="card"><h2>Reserved</h2>${reservationTree(room.reservations, this.id, room.state === "closed" ? null : (each) => this.steering.release(each))}</section>
@@ -148,5 +147,8 @@ export class RoomPage {
     return html`<section class="card"><h2>Work items</h2><div class="row">${beads.map((bead) => itemLink(bead, this.id))}</div></section>`;
   }
 }
+
+/** A part of the page, or why it is not there. */
+const shown = (part) => (part.error ? html`<p class="soft">${part.error.message}</p>` : part.view());
 
 const menu = (name, inside) => html`<details class="more"><summary aria-label=${name}>⋯</summary><div class="menu">${inside}</div></details>`;

@@ -43,7 +43,7 @@ export class TopicsPage {
 }
 
 function topicRow(topic) {
-  return html`<li><div class="row"><h3><a href=${topicAddress(topic.topic_id)}>${visible(topic.name)}</a></h3>
+  return html`<li><div class="row"><h2 class="title"><a href=${topicAddress(topic.topic_id)}>${visible(topic.name)}</a></h2>
     ${topic.room_id ? html`<a class="pill" href=${roomAddress(topic.room_id)}>room</a>` : nothing}
     ${topic.status === "closed" ? html`<span class="pill">closed</span>` : nothing}
     <span class="grow"></span><small>${count(topic.last_seq ?? 0, "message")}${topic.last_at ? html`, the last <time-span since=${topic.last_at}></time-span> ago` : nothing}</small></div></li>`;

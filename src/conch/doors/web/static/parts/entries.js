@@ -52,9 +52,10 @@ function handoff(entry, context) {
     ${state(entry.protocol_event)} ${marks(entry, context)} ${handoffCard(entry.handoff, entry.from)}`;
 }
 
+/** The log says from whom to whom the stick went. */
 function takeover(entry) {
-  const why = entry.details?.reason ?? entry.details?.takeover_reason;
-  return html`${named(entry.from)} <b>took over</b>${entry.to ? html` from ${mentioned(entry.to)}` : nothing}
+  const why = entry.details?.cause;
+  return html`${named(entry.to)} <b>took over</b>${entry.from ? html` from ${mentioned(entry.from)}` : nothing}
     ${why ? html` <small>${WHY[why] ?? visible(why)}</small>` : nothing}
     ${entry.reason ? html`<div class="said">${visible(entry.reason)}</div>` : nothing}`;
 }
@@ -166,7 +167,7 @@ function reservation(entry) {
 
 /** Everything else, in the server's own sentence. */
 function plain(entry) {
-  const text = visible(entry.sentence ?? entry.label), who = label(entry.from);
-  if (entry.from && text.startsWith(who)) return html`${named(entry.from)}${text.slice(who.length)}`;
-  return html`${text}`;
+  const text = visible(entry.sentence ?? entry.label);
+  const who = [entry.from, entry.to].find((agent) => agent && text.startsWith(label(agent)));
+  return who ? html`${named(who)}${text.slice(label(who).length)}` : html`${text}`;
 }

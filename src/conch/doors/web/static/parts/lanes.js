@@ -131,7 +131,7 @@ export class Lanes {
     const button = (text, name, run) => html`<button class="button quiet" aria-label=${name} title=${name} @click=${run}>${text}</button>`;
     return html`<span class="zoom">${button("‹", "Earlier", () => this.move(-0.5))}${button("›", "Later", () => this.move(0.5))}
       ${button("−", "Zoom out", () => this.zoom(2))}${button("+", "Zoom in", () => this.zoom(0.5))}
-      ${button("All", "Show the whole time", () => this.choose([this.first - 1_000, now()]))}${this.range ? button("Now", "Back to now", () => this.choose(null)) : nothing}</span>`;
+      ${button("All", "All turns", () => this.choose([this.first - 1_000, now()]))}${this.range ? button("Now", "Now and the latest turns", () => this.choose(null)) : nothing}</span>`;
   }
 
   grid(from, to, x, height) {
