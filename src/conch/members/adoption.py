@@ -62,14 +62,19 @@ class Adoption:
             prior = _find(tx, snapshot, name)
             _require_gone(snapshot, caller, prior)
             past = _load_past(tx, snapshot.room, prior, caller.agent_id)
-            evidence = _find_evidence(traces, past, within)
-            if evidence is None and confirmed:
-                evidence = _CONFIRMED
-            if evidence is None:
-                raise _no_evidence(prior, within, traces)
+            evidence = _require_evidence(traces, past, within, prior, _CONFIRMED if confirmed else None)
             event = self._move(tx, snapshot, caller, prior, shown(scope, within.path), evidence)
             agent = itself(load_agents(tx, snapshot), caller)
             return Adopted(agent, event, evidence, snapshot.room.owner if past.holds_stick else None)
+
+    def examine(self, caller: Caller, room_id: str, name: str, scope: str) -> Evidence:
+        """Why an agent could be resumed. AdoptionRejected says why not. The caller need not be a member."""
+        with self._rooms.look(None, room_id) as (tx, snapshot):
+            prior = _find(tx, snapshot, name)
+            _require_gone(snapshot, caller, prior)
+            past = _load_past(tx, snapshot.room, prior, caller.agent_id)
+        within = parse_scope(scope, snapshot.room.canonical_path)
+        return _require_evidence(_find_traces(snapshot.room.canonical_path), past, within, prior)
 
     def candidates(self, caller: Caller, room_id: str) -> list[Candidate]:
         """The agents that could be resumed here, with the evidence, in the room's sequence."""
@@ -130,6 +135,15 @@ def _require_gone(snapshot: Snapshot, caller: Caller, agent: Row) -> None:
         raise _rejected(
             "still_running", f"{shown_as} may still be running. Only an agent that is gone can be resumed.", name
         )
+
+
+def _require_evidence(
+    traces: _Traces, past: _Past, within: Scope, prior: Row, otherwise: Evidence | None = None
+) -> Evidence:
+    evidence = _find_evidence(traces, past, within) or otherwise
+    if evidence is None:
+        raise _no_evidence(prior, within, traces)
+    return evidence
 
 
 def _no_evidence(prior: Row, within: Scope, traces: _Traces) -> AdoptionRejected:

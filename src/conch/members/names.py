@@ -68,6 +68,13 @@ class Registration:
                 activity.record(tx, room_id, "registered", after, details=details)
         return after
 
+    def require_free(self, caller: Caller, room_id: str, name: str) -> None:
+        """Refuse, as `register` would, a name that the caller cannot take. The caller need not be a member."""
+        with self._rooms.look(None, room_id) as (tx, snapshot):
+            member = snapshot.find(caller.agent_id)
+            if member is None or member.name != name:
+                _require_free(tx, snapshot, caller, name)
+
     def heartbeat(self, caller: Caller, room_id: str) -> Agent:
         """Record that the caller is still working."""
         with self._rooms.change(caller, room_id) as (tx, snapshot):

@@ -33,6 +33,10 @@ def lost(conch: Conch, repository: Path, shell: Callable[[str], Any]) -> str:
     return name
 
 
+def members(conch: Conch) -> list[str]:
+    return [each["name"] for each in conch("agent", "list", "--json").data["agents"]]
+
+
 def test_adopting_advises_a_command_and_no_tool(conch: Conch, lost: str) -> None:
     conch("join")
 
@@ -96,6 +100,7 @@ def test_a_name_that_is_taken_or_no_name_is_refused(conch: Conch) -> None:
 
     assert conch("init", "--register", "amber-otter", "--json", agent="b:1").error["code"] == "DUPLICATE_AGENT_ID"
     assert conch("init", "--register", "A", "--json", agent="b:1").error["code"] == "INVALID_AGENT_ID"
+    assert members(conch) == ["amber-otter"]
     both = conch("init", "--register", "a-b", "--adopt", "amber-otter", "--json", agent="b:1")
     assert both.status == 2
 
@@ -110,6 +115,7 @@ def test_an_init_with_a_candidate_only_recommends(conch: Conch, lost: str, words
     assert error["reason"] == "uncommitted_scope: Not committed: src/parser.py."
     assert answers[1].error == error
     assert "--adopt amber-otter" in conch("init", *words).err
+    assert members(conch) == [lost]
 
 
 def test_the_recommendation_works(conch: Conch, lost: str) -> None:
@@ -201,6 +207,7 @@ def test_without_evidence_and_without_a_yes_nothing_is_resumed(
 
     refused = b" ".join(screen.read_until(b"ended: 1.").split())
     assert b"You did not say yes, so amber-otter was not resumed. (ADOPTION_REJECTED)" in refused
+    assert members(conch) == [lost]
 
 
 def test_a_person_is_not_asked_where_the_question_cannot_be_seen(
@@ -250,6 +257,7 @@ def test_a_person_who_ends_the_input_has_decided_nothing(conch: Conch, lost: str
     screen.type("\x04")
 
     assert b"DECISION_NEEDED" in screen.read_until(b"ended: 1.")
+    assert members(conch) == [lost]
 
 
 def test_a_person_may_begin_afresh(conch: Conch, lost: str, terminal: Callable[[], Any]) -> None:

@@ -14,11 +14,14 @@ from conch.doors.cli.output import Report, as_report, local_moments, local_time
 from conch.doors.cli.scopes import from_here, reservation_table
 from conch.doors.cli.tables import table
 from conch.errors import AdoptionRejected, ConchError, DecisionNeeded, RoomClosed, UnknownRoom, some_of
-from conch.lean import Any
+from conch.lean import TYPE_CHECKING, Any, NamedTuple
 from conch.members.adoption import NO_EVIDENCE, Candidate
 from conch.members.names import check_name, find_agent, itself
 from conch.tools import scopes_view
 from conch.tools.text import one_line
+
+if TYPE_CHECKING:
+    from conch.rooms.room import Room
 
 _ANYWHERE = "*"
 _CONNECTIONS = (
@@ -169,33 +172,27 @@ def _explain_connections(data: dict[str, Any]) -> list[str]:
 # -- `conch init`: an option or a person decides who a session is in its room
 
 
+class _Choice(NamedTuple):
+    """Whom a session resumes, or why it starts under a name of its own."""
+
+    resumes: str | None
+    confirmed: bool = False
+    """A person wants it without evidence."""
+    reason: str = ""
+
+
 def init(context: Context) -> Report:
-    options = context.options
     place = _place(context)
-    _check_names(context, place)
-    room_id = _enter(context, place)
-    if options.adopt is not None:
-        return _resume(context, room_id, options.adopt)
-    if options.register is not None:
-        return _begin(context, room_id, options.register, "You chose this name.")
-    caller = context.caller
-    agent = itself(context.app.registration.list_agents(caller, room_id), caller)
-    if agent.is_registered:
-        return _report(agent.agent_id, agent.name, "continued", "You were already registered here.")
-    candidates = context.app.adoption.candidates(caller, room_id)
-    if not candidates:
-        return _begin(context, room_id, None, "No unfinished work was found here.")
-    if not _may_ask(context):
-        raise _undecided(candidates)
-    return _ask(context, room_id, candidates)
-
-
-def _enter(context: Context, place: str) -> str:
-    """Join the room, unless a script has joined it before under the name that it registers."""
-    rooms = context.app.rooms.list_rooms(place)
-    if rooms and _act_as_script(context, rooms[0].room.room_id, context.options.register):
-        return rooms[0].room.room_id
-    return str(context.tool("turns.join_path", context_path=place).data["room_id"])
+    room = next((found.room for found in context.app.rooms.list_rooms(place)), None)
+    choice = _choose(context, room)  # before joining, so that a refused or undecided session leaves no member behind
+    room_id = _enter(context, place, room)
+    if choice.resumes is not None:
+        return _resume(context, room_id, choice.resumes, choice.confirmed)
+    if context.options.register is None:
+        agent = itself(context.app.registration.list_agents(context.caller, room_id), context.caller)
+        if agent.is_registered:
+            return _report(agent.agent_id, agent.name, "continued", "You were already registered here.")
+    return _begin(context, room_id, context.options.register, choice.reason)
 
 
 def _place(context: Context) -> str:
@@ -208,27 +205,63 @@ def _place(context: Context) -> str:
     return room.canonical_path
 
 
-def _check_names(context: Context, place: str) -> None:
-    """Check the names before joining, so that a bad name does not leave a new member behind."""
+def _choose(context: Context, room: Room | None) -> _Choice:
+    """What the options say, else what a person decides if there is unfinished work."""
     register, adopt = context.options.register, context.options.adopt
+    if adopt is not None:
+        return _Choice(adopt, confirmed=_must_confirm(context, room, adopt))
     if register is not None:
         check_name(register)
-    if adopt is not None:
-        room = next((found.room for found in context.app.rooms.list_rooms(place)), None)
-        agents = context.app.registration.list_agents(None, room.room_id) if room else []
-        find_agent(agents, context.present_name(adopt, room.topic_id) if room else adopt)
+        return _Choice(None, reason="You chose this name.")
+    candidates = _candidates(context, room) if room else []
+    if not candidates:
+        return _Choice(None, reason="No unfinished work was found here.")
+    if not _may_ask(context):
+        raise _undecided(candidates)
+    return _ask(candidates)
 
 
-def _resume(context: Context, room_id: str, name: str) -> Report:
+def _candidates(context: Context, room: Room) -> list[Candidate]:
+    """The agents that the caller could resume. One that is already registered here continues instead."""
+    caller = context.caller
+    agents = context.app.registration.list_agents(None, room.room_id)
+    if any(agent.agent_id == caller.agent_id and agent.is_registered for agent in agents):
+        return []
+    return context.app.adoption.candidates(caller, room.room_id)
+
+
+def _enter(context: Context, place: str, room: Room | None) -> str:
+    """Join the room, unless a script has joined it before under the name that it registers."""
+    name = context.options.register
+    if room is not None and _act_as_script(context, room.room_id, name):
+        return room.room_id
+    if room is not None and name is not None:
+        context.app.registration.require_free(context.caller, room.room_id, name)
+    return str(context.tool("turns.join_path", context_path=place).data["room_id"])
+
+
+def _must_confirm(context: Context, room: Room | None, name: str) -> bool:
+    """Whether there is no evidence, but a person at the terminal wants to resume the agent anyway.
+
+    Raises AdoptionRejected or AgentNotFound if nobody can resume it, or if the person does not say yes.
+    """
+    if room is None:
+        find_agent([], name)
+        return False
     try:
-        adopted = context.app.adoption.adopt(context.caller, room_id, name, _ANYWHERE)
+        context.app.adoption.examine(context.caller, room.room_id, name, _ANYWHERE)
+        return False
     except AdoptionRejected as refusal:
         if refusal.details["reason"] != NO_EVIDENCE or not _may_ask(context):
             raise
-        if not _confirms(context, room_id, refusal):
+        if not _confirms(context, room.room_id, refusal):
             message = f"You did not say yes, so {refusal.details['name']} was not resumed."
             raise AdoptionRejected(message, **refusal.details) from None
-        adopted = context.app.adoption.adopt(context.caller, room_id, name, _ANYWHERE, confirmed=True)
+        return True
+
+
+def _resume(context: Context, room_id: str, name: str, confirmed: bool) -> Report:
+    adopted = context.app.adoption.adopt(context.caller, room_id, name, _ANYWHERE, confirmed)
     evidence = adopted.evidence
     return _report(adopted.agent.agent_id, adopted.agent.name, "adopted", f"{evidence.reason}: {evidence.summary}")
 
@@ -283,12 +316,12 @@ def _undecided(candidates: list[Candidate]) -> DecisionNeeded:
     return DecisionNeeded(message, **details)
 
 
-def _ask(context: Context, room_id: str, candidates: list[Candidate]) -> Report:
+def _ask(candidates: list[Candidate]) -> _Choice:
     for candidate in candidates:
         facts = f"{candidate.agent.label} is gone and left unfinished work. {candidate.evidence.summary}"
         answer = answers_yes(one_line(f"{facts} Resume it?"))
         if answer is None:
             raise _undecided(candidates)
         if answer:
-            return _resume(context, room_id, candidate.agent.agent_id)
-    return _begin(context, room_id, None, "You chose to start fresh.")
+            return _Choice(candidate.agent.agent_id)
+    return _Choice(None, reason="You chose to start fresh.")
