@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.contract.conftest import Client, Enter
@@ -14,8 +15,10 @@ from tests.contract.foreign import NOON, ForeignFile, bus_file, event, message, 
 
 from conch.app import App
 from conch.errors import InvalidArgument, StoreCorrupt
+from conch.importing import topics
 from conch.importing.importing import import_file
 from conch.importing.outcome import Outcome
+from conch.storage.base import Store
 from conch.verify import verify_store
 
 
@@ -135,6 +138,75 @@ def test_a_bus_that_has_grown_adds_only_what_is_new(app: App, bus: ForeignFile, 
     unread = ada.data("sync", topic_id=topic, wait_seconds=0)["received"]
     assert unread[0]["content_markdown"] == "said here", "a cursor never passes what was said here"
     require_sound(app)
+
+
+class Watched:
+    """A store that does something before each of its write transactions."""
+
+    def __init__(self, store: Store, before: Callable[[], object]) -> None:
+        self._store = store
+        self._before = before
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def write(self, *locks: str) -> Any:
+        self._before()
+        return self._store.write(*locks)
+
+
+class Killed(BaseException):
+    pass
+
+
+@pytest.fixture
+def in_small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topics, "_AT_ONCE", 1)
+
+
+@pytest.mark.usefixtures("in_small_steps")
+@pytest.mark.parametrize("steps", [1, 2, 4, 5, 6])
+def test_an_import_that_was_killed_goes_on_as_if_it_had_not_been(
+    app: App, bus: ForeignFile, ada: Client, steps: int
+) -> None:
+    bus.insert("messages", message(4, "red-squirrel", "again", client_message_id="k1"))
+    left = iter([None] * steps)
+
+    def kill() -> None:
+        if next(left, Killed) is Killed:
+            raise Killed
+
+    with pytest.raises(Killed):
+        import_file(cast(Store, Watched(app.store, kill)), app.settings, str(bus.path), is_dry_run=False)
+    closed = ada.data("topic_list", status="closed")["topics"]
+    require_sound(app)
+    outcome = take(app, bus)
+
+    assert "run it again" in closed[0]["close_reason"]
+    topic = ada.data("topic_resolve", name="pink")["topic_id"]
+    assert ada.join(topic, "red-squirrel", reclaim_token="secret")["status"] == "open"
+    assert ada.read(topic, include_self=True) == ["because", "again"]
+    ada.data("cursor_reset", topic_id=topic)
+    everything = ada.data("sync", topic_id=topic, wait_seconds=0, include_self=True)["received"]
+    assert [each["seq"] for each in everything] == [1, 2, 3, 4]
+    assert [each["client_message_id"] for each in everything] == ["k1", None, None, None]
+    assert (outcome.count("messages"), outcome.count("names")) == (4, 2)
+    assert not any(take(app, bus).added.values())
+    require_sound(app)
+
+
+@pytest.mark.usefixtures("in_small_steps")
+def test_agents_write_while_a_topic_is_imported(app: App, bus: ForeignFile, ada: Client) -> None:
+    said: list[str] = []
+
+    def say() -> None:
+        said.append(f"meanwhile {len(said)}")
+        ada.send(ada.home, said[-1])
+
+    import_file(cast(Store, Watched(app.store, say)), app.settings, str(bus.path), is_dry_run=False)
+
+    assert len(said) == 6  # the topic, three messages, the name, and the end
+    assert ada.read(ada.home, include_self=True) == said
 
 
 def test_a_dry_run_says_the_same_and_changes_nothing(app: App, bus: ForeignFile) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Generator
+from contextlib import closing, suppress
 from functools import partial
 
 from conch.agents.records import LOCK
@@ -14,7 +14,7 @@ from conch.errors import InvalidArgument
 from conch.importing.bus_files import BusFile, OldBusFile
 from conch.importing.outcome import Outcome, to_text
 from conch.importing.rooms import RoomAppeared, find_room_id, import_room
-from conch.importing.topics import find_topic_id, import_topic
+from conch.importing.topics import topic_steps
 from conch.lean import NamedTuple
 from conch.storage.base import Store, Transaction
 from conch.storage.sources import Source, open_source
@@ -31,6 +31,9 @@ class _Part(NamedTuple):
     run: Callable[[Transaction], object]
 
 
+_Parts = Generator[_Part, None, None]
+
+
 class _Undone(Exception):
     """Ends a transaction without its changes."""
 
@@ -38,22 +41,30 @@ class _Undone(Exception):
 def import_file(store: Store, settings: Settings, path: str, *, is_dry_run: bool) -> Outcome:
     """Add what the file has and the store has not. A dry run does the same and takes it back.
 
-    Each topic and each room is added in one step. After an error, import again: the rest is added then.
+    A room is added in one step, a topic in short ones, so that agents can write meanwhile. After an error or a kill,
+    import again: the rest is added then.
     """
     with suppress(OSError):
         if os.path.samefile(path, store.describe()):
             raise _is_own(path)
     with open_source(path) as source:
         outcome, parts = _plan(source, settings)
-        if is_dry_run:
-            with suppress(_Undone), store.write("import", NAMES_LOCK, LOCK) as tx:
+        with closing(parts):  # they read the file, which is closed after this
+            if is_dry_run:
+                _try(store, parts)
+            else:
                 for part in parts:
-                    part.run(tx)
-                raise _Undone
-        else:
-            for part in parts:
-                _add(store, part)
+                    _add(store, part)
         return outcome
+
+
+def _try(store: Store, parts: _Parts) -> None:
+    """Add everything, and take it back."""
+    with suppress(_Undone), store.write("import", NAMES_LOCK, LOCK) as tx:
+        tx.take_time()
+        for part in parts:
+            part.run(tx)
+        raise _Undone
 
 
 def _add(store: Store, part: _Part) -> None:
@@ -67,7 +78,7 @@ def _add(store: Store, part: _Part) -> None:
                 return
 
 
-def _plan(source: Source, settings: Settings) -> tuple[Outcome, Iterator[_Part]]:
+def _plan(source: Source, settings: Settings) -> tuple[Outcome, _Parts]:
     if source.tables >= _OWN:
         raise _is_own(source.path)
     versions = [to_text(row.get("value")) for row in source.rows("meta", key="schema_version")]
@@ -85,15 +96,20 @@ def _plan(source: Source, settings: Settings) -> tuple[Outcome, Iterator[_Part]]
     raise InvalidArgument(message, field="file", tables=sorted(source.tables)[:20], schema_version=versions[:1])
 
 
-def _bus_parts(outcome: Outcome, file: BusFile) -> Iterator[_Part]:
+def _bus_parts(outcome: Outcome, file: BusFile) -> _Parts:
     for row in file.topics():
-        yield _Part(partial(find_topic_id, row=row), partial(import_topic, outcome=outcome, file=file, row=row))
+        for topic_id, step in topic_steps(outcome, file, row):
+            yield _Part(partial(_same, topic_id), step)
     lost = file.count() - outcome.count("messages")
     if lost:
         outcome.change("messages", str(lost), "", "Their topic is not in the file, or another message has the same id.")
 
 
-def _room_parts(outcome: Outcome, source: Source, settings: Settings) -> Iterator[_Part]:
+def _same(lock: str, _: Transaction) -> str:
+    return lock
+
+
+def _room_parts(outcome: Outcome, source: Source, settings: Settings) -> _Parts:
     for row in source.rows("path_rooms", "canonical_path"):
         run = partial(import_room, outcome=outcome, settings=settings, source=source, row=row)
         yield _Part(partial(find_room_id, row=row), run)
