@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from tests.contract.conftest import Child, Client, Enter
-from tests.contract.test_margin import closing, everything_said, filled
+from tests.contract.test_margin import PLAIN, closing, everything_said, filled
 
 from conch.calls import Call
 from conch.host import processes
@@ -195,6 +195,29 @@ def test_a_blank_text_does_not_cost_the_reply(enter: Enter, blank: str) -> None:
 
     assert ada.call("ask_cancel", topic_id=ada.home, question_id="x", **{blank: 1}).is_error
     assert not ada.call("topic_close", topic_id=ada.data("topic_create")["topic_id"], reason=blank).is_error
+
+
+# -- who is who
+
+NAMES = {"sender", "agent_name", "answered_by", "asked_by", "from_agent", "to_agent", "former_name", "from"}
+# What a program reads, and a name that is spoken about as a name, not as an agent.
+A_FACT_OR_A_NAME = re.compile(r"\b[a-z_.]+=\S+|'[^'\n]*'")
+
+
+def test_every_text_calls_every_agent_by_its_label(replies: list[tuple[str, Reply]]) -> None:
+    found = {str(value) for _, reply in replies for name, value in leaves(reply.data) if name in NAMES}
+    names = found - {"None", "conch", TEXT, PLAIN}
+
+    bare = [
+        (tool, name, line)
+        for tool, reply in replies
+        for line in A_FACT_OR_A_NAME.sub("", reply.text).splitlines()
+        for name in names
+        if re.search(rf"(?<![\w·-]){re.escape(name)}(?![\w-])", line)
+    ]
+
+    assert len(names) > 4
+    assert bare == []
 
 
 # -- few facts

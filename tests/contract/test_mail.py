@@ -43,7 +43,7 @@ def test_a_holder_that_only_heartbeats_learns_that_it_was_written_to(ada: Client
 
     newest = {"count": 1, "topic_id": ada.home, "from": bob.name, "line": "Which branch?"}
     assert reply.data["mail"] == {"to_you": newest}
-    assert f"to_you: count=1 topic_id={ada.home} from {bob.name}: Which branch?" in reply.text
+    assert f"to_you: count=1 topic_id={ada.home} from bob·{bob.name}: Which branch?" in reply.text
 
 
 def test_a_message_to_nobody_or_to_another_is_one_of_the_others(ada: Client, bob: Client, enter: Enter) -> None:
@@ -232,7 +232,7 @@ def test_a_holder_of_the_stick_learns_what_others_have_reserved_since(ada: Clien
 
     newest = {"count": 2, "room_id": ada.room_id, "from": bob.name, "line": "src/**"}
     assert reply.data["mail"] == {"reserved": newest}
-    assert f"reserved: count=2 room_id={ada.room_id} from {bob.name}: src/**" in reply.text
+    assert f"reserved: count=2 room_id={ada.room_id} from bob·{bob.name}: src/**" in reply.text
     assert "reserved" not in mail(bob)
 
 

@@ -392,7 +392,7 @@ def talk(ada: Client, bob: Client, evil: str) -> list[Step]:
         (bob, "topic_join", {"topic_id": bob.home, "agent_name": PLAIN}),
         (ada, "sync", {"topic_id": plan, "outbox": [message], "wait_seconds": 0}),
         (ada, "sync", {"topic_id": ada.home, "outbox": [message, message], "wait_seconds": 0}),
-        (ada, "sync", {**here, "outbox": [{**message, "metadata": {"to": [evil]}}]}),
+        (ada, "sync", {**here, "outbox": [{**message, "metadata": {"to": [evil, bob.name]}}]}),
         (ada, "sync", {**here, "outbox": [{**message, "client_message_id": evil}]}),
         (ada, "sync", {**here, "outbox": [{**message, "message_type": evil}]}),
         (ada, "sync", {**here, "outbox": [{**message, evil: evil}]}),

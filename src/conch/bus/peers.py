@@ -43,7 +43,11 @@ class Peer(NamedTuple):
     peer_id: int | None = None
     agent_name: str = ""
     names: tuple[str, ...] = ()
-    """All its names, former ones too. Empty until `with_names` has loaded them."""
+    """Its names, former ones too: all that `with_names` found, or those that the messages at hand mention."""
+
+    @property
+    def label(self) -> str:
+        return label(self.agent_id, self.agent_name)
 
     def is_meant(self, addressees: list[str]) -> bool:
         return bool(addressees) and not {self.agent_id, self.agent_name, *self.names}.isdisjoint(addressees)
@@ -87,6 +91,7 @@ class Called(NamedTuple):
 
     name: str
     agent_id: str | None
+    peer_id: int
 
     @property
     def label(self) -> str:
@@ -172,17 +177,22 @@ class Peers:
         ]
 
     def find_called(self, topic_id: str, texts: set[str]) -> dict[str, Called]:
-        """The peers of the topic that these texts mean: names, present or former, labels, or agent_ids."""
-        typed = {text: read_label(text) for text in texts}
-        wanted = sorted(texts | {each.name for each in typed.values() if each is not None})
-        parts = [wanted[start : start + _MOST_AT_ONCE] for start in range(0, len(wanted), _MOST_AT_ONCE)]
+        """Those that `find_called` finds, in a transaction of its own."""
         with self._store.read() as tx:
-            rows = [row for part in parts for row in tx.all("known_on_topic", topic_id=topic_id, names=part)]
-        found = {row["called"]: Called(row["name"], row["agent_id"]) for row in rows}
-        for text, each in typed.items():
-            if text not in found and each is not None and each.name in found and each.fits(found[each.name].agent_id):
-                found[text] = found[each.name]
-        return {text: found[text] for text in texts if text in found}
+            return find_called(tx, topic_id, texts)
+
+
+def find_called(tx: Transaction, topic_id: str, texts: set[str]) -> dict[str, Called]:
+    """The peers of the topic that these texts mean: names, present or former, labels, or agent_ids."""
+    typed = {text: read_label(text) for text in texts}
+    wanted = sorted(texts | {each.name for each in typed.values() if each is not None})
+    parts = [wanted[start : start + _MOST_AT_ONCE] for start in range(0, len(wanted), _MOST_AT_ONCE)]
+    rows = [row for part in parts for row in tx.all("known_on_topic", topic_id=topic_id, names=part)]
+    found = {row["called"]: Called(row["name"], row["agent_id"], row["peer_id"]) for row in rows}
+    for text, each in typed.items():
+        if text not in found and each is not None and each.name in found and each.fits(found[each.name].agent_id):
+            found[text] = found[each.name]
+    return {text: found[text] for text in texts if text in found}
 
 
 def system_peer(tx: Transaction, topic_id: str) -> Peer:
@@ -248,11 +258,11 @@ def _to_peer(row: Row, agent_id: str) -> Peer:
 
 def present_name(tx: Transaction, topic_id: str, agent_name: str) -> str:
     """The present name of the peer that has or had this name or label. An unknown one is returned unchanged."""
-    row, _ = _find_called(tx, topic_id, agent_name)
+    row, _ = _find_peer(tx, topic_id, agent_name)
     return agent_name if row is None else str(row["name"])
 
 
-def _find_called(tx: Transaction, topic_id: str, text: str) -> tuple[Row | None, str]:
+def _find_peer(tx: Transaction, topic_id: str, text: str) -> tuple[Row | None, str]:
     """The peer that has or had the name, and that name, from what a person or a model typed: a name or a label."""
     row, typed = tx.one("peer_named", topic_id=topic_id, agent_name=text), read_label(text)
     if row is not None or typed is None:
@@ -361,7 +371,7 @@ def free_name(tx: Transaction, topic_id: str, agent_name: str) -> str:
     Its messages stay, and the next agent to take one of its names is a new peer.
     """
     find_topic(tx, topic_id)
-    peer, agent_name = _find_called(tx, topic_id, agent_name)
+    peer, agent_name = _find_peer(tx, topic_id, agent_name)
     if peer is None:
         message = f"No peer on topic {topic_id} has the name {agent_name[:80]!r}."
         raise InvalidArgument(message, field="agent_name")

@@ -69,6 +69,12 @@ class Pending(NamedTuple):
     asked_at: int
     question_text: str
     seq: int
+    asked_by_agent_id: str | None
+
+    @property
+    def asker(self) -> str:
+        """What people call the peer that asked."""
+        return label(self.asked_by_agent_id, self.asked_by)
 
 
 class Answerable(NamedTuple):

@@ -8,7 +8,7 @@ from conch.agents.records import DOT, label
 from conch.bells.base import Bell, topic_channel
 from conch.bells.waits import Found, Pause, wait_for
 from conch.bus.drafts import Draft
-from conch.bus.peers import Peer, present_name
+from conch.bus.peers import Called, Peer, find_called, present_name
 from conch.calls import Call
 from conch.config import Settings
 from conch.errors import InvalidArgument
@@ -52,6 +52,10 @@ class Message(NamedTuple):
     def addressees(self) -> list[str]:
         """The peers the message is meant for. Every other peer of the topic sees it too."""
         return _addressees(self.metadata_json)
+
+    def addressee_labels(self, called: dict[str, Called]) -> list[str]:
+        """What people call the addressees. What means no peer stays as it was written."""
+        return [called[each].label if each in called else each for each in self.addressees]
 
 
 class Obstacle(NamedTuple):
@@ -152,6 +156,12 @@ def _addressees(metadata_json: str | None) -> list[str]:
 def indexed_addressees(metadata_json: str | None) -> set[str]:
     """The addressees of a message that can be a peer's name or an agent_id."""
     return {each for each in _addressees(metadata_json) if isinstance(each, str) and len(each) <= _LONGEST_ADDRESSEE}
+
+
+def find_addressees(tx: Transaction, messages: list[Message]) -> dict[str, Called]:
+    """The peers that messages of one topic are for, by what the messages call them."""
+    wanted = {each for message in messages for each in message.addressees}
+    return find_called(tx, messages[0].topic_id, wanted) if wanted else {}
 
 
 def _with_names(tx: Transaction, topic_id: str, metadata_json: str | None) -> str | None:

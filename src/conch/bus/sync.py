@@ -13,8 +13,18 @@ from functools import partial
 from conch.bells.base import Bell
 from conch.bells.waits import Pause
 from conch.bus.drafts import Draft
-from conch.bus.peers import NO_PEER, Peer, Standing, check_seq, free_name, load_standing, system_peer, with_names
-from conch.bus.stream import Message, Sent, append_messages, to_message, wait_on_topic
+from conch.bus.peers import (
+    NO_PEER,
+    Called,
+    Peer,
+    Standing,
+    check_seq,
+    free_name,
+    load_standing,
+    system_peer,
+    with_names,
+)
+from conch.bus.stream import Message, Sent, append_messages, find_addressees, to_message, wait_on_topic
 from conch.bus.topics import find_topic, require_open
 from conch.calls import Call, retry_interrupted
 from conch.config import Settings
@@ -45,6 +55,8 @@ class Page(NamedTuple):
     has_more: bool
     has_news: bool = True
     """There is an unread message other than acknowledgements (`ack`)."""
+    called: dict[str, Called] = {}
+    """The peers that the messages are for, by what they are called there."""
 
     def cut(self, count: int) -> Page:
         """The page with only its first messages; the others stay unread."""
@@ -169,12 +181,12 @@ class Messages:
                 after = self._silent_through(peer, standing)
                 messages = _next_messages(tx, "messages_of_others_after", after, wanted, given)
             has_news = _has_news(tx, peer, messages, include_self)
-            if any(message.addressees for message in messages):
-                peer = with_names(tx, peer)
+            called = find_addressees(tx, messages)
+        peer = peer._replace(names=tuple(name for name, each in called.items() if each.peer_id == peer.peer_id))
         if not messages and not include_self:
             self._note_silence(peer, standing)
         fitting = _fitting(messages[: wanted.max_items], wanted.max_chars)
-        return Page(peer, standing, fitting, len(fitting) < len(messages), has_news)
+        return Page(peer, standing, fitting, len(fitting) < len(messages), has_news, called)
 
     @property
     def _store_number(self) -> int:

@@ -1,11 +1,12 @@
 """What waits for an agent: messages to it, open questions, notices. Looking moves no cursor and marks nothing as seen.
 
 Every reply says it, so an agent that only works and renews its lease still learns that it was written to. If nothing
-waits, that costs one query by indexes.
+waits, that costs one query by indexes; otherwise one more for each kind of thing that waits.
 """
 
 from __future__ import annotations
 
+from conch.agents.records import label
 from conch.lean import Any, NamedTuple, json
 from conch.storage.base import Row, Store
 
@@ -21,8 +22,15 @@ class Waiting(NamedTuple):
     """Its topic_id, or the room_id of a notice."""
     id: str
     sender: str
+    sender_agent_id: str | None
+    """None for conch itself, and for senders of imported messages."""
     line: str
     event_type: str
+
+    @property
+    def sender_label(self) -> str:
+        """What people call the sender."""
+        return label(self.sender_agent_id, self.sender)
 
 
 class Mail(NamedTuple):
@@ -100,7 +108,8 @@ def _newest(rows: list[Row]) -> Waiting | None:
     newest = max(rows, key=lambda row: int(row["last_seq"]))
     number = sum(int(row["number"]) for row in rows)
     sender, event_type = newest["sender"] or "conch", newest["event_type"] or ""
-    return Waiting(number, newest["place"], newest["id"], sender, _line(newest), event_type)
+    line = _line(newest)
+    return Waiting(number, newest["place"], newest["id"], sender, newest["sender_agent_id"], line, event_type)
 
 
 def _line(row: Row) -> str:

@@ -88,17 +88,17 @@ def topic_join(session: Session, given: Object, call: Call) -> Reply:
     )
     session.take_name(joined.peer)
     session.keep_token(joined.topic.topic_id, joined.peer.agent_name, joined.reclaim_token)
-    topic, name = joined.topic, joined.peer.agent_name
+    topic = joined.topic
     data = {
         "topic_id": topic.topic_id,
         "name": topic.name,
         "status": topic.status,
-        "agent_name": name,
+        "agent_name": joined.peer.agent_name,
         "reclaim_token": joined.reclaim_token,
         "warnings": [],
     }
     text = (
-        f"You are {one_line(name)} on topic {topic.topic_id} ({one_line(topic.name)}). "
+        f"You are {one_line(joined.peer.label)} on topic {topic.topic_id} ({one_line(topic.name)}). "
         f"Keep this token to get the name back after a restart: reclaim_token={joined.reclaim_token}"
     )
     following = session.say("Call `sync` to read the topic, and to send to it.")
@@ -150,11 +150,11 @@ def sync(session: Session, given: Object, call: Call) -> Reply:
     )
     warnings = budget.warn(_sync_warnings(session, synced, ignored_ack=auto_advance and ack_through is not None))
     sent, sent_lines = view.echo(synced.sent, budget)
-    peer = synced.page.peer
+    page, peer = synced.page, synced.page.peer
     received = budget.fill(
-        synced.page.received, lambda each: view.received(each, peer), lambda each: view.message_text(each, peer)
+        page.received, lambda each: view.received(each, peer), lambda each: view.message_text(each, page)
     )
-    synced = synced._replace(page=synced.page.cut(received.length))  # the others stay unread
+    synced = synced._replace(page=page.cut(received.length))  # the others stay unread
     cursor = synced.page.last_seq if auto_advance else synced.page.standing.last_seq
     data = {
         "topic_id": topic_id,

@@ -124,15 +124,14 @@ def topic_line(topic: Topic, count: int) -> str:
 
 
 def presence_line(peer: Presence) -> str:
-    return f"- {one_line(peer.agent_name)}, age_seconds={peer.age_seconds}, read up to #{peer.last_seq}"
+    return f"- {one_line(peer.label)}, age_seconds={peer.age_seconds}, read up to #{peer.last_seq}"
 
 
-def message_text(each: Message, peer: Peer) -> str:
-    addressees = each.addressees
-    to = f" to {', '.join(addressees)}" if addressees else ""
-    mark = " (to you)" if peer.is_meant(addressees) else ""
+def message_text(each: Message, page: Page) -> str:
+    to = f" to {', '.join(each.addressee_labels(page.called))}" if each.addressees else ""
+    mark = " (to you)" if page.peer.is_meant(each.addressees) else ""
     reply = f" in reply to {each.reply_to}" if each.reply_to else ""
-    head = one_line(f"#{each.seq} {each.sender}{to}{mark} [{each.message_type}] {each.message_id}{reply}:")
+    head = one_line(f"#{each.seq} {each.sender_label}{to}{mark} [{each.message_type}] {each.message_id}{reply}:")
     return f"{head}\n{behind_margin(each.content_markdown)}"
 
 

@@ -62,18 +62,21 @@ def _mail_lines(found: Mail) -> list[str]:
     """The same as text. What others wrote comes last in a line that begins with our words."""
     lines = []
     if found.hand_over:
-        lines.append(_line("Another agent asks you to HAND OVER the stick", _notice(found.hand_over)))
+        asks = "Another agent asks you to HAND OVER the stick"
+        lines.append(_line(asks, _notice(found.hand_over), found.hand_over))
     facts = _mail(found)
     for kind in ("to_you", "questions", "notices", "reserved"):
         if kind in facts:
-            lines.append(_line(kind, facts[kind]))
+            lines.append(_line(kind, facts[kind], getattr(found, kind)))
     if found.others:
         lines.append(f"{MARGIN}others={found.others} unread messages")
     return ["Mail:", *lines]
 
 
-def _line(kind: str, facts: Object) -> str:
+def _line(kind: str, facts: Object, newest: Waiting) -> str:
     about = " ".join(f"{name}={value}" for name, value in facts.items() if name not in ("from", "line"))
     if "from" not in facts:
         return f"{MARGIN}{kind}: {about}"
-    return behind_margin(facts["line"], MARGIN * 2, first=f"{MARGIN}{kind}: {about} from {one_line(facts['from'])}: ")
+    return behind_margin(
+        newest.line, MARGIN * 2, first=f"{MARGIN}{kind}: {about} from {one_line(newest.sender_label)}: "
+    )

@@ -92,7 +92,7 @@ def closed(question: Question) -> Object:
 
 
 def _answer_text(each: Message) -> str:
-    text = f"Answer from {one_line(each.sender)}:\n\n{behind_margin(each.content_markdown)}"
+    text = f"Answer from {one_line(each.sender_label)}:\n\n{behind_margin(each.content_markdown)}"
     # The follow-ups of all answers are listed together, below.
     return tell_item({name: value for name, value in answer(each).items() if name != "suggested_followups"}, text)
 
@@ -130,4 +130,4 @@ def _answers_text(found: Asked) -> str:
 
 
 def pending_text(question: Pending) -> str:
-    return f"{question.question_id} from {one_line(question.asked_by)}:\n{behind_margin(question.question_text)}"
+    return f"{question.question_id} from {one_line(question.asker)}:\n{behind_margin(question.question_text)}"

@@ -25,6 +25,8 @@ LABELS = {
     "accepted": "Accepted",
 }
 
+_NAMES = ("owner_agent", "incoming_agent")  # the hint of an incursion says who they are
+
 
 def agent(agent: Agent) -> Object:
     return known(
@@ -119,8 +121,13 @@ def event_text(event: ProtocolEvent) -> str:
     """The whole notice: a model that reads only text must be able to act on it."""
     again = f", {event.times} times, last at {to_iso(event.latest_at)}" if event.times > 1 else ""
     head = f"{event.event_id} {event.event_type} from {event.sender}, {event.state}{again}"
-    about = {"scope": event.scope, "bead_id": event.bead_id, **event.payload}
+    about = {"scope": event.scope, "bead_id": event.bead_id, **said(event)}
     return "\n".join([head, *labelled_lines(about, MARGIN)])
+
+
+def said(event: ProtocolEvent) -> Object:
+    """What a notice says, without the names of its sender and its recipient."""
+    return {name: value for name, value in event.payload.items() if name not in _NAMES}
 
 
 def labelled_lines(about: Object, margin: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from conch.agents.records import label
 from conch.calls import Call
 from conch.clock import SECOND
 from conch.search.search import DEFAULT_LIMIT, LONGEST_QUERY, MODES, MOST_RESULTS, Hit, Place
@@ -44,7 +45,9 @@ def _result(hit: Hit, with_content: bool) -> Object:
 
 
 def _line(hit: Hit, with_content: bool) -> str:
-    line = one_line(f"- {hit.topic_name} ({hit.topic_id}) #{hit.seq} {hit.sender}: {hit.snippet}")
+    line = one_line(
+        f"- {hit.topic_name} ({hit.topic_id}) #{hit.seq} {label(hit.sender_agent_id, hit.sender)}: {hit.snippet}"
+    )
     return f"{line}\n{behind_margin(hit.content_markdown)}" if with_content else line
 
 

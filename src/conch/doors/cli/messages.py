@@ -94,10 +94,9 @@ def message_texts(context: Context, messages: list[Message], peer: Peer) -> list
 
 def addressee_labels(context: Context, messages: list[Message]) -> dict[int, list[str]]:
     """For each message of one topic, the agents that it is for. What means no peer stays as it was written."""
-    meant = {each.seq: [str(name) for name in each.addressees] for each in messages}
-    wanted = {name for names in meant.values() for name in names}
-    known = context.app.peers.find_called(messages[0].topic_id, wanted) if wanted else {}
-    return {seq: [known[name].label if name in known else name for name in names] for seq, names in meant.items()}
+    wanted = {name for each in messages for name in each.addressees}
+    called = context.app.peers.find_called(messages[0].topic_id, wanted) if wanted else {}
+    return {each.seq: each.addressee_labels(called) for each in messages}
 
 
 def _message_text(message: Message, to: list[str], peer: Peer, replied_to: int | None) -> str:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 
 _INCURSION = "Ran into your reservation"
-_NAMES = ("owner_agent", "incoming_agent")  # the hint of an incursion says who they are
 
 
 def from_here(context: Context, scope: str | None, field: str = "scope") -> str | None:
@@ -159,8 +158,7 @@ def _notice(event: ProtocolEvent) -> str:
     state = scopes_view.LABELS.get(event.state, event.state)
     head = f"{event.event_id} {what}, from {event.sender}, {local_time(event.created_at)}: {state}"
     head += f", {event.times} times, last {local_time(event.latest_at)}" if event.times > 1 and event.latest_at else ""
-    said = {name: value for name, value in event.payload.items() if name not in _NAMES}
-    about = {"scope": event.scope, "bead": event.bead_id, **said}
+    about = {"scope": event.scope, "bead": event.bead_id, **scopes_view.said(event)}
     return "\n".join([one_line(head), *scopes_view.labelled_lines(about, " " * 4)])
 
 

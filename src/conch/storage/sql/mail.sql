@@ -59,10 +59,11 @@ SELECT 'unread' AS kind, u.topic_id AS place, u.last_seq,
       - COALESCE((SELECT o.own_seq FROM messages o WHERE o.sender_id = m.peer_id AND o.seq <= u.last_seq
                   ORDER BY o.seq DESC LIMIT 1), 0)
     ) FROM mine m WHERE m.topic_id = u.topic_id
-  ), 0) AS number, NULL AS id, NULL AS sender, NULL AS line, NULL AS event_type
+  ), 0) AS number, NULL AS id, NULL AS sender, NULL AS sender_agent_id, NULL AS line,
+  NULL AS event_type
 FROM unread u WHERE u.highest > u.last_seq
 UNION ALL
-SELECT 'to_you', t.topic_id, m.seq, t.number, m.message_id, p.name, substr(m.content_markdown, 1, 1000), NULL
+SELECT 'to_you', t.topic_id, m.seq, t.number, m.message_id, p.name, p.agent_id, substr(m.content_markdown, 1, 1000), NULL
 FROM to_you t LEFT JOIN messages m ON m.topic_id = t.topic_id AND m.seq = t.newest
 LEFT JOIN peers p ON p.peer_id = m.sender_id
 WHERE t.newest IS NOT NULL;
@@ -91,7 +92,7 @@ WITH mine AS MATERIALIZED (
     ))
 )
 SELECT 'question' AS kind, t.topic_id AS place, m.seq AS last_seq, t.number, m.message_id AS id, p.name AS sender,
-  substr(m.content_markdown, 1, 1000) AS line, NULL AS event_type
+  p.agent_id AS sender_agent_id, substr(m.content_markdown, 1, 1000) AS line, NULL AS event_type
 FROM (SELECT topic_id, count(*) AS number, max(seq) AS newest FROM waiting GROUP BY topic_id) t
 LEFT JOIN messages m ON m.topic_id = t.topic_id AND m.seq = t.newest LEFT JOIN peers p ON p.peer_id = m.sender_id;
 
@@ -102,14 +103,15 @@ SELECT * FROM (
       SELECT 1 AS one FROM protocol_events x
       WHERE x.to_agent_id = :agent_id AND x.state = 'unread' AND x.event_id NOT IN :ids LIMIT :most
     ) counted
-  ) AS number, e.event_id AS id, e.from_agent AS sender, e.payload_json AS line, e.event_type
+  ) AS number, e.event_id AS id, e.from_agent AS sender, e.from_agent_id AS sender_agent_id,
+    e.payload_json AS line, e.event_type
   FROM protocol_events e
   WHERE e.to_agent_id = :agent_id AND e.state = 'unread' AND e.event_id NOT IN :ids
   ORDER BY e.number DESC LIMIT 1
 ) newest
 UNION ALL
 SELECT * FROM (
-  SELECT 'hand_over', e.room_id, e.number, 1, e.event_id, e.from_agent, e.payload_json, e.event_type
+  SELECT 'hand_over', e.room_id, e.number, 1, e.event_id, e.from_agent, e.from_agent_id, e.payload_json, e.event_type
   FROM protocol_events e JOIN path_rooms r ON r.room_id = e.room_id
   WHERE e.to_agent_id = :agent_id AND e.state = 'unread' AND e.event_type = 'BLOCKED' AND e.event_id NOT IN :ids
     AND r.owner = :agent_id
@@ -128,7 +130,8 @@ WITH beside AS MATERIALIZED (
   WHERE a.agent_id = :agent_id LIMIT :most
 )
 SELECT 'reserved' AS kind, r.room_id AS place, r.number AS last_seq, t.number, r.reservation_id AS id,
-  COALESCE(m.name, r.agent_id) AS sender, COALESCE(r.given, r.scope) AS line, NULL AS event_type
+  COALESCE(m.name, r.agent_id) AS sender, r.agent_id AS sender_agent_id,
+  COALESCE(r.given, r.scope) AS line, NULL AS event_type
 FROM (SELECT room_id, count(*) AS number, max(number) AS newest FROM beside GROUP BY room_id) t
 JOIN reservations r ON r.number = t.newest
 LEFT JOIN room_members m ON m.room_id = r.room_id AND m.agent_id = r.agent_id;

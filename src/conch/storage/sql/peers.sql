@@ -23,10 +23,11 @@ SELECT agent_name FROM agent_name_reservations WHERE peer_id = :peer_id;
 
 -- name: known_on_topic
 -- A name comes last, because it wins over an agent_id. An agent that has several peers is shown as itself.
-SELECT p.agent_id AS called, p.name, p.agent_id, p.is_own AS weight FROM peers p JOIN cursors c ON c.peer_id = p.peer_id
+SELECT p.agent_id AS called, p.name, p.agent_id, p.peer_id, p.is_own AS weight
+FROM peers p JOIN cursors c ON c.peer_id = p.peer_id
 WHERE p.topic_id = :topic_id AND p.agent_id IN :names
 UNION
-SELECT n.agent_name AS called, p.name, p.agent_id, 2 AS weight
+SELECT n.agent_name AS called, p.name, p.agent_id, p.peer_id, 2 AS weight
 FROM agent_name_reservations n JOIN peers p ON p.peer_id = n.peer_id
 WHERE n.topic_id = :topic_id AND n.agent_name IN :names
 ORDER BY weight;

@@ -42,7 +42,8 @@ SELECT count(*) AS answers_count FROM answers WHERE question_id = :question_id;
 
 -- name: answerable_questions
 SELECT q.question_id, (SELECT p.name FROM peers p WHERE p.peer_id = q.asked_by_id) AS asked_by, q.asked_at,
-  m.content_markdown AS question_text, m.seq
+  m.content_markdown AS question_text, m.seq,
+  (SELECT p.agent_id FROM peers p WHERE p.peer_id = q.asked_by_id) AS asked_by_agent_id
 FROM questions q JOIN messages m ON m.message_id = q.question_id
 WHERE q.topic_id = :topic_id AND q.status = 'pending' AND q.asked_by_id <> :peer_id
   AND NOT EXISTS (SELECT 1 FROM answers a WHERE a.question_id = q.question_id AND a.answered_by_id = :peer_id)
