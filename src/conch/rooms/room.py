@@ -166,12 +166,7 @@ class Snapshot:
 
     def liveness(self, agent: Row) -> Liveness:
         """Whether an agent is still at work, by the time since its last call. If its process is gone, it is evicted."""
-        if processes.check(recorded_process(agent)) == "gone":
-            return "evicted"
-        silence, threshold = self.now - agent["last_seen_at"], int(self.stale_minutes * MINUTE)
-        if silence < threshold:
-            return "active"
-        return "stale" if silence < 2 * threshold else "evicted"
+        return liveness_of(agent, processes.check(recorded_process(agent)), self.now, self.stale_minutes)
 
     def may_be_running(self, agent: Row) -> bool:
         """Whether the agent's process may be alive. If it cannot be checked, an active agent counts as running."""
@@ -238,6 +233,16 @@ class Snapshot:
         # The agent that has just handed over the stick takes it back only if no other active member can take over.
         others = [m for m in self.members if m.agent_id not in (agent_id, self.room.reserved_for)]
         return not any(self.is_active(member) for member in others)
+
+
+def liveness_of(agent: Row, life: Life, now: int, stale_minutes: float) -> Liveness:
+    """Whether an agent is still at work, by the life of its process and the time since its last call."""
+    if life == "gone":
+        return "evicted"
+    silence, threshold = now - agent["last_seen_at"], int(stale_minutes * MINUTE)
+    if silence < threshold:
+        return "active"
+    return "stale" if silence < 2 * threshold else "evicted"
 
 
 # -- the lease of an owner

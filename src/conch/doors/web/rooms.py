@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from conch.doors.web.views import room_view, timeline_page
+from conch.clock import SECOND, parse_iso
+from conch.doors.web.views import (
+    entry_view,
+    item_view,
+    notice_view,
+    reservation_view,
+    room_view,
+    timeline_page,
+    turn_view,
+)
 from conch.doors.web.work import Desk
 from conch.errors import ConchError, InvalidArgument
 from conch.members.adoption import Candidate
-from conch.notices.timeline import Place, parse_place, read_timeline
+from conch.notices.timeline import Page, Place, parse_place, read_timeline
+from conch.overview.items import list_items, read_item
+from conch.overview.lanes import read_entry, read_turns
 from conch.overview.survey import Survey, has_gone, survey
+from conch.overview.talk import Asked, find_questions
 from conch.rooms.room import Snapshot
 from conch.tools import fields
 from conch.tools.replies import Object
@@ -16,17 +28,20 @@ _MOST_ROOMS = 200
 _MOST_ENTRIES = 200
 _FEW_ENTRIES = 50
 _ROOM = {"room_id": fields.ROOM_ID}
+_MOST_TURNS = 500
+_MOST_ITEMS = 500
+_FEW_ITEMS = 100
 _CURSOR: Object = {"type": "string", "maxLength": 60}
+_TIME: Object = {"type": "string", "maxLength": 40}
+_PAGE: Object = {"before": _CURSOR, "after": _CURSOR, "limit": fields.limit(_MOST_ENTRIES, _FEW_ENTRIES)}
 
 LIST = fields.takes(all={"type": "boolean"})
 ONE = fields.takes(_ROOM)
-TIMELINE = fields.takes(
-    _ROOM,
-    before=_CURSOR,
-    after=_CURSOR,
-    limit=fields.limit(_MOST_ENTRIES, _FEW_ENTRIES),
-    bead=fields.BEAD_ID,
-)
+TIMELINE = fields.takes(_ROOM, **_PAGE, bead=fields.BEAD_ID)
+TURNS = fields.takes(_ROOM, **{"from": _TIME, "to": _TIME, "limit": fields.limit(_MOST_TURNS, _MOST_TURNS)})
+EVENT = fields.takes({**_ROOM, "event_seq": {"type": "integer", "minimum": 0, "maximum": fields.LARGEST}})
+ITEMS = fields.takes(limit=fields.limit(_MOST_ITEMS, _FEW_ITEMS))
+ITEM = fields.takes({**_ROOM, "bead": fields.BEAD_ID}, **_PAGE)
 
 
 class RoomPages:
@@ -67,7 +82,39 @@ class RoomPages:
             raise InvalidArgument("Give before or after, not both.", field="after")
         limit, bead_id = given.get("limit", _FEW_ENTRIES), given.get("bead")
         page = read_timeline(self._app.store, given["room_id"], after, limit, bead_id, before)
-        return timeline_page(page, after is not None, after)
+        return timeline_page(page, self._questions(page), after)
+
+    def turns(self, given: Object) -> Object:
+        """Who held the stick when."""
+        since, until = _moment("from", given.get("from")), _moment("to", given.get("to"))
+        found = read_turns(self._app.store, given["room_id"], since, until, given.get("limit", _MOST_TURNS))
+        return {"turns": [turn_view(each) for each in found.turns], "has_more": found.has_older}
+
+    def event(self, given: Object) -> Object:
+        return {"entry": entry_view(read_entry(self._app.store, given["room_id"], given["event_seq"]))}
+
+    # -- work items
+
+    def items(self, given: Object) -> Object:
+        return {"items": [item_view(each) for each in list_items(self._app.store, given.get("limit", _FEW_ITEMS))]}
+
+    def item(self, given: Object) -> Object:
+        """Everything about one work item: its timeline, reservations and notices."""
+        parts = read_item(self._app.store, self._app.rooms, given["room_id"], given["bead"])
+        viewer_id = self._desk.viewer_id()
+        return {
+            **self.timeline(given),
+            "reservations": [reservation_view(each) for each in parts.reservations],
+            "notices": [notice_view(each, viewer_id) for each in parts.notices],
+        }
+
+    def _questions(self, page: Page) -> dict[str, Asked]:
+        """What became of the questions on a page."""
+        asked = [entry.row["message_id"] for entry in page.entries if entry.row.get("message_type") == "question"]
+        if not asked:
+            return {}
+        with self._app.store.read() as tx:
+            return find_questions(tx, asked)
 
 
 def _place(field: str, text: str | None) -> Place | None:
@@ -75,3 +122,13 @@ def _place(field: str, text: str | None) -> Place | None:
     if isinstance(place, int):
         raise InvalidArgument(f"{field} must be a cursor from an earlier reply.", field=field)
     return place
+
+
+def _moment(field: str, text: str | None) -> int | None:
+    """A moment in the form that replies have, such as 2026-01-31T12:00:00.000Z."""
+    if text is None:
+        return None
+    seconds = parse_iso(text)
+    if seconds is None:
+        raise InvalidArgument(f"{field} must be a time such as 2026-01-31T12:00:00.000Z.", field=field)
+    return int(seconds * SECOND)

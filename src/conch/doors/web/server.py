@@ -3,50 +3,24 @@
 from __future__ import annotations
 
 import ipaddress
-import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from types import FrameType
 
 import uvicorn
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import FileResponse, Response, StreamingResponse
-from starlette.routing import Route
 
-from conch import __version__
 from conch.app import App
-from conch.doors.web import rooms
-from conch.doors.web.access import Gate, Rules, TooLarge, load_token, own_hosts
-from conch.doors.web.person import person_session
-from conch.doors.web.replies import JSON, refused
-from conch.doors.web.stream import Hub, events
-from conch.doors.web.views import agent_view
-from conch.doors.web.work import Desk
-from conch.errors import ConchError, InvalidArgument
+from conch.doors.web.access import Gate, Rules, load_token, own_hosts
+from conch.doors.web.site import make_site
+from conch.doors.web.stream import Hub
+from conch.errors import InvalidArgument
 from conch.exits import INTERRUPTED
 from conch.lean import NamedTuple
-from conch.notices.timeline import parse_place
-from conch.tools import fields
-from conch.tools.replies import Object
 
 _DEFAULT_PORT = 8377
 _MOST_PORTS = 20  # tried one after the other
-_STATIC = os.path.join(os.path.dirname(__file__), "static")
-_PAGES = (
-    "/",
-    "/rooms/{rest:path}",
-    "/items",
-    "/items/{rest:path}",
-    "/topics",
-    "/topics/{rest:path}",
-    "/search",
-    "/health",
-)
-_TYPES = {".css": "text/css", ".html": "text/html", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
 
 class Serving(NamedTuple):
@@ -72,9 +46,9 @@ def serve(app: App, options: Serving) -> int:
     rules = Rules(token, own_hosts(port, _hosts(options, port)), f"conch_{port}", is_secure)
     hub = Hub(app)
     config = uvicorn.Config(
-        Gate(_site(app, hub), rules),
+        Gate(make_site(app, hub), rules),
         log_config=None,
-        log_level="warning",
+        log_level="error",
         access_log=False,
         server_header=False,
         proxy_headers=False,
@@ -171,78 +145,3 @@ def _hosts(options: Serving, port: int) -> list[str]:
 
 def _shown(address: str) -> str:
     return f"[{address}]" if ":" in address else address
-
-
-# -- what it serves
-
-
-def _site(app: App, hub: Hub) -> Starlette:
-    desk = Desk(app, person_session(app))
-    pages = rooms.RoomPages(desk)
-
-    async def stream(request: Request) -> Response:
-        given = request.headers.get("last-event-id") or request.query_params.get("after")
-        try:
-            place = parse_place("after", given)
-        except ConchError:
-            place = None
-        hello: Object = {"version": __version__}
-        cursor = None if isinstance(place, int) else place
-        return StreamingResponse(events(hub, app, cursor, hello), media_type="text/event-stream")
-
-    def me(given: Object) -> Object:
-        desk.viewer_id()
-        caller = desk.person.caller()
-        return {"version": __version__, "me": agent_view(caller.agent_id, caller.name), "store": app.store.describe()}
-
-    @asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        yield
-        hub.close()
-
-    return Starlette(
-        routes=[
-            *(Route(path, _page, methods=["GET"]) for path in _PAGES),
-            Route("/static/{name:path}", _static, methods=["GET"]),
-            Route("/api/me", desk.reading(me, fields.takes()), methods=["GET"]),
-            Route("/api/rooms", desk.reading(pages.list_rooms, rooms.LIST), methods=["GET"]),
-            Route("/api/rooms/{room_id}", desk.reading(pages.show, rooms.ONE), methods=["GET"]),
-            Route("/api/rooms/{room_id}/timeline", desk.reading(pages.timeline, rooms.TIMELINE), methods=["GET"]),
-            Route("/api/stream", stream, methods=["GET"]),
-        ],
-        exception_handlers={404: _missing, 405: _wrong_method, TooLarge: _too_large},
-        lifespan=lifespan,
-    )
-
-
-async def _page(request: Request) -> Response:
-    return _file("index.html")
-
-
-async def _static(request: Request) -> Response:
-    return _file(request.path_params["name"])
-
-
-def _file(name: str) -> Response:
-    """A file of ours. Nothing outside the folder can be named."""
-    path = os.path.realpath(os.path.join(_STATIC, name)) if "\0" not in name else ""
-    kind = _TYPES.get(os.path.splitext(path)[1])
-    if not path.startswith(os.path.realpath(_STATIC) + os.sep) or kind is None or not os.path.isfile(path):
-        return _no_such_address()
-    return FileResponse(path, media_type=kind)
-
-
-async def _missing(request: Request, error: Exception) -> Response:
-    return _no_such_address()
-
-
-def _no_such_address() -> JSON:
-    return refused("NOT_FOUND", "There is nothing at this address.", 404)
-
-
-async def _wrong_method(request: Request, error: Exception) -> Response:
-    return refused("WRONG_METHOD", f"{request.method} is not possible at this address.", 405)
-
-
-async def _too_large(request: Request, error: Exception) -> Response:
-    return refused("limit_exceeded", "The body is too large.", 413)

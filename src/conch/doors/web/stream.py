@@ -54,8 +54,8 @@ class Hub:
         self._reader: _Reader | None = None
         self._is_closed = False
 
-    @property
-    def pages(self) -> int:
+    def count(self) -> int:
+        """How many pages are open."""
         return len(self._pages)
 
     async def open(self) -> tuple[asyncio.Queue[_Event | None], Place]:
@@ -242,7 +242,7 @@ async def events(hub: Hub, app: App, cursor: Place | None, hello: Object) -> Asy
                 event = await asyncio.wait_for(queue.get(), _PING_SECONDS)
             except TimeoutError:
                 replayed.clear()  # what the queue had at the beginning is long gone
-                yield b": ping\n\n"
+                yield b"event: ping\ndata: {}\n\n"
                 continue
             if event is None:
                 return

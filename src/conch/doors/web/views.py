@@ -7,11 +7,15 @@ import os
 from conch.agents.records import DOT, PERSON, label, process_columns
 from conch.clock import to_iso
 from conch.notices.events import ProtocolEvent
-from conch.notices.timeline import Entry, Page
+from conch.notices.timeline import Entry, Page, Place
+from conch.overview.items import Item
+from conch.overview.lanes import Turn
 from conch.overview.survey import Question, Standing, Survey, Trouble
+from conch.overview.talk import Asked
 from conch.rooms.log import Event
 from conch.rooms.room import Member, Snapshot
 from conch.scopes.overlaps import Reservation
+from conch.storage.base import Row
 from conch.tools import overview_view, scopes_view, timeline_view
 from conch.tools.replies import Object, known
 
@@ -58,8 +62,8 @@ def room_view(survey: Survey, viewer_id: str) -> Object:
         "troubles": [_trouble(snapshot, each, viewer_id) for each in survey.troubles],
         "members": [_standing(snapshot, each) for each in survey.standings],
         "questions": [_question(each, room.topic_id) for each in survey.questions],
-        "notices": [_notice(each, viewer_id) for each in survey.notices],
-        "reservations": [_reservation(each) for each in survey.reservations],
+        "notices": [notice_view(each, viewer_id) for each in survey.notices],
+        "reservations": [reservation_view(each) for each in survey.reservations],
     }
 
 
@@ -101,7 +105,7 @@ def _trouble(snapshot: Snapshot, trouble: Trouble, viewer_id: str) -> Object:
         reason=trouble.reason or None,
         agent=agent_view(member.agent_id, member.name) if member else None,
         question=_question(question, snapshot.room.topic_id) if question else None,
-        notice=_notice(notice, viewer_id) if notice else None,
+        notice=notice_view(notice, viewer_id) if notice else None,
     )
 
 
@@ -118,7 +122,13 @@ def _question(question: Question, topic_id: str) -> Object:
     )
 
 
-def _notice(notice: ProtocolEvent, viewer_id: str) -> Object:
+def asked_view(row: Row) -> Object:
+    """An open question of a topic."""
+    facts = (row["question_id"], row["seq"], row["asked_by_agent_id"], row["asked_by"] or "conch", row["asked_at"])
+    return _question(Question(*facts, row["question_text"], row["answers_count"]), row["topic_id"])
+
+
+def notice_view(notice: ProtocolEvent, viewer_id: str) -> Object:
     return {
         **scopes_view.envelope(notice),
         "label": scopes_view.LABELS[notice.event_type],
@@ -129,7 +139,7 @@ def _notice(notice: ProtocolEvent, viewer_id: str) -> Object:
     }
 
 
-def _reservation(reservation: Reservation) -> Object:
+def reservation_view(reservation: Reservation) -> Object:
     return {
         **scopes_view.reservation(reservation),
         **agent_view(reservation.agent_id, reservation.name),
@@ -176,12 +186,51 @@ def _person_of(event: Event, agent_id: str | None) -> Object | None:
     return None if agent_id is None else agent_view(agent_id, event.names.get(agent_id))
 
 
-def timeline_page(page: Page, is_forward: bool, start: object) -> Object:
-    """A page of the timeline. `start` is where it begins, if it was read forward."""
+def timeline_page(page: Page, questions: dict[str, Asked], after: Place | None) -> Object:
+    """A page of the timeline, with what became of its questions. `after` is where it begins, if it was read forward."""
+    entries = [entry_view(each) for each in page.entries]
+    for entry in entries:
+        asked = questions.get(entry["key"])
+        if asked is not None:
+            entry["question"] = known(question_id=entry["key"], **asked._asdict())
     return {
-        "entries": [entry_view(each) for each in page.entries],
-        "start": str(start if is_forward else page.start),
+        "entries": entries,
+        "start": str(page.start if after is None else after),
         "end": str(page.place),
-        "has_older": True if is_forward else page.has_older,
+        "has_older": page.has_older if after is None else any(after),
         "has_newer": page.has_more,
+    }
+
+
+# -- lanes and work items
+
+
+def turn_view(turn: Turn) -> Object:
+    begin, end = turn.begin, turn.end
+    is_handed = end is not None and end.to_agent_id is not None and end.event_type in ("release", "pass", "takeover")
+    return {
+        "turn_id": begin.turn_id,
+        "agent": _person_of(begin, begin.to_agent_id),
+        "from": to_iso(begin.created_at),
+        "to": to_iso(end.created_at) if end else None,
+        "started_by": begin.event_type,
+        "ended_by": turn.ending,
+        "event_seq": begin.event_seq,
+        "end_event_seq": end.event_seq if end else None,
+        "handoff_to": _person_of(end, end.to_agent_id) if end and is_handed else None,
+        "is_gone": turn.has_died,
+    }
+
+
+def item_view(item: Item) -> Object:
+    return {
+        "bead_id": item.bead_id,
+        "room_id": item.room_id,
+        "room_name": os.path.basename(item.canonical_path) or item.canonical_path,
+        "latest_at": to_iso(item.latest_at),
+        "reservations": item.reservations,
+        "notices": item.notices,
+        "open_notices": item.open_notices,
+        "is_active": item.active > 0,
+        "agents": [agent_view(*each) for each in item.agents],
     }

@@ -1,0 +1,123 @@
+"""The event stream brings everything that happens, at once and without a gap."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.process.web.conftest import Console, Event
+
+
+@pytest.fixture
+def environ(environ: dict[str, str], every_engine: dict[str, str]) -> dict[str, str]:
+    return {**environ, **every_engine}
+
+
+@pytest.fixture
+def console(environ: dict[str, str], consoles: Callable[..., Console]) -> Console:
+    return consoles(environ)
+
+
+def sentences(events: list[Event]) -> list[str]:
+    return [event.data["sentence"] for event in events if event.kind == "entry"]
+
+
+def test_what_other_processes_do_comes_at_once_in_rooms_that_were_not_there(console: Console) -> None:
+    stream = console.stream()
+    hello = stream.next("hello")
+
+    console.conch("join")
+    joined = stream.next("entry")
+    console.conch("send", "Good morning")
+    said = stream.next("entry")
+    console.conch("reserve", "src")
+    reserved = stream.next("entry")
+
+    assert hello.data["cursor"] == hello.id
+    assert (joined.data["kind"], joined.data["event_type"]) == ("room", "join")
+    assert said.data["content_markdown"] == "Good morning"
+    assert (reserved.data["kind"], reserved.data["label"]) == ("reservation", "Reserved")
+    assert {joined.data["room_id"], said.data["room_id"], reserved.data["room_id"]} == {joined.data["room_id"]}
+
+
+def test_a_topic_without_a_room_is_heard_too(console: Console) -> None:
+    stream = console.stream()
+    stream.next("hello")
+
+    console.conch("topics", "create", "plans")
+    console.conch("send", "A plan", "--topic", "plans")
+
+    assert stream.next("entry").data["content_markdown"] == "A plan"
+
+
+def test_a_page_that_comes_back_gets_what_it_missed(console: Console) -> None:
+    console.conch("join")
+    stream = console.stream()
+    last = stream.next("hello")
+    stream.cut()
+    for number in range(3):
+        console.conch("note", f"note {number}")
+    console.conch("send", "a message")
+
+    back = iter(console.stream(last.id))
+    missed = [next(back) for _ in range(5)]
+
+    assert [event.kind for event in missed] == ["hello", *["entry"] * 4]
+    assert [text.rpartition(": ")[2] for text in sentences(missed)] == ["note 0", "note 1", "note 2", "a message"]
+
+
+def test_connections_that_break_while_others_write_lose_nothing(console: Console) -> None:
+    console.conch("join")
+    console.conch("join", agent="bob:2")
+    last = console.stream().next("hello").id
+    writers = [threading.Thread(target=write_notes, args=(console, agent)) for agent in ("ada:1", "bob:2")]
+    for writer in writers:
+        writer.start()
+
+    keys: dict[str, Any] = {}
+    wanted = {f"{agent} {number}" for agent in ("ada:1", "bob:2") for number in range(5)}
+    while wanted - set(keys.values()):
+        stream = console.stream(last)
+        for event in stream:  # two entries of each connection, then it breaks
+            if event.kind == "entry":
+                keys[event.data["key"]] = event.data["details"]["note"]
+                last = event.id
+                if len(keys) % 2 == 0:
+                    break
+        stream.cut()
+    for writer in writers:
+        writer.join()
+
+    assert set(keys.values()) == wanted
+
+
+def write_notes(console: Console, agent: str) -> None:
+    for number in range(5):
+        console.conch("note", f"{agent} {number}", agent=agent)
+
+
+def test_a_cursor_of_another_store_is_answered_with_a_reset(console: Console) -> None:
+    assert console.stream("900.900.900").next("hello").data["reset"] is True
+
+
+@pytest.mark.parametrize("cursor", ["x", "1.2", "-1.0.0", "1.1." + "9" * 40])
+def test_what_is_no_cursor_is_refused(console: Console, cursor: str) -> None:
+    answer = console.request("GET", "/api/stream", headers={**console.bearer, "Last-Event-ID": cursor})
+
+    assert answer.status in (400, 413)
+    assert answer.data["field"] == "after"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_server_ends_its_streams_and_itself_quietly(console: Console, number: int) -> None:
+    streams = [console.stream() for _ in range(3)]
+    for stream in streams:
+        stream.next("hello")
+
+    status, errors = console.end(number)
+
+    assert (status, errors) == (130 if number == signal.SIGINT else 0, "")
+    assert [list(stream) for stream in streams] == [[], [], []]
