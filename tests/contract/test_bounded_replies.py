@@ -86,7 +86,9 @@ def add_member(tx: Transaction, ada: Client, agent_id: str, name: str, process: 
     if row is None:
         tx.run("insert_agent", harness="test", now=tx.now, **shared)
     last = max(row["ordinal"] for row in tx.all("room_members", room_id=ada.room_id))
-    tx.run("insert_member", room_id=ada.room_id, ordinal=last + 1, now=tx.now, display_name=None, **shared)
+    tx.run(
+        "insert_member", room_id=ada.room_id, ordinal=last + 1, now=tx.now, display_name=None, takes_turns=1, **shared
+    )
     return Caller(agent_id, name, process, "mcp_harness", None)
 
 
@@ -102,7 +104,9 @@ def add_topics_and_rooms(tx: Transaction, others: list[Caller], deep: str) -> No
         for place, other in enumerate(others[:20]):
             member = {"agent_id": other.agent_id, "name": other.name, "ordinal": place, "session_kind": "mcp_harness"}
             columns = process_columns(None)
-            tx.run("insert_member", room_id=f"room_{n}", now=tx.now, display_name=None, **member, **columns)
+            tx.run(
+                "insert_member", room_id=f"room_{n}", now=tx.now, display_name=None, takes_turns=1, **member, **columns
+            )
         path = os.path.dirname(path)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from tests.contract.conftest import Child, Client, Enter
+from tests.terminals import run_in_terminal
 
 from conch.app import App, open_app
 from conch.doors.cli.catalogue import COMMANDS
@@ -37,7 +38,7 @@ BUNCHES = [DANGEROUS[start : start + 21] for start in range(0, len(DANGEROUS), 2
 ANY_LINE_END = re.compile("|".join(map(re.escape, DANGEROUS)))
 STORE = {f"db {action}" for action in ("path", "verify", "reindex", "backup", "migrate", "copy", "restore", "wipe")}
 # `import` shows what is in a file, on single lines. `watch` needs a terminal; it shows what `status` and `events` do.
-NO_TEXT_OF_OTHERS = {"mcp", "demo", "version", "import", "watch", *STORE}
+NO_TEXT_OF_OTHERS = {"mcp", "serve", "install", "uninstall", "demo", "version", "import", "watch", *STORE}
 
 Texts = dict[str, list[str]]
 
@@ -49,9 +50,10 @@ from conch.doors.cli.run import run
 
 printed = []
 for agent_id, command, words in json.load(sys.stdin):
-    os.environ["CONCH_AGENT_ID"] = agent_id
+    os.environ.pop("CONCH_AGENT_ID", None)
+    os.environ |= {"CONCH_AGENT_ID": agent_id} if agent_id else {}  # without an id, the person at this terminal
     with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as err:
-        run([*command.split(), *words])
+        run([*command.split(), *words], {})
     printed.append([out.getvalue(), err.getvalue()])
 print(json.dumps(printed))
 """
@@ -174,6 +176,29 @@ def test_an_answer_that_a_command_waited_for_has_no_line_that_looks_like_ours(
     texts = {"ask": [asking.communicate()[0].decode()]}
 
     assert texts["ask"][0].count(FORGED) >= 3 * len(DANGEROUS)
+    assert forged_lines(texts) == []
+    assert raw(texts, DANGEROUS) == []
+
+
+def test_nobody_forges_a_line_for_a_person_who_steps_in_or_for_an_agent_that_lost_something(
+    enter: Enter, workspace: str, environ: dict[str, str]
+) -> None:
+    evil = forgery(DANGEROUS)
+    ada, bob = enter("ada:1", None, workspace), enter("bob:2", None, workspace)
+    claimed = ada.data("wait_for_turn", max_wait_ms=0)
+    held = {"lease_id": claimed["lease_id"], "expected_turn_id": claimed["turn_id"]}
+    ada.data("append_note", note=evil)
+    ada.data("scope_reserve", scope=evil)
+
+    done = run_in_terminal(
+        [sys.executable, "-c", RUN_EACH], workspace, environ, json.dumps([[None, *step] for step in steering(evil)])
+    )
+    lost = [client.call("heartbeat", **held).text for client in (ada, bob)]
+    seen = [bob.call(tool).text for tool in ("get_room_state", "get_room_events", "wait_for_turn")]
+
+    texts = {"a person": [text for printed in json.loads(done.stdout) for text in printed], "lost": lost, "seen": seen}
+    assert not any("person_required" in text for text in texts["a person"])
+    assert all(FORGED in text for text in lost)
     assert forged_lines(texts) == []
     assert raw(texts, DANGEROUS) == []
 
@@ -465,6 +490,25 @@ def closing(bob: Client, evil: str) -> list[Step]:
     ]
 
 
+def steering(evil: str) -> list[tuple[str, tuple[str, ...]]]:
+    """The commands of a person: ada holds the stick and loses it to bob, who loses it to the person."""
+    why = ("--reason", evil)
+    return [
+        ("nudge", (evil,)),
+        ("nudge", ("bob:2", evil)),
+        ("nudge", ("ada:1", evil)),
+        ("unreserve", ("--of", "ada:1", "src", *why)),
+        ("unreserve", ("--of", "ada:1", evil, *why)),
+        ("pass", ("--for", "ada:1", "--to", evil, *why)),
+        ("pass", ("--for", "ada:1", "--to", "bob:2", *why)),
+        ("take", ("--force", *why)),
+        ("status", ()),
+        ("release", ("--status", evil, "--next", evil)),
+        ("kick", ("ada:1", *why)),
+        ("events", ("--limit", "500")),
+    ]
+
+
 def every_command(evil: str) -> Iterator[tuple[str, str, list[str]]]:
     """As two agents of the room: bob holds the stick and hands it to eve."""
     ours = ("--status", evil, "--next", evil, "--question", evil, "--do-not", evil)
@@ -514,6 +558,11 @@ def every_command(evil: str) -> Iterator[tuple[str, str, list[str]]]:
         ("eve:3", "wait", "--timeout", "0"),
         ("bob:2", "wait", "--timeout", "0"),
         ("bob:2", "take", "--reason", evil),
+        ("bob:2", "take", "--force", "--reason", evil),
+        ("bob:2", "pass", "--for", evil, "--to", evil, "--reason", evil),
+        ("bob:2", "unreserve", "--of", evil, evil, "--reason", evil),
+        ("bob:2", "nudge", evil, evil),
+        ("bob:2", "kick", evil, "--reason", evil),
         ("eve:3", "state"),
         ("eve:3", "release", *ours),
         ("eve:3", "send", evil, "--to", evil),

@@ -12,11 +12,13 @@ from pathlib import Path
 
 import pytest
 from tests.contract.foreign import bus_file, event, message, stick_file
+from tests.terminals import run_in_terminal
 
 import conch
 from conch.config import SETTINGS
 from conch.doors.cli.catalogue import COMMANDS
 from conch.doors.cli.elsewhere import ELSEWHERE, find_own
+from conch.host.marks import HARNESSES
 from conch.tools.catalogue import TOOLS
 
 ROOT = Path(__file__).parents[2]
@@ -58,8 +60,11 @@ def steps(page: Path) -> list[tuple[str, str, str]]:
 
 
 def as_typed(who: str, command: str) -> str:
-    identity = f"export CONCH_AGENT_ID={AGENTS[who]}" if who else "unset CONCH_AGENT_ID"
-    return f"{identity}\n{command}"
+    """At a prompt without a name, the id that the page itself has exported stays."""
+    if not who:
+        return command
+    restore = '[ -n "$exported" ] && export CONCH_AGENT_ID=$exported || unset CONCH_AGENT_ID'
+    return f"exported=${{CONCH_AGENT_ID-}}\nexport CONCH_AGENT_ID={AGENTS[who]}\n{command}\n{restore}"
 
 
 def leveled(text: str, home: str = "/home/you") -> str:
@@ -71,7 +76,9 @@ def leveled(text: str, home: str = "/home/you") -> str:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("CONCH_", "TALKING_STICK_"))}
+    marks = {mark for harness in HARNESSES for mark in harness.marks}
+    ours = ("CONCH_", "TALKING_STICK_")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(ours) and name not in marks}
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     return {**kept, "PATH": path, "HOME": str(folder), "XDG_DATA_HOME": str(folder / "share")}
 
@@ -85,15 +92,7 @@ def test_every_command_of_a_page_runs_and_prints_what_the_page_shows(page: Path,
     (work / "AGENTS.md").touch()
     make_foreign_files(tmp_path)
 
-    done = subprocess.run(
-        ["bash", "-e", "-c", f"exec 2>&1\n{script}"],
-        cwd=work,
-        env=environment(tmp_path),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = run_in_terminal(["bash", "-e", "-c", f"exec 2>&1\n{script}"], work, environment(tmp_path))
 
     assert done.returncode == 0, done.stdout
     printed = done.stdout.split(f"{marker}\n")

@@ -28,6 +28,7 @@ from conch.turns.waiting import Wait
 LONG_ENOUGH = 3  # ticks after which every period has lapsed
 GRANTS = ("claim", "takeover")
 REPLAYED = ("path_rooms", "room_members", "room_events")
+STEPPING_IN = ("force", "kick_next")  # what only people do
 
 
 # -- the stick
@@ -55,9 +56,18 @@ def each_grant_is_a_new_turn(world: World, step: Step, is_new: bool) -> None:
 
 
 def an_owner_with_time_left_keeps_the_stick(world: World, step: Step, is_new: bool) -> None:
-    """A grant takes the stick from nobody whose process lives and whose lease or claim has not lapsed."""
+    """A grant takes the stick from nobody whose process lives and whose lease or claim has not lapsed.
+
+    Only a person may do so, by force.
+    """
     before, after = open_room(step.before), open_room(step.after)
-    if before is None or after is None or after["turn_id"] == before["turn_id"] or step.client is None:
+    if (
+        step.operation in STEPPING_IN
+        or before is None
+        or after is None
+        or after["turn_id"] == before["turn_id"]
+        or step.client is None
+    ):
         return
     expected = before["owner"] or before["reserved_for"]
     deadline = before["lease_expires_at"] or before["claim_expires_at"]
@@ -145,7 +155,9 @@ def reservations_of_different_agents_are_disjoint(world: World, step: Step, is_n
 
 
 def an_active_reservation_is_not_taken(world: World, step: Step, is_new: bool) -> None:
-    """Only its owner ends a reservation, as long as it has time left and its owner was seen lately."""
+    """Only its owner, or a person, ends a reservation, while it has time left and its owner was seen lately."""
+    if step.operation in STEPPING_IN:
+        return
     ended = {row["reservation_id"] for row in step.after.rows["reservations"] if row["state"] != "active"}
     for row in step.before.rows["reservations"]:
         if row["state"] == "active" and row["reservation_id"] in ended and row["expires_at"] > step.before.now:

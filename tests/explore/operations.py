@@ -12,11 +12,13 @@ from typing import Any
 from tests.explore.state import NO_LEASE, Client, State, members, open_room
 
 from conch.agents.identity import Signal, Signals, identify
+from conch.agents.people import Person
 from conch.app import App
 from conch.bus.drafts import Draft
 from conch.bus.peers import Peer
 from conch.rooms.presence import Lease
 from conch.rooms.room import Room
+from conch.steering import Steering
 
 RESERVED_MINUTES = 19  # lapses after two ticks
 MOST_MESSAGES = 2
@@ -149,6 +151,24 @@ def take_over(agent: Agent) -> Any:
     return taken
 
 
+def force(agent: Agent) -> Any:
+    """A person takes the stick from an agent that may still have time."""
+    taken = Steering(agent.app).take(Person(agent.caller), agent.room_id, "now")
+    agent.take(taken.room)
+    return taken
+
+
+def kick_next(agent: Agent) -> Any:
+    """A person ends the membership of another agent, which may be next.
+
+    Not of the owner: that brings back the handoff that the owner had, and the key does not know what that was.
+    """
+    room = open_room(agent.state)
+    if room and room["owner"] == agent.another(1):
+        return "not explored"
+    return Steering(agent.app).kick(Person(agent.caller), agent.room_id, agent.another(1), "out")
+
+
 def insist(agent: Agent) -> Any:
     """Do all that one agent can do to get the stick, and then to reserve everything."""
     join(agent)
@@ -256,7 +276,7 @@ OPERATIONS: dict[str, Operation] = {
     for each in (
         identify_itself, join, leave,
         wait, wait_in_vain, heartbeat, heartbeat_with_this_turn, release, pass_to_next, pass_to_second_next, take_over,
-        note, reverse_order, close,
+        force, kick_next, note, reverse_order, close,
         reserve_folder, reserve_file, take_over_folder, free_folder, free_file,
         insist, send, sync, sync_in_vain, read_again, ask, answer, cancel_question,
     )

@@ -41,6 +41,15 @@ MESSAGES = Scenario(
 LOST_REPLIES = Scenario("lost replies", 2, 6, ("send", "sync", "sync_in_vain"), is_mortal=False)
 QUESTIONS = Scenario("questions", 2, 6, ("ask", "answer", "cancel_question"), is_mortal=False, is_stepwise=False)
 
+STEPPING_IN = Scenario(
+    "stepping in",
+    2,
+    4,
+    ("join", "wait", "release", "force", "kick_next"),
+    is_mortal=False,
+    is_stepwise=False,
+)
+
 # -- three agents with four operations each
 
 THREE = Scenario(
@@ -71,6 +80,7 @@ BRIEF = (
     RESERVATIONS,
     MESSAGES,
     QUESTIONS,
+    STEPPING_IN,
     THREE,
 )
 DEEP = (
@@ -82,6 +92,7 @@ DEEP = (
     LOST_REPLIES,
     MESSAGES._replace(name="messages, stepwise", is_stepwise=True),
     QUESTIONS._replace(name="questions and deaths", is_mortal=True, is_stepwise=True),
+    STEPPING_IN._replace(name="stepping in, stepwise, and deaths", is_mortal=True, is_stepwise=True),
     THREE._replace(name="three agents and deaths", is_mortal=True),
     THREE._replace(name="three agents, stepwise", operations=("wait", "release", "take_over"), is_stepwise=True),
     EVERYTHING,

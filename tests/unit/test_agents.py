@@ -335,19 +335,36 @@ def test_an_editor_around_a_terminal_does_not_hide_the_person(machine: Machine, 
     assert (seen["slug"], seen["terminal"]) == ("human", "leader")
 
 
-def test_a_command_that_nobody_seems_to_have_started_is_a_person_without_a_terminal(machine: Machine) -> None:
+def test_a_program_in_a_terminal_is_not_the_person_who_started_it(machine: Machine, terminal: list[str]) -> None:
+    seen = machine.look(terminal, SHELL, machine.program("acme"), SHELL)
+
+    assert (seen["harness"], seen["slug"], seen["session_kind"]) == ("acme", "acme", "script")
+    assert seen["terminal"] is None
+
+
+@pytest.mark.parametrize("mark", ["CLAUDECODE", "GEMINI_CLI", "OPENCODE", "GROK_AGENT"])
+def test_a_harness_mark_in_a_terminal_hides_no_harness(machine: Machine, terminal: list[str], mark: str) -> None:
+    seen = machine.look(terminal, SHELL, environ={mark: "1"})
+
+    assert seen["slug"] != "human"
+    assert (seen["terminal"], seen["session_kind"]) == (None, "script")
+
+
+def test_a_command_that_nobody_seems_to_have_started_is_no_person(machine: Machine) -> None:
     seen = machine.look(SHELL)
 
-    assert re.fullmatch(r"human:wojtek:notty@\w+", seen["found"][0][1])
-    assert (seen["harness"], seen["terminal"], seen["session_kind"]) == (None, None, "human_guardian")
+    assert [kind for kind, _ in seen["found"]] == ["account"]
+    assert re.fullmatch(r"account:wojtek@\w+", seen["found"][0][1])
+    assert (seen["slug"], seen["session_kind"]) == ("script", "script")
+    assert (seen["harness"], seen["terminal"]) == (None, None)
 
 
-def test_a_person_without_a_user_variable_is_called_by_the_account(machine: Machine) -> None:
+def test_a_caller_without_a_user_variable_is_called_by_the_account(machine: Machine, terminal: list[str]) -> None:
     import pwd
 
-    assert machine.look(SHELL, environ={"USER": ""})["found"][0][1].startswith(
-        f"human:{pwd.getpwuid(os.getuid()).pw_name}:"
-    )
+    account = pwd.getpwuid(os.getuid()).pw_name
+    assert machine.look(SHELL, environ={"USER": ""})["found"][0][1].startswith(f"account:{account}@")
+    assert machine.look(terminal, SHELL, environ={"USER": ""})["found"][0][1].startswith(f"human:{account}:")
 
 
 # -- an id of one's own

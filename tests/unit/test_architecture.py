@@ -43,6 +43,7 @@ LAYERS = [
     Layer(("importing",), "takes over the data of other programs"),
     Layer(("verify", "wiping"), "checks a whole store: files, schema, logs and rows; deletes one, or a room of it"),
     Layer(("app",), "connects one store and one bell with the domains"),
+    Layer(("steering",), "what only people may do: step in between agents"),
     Layer(("tools",), "the tools with their schemas and views, shared by all doors"),
     Layer(("doors",), "the ways in: `mcp`, `cli` and `web`. They hold no rules and do not import each other"),
     Layer(("main",), "the `conch` command"),
@@ -137,7 +138,7 @@ def test_there_are_no_import_cycles_and_no_long_chains_of_imports() -> None:
 def test_rooms_are_changed_through_one_gate() -> None:
     """Domains open write transactions of their own only if the caller is not acting as a member."""
     exceptions = {
-        "members.membership": ["_create", "join_path"],  # the caller is not a member yet
+        "members.membership": ["_create", "enter", "join_path"],  # the caller is not a member yet
         "turns.waiting": ["give_back"],  # undoes a claim for a process that may have ended since
     }
 

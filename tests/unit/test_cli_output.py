@@ -167,7 +167,7 @@ def test_the_command_is_found_among_the_options(words: list[str], command: str, 
 
 
 def member(agent_id: str, name: str) -> Member:
-    return Member(agent_id, name, 0, 0, 0, None, "mcp_harness", None)
+    return Member(agent_id, name, 0, 0, 0, None, "mcp_harness", None, True)
 
 
 MEMBERS = [member("codex:1", "amber-otter"), member("codex:12", "amber-fox"), member("amber-otter", "calm-owl")]

@@ -42,7 +42,7 @@ class Signal(NamedTuple):
     """One sign of who is calling."""
 
     kind: str
-    """From the strongest to the weakest: explicit, session, connection, process, person."""
+    """From the strongest to the weakest: explicit, session, connection, process, person, account."""
     value: str
     """The text that identifies the signal in the store."""
     source: str

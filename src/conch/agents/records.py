@@ -108,6 +108,11 @@ def live_by_timer(tx: Transaction, agent_id: str) -> None:
     tx.run("forget_member_processes", agent_id=agent_id)
 
 
+def is_person(agent_id: str) -> bool:
+    """Whether an agent_id is a person's. No agent can choose such an id."""
+    return agent_id.startswith(PERSON)
+
+
 def is_agent_id(text: str) -> bool:
     plain = (letter.isalnum() or letter in "._:@/-" for letter in text)
     is_plain = 1 <= len(text) <= 128 and text.isascii() and text[0].isalnum() and all(plain)

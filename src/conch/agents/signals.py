@@ -14,7 +14,18 @@ from conch.agents.identity import Signal, Signals
 from conch.agents.records import AGENT_ID_RULE, HARNESS_SESSION, PERSON_SESSION, is_agent_id
 from conch.errors import InvalidSetting
 from conch.host import processes
-from conch.host.marks import HARNESSES, HOSTS, LAUNCHERS, Harness, known_slug, marked, read_program, recognise, slug_of
+from conch.host.marks import (
+    HARNESSES,
+    HOSTS,
+    LAUNCHERS,
+    Harness,
+    is_marked,
+    known_slug,
+    marked,
+    read_program,
+    recognise,
+    slug_of,
+)
 from conch.host.processes import Process
 from conch.ids import digest
 from conch.lean import NamedTuple
@@ -27,6 +38,8 @@ class _Origin(NamedTuple):
     harness: Process | None = None
     client: Process | None = None
     client_label: str = ""
+    is_in_session: bool = False
+    """Whether that program runs in the terminal session of this process, so that it, not the person, runs this."""
 
 
 class _Session(NamedTuple):
@@ -47,21 +60,22 @@ def gather_signals(
     explicit = _explicit_id(environ)
     origin = _find_origin()
     sessions = [*_sessions_of_calls(called_in, client_name), *_find_sessions(door, environ, origin, client_name)]
-    may_be_person = door != "mcp" and not origin.known and not sessions
-    tty = processes.controlling_tty() if may_be_person else None
+    is_typed_or_script = door != "mcp" and not origin.known and not sessions
+    # With an id of its own a command is an agent in any case, and a terminal only shows how long that agent lives.
+    is_typed = is_typed_or_script and bool(explicit or not (origin.is_in_session or is_marked(environ)))
+    tty = processes.controlling_tty() if is_typed else None
     own = _own_process(door, origin, unnamed=not explicit, person_or_session=bool(tty or sessions))
     # A process that runs several sessions identifies none of them.
     above = [] if any(session.shares_process for session in sessions) else _process_signal(own, origin)
     found = [*explicit, *map(_session_signal, sessions), *above]
-    found = found or [_person_signal(environ, tty)]
-    is_person = tty is not None or found[0].kind == "person"
-    slug = "human" if is_person else _slug(environ, origin, client_name, sessions)
+    found = found or [_person_signal(environ, tty) if tty else _account_signal(environ)]
+    slug = "human" if tty else _slug(environ, origin, client_name, sessions, is_typed_or_script)
     return Signals(
         found=tuple(found),
         slug=slug,
         harness=own,
         terminal=processes.session_leader() if tty else None,
-        session_kind=_session_kind(is_person, is_script=may_be_person),
+        session_kind=PERSON_SESSION if tty else "script" if is_typed_or_script else HARNESS_SESSION,
         display_name=_printable(client_name or "") or tty or slug,
         connection=_connection(own, client_name) if door == "mcp" else None,
     )
@@ -80,8 +94,11 @@ def _explicit_id(environ: Mapping[str, str]) -> list[Signal]:
 
 
 def _find_origin() -> _Origin:
-    client, label = None, ""
+    client, label, is_in_session = None, "", False
+    leader = processes.session_id()
+    is_below = leader != os.getpid()
     for process, name, arguments in processes.ancestors():
+        is_below = is_below and process.pid != leader
         program = read_program(name, arguments)
         if known := recognise(program):
             return _Origin(known, process, client or process, label or program.label)
@@ -89,8 +106,8 @@ def _find_origin() -> _Origin:
             break
         # In a container a known harness may be pid 1. Any other pid 1 is an init, the ancestor of every process.
         if client is None and process.pid > 1 and not program.is_any_of(LAUNCHERS):
-            client, label = process, program.label
-    return _Origin(client=client, client_label=label)
+            client, label, is_in_session = process, program.label, is_below
+    return _Origin(client=client, client_label=label, is_in_session=is_in_session)
 
 
 def _own_process(door: str, origin: _Origin, unnamed: bool, person_or_session: bool) -> Process | None:
@@ -158,10 +175,17 @@ def _session_signal(session: _Session) -> Signal:
 # -- people
 
 
-def _person_signal(environ: Mapping[str, str], tty: str | None) -> Signal:
+def _person_signal(environ: Mapping[str, str], tty: str) -> Signal:
     """`human:<user>:<tty>`, then the host, because terminals have the same names on every machine."""
-    value = f"human:{user_name(environ)}:{_short_tty(tty) if tty else 'notty'}@{processes.host_id()}"
-    return Signal("person", value, f"terminal {tty}" if tty else "no terminal and no known parent process")
+    value = f"human:{user_name(environ)}:{_short_tty(tty)}@{processes.host_id()}"
+    return Signal("person", value, f"terminal {tty}")
+
+
+def _account_signal(environ: Mapping[str, str]) -> Signal:
+    """All that is known of a command without a terminal and a known parent process. It is not a person."""
+    return Signal(
+        "account", f"account:{user_name(environ)}@{processes.host_id()}", "no terminal and no known parent process"
+    )
 
 
 def user_name(environ: Mapping[str, str]) -> str:
@@ -194,7 +218,9 @@ def _short_tty(tty: str) -> str:
 # -- what to call the agent
 
 
-def _slug(environ: Mapping[str, str], origin: _Origin, client_name: str | None, sessions: list[_Session]) -> str:
+def _slug(
+    environ: Mapping[str, str], origin: _Origin, client_name: str | None, sessions: list[_Session], is_script: bool
+) -> str:
     """The harness part of a new agent id. Names that conch knows come before names that it does not."""
     mark = marked(environ)
     claims = (
@@ -205,13 +231,7 @@ def _slug(environ: Mapping[str, str], origin: _Origin, client_name: str | None, 
         mark.slug if mark else None,
         origin.client_label,
     )
-    return slug_of(next(filter(None, claims), ""))
-
-
-def _session_kind(is_person: bool, is_script: bool) -> str:
-    if is_person:
-        return PERSON_SESSION
-    return "script" if is_script else HARNESS_SESSION
+    return slug_of(next(filter(None, claims), "script" if is_script else ""))
 
 
 def _printable(text: str) -> str:

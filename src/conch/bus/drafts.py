@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from conch.bus.topics import check_name, dump_metadata
 from conch.config import Settings, check_length
-from conch.errors import InvalidArgument, LimitExceeded
+from conch.errors import Advice, InvalidArgument, LimitExceeded, PersonRequired
 from conch.lean import Any, NamedTuple
 
 _LONGEST_TYPE = 64
 _LONGEST_KEY = 200
+NUDGE = "nudge"  # asks the holder of the stick to hand it over; only a person sends it
 _LIMITS = {"question": "max_question_chars", "answer": "max_answer_chars"}
 FIELDS = ("content_markdown", "message_type", "reply_to", "metadata", "client_message_id")
 # Wrong names that callers are likely to use.
@@ -44,6 +45,9 @@ def _check_message(item: dict[str, Any], field: str, settings: Settings) -> Draf
     content = required_text(item, field, "content_markdown")
     kind = _optional_text(item, field, "message_type", _LONGEST_TYPE) or "message"
     check_name(f"{field}.message_type", kind, _LONGEST_TYPE)
+    if kind == NUDGE:
+        message = f"Only a person who steps in can send a {NUDGE}."
+        raise PersonRequired(message, Advice("nudge_by_command"), field=f"{field}.message_type", reason="message_type")
     setting = _LIMITS.get(kind, "max_message_chars")
     check_length(f"{field}.content_markdown", content, getattr(settings, setting), setting)
     metadata = item.get("metadata")

@@ -20,6 +20,8 @@ class Harness(NamedTuple):
     """Variables that it sets for the programs it starts."""
     sessions: tuple[str, ...] = ()
     """The marks that hold the session's id."""
+    marks_terminals: bool = False
+    """Whether its marks are also in the terminals in which people type, because it is an editor."""
     shares_process: bool = False
     """Whether one process of it runs several sessions at the same time, so that the process does not identify one."""
 
@@ -65,6 +67,7 @@ HARNESSES = (
         places=("/cursor-agent/versions/",),
         clients=("cursor",),
         marks=("CURSOR_TRACE_ID",),
+        marks_terminals=True,
     ),
     Harness(
         "copilot",
@@ -97,6 +100,16 @@ def marked(environ: Mapping[str, str]) -> Harness | None:
     return next((h for h in HARNESSES if any(environ.get(mark) for mark in h.marks)), None)
 
 
+def is_marked(environ: Mapping[str, str]) -> bool:
+    """Whether a mark shows that a harness, not a person in an editor's terminal, runs this."""
+    return any(environ.get(mark) for h in HARNESSES if not h.marks_terminals for mark in h.marks)
+
+
+def find_mark(environ: Mapping[str, str]) -> str | None:
+    """A variable that a harness or an editor with an agent has set."""
+    return next((mark for harness in HARNESSES for mark in harness.marks if environ.get(mark)), None)
+
+
 def slug_of(name: str) -> str:
     """The short name for a harness, from the name it gives itself; `agent` if that has no usable letters."""
     return known_slug(name) or _clean(name) or "agent"
@@ -124,7 +137,7 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_SHELLS = _words("sh bash zsh dash ash fish ksh mksh tcsh csh nu pwsh busybox")
+_SHELLS = _words("sh bash zsh dash ash fish ksh mksh tcsh csh nu pwsh busybox yash elvish xonsh osh ysh")
 
 LAUNCHERS = _SHELLS | _words("""
     conch env timeout nice ionice nohup setsid stdbuf time script xargs flock

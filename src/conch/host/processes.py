@@ -154,9 +154,17 @@ def other_users_of(path: str) -> list[User] | None:
 
 def session_leader() -> Process | None:
     """The process that started this session (in a terminal usually the shell), if it still runs."""
-    if sys.platform == "win32":
-        return None
-    return look_up(os.getsid(0))
+    return look_up(session_id())
+
+
+def session_id() -> int:
+    """The pid of the process that started this session; 0 if it is not visible here."""
+    return 0 if sys.platform == "win32" else os.getsid(0)
+
+
+def is_in_pid_namespace() -> bool:
+    """Whether this process sees only the processes of a container or a sandbox."""
+    return any(namespace.startswith("pid:") for namespace in system.namespaces())
 
 
 def controlling_tty() -> str | None:

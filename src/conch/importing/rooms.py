@@ -155,7 +155,7 @@ class _Writer:
         last = find_event(tx, room.last_event_seq or None)
         self._is_as_it_was = last is None or last.event_id in history.ids
         seats = tx.all("member_seats", room_id=room.room_id)
-        members = {row["agent_id"]: Seat(row["ordinal"], row["joined_at"]) for row in seats}
+        members = {row["agent_id"]: Seat(row["ordinal"], row["joined_at"], bool(row["takes_turns"])) for row in seats}
         self.replay = Replay(room, members)
 
     def run(self) -> None:
@@ -185,6 +185,7 @@ class _Writer:
         tx.run("touch_cursor", peer_id=peer.peer_id, now=self._seen(agent))
         ordinal = max((seat.ordinal for seat in self.replay.members.values()), default=-1) + 1
         given = {"room_id": room.room_id, "agent_id": agent_id, "name": peer.agent_name, "ordinal": ordinal}
+        given["takes_turns"] = 1
         tx.run("insert_member", now=self._in_order(facts.get("joined_at")), **given, **member_columns(caller))
         self._append(event_id, "join", facts.get("joined_at"), by=agent_id, details={"ordinal": ordinal})
         self._outcome.add("members")

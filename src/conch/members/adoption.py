@@ -54,7 +54,7 @@ class Adoption:
         """
         # Refuse what can be refused before git and bd are run; the transaction below checks again.
         with self._rooms.look(None, room_id) as (tx, snapshot):
-            admit(snapshot, caller)
+            admit(tx, snapshot, caller)
             _require_gone(snapshot, caller, _find(tx, snapshot, name))
         within = parse_scope(scope, snapshot.room.canonical_path)
         traces = _find_traces(snapshot.room.canonical_path)  # runs git and bd, so outside of any transaction

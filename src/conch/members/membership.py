@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from conch.agents.records import Caller
+from conch.agents.records import Caller, is_person
 from conch.bus.peers import enter_as_itself
 from conch.bus.topics import close_topic, make_home
 from conch.config import Settings, check_heartbeat, check_length, check_policy
 from conch.errors import Advice, InvalidArgument, StickHeld, StoreCorrupt, some_of
 from conch.host.workspaces import ancestor_chain, canonicalize, workspace_root
 from conch.ids import new_id
-from conch.lean import Any, NamedTuple, json
-from conch.rooms.log import Event, append_event
-from conch.rooms.presence import Lease, Rooms, member_columns
-from conch.rooms.room import Room, Snapshot, save_room
-from conch.scopes.overlaps import release_all
+from conch.lean import TYPE_CHECKING, Any, NamedTuple, json
+from conch.rooms.log import Event, append_event, latest_grant
+from conch.rooms.presence import Lease, Rooms, member_columns, require_open
+from conch.rooms.room import Member, Room, Snapshot, save_room
+from conch.scopes.overlaps import Reservation, release_all
 from conch.storage.base import Store, Transaction
 from conch.warnings import Warnings, warning
+
+if TYPE_CHECKING:
+    from conch.agents.people import Person
 
 _HEARTBEAT = {"heartbeat_interval_ms", "owner_lease_ttl_ms"}  # values that limit each other
 
@@ -24,6 +27,15 @@ class Joined(NamedTuple):
     snapshot: Snapshot
     created: bool
     warnings: Warnings
+
+
+class Kicked(NamedTuple):
+    """A member that a person has removed, whether that opened the stick, and the reservations that ended with it."""
+
+    member: Member
+    opens_stick: bool
+    released: list[Reservation]
+    room: Room
 
 
 class Membership:
@@ -79,7 +91,7 @@ class Membership:
         columns = member_columns(caller)
         tx.run("touch_agent", agent_id=caller.agent_id, now=tx.now)
         peer = enter_as_itself(tx, room.topic_id, caller)
-        # A new member goes to the end of the sequence.
+        # A new member goes to the end of the sequence. A person only watches, unless `take_turns` is called.
         ordinal = max((m.ordinal for m in snapshot.members), default=-1) + 1 if member is None else member.ordinal
         if member is None:
             tx.run(
@@ -88,6 +100,7 @@ class Membership:
                 agent_id=caller.agent_id,
                 name=peer.agent_name,
                 ordinal=ordinal,
+                takes_turns=0 if is_person(caller.agent_id) else 1,
                 now=tx.now,
                 **columns,
             )
@@ -97,6 +110,17 @@ class Membership:
         if member is None or caller.overridden:
             details = {"ordinal": ordinal} | ({"agent_id_override": True} if caller.overridden else {})
             self._log(tx, snapshot, "join", caller, details=details)
+
+    def take_turns(self, caller: Caller, room_id: str) -> Snapshot:
+        """Give the caller a place in the sequence. Agents have one already; people only watch until they ask."""
+        with self._rooms.change(caller, room_id) as (tx, snapshot):
+            member = snapshot.member(caller.agent_id)
+            if member.takes_turns:
+                return snapshot
+            tx.run("take_turns", room_id=room_id, agent_id=caller.agent_id)
+            details = {"ordinal": member.ordinal, "takes_turns": True}
+            self._log(tx, snapshot, "join", caller, details=details)
+            return self._rooms.load(tx, room_id)
 
     def leave_path(self, caller: Caller, room_id: str) -> Room:
         """Leave the room. An owner must hand over the stick first; a stick reserved for the caller becomes free."""
@@ -111,12 +135,40 @@ class Membership:
             tx.run("delete_member", room_id=room_id, agent_id=caller.agent_id)
             return room
 
+    def enter(self, caller: Caller, room_id: str) -> None:
+        """Join this very room, unless the caller is in it already."""
+        with self._store.write(room_id) as tx:
+            snapshot = self._rooms.load(tx, room_id)
+            require_open(snapshot)
+            if snapshot.find(caller.agent_id) is None:
+                self._enter(tx, snapshot, caller)
+
+    def kick(self, person: Person, room_id: str, agent_id: str, reason: str) -> Kicked:
+        """End the membership of another member, by a person. Its stick and its reservations are open to the others.
+
+        The next owner gets the handoff that the member had.
+        """
+        with self._rooms.change(person.caller, room_id) as (tx, snapshot):
+            member, room = snapshot.member(agent_id), snapshot.room
+            if agent_id == person.caller.agent_id:
+                raise InvalidArgument("agent is you.", Advice("leave_room"), field="agent")
+            released = release_all(tx, snapshot, agent_id, snapshot.member(person.caller.agent_id), reason)
+            grant = latest_grant(tx, room) if room.owner == agent_id else None
+            handed = grant.details.get("handoff_event_seq") if grant else room.pending_handoff_event_seq
+            details = {"name": member.name, "handoff_event_seq": handed}
+            _, after = append_event(
+                tx, room, "kick", by=person.caller.agent_id, to=agent_id, reason=reason, details=details
+            )
+            save_room(tx, after)
+            tx.run("delete_member", room_id=room_id, agent_id=agent_id)
+            return Kicked(member, snapshot.expected == agent_id, released, after)
+
     # -- the room's own rules
 
     def reorder_members(self, caller: Caller, room_id: str, order: list[str]) -> Snapshot:
         """Put the members in a new sequence. `order` must name every member exactly once.
 
-        Members whose process is gone may be left out. They keep their order, behind the others.
+        Observers, and members whose process is gone, may be left out. They keep their order, behind the others.
         """
         with self._rooms.change(caller, room_id) as (tx, snapshot):
             order = _whole_order(snapshot, order)
@@ -172,10 +224,10 @@ class Membership:
 
 
 def _whole_order(snapshot: Snapshot, order: list[str]) -> list[str]:
-    """The agent_ids in order, and those that were left out behind. Only members that are gone may be left out."""
+    """The agent_ids in order, and those that were left out behind: observers, and members that are gone."""
     order = [member.agent_id if (member := snapshot.called(text)) else text for text in order]
     rest = [member for member in snapshot.members if member.agent_id not in order]
-    missing = [member.label for member in rest if not snapshot.is_gone(member)]
+    missing = [member.label for member in rest if member.takes_turns and not snapshot.is_gone(member)]
     unknown = [agent_id for agent_id in order if snapshot.find(agent_id) is None]
     repeated = [snapshot.who(agent_id) for agent_id in dict.fromkeys(order) if order.count(agent_id) > 1]
     problems = {"missing": missing, "not a member": unknown, "more than once": repeated}

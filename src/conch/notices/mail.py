@@ -35,7 +35,7 @@ class Waiting(NamedTuple):
 
 class Mail(NamedTuple):
     hand_over: Waiting | None
-    """A BLOCKED notice from a member of a room whose stick the agent holds."""
+    """A nudge by a person, or a BLOCKED notice from a member, of a room whose stick the agent holds."""
     to_you: Waiting | None
     questions: Waiting | None
     notices: Waiting | None
@@ -92,7 +92,7 @@ def read_mail(
         unread += int(row["number"]) - brought
     to_you = _newest(found.get("to_you", []))
     return Mail(
-        hand_over=_newest(found.get("hand_over", [])),
+        hand_over=_newest(found.get("nudge", [])) or _newest(found.get("hand_over", [])),
         to_you=to_you,
         questions=_newest(found.get("question", [])),
         notices=_newest(found.get("notice", [])),
@@ -115,7 +115,7 @@ def _newest(rows: list[Row]) -> Waiting | None:
 def _line(row: Row) -> str:
     """The first line that says anything; of a notice, its subject or what it asks for."""
     text = str(row["line"])
-    if row["event_type"]:
+    if row["kind"] in ("notice", "hand_over"):
         payload = json.loads(text)
         wanted = "requested_action" if row["kind"] == "hand_over" else "subject"
         text = str(payload.get(wanted) or payload.get("resolution_hint") or payload.get("evidence") or "")

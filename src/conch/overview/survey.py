@@ -22,8 +22,9 @@ _UNACCEPTED_AFTER = 60 * MINUTE
 _MOST_EVENTS = 1_000
 _MOST = 200  # reservations, questions and notices that are looked at, each
 
-Doing = Literal["holding", "next", "waiting", "here", "gone"]
-"""What a member does: it holds the stick, is to claim it, waits for it, is there, or its process has ended."""
+Doing = Literal["holding", "next", "waiting", "here", "watching", "gone"]
+"""What a member does: it holds the stick, is to claim it, waits for it, is there to take turns, only watches, or its
+process has ended."""
 
 
 class Question(NamedTuple):
@@ -105,8 +106,7 @@ def survey(store: Store, bell: Bell, rooms: Rooms, room_id: str, viewer_id: str,
     left = {candidate.agent.agent_id: candidate for candidate in candidates}
     members = [member for member in snapshot.members if _is_shown(snapshot, member, facts, left)]
     standings = [_standing(bell, snapshot, member, facts, left.get(member.agent_id)) for member in members]
-    comes_first = snapshot.policy.release_order == "waiting_first"
-    waiting = {each.member.agent_id for each in standings if comes_first and each.doing == "waiting"}
+    waiting = {each.member.agent_id for each in standings if each.doing == "waiting"}
     return Survey(
         snapshot,
         facts.grant.created_at if facts.grant else None,
@@ -181,7 +181,7 @@ def _is_shown(snapshot: Snapshot, member: Member, facts: _Facts, left: dict[str,
 def _standing(bell: Bell, snapshot: Snapshot, member: Member, facts: _Facts, left: Candidate | None) -> Standing:
     room, agent_id = snapshot.room, member.agent_id
     since = member.last_seen_at
-    doing: Doing = "here"
+    doing: Doing = "here" if member.takes_turns else "watching"
     if snapshot.is_gone(member):
         doing = "gone"
     elif agent_id == room.owner:

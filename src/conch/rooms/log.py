@@ -15,6 +15,7 @@ from conch.rooms.handoffs import Handoff, load_handoff
 from conch.rooms.room import Room, load_room
 from conch.storage.base import LAST, Row, Store, Transaction
 
+FORCED = "forced"  # the cause of a takeover by a person while the owner or the recipient still had time
 PAGE = 500  # events per query, so that a long log never has to fit into memory
 
 
@@ -32,6 +33,11 @@ class Event(NamedTuple):
     reason: str | None
     details: dict[str, Any]
     created_at: int
+
+    @property
+    def is_forced(self) -> bool:
+        """Whether a person took the stick from an agent that still had time."""
+        return self.details.get("cause") == FORCED
 
     @property
     def names(self) -> dict[str, str]:
@@ -85,7 +91,8 @@ def project(room: Room, event: Event) -> Room:
     room = room._replace(last_event_seq=event.event_seq, updated_at=event.created_at)
     if event.event_type in ("claim", "takeover"):
         granted = _without_owner(room)._replace(pending_handoff_event_seq=None)
-        return granted._replace(state="owned", owner=event.to_agent_id, turn_id=event.turn_id)
+        index = event.details.get("sequence_index", room.sequence_index)
+        return granted._replace(state="owned", owner=event.to_agent_id, turn_id=event.turn_id, sequence_index=index)
     if event.event_type in ("release", "pass"):
         index = event.details.get("sequence_index", room.sequence_index)
         return _offered(room, event, event.event_seq)._replace(sequence_index=index)
@@ -95,6 +102,10 @@ def project(room: Room, event: Event) -> Room:
         return room._replace(reserved_for=event.to_agent_id) if room.reserved_for == event.from_agent_id else room
     if event.event_type == "leave":  # a stick reserved for an agent that leaves becomes free
         return _without_owner(room) if room.reserved_for == event.from_agent_id else room
+    if event.event_type == "kick":  # what the agent held is open to all, with the handoff that it went on from
+        held = event.to_agent_id in (room.owner, room.reserved_for)
+        handoff_event_seq = event.details.get("handoff_event_seq")
+        return _without_owner(room)._replace(pending_handoff_event_seq=handoff_event_seq) if held else room
     if event.event_type == "reorder":
         return room._replace(sequence_index=event.details["sequence_index"])
     if event.event_type == "policy":

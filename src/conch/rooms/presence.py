@@ -12,10 +12,19 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from conch.agents.records import Caller, process_columns
+from conch.agents.records import Caller, label, process_columns
 from conch.clock import MILLISECOND
 from conch.config import Policy, Settings
-from conch.errors import Advice, ConchError, RoomClosed, StaleLease, TurnMismatch, UnknownMember, no_cursor
+from conch.errors import (
+    Advice,
+    ConchError,
+    FencingError,
+    RoomClosed,
+    StaleLease,
+    TurnMismatch,
+    UnknownMember,
+    no_cursor,
+)
 from conch.host import processes
 from conch.host.workspaces import ancestor_chain, canonicalize, workspace_root
 from conch.lean import NamedTuple, Protocol
@@ -24,6 +33,8 @@ from conch.storage.base import Row, Store, Transaction
 
 _SHORTEST_RENEWAL_MS = 50  # even with a very short policy, presence must not flood the store with writes
 _MINUTE_MS = 60_000
+_RECENT = 10_000  # events; a refusal does not look further back for its cause
+_LONGEST_REASON = 500  # characters of a reason in a refusal; the log has all of it
 
 
 class Lease(NamedTuple):
@@ -50,7 +61,7 @@ class Rooms:
         """Open a write transaction and load the room, with the caller recorded as present. `admit` may refuse."""
         with self._store.write(room_id, *locks) as tx:
             snapshot = self.load(tx, room_id)
-            admit(snapshot, caller, lease, even_closed)
+            admit(tx, snapshot, caller, lease, even_closed)
             yield tx, _touch(tx, snapshot, caller)
         self._note_touch(caller)  # only now: a transaction that fails has recorded nothing
 
@@ -65,8 +76,8 @@ class Rooms:
 
     def require_turn(self, caller: Caller, room_id: str, turn_id: int, lease_id: str | None = None) -> None:
         """Refuse, as a change would, a caller that may not change the room in this turn."""
-        with self.look(caller, room_id) as (_, snapshot):
-            admit(snapshot, caller, None if lease_id is None else Lease(lease_id, turn_id))
+        with self.look(caller, room_id) as (tx, snapshot):
+            admit(tx, snapshot, caller, None if lease_id is None else Lease(lease_id, turn_id))
             require_turn(snapshot, caller, turn_id)
 
     def root(self, room_id: str) -> str:
@@ -196,21 +207,54 @@ def _holds_or_lives(snapshot: Snapshot, member: Member, reserving: set[tuple[str
 # -- the gate
 
 
-def admit(snapshot: Snapshot, caller: Caller, lease: Lease | None = None, even_closed: bool = False) -> Member:
+def admit(
+    tx: Transaction, snapshot: Snapshot, caller: Caller, lease: Lease | None = None, even_closed: bool = False
+) -> Member:
     """Return the caller as a member that may change the room; with a lease, as its owner.
 
     Refuses, in this order: a closed room (unless `even_closed`), another turn, a lease that is not current, a caller
-    that is not a member, and a caller whose process is gone.
+    that is not a member, and a caller whose process is gone. If another member took the stick or the membership from
+    the caller, the refusal says who and why.
     """
-    if snapshot.room.state == "closed" and not even_closed:
-        room_id = snapshot.room.room_id
-        raise RoomClosed(f"Room {room_id} is closed. Its log can still be read.", room_id=room_id)
+    try:
+        return _admit(snapshot, caller, lease, even_closed)
+    except (FencingError, UnknownMember) as refusal:
+        explain_loss(tx, snapshot.room, caller, refusal)
+        raise
+
+
+def explain_loss(tx: Transaction, room: Room, caller: Caller, refusal: ConchError) -> None:
+    """Add to a refusal who took the stick from the caller, or ended its membership, and why."""
+    me, since = caller.agent_id, room.last_event_seq - _RECENT
+    last = tx.one("latest_event_of", room_id=room.room_id, agent_id=me, since=since)
+    if last is None:
+        return
+    reason = " ".join((last["reason"] or "").split())[:_LONGEST_REASON].rstrip(".")
+    if (last["event_type"], last["from_agent_id"]) == ("takeover", me):
+        by, name, what = last["to_agent_id"], last["to_agent"], "took the stick from you"
+    elif last["event_type"] == "kick":
+        by, name, what = last["from_agent_id"], last["from_agent"], "ended your membership"
+        refusal.advice = Advice("ask_before_joining")
+    else:
+        return
+    refusal.add_cause(f"{label(by, name)} {what}: {reason}.", taken_by=by, reason=reason)
+
+
+def _admit(snapshot: Snapshot, caller: Caller, lease: Lease | None, even_closed: bool) -> Member:
+    if not even_closed:
+        require_open(snapshot)
     if lease is not None:
         _require_lease(snapshot, caller, lease)
     member = snapshot.member(caller.agent_id)
     if _is_gone(member, caller):
         raise _refuse_gone(snapshot, caller, lease)
     return member
+
+
+def require_open(snapshot: Snapshot) -> None:
+    room_id = snapshot.room.room_id
+    if snapshot.room.state == "closed":
+        raise RoomClosed(f"Room {room_id} is closed. Its log can still be read.", room_id=room_id)
 
 
 def _require_lease(snapshot: Snapshot, caller: Caller, lease: Lease) -> None:

@@ -6,7 +6,7 @@ Nothing runs in the background, so the store never says that a lease has expired
 
 from __future__ import annotations
 
-from conch.agents.records import label, read_label, recorded_process
+from conch.agents.records import is_person, label, read_label, recorded_process
 from conch.clock import MILLISECOND, MINUTE
 from conch.config import Settings
 from conch.errors import Advice, UnknownMember, UnknownRoom
@@ -16,6 +16,7 @@ from conch.lean import Any, Literal, NamedTuple, json
 from conch.storage.base import Row, Transaction
 
 Liveness = Literal["active", "stale", "evicted"]
+Kind = Literal["agent", "observer", "person"]
 
 
 class Room(NamedTuple):
@@ -48,6 +49,15 @@ class Member(NamedTuple):
     process: Process | None
     session_kind: str
     display_name: str | None
+    takes_turns: bool
+    """Whether the member has a place in the sequence. An observer has none."""
+
+    @property
+    def kind(self) -> Kind:
+        """`agent`, `observer` for a person without a place in the sequence, `person` for one who asked for it."""
+        if not is_person(self.agent_id):
+            return "agent"
+        return "person" if self.takes_turns else "observer"
 
     @property
     def label(self) -> str:
@@ -79,6 +89,7 @@ def to_member(row: Row) -> Member:
         recorded_process(row),
         row["session_kind"],
         row["display_name"],
+        bool(row["takes_turns"]),
     )
 
 
@@ -231,7 +242,8 @@ class Snapshot:
         if self.takeover_reason != "claim_timeout" or agent_id != prior_owner:
             return True
         # The agent that has just handed over the stick takes it back only if no other active member can take over.
-        others = [m for m in self.members if m.agent_id not in (agent_id, self.room.reserved_for)]
+        # Observers may take over, but they do not stand in the way.
+        others = [m for m in self.members if m.takes_turns and m.agent_id not in (agent_id, self.room.reserved_for)]
         return not any(self.is_active(member) for member in others)
 
 

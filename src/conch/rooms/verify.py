@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
+from conch.agents.records import is_person
 from conch.errors import StoreCorrupt
 from conch.lean import Any, NamedTuple
 from conch.rooms.log import PAGE, Event, project, to_event
@@ -29,15 +30,17 @@ _REPLAYED = (
 _GRANTS = ("claim", "takeover")
 _HANDOFFS = ("release", "pass")
 _ENDINGS = (*_HANDOFFS, "return", "close")  # only the owner can do these
-_OTHERS = ("join", "leave", "resume", "reorder", "policy", "note")
+_OTHERS = ("join", "leave", "kick", "resume", "reorder", "policy", "note")
+_WITH_RECIPIENT = ("resume", "kick")  # of the others
 _MOST_PER_ROOM = 20
 
 
 class Seat(NamedTuple):
-    """A member's place in the sequence, and when it joined."""
+    """A member's place, when it joined, and whether the place is one in the sequence."""
 
     ordinal: int
     joined_at: int
+    takes_turns: bool
 
 
 class Replay(NamedTuple):
@@ -86,7 +89,7 @@ def object_to(replay: Replay, event: Event) -> str | None:
         return f"it belongs to turn {event.turn_id}, but it is in turn {turn_id}"
     if kind not in _HANDOFFS and event.handoff is not None:
         return "it has a handoff"
-    if kind in (*_OTHERS, "close") and kind != "resume" and event.to_agent_id is not None:
+    if kind in (*_OTHERS, "close") and kind not in _WITH_RECIPIENT and event.to_agent_id is not None:
         return f"it is to {event.to_agent_id}"
     if kind in _GRANTS:
         return _object_to_grant(replay, event)
@@ -132,6 +135,8 @@ def _object_to_others(replay: Replay, event: Event) -> str | None:
         return f"{agent_id} is not a member"
     if event.event_type == "leave":
         return "its owner cannot leave" if agent_id == room.owner else None
+    if event.event_type == "kick":
+        return None if event.to_agent_id in members else f"{event.to_agent_id} is not a member"
     if event.event_type == "resume":
         if event.to_agent_id not in members:
             return f"{event.to_agent_id} is not a member"
@@ -161,7 +166,7 @@ def _compare_room(room: Room, replayed: Room) -> Iterator[Problem]:
 
 def _compare_members(tx: Transaction, room: Room, replayed: dict[str, Seat]) -> Iterator[Problem]:
     rows = tx.all("member_seats", room_id=room.room_id)
-    stored = {row["agent_id"]: Seat(row["ordinal"], row["joined_at"]) for row in rows}
+    stored = {row["agent_id"]: Seat(row["ordinal"], row["joined_at"], row["takes_turns"]) for row in rows}
     for agent_id in sorted({*stored, *replayed}, key=str):  # a member may be missing on either side
         seat, logged = stored.get(agent_id), replayed.get(agent_id)
         for field in Seat._fields:
@@ -215,10 +220,15 @@ def _events(tx: Transaction, room_id: str) -> Iterator[Event]:
 
 
 def follow_members(members: dict[str, Seat], event: Event) -> None:
+    agent_id = str(event.from_agent_id)
     if event.event_type == "join":
-        members.setdefault(str(event.from_agent_id), Seat(event.details["ordinal"], event.created_at))
+        asks = event.details.get("takes_turns", False)  # only people have to ask
+        seat = members.setdefault(agent_id, Seat(event.details["ordinal"], event.created_at, not is_person(agent_id)))
+        members[agent_id] = seat._replace(takes_turns=seat.takes_turns or asks)
     elif event.event_type == "leave":
-        members.pop(str(event.from_agent_id), None)
+        members.pop(agent_id, None)
+    elif event.event_type == "kick":
+        members.pop(str(event.to_agent_id), None)
     elif event.event_type == "reorder":
-        for ordinal, agent_id in enumerate(event.details["order"]):
-            members[agent_id] = members[agent_id]._replace(ordinal=ordinal)
+        for ordinal, member in enumerate(event.details["order"]):
+            members[member] = members[member]._replace(ordinal=ordinal)

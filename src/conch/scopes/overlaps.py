@@ -114,24 +114,29 @@ def holder(held: Held) -> dict[str, Any]:
 # -- writing
 
 
-def release_all(tx: Transaction, snapshot: Snapshot, agent_id: str) -> None:
-    """Release all reservations of an agent that leaves the room."""
-    for row in tx.all("reservations_of", agent_id=agent_id, room_id=snapshot.room.room_id):
-        mine = to_reservation(row, snapshot)
-        end(tx, mine, "released", mine)
+def release_all(
+    tx: Transaction, snapshot: Snapshot, agent_id: str, by: activity.Named | None = None, reason: str | None = None
+) -> list[Reservation]:
+    """Release all reservations of an agent that leaves the room, or that a person has removed for a reason."""
+    rows = tx.all("reservations_of", agent_id=agent_id, room_id=snapshot.room.room_id)
+    found = [to_reservation(row, snapshot) for row in rows]
+    return [end(tx, each, "released", by or each, reason) for each in found]
 
 
-def end(tx: Transaction, reservation: Reservation, state: str, by: activity.Named) -> Reservation:
+def end(
+    tx: Transaction, reservation: Reservation, state: str, by: activity.Named, reason: str | None = None
+) -> Reservation:
     tx.run("end_reservation", reservation_id=reservation.reservation_id, state=state, now=tx.now)
-    record(tx, reservation, state, by)
+    record(tx, reservation, state, by, reason)
     return reservation._replace(state=state)
 
 
-def record(tx: Transaction, reservation: Reservation, kind: str, by: activity.Named) -> None:
+def record(tx: Transaction, reservation: Reservation, kind: str, by: activity.Named, reason: str | None = None) -> None:
     details = {
         **reservation.place,
         "owner": reservation.name,
         "owner_agent_id": reservation.agent_id,
         "expires_at": reservation.expires_at,
+        **({"reason": reason} if reason else {}),
     }
     activity.record(tx, reservation.room_id, kind, by, reservation.reservation_id, details)

@@ -51,14 +51,23 @@ def refuse_release(
     return ReservationNotFound(message, field="scope", scope=scope)
 
 
+def refuse_release_for(who: str, scope: str, wanted: Scope, theirs: list[Held]) -> ConchError:
+    advice = f" It has reserved {some_of([held.reservation.spelled for held in theirs])}." if theirs else ""
+    message = f"{who} has no reservation of exactly {spell(scope, wanted.path)}.{advice}"
+    return ReservationNotFound(message, field="scope", scope=scope)
+
+
 def _describe_loss(tx: Transaction, snapshot: Snapshot, wanted: Scope, caller: Caller) -> str:
     """A sentence that says which agent took this scope from the caller; empty if none did."""
     given = {"room_id": snapshot.room.room_id, "agent_id": caller.agent_id, "scope_key": wanted.key}
     lost = tx.one("latest_lost_reservation", **given)
     if lost is None or lost["taken_by_id"] == caller.agent_id:
         return ""
+    by = label(lost["taken_by_id"], lost["taken_by"])
+    if lost["kind"] == "released":
+        return f" {by} ended your reservation."
     how = "took it over from you" if lost["ended_at"] < lost["expires_at"] else "reserved it after yours expired"
-    return f" {label(lost['taken_by_id'], lost['taken_by'])} {how}."
+    return f" {by} {how}."
 
 
 def _names(blocking: list[Held]) -> str:

@@ -14,16 +14,19 @@ from conch.clock import MINUTE, to_iso
 from conch.errors import RateLimited, no_cursor
 from conch.host.paths import Scope, parse_scope, shown
 from conch.ids import new_id
-from conch.lean import NamedTuple
+from conch.lean import TYPE_CHECKING, NamedTuple
 from conch.notices import activity
 from conch.notices.events import MOST_PER_MINUTE, Posted, insert_event, post
 from conch.rooms.log import latest_grant
 from conch.rooms.presence import Rooms
 from conch.rooms.room import Snapshot
 from conch.scopes.overlaps import Held, Reservation, end, find_overlapping, record, to_reservation
-from conch.scopes.refusals import refuse_release, refuse_reservation
+from conch.scopes.refusals import refuse_release, refuse_release_for, refuse_reservation
 from conch.storage.base import NO_LIMIT, Transaction
 from conch.warnings import Warnings, warning
+
+if TYPE_CHECKING:
+    from conch.agents.people import Person
 
 TTL_MINUTES = 120
 _STICK_HELD = "STICK_HELD"
@@ -100,6 +103,17 @@ class Reservations:
             if mine is None:
                 raise refuse_release(tx, snapshot, scope, wanted, found, caller)
             return end(tx, mine, "released", mine)
+
+    def release_for(self, person: Person, room_id: str, agent_id: str, scope: str, reason: str) -> Reservation:
+        """End a reservation of another member, by a person."""
+        wanted, _ = self._locate(room_id, scope)
+        with self._rooms.change(person.caller, room_id) as (tx, snapshot):
+            found = find_overlapping(tx, snapshot, wanted)
+            theirs = [held for held in found if held.reservation.agent_id == agent_id and held.reservation.is_active]
+            exact = next((held.reservation for held in theirs if held.kind == "exact"), None)
+            if exact is None:
+                raise refuse_release_for(snapshot.who(agent_id), scope, wanted, theirs)
+            return end(tx, exact, "released", snapshot.member(person.caller.agent_id), reason)
 
     def withdraw(self, caller: Caller, reservation: Reservation) -> None:
         """Undo a new reservation whose reply did not reach the caller, unless it was renewed or ended since."""

@@ -88,6 +88,7 @@ CREATE TABLE room_members (
   session_kind TEXT NOT NULL,
   display_name TEXT,
   name TEXT NOT NULL DEFAULT '',
+  takes_turns BIGINT NOT NULL DEFAULT 1,
   PRIMARY KEY (room_id, agent_id)
 );
 
@@ -197,6 +198,8 @@ CREATE UNIQUE INDEX messages_topic_seq_idx ON messages (topic_id, seq);
 CREATE UNIQUE INDEX messages_client_message_id_idx ON messages (topic_id, sender_id, client_message_id)
 WHERE client_message_id IS NOT NULL;
 CREATE INDEX messages_topic_reply_to_idx ON messages (topic_id, reply_to) WHERE reply_to IS NOT NULL;
+-- The few messages that ask the holder of a stick to hand it over. Every reply to an agent with unread messages looks.
+CREATE INDEX messages_nudge_idx ON messages (message_type, topic_id, seq) WHERE message_type = 'nudge';
 -- `own_seq` says which message of its sender a message is. Two of these numbers tell how many of the messages after a
 -- cursor are a peer's own.
 CREATE INDEX messages_sender_idx ON messages (sender_id, seq, own_seq);

@@ -5,6 +5,9 @@ from __future__ import annotations
 STEPS = {
     "join_room": "Call `join_path` first.",
     "come_back": "Call `join_path` to join again.",
+    "ask_before_joining": "Stop, and ask before you join again.",
+    "leave_room": "Call `leave_path` to leave.",
+    "nudge_by_command": "Send another type of message.",
     "find_rooms": "Call `list_rooms` to see the rooms. Call `join_path` to join one.",
     "verify_store": "Run `conch db verify` for details.",
     "find_agents": "Call `agent_list` to see the agents.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from conch.bus.drafts import NUDGE
 from conch.lean import TYPE_CHECKING
 from conch.tools.replies import Object, known
 from conch.tools.text import MARGIN, behind_margin, one_line
@@ -28,7 +29,12 @@ def _mail(found: Mail) -> Object:
     """The facts, the most pressing first."""
     return known(
         asked_to_hand_over=found.hand_over and _notice(found.hand_over),
-        to_you=found.to_you and {"count": found.to_you.number, "topic_id": found.to_you.place, **_newest(found.to_you)},
+        to_you=found.to_you
+        and {
+            "count": found.to_you.number,
+            "topic_id": found.to_you.place,
+            **({} if _is_shown(found, found.to_you) else _newest(found.to_you)),
+        },
         questions=found.questions
         and {
             "count": found.questions.number,
@@ -37,21 +43,26 @@ def _mail(found: Mail) -> Object:
             **_newest(found.questions),
         },
         notices=found.notices
-        and {"count": found.notices.number, **({} if _is_shown(found) else _notice(found.notices))},
+        and {"count": found.notices.number, **({} if _is_shown(found, found.notices) else _notice(found.notices))},
         reserved=found.reserved
         and {"count": found.reserved.number, "room_id": found.reserved.place, **_newest(found.reserved)},
         others=found.others or None,
     )
 
 
-def _is_shown(found: Mail) -> bool:
-    """Whether the newest notice is the one that asks to hand over, so that it is not shown twice."""
-    return bool(found.hand_over and found.notices and found.hand_over.id == found.notices.id)
+def _is_shown(found: Mail, newest: Waiting) -> bool:
+    """Whether the newest one is what asks to hand over, so that it is not shown twice."""
+    return found.hand_over is not None and found.hand_over.id == newest.id
 
 
 def _notice(found: Waiting) -> Object:
-    about = {"room_id": found.place, "event_id": found.id, "event_type": found.event_type}
+    kind = "message_id" if _is_nudge(found) else "event_id"
+    about = {"room_id": found.place, kind: found.id, "event_type": found.event_type}
     return {**about, **_newest(found)}
+
+
+def _is_nudge(found: Waiting) -> bool:
+    return found.event_type == NUDGE
 
 
 def _newest(found: Waiting) -> Object:
@@ -62,8 +73,8 @@ def _mail_lines(found: Mail) -> list[str]:
     """The same as text. What others wrote comes last in a line that begins with our words."""
     lines = []
     if found.hand_over:
-        asks = "Another agent asks you to HAND OVER the stick"
-        lines.append(_line(asks, _notice(found.hand_over), found.hand_over))
+        asks = "A person asks" if _is_nudge(found.hand_over) else "Another agent asks"
+        lines.append(_line(f"{asks} you to HAND OVER the stick", _notice(found.hand_over), found.hand_over))
     facts = _mail(found)
     for kind in ("to_you", "questions", "notices", "reserved"):
         if kind in facts:

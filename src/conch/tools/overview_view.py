@@ -41,6 +41,7 @@ def _standing(standing: Standing) -> Object:
     return known(
         agent_id=member.agent_id,
         name=member.name,
+        kind=member.kind,
         doing=standing.doing,
         since=to_iso(standing.since),
         work=standing.work or None,

@@ -15,6 +15,7 @@ _LABELS = {
     **LABELS,
     "join": "Joined",
     "leave": "Left",
+    "kick": "Ended a membership",
     "claim": "Claimed",
     "release": LABELS["HANDOFF"],
     "pass": LABELS["HANDOFF"],
@@ -91,14 +92,20 @@ def sentence(entry: Entry) -> str:
     if entry.kind == "reservation":
         scope = spell(details["scope"], details.get("path"))
         if row["kind"] == "expired":
-            owner = agent_label(details.get("owner_agent_id"), details["owner"])
-            return f"the reservation of {scope} by {owner} ended when {who} reserved an overlapping path"
+            return f"the reservation of {scope} by {_owner(details)} ended when {who} reserved an overlapping path"
+        if row["kind"] == "released" and "reason" in details:
+            return f"{who} ended the reservation of {scope} by {_owner(details)}: {details['reason']}"
         return f"{who} {row['kind']} {scope}"
     if entry.kind == "agent":
         role = f", {details['role']}" if details.get("role") else ""
         renamed = f" as {who}" if details["former_name"] != row["agent_name"] else ""
         return f"{agent_label(agent_id, details['former_name'])} registered{renamed}{role}"
     return _notice(entry)
+
+
+def _owner(details: Object) -> str:
+    """The owner of a reservation that another agent, or a person, has ended."""
+    return agent_label(details.get("owner_agent_id"), details["owner"])
 
 
 def _notice(entry: Entry) -> str:

@@ -44,6 +44,7 @@ def _room_member(snapshot: Snapshot, member: Member) -> Object:
     return {
         "agent_id": member.agent_id,
         "name": member.name,
+        **({} if member.kind == "agent" else {"kind": member.kind}),  # almost all are agents, and replies are small
         "ordinal": member.ordinal,
         "joined_at": to_iso(member.joined_at),
         "last_seen_at": to_iso(member.last_seen_at),
@@ -180,7 +181,8 @@ def room_line(snapshot: Snapshot) -> str:
 
 def _member_line(snapshot: Snapshot, member: Member) -> str:
     joined, seen = to_iso(member.joined_at), to_iso(member.last_seen_at)
-    return f"- {member.label}, {_presence(snapshot, member)}, joined {joined}, last seen {seen}"
+    kind = "" if member.kind == "agent" else f", {member.kind}"
+    return f"- {member.label}{kind}, {_presence(snapshot, member)}, joined {joined}, last seen {seen}"
 
 
 def your_turn_text(wait: Wait) -> str:
@@ -265,16 +267,27 @@ def event_sentence(event: Event) -> str:
     who, whom = event.who(event.from_agent_id), event.who(event.to_agent_id)
     order = map(event.who, event.details.get("order", ()))
     return {
-        "join": f"{who} joined" + (" (agent_id_override)" if event.details.get("agent_id_override") else ""),
+        "join": f"{who} joined{_how_joined(event)}",
         "leave": f"{who} left",
+        "kick": f"{who} ended the membership of {whom}: {event.reason}",
         "claim": f"{whom} claimed turn {event.turn_id} ({event.reason})",
         "release": f"{who} released the stick to {whom if event.to_agent_id else 'the first agent to claim it'}",
         "pass": f"{who} passed the stick to {whom}",
         "return": f"conch took the stick back from {who}: {event.reason}",
         "resume": f"{whom} resumed {who}: the stick reserved for {who} is now reserved for {whom}",
-        "takeover": f"{whom} took over turn {event.turn_id} from {who}: {event.reason}",
+        "takeover": f"{whom} {_how_taken(event)} turn {event.turn_id} from {who}: {event.reason}",
         "note": f"{who} noted: {event.details.get('note')}",
         "reorder": f"{who} reordered the members: {', '.join(order)}",
         "policy": f"{who} set the policy to {event.details.get('policy')}",
         "close": f"{who} closed the room" + (f": {event.reason}" if event.reason else ""),
     }.get(event.event_type, f"{event.event_type} by {who}")
+
+
+def _how_joined(event: Event) -> str:
+    if event.details.get("takes_turns"):
+        return " the sequence"
+    return " (agent_id_override)" if event.details.get("agent_id_override") else ""
+
+
+def _how_taken(event: Event) -> str:
+    return "took by force" if event.is_forced else "took over"

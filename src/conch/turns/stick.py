@@ -6,6 +6,8 @@ owns the stick, because the room's row has one owner and every grant is a new tu
 
 from __future__ import annotations
 
+from bisect import bisect
+
 from conch.agents.records import Caller
 from conch.bells.base import Bell, seat_channel
 from conch.bus.peers import present_name
@@ -48,19 +50,24 @@ class Turns:
     # -- letting go
 
     def release_stick(self, caller: Caller, room_id: str, lease_id: str, expected_turn_id: int, handoff: Any) -> Offer:
-        """Hand over to the next active member in sequence. If there is none, any member may claim the stick."""
+        """Hand over to the next active member in sequence. If there is none, any member may claim the stick.
+
+        An observer is in the sequence only while it waits for the stick.
+        """
         text = dump_handoff(handoff, self._settings.max_handoff_bytes)
         waiting: set[str] | None = None
         while True:
             with self._rooms.change(caller, room_id, lease=Lease(lease_id, expected_turn_id)) as (tx, snapshot):
                 # Finding out who waits takes time, so it happens outside the transaction: the first round only
-                # loads the members, the second hands over.
-                if waiting is not None or snapshot.policy.release_order != "waiting_first":
-                    to = next_in_sequence(snapshot, waiting or set())
-                    offer = _offer(tx, snapshot, "release", to, text)
+                # loads the members, the second hands over. Usually an agent is next, and one round is enough.
+                others = _sequence(snapshot)
+                if waiting is not None or not _depends_on_waiting(snapshot, others):
+                    to = _next_of(snapshot, others, waiting or set())
+                    offer = offer_stick(tx, snapshot, "release", to, text)
                     break
-            waiting = {member.agent_id for member in snapshot.members if self._is_waiting(snapshot, member)}
-        return _with_status(offer, snapshot, to, tx.heard)
+            asked = [each for each in others if _prefers_waiting(snapshot) or not each.takes_turns]
+            waiting = {member.agent_id for member in asked if self._is_waiting(snapshot, member)}
+        return with_status(offer, snapshot, to, tx.heard)
 
     def pass_stick(
         self,
@@ -74,24 +81,53 @@ class Turns:
         """Hand over to one chosen active member, by agent_id or name; the sequence goes on from there."""
         text = dump_handoff(handoff, self._settings.max_handoff_bytes)
         with self._rooms.change(caller, room_id, lease=Lease(lease_id, expected_turn_id)) as (tx, snapshot):
-            target = _find_target(snapshot, caller, present_name(tx, snapshot.room.topic_id, to_agent_id))
-            offer = _offer(tx, snapshot, "pass", target, text)
-        return _with_status(offer, snapshot, target, tx.heard)
+            target = find_target(snapshot, caller, present_name(tx, snapshot.room.topic_id, to_agent_id))
+            offer = offer_stick(tx, snapshot, "pass", target, text)
+        return with_status(offer, snapshot, target, tx.heard)
 
     def _is_waiting(self, snapshot: Snapshot, member: Member) -> bool:
         return self._bell.hears(seat_channel(snapshot.room.room_id, member.agent_id))
 
 
 def next_in_sequence(snapshot: Snapshot, waiting: set[str]) -> Member | None:
-    """The next active member after the owner. Members that are waiting now come first."""
-    place = snapshot.members.index(snapshot.member(snapshot.room.owner or ""))
-    others = snapshot.members[place + 1 :] + snapshot.members[:place]
-    # A stable sort: the members that wait keep their order, and so do the others.
-    others.sort(key=lambda member: member.agent_id not in waiting)
-    return next((member for member in others if snapshot.is_active(member)), None)
+    """The next active member after the owner that takes turns, or that waits now.
+
+    If the room prefers members that wait, they come first.
+    """
+    return _next_of(snapshot, _sequence(snapshot), waiting)
 
 
-def _offer(tx: Transaction, snapshot: Snapshot, kind: str, to: Member | None, handoff_json: str) -> Offer:
+def _sequence(snapshot: Snapshot) -> list[Member]:
+    """The other members in the order of their turns, beginning after the owner.
+
+    If the owner is a person, who may have taken the stick by force, the sequence goes on where it was before.
+    """
+    owner = snapshot.member(snapshot.room.owner or "")
+    place = owner.ordinal if owner.kind == "agent" else snapshot.room.sequence_index
+    start = bisect(snapshot.members, place, key=lambda member: member.ordinal)
+    return [member for member in snapshot.members[start:] + snapshot.members[:start] if member is not owner]
+
+
+def _depends_on_waiting(snapshot: Snapshot, others: list[Member]) -> bool:
+    """Whether the next one depends on which members are waiting now."""
+    first = next(filter(snapshot.is_active, others), None)
+    return _prefers_waiting(snapshot) or (first is not None and not first.takes_turns)
+
+
+def _prefers_waiting(snapshot: Snapshot) -> bool:
+    return snapshot.policy.release_order == "waiting_first"
+
+
+def _next_of(snapshot: Snapshot, others: list[Member], waiting: set[str]) -> Member | None:
+    taking_part = [member for member in others if member.takes_turns or member.agent_id in waiting]
+    if _prefers_waiting(snapshot):
+        # A stable sort: the members that wait keep their order, and so do the others.
+        taking_part.sort(key=lambda member: member.agent_id not in waiting)
+    return next(filter(snapshot.is_active, taking_part), None)
+
+
+def offer_stick(tx: Transaction, snapshot: Snapshot, kind: str, to: Member | None, handoff_json: str) -> Offer:
+    """End the owner's turn. The stick is reserved for a member; without one, it is free."""
     if to is not None:
         tx.call(seat_channel(snapshot.room.room_id, to.agent_id))  # the recipient wakes before others
     event, room = append_event(
@@ -101,7 +137,7 @@ def _offer(tx: Transaction, snapshot: Snapshot, kind: str, to: Member | None, ha
         by=snapshot.room.owner,
         to=to.agent_id if to else None,
         handoff_json=handoff_json,
-        details={"sequence_index": to.ordinal} if to else None,
+        details={"sequence_index": _place_after(snapshot, to)} if to else None,
     )
     room = room._replace(claim_expires_at=snapshot.later(snapshot.policy.claim_ttl_ms) if to else None)
     save_room(tx, room)
@@ -109,7 +145,13 @@ def _offer(tx: Transaction, snapshot: Snapshot, kind: str, to: Member | None, ha
     return Offer(room, None, event.event_seq)
 
 
-def _with_status(offer: Offer, snapshot: Snapshot, to: Member | None, is_waiting: bool) -> Offer:
+def _place_after(snapshot: Snapshot, to: Member) -> int:
+    """From where the sequence goes on: from the recipient, or from the agent before if the recipient only watches."""
+    owner = snapshot.member(snapshot.room.owner or "")
+    return next((member.ordinal for member in (to, owner) if member.takes_turns), snapshot.room.sequence_index)
+
+
+def with_status(offer: Offer, snapshot: Snapshot, to: Member | None, is_waiting: bool) -> Offer:
     """Add the recipient's status: `waiting`, `present` (seen within two heartbeats) or `away`."""
     if to is None:
         return offer
@@ -118,7 +160,7 @@ def _with_status(offer: Offer, snapshot: Snapshot, to: Member | None, is_waiting
     return offer._replace(recipient_status=status, recipient=to.label)
 
 
-def _find_target(snapshot: Snapshot, caller: Caller, text: str) -> Member:
+def find_target(snapshot: Snapshot, caller: Caller, text: str) -> Member:
     try:
         target = find_recipient(snapshot, text)
     except UnknownRecipient:  # this tool has its own code for that, below

@@ -15,13 +15,25 @@ from conch.config import TURN_WAIT_MS, Settings, check_length
 from conch.errors import Advice, TakeoverNotAvailable
 from conch.host.processes import Process
 from conch.ids import new_lease
-from conch.lean import Any, NamedTuple
+from conch.lean import TYPE_CHECKING, Any, NamedTuple
 from conch.notices.events import accept_handoff, reopen_handoff
 from conch.rooms.handoffs import Handoff
-from conch.rooms.log import Event, append_event, find_event, latest_grant, latest_handoff, latest_notes, prior_owner
+from conch.rooms.log import (
+    FORCED,
+    Event,
+    append_event,
+    find_event,
+    latest_grant,
+    latest_handoff,
+    latest_notes,
+    prior_owner,
+)
 from conch.rooms.presence import Rooms, admit, is_due, renewal_ms, require_turn
 from conch.rooms.room import Room, Snapshot, renew, save_room
 from conch.storage.base import Store, Transaction
+
+if TYPE_CHECKING:
+    from conch.agents.people import Person
 
 LOOKS_PER_SECOND = 200  # of all waiting agents of a room together, after the bell has rung
 
@@ -182,7 +194,7 @@ class Claims:
         call.check()
         with self._store.read() as tx:
             snapshot = self._rooms.glimpse(tx, room_id, caller.agent_id)
-            member = admit(snapshot, caller, even_closed=True)
+            member = admit(tx, snapshot, caller, even_closed=True)
             found = self._judge(tx, snapshot, caller)
             is_change = found.status == "your_turn" or is_due(snapshot, member, caller)
             if not is_change and (_is_settled(found, cursor) or not again):
@@ -269,15 +281,10 @@ class Claims:
         check_length("reason", reason, self._settings.max_reason_chars, "max_reason_chars")
         with self._rooms.change(caller, room_id) as (tx, snapshot):
             _require_takeover(tx, snapshot, caller, expected_turn_id)
-            handoff = latest_handoff(tx, room_id)
-            since = handoff.event_seq if handoff else 0
-            details = {"cause": snapshot.takeover_reason, "handoff_event_seq": since or None}
-            taken = _grant(tx, snapshot, "takeover", snapshot.expected, caller.agent_id, reason, details)
-            claim = Claim(taken, snapshot.room, snapshot.now, since or None)
+            taken = _take(tx, snapshot, caller, reason, {"cause": snapshot.takeover_reason})
             if call is not None:
-                call.undo = partial(self.give_back, caller, claim)
-            notes = latest_notes(tx, room_id, since)
-            return Takeover(claim, snapshot.expected, snapshot.who(snapshot.expected), handoff, notes)
+                call.undo = partial(self.give_back, caller, taken.claim)
+            return taken
 
     def takeover_is_open(self, caller: Caller, snapshot: Snapshot) -> bool:
         """Whether `takeover_stick` would succeed for this caller right now."""
@@ -285,6 +292,27 @@ class Claims:
             return False  # usually, and without a transaction
         with self._store.read() as tx:
             return snapshot.may_take_over(caller.agent_id, prior_owner(tx, snapshot.room))
+
+
+def force_stick(tx: Transaction, snapshot: Snapshot, person: Person, reason: str) -> Takeover:
+    """Take the stick for a person from an agent that still has time. The sequence goes on after that agent."""
+    revoked = snapshot.find(snapshot.expected)
+    if revoked is None or revoked.agent_id == person.caller.agent_id:
+        why, message, advice = _why_not(snapshot, person.caller)
+        raise TakeoverNotAvailable(message, advice, reason=why, **snapshot.facts)
+    place = revoked.ordinal if revoked.takes_turns else snapshot.room.sequence_index
+    return _take(tx, snapshot, person.caller, reason, {"cause": FORCED, "sequence_index": place})
+
+
+def _take(tx: Transaction, snapshot: Snapshot, caller: Caller, reason: str, details: dict[str, Any]) -> Takeover:
+    room_id = snapshot.room.room_id
+    handoff = latest_handoff(tx, room_id)
+    since = handoff.event_seq if handoff else 0
+    details = {**details, "handoff_event_seq": since or None}
+    taken = _grant(tx, snapshot, "takeover", snapshot.expected, caller.agent_id, reason, details)
+    claim = Claim(taken, snapshot.room, snapshot.now, since or None)
+    notes = latest_notes(tx, room_id, since)
+    return Takeover(claim, snapshot.expected, snapshot.who(snapshot.expected), handoff, notes)
 
 
 def _grant(

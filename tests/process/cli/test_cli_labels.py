@@ -18,7 +18,6 @@ NEEDED = {
     "mcp": "it talks to a program",
     "serve": "its own tests look at its pages",
     "demo": "its own test looks at it",
-    "completion": "it gives a shell the words to complete",
     "help": "it names no agent",
     "version": "it names no agent",
     "watch": "it needs a terminal, and shows what `status` and `events` show",
@@ -107,6 +106,12 @@ codex agent show nobody
 codex agent adopt {claude}
 codex agent heartbeat --agent {claude}
 codex state --all
+codex nudge {gemini}
+codex take --force --reason now
+codex pass --for {gemini} --to {claude} --reason now
+codex unreserve --of {gemini} docs --reason now
+codex kick {gemini} --reason now
+codex completion candidates -- pass ''
 gemini release --status x --next y
 gemini leave
 gemini state

@@ -73,8 +73,8 @@ SUCCEEDING: list[tuple[str, str, tuple[str, ...]]] = [
     ("ada:1", "close", ("--yes",)),
     ("ada:1", "db wipe", ("--yes",)),
 ]
-# Other tests show these: they need a dead agent, a file or a terminal, or they take long.
-ELSEWHERE = {"take", "agent adopt", "import", "watch", "demo", "mcp", "serve"}
+# Other tests show these: they need a dead agent, a person, a file or a terminal, or they take long.
+ELSEWHERE = {"take", "nudge", "kick", "agent adopt", "import", "watch", "demo", "mcp", "serve"}
 
 
 def needed(command: Command) -> list[str]:
@@ -103,8 +103,8 @@ def test_a_store_that_cannot_be_used_ends_with_4(shared_conch: Any, tmp_path: Pa
 
     refused = shared_conch(*words, "--json", CONCH_STORE=str(broken))
 
-    # Wiping asks first. The others look at their file or their terminal first.
-    expected = {"db path": 0, "import": 2, "watch": 2}
+    # These look at their words, their file or their terminal first.
+    expected = {"db path": 0, "pass": 2, "import": 2, "watch": 2}
     assert refused.status == expected.get(name, 4), refused.out
     assert broken.read_bytes() == b"this is no database" * 100
 

@@ -195,7 +195,7 @@ def test_state_shows_the_holder_the_members_and_the_path(conch: Conch, room: str
     assert lines[:2] == [str(workspace), f"{room}: owned, turn 1"]
     assert lines[2].startswith("ada·") and "holds the stick; the lease lapses in 44 min 5" in lines[2]
     ada, bob = names(conch)
-    assert [line.split()[:2] for line in lines[5:]] == [["owner", f"ada·{ada}"], [f"bob·{bob}", "active"]]
+    assert [line.split()[:2] for line in lines[5:]] == [["owner", f"ada·{ada}"], [f"bob·{bob}", "agent"]]
 
 
 def test_state_tells_a_stranger_how_to_come_in(conch: Conch, room: str) -> None:

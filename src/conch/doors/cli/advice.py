@@ -11,6 +11,9 @@ from conch.lean import re
 STEPS = {
     "join_room": "Run `conch join` first.",
     "come_back": "Run `conch join` to join again.",
+    "ask_before_joining": "Stop, and ask before you join again.",
+    "leave_room": "Run `conch leave` to leave.",
+    "nudge_by_command": "A person at a terminal can run `conch nudge`.",
     "find_rooms": "Run `conch rooms --all` to see all rooms.",
     "verify_store": "Run `conch db verify` for details.",
     "find_agents": "`conch agent list` lists the agents here, and `conch agent register NAME` registers one.",

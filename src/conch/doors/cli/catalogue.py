@@ -8,6 +8,7 @@ from conch.doors.cli.command import Command, Group, flag, grouped, integer, minu
 TURNS = Group("taking turns")
 SCOPES = Group("working side by side", "INVALID_ARGS")
 ROOMS = Group("the room")
+PEOPLE = Group("stepping in, for people at a terminal")
 TALK = Group("talking", "INVALID_ARGUMENT")
 OTHERS = Group("everything else")
 _AGENT = Group("agent", "INVALID_ARGS", ROOMS.name, "the agents here, their reservations and notices")
@@ -47,6 +48,8 @@ _RESERVING = (
 )
 _ENDED = switch("--all", "include released and expired ones, newest first")
 _EVENT = word("event", "EVENT", "the notice's id; see `conch agent inbox`")
+_AGENT_HELP = "a label, a name or an agent_id, or the start of one; see `conch state`"
+_HOLDER = word("holder", "AGENT", _AGENT_HELP)
 _HANDOFF = (
     flag("--status", "TEXT", "what you did, what you learned, what is unfinished", heading="the handoff"),
     flag("--next", "TEXT", "what the next agent should do", field="next_action", heading="the handoff"),
@@ -85,10 +88,12 @@ COMMANDS = grouped(
         "join the room of a workspace",
         "Join the room of a workspace. The workspace is the git top level, or else the "
         "nearest directory with a marker such as AGENTS.md, or else the directory itself. "
-        "Joining again is harmless.",
+        "Joining again is harmless. A person who joins is an observer: no release reserves the stick for you, but "
+        "you can send, ask, answer, and wait for the stick yourself.",
         (
             word("path", "DIR", "a path in the workspace; default: the working directory", required=False),
             switch("--force-new", "make a nested room at exactly this path"),
+            switch("--take-turns", "for a person: enter the sequence; without it, a person only watches"),
             *_SHARED,
         ),
     ),
@@ -125,13 +130,18 @@ COMMANDS = grouped(
         "pass",
         "turns.pass_stick",
         "hand over to one member of your choice",
-        "Hand the stick to one active member, with the same handoff as `conch release`.",
+        "Hand the stick to one active member, with the same handoff as `conch release`. A person at a terminal can "
+        "do it for the agent that has the stick, with a reason; the handoff is optional then.",
         (
-            word("to", "AGENT", "a label, a name or an agent_id, or the start of one; see `conch state`"),
+            word("to", "AGENT", _AGENT_HELP, required=False),
+            flag("--to", "AGENT", "the same as AGENT", field="recipient"),
+            flag("--for", "AGENT", "for a person: pass the stick on for the agent that has it", field="holder"),
+            _REASON._replace(help="with --for: the reason, which is recorded"),
             *_HANDOFF,
             *_SPEAKER,
         ),
-        '  conch pass amber --status "Schema is in" --next "Review the migration"',
+        '  conch pass amber --status "Schema is in" --next "Review the migration"\n'
+        '  conch pass --for swan --to amber --reason "swan is stuck"',
     ),
     Command(
         "take",
@@ -139,8 +149,12 @@ COMMANDS = grouped(
         "take over from a member that does not answer",
         "Take the stick from an owner or a recipient that is gone, or silent for too "
         "long. `conch state` and `conch wait` say when you may. It prints the last "
-        "handoff and the notes since.",
-        (_REASON._replace(required=True), *_SPEAKER),
+        "handoff and the notes since. With --force, a person at a terminal takes it from an agent that is at work.",
+        (
+            _REASON._replace(required=True),
+            switch("--force", "for a person: take it even from an agent that still has time"),
+            *_SPEAKER,
+        ),
     ),
 )
 
@@ -157,11 +171,17 @@ COMMANDS |= grouped(
     ),
     Command(
         "unreserve",
-        "scopes.release_all",
-        "release reservations",
-        "Release your reservations, one after the other.",
-        (_SCOPES, *_SPEAKER),
-        "  conch unreserve src/parser.py",
+        "people.unreserve",
+        "release reservations, or end an agent's",
+        "Release your reservations, one after the other. A person at a terminal can end those of an agent, with "
+        "--of and a reason; the agent gets a message.",
+        (
+            _SCOPES,
+            flag("--of", "AGENT", "for a person: end the reservations of this agent"),
+            _REASON._replace(help="with --of: the reason, which is recorded"),
+            *_SPEAKER,
+        ),
+        '  conch unreserve src/parser.py\n  conch unreserve --of amber src/ --reason "amber works on docs/ now"',
     ),
     Command(
         "reservations",
@@ -170,6 +190,27 @@ COMMANDS |= grouped(
         "List the reservations, or those that overlap one path.",
         (word("scope", "PATH", "only reservations that overlap this path", required=False), _ENDED, *_SPEAKER),
         reads=True,
+    ),
+)
+
+COMMANDS |= grouped(
+    PEOPLE,
+    Command(
+        "nudge",
+        "people.nudge",
+        "ask the holder of the stick to hand over",
+        "Ask the agent that has the stick to hand it over. It sees that in its next reply.",
+        (_HOLDER, word("text", "TEXT", "what you want to say", text, required=False), *_ROOM),
+        '  conch nudge amber\n  conch nudge amber "Please hand over: the release waits for you"',
+    ),
+    Command(
+        "kick",
+        "people.kick",
+        "end an agent's membership",
+        "End the membership of an agent. Its stick and its reservations are open to the others. The agent learns "
+        "who did it and why at its next call.",
+        (_HOLDER, _REASON._replace(required=True), *_ROOM),
+        '  conch kick amber --reason "it runs in the wrong checkout"',
     ),
 )
 

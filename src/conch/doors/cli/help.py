@@ -5,7 +5,7 @@ from __future__ import annotations
 from textwrap import wrap
 
 from conch import __version__
-from conch.doors.cli.catalogue import COMMANDS, FAMILIES, OTHERS, ROOMS, SCOPES, TALK, TURNS
+from conch.doors.cli.catalogue import COMMANDS, FAMILIES, OTHERS, PEOPLE, ROOMS, SCOPES, TALK, TURNS
 from conch.doors.cli.command import Command, Group, Option
 from conch.doors.cli.output import Report
 from conch.doors.cli.parser import unknown_command
@@ -50,7 +50,7 @@ def help_text(command: str) -> str:
     if family in FAMILIES:
         more = f"`conch {family} ACTION --help` explains an action."
         return f"usage: conch {family} ACTION [OPTIONS]\n\n{_listing(FAMILIES[family])}\n\n{more}"
-    groups = "\n\n".join(_listing(group) for group in (TURNS, SCOPES, ROOMS, TALK, OTHERS))
+    groups = "\n\n".join(_listing(group) for group in (TURNS, SCOPES, ROOMS, TALK, PEOPLE, OTHERS))
     return f"{_INTRODUCTION}\n\n{groups}\n\n{_CLOSING}"
 
 

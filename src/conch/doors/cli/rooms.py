@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conch.agents.records import label
+from conch.agents.records import is_person, label
 from conch.clock import SECOND
 from conch.doors.cli.command import parse_duration
 from conch.doors.cli.context import Context, find_member
@@ -13,6 +13,7 @@ from conch.rooms.room import Member, Snapshot
 from conch.tools import turns_view
 from conch.tools.text import one_line
 
+_WATCHING = "You watch: no release reserves the stick for you. `conch wait` takes a turn."
 _LONGEST_NUMBER = 18  # digits that fit into 64 bits
 
 
@@ -33,13 +34,23 @@ def rooms(context: Context) -> Report:
 def join(context: Context) -> Report:
     result = context.tool("turns.join_path", context_path=context.path(), force_new=context.options.force_new)
     data = result.data
+    kind = _enter(context, data["room_id"])
     lines = [
         f"You are {label(data['agent_id'], data['name'])}.",
         f"{'Created' if data['created'] else 'Joined'} {data['room_id']} at {one_line(data['canonical_path'])}.",
         *(f"Warning: {one_line(warning['message'])}" for warning in data["warnings"]),
-        "Next: `conch wait`.",
+        _WATCHING if kind == "observer" else "Next: `conch wait`.",
     ]
-    return Report(data, "\n".join(lines))
+    return Report({**data, "kind": kind}, "\n".join(lines))
+
+
+def _enter(context: Context, room_id: str) -> str:
+    """The kind of member that the caller is, in the sequence if `--take-turns` asks for that."""
+    app, caller = context.app, context.caller
+    if not is_person(caller.agent_id):  # an agent takes turns in any case
+        return "agent"
+    ask = app.membership.take_turns if context.options.take_turns else app.rooms.get_state
+    return ask(caller, room_id).member(caller.agent_id).kind
 
 
 def state(context: Context) -> Report:
@@ -94,13 +105,14 @@ def _members(snapshot: Snapshot, shown: list[Member]) -> str:
         (
             marks.get(m.agent_id, ""),
             m.label,
+            m.kind,
             "active" if snapshot.is_active(m) else "inactive",
             snapshot.life(m.agent_id),
             duration((snapshot.now - m.last_seen_at) / SECOND) + " ago",
         )
         for m in shown
     ]
-    return table(("", "AGENT", "PRESENCE", "PROCESS", "SEEN"), rows)
+    return table(("", "AGENT", "KIND", "PRESENCE", "PROCESS", "SEEN"), rows)
 
 
 def note(context: Context) -> Report:

@@ -25,6 +25,7 @@ _SIGNS = {
     "waiting": ("\u25d0", "o", "yellow"),
     "asking": ("?", "?", "cyan"),
     "here": ("\u25cb", "-", "grey"),
+    "watching": ("\u25cb", "-", "grey"),
     "gone": ("\u2717", "x", "red"),
 }
 _NARROW = 60  # columns; below that, a line of three parts becomes three lines
@@ -127,7 +128,7 @@ def _standing_lines(found: Survey, standing: Standing) -> list[_Line]:
     who, now = _name_of(standing.member), found.snapshot.now
     unread = f"{standing.unread} unread from you" if standing.unread else ""
     asking = [_Line("asking", who, _asked(each, now), f'conch answer {each.seq} "..."') for each in standing.questions]
-    if asking and standing.doing in ("here", "waiting"):
+    if asking and standing.doing in ("here", "waiting", "watching"):
         return asking
     return [_Line(standing.doing, who, _doing(found, standing), _adopt_hint(standing) or unread), *asking]
 
@@ -142,7 +143,10 @@ def _doing(found: Survey, standing: Standing) -> str:
         return f"waiting {lasted}{', next' if found.next == standing.member else ''}"
     if standing.doing == "gone":
         return f"gone for {lasted}{_left(standing.left)}"
-    return f"here, last seen {lasted} ago"
+    if standing.doing == "watching":
+        return f"watches, last seen {lasted} ago"
+    kind = ", a person who takes turns" if standing.member.kind == "person" else ""
+    return f"here{kind}, last seen {lasted} ago"
 
 
 def _left(candidate: Candidate | None) -> str:

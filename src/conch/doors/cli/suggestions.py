@@ -16,7 +16,17 @@ _SAFE_AND_NEAR = 0.6
 _AS_NEAR = 0.15  # a difference in similarity that does not count
 _WHOLE = 0.75  # the similarity of a word that is the beginning of another
 # Options that make a command claim, take over or destroy more than it does without them.
-_CHANGING = ("--cancel", "--done", "--force", "--force-new", "--takeover-stale", "--yes")
+_CHANGING = (
+    "--cancel",
+    "--done",
+    "--for",
+    "--force",
+    "--force-new",
+    "--of",
+    "--take-turns",
+    "--takeover-stale",
+    "--yes",
+)
 
 
 def near_commands(typed: str) -> list[str]:

@@ -11,14 +11,23 @@ from conch.config import check_length
 from conch.doors.cli.consent import require_yes
 from conch.doors.cli.context import Context, find_member
 from conch.doors.cli.guardian import keep_lease, lease_text
-from conch.doors.cli.handoffs import handoff_text, labelled, last_handoff_text, read_handoff
+from conch.doors.cli.handoffs import handoff_text, read_handoff
 from conch.doors.cli.interruptions import Interruptions
 from conch.doors.cli.output import Report, as_report, failure
 from conch.doors.cli.statusline import TICK_SECONDS, StatusLine
-from conch.errors import Cancelled, ConchError, StaleLease, StoreInterrupted, StoreUnavailable, some_of
+from conch.errors import (
+    Cancelled,
+    ConchError,
+    InvalidArgument,
+    StaleLease,
+    StoreInterrupted,
+    StoreUnavailable,
+    some_of,
+)
 from conch.exits import status_after
 from conch.lean import Any
-from conch.rooms.room import Member, Snapshot
+from conch.rooms.presence import explain_loss
+from conch.rooms.room import Member, Room, Snapshot
 from conch.tools import fields
 from conch.tools.replies import NOTHING_FOLLOWS, Delivery, Reply
 from conch.tools.schema import check_arguments
@@ -120,6 +129,15 @@ def release(context: Context) -> Report:
 
 
 def pass_stick(context: Context) -> Report:
+    from conch.doors.cli import people
+
+    options = context.options
+    if (options.to is None) == (options.recipient is None):
+        raise InvalidArgument("Name one agent to pass the stick to, as AGENT or with --to.", field="to")
+    options.to = options.recipient if options.to is None else options.to
+    if options.holder is not None:
+        return people.pass_for(context)
+    people.refuse_reason(context, "--for")
     lease = _own_lease(context)
     snapshot = context.room
     own = snapshot.member(context.caller.agent_id)
@@ -131,19 +149,18 @@ def pass_stick(context: Context) -> Report:
 
 
 def take(context: Context) -> Report:
+    from conch.doors.cli import people
+
+    if context.options.force:
+        return people.take(context)
     room_id = context.room_id
     turn_id = context.room.room.turn_id
     taken = context.tool(
         "turns.takeover_stick", room_id=room_id, expected_turn_id=turn_id, reason=context.options.reason
     )
     data, notes = taken.data, taken.shown.notes[: len(taken.data["notes"])]
-    text = "\n".join([
-        f"The stick is yours (turn {data['turn_id']}), taken from {taken.shown.loser}. {lease_text(context, data)}",
-        last_handoff_text(taken.shown.last_handoff),
-        *(labelled("note", f"{note.details['note']} ({note.who(note.from_agent_id)})") for note in notes[::-1]),
-    ])  # fmt: skip
     delivery = Delivery(sent=lambda: keep_lease(context, data), not_sent=taken.delivery.not_sent)
-    return Report(data, text, delivery=delivery)
+    return Report(data, people.taken_text(context, taken.shown._replace(notes=notes)), delivery=delivery)
 
 
 def close(context: Context) -> Report:
@@ -195,6 +212,11 @@ def _own_lease(context: Context) -> _Lease:
     room, caller_id = snapshot.room, context.caller.agent_id
     if room.owner != caller_id:
         message = f"You ({context.caller.label}) do not hold the stick; run `conch wait` first."
-        facts = {"current_owner": room.owner, "current_turn_id": room.turn_id, "room_state": snapshot.state}
-        raise StaleLease(message, **facts)
+        raise _explained(context, room, StaleLease(message, **snapshot.facts))
     return {"room_id": room.room_id, "lease_id": room.lease_id, "expected_turn_id": room.turn_id}
+
+
+def _explained(context: Context, room: Room, refusal: StaleLease) -> StaleLease:
+    with context.app.store.read() as tx:
+        explain_loss(tx, room, context.caller, refusal)
+    return refusal

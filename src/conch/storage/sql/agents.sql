@@ -8,6 +8,9 @@ SELECT
   a.is_timed, EXISTS (SELECT 1 FROM room_members m WHERE m.agent_id = a.agent_id) AS has_rooms
 FROM agents a WHERE a.agent_id = :agent_id;
 
+-- name: agent_on_host
+SELECT agent_id FROM agents WHERE host_id = :host_id AND session_kind = :session_kind LIMIT 1;
+
 -- name: agent_seen
 SELECT last_seen_at FROM agents WHERE agent_id = :agent_id;
 

@@ -66,7 +66,21 @@ UNION ALL
 SELECT 'to_you', t.topic_id, m.seq, t.number, m.message_id, p.name, p.agent_id, substr(m.content_markdown, 1, 1000), NULL
 FROM to_you t LEFT JOIN messages m ON m.topic_id = t.topic_id AND m.seq = t.newest
 LEFT JOIN peers p ON p.peer_id = m.sender_id
-WHERE t.newest IS NOT NULL;
+WHERE t.newest IS NOT NULL
+UNION ALL
+SELECT * FROM (
+  -- A person asks the agent to hand over the stick.
+  SELECT 'nudge', r.room_id, m.seq, 1, m.message_id, p.name, p.agent_id, substr(m.content_markdown, 1, 1000),
+    m.message_type
+  FROM unread u JOIN path_rooms r ON r.topic_id = u.topic_id AND r.owner = :agent_id
+  JOIN messages m ON m.message_type = 'nudge' AND m.topic_id = u.topic_id AND m.seq > u.last_seq
+  JOIN peers p ON p.peer_id = m.sender_id
+  WHERE EXISTS (
+    SELECT 1 FROM names n JOIN message_addressees a ON a.addressee = n.name AND a.topic_id = n.topic_id
+    WHERE n.topic_id = m.topic_id AND a.seq = m.seq
+  )
+  ORDER BY m.seq DESC LIMIT 1
+) nudged;
 
 -- name: mail_questions
 -- Only the 20 newest pending questions of each topic.

@@ -31,6 +31,15 @@ SELECT * FROM room_events
 WHERE room_id = :room_id AND turn_id = :turn_id AND event_type IN ('claim', 'takeover')
 ORDER BY event_seq DESC LIMIT 1;
 
+-- name: latest_event_of
+-- The latest event that gave an agent the stick or a place in the room, or took it away.
+SELECT * FROM room_events
+WHERE room_id = :room_id AND event_seq > :since AND (
+  (to_agent_id = :agent_id AND event_type IN ('claim', 'takeover', 'kick'))
+  OR (from_agent_id = :agent_id AND event_type IN ('join', 'leave', 'release', 'pass', 'return', 'takeover', 'close'))
+)
+ORDER BY event_seq DESC LIMIT 1;
+
 -- name: unfinished_turn
 -- A turn of an agent, under any of its ids, since the last handoff in the room. A grant that was never delivered is none.
 SELECT g.event_seq FROM room_events g

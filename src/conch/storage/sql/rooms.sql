@@ -58,9 +58,10 @@ ORDER BY m.room_id, m.ordinal;
 
 -- name: insert_member
 INSERT INTO room_members
-  (room_id, agent_id, name, ordinal, joined_at, host_id, boot_id, pid, process_started_at, session_kind, display_name)
+  (room_id, agent_id, name, ordinal, takes_turns, joined_at, host_id, boot_id, pid, process_started_at, session_kind,
+   display_name)
 VALUES
-  (:room_id, :agent_id, :name, :ordinal, :now, :host_id, :boot_id, :pid, :process_started_at, :session_kind,
+  (:room_id, :agent_id, :name, :ordinal, :takes_turns, :now, :host_id, :boot_id, :pid, :process_started_at, :session_kind,
    :display_name);
 
 -- name: update_member_process
@@ -72,6 +73,9 @@ WHERE room_id = :room_id AND agent_id = :agent_id;
 -- name: update_ordinal
 UPDATE room_members SET ordinal = :ordinal WHERE room_id = :room_id AND agent_id = :agent_id;
 
+-- name: take_turns
+UPDATE room_members SET takes_turns = 1 WHERE room_id = :room_id AND agent_id = :agent_id;
+
 -- name: delete_member
 DELETE FROM room_members WHERE room_id = :room_id AND agent_id = :agent_id;
 
@@ -79,4 +83,4 @@ DELETE FROM room_members WHERE room_id = :room_id AND agent_id = :agent_id;
 UPDATE agents SET last_seen_at = :now WHERE agent_id = :agent_id;
 
 -- name: member_seats
-SELECT agent_id, ordinal, joined_at FROM room_members WHERE room_id = :room_id;
+SELECT agent_id, ordinal, joined_at, takes_turns FROM room_members WHERE room_id = :room_id;

@@ -31,9 +31,9 @@ WHERE r.room_id = :room_id AND r.state <> 'active' AND r.number < :before
 ORDER BY r.number DESC LIMIT :limit;
 
 -- name: latest_lost_reservation
-SELECT r.ended_at, r.expires_at, t.agent_id AS taken_by_id, t.agent_name AS taken_by
+SELECT r.ended_at, r.expires_at, t.kind, t.agent_id AS taken_by_id, t.agent_name AS taken_by
 FROM reservations r JOIN room_activity t
-  ON t.room_id = r.room_id AND t.subject_id = r.reservation_id AND t.kind = 'expired'
+  ON t.room_id = r.room_id AND t.subject_id = r.reservation_id AND t.kind IN ('expired', 'released')
 WHERE r.number = (
   SELECT max(number) FROM reservations
   WHERE room_id = :room_id AND agent_id = :agent_id AND scope_key = :scope_key AND state <> 'active'

@@ -1,0 +1,82 @@
+"""Who is a person. Only people may step in between agents, so this one place decides it, for every door.
+
+A door that has a proof of its own, such as a console with a login, makes a `Person` from that proof.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from conch.agents.identity import Signals
+from conch.agents.records import HARNESS_SESSION, Caller, is_person
+from conch.errors import PersonRequired
+from conch.host import processes
+from conch.host.marks import LAUNCHERS, find_mark, read_program
+from conch.lean import NamedTuple
+from conch.storage.base import Store
+
+
+class Person(NamedTuple):
+    """A caller whom a door knows to be a person. What only people may do asks for one."""
+
+    caller: Caller
+
+
+class _Doubt(NamedTuple):
+    """Why a caller may not be a person: a word for programs, and a sentence."""
+
+    reason: str
+    sentence: str
+
+
+def recognise_person(store: Store, caller: Caller, signals: Signals, environ: Mapping[str, str]) -> Person:
+    """The person who typed this command at a terminal. PersonRequired if the caller may be anything else."""
+    doubt = (
+        _doubt_identity(caller, signals) or _doubt_mark(environ) or _doubt_program() or _doubt_namespace(store)
+    )  # the cheapest first
+    if doubt is not None:
+        message = f"Only a person can do this. {doubt.sentence}"
+        raise PersonRequired(message, reason=doubt.reason, agent_id=caller.agent_id)
+    return Person(caller)
+
+
+def _doubt_identity(caller: Caller, signals: Signals) -> _Doubt | None:
+    if signals.explicit is not None:
+        return _Doubt("chosen_id", f"CONCH_AGENT_ID says that you are {caller.label}: unset it first.")
+    if not is_person(caller.agent_id):
+        return _Doubt("agent", f"You are {caller.label}, an agent: ask a person to do it.")
+    if signals.terminal is None:
+        return _Doubt("no_terminal", "No terminal shows that a person types this: run it in a terminal.")
+    return None
+
+
+def _doubt_mark(environ: Mapping[str, str]) -> _Doubt | None:
+    mark = find_mark(environ)
+    return _Doubt("harness_mark", f"{mark} is set, so a harness may run this: use another terminal.") if mark else None
+
+
+def _doubt_program() -> _Doubt | None:
+    """Something other than a shell, between the command and the start of its terminal session, may be an agent."""
+    leader = processes.session_id()
+    if leader == os.getpid():
+        return None
+    for process, name, arguments in processes.ancestors():
+        program = read_program(name, arguments)
+        if not program.is_any_of(LAUNCHERS):
+            sentence = f"The program {program.label[:80]!r} runs this command: type it in a shell yourself."
+            return _Doubt("unknown_program", sentence)
+        if process.pid == leader:
+            return None
+    return _Doubt("unknown_program", "What started this terminal session cannot be seen.")
+
+
+def _doubt_namespace(store: Store) -> _Doubt | None:
+    """A sandbox hides the harness above it. A container in which harnesses run is where its people type, too."""
+    if not processes.is_in_pid_namespace():
+        return None
+    with store.read() as tx:
+        here = {"host_id": processes.host_id(), "session_kind": HARNESS_SESSION}
+        if tx.one("agent_on_host", **here) is not None:
+            return None
+    return _Doubt("foreign_namespace", "This shell is in a PID namespace without agents: use one where the agents run.")

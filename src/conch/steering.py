@@ -1,0 +1,117 @@
+"""What only people may do: step in between agents, for a reason, under their own name.
+
+Every function asks for a `Person`, which a door makes from its own proof. A person who steps in joins the room as an
+observer.
+"""
+
+from __future__ import annotations
+
+from conch.agents.people import Person
+from conch.app import App
+from conch.bus.drafts import NUDGE, Draft
+from conch.bus.peers import enter_as_itself
+from conch.bus.stream import Message, append_messages
+from conch.config import check_length
+from conch.errors import InvalidArgument
+from conch.lean import Any, NamedTuple, json
+from conch.members.membership import Kicked
+from conch.rooms.handoffs import Handoff, dump_handoff
+from conch.rooms.room import Member, Snapshot
+from conch.scopes.overlaps import Reservation
+from conch.turns.stick import Offer, find_target, offer_stick, with_status
+from conch.turns.waiting import Takeover, force_stick
+
+_PLEASE = "Please hand over the stick."
+_LOOK_FIRST = "Look at what {name} has changed since the last handoff, then go on from there."
+
+
+class Passed(NamedTuple):
+    revoked: Member
+    offer: Offer
+
+
+class Steering:
+    def __init__(self, app: App) -> None:
+        self._rooms = app.rooms
+        self._membership = app.membership
+        self._reservations = app.reservations
+        self._settings = app.settings
+
+    def take(self, person: Person, room_id: str, reason: str) -> Takeover:
+        """Take the stick from the agent that has it or is next, even if it still has time."""
+        self._begin(person, room_id, reason)
+        with self._rooms.change(person.caller, room_id) as (tx, snapshot):
+            return force_stick(tx, snapshot, person, reason)
+
+    def pass_for(
+        self, person: Person, room_id: str, agent_id: str, to: str, reason: str, handoff: Any = None
+    ) -> Passed:
+        """Pass the stick on for the agent that has it or is next: take it and hand it over, in one step.
+
+        Without a handoff, the recipient gets the reason and the advice to look at what was changed.
+        """
+        self._begin(person, room_id, reason)
+        with self._rooms.change(person.caller, room_id) as (tx, snapshot):
+            revoked = _require_stick(snapshot, agent_id, "agent")
+            target = find_target(snapshot, person.caller, to)
+            if target == revoked:
+                raise InvalidArgument(f"to_agent_id {target.label} already has the stick.", field="to_agent_id")
+            text = dump_handoff(handoff or _handoff_for(revoked, reason), self._settings.max_handoff_bytes)
+            taken = snapshot.with_room(force_stick(tx, snapshot, person, reason).room)
+            offer = offer_stick(tx, taken, "pass", target, text)
+        return Passed(revoked, with_status(offer, taken, target, tx.heard))
+
+    def nudge(self, person: Person, room_id: str, agent_id: str, text: str | None = None) -> Message:
+        """Ask the agent that has the stick, or is next, to hand it over. Its next reply says so."""
+        text = _PLEASE if text is None else text
+        _require_text("text", text)
+        check_length("text", text, self._settings.max_message_chars, "max_message_chars")
+        self._membership.enter(person.caller, room_id)
+        snapshot = self._rooms.get_state(person.caller, room_id)
+        holder = _require_stick(snapshot, agent_id, "agent")
+        return self._tell(person, snapshot, holder.name, text, NUDGE)
+
+    def unreserve(self, person: Person, room_id: str, agent_id: str, scope: str, reason: str) -> Reservation:
+        """End an agent's reservation, and tell the agent."""
+        self._begin(person, room_id, reason)
+        ended = self._reservations.release_for(person, room_id, agent_id, scope, reason)
+        snapshot = self._rooms.get_state(person.caller, room_id)
+        self._tell(person, snapshot, ended.name, f"I ended your reservation of {ended.spelled}: {reason}", "message")
+        return ended
+
+    def kick(self, person: Person, room_id: str, agent_id: str, reason: str) -> Kicked:
+        """End an agent's membership. What it held is open to the others."""
+        self._begin(person, room_id, reason)
+        return self._membership.kick(person, room_id, agent_id, reason)
+
+    def _begin(self, person: Person, room_id: str, reason: str) -> None:
+        _require_text("reason", reason)
+        check_length("reason", reason, self._settings.max_reason_chars, "max_reason_chars")
+        self._membership.enter(person.caller, room_id)
+
+    def _tell(self, person: Person, snapshot: Snapshot, name: str, text: str, message_type: str) -> Message:
+        topic_id = snapshot.room.topic_id
+        draft = Draft(text, message_type, metadata_json=json.dumps({"to": [name]}), field="text")
+        with self._rooms.change(person.caller, snapshot.room.room_id, topic_id) as (tx, _):
+            peer = enter_as_itself(tx, topic_id, person.caller)
+            return append_messages(tx, peer, [draft])[0].message
+
+
+def _require_text(field: str, text: str) -> None:
+    if not text.strip():
+        raise InvalidArgument(f"{field} must be non-empty.", field=field)
+
+
+def _require_stick(snapshot: Snapshot, agent_id: str, field: str) -> Member:
+    """The member, if it has the stick or is next."""
+    member, expected = snapshot.member(agent_id), snapshot.find(snapshot.expected)
+    if member != expected:
+        where = f"{expected.label} does" if expected else "no agent does"
+        message = f"{field} {member.label} does not have the stick: {where}."
+        raise InvalidArgument(message, field=field, **snapshot.facts)
+    return member
+
+
+def _handoff_for(revoked: Member, reason: str) -> Handoff:
+    status = f"A person passed the stick on for {revoked.label}, which wrote no handoff. The reason: {reason}"
+    return {"status": status, "next_action": _LOOK_FIRST.format(name=revoked.label)}
