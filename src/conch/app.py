@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from conch.members.names import Registration
     from conch.notices.events import Notices
     from conch.rooms.presence import Rooms
+    from conch.scopes.guard import Guard
     from conch.scopes.reservations import Reservations
     from conch.search.search import Search
     from conch.turns.stick import Turns
@@ -60,6 +61,12 @@ class App:
         from conch.scopes.reservations import Reservations
 
         return Reservations(self.rooms)
+
+    @cached_property
+    def guard(self) -> Guard:
+        from conch.scopes.guard import Guard
+
+        return Guard(self.store, self.rooms)
 
     @cached_property
     def registration(self) -> Registration:

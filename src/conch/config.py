@@ -83,6 +83,13 @@ POLICY_SETTINGS = (
         "who gets a released stick: the next member in order, or the next one that is waiting right now",
         choices=("sequence", "waiting_first"),
     ),
+    Setting(
+        "guard",
+        "warn",
+        "what a hook does before an edit of a file that another agent has reserved; enforce_stick: or while another "
+        "agent holds the stick",
+        choices=("off", "warn", "enforce", "enforce_stick"),
+    ),
 )
 
 SETTINGS = (
@@ -135,7 +142,7 @@ SETTINGS = (
 
 
 class Policy(NamedTuple):
-    """A room's policy: six durations, and who gets a released stick."""
+    """A room's policy: six durations, who gets a released stick, and how reservations are guarded."""
 
     owner_lease_ttl_ms: int
     heartbeat_interval_ms: int
@@ -144,6 +151,7 @@ class Policy(NamedTuple):
     wait_for_turn_poll_ms: int
     presence_ttl_ms: int
     release_order: str
+    guard: str
 
     def merged(self, overrides: Mapping[str, Any]) -> Policy:
         """This policy with some values replaced."""

@@ -45,7 +45,7 @@ LAYERS = [
     Layer(("app",), "connects one store and one bell with the domains"),
     Layer(("steering",), "what only people may do: step in between agents"),
     Layer(("tools",), "the tools with their schemas and views, shared by all doors"),
-    Layer(("doors",), "the ways in: `mcp`, `cli` and `web`. They hold no rules and do not import each other"),
+    Layer(("doors",), "the ways in: `mcp`, `cli`, `hook` and `web`. They hold no rules and do not import each other"),
     Layer(("main",), "the `conch` command"),
 ]
 DOMAINS = ("agents", "rooms", "bus", "search", "notices", "turns", "scopes", "members", "overview")

@@ -13,7 +13,7 @@ from conch.rooms.handoffs import ROLES
 from conch.scopes.reservations import LONGEST_TTL, SHORTEST_TTL, TTL_MINUTES
 from conch.tools.catalogue import GROUPS
 
-ELSEWHERE = {"mcp", "serve"}  # other doors run them
+ELSEWHERE = {"mcp", "serve", "hook"}  # other doors run them
 
 
 def option(command: str, name: str) -> Option:

@@ -66,6 +66,7 @@ def test_the_defaults_are_the_seeds() -> None:
         "wait_for_turn_poll_ms": 250,
         "presence_ttl_ms": 4 * 60 * 60 * 1000,
         "release_order": "sequence",
+        "guard": "warn",
     }
 
 

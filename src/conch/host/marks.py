@@ -52,6 +52,15 @@ HARNESSES = (
         marks=("GEMINI_CLI", "GEMINI_SESSION_ID"),
         sessions=("GEMINI_SESSION_ID",),
     ),
+    # Before OpenCode, whose marks it also sets.
+    Harness(
+        "kilo",
+        programs=("kilo", "kilocode"),
+        places=("/@kilocode/cli",),
+        clients=("kilo",),
+        marks=("KILO", "KILO_SESSION_ID"),
+        sessions=("KILO_SESSION_ID",),
+    ),
     Harness(
         "opencode",
         programs=("opencode",),
@@ -67,6 +76,7 @@ HARNESSES = (
         places=("/cursor-agent/versions/",),
         clients=("cursor",),
         marks=("CURSOR_TRACE_ID",),
+        sessions=("CURSOR_SESSION_ID",),
         marks_terminals=True,
     ),
     Harness(
@@ -74,7 +84,19 @@ HARNESSES = (
         programs=("copilot",),
         places=("/@github/copilot/",),
         clients=("copilot", "github-copilot"),
+        marks=("COPILOT_CLI", "COPILOT_AGENT_SESSION_ID"),
+        sessions=("COPILOT_AGENT_SESSION_ID",),
     ),
+    Harness(
+        "qwen",
+        programs=("qwen",),
+        places=("/@qwen-code/qwen-code/",),
+        clients=("qwen",),
+        marks=("QWEN_CODE", "QWEN_CODE_SESSION_ID"),
+        sessions=("QWEN_CODE_SESSION_ID",),
+    ),
+    Harness("continue", programs=("cn",), places=("/@continuedev/cli/",), clients=("continue",)),
+    Harness("cline", programs=("cline",), clients=("cline",)),
     Harness("grok", programs=("grok",), clients=("grok",), marks=("GROK_AGENT",)),
     Harness(
         "antigravity",

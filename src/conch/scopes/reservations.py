@@ -94,6 +94,14 @@ class Reservations:
         owns = snapshot.room.owner == caller.agent_id
         raise refuse_reservation(scope, wanted, blocking, silence, owns)  # after the commit, which keeps the notices
 
+    def report_incursion(self, caller: Caller, room_id: str, scope: str) -> None:
+        """Send the active owners of a scope an INCURSION: the caller was about to change it, or does."""
+        wanted, _ = self._locate(room_id, scope)
+        with self._rooms.change(caller, room_id) as (tx, snapshot):
+            found = find_overlapping(tx, snapshot, wanted, lapsed=snapshot.now)
+            blocking = [held for held in found if held.reservation.liveness == "active" and not _is_of(held, caller)]
+            _record_incursions(tx, snapshot, caller, wanted.path, blocking, granted=False)
+
     def release(self, caller: Caller, room_id: str, scope: str) -> Reservation:
         """End one of the caller's reservations; `scope` must be exactly what was reserved."""
         wanted, _ = self._locate(room_id, scope)

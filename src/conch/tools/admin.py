@@ -59,7 +59,7 @@ _DURATIONS = {
 
 def _policy_value(setting: Setting) -> Object:
     if setting.choices:
-        return {"type": ["string", "null"], "enum": [*setting.choices, None]}
+        return {"enum": [*setting.choices, None]}
     meaning = _DURATIONS.get(setting.name)
     return {"type": ["integer", "null"], **({"description": meaning} if meaning else {})}
 
@@ -107,7 +107,7 @@ TOOLS = grouped(
     Tool(
         set_room_policy,
         "Set a room's policy",
-        "Change a room's timing (in milliseconds) or its release_order. null restores a default.",
+        "Change a room's timing (in milliseconds), release_order or guard. null restores a default.",
         fields.takes({"policy": _policy_schema()}, room_id=fields.ROOM_ID),
         fields.REPEATABLE,
     ),

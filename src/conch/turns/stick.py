@@ -47,6 +47,16 @@ class Turns:
         with self._rooms.change(caller, room_id, lease=Lease(lease_id, expected_turn_id)) as (tx, snapshot):
             return renew(tx, snapshot).room
 
+    def abandon(self, caller: Caller, room_id: str, note: str) -> None:
+        """Let the lease lapse now, with a note, so that others may take over at once. The caller's session has ended.
+
+        If the session goes on elsewhere, it may renew the lease until another agent takes over.
+        """
+        with self._rooms.change(caller, room_id) as (tx, snapshot):
+            if snapshot.room.owner == caller.agent_id:
+                _, room = append_event(tx, snapshot.room, "note", by=caller.agent_id, details={"note": note})
+                save_room(tx, room._replace(lease_expires_at=tx.now))
+
     # -- letting go
 
     def release_stick(self, caller: Caller, room_id: str, lease_id: str, expected_turn_id: int, handoff: Any) -> Offer:

@@ -318,9 +318,10 @@ COMMANDS |= grouped(
         "rooms.policy",
         "show or set the room's policy",
         "Show or set the room's policy: its time limits (90s, 5m, 2h; a number: milliseconds), "
-        "and release_order (sequence or waiting_first).",
+        "release_order (sequence or waiting_first), and guard: what a hook does before an edit of a file that another "
+        "agent has reserved (off, warn, enforce; enforce_stick also refuses while another agent holds the stick).",
         (words("values", "NAME=VALUE", "a value to set; `NAME=` restores its default", required=False), *_ROOM),
-        "  conch policy owner_lease_ttl_ms=10m\n  conch policy owner_lease_ttl_ms=",
+        "  conch policy owner_lease_ttl_ms=10m\n  conch policy owner_lease_ttl_ms=\n  conch policy guard=enforce",
     ),
 )
 
@@ -600,6 +601,19 @@ COMMANDS |= grouped(
         "Serve MCP on standard input and output. Harnesses start this command; you rarely do.",
         (flag("--tools", "GROUPS", "only these groups of tools, separated by commas (default: all): " + _TOOL_GROUPS),),
         "  conch mcp --tools turns,bus",
+    ),
+    Command(
+        "hook",
+        "",
+        "answer a hook of a harness (harnesses start this)",
+        "Read the JSON that a harness gives to its hooks from standard input, and answer in the form of that harness. "
+        "`conch install` sets the hooks up; you rarely run this. It always exits with 0, and prints `{}` if there is "
+        "nothing to say or something is wrong.",
+        (
+            word("event", "EVENT", "such as PreToolUse or SessionStart, as the harness calls it"),
+            flag("--harness", "NAME", "the harness that asks; default: the one whose marks are in the environment"),
+        ),
+        needs_store=False,
     ),
     Command(
         "install",

@@ -1,0 +1,3 @@
+"""The door for hooks: `conch hook EVENT`, which harnesses run at every edit."""
+
+from __future__ import annotations

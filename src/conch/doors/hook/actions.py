@@ -1,0 +1,144 @@
+"""What conch does when a harness reports an event. Texts are imported late: most events have nothing to say."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from conch.agents.identity import identify, recognise
+from conch.agents.records import Caller
+from conch.agents.signals import gather_signals
+from conch.app import App, open_app
+from conch.calls import retry_interrupted
+from conch.harnesses.hooks import Answer, Happening
+from conch.host.workspaces import canonicalize, workspace_root
+from conch.lean import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from conch.agents.identity import Signals
+    from conch.rooms.room import Snapshot
+
+_NOTHING = Answer()
+_After = Callable[[], None] | None
+
+
+def act(happening: Happening, write: Callable[[Answer], bool]) -> None:
+    """Answer an event. What was written counts as shown."""
+    app = open_app(os.environ)
+    try:
+        place = app.store.describe()
+        if happening.kind != "start" and "://" not in place and not os.path.exists(place):
+            return  # nobody has used conch here, and a hook must not begin with it
+        answer, after = retry_interrupted(lambda: _act(_Scene(app, happening), happening.kind))
+        if write(answer) and after is not None:
+            after()
+    finally:
+        app.close()
+
+
+def _act(scene: _Scene, kind: str) -> tuple[Answer, _After]:
+    actions = {
+        "before_tool": scene.guard,
+        "after_tool": scene.deliver,
+        "prompt": scene.deliver,
+        "stop": scene.hold_back,
+        "start": scene.begin,
+        "end": scene.end,
+    }
+    return actions[kind]()
+
+
+class _Scene:
+    """One event of one agent."""
+
+    def __init__(self, app: App, happening: Happening) -> None:
+        self._app = app
+        self._happening = happening
+        self._cwd = happening.cwd or os.getcwd()
+
+    # -- who
+
+    def _signals(self) -> Signals:
+        environ = {**os.environ, **self._happening.marks}
+        return gather_signals("hook", environ, self._happening.harness or None)
+
+    def _agent_id(self) -> str | None:
+        return recognise(self._app.store, self._signals())
+
+    def _caller(self) -> Caller:
+        return identify(self._app.store, self._signals())
+
+    def _rooms_of(self, agent_id: str | None) -> list[Snapshot]:
+        """The rooms at the working directory that the agent is a member of."""
+        found = self._app.rooms.list_rooms(self._cwd)
+        return [snapshot for snapshot in found if snapshot.find(agent_id) is not None]
+
+    # -- before an edit
+
+    def guard(self) -> tuple[Answer, _After]:
+        from conch.harnesses.writes import changed_paths
+
+        paths = changed_paths(self._happening.tool, self._happening.tool_input, self._cwd)
+        objections = self._app.guard.judge(self._agent_id(), paths) if paths else []
+        if not objections:
+            return _NOTHING, None
+        from conch.doors.hook import texts
+
+        caller = self._caller()
+        for objection in objections:
+            self._app.membership.join_path(caller, objection.room_path)
+            if objection.scope:
+                self._app.reservations.report_incursion(caller, objection.room_id, objection.path)
+        whose = caller.label if self._happening.is_subagent else ""
+        refused = [objection for objection in objections if objection.is_refused]
+        if refused:
+            return Answer(deny=texts.refusal(refused, whose)), None
+        return Answer(context=texts.caution(objections, whose)), None
+
+    # -- between tool calls
+
+    def deliver(self) -> tuple[Answer, _After]:
+        return _NOTHING, None
+
+    # -- the end of a reply
+
+    def hold_back(self) -> tuple[Answer, _After]:
+        if self._happening.goes_on or self._happening.is_subagent:
+            return _NOTHING, None  # never twice in a row
+        from conch.doors.hook import texts
+
+        agent_id = self._agent_id()
+        rooms = self._rooms_of(agent_id) if agent_id else []
+        reasons = []
+        for snapshot in rooms:
+            if snapshot.room.owner == agent_id:
+                reasons.append(texts.held_stick(snapshot))
+        return Answer(block=texts.hold_back(reasons)) if reasons else _NOTHING, None
+
+    # -- the beginning and the end of a session
+
+    def begin(self) -> tuple[Answer, _After]:
+        directory = canonicalize(self._cwd)
+        if workspace_root(directory) in (os.path.realpath(os.path.expanduser("~")), os.path.sep):
+            return _NOTHING, None  # not a project: such a room would be everybody's
+        from conch.doors.hook import texts
+
+        caller = self._caller()
+        joined = self._app.membership.join_path(caller, directory)
+        reserved = self._app.reservations.list_reservations(None, joined.snapshot.room.room_id, limit=texts.FEW + 1)
+        return Answer(context=texts.introduction(joined.snapshot, caller, reserved)), None
+
+    def end(self) -> tuple[Answer, _After]:
+        agent_id = self._agent_id()
+        rooms = self._rooms_of(agent_id) if agent_id else []
+        if not rooms:
+            return _NOTHING, None
+        from conch.doors.hook import texts
+
+        caller = self._caller()
+        for snapshot in rooms:
+            if snapshot.room.owner == agent_id:
+                self._app.turns.abandon(caller, snapshot.room.room_id, texts.ABANDONED)
+            else:
+                self._app.membership.leave_path(caller, snapshot.room.room_id)
+        return _NOTHING, None

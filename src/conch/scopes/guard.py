@@ -1,0 +1,108 @@
+"""The guard: whether an agent may change a file now, or another agent has reserved it or holds the stick."""
+
+from __future__ import annotations
+
+import os
+
+from conch.clock import to_iso
+from conch.errors import InvalidArgument
+from conch.host.paths import parse_scope
+from conch.host.workspaces import ancestor_chain, canonicalize, workspace_root
+from conch.lean import NamedTuple
+from conch.rooms.presence import Rooms
+from conch.rooms.room import Room, Snapshot
+from conch.scopes.overlaps import Held, find_overlapping
+from conch.storage.base import Store, Transaction
+
+
+class Objection(NamedTuple):
+    """Why a file should not be changed now."""
+
+    path: str
+    """Relative to the workspace."""
+    room_id: str
+    room_path: str
+    holder: str
+    """The label of the agent that has reserved it, or that holds the stick."""
+    scope: str
+    """What that agent has reserved; empty for the stick."""
+    since: str | None
+    until: str | None
+    is_refused: bool
+    """Whether the room's policy forbids the change. Otherwise it is only a warning."""
+
+
+class Guard:
+    def __init__(self, store: Store, rooms: Rooms) -> None:
+        self._store = store
+        self._rooms = rooms
+
+    def judge(self, agent_id: str | None, paths: list[str]) -> list[Objection]:
+        """What speaks against a change of these files by an agent. It only reads; None is an agent without an id."""
+        return [objection for path in paths for objection in self._judge(agent_id, path)]
+
+    def _judge(self, agent_id: str | None, path: str) -> list[Objection]:
+        try:
+            directory = canonicalize(_nearest_directory(path))
+            chain = ancestor_chain(directory, workspace_root(directory))
+            with self._store.read() as tx:
+                rooms = [Room(**row) for row in tx.all("rooms_at", paths=chain)]
+                room = max(rooms, key=lambda each: len(each.canonical_path), default=None)
+                if room is None:
+                    return []
+                return self._object(tx, self._rooms.glimpse(tx, room.room_id, agent_id or ""), agent_id, path)
+        except InvalidArgument:  # not a path inside the workspace
+            return []
+
+    def _object(self, tx: Transaction, snapshot: Snapshot, agent_id: str | None, path: str) -> list[Objection]:
+        policy, room = snapshot.policy.guard, snapshot.room
+        if policy == "off":
+            return []
+        wanted = parse_scope(path, room.canonical_path, "path")
+        found = find_overlapping(tx, snapshot, wanted, lapsed=snapshot.now)
+        owns_stick = room.owner is not None and room.owner == agent_id
+        # The holder of the stick may change any file, but not without knowing of a reservation.
+        is_refused = policy != "warn" and not owns_stick
+        objections = [
+            _reserved(held, wanted.path, snapshot, is_refused)
+            for held in found
+            if held.reservation.agent_id != agent_id and held.reservation.liveness == "active"
+        ]
+        has_reserved = any(held.reservation.agent_id == agent_id for held in found)
+        if policy == "enforce_stick" and not objections and not has_reserved and not owns_stick:
+            objections += _stick(tx, snapshot, wanted.path)
+        return objections
+
+
+def _reserved(held: Held, path: str, snapshot: Snapshot, is_refused: bool) -> Objection:
+    reservation, room = held.reservation, snapshot.room
+    return Objection(
+        path,
+        room.room_id,
+        room.canonical_path,
+        reservation.label,
+        reservation.spelled,
+        to_iso(reservation.created_at),
+        to_iso(reservation.expires_at),
+        is_refused,
+    )
+
+
+def _stick(tx: Transaction, snapshot: Snapshot, path: str) -> list[Objection]:
+    """The stick in the hand of another agent, unless anyone may take it over."""
+    room = snapshot.room
+    if room.owner is None or snapshot.takeover_reason is not None:
+        return []
+    from conch.rooms.log import latest_grant  # few edits need it, and hooks pay for each import
+
+    grant = latest_grant(tx, room)
+    since = to_iso(grant.created_at if grant else room.updated_at)
+    return [Objection(path, room.room_id, room.canonical_path, snapshot.who(room.owner), "", since, None, True)]
+
+
+def _nearest_directory(path: str) -> str:
+    """The directory of a file, or the nearest one above that exists."""
+    folder = os.path.dirname(os.path.abspath(path))
+    while not os.path.isdir(folder):
+        folder = os.path.dirname(folder)
+    return folder

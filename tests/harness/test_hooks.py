@@ -1,0 +1,369 @@
+"""`conch hook` answers every harness in its own form, guards reservations, and never stands in the way."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.harness.conftest import answer_to
+
+Object = dict[str, Any]
+Hook = Callable[..., Object]
+Conch = Callable[..., Object]
+
+RECORDED = Path(__file__).parent / "recorded"
+LINES = [
+    pytest.param(path.stem, json.loads(line), id=f"{path.stem}-{number}")
+    for path in sorted(RECORDED.glob("*.jsonl"))
+    for number, line in enumerate(path.read_text().splitlines())
+]
+SLUGS = {"claude": "claude-code", "copilot-camel": "copilot"}
+# What each harness reads. Codex refuses an answer with any other key.
+KEYS = {
+    "hookSpecificOutput",
+    "decision",
+    "reason",
+    "systemMessage",
+    "additionalContext",
+    "permissionDecision",
+    "permissionDecisionReason",
+    "context",
+    "deny",
+    "block",
+}
+
+
+@pytest.mark.parametrize("harness, line", LINES)
+def test_every_recorded_call_gets_a_valid_answer(harness: str, line: Object, project: Path) -> None:
+    given = json.loads(json.dumps(line["in"]).replace("/PROJECT", str(project)))
+    given = {"hook_event_name": line["event"], **given} if harness == "opencode" else given
+
+    answer = answer_to([line["event"], "--harness", SLUGS.get(harness, harness)], given)
+
+    assert answer.keys() <= KEYS
+    said = answer.get("hookSpecificOutput", {})
+    assert said.get("hookEventName", line["event"]) == line["event"]
+    assert bool(answer) == (line["event"].lower() in ("sessionstart", "session.created"))
+
+
+@pytest.fixture(autouse=True)
+def _environment(environ: dict[str, str]) -> None:
+    """Every test here has a store of its own."""
+
+
+def start(hook: Hook, *sessions: str) -> None:
+    for session in sessions:
+        hook("SessionStart", session, source="startup")
+
+
+def edit(hook: Hook, session: str, path: str, harness: str = "claude-code", event: str = "PreToolUse") -> Object:
+    return hook(event, session, harness, tool_name="Edit", tool_input={"file_path": path})
+
+
+# -- the beginning
+
+
+def test_a_session_that_starts_joins_and_learns_in_five_lines_what_is_going_on(hook: Hook, conch: Conch) -> None:
+    start(hook, "one")
+    conch("one", "wait", "--timeout", "0")
+    conch("one", "reserve", "src")
+
+    answer = hook("SessionStart", "two", source="startup")
+
+    text = answer["hookSpecificOutput"]["additionalContext"]
+    name = conch("one", "whoami")["data"]["name"]
+    assert len(text.splitlines()) == 5
+    assert f"claude·{name} holds the stick." in text
+    assert f"Reserved: src (claude·{name})." in text
+
+
+def test_after_a_compaction_a_session_is_told_again(hook: Hook) -> None:
+    first = hook("SessionStart", "one", source="startup")
+
+    again = hook("SessionStart", "one", source="compact")
+
+    assert again == first
+
+
+def test_a_hook_a_command_and_a_resumed_session_are_one_agent(hook: Hook, conch: Conch) -> None:
+    start(hook, "one", "one", "two")
+
+    agents = conch("one", "who")["data"]["agents"]
+
+    assert len(agents) == 2
+    assert conch("one", "whoami")["data"]["agent_id"] in [agent["agent_id"] for agent in agents]
+
+
+@pytest.mark.parametrize("harness", ["claude-code", "codex", "gemini", "opencode", "kilo", "copilot", "qwen", "cursor"])
+def test_two_sessions_of_a_harness_are_two_agents_of_its_kind(harness: str, hook: Hook, conch: Conch) -> None:
+    for session in ("one", "two"):
+        hook("SessionStart", session, harness)
+
+    agents = [agent["agent_id"] for agent in conch("other", "who")["data"]["agents"]]
+
+    assert len([agent_id for agent_id in agents if agent_id.startswith(f"{harness}:")]) == 2
+
+
+# -- the guard
+
+
+@pytest.mark.parametrize("guard, key", [("warn", "additionalContext"), ("enforce", "permissionDecisionReason")])
+def test_an_edit_of_a_reserved_file_names_the_holder_and_the_scope(
+    guard: str, key: str, hook: Hook, conch: Conch, project: Path
+) -> None:
+    start(hook, "one", "two")
+    conch("one", "reserve", "src/*")
+    conch("one", "policy", f"guard={guard}")
+
+    answer = edit(hook, "two", f"{project}/src/a.py")
+
+    text = answer["hookSpecificOutput"][key]
+    assert f"claude·{conch('one', 'whoami')['data']['name']} has reserved src/* since 20" in text
+    assert ("permissionDecision" in answer["hookSpecificOutput"]) == (guard == "enforce")
+
+
+def test_the_holder_of_the_reservation_gets_one_incursion(hook: Hook, conch: Conch, project: Path) -> None:
+    start(hook, "one", "two")
+    conch("one", "reserve", "src")
+
+    edit(hook, "two", f"{project}/src/a.py")
+    edit(hook, "two", f"{project}/src/a.py")
+
+    events = conch("one", "agent", "inbox")["data"]["events"]
+    assert [(event["event_type"], event["scope"], event["times"]) for event in events] == [("INCURSION", "src/a.py", 2)]
+
+
+def enforce(hook: Hook, conch: Conch, guard: str = "enforce") -> None:
+    """Session one has reserved `src`, and the policy is strict. Session two is there too."""
+    start(hook, "one", "two")
+    conch("one", "reserve", "src")
+    conch("one", "policy", f"guard={guard}")
+
+
+def test_other_files_and_the_holder_itself_are_free(hook: Hook, conch: Conch, project: Path) -> None:
+    enforce(hook, conch)
+
+    assert edit(hook, "two", f"{project}/README.md") == {}
+    assert edit(hook, "two", "/elsewhere/src/a.py") == {}
+    assert edit(hook, "one", f"{project}/src/a.py") == {}
+
+
+def test_with_the_guard_off_every_edit_is_free(hook: Hook, conch: Conch, project: Path) -> None:
+    enforce(hook, conch, "off")
+
+    assert edit(hook, "two", f"{project}/src/a.py") == {}
+
+
+def test_a_reservation_of_an_agent_that_left_guards_nothing(hook: Hook, conch: Conch, project: Path) -> None:
+    enforce(hook, conch)
+
+    hook("SessionEnd", "one")
+
+    assert edit(hook, "two", f"{project}/src/a.py") == {}
+
+
+def test_the_holder_of_the_stick_is_only_warned(hook: Hook, conch: Conch, project: Path) -> None:
+    enforce(hook, conch)
+    conch("two", "wait", "--timeout", "0")
+
+    answer = edit(hook, "two", f"{project}/src/a.py")
+
+    assert "warns you" in answer["hookSpecificOutput"]["additionalContext"]
+
+
+def test_enforce_stick_refuses_an_edit_while_another_agent_holds_the_stick(
+    hook: Hook, conch: Conch, project: Path
+) -> None:
+    enforce(hook, conch, "enforce_stick")
+    conch("one", "wait", "--timeout", "0")
+    conch("two", "reserve", "docs")
+
+    refused = edit(hook, "two", f"{project}/README.md")
+
+    assert "has held the stick since" in refused["hookSpecificOutput"]["permissionDecisionReason"]
+    assert edit(hook, "two", f"{project}/docs/a.md") == {}
+    assert edit(hook, "one", f"{project}/README.md") == {}
+
+
+PATCH = "*** Begin Patch\n*** Update File: src/a.py\n@@\n-x\n+y\n*** End Patch"
+CHANGES = [
+    ("Write", {"file_path": "src/a.py"}),
+    ("NotebookEdit", {"notebook_path": "src/a.ipynb"}),
+    ("apply_patch", {"command": PATCH}),
+    ("write_file", {"file_path": "src/a.py"}),
+    ("Bash", {"command": "echo x > src/a.py"}),
+    ("Bash", {"command": "cd src && sed -i 's/a/b/' a.py"}),
+    ("Bash", {"command": "make && rm -rf src/*.o"}),
+    ("Bash", {"command": "cat > src/a.py <<'EOF'\nrm x\nEOF"}),
+    ("shell", {"command": ["bash", "-lc", "git checkout -- src/a.py"]}),
+    ("run_shell_command", {"command": f"apply_patch <<'EOF'\n{PATCH}\nEOF"}),
+]
+READS = [
+    ("Read", {"file_path": "src/a.py"}),
+    ("Bash", {"command": "cat src/a.py | grep '>' && ls src 2>&1"}),
+    ("Bash", {"command": "cat <<'EOF'\necho x > src/a.py\nEOF"}),
+    ("Bash", {"command": "echo 'rm src/a.py' > /dev/null"}),
+    ("Bash", {"command": 'echo "unfinished > src'}),
+    ("Bash", {"command": 7}),
+    ("mcp__conch__scope_reserve", {"scope": "src"}),
+]
+
+
+@pytest.mark.parametrize("tool, given", CHANGES)
+def test_every_plain_way_to_change_a_reserved_file_is_refused(
+    tool: str, given: Object, hook: Hook, conch: Conch
+) -> None:
+    enforce(hook, conch)
+
+    answer = hook("PreToolUse", "two", tool_name=tool, tool_input=given)
+
+    assert answer["hookSpecificOutput"]["permissionDecision"] == "deny"
+
+
+@pytest.mark.parametrize("tool, given", READS)
+def test_reading_is_always_free(tool: str, given: Object, hook: Hook, conch: Conch) -> None:
+    enforce(hook, conch)
+
+    assert hook("PreToolUse", "two", tool_name=tool, tool_input=given) == {}
+
+
+@pytest.mark.parametrize(
+    "harness, event, path",
+    [
+        ("codex", "PreToolUse", ("hookSpecificOutput", "permissionDecisionReason")),
+        ("qwen", "PreToolUse", ("hookSpecificOutput", "permissionDecisionReason")),
+        ("copilot", "PreToolUse", ("hookSpecificOutput", "permissionDecisionReason")),
+        ("gemini", "BeforeTool", ("reason",)),
+        ("cursor", "preToolUse", ("agent_message",)),
+        ("opencode", "tool.execute.before", ("deny",)),
+        ("kilo", "tool.execute.before", ("deny",)),
+    ],
+)
+def test_each_harness_is_refused_in_its_own_form(
+    harness: str, event: str, path: tuple[str, ...], hook: Hook, conch: Conch, project: Path
+) -> None:
+    enforce(hook, conch)
+
+    said: Any = edit(hook, "three", f"{project}/src/a.py", harness, event)
+
+    for key in path:
+        said = said[key]
+    assert said.startswith("conch refused this change")
+
+
+def test_a_subagent_learns_that_it_is_its_parents_agent(hook: Hook, conch: Conch, project: Path) -> None:
+    enforce(hook, conch)
+    own = {"agent_id": "a1", "agent_type": "worker", "tool_name": "Write"}
+
+    answer = hook("PreToolUse", "two", **own, tool_input={"file_path": f"{project}/src/a.py"})
+
+    name = conch("two", "whoami")["data"]["name"]
+    assert f"You are a subagent: for conch you are claude·{name}" in str(answer)
+
+
+# -- the end
+
+
+def test_stopping_with_the_stick_in_hand_is_held_back_once(hook: Hook, conch: Conch) -> None:
+    start(hook, "one")
+    conch("one", "wait", "--timeout", "0")
+
+    first = hook("Stop", "one", stop_hook_active=False)
+    second = hook("Stop", "one", stop_hook_active=True)
+
+    assert first["decision"] == "block" and "You still hold the stick" in first["reason"]
+    assert second == {}
+
+
+def test_stopping_with_empty_hands_is_free(hook: Hook) -> None:
+    start(hook, "one")
+
+    assert hook("Stop", "one", stop_hook_active=False) == {}
+    assert hook("Stop", "unknown", stop_hook_active=False) == {}
+
+
+def test_a_session_that_ends_leaves_the_room_and_its_reservations(hook: Hook, conch: Conch) -> None:
+    start(hook, "one", "two")
+    conch("one", "reserve", "src")
+
+    hook("SessionEnd", "one", reason="exit")
+
+    assert len(conch("two", "who")["data"]["agents"]) == 1
+    assert conch("two", "reservations")["data"]["reservations"] == []
+
+
+def test_a_stick_that_a_session_still_held_can_be_taken_over_at_once(hook: Hook, conch: Conch) -> None:
+    start(hook, "one", "two")
+    conch("one", "wait", "--timeout", "0")
+
+    hook("SessionEnd", "one", reason="exit")
+
+    taken = conch("two", "take", "--reason", "its session ended")
+    assert taken["ok"], taken
+    assert "ended before it handed over" in json.dumps(taken["data"]["notes"])
+    assert conch("two", "db", "verify")["ok"]
+
+
+# -- whatever is wrong, the agent goes on
+
+
+def run_hook(environ: dict[str, str], given: bytes, *words: str) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "conch", "hook", *words]
+    return subprocess.run(command, input=given, env=environ, capture_output=True, timeout=60)
+
+
+@pytest.mark.parametrize(
+    "given, words",
+    [
+        (b"", ("PreToolUse",)),
+        (b"not json", ("PreToolUse",)),
+        (b"[1]", ("PreToolUse", "--harness")),
+        (b"\xff", ("Stop",)),
+        (b'{"hook_event_name": 7, "cwd": 3, "tool_input": []}', ("PreToolUse",)),
+        (b'{"cwd": "/does/not/exist"}', ("SessionStart", "--harness", "nobody")),
+        (b"{}", ("NoSuchEvent",)),
+    ],
+)
+def test_a_strange_input_gets_an_empty_answer(environ: dict[str, str], given: bytes, words: tuple[str, ...]) -> None:
+    done = run_hook(environ, given, *words)
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"{}\n", b"")
+
+
+@pytest.mark.parametrize("damage", ["garbage", "folder", "invalid setting"])
+def test_a_broken_store_gets_an_empty_answer(environ: dict[str, str], damage: str, tmp_path: Path) -> None:
+    store = tmp_path / "data" / "rooms.sqlite"
+    store.parent.mkdir()
+    if damage == "garbage":
+        store.write_bytes(b"x" * 9_000)
+    elif damage == "folder":
+        store.mkdir()
+    else:
+        environ["CONCH_BUSY_TIMEOUT_MS"] = "soon"
+    given = json.dumps({"session_id": "one", "cwd": str(tmp_path), "tool_name": "Edit"}).encode()
+
+    done = run_hook(environ, given, "SessionStart", "--harness", "claude-code")
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"{}\n", b"")
+
+
+def test_a_hook_gives_up_when_its_input_never_ends(environ: dict[str, str]) -> None:
+    command = [sys.executable, "-m", "conch", "hook", "PreToolUse"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environ) as process:
+        assert process.stdout is not None
+
+        answer = process.stdout.read()
+
+    assert (process.returncode, answer) == (0, b"{}\n")
+
+
+def test_a_hook_creates_no_store_where_nobody_uses_conch(hook: Hook, tmp_path: Path, project: Path) -> None:
+    assert edit(hook, "one", f"{project}/src/a.py") == {}
+    assert hook("Stop", "one") == {}
+
+    assert not (tmp_path / "data" / "rooms.sqlite").exists()
