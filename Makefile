@@ -7,7 +7,7 @@ BIN := .venv/bin
 # Tests often wait for a process or a database. More workers than cores keep two cores busy.
 WORKERS ?= 3
 
-.PHONY: run serve test check oracle explore faults fuzz torture soak bench scale docs clean
+.PHONY: run serve test test-browser check oracle explore faults fuzz torture soak bench scale docs pictures chromium clean
 
 run: .venv/installed
 	$(BIN)/conch demo
@@ -19,6 +19,10 @@ serve: .venv/serving
 test:
 	$(MAKE) --no-print-directory --jobs check oracle
 	$(BIN)/python -m tests --numprocesses=$(WORKERS) --dist=worksteal
+
+# The console in headless Chromium. `make test` leaves this out, so that it stays short.
+test-browser: .venv/browsing tests/browser/axe/node_modules/installed chromium
+	$(BIN)/pytest tests/browser
 
 check: .venv/developing
 	$(BIN)/ruff format --check .
@@ -56,6 +60,10 @@ scale: .venv/developing
 docs: .venv/developing
 	$(BIN)/python docs/generate.py
 
+# The screenshots of the console and the recorded `conch watch` in the docs.
+pictures: .venv/browsing chromium
+	$(BIN)/python docs/pictures.py
+
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "conch needs Python 3.11 or newer"; exit 1; }
 	$(PYTHON) -m venv .venv
@@ -71,6 +79,16 @@ $(BIN)/python:
 .venv/developing: pyproject.toml | $(BIN)/python
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	touch .venv/installed $@
+
+.venv/browsing: .venv/developing
+	$(BIN)/pip install --quiet --disable-pip-version-check 'playwright>=1.50' 'pillow>=11'
+	touch $@
+
+# Installs Chromium where that is possible. Without it the tests in a browser are skipped and say why.
+chromium:
+	@for name in chromium chromium-browser google-chrome; do command -v $$name >/dev/null && exit 0; done; \
+	test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null || \
+		{ timeout 60 apt-get update -qq && timeout 300 apt-get install -qq -y chromium >/dev/null; } || true
 
 # SDK 1 and SDK 2 have the same package name, so the official client of each protocol era needs its own environment.
 .venv-mcp1/installed: Makefile
@@ -91,5 +109,11 @@ tests/oracle/inspector/node_modules/installed: tests/oracle/inspector/package.js
 	mkdir -p $(@D)
 	touch $@
 
+tests/browser/axe/node_modules/installed: tests/browser/axe/package.json
+	mkdir -p $(@D)
+	if command -v npm >/dev/null; then \
+		npm install --prefix tests/browser/axe --no-audit --no-fund --no-package-lock --loglevel=error; fi
+	touch $@
+
 clean:
-	rm -rf .venv .venv-mcp1 .venv-mcp2 tests/oracle/inspector/node_modules
+	rm -rf .venv .venv-mcp1 .venv-mcp2 tests/oracle/inspector/node_modules tests/browser/axe/node_modules

@@ -53,6 +53,7 @@ def room_view(survey: Survey, viewer_id: str) -> Object:
     return {
         **overview_view.room(survey),
         "name": os.path.basename(room.canonical_path) or room.canonical_path,
+        "shown_path": _below_home(room.canonical_path),
         "topic_id": room.topic_id,
         "sentence": _STATES[snapshot.state].format(who=snapshot.who(snapshot.expected)),
         "lease_expires_at": to_iso(room.lease_expires_at),
@@ -65,6 +66,11 @@ def room_view(survey: Survey, viewer_id: str) -> Object:
         "notices": [notice_view(each, viewer_id) for each in survey.notices],
         "reservations": [reservation_view(each) for each in survey.reservations],
     }
+
+
+def _below_home(path: str) -> str:
+    home = os.path.expanduser("~")
+    return "~" + path.removeprefix(home) if home != "/" and path.startswith(home + "/") else path
 
 
 def _standing(snapshot: Snapshot, standing: Standing) -> Object:

@@ -52,7 +52,7 @@ class Shell {
     this.page = Kind ? new Kind(this, route) : null;
     this.load(this.page);
     scrollTo(0, 0);
-    requestAnimationFrame(() => document.querySelector("main h1")?.focus({ preventScroll: true }));
+    if (document.activeElement?.id !== "search") requestAnimationFrame(() => document.querySelector("main h1")?.focus({ preventScroll: true }));
   }
 
   openPanel(route) {
@@ -77,14 +77,15 @@ class Shell {
 
   // -- data
 
-  /** Let a page or panel read what it shows. What goes wrong stands in its place. */
+  /** Let a part of the page read what it shows. What goes wrong stands in its place, unless it already shows something. */
   async load(part) {
     if (!part) return;
     try {
       await part.load();
       part.error = null;
+      part.isRead = true;
     } catch (error) {
-      if (error.name !== "AbortError") part.error = error;
+      if (error.name !== "AbortError" && !part.isRead) part.error = error;
     }
     this.update();
   }

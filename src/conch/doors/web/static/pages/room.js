@@ -6,21 +6,20 @@ import { label, named } from "../agents.js";
 import { itemLink } from "../parts/entries.js";
 import { answerBox, sayBox } from "../parts/forms.js";
 import { Lanes } from "../parts/lanes.js";
-import { messageView } from "../parts/messages.js";
+import { Talk } from "../parts/messages.js";
 import { Refresh } from "../parts/refresh.js";
 import { reservationTree } from "../parts/reservations.js";
 import { alerts, memberRow } from "../parts/standing.js";
 import { Steering } from "../parts/steering.js";
 import { Timeline } from "../parts/timeline.js";
 import { topicAddress } from "../router.js";
-import { visible } from "../text.js";
-
-const TALK = 6;
+import { count, visible } from "../text.js";
 
 export class RoomPage {
   constructor(shell, route) {
-    Object.assign(this, { shell, id: route.id, room: null, talk: [] });
+    Object.assign(this, { shell, id: route.id, room: null });
     this.timeline = new Timeline(shell, path`/api/rooms/${this.id}/timeline`, () => this.context);
+    this.talk = new Talk();
     this.lanes = new Lanes(shell, this.id);
     this.steering = new Steering(shell, this.id);
     this.refresh = new Refresh(() => this.load());
@@ -47,9 +46,8 @@ export class RoomPage {
   async loadRoom() {
     this.room = (await get(path`/api/rooms/${this.id}`)).room;
     this.shell.update();
-    const talk = await get(path`/api/topics/${this.room.topic_id}/messages`, { limit: TALK });
-    this.talk = talk.messages;
-    this.shell.update();
+    this.talk.topicId = this.room.topic_id;
+    await this.shell.load(this.talk);
   }
 
   concerns({ entry }) { return !entry || entry.room_id === this.id; }
@@ -74,7 +72,7 @@ export class RoomPage {
         ${this.olderQuestions(room)}
         <section class="card"><h2>Reserved</h2>${reservationTree(room.reservations, this.id, room.state === "closed" ? null : (each) => this.steering.release(each))}</section>
         <section class="card"><h2>Talk <a class="soft" href=${topicAddress(room.topic_id)}><small>all</small></a></h2>
-          <div class="talk">${this.talk.map((each) => messageView(each))}</div>
+          ${shown(this.talk)}
           ${room.state === "closed" ? nothing : sayBox({ room_id: this.id }, this.context, "Say something to the room…")}</section>
         ${this.items(room)}
       </div></div>`;
@@ -82,7 +80,7 @@ export class RoomPage {
 
   head(room) {
     const holder = this.holder;
-    return html`<div class="head"><h1 tabindex="-1">${visible(room.name)}</h1><span class="path">${visible(room.canonical_path)}</span>
+    return html`<div class="head"><h1 tabindex="-1">${visible(room.name)}</h1><span class="path">${visible(room.shown_path ?? room.canonical_path)}</span>
       <span class="pill ${room.owner ? "hold" : ""}">turn <span class="number">${room.turn_id}</span>${room.turn_since ? html` · <time-span since=${room.turn_since}></time-span>` : nothing}</span>
       <span class="grow"></span>
       ${room.state === "closed" ? html`<span class="pill bad">closed</span>` : html`
@@ -103,13 +101,13 @@ export class RoomPage {
   deadline(room) {
     const until = room.owner ? room.lease_expires_at : room.claim_expires_at;
     if (!until || room.troubles.some((trouble) => trouble.code === "takeover")) return nothing;
-    return html` · ${room.owner ? "lease ends in" : "to be claimed within"} <time-span until=${until}></time-span>`;
+    return html` ${room.owner ? "Its lease ends in" : "Its time to claim ends in"} <time-span until=${until}></time-span>.`;
   }
 
   members(room) {
     if (!room.members.length) return html`<p class="empty">Nobody is here.</p>`;
     return html`<ul class="members">${room.members.map((member) => memberRow(member, room, this.memberMenu(member)))}</ul>
-      ${room.gone ? html`<small>${room.gone} more are gone and left nothing.</small>` : nothing}`;
+      ${room.gone ? html`<small>${count(room.gone, "more is", "more are")} gone and left nothing.</small>` : nothing}`;
   }
 
   memberMenu(member) {

@@ -43,7 +43,7 @@ export class RoomsPage {
 }
 
 function roomRow(room) {
-  return html`<li data-room=${room.room_id}><div class="row"><h2 class="title"><a href=${roomAddress(room.room_id)}>${visible(room.name)}</a></h2><span class="path soft">${visible(room.canonical_path)}</span>
+  return html`<li data-room=${room.room_id}><div class="row"><h2 class="title"><a href=${roomAddress(room.room_id)}>${visible(room.name)}</a></h2><span class="path soft">${visible(room.shown_path ?? room.canonical_path)}</span>
       <span class="grow"></span>
       ${room.questions.length ? html`<span class="pill ask">${count(room.questions.length, "open question")}</span>` : nothing}
       ${room.notices.length ? html`<span class="pill warn">${count(room.notices.length, "unaccepted notice")}</span>` : nothing}

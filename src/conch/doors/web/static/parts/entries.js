@@ -32,13 +32,14 @@ const QUIET = new Set(["join", "leave", "claim", "renewed", "released", "reserve
 /** What an entry is about: its type, or that of its notice. */
 export const typeOf = (entry) => (entry.kind === "protocol" ? entry.protocol_event?.event_type : null) ?? entry.event_type;
 
-/** Whether the entry is a question that still wants an answer. */
-const asks = (entry) => entry.message_type === "question" && (entry.question?.status ?? "pending") === "pending";
+/** Whether the entry is a question that still wants an answer. The stream brings new questions without their state. */
+const asks = (entry) => entry.message_type === "question" && isOpen(entry.question);
+export const isOpen = (question) => (question?.status ?? "pending") === "pending" && !question?.answers;
 
 function body(entry, context) {
   if (entry.kind === "message") return message(entry, context);
   if (entry.handoff) return handoff(entry, context);
-  const draw = { takeover, note, INCURSION: incursion, RESUME: resumed, BLOCKED: blocked, HANDOFF: notice }[typeOf(entry)];
+  const draw = { claim, takeover, note, INCURSION: incursion, RESUME: resumed, BLOCKED: blocked, HANDOFF: notice }[typeOf(entry)];
   if (draw) return draw(entry, context);
   if (entry.kind === "mark") return mark(entry);
   if (entry.kind === "reservation") return reservation(entry);
@@ -51,6 +52,8 @@ function handoff(entry, context) {
   return html`${named(entry.from)} <b>${entry.to ? "Passed to" : "Released"}</b> ${entry.to ? mentioned(entry.to) : "the stick"}
     ${state(entry.protocol_event)} ${marks(entry, context)} ${handoffCard(entry.handoff, entry.from)}`;
 }
+
+const claim = (entry) => html`${named(entry.to)} <b>Claimed</b> the stick, turn ${entry.turn_id}`;
 
 /** The log says from whom to whom the stick went. */
 function takeover(entry) {
@@ -150,8 +153,7 @@ function message(entry, context) {
 }
 
 function questionRow(entry, context, said) {
-  const status = entry.question?.status ?? "pending";
-  if (status !== "pending") return html`${named(entry.from)} asked <span class="pill">${status === "answered" ? "Answered" : "Cancelled"}</span> ${thread(entry)}${said}`;
+  if (!asks(entry)) return html`${named(entry.from)} asked <span class="pill">${entry.question.status === "cancelled" ? "Cancelled" : "Answered"}</span> ${thread(entry)}${said}`;
   return html`${named(entry.from)} <b>Needs input</b> from anyone ${thread(entry)}${said}${answerBox(entry, context)}`;
 }
 

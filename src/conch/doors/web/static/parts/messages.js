@@ -1,12 +1,15 @@
 // Messages of a topic, with replies below what they reply to.
 
 import { html, nothing } from "../vendor/lit-html/lit-html.js";
+import { get, path } from "../api.js";
 import { named } from "../agents.js";
 import { formatted } from "../markdown.js";
 import { count, visible } from "../text.js";
 import { clock, exact } from "../time.js";
+import { isOpen } from "./entries.js";
 import { answerBox } from "./forms.js";
 
+const LATEST = 6;
 const TYPES = { question: "asked", answer: "answered", nudge: "asked for the stick", ack: "acknowledged" };
 
 /** `[{message, replies}]`: each message below the first of its thread, as far as that one is here. */
@@ -22,6 +25,17 @@ export function threads(messages) {
   return [...roots.values()];
 }
 
+/** The latest messages of a topic. */
+export class Talk {
+  messages = [];
+
+  async load() {
+    this.messages = (await get(path`/api/topics/${this.topicId}/messages`, { limit: LATEST })).messages;
+  }
+
+  view() { return html`<div class="talk">${this.messages.map((each) => messageView(each))}</div>`; }
+}
+
 /** One message. `tools` stand beside its head, `below` under it. */
 export function messageView(message, { tools = nothing, below = nothing, isAt = false } = {}) {
   const sender = { agent_id: message.agent_id, label: message.sender };
@@ -33,15 +47,15 @@ export function messageView(message, { tools = nothing, below = nothing, isAt = 
 
 /** A message with its thread, and a box for the answer if it is an open question. */
 export function threadView({ message, replies }, context, at, tools) {
-  const answer = message.question?.status === "pending" && !context.isClosed ? answerBox(message, context) : nothing;
+  const answer = message.question && isOpen(message.question) && !context.isClosed ? answerBox(message, context) : nothing;
   const below = html`${replies.length ? html`<div class="thread">${replies.map((each) => messageView(each, { tools: tools(each), isAt: each.seq === at }))}</div>` : nothing}${answer}`;
   return messageView(message, { tools: tools(message), below, isAt: message.seq === at });
 }
 
 function questionState({ question }) {
   if (!question) return nothing;
-  if (question.status === "pending") return html`<span class="pill ask">needs an answer</span>`;
-  return html`<span class="pill">${question.status === "answered" ? count(Number(question.answers) || 1, "answer") : visible(question.status)}</span>`;
+  if (isOpen(question)) return html`<span class="pill ask">needs an answer</span>`;
+  return html`<span class="pill">${question.answers ? count(question.answers, "answer") : visible(question.status)}</span>`;
 }
 
 const addressed = (message) => (message.metadata?.to?.length ? html`<small>to ${visible([].concat(message.metadata.to).join(", "))}</small>` : nothing);

@@ -1,6 +1,6 @@
 // Reading again after a change: at once, and once more if something changed meanwhile, never twice at a time.
 
-const PAUSE = 80; // milliseconds between two readings, so that a busy room costs no more than a dozen a second
+const PAUSE = 150; // milliseconds between two readings, so that a busy room costs no more than six a second
 
 export class Refresh {
   constructor(read) {

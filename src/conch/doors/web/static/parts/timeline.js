@@ -48,6 +48,7 @@ export class Timeline {
 
   /** A new entry, or a newer state of one that is shown. */
   add(entry) {
+    if (entry.message_type === "answer") this.answered(entry.reply_to);
     for (const list of [this.entries, this.held]) {
       const at = list.findIndex((each) => each.key === entry.key);
       if (at >= 0) return void (list[at] = { ...list[at], ...entry });
@@ -55,6 +56,11 @@ export class Timeline {
     if (this.hasNewest === false || !this.isAtTop()) this.held.unshift(entry);
     else this.entries = this.inOrder([{ ...entry, isNew: true }, ...this.entries]);
     if (this.entries.length > MOST) this.startAfresh();
+  }
+
+  answered(questionId) {
+    const asked = this.entries.find((entry) => entry.message_id === questionId);
+    if (asked) asked.question = { status: "pending", ...asked.question, answers: Math.max(1, asked.question?.answers ?? 0) };
   }
 
   /** Read the latest page again, and drop the rest: the reader is at the top. */

@@ -1,0 +1,145 @@
+"""A person steps in: each action from its button to the log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.browser.serving import Console
+
+
+@pytest.fixture
+def room(console: Console, visit: Callable[..., Any]) -> Any:
+    page = visit(console, console.room)
+    page.locator("#timeline > li").first.wait_for()
+    return page
+
+
+def timeline(page: Any, text: str) -> None:
+    """Wait for a row of the timeline that contains this."""
+    page.locator("#timeline > li", has_text=text).first.wait_for()
+
+
+def menu(page: Any, name: str, action: str) -> None:
+    page.locator(f'summary[aria-label*="{name}"]').click()
+    page.locator("details[open]").get_by_role("button", name=action).click()
+
+
+def confirm(page: Any, button: str, **fields: str) -> None:
+    dialog = page.get_by_role("dialog")
+    for name, value in fields.items():
+        dialog.locator(f'[name="{name}"]').fill(value)
+    dialog.get_by_role("button", name=button).click()
+
+
+def person(console: Console) -> str:
+    """The agent_id of the person at the console, who has become a member by acting."""
+    members = console.scene.app.rooms.get_state(None, console.scene.room_id).members
+    return next(member.agent_id for member in members if member.agent_id.startswith("human:"))
+
+
+def test_answer_in_the_row_of_the_question(room: Any) -> None:
+    box = room.locator("#timeline form.reply").first
+
+    box.get_by_label("Answer").fill("Yes, and adapt the tests.")
+    box.get_by_role("button", name="Answer").click()
+
+    timeline(room, "Yes, and adapt the tests.")
+    room.locator("#timeline > li", has_text="May I change").get_by_text("Answered").wait_for()
+    assert room.locator("#timeline > li", has_text="Yes, and adapt the tests.").get_by_text("human").count()
+
+
+def test_ask_the_room(room: Any) -> None:
+    room.get_by_label("Message").fill("Who reviews?")
+    room.get_by_role("button", name="Ask", exact=True).click()
+
+    room.locator("#timeline > li", has_text="Who reviews?").get_by_text("Needs input").wait_for()
+
+
+def test_write_to_one_agent(room: Any) -> None:
+    menu(room, "Actions for codex·ivory-swan", "Write to it")
+    confirm(room, "Send", content_markdown="Please look at the parser.")
+
+    timeline(room, "Please look at the parser.")
+
+
+def test_add_a_note(room: Any) -> None:
+    menu(room, "More actions", "Add a note")
+    confirm(room, "Add", note="The release is on Friday.")
+
+    timeline(room, "The release is on Friday.")
+
+
+def test_mark_a_notice_seen_and_accept_it(room: Any, console: Console) -> None:
+    menu(room, "More actions", "Add a note")
+    confirm(room, "Add", note="I am here.")
+    timeline(room, "I am here.")
+    console.scene.block("ivory-swan", person(console), "May I publish?")
+    notice = room.locator('#timeline > li[data-type="BLOCKED"]', has_text="May I publish?")
+
+    notice.get_by_role("button", name="Seen").click()
+    notice.locator(".pill", has_text="Seen").wait_for()
+    notice.get_by_role("button", name="Accept").click()
+
+    notice.locator(".pill", has_text="Accepted").wait_for()
+
+
+def test_ask_for_the_stick(room: Any) -> None:
+    room.get_by_role("button", name="Ask for the stick").click()
+    confirm(room, "Ask", text="Please let codex go on.")
+
+    timeline(room, "Please let codex go on.")
+
+
+def test_take_over_asks_once_and_needs_a_reason(room: Any) -> None:
+    room.get_by_role("button", name="Take over…").first.click()
+    confirm(room, "Cancel")
+    assert room.locator("#timeline > li", has_text="human·").count() == 0
+    room.get_by_role("button", name="Take over…").first.click()
+    confirm(room, "Take over", reason="It goes the wrong way.")
+
+    room.locator("#timeline > li", has_text="It goes the wrong way.").get_by_text("took over").wait_for()
+    room.locator(".members > li", has_text="human·").get_by_text("has the stick").wait_for()
+
+
+def test_pass_the_stick_on_for_an_agent(room: Any) -> None:
+    menu(room, "Actions for claude·deft-osprey", "Pass the stick on")
+    room.get_by_role("dialog").locator("select").select_option(label="codex·ivory-swan")
+    confirm(room, "Pass on", reason="Codex knows the lexer.")
+
+    room.locator("#timeline > li", has_text="Passed to codex·ivory-swan").first.wait_for()
+    room.locator(".members > li", has_text="codex·ivory-swan").get_by_text("next").wait_for()
+
+
+def test_release_a_reservation(room: Any) -> None:
+    room.get_by_role("button", name="Release api").click()
+    confirm(room, "Release", reason="It crashed.")
+
+    room.locator(".tree .leaf", has_text="api").wait_for(state="detached")
+    timeline(room, "Released")
+
+
+def test_remove_an_agent(room: Any) -> None:
+    menu(room, "Actions for gemini·noble-birch", "Remove")
+    confirm(room, "Remove", reason="It is in the wrong checkout.")
+
+    timeline(room, "It is in the wrong checkout.")
+
+
+def test_close_the_room(room: Any) -> None:
+    room.get_by_role("button", name="Take over…").first.click()
+    confirm(room, "Take over", reason="We are done.")
+    room.locator(".members > li", has_text="human·").get_by_text("has the stick").wait_for()
+    menu(room, "More actions", "Close the room")
+    confirm(room, "Close the room")
+
+    room.locator(".head").get_by_text("closed").wait_for()
+
+
+def test_a_refusal_is_shown_in_the_servers_words(room: Any, console: Console) -> None:
+    room.get_by_role("button", name="Ask for the stick").click()
+    console.scene.hand_over("deft-osprey", "ivory-swan", {"status": "Done.", "next_action": "Go on."})
+    confirm(room, "Ask", text="Please.")
+
+    room.locator(".toast.refused").get_by_text("does not have the stick").wait_for()
