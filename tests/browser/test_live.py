@@ -90,3 +90,15 @@ def test_a_long_room_shows_a_page_and_reads_older_rows_on_the_way_down(
         page.wait_for_timeout(100)
 
     page.locator("#timeline").get_by_text("Message number 0.").wait_for()
+
+
+def test_a_filter_finds_old_rows_behind_many_others(console: Console, visit: Callable[..., Any]) -> None:
+    for number in range(120):
+        console.scene.say("ivory-swan", f"Message number {number}.")
+    page = visit(console, console.room)
+    page.locator("#timeline > li").first.wait_for()
+
+    page.get_by_role("button", name="Notices").click()
+
+    page.locator("#timeline > li", has_text="Ran into").wait_for()
+    assert page.locator('#timeline > li[data-type="message"]').count() == 0

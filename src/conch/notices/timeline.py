@@ -74,6 +74,11 @@ def parse_place(field: str, text: str | None) -> Place | int | None:
     return Place(*map(int, numbers)) if len(numbers) == 3 else int(text)
 
 
+def only(source: str, before: Place | None) -> Place:
+    """The same end for one source, and the beginning for the others: a page that ends there has no entry of them."""
+    return Place()._replace(**{source: getattr(before or _END, source)})
+
+
 def read_timeline(
     store: Store,
     room_id: str,

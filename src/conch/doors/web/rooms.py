@@ -14,17 +14,19 @@ from conch.doors.web.views import (
 )
 from conch.doors.web.work import Desk
 from conch.errors import ConchError, InvalidArgument
+from conch.lean import NamedTuple
 from conch.members.adoption import Candidate
-from conch.notices.timeline import Page, Place, parse_place, read_timeline
+from conch.notices.timeline import Page, Place, only, parse_place, read_timeline
 from conch.overview.items import list_items, read_item
 from conch.overview.lanes import read_entry, read_turns
-from conch.overview.survey import Survey, has_gone, survey
+from conch.overview.survey import Survey, survey
 from conch.overview.talk import Asked, find_questions
-from conch.rooms.room import Snapshot
+from conch.rooms.room import Member, Snapshot
 from conch.tools import fields
 from conch.tools.replies import Object
 
 _MOST_ROOMS = 200
+_LEFT_FRESH = 10 * SECOND  # a page reads its room at every change
 _MOST_ENTRIES = 200
 _FEW_ENTRIES = 50
 _ROOM = {"room_id": fields.ROOM_ID}
@@ -37,17 +39,26 @@ _PAGE: Object = {"before": _CURSOR, "after": _CURSOR, "limit": fields.limit(_MOS
 
 LIST = fields.takes(all={"type": "boolean"})
 ONE = fields.takes(_ROOM)
-TIMELINE = fields.takes(_ROOM, **_PAGE, bead=fields.BEAD_ID)
+TIMELINE = fields.takes(_ROOM, **_PAGE, bead=fields.BEAD_ID, source={"type": "string", "enum": list(Place._fields)})
 TURNS = fields.takes(_ROOM, **{"from": _TIME, "to": _TIME, "limit": fields.limit(_MOST_TURNS, _MOST_TURNS)})
 EVENT = fields.takes({**_ROOM, "event_seq": {"type": "integer", "minimum": 0, "maximum": fields.LARGEST}})
 ITEMS = fields.takes(limit=fields.limit(_MOST_ITEMS, _FEW_ITEMS))
 ITEM = fields.takes({**_ROOM, "bead": fields.BEAD_ID}, **_PAGE)
 
 
+class _Left(NamedTuple):
+    """What the members that were gone had left. To know it, git must be asked, which takes long."""
+
+    gone: list[Member]
+    at: int
+    candidates: list[Candidate]
+
+
 class RoomPages:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._app = desk.app
+        self._found_left: dict[str, _Left] = {}
 
     def list_rooms(self, given: Object) -> Object:
         """Every room, what is wrong first, then the latest."""
@@ -68,18 +79,26 @@ class RoomPages:
 
     def _left(self, snapshot: Snapshot) -> list[Candidate]:
         """What members that are gone have left. If that cannot be found out, the rest is still worth showing."""
-        if not has_gone(snapshot):
+        room_id, gone = snapshot.room.room_id, [each for each in snapshot.members if snapshot.is_gone(each)]
+        if not gone:
             return []
+        known = self._found_left.get(room_id)
+        if known is not None and known.gone == gone and snapshot.now - known.at < _LEFT_FRESH:
+            return known.candidates
         try:
-            return self._app.adoption.candidates(self._desk.person.caller(), snapshot.room.room_id)
+            found = self._app.adoption.candidates(self._desk.person.caller(), room_id)
         except (ConchError, OSError):
-            return []
+            found = []
+        self._found_left[room_id] = _Left(gone, snapshot.now, found)
+        return found
 
     def timeline(self, given: Object) -> Object:
-        """A page of the timeline: the latest entries, or those before or after a cursor."""
+        """A page of the timeline: the latest entries, or those before or after a cursor; of one source, if given."""
         before, after = _place("before", given.get("before")), _place("after", given.get("after"))
         if before is not None and after is not None:
             raise InvalidArgument("Give before or after, not both.", field="after")
+        if "source" in given and after is None:
+            before = only(given["source"], before)
         limit, bead_id = given.get("limit", _FEW_ENTRIES), given.get("bead")
         page = read_timeline(self._app.store, given["room_id"], after, limit, bead_id, before)
         return timeline_page(page, self._questions(page), after)

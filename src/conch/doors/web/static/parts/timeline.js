@@ -15,7 +15,8 @@ const FILTERS = {
   Messages: (entry) => entry.kind === "message",
   Reservations: (entry) => entry.kind === "reservation" || typeOf(entry) === "INCURSION",
 };
-const KINDS = { Handoffs: "turn", Notices: "protocol,mark", Messages: "message", Reservations: "reservation,protocol" };
+// Where the server finds them, so that it need not send the others.
+const SOURCES = { Handoffs: "log", Notices: "activity", Messages: "messages", Reservations: "activity" };
 
 export class Timeline {
   /** `address` is that of its API; `context()` is what rows need; `id` is that of its list. */
@@ -43,7 +44,7 @@ export class Timeline {
   }
 
   read(parameters) {
-    return get(this.address, { limit: PAGE, kinds: KINDS[this.filter], ...parameters });
+    return get(this.address, { limit: PAGE, source: SOURCES[this.filter], ...parameters });
   }
 
   /** A new entry, or a newer state of one that is shown. */
