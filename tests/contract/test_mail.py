@@ -11,6 +11,7 @@ from tests.contract.conftest import Client, Enter
 from conch.app import App
 from conch.calls import Call
 from conch.errors import StoreUnavailable
+from conch.notices.delivery import mark_shown, read_parcel
 from conch.tools.catalogue import TOOLS
 from conch.tools.registry import call_tool
 from conch.tools.session import Session
@@ -253,3 +254,17 @@ def test_a_reservation_that_no_longer_matters_to_the_holder_is_not_in_its_mail(
         ada.data("release_stick", **lease, handoff={"status": "s", "next_action": "n"})
 
     assert "reserved" not in mail(ada)
+
+
+def test_what_a_hook_has_shown_is_no_longer_mail_but_still_unread(ada: Client, bob: Client, app: App) -> None:
+    bob.send(bob.home, "Which branch?", metadata={"to": ada.name})
+    bob.call("event_send", event_type="HANDOFF", to_agent=ada.name, payload=HANDOFF)
+    agent_id = ada.data("get_room_state")["members"][0]["agent_id"]
+    assert set(mail(ada)) == {"to_you", "notices"}
+
+    mark_shown(app.store, agent_id, read_parcel(app.store, agent_id))
+
+    assert mail(ada) == {}
+    assert not read_parcel(app.store, agent_id)
+    assert len(ada.data("sync", topic_id=ada.home, wait_seconds=0)["received"]) == 1
+    assert [event["state"] for event in ada.data("event_inbox")["events"]] == ["unread"]

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from tests.harness.conftest import answer_to
 
+from conch.doors.hook.run import reply
+
 Object = dict[str, Any]
 Hook = Callable[..., Object]
 Conch = Callable[..., Object]
@@ -266,7 +268,118 @@ def test_a_subagent_learns_that_it_is_its_parents_agent(hook: Hook, conch: Conch
     assert f"You are a subagent: for conch you are claude·{name}" in str(answer)
 
 
+# -- between tool calls
+
+
+def name_of(conch: Conch, session: str) -> str:
+    name: str = conch(session, "whoami")["data"]["name"]
+    return name
+
+
+def told(answer: Object) -> str:
+    said = answer.get("hookSpecificOutput", {}).get("additionalContext", "")
+    return str(said)
+
+
+@pytest.mark.parametrize("event", ["PostToolUse", "UserPromptSubmit"])
+def test_a_message_reaches_its_agent_once_and_stays_unread(event: str, hook: Hook, conch: Conch) -> None:
+    start(hook, "one", "two")
+    conch("one", "send", "The parser\nis done", "--to", name_of(conch, "two"))
+
+    first, second = hook(event, "two"), hook(event, "two")
+
+    assert f"from claude·{name_of(conch, 'one')}: The parser\n  is done" in told(first)
+    assert second == {}
+    assert [item["content_markdown"] for item in conch("two", "read")["data"]["received"]] == ["The parser\nis done"]
+
+
+def test_messages_to_others_and_acknowledgements_interrupt_nobody(hook: Hook, conch: Conch) -> None:
+    start(hook, "one", "two", "three")
+    conch("one", "send", "for all")
+    conch("one", "send", "for three", "--to", name_of(conch, "three"))
+    conch("one", "send", "thanks", "--to", name_of(conch, "two"), "--type", "ack")
+
+    assert hook("PostToolUse", "two") == {}
+
+
+def test_an_open_question_reaches_everybody_else(hook: Hook, conch: Conch) -> None:
+    start(hook, "one", "two")
+    conch("one", "ask", "Which branch?", "--wait", "0")
+
+    assert "Question #1" in told(hook("PostToolUse", "two"))
+    assert hook("PostToolUse", "one") == {}
+
+
+def test_a_notice_reaches_its_agent_once_and_stays_unread(hook: Hook, conch: Conch) -> None:
+    start(hook, "one", "two")
+    work = ("--subject", "Parser", "--summary", "It parses", "--next", "Review it")
+    conch("one", "agent", "send", name_of(conch, "two"), *work)
+
+    first, second = hook("PostToolUse", "two"), hook("PostToolUse", "two")
+
+    assert "HANDOFF" in told(first) and "Review it" in told(first)
+    assert second == {}
+    assert [event["state"] for event in conch("two", "agent", "inbox")["data"]["events"]] == ["unread"]
+
+
+def test_what_could_not_be_printed_is_shown_again(hook: Hook, conch: Conch, project: Path) -> None:
+    start(hook, "one", "two")
+    conch("one", "send", "hello", "--to", name_of(conch, "two"))
+    given = {"session_id": "two", "cwd": str(project), "hook_event_name": "PostToolUse"}
+
+    reply(["PostToolUse", "--harness", "claude-code"], json.dumps(given).encode(), lambda text: False)
+
+    assert "hello" in told(hook("PostToolUse", "two"))
+
+
+def test_a_flood_of_messages_comes_in_bounded_pieces_and_nothing_is_lost(hook: Hook, conch: Conch) -> None:
+    start(hook, "one", "two")
+    for number in range(7):
+        conch("one", "send", f"<{number}>" + "x" * 1_400, "--to", name_of(conch, "two"))
+
+    texts = [told(hook("PostToolUse", "two")) for _ in range(3)]
+
+    assert max(map(len, texts)) < 7_000
+    assert [number for number in range(7) if f"<{number}>" in "".join(texts)] == list(range(7))
+    assert texts[2] == ""
+
+
+def test_a_subagent_does_not_get_the_mail_of_its_parent(hook: Hook, conch: Conch) -> None:
+    start(hook, "one", "two")
+    conch("one", "send", "hello", "--to", name_of(conch, "two"))
+
+    assert hook("PostToolUse", "two", agent_id="a1", agent_type="worker") == {}
+    assert "hello" in told(hook("PostToolUse", "two"))
+
+
+@pytest.mark.parametrize(
+    "harness, key",
+    [("copilot", "additionalContext"), ("cursor", "additional_context"), ("opencode", "context"), ("kilo", "context")],
+)
+def test_each_harness_is_told_in_its_own_form(harness: str, key: str, hook: Hook, conch: Conch) -> None:
+    start(hook, "one")
+    hook("sessionStart", "two", harness)
+    conch("one", "ask", "Which branch?", "--wait", "0")
+
+    assert "Which branch?" in hook("postToolUse", "two", harness)[key]
+
+
 # -- the end
+
+
+def test_an_unaccepted_handoff_and_a_question_by_name_hold_an_agent_back(hook: Hook, conch: Conch) -> None:
+    start(hook, "one", "two")
+    work = ("--subject", "Parser", "--summary", "It parses", "--next", "Review it")
+    event = conch("one", "agent", "send", name_of(conch, "two"), *work)["data"]["event"]["id"]
+    question = ("--type", "question", "--to", name_of(conch, "two"))
+    conch("one", "send", "Which branch?", *question)
+
+    reason = hook("Stop", "two")["reason"]
+
+    assert f"accept {event}" in reason and "Which branch?" in reason
+    conch("two", "agent", "accept", event)
+    conch("two", "answer", "1", "main")
+    assert hook("Stop", "two") == {}
 
 
 def test_stopping_with_the_stick_in_hand_is_held_back_once(hook: Hook, conch: Conch) -> None:

@@ -1,5 +1,7 @@
 """What waits for an agent: messages to it, open questions, notices. Looking moves no cursor and marks nothing as seen.
 
+What a hook has shown to the agent is left out (see `delivery.py`).
+
 Every reply says it, so an agent that only works and renews its lease still learns that it was written to. If nothing
 waits, that costs one query by indexes; otherwise one more for each kind of thing that waits.
 """
@@ -90,6 +92,7 @@ def read_mail(
     for row in found.get("unread", ()):
         brought = sum(seq > row["last_seq"] for seq in seqs) if row["place"] == topic_id else 0
         unread += int(row["number"]) - brought
+    unread -= sum(int(row["number"]) for row in found.get("shown", ()))
     to_you = _newest(found.get("to_you", []))
     return Mail(
         hand_over=_newest(found.get("nudge", [])) or _newest(found.get("hand_over", [])),

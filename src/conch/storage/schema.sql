@@ -174,7 +174,8 @@ CREATE TABLE cursors (
   topic_id TEXT NOT NULL REFERENCES topics (topic_id),
   last_seq BIGINT NOT NULL DEFAULT 0,
   updated_at BIGINT NOT NULL,
-  resets BIGINT NOT NULL DEFAULT 0
+  resets BIGINT NOT NULL DEFAULT 0,
+  shown_seq BIGINT NOT NULL DEFAULT 0
 );
 
 CREATE INDEX cursors_topic_updated_at_idx ON cursors (topic_id, updated_at);
@@ -317,6 +318,7 @@ CREATE TABLE protocol_events (
   priority BIGINT NOT NULL DEFAULT 1,
   times BIGINT NOT NULL DEFAULT 1,
   latest_at BIGINT,
+  shown_at BIGINT,
   CHECK (event_type IN ('HANDOFF', 'BLOCKED', 'INCURSION', 'RESUME')),
   CHECK (state IN ('unread', 'seen', 'accepted'))
 );

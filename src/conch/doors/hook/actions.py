@@ -98,21 +98,34 @@ class _Scene:
     # -- between tool calls
 
     def deliver(self) -> tuple[Answer, _After]:
-        return _NOTHING, None
+        agent_id = None if self._happening.is_subagent else self._agent_id()  # a subagent reads no mail of its parent
+        if agent_id is None:
+            return _NOTHING, None
+        from conch.notices.delivery import mark_shown, read_parcel
+
+        parcel = read_parcel(self._app.store, agent_id)
+        if not parcel:
+            return _NOTHING, None
+        from conch.doors.hook import texts
+
+        text, shown = texts.delivery(parcel)
+        return Answer(context=text), lambda: mark_shown(self._app.store, agent_id, shown)
 
     # -- the end of a reply
 
     def hold_back(self) -> tuple[Answer, _After]:
         if self._happening.goes_on or self._happening.is_subagent:
             return _NOTHING, None  # never twice in a row
-        from conch.doors.hook import texts
-
         agent_id = self._agent_id()
         rooms = self._rooms_of(agent_id) if agent_id else []
-        reasons = []
-        for snapshot in rooms:
-            if snapshot.room.owner == agent_id:
-                reasons.append(texts.held_stick(snapshot))
+        if agent_id is None or not rooms:
+            return _NOTHING, None
+        from conch.doors.hook import texts
+        from conch.notices.delivery import find_duties
+
+        reasons = [texts.HELD_STICK for snapshot in rooms if snapshot.room.owner == agent_id]
+        duties = find_duties(self._app.store, agent_id, [snapshot.room.room_id for snapshot in rooms])
+        reasons += map(texts.duty, duties)
         return Answer(block=texts.hold_back(reasons)) if reasons else _NOTHING, None
 
     # -- the beginning and the end of a session

@@ -1,6 +1,6 @@
 -- What waits for an agent. `mail_kinds` says which kinds there are, and every reply pays for it, so it only touches
 -- indexes. The others run only if there is something, and cut their numbers off, so that no flood makes them slow.
--- What one peer of an agent has read, the agent has read.
+-- What one peer of an agent has read, the agent has read. What a hook has shown is left out.
 
 -- name: mail_kinds
 SELECT
@@ -28,12 +28,13 @@ SELECT
 
 -- name: mail_messages
 WITH mine AS MATERIALIZED (
-  SELECT p.peer_id, p.topic_id, c.last_seq, s.next_seq - 1 AS highest
+  SELECT p.peer_id, p.topic_id, c.last_seq, c.shown_seq, s.next_seq - 1 AS highest
   FROM peers p JOIN cursors c ON c.peer_id = p.peer_id JOIN topic_seq s ON s.topic_id = p.topic_id
   WHERE p.agent_id = :agent_id
 ), unread AS MATERIALIZED (
   SELECT topic_id, highest,
-    max(CASE WHEN topic_id = :topic_id AND last_seq < :through THEN :through ELSE last_seq END) AS last_seq
+    max(CASE WHEN topic_id = :topic_id AND last_seq < :through THEN :through ELSE last_seq END) AS last_seq,
+    max(shown_seq) AS shown_seq
   FROM mine GROUP BY topic_id, highest
 ), names AS (
   SELECT n.topic_id, n.agent_name AS name FROM mine m JOIN agent_name_reservations n ON n.peer_id = m.peer_id
@@ -42,12 +43,12 @@ WITH mine AS MATERIALIZED (
   SELECT u.topic_id,
     (SELECT count(*) FROM (
       SELECT 1 AS one FROM message_addressees a
-      WHERE a.addressee = n.name AND a.topic_id = n.topic_id AND a.seq > u.last_seq
+      WHERE a.addressee = n.name AND a.topic_id = n.topic_id AND a.seq > u.last_seq AND a.seq > u.shown_seq
         AND a.sender_id NOT IN (SELECT peer_id FROM mine)
       LIMIT :most
     ) counted) AS number,
     (SELECT a.seq FROM message_addressees a
-     WHERE a.addressee = n.name AND a.topic_id = n.topic_id AND a.seq > u.last_seq
+     WHERE a.addressee = n.name AND a.topic_id = n.topic_id AND a.seq > u.last_seq AND a.seq > u.shown_seq
        AND a.sender_id NOT IN (SELECT peer_id FROM mine)
      ORDER BY a.seq DESC LIMIT 1) AS newest
   FROM unread u JOIN names n ON n.topic_id = u.topic_id WHERE u.highest > u.last_seq
@@ -68,12 +69,23 @@ FROM to_you t LEFT JOIN messages m ON m.topic_id = t.topic_id AND m.seq = t.newe
 LEFT JOIN peers p ON p.peer_id = m.sender_id
 WHERE t.newest IS NOT NULL
 UNION ALL
+SELECT 'shown', u.topic_id, u.last_seq, (
+  SELECT count(*) FROM (
+    SELECT DISTINCT a.seq FROM names n JOIN message_addressees a ON a.addressee = n.name AND a.topic_id = n.topic_id
+    WHERE n.topic_id = u.topic_id AND a.seq > u.last_seq AND a.seq <= u.shown_seq
+      AND a.sender_id NOT IN (SELECT peer_id FROM mine)
+    LIMIT :most
+  ) counted
+), NULL, NULL, NULL, NULL, NULL
+FROM unread u WHERE u.shown_seq > u.last_seq
+UNION ALL
 SELECT * FROM (
   -- A person asks the agent to hand over the stick.
   SELECT 'nudge', r.room_id, m.seq, 1, m.message_id, p.name, p.agent_id, substr(m.content_markdown, 1, 1000),
     m.message_type
   FROM unread u JOIN path_rooms r ON r.topic_id = u.topic_id AND r.owner = :agent_id
   JOIN messages m ON m.message_type = 'nudge' AND m.topic_id = u.topic_id AND m.seq > u.last_seq
+    AND m.seq > u.shown_seq
   JOIN peers p ON p.peer_id = m.sender_id
   WHERE EXISTS (
     SELECT 1 FROM names n JOIN message_addressees a ON a.addressee = n.name AND a.topic_id = n.topic_id
@@ -85,17 +97,19 @@ SELECT * FROM (
 -- name: mail_questions
 -- Only the 20 newest pending questions of each topic.
 WITH mine AS MATERIALIZED (
-  SELECT p.peer_id, p.topic_id FROM peers p JOIN cursors c ON c.peer_id = p.peer_id WHERE p.agent_id = :agent_id
+  SELECT p.peer_id, p.topic_id, c.shown_seq
+  FROM peers p JOIN cursors c ON c.peer_id = p.peer_id WHERE p.agent_id = :agent_id
 ), names AS (
   SELECT n.topic_id, n.agent_name AS name FROM mine m JOIN agent_name_reservations n ON n.peer_id = m.peer_id
   UNION SELECT topic_id, :agent_id FROM mine
 ), waiting AS MATERIALIZED (
   SELECT m.topic_id, m.seq
-  FROM (SELECT DISTINCT topic_id FROM mine) t JOIN questions q ON q.question_id IN (
+  FROM (SELECT topic_id, max(shown_seq) AS shown_seq FROM mine GROUP BY topic_id) t
+  JOIN questions q ON q.question_id IN (
     SELECT x.question_id FROM questions x WHERE x.topic_id = t.topic_id AND x.status = 'pending'
     ORDER BY x.asked_at DESC LIMIT 20
   )
-  JOIN messages m ON m.message_id = q.question_id
+  JOIN messages m ON m.message_id = q.question_id AND m.seq > t.shown_seq
   WHERE q.asked_by_id NOT IN (SELECT peer_id FROM mine) AND q.question_id NOT IN :ids
     AND NOT EXISTS (
       SELECT 1 FROM answers a WHERE a.question_id = q.question_id AND a.answered_by_id IN (SELECT peer_id FROM mine)
@@ -115,12 +129,13 @@ SELECT * FROM (
   SELECT 'notice' AS kind, e.room_id AS place, e.number AS last_seq, (
     SELECT count(*) FROM (
       SELECT 1 AS one FROM protocol_events x
-      WHERE x.to_agent_id = :agent_id AND x.state = 'unread' AND x.event_id NOT IN :ids LIMIT :most
+      WHERE x.to_agent_id = :agent_id AND x.state = 'unread' AND x.shown_at IS NULL AND x.event_id NOT IN :ids
+      LIMIT :most
     ) counted
   ) AS number, e.event_id AS id, e.from_agent AS sender, e.from_agent_id AS sender_agent_id,
     e.payload_json AS line, e.event_type
   FROM protocol_events e
-  WHERE e.to_agent_id = :agent_id AND e.state = 'unread' AND e.event_id NOT IN :ids
+  WHERE e.to_agent_id = :agent_id AND e.state = 'unread' AND e.shown_at IS NULL AND e.event_id NOT IN :ids
   ORDER BY e.number DESC LIMIT 1
 ) newest
 UNION ALL
@@ -128,7 +143,7 @@ SELECT * FROM (
   SELECT 'hand_over', e.room_id, e.number, 1, e.event_id, e.from_agent, e.from_agent_id, e.payload_json, e.event_type
   FROM protocol_events e JOIN path_rooms r ON r.room_id = e.room_id
   WHERE e.to_agent_id = :agent_id AND e.state = 'unread' AND e.event_type = 'BLOCKED' AND e.event_id NOT IN :ids
-    AND r.owner = :agent_id
+    AND e.shown_at IS NULL AND r.owner = :agent_id
   ORDER BY e.number DESC LIMIT 1
 ) blocked;
 
