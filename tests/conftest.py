@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
+import hypothesis
 import pytest
 
 if TYPE_CHECKING:
@@ -27,6 +28,10 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+# Machines are noisy, so no example fails because of the time that it took.
+hypothesis.settings.register_profile("conch", deadline=None)
+hypothesis.settings.load_profile("conch")
 
 
 @pytest.fixture(autouse=True)
