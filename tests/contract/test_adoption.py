@@ -825,6 +825,9 @@ def test_the_timeline_of_an_adoption_does_not_contradict_itself(
     turn = ada.data("wait_for_turn", max_wait_ms=0)
     held = {"lease_id": turn["lease_id"], "expected_turn_id": turn["turn_id"]}
     ada.data("pass_stick", **held, to_agent_id="lost:9", handoff={"status": "done", "next_action": "go on"})
+    ada.refused("scope_reserve", scope="src")
+    notice = {"subject": "Parser", "summary": "half", "next_action": "finish it"}
+    ada.data("event_send", event_type="HANDOFF", to_agent="lost:9", payload=notice)
     write(workspace, "src/parser.py")
     die(lost)
     for act in (lambda: adopt(bob), lambda: bob.data("wait_for_turn", max_wait_ms=0)):
@@ -834,6 +837,8 @@ def test_the_timeline_of_an_adoption_does_not_contradict_itself(
     lines = [timeline_view.sentence(entry) for entry in read_timeline(app.store, ada.room_id, None, 50).entries]
 
     assert f"ada·{ada.name} passed the stick to lost·amber-otter" in lines
+    told = [line for line in lines if "Ran into a reservation of" in line or "Passed to" in line]
+    assert len(told) == 2 and all("lost·amber-otter" in line for line in told)
     moved = f"the stick reserved for lost·amber-otter is now reserved for bob·{name}"
     assert f"bob·{name} resumed lost·amber-otter: {moved}" in lines
     assert "bob·amber-otter claimed turn 2 (direct_pass)" in lines

@@ -197,6 +197,21 @@ def test_a_blank_text_does_not_cost_the_reply(enter: Enter, blank: str) -> None:
     assert not ada.call("topic_close", topic_id=ada.data("topic_create")["topic_id"], reason=blank).is_error
 
 
+def test_what_to_do_next_fits_an_agent_that_has_the_stick_or_is_next(enter: Enter, workspace: str) -> None:
+    ada, bob = enter("ada:1"), enter("bob:2")
+    turn = ada.data("wait_for_turn", max_wait_ms=0)
+    lease = {"lease_id": turn["lease_id"], "expected_turn_id": turn["turn_id"]}
+    holder = ada.data("join_path", context_path=workspace)["next"]
+    unknown = ada.refused("pass_stick", **lease, to_agent_id="cy", handoff={"status": "s", "next_action": "n"})
+    ada.data("release_stick", **lease, handoff={"status": "s", "next_action": "n"})
+
+    heir = [bob.data("join_path", context_path=workspace)["next"], bob.data("get_room_state")["next"]]
+
+    assert holder == "You hold the stick: call wait_for_turn to go on with your turn."
+    assert heir == ["The stick is reserved for you: call wait_for_turn to claim it."] * 2
+    assert unknown["message"].endswith(f" Active members: bob·{bob.name}.")
+
+
 # -- who is who
 
 NAMES = {"sender", "agent_name", "answered_by", "asked_by", "from_agent", "to_agent", "former_name", "from"}

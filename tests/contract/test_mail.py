@@ -98,6 +98,7 @@ def test_sync_does_not_count_what_it_brings(ada: Client, bob: Client) -> None:
 
 def test_an_open_question_is_counted_until_it_is_answered(ada: Client, bob: Client) -> None:
     question = bob.data("ask", topic_id=bob.home, question="Why?", wait_seconds=0)["question_id"]
+    unread = mail(ada, "pending_list", topic_id=ada.home, wait_seconds=0)
     ada.read(ada.home)
     waiting = mail(ada)
     listed = mail(ada, "pending_list", topic_id=ada.home, wait_seconds=0)
@@ -107,7 +108,7 @@ def test_an_open_question_is_counted_until_it_is_answered(ada: Client, bob: Clie
 
     asked = {"count": 1, "topic_id": ada.home, "question_id": question, "from": bob.name, "line": "Why?"}
     assert waiting == {"questions": asked}
-    assert listed == answered == {}
+    assert unread == listed == answered == {}
 
 
 def test_a_question_to_another_is_not_open_to_you(ada: Client, bob: Client, enter: Enter) -> None:
@@ -150,6 +151,23 @@ def test_a_holder_that_is_asked_to_hand_over_cannot_overlook_it(ada: Client, bob
     assert reply.data["mail"][first]["line"] == "Please hand over."
     assert reply.data["mail"]["notices"] == {"count": 2}
     assert f"Another agent asks you to HAND OVER the stick: room_id={ada.room_id}" in reply.text
+
+
+def test_a_request_of_an_earlier_turn_is_only_a_notice(ada: Client, bob: Client, clock: Any) -> None:
+    lease = hold(ada)
+    bob.data("event_send", event_type="BLOCKED", to_agent=ada.name, payload=BLOCKED)
+    clock.advance(minutes=1)
+    handoff = {"status": "s", "next_action": "n"}
+    ada.data("release_stick", **lease, handoff=handoff)
+    bob.data("release_stick", **hold(bob), handoff=handoff)
+    hold(ada)
+
+    stale = mail(ada)
+    clock.advance(minutes=1)
+    bob.data("event_send", event_type="BLOCKED", to_agent=ada.name, payload=BLOCKED)  # stored once, with a count
+
+    assert "asked_to_hand_over" not in stale and stale["notices"]["count"] == 1
+    assert mail(ada)["asked_to_hand_over"]["line"] == "Please hand over."
 
 
 def test_every_tool_has_the_mail_even_when_it_refuses(ada: Client, bob: Client) -> None:
@@ -203,6 +221,20 @@ def test_ping_has_the_mail_and_needs_no_store(ada: Client, bob: Client, monkeypa
 
     assert found["to_you"]["count"] == 1
     assert (alone["ok"], alone.get("mail")) == (True, None)
+
+
+def test_a_client_that_cannot_read_messages_hears_only_of_those_to_it(
+    ada: Client, bob: Client, app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bob.send(bob.home, "to all")
+    bob.send(bob.home, "for you", metadata={"to": ada.name})
+    monkeypatch.setenv("CONCH_AGENT_ID", ada.agent_id)
+    deaf = Session(app, "mcp", offered=["get_room_state"])
+
+    reply = call_tool(TOOLS["get_room_state"], deaf, {"room_id": ada.room_id}, Call())
+
+    assert mail(ada)["others"] == 1
+    assert [*reply.data["mail"]] == ["to_you"]
 
 
 def test_a_flood_is_counted_only_up_to_a_limit(ada: Client, bob: Client, app: App) -> None:

@@ -131,7 +131,9 @@ class Notices:
             recipient = find_recipient(snapshot, present_name(tx, snapshot.room.topic_id, to_agent))
             posted = post(tx, snapshot.room, event_type, checked, sender, recipient, sender, bead_id, within)
             if posted.is_new:
-                activity.record(tx, room_id, event_type, sender, posted.event_id)
+                # An heir may get the notice later; the timeline keeps its first recipient.
+                first = {"to_agent_id": recipient.agent_id}
+                activity.record(tx, room_id, event_type, sender, posted.event_id, first)
             return Sent(load_event(tx, posted.event_id), warnings)
 
     def inbox(

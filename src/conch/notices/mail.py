@@ -37,7 +37,7 @@ class Waiting(NamedTuple):
 
 class Mail(NamedTuple):
     hand_over: Waiting | None
-    """A nudge by a person, or a BLOCKED notice from a member, of a room whose stick the agent holds."""
+    """A nudge by a person, or a BLOCKED notice from a member, since the agent got the stick that it holds."""
     to_you: Waiting | None
     questions: Waiting | None
     notices: Waiting | None

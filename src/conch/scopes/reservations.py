@@ -290,7 +290,8 @@ def _record_incursions(
             is_known = False
             continue
         if posted.is_new:
-            activity.record(tx, snapshot.room.room_id, "INCURSION", newcomer, posted.event_id)
+            first = {"to_agent_id": owner.agent_id}  # an heir may get the notice later
+            activity.record(tx, snapshot.room.room_id, "INCURSION", newcomer, posted.event_id, first)
     return is_known
 
 

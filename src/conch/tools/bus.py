@@ -53,7 +53,8 @@ def topic_list(session: Session, given: Object, call: Call) -> Reply:
     )
     cursor = page.cursor([topic.topic_id for topic, _ in found])
     data = known(topics=page.objects, has_more=page.has_more, cursor=cursor, warnings=[])
-    return Reply(data, page.text("No topics."), next=page.next(cursor))
+    following = page.next(cursor, "" if found or after else "Call `topic_create` to create one.")
+    return Reply(data, page.text("No topics."), next=following)
 
 
 def topic_resolve(session: Session, given: Object, call: Call) -> Reply:

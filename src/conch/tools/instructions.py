@@ -78,7 +78,7 @@ _STEPS = (
         "others work, call `scope_reserve` before and `scope_release` after.",
     ),
     _Part("event_inbox", "Call `event_inbox` now and then. With `event_mark`, accept the notices that you take on."),
-    _Part("", "If has_more is true, call again (lists: with after=cursor)."),
+    _Part("", "mail in a reply shows what waits for you. If has_more is true, call again (lists: with after=cursor)."),
 )
 
 

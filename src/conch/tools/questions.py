@@ -73,7 +73,9 @@ def pending_list(session: Session, given: Object, call: Call) -> Reply:
         warnings=warnings,
     )
     following = page.next(cursor, "Call `answer` with the question_id of those you can answer." if found else "")
-    delivered = Delivered(peer.topic_id, ids=tuple(each.question_id for each in found[: page.length]))
+    shown = found[: page.length]
+    seqs, ids = tuple(each.seq for each in shown), tuple(each.question_id for each in shown)
+    delivered = Delivered(peer.topic_id, seqs=seqs, ids=ids)
     return Reply(data, page.text("No question is waiting for you."), next=following, delivered=delivered)
 
 

@@ -153,7 +153,9 @@ def event_inbox(session: Session, given: Object, call: Call) -> Reply:
     cursor = page.cursor([event.event_id for event in events])
     data = known(events=page.objects, has_more=page.has_more, cursor=cursor)
     is_open = any(event.state != "accepted" for event in events)
-    following = page.next(cursor, "Mark those you take on as accepted with `event_mark`." if is_open else "")
+    following = page.next(
+        cursor, "With `event_mark`, accept those you take on, and mark the others as seen." if is_open else ""
+    )
     delivered = Delivered(ids=tuple(event.event_id for event in events[: page.length]))
     return Reply(
         data, page.text("No notices for you."), next=following, delivered=delivered, shown=events[: page.length]

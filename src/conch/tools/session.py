@@ -243,7 +243,12 @@ class Session:
         from conch.notices.mail import read_mail  # not at the top: commands do not need it
 
         agent_id = self._caller.agent_id if self._caller else self._recognise()
-        return read_mail(self.app.store, agent_id, *delivered) if agent_id else None
+        found = read_mail(self.app.store, agent_id, *delivered) if agent_id else None
+        # A client that cannot read messages can do nothing about those that are not to it.
+        return found._replace(others=0) if found and not self._can_call("sync") else found
+
+    def _can_call(self, tool: str) -> bool:
+        return self._offered is None or tool in self._offered
 
     def _recognise(self) -> str | None:
         """The caller's id, if the store knows the caller. Not every tool needs one, but any reply may have mail."""

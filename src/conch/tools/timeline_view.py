@@ -114,12 +114,13 @@ def _notice(entry: Entry) -> str:
         return f"{entry.row['kind']} {entry.row['subject_id']}"
     payload, row = event.payload, entry.row
     who = agent_label(row["agent_id"], row["agent_name"])
+    recipient = agent_label(entry.details.get("to_agent_id", event.to_agent_id), event.to_agent)
     if entry.kind == "mark":
         about = payload.get("subject", LABELS[event.event_type])
         return f"{who} {label(entry)}: {about} ({event.event_id})"
     if event.event_type == "INCURSION":
         return (
-            f"{who} {label(entry)} a reservation of {agent_label(event.to_agent_id, payload['owner_agent'])} "
+            f"{who} {label(entry)} a reservation of {recipient} "
             f"({payload['owner_liveness']}, {payload['incursion_kind']}) at {spell(event.scope or '.')}. "
             f"{payload['resolution_hint']}"
         )
@@ -128,5 +129,5 @@ def _notice(entry: Entry) -> str:
         renamed = f", now called {agent_label(payload['prior_session_agent'], former)}" if former else ""
         prior = agent_label(payload["prior_session_agent"], payload["adopted_agent"])
         return f"{who} {label(entry)} the work of {prior}{renamed} ({payload['resume_reason']}). {payload['evidence']}"
-    to = event.recipient if event.event_type == "HANDOFF" else f"from {event.recipient}"
+    to = recipient if event.event_type == "HANDOFF" else f"from {recipient}"
     return f"{event.sender} {label(entry)} {to}: {payload['subject']} ({event.event_id})"

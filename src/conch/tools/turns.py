@@ -61,7 +61,7 @@ def join_path(session: Session, given: Object, call: Call) -> Reply:
         members.text,
         f"Handoffs look like this:\n{view.handoff_lines(TEMPLATE, MARGIN)}",
     ]
-    following = session.say("Call `wait_for_turn`, and change nothing shared before your_turn.")
+    following = session.say(view.after_join(snapshot, caller.agent_id))
     following = following or "Call `scope_reserve` before you change files."
     listed = {name: value for name, value in members.data.items() if value is not False}
     return Reply({**data, **listed}, "\n".join(lines), next=f"{following} {members.next}".strip())
@@ -116,7 +116,7 @@ def heartbeat(session: Session, given: Object, call: Call) -> Reply:
     room = session.app.turns.heartbeat(session.caller(), given["room_id"], given["lease_id"], given["expected_turn_id"])
     data = view.lease(room)
     text = f"The stick is yours until {data['lease_expires_at']}. Each heartbeat extends that time."
-    return Reply(data, text, next="Keep working. Call `heartbeat` again before lease_expires_at.")
+    return Reply(data, text, next="Call `heartbeat` again before lease_expires_at.")
 
 
 def release_stick(session: Session, given: Object, call: Call) -> Reply:

@@ -197,6 +197,7 @@ def takeover_text(wait: Wait) -> str:
 
 # -- what to do next
 
+_CLAIM = "The stick is reserved for you: call `wait_for_turn` to claim it."
 TAKE_OVER = "Call `takeover_stick` with this turn_id as expected_turn_id and a reason, or wait longer."
 
 
@@ -214,7 +215,17 @@ def after_look(snapshot: Snapshot, caller_id: str) -> str:
         return "Call `join_path` to join this room."
     if snapshot.room.owner == caller_id:
         return "You hold the stick: work now. Call `release_stick` or `pass_stick` before you stop."
-    return "Call `wait_for_turn` to get the stick."
+    is_reserved = snapshot.room.reserved_for == caller_id
+    return _CLAIM if is_reserved else "Call `wait_for_turn` to get the stick."
+
+
+def after_join(snapshot: Snapshot, caller_id: str) -> str:
+    """What an agent can do that has joined. One that comes back may hold the stick."""
+    if snapshot.room.owner == caller_id:
+        return "You hold the stick: call `wait_for_turn` to go on with your turn."
+    if snapshot.room.reserved_for == caller_id:
+        return _CLAIM
+    return "Call `wait_for_turn`, and change nothing shared before your_turn."
 
 
 def taken_text(taken: Takeover) -> str:
@@ -228,10 +239,11 @@ def taken_text(taken: Takeover) -> str:
 
 def after_takeover(taken: Takeover, has_more: bool) -> str:
     """What an agent that took over should do first."""
+    ending = "Call `release_stick` or `pass_stick` before you stop."
     if taken.last_handoff is None:
-        return "No agent has handed over yet: call `get_room_events` before you work."
+        return f"No agent has handed over yet: call `get_room_events` before you work. {ending}"
     older = f' For all notes, call `get_room_events` with after="{taken.since}".' if has_more else ""
-    return f"Look at what has changed since the last handoff, then go on from there.{older}"
+    return f"Look at what has changed since the last handoff, then go on from there.{older} {ending}"
 
 
 def _handoff_text(handoff: Handoff | None, author: str) -> str:

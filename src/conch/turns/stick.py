@@ -7,6 +7,7 @@ owns the stick, because the room's row has one owner and every grant is a new tu
 from __future__ import annotations
 
 from bisect import bisect
+from itertools import islice
 
 from conch.agents.records import Caller
 from conch.bells.base import Bell, seat_channel
@@ -20,6 +21,8 @@ from conch.rooms.log import append_event
 from conch.rooms.presence import Lease, Rooms
 from conch.rooms.room import Member, Room, Snapshot, renew, save_room
 from conch.storage.base import Transaction
+
+_FEW = 5  # members that an error names
 
 
 class Offer(NamedTuple):
@@ -177,7 +180,9 @@ def find_target(snapshot: Snapshot, caller: Caller, text: str) -> Member:
         target = None
     if target is None or not snapshot.is_active(target):
         message = f"{text[:80]!r} is not an active member of the room, so the stick cannot be passed to it."
-        raise UnknownMember(message, field="to_agent_id", to_agent_id=text)
+        others = (each for each in snapshot.members if each.agent_id != caller.agent_id and snapshot.is_active(each))
+        active = ", ".join(each.label for each in islice(others, _FEW))
+        raise UnknownMember(f"{message} Active members: {active or 'only you'}.", field="to_agent_id", to_agent_id=text)
     if target.agent_id == caller.agent_id:
         raise InvalidArgument("to_agent_id is you. Keep working, or name another member.", field="to_agent_id")
     return target

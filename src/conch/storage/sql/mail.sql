@@ -84,8 +84,9 @@ SELECT * FROM (
   SELECT 'nudge', r.room_id, m.seq, 1, m.message_id, p.name, p.agent_id, substr(m.content_markdown, 1, 1000),
     m.message_type
   FROM unread u JOIN path_rooms r ON r.topic_id = u.topic_id AND r.owner = :agent_id
+  JOIN room_events g ON g.room_id = r.room_id AND g.turn_id = r.turn_id AND g.event_type IN ('claim', 'takeover')
   JOIN messages m ON m.message_type = 'nudge' AND m.topic_id = u.topic_id AND m.seq > u.last_seq
-    AND m.seq > u.shown_seq
+    AND m.seq > u.shown_seq AND m.created_at >= g.created_at
   JOIN peers p ON p.peer_id = m.sender_id
   WHERE EXISTS (
     SELECT 1 FROM names n JOIN message_addressees a ON a.addressee = n.name AND a.topic_id = n.topic_id
@@ -142,6 +143,9 @@ UNION ALL
 SELECT * FROM (
   SELECT 'hand_over', e.room_id, e.number, 1, e.event_id, e.from_agent, e.from_agent_id, e.payload_json, e.event_type
   FROM protocol_events e JOIN path_rooms r ON r.room_id = e.room_id
+  -- Not before the agent got the stick: an earlier turn has been handed over since.
+  JOIN room_events g ON g.room_id = r.room_id AND g.turn_id = r.turn_id AND g.event_type IN ('claim', 'takeover')
+    AND g.created_at <= COALESCE(e.latest_at, e.created_at)
   WHERE e.to_agent_id = :agent_id AND e.state = 'unread' AND e.event_type = 'BLOCKED' AND e.event_id NOT IN :ids
     AND e.shown_at IS NULL AND r.owner = :agent_id
   ORDER BY e.number DESC LIMIT 1
