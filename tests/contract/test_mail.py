@@ -56,7 +56,7 @@ def test_a_message_to_nobody_or_to_another_is_one_of_the_others(ada: Client, bob
     assert mail(ada) == {"others": 2}
 
 
-@pytest.mark.parametrize("called", ["its agent_id", "its name", "its former name", "its label"])
+@pytest.mark.parametrize("called", ["its agent_id", "its name", "its former name", "its label", "its label in ASCII"])
 def test_a_message_is_to_an_agent_by_any_of_its_names(ada: Client, bob: Client, called: str) -> None:
     former = ada.name
     ada.data("agent_register", name="new-name")
@@ -65,6 +65,7 @@ def test_a_message_is_to_an_agent_by_any_of_its_names(ada: Client, bob: Client, 
         "its name": "new-name",
         "its former name": former,
         "its label": "ada·new-name",
+        "its label in ASCII": "ada.new-name",
     }
 
     bob.send(bob.home, "for you", metadata={"to": names[called]})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from conch.agents.records import DOT, label
+from conch.agents.records import DOT, PLAIN_DOT, label
 from conch.bells.base import Bell, topic_channel
 from conch.bells.waits import Found, Pause, wait_for
 from conch.bus.drafts import Draft
@@ -166,15 +166,20 @@ def find_addressees(tx: Transaction, messages: list[Message]) -> dict[str, Calle
 
 def _with_names(tx: Transaction, topic_id: str, metadata_json: str | None) -> str | None:
     """The metadata with the names of peers where their labels are in `to`: a reader looks for its names."""
-    if metadata_json is None or DOT not in metadata_json:
+    if metadata_json is None or '"to"' not in metadata_json or not _has_dot(metadata_json):
         return metadata_json
     metadata = json.loads(metadata_json)
     to = metadata.get("to")
     if isinstance(to, str):
         metadata["to"] = present_name(tx, topic_id, to)
     elif isinstance(to, list):
-        metadata["to"] = [present_name(tx, topic_id, each) if DOT in each else each for each in to]
+        metadata["to"] = [present_name(tx, topic_id, each) if _has_dot(each) else each for each in to]
     return json.dumps(metadata, ensure_ascii=False)
+
+
+def _has_dot(text: str) -> bool:
+    """Whether a label can be in the text."""
+    return DOT in text or PLAIN_DOT in text
 
 
 def _check_reply(tx: Transaction, topic_id: str, draft: Draft) -> None:
