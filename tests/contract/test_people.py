@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.callers import person as person_named
-from tests.contract.conftest import Client, Enter, Object, in_background
+from tests.contract.conftest import Client, Enter, MovableClock, Object, in_background
 
 from conch.agents.people import Person
 from conch.agents.records import label
@@ -332,6 +332,19 @@ def test_a_nudge_without_words_asks_to_hand_over(room: Room) -> None:
     assert (
         Steering(room.app).nudge(room.person, room.room_id, "ada:1").content_markdown == "Please hand over the stick."
     )
+
+
+def test_a_nudge_of_an_earlier_turn_no_longer_stands_out(room: Room, clock: MovableClock) -> None:
+    lease = room.claim(room.ada)
+    Steering(room.app).nudge(room.person, room.room_id, "ada:1")
+    room.ada.data("release_stick", **lease, handoff=HANDOFF)
+    clock.advance(minutes=1)
+    room.release(room.bob)
+    room.claim(room.ada)
+
+    mail = room.ada.data("get_room_state")["mail"]
+
+    assert "asked_to_hand_over" not in mail and mail["to_you"]["count"] == 1
 
 
 def test_a_nudge_stands_out_until_it_is_read_or_the_stick_is_handed_over(room: Room) -> None:

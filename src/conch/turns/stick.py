@@ -182,7 +182,8 @@ def find_target(snapshot: Snapshot, caller: Caller, text: str) -> Member:
         message = f"{text[:80]!r} is not an active member of the room, so the stick cannot be passed to it."
         others = (each for each in snapshot.members if each.agent_id != caller.agent_id and snapshot.is_active(each))
         active = ", ".join(each.label for each in islice(others, _FEW))
-        raise UnknownMember(f"{message} Active members: {active or 'only you'}.", field="to_agent_id", to_agent_id=text)
+        known = f"Active members: {active}." if active else "No other member is active."
+        raise UnknownMember(f"{message} {known}", field="to_agent_id", to_agent_id=text)
     if target.agent_id == caller.agent_id:
         raise InvalidArgument("to_agent_id is you. Keep working, or name another member.", field="to_agent_id")
     return target
