@@ -172,23 +172,39 @@ def _session_signal(session: _Session) -> Signal:
     return Signal("session", f"session:{session.slug}:{session_id}", session.source)
 
 
+def remote_signals(client_name: str, key: str, called_in: Sequence[str]) -> Signals:
+    """An MCP client that calls over HTTP. Its process cannot be seen, so `key` and its sessions identify it."""
+    named = _printable(client_name)
+    sessions = [_session_signal(session) for session in _sessions_of_calls(called_in, named)]
+    own = Signal("session", f"session:http:{digest(key)}", "MCP over HTTP")
+    slug = slug_of(named)
+    return Signals((*sessions, own), slug, None, None, HARNESS_SESSION, named or slug)
+
+
 # -- people
 
 
 def _person_signal(environ: Mapping[str, str], tty: str) -> Signal:
     """`human:<user>:<tty>`, then the host, because terminals have the same names on every machine."""
-    value = f"human:{user_name(environ)}:{_short_tty(tty)}@{processes.host_id()}"
+    value = f"human:{_user_name(environ)}:{_short_tty(tty)}@{processes.host_id()}"
     return Signal("person", value, f"terminal {tty}")
 
 
 def _account_signal(environ: Mapping[str, str]) -> Signal:
     """All that is known of a command without a terminal and a known parent process. It is not a person."""
     return Signal(
-        "account", f"account:{user_name(environ)}@{processes.host_id()}", "no terminal and no known parent process"
+        "account", f"account:{_user_name(environ)}@{processes.host_id()}", "no terminal and no known parent process"
     )
 
 
-def user_name(environ: Mapping[str, str]) -> str:
+def console_signals(environ: Mapping[str, str]) -> Signals:
+    """The person at the console of this host. It is the same person whenever the console starts."""
+    value = f"human:{_user_name(environ)}:console@{processes.host_id()}"
+    signal = Signal("person", value, "the console")
+    return Signals((signal,), "human", None, None, PERSON_SESSION, "console")
+
+
+def _user_name(environ: Mapping[str, str]) -> str:
     """What the person at this computer is called, in the letters of an agent_id."""
     return _plain(environ.get("USER") or environ.get("LOGNAME") or _account())[:64]
 

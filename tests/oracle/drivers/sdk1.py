@@ -1,6 +1,7 @@
 """Drive `conch mcp` with the client of SDK 1.x:  sdk1.py VERSION SERVER_PYTHON DATA_DIR WORKSPACE
 
 VERSION is the protocol version that the client asks for. Prints what it saw as JSON; anything unexpected raises.
+To drive `conch serve`, give its address instead of SERVER_PYTHON, and its token instead of DATA_DIR.
 """
 
 from __future__ import annotations
@@ -11,12 +12,15 @@ import sys
 from contextlib import asynccontextmanager
 
 import anyio
+import httpx
 import mcp.types as types
 from jsonschema import Draft202012Validator
-from mcp import ClientSession, StdioServerParameters, stdio_client
+from mcp import ClientSession, McpError, StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
 from story import Ledger, fence, tell
 
 VERSION, SERVER_PYTHON, DATA_DIR, WORKSPACE = sys.argv[1:]
+OVER_HTTP = SERVER_PYTHON.startswith("http")
 types.LATEST_PROTOCOL_VERSION = VERSION  # what `ClientSession.initialize` asks for
 
 
@@ -42,6 +46,15 @@ async def list_roots(context) -> types.ListRootsResult:
 
 @asynccontextmanager
 async def connect(agent_id: str):
+    if OVER_HTTP:
+        headers = {"Authorization": f"Bearer {DATA_DIR}"}
+        async with (
+            httpx.AsyncClient(headers=headers, timeout=60) as client,
+            streamable_http_client(f"{SERVER_PYTHON}/mcp", http_client=client) as (read, write, _),
+            ClientSession(read, write, list_roots_callback=list_roots) as session,
+        ):
+            yield session
+        return
     environ = {"CONCH_DATA_DIR": DATA_DIR, "CONCH_AGENT_ID": agent_id, "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
     server = StdioServerParameters(command=SERVER_PYTHON, args=["-m", "conch", "mcp"], env=environ, cwd=DATA_DIR)
     async with stdio_client(server) as streams, ClientSession(*streams, list_roots_callback=list_roots) as session:
@@ -69,7 +82,11 @@ async def cancel_a_wait(ada: Player, bob: Player, workspace: str) -> None:
         waits.set()
 
     async def wait() -> None:
-        await ada.session.call_tool("wait_for_turn", {"room_id": room_id}, progress_callback=hear)
+        try:
+            await ada.session.call_tool("wait_for_turn", {"room_id": room_id}, progress_callback=hear)
+        except McpError as refusal:  # the SDK's server ends the HTTP reply of a cancelled call with an error
+            assert OVER_HTTP and "cancelled" in refusal.error.message, refusal
+            return
         raise AssertionError("a cancelled call was answered")
 
     async with anyio.create_task_group() as group:
@@ -88,6 +105,13 @@ async def cancel_a_wait(ada: Player, bob: Player, workspace: str) -> None:
     assert progress[0][0] == 1 and progress[0][1]
 
 
+async def find_id(player: Player) -> str:
+    """The agent_id that an MCP session has got."""
+    place = f"{WORKSPACE}-first"
+    os.mkdir(place)
+    return (await player.ok("join_path", context_path=place))["agent_id"]
+
+
 async def main() -> None:
     ledger = Ledger()
     with anyio.fail_after(60):
@@ -96,11 +120,14 @@ async def main() -> None:
             await other.initialize()
             ada, bob = Player(one, ledger), Player(other, ledger)
             names = await listed(one)
-            await tell(ada, bob, WORKSPACE, "claude:bob")
+            bob_id = await find_id(bob) if OVER_HTTP else "claude:bob"
+            await tell(ada, bob, WORKSPACE, bob_id)
             other_place = os.path.join(WORKSPACE, "other")
             os.mkdir(other_place)
             await cancel_a_wait(ada, bob, other_place)
-            default_path = (await ada.ok("join_path"))["canonical_path"]
+            if OVER_HTTP:
+                await ada.refused("join_path", "invalid_argument")
+            default_path = None if OVER_HTTP else (await ada.ok("join_path"))["canonical_path"]
             report = {
                 "version": introduction.protocolVersion,
                 "instructions": introduction.instructions,

@@ -1,6 +1,7 @@
 """Drive `conch mcp` with the client of SDK 2.x:  sdk2.py MODE SERVER_PYTHON DATA_DIR WORKSPACE
 
 MODE is one of the client's: auto, legacy or 2026-07-28. Prints what it saw as JSON; anything unexpected raises.
+To drive `conch serve`, give its address instead of SERVER_PYTHON, and its token instead of DATA_DIR.
 """
 
 from __future__ import annotations
@@ -10,12 +11,15 @@ import os
 import sys
 
 import anyio
+import httpx2
 from jsonschema import Draft202012Validator
 from mcp import Client, StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
 from mcp_types import Implementation, ListRootsResult, Root
 from story import Ledger, fence, tell
 
 MODE, SERVER_PYTHON, DATA_DIR, WORKSPACE = sys.argv[1:]
+OVER_HTTP = SERVER_PYTHON.startswith("http")
 
 
 class Player:
@@ -41,7 +45,15 @@ def connect(agent_id: str) -> Client:
     environ = {"CONCH_DATA_DIR": DATA_DIR, "CONCH_AGENT_ID": agent_id, "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
     server = StdioServerParameters(command=SERVER_PYTHON, args=["-m", "conch", "mcp"], env=environ, cwd=DATA_DIR)
     name = Implementation(name="oracle", version="2")
-    return Client(server, mode=MODE, client_info=name, list_roots_callback=list_roots)
+    target = at_address(agent_id) if OVER_HTTP else server
+    return Client(target, mode=MODE, client_info=name, list_roots_callback=list_roots)
+
+
+def at_address(agent_id: str):
+    """The HTTP transport. Without MCP sessions, the address says which agent calls."""
+    url = f"{SERVER_PYTHON}/mcp" if MODE == "legacy" else f"{SERVER_PYTHON}/mcp?agent={agent_id}"
+    client = httpx2.AsyncClient(headers={"Authorization": f"Bearer {DATA_DIR}"}, timeout=60)
+    return streamable_http_client(url, http_client=client)
 
 
 async def listed(client: Client) -> list[str]:
@@ -82,17 +94,27 @@ async def cancel_a_wait(ada: Player, bob: Player, workspace: str) -> None:
     assert (room["owner"], room["reserved_for"]) == (None, ada_id), room
 
 
+async def find_id(player: Player) -> str:
+    """The agent_id that an MCP session has got."""
+    place = f"{WORKSPACE}-first"
+    os.mkdir(place)
+    return (await player.ok("join_path", context_path=place))["agent_id"]
+
+
 async def main() -> None:
     ledger = Ledger()
     with anyio.fail_after(60):
         async with connect("codex:ada") as one, connect("claude:bob") as other:
             ada, bob = Player(one, ledger), Player(other, ledger)
             names = await listed(one)
-            await tell(ada, bob, WORKSPACE, "claude:bob")
+            bob_id = await find_id(bob) if OVER_HTTP else "claude:bob"
+            await tell(ada, bob, WORKSPACE, bob_id)
             other_place = os.path.join(WORKSPACE, "other")
             os.mkdir(other_place)
             await cancel_a_wait(ada, bob, other_place)
-            default_path = (await ada.ok("join_path"))["canonical_path"]
+            if OVER_HTTP:
+                await ada.refused("join_path", "invalid_argument")
+            default_path = None if OVER_HTTP else (await ada.ok("join_path"))["canonical_path"]
             report = {
                 "version": one.session.protocol_version,
                 "instructions": one.session.instructions,

@@ -129,7 +129,7 @@ def test_a_huge_body_is_refused_before_it_is_read(shared_console: Console, path:
     assert answer.status in (400, 413)  # the server itself refuses what is no length
 
 
-@pytest.mark.parametrize("path", ["/api/act/send"])
+@pytest.mark.parametrize("path", ["/api/act/send", "/mcp"])
 def test_a_huge_body_without_a_length_is_refused_as_it_comes(shared_console: Console, path: str) -> None:
     chunk = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
     headers = {**shared_console.bearer, **WRITE, "Transfer-Encoding": "chunked", "Accept": "application/json"}

@@ -116,7 +116,8 @@ class Gate:
         if refusal is not None:
             await refusal(scope, receive, send_protected)
             return
-        await self._app(scope, _Meter(receive), send_protected)
+        # The SDK measures the bodies of MCP itself.
+        await self._app(scope, receive if scope["path"] == "/mcp" else _Meter(receive), send_protected)
 
     def _refuse(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
+import logging
 import signal
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import FrameType
 
 import uvicorn
 
 from conch.app import App
 from conch.doors.web.access import Gate, Rules, load_token, own_hosts
+from conch.doors.web.mcp import McpDoor
 from conch.doors.web.site import make_site
 from conch.doors.web.stream import Hub
 from conch.errors import InvalidArgument
@@ -44,9 +47,9 @@ def serve(app: App, options: Serving) -> int:
     port = listening.getsockname()[1]
     is_secure = options.certificate is not None
     rules = Rules(token, own_hosts(port, _hosts(options, port)), f"conch_{port}", is_secure)
-    hub = Hub(app)
+    hub, door = Hub(app), McpDoor(app)
     config = uvicorn.Config(
-        Gate(make_site(app, hub), rules),
+        Gate(make_site(app, hub, door), rules),
         log_config=None,
         log_level="error",
         access_log=False,
@@ -56,7 +59,8 @@ def serve(app: App, options: Serving) -> int:
         ssl_certfile=options.certificate,
         ssl_keyfile=options.key,
     )
-    server = _Server(config, hub)
+    logging.getLogger("mcp").setLevel(logging.ERROR)  # what clients do wrong is no trouble of ours
+    server = _Server(config, (hub.close, door.stop))
     scheme = "https" if is_secure else "http"
     print(f"{scheme}://{_shown(options.bind)}:{port}/?token={token}", flush=True)
     server.run([listening])
@@ -66,15 +70,22 @@ def serve(app: App, options: Serving) -> int:
 class _Server(uvicorn.Server):
     """Ends the streams as soon as a signal arrives; otherwise the server would wait for the pages to go."""
 
-    def __init__(self, config: uvicorn.Config, hub: Hub) -> None:
+    def __init__(self, config: uvicorn.Config, ends: Sequence[Callable[[], None]]) -> None:
         super().__init__(config)
-        self._hub = hub
+        self._ends = ends
+        self._loop: asyncio.AbstractEventLoop | None = None
         self.signal: int | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        self._loop = asyncio.get_running_loop()
+        await super().startup(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self.signal = sig
-        self._hub.close()
         self.should_exit = True
+        if self._loop is not None:
+            for end in self._ends:
+                self._loop.call_soon_threadsafe(end)
 
 
 # -- where it listens

@@ -17,6 +17,7 @@ from conch.doors.web import rooms, talk
 from conch.doors.web.access import TooLarge
 from conch.doors.web.actions import Actions
 from conch.doors.web.health import HealthPage
+from conch.doors.web.mcp import McpDoor
 from conch.doors.web.person import person_session
 from conch.doors.web.replies import JSON, refusal, refused
 from conch.doors.web.stream import Hub, events
@@ -42,12 +43,13 @@ _PAGES = (
 _TYPES = {".css": "text/css", ".html": "text/html", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
 
-def make_site(app: App, hub: Hub) -> Starlette:
+def make_site(app: App, hub: Hub, door: McpDoor) -> Starlette:
     desk = Desk(app, person_session(app))
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        yield
+        async with door.running():
+            yield
         hub.close()
 
     return Starlette(
@@ -56,6 +58,7 @@ def make_site(app: App, hub: Hub) -> Starlette:
             Route("/static/{name:path}", _static, methods=["GET"]),
             *(Route(path, desk.reading(*found), methods=["GET"]) for path, found in _readings(desk, hub).items()),
             Route("/api/act/{name}", Actions(desk).act, methods=["POST"]),
+            Route("/mcp", door),
             Route("/api/stream", _stream(app, hub), methods=["GET"]),
         ],
         exception_handlers={404: _missing, 405: _wrong_method, TooLarge: _too_large},

@@ -1,0 +1,262 @@
+"""MCP over HTTP at `/mcp`: the same tools as `conch mcp`, served by the official SDK.
+
+Each MCP session is one agent. The stateless form of the protocol has no sessions. There, an agent is a name in the
+address (`/mcp?agent=NAME`), or else everything that one client program sends.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+
+import anyio
+import mcp_types as types
+from anyio import from_thread
+from anyio.to_thread import run_sync
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel.server import Server
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.shared.exceptions import MCPError
+from starlette.types import Message, Receive, Scope, Send
+
+from conch import __version__
+from conch.agents.signals import remote_signals
+from conch.app import App
+from conch.calls import Call
+from conch.doors.web.replies import refused
+from conch.errors import InvalidArgument
+from conch.lean import Any, Lock
+from conch.tools.catalogue import TOOLS
+from conch.tools.instructions import instructions
+from conch.tools.registry import Tool, call_tool
+from conch.tools.replies import Object, Reply
+from conch.tools.session import Session
+
+_MOST_SESSIONS = 1_000
+_MOST_CALLS = 256
+_MOST_BODY_BYTES = 1024 * 1024
+_IDLE_SECONDS = 4 * 3_600.0  # as long as a silent agent counts as active
+_LONGEST_NAME = 64
+_LAST_SECONDS = 0.4
+_CALLER = "conch.caller"
+
+_Context = ServerRequestContext[Any, Any]
+
+
+class McpDoor:
+    """An ASGI application for one address."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._sessions: OrderedDict[str, Session] = OrderedDict()
+        self._calls: set[_Run] = set()
+        self._limiter: anyio.CapacityLimiter | None = None
+        self._stopped: anyio.Event | None = None
+        server: Server[Any] = Server(
+            "conch",
+            version=__version__,
+            instructions=instructions(TOOLS),
+            on_list_tools=self._list_tools,
+            on_call_tool=self._call_tool,
+        )
+        self._manager = StreamableHTTPSessionManager(
+            server,
+            session_idle_timeout=_IDLE_SECONDS,
+            max_request_body_size=_MOST_BODY_BYTES,
+            max_sessions=_MOST_SESSIONS,
+        )
+
+    # -- its life
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Inside, requests are served until `stop`."""
+        self._limiter, self._stopped = anyio.CapacityLimiter(_MOST_CALLS), anyio.Event()
+        ready, stopped = anyio.Event(), self._stopped
+
+        async def run() -> None:
+            async with self._manager.run():
+                ready.set()
+                await stopped.wait()
+                with anyio.move_on_after(_LAST_SECONDS):  # for the last replies
+                    while self._calls:
+                        await anyio.sleep(_LAST_SECONDS / 20)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run)
+            await ready.wait()
+            try:
+                yield
+            finally:
+                self.stop()
+
+    def stop(self) -> None:
+        """Cancel what runs and end the streams."""
+        for run in list(self._calls):
+            run.abandon()
+        if self._stopped is not None:
+            self._stopped.set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._stopped is None or self._stopped.is_set():
+            await refused("STOPPING", "The server is stopping.", 503)(scope, receive, send)
+            return
+        caller = _Caller()
+
+        async def watch() -> Message:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                caller.leave()
+            return message
+
+        reply = _Ending(send)
+        await self._manager.handle_request({**scope, _CALLER: caller}, watch, reply)
+        await reply.end()
+
+    # -- its tools
+
+    async def _list_tools(
+        self, context: _Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        if params is not None and params.cursor is not None:
+            message = "Invalid params: tools/list has only one page and takes no cursor."
+            raise MCPError(types.INVALID_PARAMS, message)
+        return types.ListToolsResult(tools=[types.Tool.model_validate(tool.listed(TOOLS)) for tool in TOOLS.values()])
+
+    async def _call_tool(self, context: _Context, params: types.CallToolRequestParams) -> types.CallToolResult:
+        tool = TOOLS.get(params.name)
+        if tool is None:
+            raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {params.name[:80]}")
+        meta: Object = dict(context.meta or {})
+        session = self._session(context)
+        session.note_session(meta.get("threadId"))
+        run = _Run(tool, session, params.arguments or {}, _progress(context, meta))
+        caller: _Caller | None = context.request.scope.get(_CALLER) if context.request is not None else None
+        if caller is not None:
+            caller.when_gone(run.abandon)
+        self._calls.add(run)
+        try:
+            reply = await run_sync(run.work, abandon_on_cancel=True, limiter=self._limiter)
+        finally:
+            run.abandon()  # does nothing if it was finished
+            self._calls.discard(run)
+        return types.CallToolResult(
+            content=[types.TextContent(type="text", text=reply.text)],
+            structured_content=reply.data,
+            is_error=reply.is_error,
+        )
+
+    def _session(self, context: _Context) -> Session:
+        """The session of an agent. Agents that have been silent for longest are forgotten first, and found again."""
+        client = context.session.client_params
+        name = client.client_info.name if client is not None else ""
+        key = _key_of(context, name)
+        if key not in self._sessions:
+            self._sessions[key] = Session(
+                self._app,
+                "web",
+                client_name=lambda: name or None,
+                default_path=_no_path,
+                offered=TOOLS,
+                signals=lambda called_in: remote_signals(name, key, called_in),
+            )
+            while len(self._sessions) > _MOST_SESSIONS:
+                self._sessions.popitem(last=False)[1].close()
+        self._sessions.move_to_end(key)
+        return self._sessions[key]
+
+
+def _key_of(context: _Context, client_name: str) -> str:
+    """What tells one agent from another: its own name, its MCP session, or else its program."""
+    request = context.request
+    given = request.query_params.get("agent", "") if request is not None else ""
+    if given:
+        return f"agent {given[:_LONGEST_NAME]}"
+    session_id = request.headers.get("mcp-session-id", "") if request is not None else ""
+    return f"session {session_id}" if session_id else f"client {client_name}"
+
+
+def _no_path() -> str | None:
+    message = "context_path is required here, because the server cannot see your working directory."
+    raise InvalidArgument(message, field="context_path")
+
+
+def _progress(context: _Context, meta: Object) -> Callable[[str], None] | None:
+    """What reports progress to the client, if it wants that. Tools call it on their own threads."""
+    token = meta.get("progress_token", meta.get("progressToken"))
+    if token is None:
+        return None
+    reports = 0
+
+    def report(text: str) -> None:
+        nonlocal reports
+        reports += 1
+        related = None if context.request_id is None else str(context.request_id)
+        send = context.session.send_progress_notification
+        with suppress(Exception):  # the client is gone, or the server is stopping
+            from_thread.run(lambda: send(token, reports, message=text, related_request_id=related))
+
+    return report
+
+
+class _Ending:
+    """Passes on a reply, and ends it if the server stops in the middle of a stream."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._is_open = False
+
+    async def __call__(self, message: Message) -> None:
+        is_body = message["type"] == "http.response.body"
+        self._is_open = not is_body or message.get("more_body", False)
+        await self._send(message)
+
+    async def end(self) -> None:
+        if self._is_open:
+            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+class _Caller:
+    """The client that waits for one HTTP reply. Without it, the reply is lost."""
+
+    def __init__(self) -> None:
+        self._is_gone = False
+        self._act: Callable[[], None] | None = None
+
+    def when_gone(self, act: Callable[[], None]) -> None:
+        self._act = act
+        if self._is_gone:
+            act()
+
+    def leave(self) -> None:
+        self._is_gone = True
+        if self._act is not None:
+            self._act()
+
+
+class _Run:
+    """One call of a tool on a thread. What it brings is taken back if nobody waits for it any more."""
+
+    def __init__(self, tool: Tool, session: Session, arguments: Object, report: Callable[[str], None] | None) -> None:
+        self._tool = tool
+        self._session = session
+        self._arguments = arguments
+        self._call = Call(report)
+        self._lock = Lock()
+        self._is_over = False
+
+    def work(self) -> Reply:
+        reply = call_tool(self._tool, self._session, self._arguments, self._call)
+        with self._lock:
+            is_wanted, self._is_over = not self._is_over, True
+        with suppress(Exception):  # as for every lost reply, a lease that is never used ends by itself
+            reply.delivery.sent() if is_wanted else reply.delivery.not_sent()
+        return reply
+
+    def abandon(self) -> None:
+        with self._lock:
+            if self._is_over:
+                return
+            self._is_over = True
+        self._call.cancel()

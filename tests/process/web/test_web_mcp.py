@@ -1,0 +1,140 @@
+"""MCP over HTTP: one agent per session, and nothing that a lost reply brought stays."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.process.web.conftest import SECONDS, Answer, Console
+
+Object = dict[str, Any]
+CLIENT = {"name": "codex-mcp-client", "version": "1"}
+
+
+@pytest.fixture
+def environ(environ: dict[str, str], every_engine: dict[str, str]) -> dict[str, str]:
+    return {**environ, **every_engine}
+
+
+@pytest.fixture
+def console(environ: dict[str, str], consoles: Callable[..., Console]) -> Console:
+    return consoles(environ)
+
+
+class Client:
+    """The least that an MCP client sends."""
+
+    def __init__(self, console: Console, address: str = "/mcp") -> None:
+        self._console = console
+        self._address = address
+        self._id = 0
+        self._session: dict[str, str] = {}
+        opening = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": CLIENT}
+        answer = self.post("initialize", opening)
+        self.session_id = answer.headers["Mcp-Session-Id"]
+        self._session = {"Mcp-Session-Id": self.session_id, "MCP-Protocol-Version": "2025-11-25"}
+        self.post("notifications/initialized", is_request=False)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        accepted = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+        return {**self._console.bearer, **accepted, **self._session}
+
+    def post(self, method: str, params: Object | None = None, is_request: bool = True) -> Answer:
+        return self._console.request("POST", self._address, self.message(method, params, is_request), self.headers)
+
+    def message(self, method: str, params: Object | None = None, is_request: bool = True) -> bytes:
+        self._id += 1
+        request_id = {"id": self._id} if is_request else {}
+        return json.dumps({"jsonrpc": "2.0", "method": method, "params": params or {}, **request_id}).encode()
+
+    def call(self, tool: str, **arguments: Any) -> Object:
+        answer = self.post("tools/call", {"name": tool, "arguments": arguments})
+        assert answer.status == 200, answer.body
+        [data] = [line for line in answer.body.decode().splitlines() if line.startswith("data: {")]
+        result: Object = json.loads(data.removeprefix("data: "))["result"]["structuredContent"]
+        return result
+
+    def begin(self, tool: str, **arguments: Any) -> http.client.HTTPConnection:
+        """Send a call and do not wait for its reply."""
+        connection = http.client.HTTPConnection("127.0.0.1", self._console.port, timeout=SECONDS)
+        body = self.message("tools/call", {"name": tool, "arguments": arguments})
+        connection.request("POST", self._address, body, self.headers)
+        return connection
+
+
+def test_each_session_is_an_agent_of_its_own(console: Console, workspace: str) -> None:
+    one, other = Client(console), Client(console)
+
+    first = one.call("join_path", context_path=workspace)
+    second = other.call("join_path", context_path=workspace)
+    again = one.call("join_path", context_path=workspace)
+
+    assert first["agent_id"] != second["agent_id"]
+    assert again["agent_id"] == first["agent_id"]
+    assert first["agent_id"].startswith("codex:")
+
+
+def test_a_name_in_the_address_keeps_the_agent_across_sessions(console: Console, workspace: str) -> None:
+    before = Client(console, "/mcp?agent=ada").call("join_path", context_path=workspace)
+    after = Client(console, "/mcp?agent=ada").call("join_path", context_path=workspace)
+    other = Client(console, "/mcp?agent=bob").call("join_path", context_path=workspace)
+
+    assert after["agent_id"] == before["agent_id"]
+    assert other["agent_id"] != before["agent_id"]
+
+
+def test_a_client_must_say_where_it_works(console: Console) -> None:
+    assert Client(console).call("join_path")["field"] == "context_path"
+
+
+def test_a_wait_whose_client_goes_away_claims_nothing(console: Console, workspace: str) -> None:
+    ada, bob = Client(console), Client(console)
+    room_id = ada.call("join_path", context_path=workspace)["room_id"]
+    mine = ada.call("wait_for_turn")
+    bob_id = bob.call("join_path", context_path=workspace)["agent_id"]
+    waiting = bob.begin("wait_for_turn", room_id=room_id)
+    while console.get(f"/api/rooms/{room_id}")["room"]["members"][1]["doing"] != "waiting":
+        pass
+
+    waiting.close()
+    while console.get(f"/api/rooms/{room_id}")["room"]["members"][1]["doing"] == "waiting":
+        pass
+    fence = {"room_id": room_id, "lease_id": mine["lease_id"], "expected_turn_id": mine["turn_id"]}
+    ada.call("release_stick", **fence, handoff={"status": "s", "next_action": "n"})
+
+    room = ada.call("get_room_state", room_id=room_id)["room"]
+    assert (room["owner"], room["reserved_for"]) == (None, bob_id)
+
+
+def test_another_page_and_another_token_reach_no_tool(console: Console) -> None:
+    client = Client(console)
+    body = client.message("tools/list")
+
+    wrong = {**client.headers, "Authorization": "Bearer wrong"}
+    elsewhere = {**client.headers, "Origin": "http://evil.example"}
+
+    assert console.request("POST", "/mcp", body, wrong).status == 401
+    assert console.request("POST", "/mcp", body, elsewhere).status == 403
+
+
+def test_the_server_ends_while_clients_wait(console: Console, workspace: str) -> None:
+    ada, bob = Client(console), Client(console)
+    room_id = ada.call("join_path", context_path=workspace)["room_id"]
+    ada.call("wait_for_turn")
+    bob.call("join_path", context_path=workspace)
+    waiting = bob.begin("wait_for_turn", room_id=room_id)
+    while console.get(f"/api/rooms/{room_id}")["room"]["members"][1]["doing"] != "waiting":
+        pass
+    listening = http.client.HTTPConnection("127.0.0.1", console.port, timeout=SECONDS)
+    listening.request("GET", "/mcp", headers={**bob.headers, "Accept": "text/event-stream"})
+    stream = listening.getresponse()
+
+    assert console.end(signal.SIGTERM) == (0, "")
+    stream.read()
+    for connection in (waiting, listening):
+        connection.close()
