@@ -64,7 +64,9 @@ def _serve(app: App, options: Any) -> int:
     except ImportError as missing:
         message = f"`conch serve` needs the extra `serve` ({missing.name} is missing): pip install 'conch[serve]'."
         raise InvalidSetting(message, setting="serve") from None
+    from conch.tools.catalogue import TOOLS
+    from conch.tools.instructions import instructions
+
     gc.set_threshold(_USUAL_GARBAGE)
-    return serve(
-        app, Serving(options.port, options.bind, options.allow_host or [], options.cert, options.key, options.force)
-    )
+    serving = Serving(options.port, options.bind, options.allow_host or [], options.cert, options.key, options.force)
+    return serve(app, serving, TOOLS, instructions(TOOLS))

@@ -10,9 +10,15 @@ from conch.rooms.room import load_room
 from conch.storage.base import LAST, Store
 
 _BEGINS = ("claim", "takeover")
-_ENDINGS: dict[str, Ending] = {"release": "released", "pass": "passed", "return": "returned", "close": "closed"}
+_ENDINGS: dict[str, Ending] = {
+    "release": "released",
+    "pass": "passed",
+    "return": "returned",
+    "kick": "kicked",
+    "close": "closed",
+}
 
-Ending = Literal["released", "passed", "taken_over", "returned", "closed"]
+Ending = Literal["released", "passed", "taken_over", "returned", "kicked", "closed"]
 
 
 class Turn(NamedTuple):
@@ -59,11 +65,17 @@ def read_turns(store: Store, room_id: str, since: int | None, until: int | None,
 def _pair(events: list[Event]) -> list[Turn]:
     turns: list[Turn] = []
     for event in events:
-        if turns and turns[-1].end is None and (event.event_type != "claim"):
+        if turns and turns[-1].end is None and _ends(event, turns[-1]):
             turns[-1] = turns[-1]._replace(end=event)
         if event.event_type in _BEGINS:
             turns.append(Turn(event))
     return turns
+
+
+def _ends(event: Event, turn: Turn) -> bool:
+    if event.event_type == "kick":
+        return event.to_agent_id == turn.begin.to_agent_id
+    return event.event_type != "claim"
 
 
 def read_entry(store: Store, room_id: str, event_seq: int) -> Entry:

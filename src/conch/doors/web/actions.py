@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Mapping
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -12,53 +12,43 @@ from conch.bus.drafts import check_outbox
 from conch.bus.peers import Peer
 from conch.doors.web.replies import refused
 from conch.doors.web.views import notice_view
-from conch.doors.web.work import Desk
+from conch.doors.web.work import ID, REASON, TEXT, Action, Desk
 from conch.errors import ConchError, InvalidArgument
-from conch.lean import Any, NamedTuple
+from conch.lean import Any
 from conch.tools import bus_view, fields
 from conch.tools.replies import Object
 from conch.tools.schema import check_arguments
 from conch.warnings import Warnings
 
-_TEXT: Object = {"type": "string", "minLength": 1}
-_ID: Object = {"type": "string", "minLength": 1, "maxLength": fields.LONGEST_ID}
-_REASON: Object = {"type": "string"}
 _NAMES: Object = {"type": "array", "items": {"type": "string"}}
 _PLACE: Object = {"topic_id": fields.TOPIC_ID, "room_id": fields.ROOM_ID}
 
 
-class _Action(NamedTuple):
-    """One thing that a person can do."""
-
-    run: Callable[[Object], Object]
-    schema: Object
-    warning: str = ""
-    """What a person should know first. Such an action must be confirmed."""
-
-
 class Actions:
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: Desk, others: Mapping[str, Action]) -> None:
+        """`others` are actions that are not about talk."""
         self._desk = desk
         self._app = desk.app
-        self._known: dict[str, _Action] = {
-            "send": _Action(
+        self._known: dict[str, Action] = {
+            "send": Action(
                 self._send,
-                fields.takes({"content_markdown": _TEXT}, **_PLACE, to=_NAMES, reply_to=_ID, message_type=_ID),
+                fields.takes({"content_markdown": TEXT}, **_PLACE, to=_NAMES, reply_to=ID, message_type=ID),
             ),
-            "ask": _Action(self._ask, fields.takes({"question": _TEXT}, **_PLACE)),
-            "answer": _Action(self._answer, fields.takes({"question_id": _ID, "answer_markdown": _TEXT}, **_PLACE)),
-            "seen": _Action(lambda given: self._mark(given, "seen"), fields.takes({"event_id": _ID})),
-            "accept": _Action(lambda given: self._mark(given, "accepted"), fields.takes({"event_id": _ID})),
-            "free_name": _Action(
+            "ask": Action(self._ask, fields.takes({"question": TEXT}, **_PLACE)),
+            "answer": Action(self._answer, fields.takes({"question_id": ID, "answer_markdown": TEXT}, **_PLACE)),
+            "seen": Action(lambda given: self._mark(given, "seen"), fields.takes({"event_id": ID})),
+            "accept": Action(lambda given: self._mark(given, "accepted"), fields.takes({"event_id": ID})),
+            "free_name": Action(
                 self._free_name,
-                fields.takes({"topic_id": _ID, "name": _TEXT}),
+                fields.takes({"topic_id": ID, "name": TEXT}),
                 "Any agent can then take this name. A message on the topic says so.",
             ),
-            "close_topic": _Action(
+            "close_topic": Action(
                 self._close_topic,
-                fields.takes({"topic_id": _ID}, reason=_REASON),
+                fields.takes({"topic_id": ID}, reason=REASON),
                 "Nobody can send messages to a closed topic. It stays readable.",
             ),
+            **others,
         }
 
     async def act(self, request: Request) -> Response:
@@ -71,7 +61,7 @@ class Actions:
         body = await request.body()
         return await self._desk.run(f"act/{name}", lambda: self._run(name, action, _read(body)))
 
-    def _run(self, name: str, action: _Action, given: Object) -> Object:
+    def _run(self, name: str, action: Action, given: Object) -> Object:
         confirmed = given.pop("confirm", None)
         if confirmed not in (None, True, False):
             raise InvalidArgument("confirm must be true or false.", field="confirm")

@@ -7,7 +7,7 @@ address (`/mcp?agent=NAME`), or else everything that one client program sends.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 
 import anyio
@@ -27,8 +27,6 @@ from conch.calls import Call
 from conch.doors.web.replies import refused
 from conch.errors import InvalidArgument
 from conch.lean import Any, Lock
-from conch.tools.catalogue import TOOLS
-from conch.tools.instructions import instructions
 from conch.tools.registry import Tool, call_tool
 from conch.tools.replies import Object, Reply
 from conch.tools.session import Session
@@ -47,8 +45,9 @@ _Context = ServerRequestContext[Any, Any]
 class McpDoor:
     """An ASGI application for one address."""
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: App, tools: Mapping[str, Tool], instructions: str) -> None:
         self._app = app
+        self._tools = tools
         self._sessions: OrderedDict[str, Session] = OrderedDict()
         self._calls: set[_Run] = set()
         self._limiter: anyio.CapacityLimiter | None = None
@@ -56,7 +55,7 @@ class McpDoor:
         server: Server[Any] = Server(
             "conch",
             version=__version__,
-            instructions=instructions(TOOLS),
+            instructions=instructions,
             on_list_tools=self._list_tools,
             on_call_tool=self._call_tool,
         )
@@ -122,10 +121,12 @@ class McpDoor:
         if params is not None and params.cursor is not None:
             message = "Invalid params: tools/list has only one page and takes no cursor."
             raise MCPError(types.INVALID_PARAMS, message)
-        return types.ListToolsResult(tools=[types.Tool.model_validate(tool.listed(TOOLS)) for tool in TOOLS.values()])
+        return types.ListToolsResult(
+            tools=[types.Tool.model_validate(tool.listed(self._tools)) for tool in self._tools.values()]
+        )
 
     async def _call_tool(self, context: _Context, params: types.CallToolRequestParams) -> types.CallToolResult:
-        tool = TOOLS.get(params.name)
+        tool = self._tools.get(params.name)
         if tool is None:
             raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {params.name[:80]}")
         meta: Object = dict(context.meta or {})
@@ -158,7 +159,7 @@ class McpDoor:
                 "web",
                 client_name=lambda: name or None,
                 default_path=_no_path,
-                offered=TOOLS,
+                offered=self._tools,
                 signals=lambda called_in: remote_signals(name, key, called_in),
             )
             while len(self._sessions) > _MOST_SESSIONS:

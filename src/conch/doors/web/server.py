@@ -8,7 +8,7 @@ import logging
 import signal
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
 
 import uvicorn
@@ -21,6 +21,7 @@ from conch.doors.web.stream import Hub
 from conch.errors import InvalidArgument
 from conch.exits import INTERRUPTED
 from conch.lean import NamedTuple
+from conch.tools.registry import Tool
 
 _DEFAULT_PORT = 8377
 _MOST_PORTS = 20  # tried one after the other
@@ -37,8 +38,8 @@ class Serving(NamedTuple):
     force: bool
 
 
-def serve(app: App, options: Serving) -> int:
-    """Serve until a signal arrives; returns the exit status."""
+def serve(app: App, options: Serving, tools: Mapping[str, Tool], instructions: str) -> int:
+    """Serve until a signal arrives; returns the exit status. `instructions` tell MCP clients about the tools."""
     _check_bind(options)
     with app.store.read():
         pass  # a store that cannot be used is an error of the command, not of every request
@@ -47,7 +48,7 @@ def serve(app: App, options: Serving) -> int:
     port = listening.getsockname()[1]
     is_secure = options.certificate is not None
     rules = Rules(token, own_hosts(port, _hosts(options, port)), f"conch_{port}", is_secure)
-    hub, door = Hub(app), McpDoor(app)
+    hub, door = Hub(app), McpDoor(app, tools, instructions)
     config = uvicorn.Config(
         Gate(make_site(app, hub, door), rules),
         log_config=None,

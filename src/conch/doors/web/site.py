@@ -20,6 +20,7 @@ from conch.doors.web.health import HealthPage
 from conch.doors.web.mcp import McpDoor
 from conch.doors.web.person import person_session
 from conch.doors.web.replies import JSON, refusal, refused
+from conch.doors.web.steps import RoomActions
 from conch.doors.web.stream import Hub, events
 from conch.doors.web.work import Desk, Endpoint, Work
 from conch.errors import ConchError
@@ -57,7 +58,7 @@ def make_site(app: App, hub: Hub, door: McpDoor) -> Starlette:
             *(Route(path, _page, methods=["GET"]) for path in _PAGES),
             Route("/static/{name:path}", _static, methods=["GET"]),
             *(Route(path, desk.reading(*found), methods=["GET"]) for path, found in _readings(desk, hub).items()),
-            Route("/api/act/{name}", Actions(desk).act, methods=["POST"]),
+            Route("/api/act/{name}", Actions(desk, RoomActions(desk).known()).act, methods=["POST"]),
             Route("/mcp", door),
             Route("/api/stream", _stream(app, hub), methods=["GET"]),
         ],

@@ -87,6 +87,7 @@ def _standing(snapshot: Snapshot, standing: Standing) -> Object:
         last_seen_at=to_iso(member.last_seen_at),
         joined_at=to_iso(member.joined_at),
         is_person=member.agent_id.startswith(PERSON),
+        takes_turns=member.takes_turns,
     )
 
 

@@ -18,6 +18,7 @@ from conch.clock import to_iso
 from conch.doors.web.replies import JSON, refusal, refused
 from conch.errors import ConchError, InternalError, InvalidArgument, ResourcesExhausted, find_lack
 from conch.lean import Lock, NamedTuple
+from conch.tools import fields
 from conch.tools.replies import Object
 from conch.tools.schema import check_arguments
 from conch.tools.session import Session
@@ -27,8 +28,21 @@ _PATIENCE_SECONDS = 10.0  # a store that hangs for longer gets no more requests
 _SLOW_SECONDS = 0.25
 _MOST_SLOW = 20
 
+TEXT: Object = {"type": "string", "minLength": 1}
+ID: Object = {"type": "string", "minLength": 1, "maxLength": fields.LONGEST_ID}
+REASON: Object = {"type": "string"}
+
 Work = Callable[[Object], Object]
 Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+class Action(NamedTuple):
+    """One thing that a person can do."""
+
+    run: Callable[[Object], Object]
+    schema: Object
+    warning: str = ""
+    """What a person should know first. Such an action must be confirmed."""
 
 
 class _Slow(NamedTuple):

@@ -4,13 +4,13 @@
 -- The events that begin or end a turn, newest first.
 SELECT * FROM room_events
 WHERE room_id = :room_id AND created_at <= :until
-  AND event_type IN ('claim', 'takeover', 'release', 'pass', 'return', 'close')
+  AND event_type IN ('claim', 'takeover', 'release', 'pass', 'return', 'kick', 'close')
 ORDER BY event_seq DESC LIMIT :limit;
 
 -- name: turn_event_after
 SELECT * FROM room_events
 WHERE room_id = :room_id AND created_at > :until
-  AND event_type IN ('claim', 'takeover', 'release', 'pass', 'return', 'close')
+  AND event_type IN ('claim', 'takeover', 'release', 'pass', 'return', 'kick', 'close')
 ORDER BY event_seq LIMIT 1;
 
 -- name: room_event
