@@ -4,7 +4,7 @@ import { html, nothing } from "../vendor/lit-html/lit-html.js";
 import { colour, named } from "../agents.js";
 import { brief, count, visible } from "../text.js";
 
-const PILLS = { holding: ["has the stick", "hold"], next: ["next", "hold"], waiting: ["waiting", ""], here: ["here", ""], gone: ["gone", "bad"] };
+const PILLS = { holding: ["has the stick", "hold"], next: ["next", "hold"], waiting: ["waiting", ""], here: ["here", ""], watching: ["watching", ""], gone: ["gone", "bad"] };
 
 /** One member in a sentence. `menu` is what can be done about it. */
 export function memberRow(member, room, menu = nothing) {
@@ -18,7 +18,7 @@ export function pill(member, room, asked) {
   if (asked.length && member.doing !== "gone") return ["needs an answer", "ask"];
   if (member.doing === "waiting" && room.next === member.agent_id) return ["next", ""];
   if (member.doing === "here" && member.liveness !== "active") return [member.liveness, member.liveness === "stale" ? "warn" : "bad"];
-  return PILLS[member.doing];
+  return PILLS[member.doing] ?? [member.doing, ""];
 }
 
 function doing(member, asked) {
