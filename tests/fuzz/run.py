@@ -57,6 +57,8 @@ def _call(world: World, call: ToolCall, report: Report) -> None:
         report.add(call.tool, call.arguments, finding)
     result = reply.get("result", {"isError": True, "structuredContent": {"error": "not JSON"}})
     report.ends[result["structuredContent"]["error"] if result["isError"] else "succeeded"] += 1
+    if not result["isError"] and call.tool == "sync":
+        world.settle(result["structuredContent"])
     if not result["isError"] and not TOOLS[call.tool].annotations.get("readOnlyHint"):
         world.renew()
 

@@ -8,6 +8,7 @@ import select
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +20,6 @@ from tests.process.forking import Ended, Forks
 
 from conch.app import open_app
 from conch.doors.cli.catalogue import COMMANDS
-from conch.storage.base import Transaction
 
 Object = dict[str, Any]
 SECONDS = 60
@@ -137,14 +137,13 @@ class World:
 
     def _rows(self) -> dict[str, set[str]]:
         with self._app.store.read() as tx:
-            return {table: {_without_presence(table, row) for row in self._dump(tx, table)} for table in tx.tables()}
+            return {table: {_without_presence(table, row) for row in tx.dump(table)} for table in tx.tables()}
 
-    def _dump(self, tx: Transaction, table: str) -> Iterator[Object]:
-        """The rows that the next call could change.
-
-        The cursor of a room before this one may still move: a successful `sync` moves it after its reply.
-        """
-        return (row for row in tx.dump(table) if table != "cursors" or row["topic_id"] in self.ids)
+    def settle(self, synced: Object) -> None:
+        """Wait until the cursor is where the reply of a `sync` says. It moves after the reply."""
+        deadline, look = time.monotonic() + SECONDS, {"wait_seconds": 0, "auto_advance": False}
+        while self.ada.data("sync", topic_id=synced["topic_id"], **look)["cursor"] < synced["cursor"]:
+            assert time.monotonic() < deadline, f"the cursor did not move: {synced}"
 
     def type(self, forks: Forks, words: list[str]) -> Ended:
         """Run a command as bob, whose server lives."""
