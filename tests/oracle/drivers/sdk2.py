@@ -88,6 +88,7 @@ async def cancel_a_wait(ada: Player, bob: Player, workspace: str) -> None:
         await ada.ok("get_room_state", room_id=room_id)
         scope.cancel()
     assert progress[0][0] == 1 and progress[0][1]
+    await ada.ok("get_room_state", room_id=room_id)  # answered after the cancellation was read
     handoff = {"status": "s", "next_action": "n"}
     assert (await bob.ok("release_stick", **mine, handoff=handoff))["reserved_for"] == ada_id
     room = (await bob.ok("get_room_state", room_id=room_id))["room"]
