@@ -17,6 +17,7 @@ HERE = os.path.dirname(__file__)
 _MARK = "-- name:"
 _CHECK = "-- check:"
 _BRIEF_USE_SECONDS = 0.5
+_MOST_PADDED = 1_024
 # Every store of conch has these tables, whatever its age. No other program has all of them.
 _FIRST_TABLES = frozenset({"meta", "agents", "agent_signals", "path_rooms", "room_members", "room_events"})
 User = TypeVar("User")
@@ -113,18 +114,27 @@ def _names(folder: str, engine: str) -> list[list[str]]:
 
 
 def expand_lists(statement: str, parameters: Parameters) -> tuple[str, Parameters]:
-    """Turn `IN :paths` with a list into `IN (:paths_0, :paths_1)`, because each driver binds lists in its own way."""
+    """Turn `IN :paths` with a list into `IN (:paths_0, :paths_1)`, because each driver binds lists in its own way.
+
+    The last item is repeated up to the next power of two. Drivers keep statements ready, and each length would be
+    another statement.
+    """
     if list not in map(type, parameters.values()):  # every statement comes here, and few have a list
         return statement, parameters
     flat = {}
     for name, value in parameters.items():
         if isinstance(value, list):
-            items = {f"{name}_{index}": item for index, item in enumerate(value)}
+            items = {f"{name}_{index}": item for index, item in enumerate(_padded(value))}
             statement = statement.replace(f":{name}", "(" + ", ".join(f":{key}" for key in items) + ")")
             flat.update(items)
         else:
             flat[name] = value
     return statement, flat
+
+
+def _padded(items: list[Any]) -> list[Any]:
+    missing = (1 << (len(items) - 1).bit_length()) - len(items) if 2 < len(items) <= _MOST_PADDED else 0
+    return items + items[-1:] * missing
 
 
 def referred_first(references: Mapping[str, set[str]]) -> list[str]:

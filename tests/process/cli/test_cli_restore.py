@@ -127,6 +127,22 @@ def test_what_is_no_file_is_refused_at_once(conch: Conch, backup: Path, tmp_path
     assert conch.contents() == contents
 
 
+def test_a_place_that_cannot_hold_a_store_is_refused_before_anything_is_written(
+    conch: Conch, backup: Path, tmp_path: Path
+) -> None:
+    folder, shared = tmp_path / "folder", tmp_path / "shared"
+    folder.mkdir()
+    shared.mkdir()
+    shared.chmod(0o777)
+    before = sorted(tmp_path.rglob("*"))
+
+    for place in (folder, shared / "rooms.sqlite", Path("/dev/null")):
+        refused = conch("db", "restore", str(backup), "--yes", "--json", "--store", str(place))
+        assert refused.error["code"] == "DB_UNAVAILABLE", refused
+
+    assert sorted(tmp_path.rglob("*")) == before
+
+
 def test_a_link_to_a_backup_is_restored_as_often_as_you_like(conch: Conch, backup: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(backup)
 

@@ -253,11 +253,18 @@ class Connections:
             time.sleep(pause * (1 + os.getpid() % 7 / 7))  # two that come in together must not do so again
             pause = min(2 * pause, 0.1)
 
-    def _try_to_open_first(self, connect: Callable[[], sqlite3.Connection]) -> _Generation:
-        users = None
+    def require_own(self) -> None:
+        """Refuse a place that other users can change, and the file of another program. Changes nothing."""
         try:
             require_own_place(self._given, self.path, self._named)
             require_own_file(self.path, self._named)
+        except OSError as error:
+            raise translate(error, self.path, self._named) from error
+
+    def _try_to_open_first(self, connect: Callable[[], sqlite3.Connection]) -> _Generation:
+        users = None
+        try:
+            self.require_own()
             make_folder(self.path, self._named)
             users = Users(self.path)
             self._require_own_files(users)

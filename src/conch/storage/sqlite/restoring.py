@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 from conch.errors import InvalidArgument, SchemaMismatch, StoreBusy, StoreCorrupt
 from conch.storage.sqlite import sqlite3
+from conch.storage.sqlite.errors import translate
 from conch.storage.sqlite.files import copy, make_distinct, new_mark, remove, stamp
 from conch.storage.sqlite.places import SIDES, file_id
 from conch.storage.sqlite.recognition import APPLICATION_ID
@@ -22,8 +23,11 @@ from conch.storage.statements import are_ours
 
 
 @contextmanager
-def scratch_copy(file: str, store: str, schema: int) -> Iterator[str]:
-    """Copy a backup into a folder beside the store, which is removed afterwards. Refuses what is not a backup."""
+def scratch_copy(file: str, store: str, schema: int, named: str) -> Iterator[str]:
+    """Copy a backup into a folder beside the store, which is removed afterwards. Refuses what is not a backup.
+
+    `named` is the setting or option that gave the store.
+    """
     import shutil  # slow to import, and only needed here
 
     if not os.path.exists(file):
@@ -33,7 +37,10 @@ def scratch_copy(file: str, store: str, schema: int) -> Iterator[str]:
     if file_id(file) == file_id(store):
         raise InvalidArgument(f"{file} is the store itself. Name a backup of it.", field="file")
     folder = f"{store}.restoring-{stamp()}-{os.getpid()}"
-    os.makedirs(folder, mode=0o700)
+    try:
+        os.makedirs(folder, mode=0o700)
+    except OSError as error:
+        raise translate(error, store, named) from error
     try:
         scratch = os.path.join(folder, "rooms.sqlite")
         with _opened(file) as source:

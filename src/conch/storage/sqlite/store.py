@@ -26,7 +26,7 @@ from conch.storage.sqlite.errors import translate, translated
 from conch.storage.sqlite.files import copy, emptying, make_folder, new_mark, note_mark, split, stamp, unused
 from conch.storage.sqlite.fulltext import empty_index
 from conch.storage.sqlite.queue import Queue
-from conch.storage.sqlite.recognition import APPLICATION_ID, foreign, require_own_file
+from conch.storage.sqlite.recognition import APPLICATION_ID, foreign
 from conch.storage.sqlite.transaction import SqliteTransaction, as_dict, transaction
 from conch.storage.statements import (
     Dialect,
@@ -219,9 +219,9 @@ class SqliteStore:
         from conch.storage.sqlite.restoring import scratch_copy  # rarely needed
 
         with suppress(StoreCorrupt):  # a store that cannot be read is replaced
-            require_own_file(self.path, self._named)
+            self._connections.require_own()
         make_folder(self.path, self._named)
-        with scratch_copy(file, self.path, self._schema) as scratch:
+        with scratch_copy(file, self.path, self._schema, self._named) as scratch:
             candidate = SqliteStore(scratch, ring=self._ring, named="FILE", migrations=self._migrations)
             try:
                 with candidate.read():  # migrates an older one
