@@ -102,15 +102,11 @@ class Reservations:
             blocking = [held for held in found if held.reservation.liveness == "active" and not _is_of(held, caller)]
             _record_incursions(tx, snapshot, caller, wanted.path, blocking, granted=False)
 
-    def release(self, caller: Caller, room_id: str, scope: str) -> Reservation:
-        """End one of the caller's reservations; `scope` must be exactly what was reserved."""
-        wanted, _ = self._locate(room_id, scope)
+    def release(self, caller: Caller, room_id: str, *scopes: str) -> list[Reservation]:
+        """End some of the caller's reservations, or none if one is refused. Each must be exactly what was reserved."""
+        wanted = [self._locate(room_id, scope)[0] for scope in scopes]
         with self._rooms.change(caller, room_id) as (tx, snapshot):
-            found = find_overlapping(tx, snapshot, wanted)
-            mine = _own_exact(found, caller)
-            if mine is None:
-                raise refuse_release(tx, snapshot, scope, wanted, found, caller)
-            return end(tx, mine, "released", mine)
+            return [_release(tx, snapshot, caller, *each) for each in zip(scopes, wanted, strict=True)]
 
     def release_for(self, person: Person, room_id: str, agent_id: str, scope: str, reason: str) -> Reservation:
         """End a reservation of another member, by a person."""
@@ -175,6 +171,14 @@ class Reservations:
         """The scope and the room's root. Done before the transaction, because a filesystem can be slow."""
         root = self._rooms.root(room_id)
         return parse_scope(scope, root), root
+
+
+def _release(tx: Transaction, snapshot: Snapshot, caller: Caller, scope: str, wanted: Scope) -> Reservation:
+    found = find_overlapping(tx, snapshot, wanted)
+    mine = _own_exact(found, caller)
+    if mine is None:
+        raise refuse_release(tx, snapshot, scope, wanted, found, caller)
+    return end(tx, mine, "released", mine)
 
 
 def _position(tx: Transaction, room_id: str, reservation_id: str | None) -> tuple[int, str]:

@@ -85,8 +85,8 @@ def scope_reserve(session: Session, given: Object, call: Call) -> Reply:
 
 
 def scope_release(session: Session, given: Object, call: Call) -> Reply:
-    reservation = session.app.reservations.release(session.caller(), given["room_id"], given["scope"])
-    return Reply({"reservation": view.reservation(reservation)}, f"Released {one_line(reservation.spelled)}.")
+    reservation = session.app.reservations.release(session.caller(), given["room_id"], given["scope"])[0]
+    return Reply({"reservation": view.reservation(reservation)}, view.released_line(reservation))
 
 
 def scope_list(session: Session, given: Object, call: Call) -> Reply:

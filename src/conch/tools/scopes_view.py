@@ -57,6 +57,10 @@ def reservation(reservation: Reservation) -> Object:
     )
 
 
+def released_line(reservation: Reservation) -> str:
+    return f"Released {one_line(reservation.spelled)}."
+
+
 def reservation_line(reservation: Reservation) -> str:
     state = f"until {to_iso(reservation.expires_at)}" if reservation.is_active else reservation.state
     return f"{one_line(reservation.spelled)} by {reservation.label} ({reservation.liveness}), {state}"

@@ -559,6 +559,23 @@ def test_several_paths_are_reserved_and_released_at_once(conch: Conch, names: di
     assert conch("reservations").out == "Nothing is reserved.\n"
 
 
+@pytest.mark.parametrize("bad", ["src/*/*", " ", "../elsewhere"])
+def test_a_bad_path_is_refused_before_any_other_is_reserved(conch: Conch, names: dict[str, str], bad: str) -> None:
+    refused = conch("reserve", "src", bad, "--json")
+
+    assert refused.error["code"] == "INVALID_ARGS"
+    assert conch("reservations", "--all").out == "Nothing is reserved.\n"
+
+
+def test_if_one_path_is_refused_none_is_released(conch: Conch, names: dict[str, str]) -> None:
+    conch("reserve", "src", "docs")
+
+    refused = conch("unreserve", "src", "tests", "docs", "--json")
+
+    assert refused.error["code"] == "RESERVATION_NOT_FOUND"
+    assert {each["scope"] for each in conch("reservations", "--json").data["reservations"]} == {"src", "docs"}
+
+
 def test_if_one_path_is_refused_none_is_reserved_but_what_was_renewed_stays(
     conch: Conch, names: dict[str, str]
 ) -> None:

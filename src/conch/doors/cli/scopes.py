@@ -46,14 +46,14 @@ def _folder_within(root: str) -> str | None:
 
 
 def reserve(context: Context) -> Report:
-    return as_report(_reserve(context, context.options.scope))
+    return as_report(_reserve(context, from_here(context, context.options.scope)))
 
 
 def reserve_all(context: Context) -> Report:
     """Reserve all the scopes or none: if one is refused, those before it are taken back."""
     granted: list[Reply] = []
     try:
-        for scope in context.options.scope:
+        for scope in _all_from_here(context):
             granted.append(_reserve(context, scope))
     except ConchError:
         for reply in reversed(granted):
@@ -64,11 +64,18 @@ def reserve_all(context: Context) -> Report:
     )
 
 
-def _reserve(context: Context, scope: str) -> Reply:
+def _all_from_here(context: Context) -> list[str | None]:
+    """The scopes of a command. A bad one is refused before anything changes."""
+    scopes: list[str] = context.options.scope
+    empty = [scope for scope in scopes if not scope.strip()]
+    return [*empty[:1]] or [from_here(context, scope) for scope in scopes]  # the tool refuses an empty one
+
+
+def _reserve(context: Context, scope: str | None) -> Reply:
     options = context.options
     return context.room_tool(
         "scopes.scope_reserve",
-        scope=from_here(context, scope),
+        scope=scope,
         ttl_minutes=options.ttl,
         takeover_stale=options.takeover_stale,
         bead_id=options.bead,
@@ -76,18 +83,18 @@ def _reserve(context: Context, scope: str) -> Reply:
 
 
 def release(context: Context) -> Report:
-    return as_report(_release(context, context.options.scope))
+    return as_report(context.room_tool("scopes.scope_release", scope=from_here(context, context.options.scope)))
 
 
 def release_all(context: Context) -> Report:
-    """Release the scopes one after the other, up to the first that is refused."""
-    released = [_release(context, scope) for scope in context.options.scope]
-    data = {"reservations": [reply.data["reservation"] for reply in released]}
-    return Report(data, "\n".join(reply.text for reply in released))
-
-
-def _release(context: Context, scope: str) -> Reply:
-    return context.room_tool("scopes.scope_release", scope=from_here(context, scope))
+    """Release all the scopes or none."""
+    scopes = _all_from_here(context)
+    if len(scopes) == 1:
+        reply = context.room_tool("scopes.scope_release", scope=scopes[0])
+        return Report({"reservations": [reply.data["reservation"]]}, reply.text)
+    released = context.app.reservations.release(context.caller, context.room_id, *map(str, scopes))
+    data = {"reservations": [scopes_view.reservation(each) for each in released]}
+    return Report(data, "\n".join(map(scopes_view.released_line, released)))
 
 
 def status(context: Context) -> Report:
