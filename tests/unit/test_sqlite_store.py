@@ -25,7 +25,7 @@ from conch.storage.sqlite.connections import Connections
 from conch.storage.sqlite.errors import translate
 from conch.storage.sqlite.files import filesystem_type
 from conch.storage.sqlite.store import DIALECT, SqliteStore
-from conch.storage.statements import HERE, Migration, load_migrations
+from conch.storage.statements import HERE, Migration, expand_lists, load_migrations
 
 Open = Callable[..., SqliteStore]
 
@@ -700,3 +700,10 @@ def test_a_store_opens_while_its_last_user_leaves(
 
     assert count(newcomer) == 1
     assert count(open_store()) == 1  # what is written down are the files of the newcomer
+
+
+def test_lists_of_many_lengths_need_few_statements() -> None:
+    expanded = [expand_lists("SELECT 1 WHERE x IN :names", {"names": list(range(size))}) for size in range(1, 101)]
+
+    assert len({statement for statement, _ in expanded}) == 8
+    assert all({*flat.values()} == {*range(size)} for size, (_, flat) in enumerate(expanded, start=1))
