@@ -37,11 +37,14 @@ class Guard:
         self._store = store
         self._rooms = rooms
 
-    def judge(self, agent_id: str | None, paths: list[str]) -> list[Objection]:
-        """What speaks against a change of these files by an agent. It only reads; None is an agent without an id."""
-        return [objection for path in paths for objection in self._judge(agent_id, path)]
+    def judge(self, agent_id: str | None, paths: list[str], is_strict: bool = False) -> list[Objection]:
+        """What speaks against a change of these files by an agent. It only reads; None is an agent without an id.
 
-    def _judge(self, agent_id: str | None, path: str) -> list[Objection]:
+        If it is strict, a policy that only warns counts as one that forbids.
+        """
+        return [objection for path in paths for objection in self._judge(agent_id, path, is_strict)]
+
+    def _judge(self, agent_id: str | None, path: str, is_strict: bool) -> list[Objection]:
         try:
             directory = canonicalize(_nearest_directory(path))
             chain = ancestor_chain(directory, workspace_root(directory))
@@ -50,11 +53,14 @@ class Guard:
                 room = max(rooms, key=lambda each: len(each.canonical_path), default=None)
                 if room is None:
                     return []
-                return self._object(tx, self._rooms.glimpse(tx, room.room_id, agent_id or ""), agent_id, path)
+                snapshot = self._rooms.glimpse(tx, room.room_id, agent_id or "")
+                return self._object(tx, snapshot, agent_id, path, is_strict)
         except InvalidArgument:  # not a path inside the workspace
             return []
 
-    def _object(self, tx: Transaction, snapshot: Snapshot, agent_id: str | None, path: str) -> list[Objection]:
+    def _object(
+        self, tx: Transaction, snapshot: Snapshot, agent_id: str | None, path: str, is_strict: bool
+    ) -> list[Objection]:
         policy, room = snapshot.policy.guard, snapshot.room
         if policy == "off":
             return []
@@ -62,7 +68,7 @@ class Guard:
         found = find_overlapping(tx, snapshot, wanted, lapsed=snapshot.now)
         owns_stick = room.owner is not None and room.owner == agent_id
         # The holder of the stick may change any file, but not without knowing of a reservation.
-        is_refused = policy != "warn" and not owns_stick
+        is_refused = (is_strict or policy != "warn") and not owns_stick
         objections = [
             _reserved(held, wanted.path, snapshot, is_refused)
             for held in found

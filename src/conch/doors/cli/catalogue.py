@@ -15,7 +15,8 @@ _AGENT = Group("agent", "INVALID_ARGS", ROOMS.name, "the agents here, their rese
 _TOPICS = Group("topics", TALK.invalid, TALK.name, "create, list, show, close, rename or export topics")
 _NAMES = Group("names", TALK.invalid, TALK.name, "free a name on a topic")
 _DB = Group("db", heading=OTHERS.name, summary="the store: path, verify, backup, restore, migrate, copy ...")
-FAMILIES = {group.name: group for group in (_AGENT, _TOPICS, _NAMES, _DB)}
+_GUARD = Group("guard", heading=SCOPES.name, summary="refuse commits of files that another agent has reserved")
+FAMILIES = {group.name: group for group in (_GUARD, _AGENT, _TOPICS, _NAMES, _DB)}
 
 # -- options that several commands share
 
@@ -908,6 +909,40 @@ COMMANDS |= grouped(
             _ENDED,
             *_SPEAKER,
         ),
+        reads=True,
+    ),
+)
+
+_REPOSITORY = (flag("--path", "DIR", "a directory in the repository; default: the working directory"), _JSON)
+
+COMMANDS |= grouped(
+    _GUARD,
+    Command(
+        "guard install",
+        "guarding.install",
+        "add git's pre-commit hook",
+        "Add a pre-commit hook to the repository here, for all its worktrees. It refuses a commit that touches a file "
+        "that another live agent has reserved, and names the agent. A hook that is there already stays and runs first. "
+        "`git commit --no-verify` skips all hooks.",
+        _REPOSITORY,
+        needs_store=False,
+    ),
+    Command(
+        "guard uninstall",
+        "guarding.uninstall",
+        "remove git's pre-commit hook",
+        "Remove the hook of `conch guard install`, and put the one that was there before back.",
+        _REPOSITORY,
+        needs_store=False,
+    ),
+    Command(
+        "guard check",
+        "guarding.check",
+        "check files before a commit (the hook runs this)",
+        "Check whether another live agent has reserved one of the files that standard input names, separated by NUL. "
+        "The exit status is 1 if so.",
+        _SHARED,
+        "  git diff --cached --name-only -z | conch guard check",
         reads=True,
     ),
 )

@@ -59,16 +59,16 @@ def _place(options: Any, wants_instructions: bool) -> Place:
         home=os.path.expanduser("~"),
         project=project,
         environ=os.environ,
-        program=_program(project),
+        program=find_program(is_shared=project is not None),
         data_dir=os.path.abspath(os.path.expanduser(Settings.load(os.environ).data_dir)),
         skill=skill_text(),
         instructions=PARAGRAPH if wants_instructions else "",
     )
 
 
-def _program(project: str | None) -> str:
-    """How a harness starts conch. Settings of a project are shared, so they hold no path of this machine."""
-    if project is not None:
+def find_program(is_shared: bool = False) -> str:
+    """How others start conch. Settings that several machines share hold no path of this one."""
+    if is_shared:
         return "conch"
     beside = os.path.join(os.path.dirname(sys.executable), "conch")
     found = shutil.which("conch")

@@ -1,0 +1,108 @@
+"""Git's pre-commit hook: refuses a commit that touches another agent's reservation. An existing hook runs first."""
+
+from __future__ import annotations
+
+import os
+import shlex
+
+from conch.errors import InvalidArgument
+from conch.lean import Literal, NamedTuple, re
+
+_MARK = "# Written by `conch guard install`; `conch guard uninstall` removes it."
+_KEPT = ".before-conch"
+# The hook must not stand in the way if conch is gone or its store is in trouble: only status 1 is a refusal.
+_SCRIPT = """\
+#!/bin/sh
+{mark}
+if [ -x "$0{kept}" ]; then
+  "$0{kept}" "$@" || exit $?
+fi
+conch={program}
+command -v "$conch" > /dev/null 2>&1 || exit 0
+git diff --cached --name-only --no-renames -z | "$conch" guard check
+[ $? -ne 1 ]
+"""
+
+
+class Hooked(NamedTuple):
+    path: str
+    outcome: Literal["written", "unchanged", "removed", "absent"]
+    kept: str | None
+    """Where the hook is that was there before; it still runs."""
+
+
+def install(directory: str, program: str) -> Hooked:
+    """Add the hook to the repository of a directory, for all its worktrees. An existing hook is kept and runs first."""
+    path = _hook_path(directory)
+    kept = path + _KEPT
+    script = _SCRIPT.format(mark=_MARK, kept=_KEPT, program=shlex.quote(program))
+    is_ours = _is_ours(path)
+    if is_ours and _read(path) == script:
+        return Hooked(path, "unchanged", kept if os.path.lexists(kept) else None)
+    if not is_ours and os.path.lexists(path):
+        if os.path.lexists(kept):
+            message = f"{kept} is in the way: conch would keep the hook at {path} there. Move one of them away."
+            raise InvalidArgument(message, field="path")
+        os.rename(path, kept)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    draft = f"{path}.conch-{os.getpid()}"
+    with open(draft, "w", encoding="utf-8") as file:
+        file.write(script)
+    os.chmod(draft, 0o755)
+    os.replace(draft, path)
+    return Hooked(path, "written", kept if os.path.lexists(kept) else None)
+
+
+def uninstall(directory: str) -> Hooked:
+    """Remove our hook, and put the one that was there before back."""
+    path = _hook_path(directory)
+    if not _is_ours(path):
+        return Hooked(path, "absent", None)
+    if os.path.lexists(path + _KEPT):
+        os.replace(path + _KEPT, path)
+    else:
+        os.unlink(path)
+    return Hooked(path, "removed", None)
+
+
+def _is_ours(path: str) -> bool:
+    return _MARK in _read(path)
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read(100_000)
+    except OSError:
+        return ""
+
+
+# -- where git looks for hooks
+
+
+def _hook_path(directory: str) -> str:
+    top = _find_top(directory)
+    git = os.path.join(top, ".git")
+    if os.path.isfile(git):  # a linked worktree: the file says where its part of the repository is
+        git = os.path.join(top, _read(git).removeprefix("gitdir:").strip())
+    common = os.path.normpath(os.path.join(git, _read(os.path.join(git, "commondir")).strip()))
+    chosen = _configured(os.path.join(common, "config")) or _configured(os.path.expanduser("~/.gitconfig"))
+    folder = os.path.join(top, os.path.expanduser(chosen)) if chosen else os.path.join(common, "hooks")
+    return os.path.join(folder, "pre-commit")
+
+
+def _find_top(directory: str) -> str:
+    folder = os.path.realpath(directory)
+    while not os.path.lexists(os.path.join(folder, ".git")):
+        above = os.path.dirname(folder)
+        if above == folder:
+            raise InvalidArgument(f"{directory} is not in a git repository.", field="path")
+        folder = above
+    return folder
+
+
+def _configured(file: str) -> str:
+    """The value of `core.hooksPath` in a configuration file; empty if it is not set."""
+    found = re.findall(r"(?ims)^\s*\[core\]([^\[]*)", _read(file))
+    values = [each for section in found for each in re.findall(r"(?im)^\s*hookspath\s*=\s*(.+?)\s*$", section)]
+    return values[-1].strip('"') if values else ""

@@ -1,0 +1,117 @@
+"""`conch guard install`: git refuses a commit of files that another live agent has reserved."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Conch = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def repository(project: Path, environ: dict[str, str], tmp_path: Path, conch: Conch) -> Path:
+    """A repository where session one has reserved `src`, with the guard installed."""
+    environ["PATH"] = f"{tmp_path}:{environ['PATH']}"
+    program = tmp_path / "conch"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m conch "$@"\n')
+    program.chmod(0o755)
+    git(project, environ, "init", "-q")
+    git(project, environ, "commit", "-q", "--allow-empty", "-m", "first")
+    for session in ("one", "two"):
+        conch(session, "join")
+    conch("one", "reserve", "src")
+    return project
+
+
+def git(folder: Path, environ: dict[str, str], *words: str, session: str = "two") -> subprocess.CompletedProcess[str]:
+    who = ("-c", "user.name=x", "-c", "user.email=x@example.org")
+    marks = {"CLAUDE_CODE_SESSION_ID": session, "CLAUDECODE": "1", "GIT_CONFIG_GLOBAL": os.devnull}
+    return subprocess.run(
+        ["git", *who, *words], cwd=folder, env={**environ, **marks}, capture_output=True, text=True, timeout=60
+    )
+
+
+def stage(folder: Path, environ: dict[str, str], name: str) -> None:
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text("x")
+    git(folder, environ, "add", name)
+
+
+def test_a_commit_that_touches_a_reservation_is_refused_and_names_the_holder(
+    repository: Path, environ: dict[str, str], conch: Conch
+) -> None:
+    conch("two", "guard", "install")
+    stage(repository, environ, "src/a.py")
+
+    refused = git(repository, environ, "commit", "-m", "x")
+    by_holder = git(repository, environ, "commit", "-m", "x", session="one")
+
+    name = conch("one", "whoami")["data"]["name"]
+    assert refused.returncode == 1
+    assert f"- src/a.py: claude·{name} has reserved src since" in refused.stderr
+    assert by_holder.returncode == 0, by_holder.stderr
+
+
+def test_other_files_and_no_verify_are_free(repository: Path, environ: dict[str, str], conch: Conch) -> None:
+    conch("two", "guard", "install")
+    stage(repository, environ, "b.py")
+    free = git(repository, environ, "commit", "-m", "x")
+    stage(repository, environ, "src/a.py")
+
+    unverified = git(repository, environ, "commit", "-m", "x", "--no-verify")
+
+    assert (free.returncode, unverified.returncode) == (0, 0), free.stderr
+
+
+def test_an_existing_hook_runs_first_and_comes_back_byte_for_byte(
+    repository: Path, environ: dict[str, str], conch: Conch
+) -> None:
+    hook = repository / ".git" / "hooks" / "pre-commit"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\necho mine >&2\nexit 3\n")
+    hook.chmod(0o755)
+    before = hook.read_bytes()
+
+    conch("two", "guard", "install")
+    again = conch("two", "guard", "install")
+    stage(repository, environ, "b.py")
+    committed = git(repository, environ, "commit", "-m", "x")
+    conch("two", "guard", "uninstall")
+
+    assert again["data"]["outcome"] == "unchanged"
+    assert committed.returncode != 0 and "mine" in committed.stderr
+    assert hook.read_bytes() == before and hook.stat().st_mode & 0o111
+    assert sorted(path.name for path in hook.parent.glob("pre-commit*") if path.suffix != ".sample") == ["pre-commit"]
+
+
+def test_a_worktree_uses_the_hook_of_its_repository(
+    repository: Path, environ: dict[str, str], conch: Conch, tmp_path: Path
+) -> None:
+    tree = tmp_path / "tree"
+    git(repository, environ, "worktree", "add", "-q", str(tree))
+
+    conch("two", "guard", "install", "--path", str(tree))
+
+    assert (repository / ".git" / "hooks" / "pre-commit").exists()
+
+
+def test_the_hook_follows_the_configured_folder(repository: Path, environ: dict[str, str], conch: Conch) -> None:
+    git(repository, environ, "config", "core.hooksPath", ".hooks")
+
+    conch("two", "guard", "install")
+
+    assert (repository / ".hooks" / "pre-commit").exists()
+
+
+def test_a_broken_store_stops_no_commit(repository: Path, environ: dict[str, str], conch: Conch) -> None:
+    conch("two", "guard", "install")
+    stage(repository, environ, "src/a.py")
+    environ["CONCH_STORE"] = "postgresql://127.0.0.1:1/none"
+
+    assert git(repository, environ, "commit", "-m", "x").returncode == 0
