@@ -22,7 +22,7 @@ test:
 
 # The console in headless Chromium. `make test` leaves this out, so that it stays short.
 test-browser: .venv/browsing tests/browser/axe/node_modules/installed chromium
-	$(BIN)/pytest tests/browser
+	$(BIN)/pytest tests/browser --numprocesses=2
 
 check: .venv/developing
 	$(BIN)/ruff format --check .

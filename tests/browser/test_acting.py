@@ -103,6 +103,19 @@ def test_take_over_asks_once_and_needs_a_reason(room: Any) -> None:
     room.locator(".members > li", has_text="human·").get_by_text("has the stick").wait_for()
 
 
+def test_a_person_with_the_stick_hands_it_over_in_writing(room: Any) -> None:
+    room.get_by_role("button", name="Take over…").first.click()
+    confirm(room, "Take over", reason="I look at it myself.")
+
+    room.get_by_role("button", name="Hand over…").click()
+    room.get_by_role("dialog").locator("select").select_option(label="codex·ivory-swan")
+    confirm(room, "Hand over", status="I removed the second token.", next_action="Run the slow tests.")
+
+    handed = room.locator("#timeline > li", has_text="I removed the second token.").first
+    handed.get_by_text("Passed to").wait_for()
+    room.locator(".members > li", has_text="codex·ivory-swan").get_by_text("next").wait_for()
+
+
 def test_pass_the_stick_on_for_an_agent(room: Any) -> None:
     menu(room, "Actions for claude·deft-osprey", "Pass the stick on")
     room.get_by_role("dialog").locator("select").select_option(label="codex·ivory-swan")

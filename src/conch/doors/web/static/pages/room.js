@@ -84,13 +84,21 @@ export class RoomPage {
       <span class="pill ${room.owner ? "hold" : ""}">turn <span class="number">${room.turn_id}</span>${room.turn_since ? html` · <time-span since=${room.turn_since}></time-span>` : nothing}</span>
       <span class="grow"></span>
       ${room.state === "closed" ? html`<span class="pill bad">closed</span>` : html`
-        ${holder ? html`<button class="button" @click=${() => this.steering.nudge(holder)}>Ask for the stick</button>
-        <button class="button quiet" @click=${() => this.steering.take(holder)}>Take over…</button>` : nothing}
+        ${this.stickActions(room, holder)}
         ${menu("More actions for this room", html`<button class="button quiet" @click=${() => this.steering.note()}>Add a note…</button>
-        ${holder ? html`<button class="button quiet" @click=${() => this.steering.passFor(holder, room.members)}>Pass on for ${label(holder)}…</button>` : nothing}
+        ${holder && !this.isMine(room) ? html`<button class="button quiet" @click=${() => this.steering.passFor(holder, room.members)}>Pass on for ${label(holder)}…</button>` : nothing}
         <button class="button quiet" @click=${() => this.steering.close()}>Close the room…</button>`)}`}</div>
       <p class="state">${visible(room.sentence)}${this.deadline(room)}</p>`;
   }
+
+  stickActions(room, holder) {
+    if (this.isMine(room)) return html`<button class="button primary" @click=${() => this.steering.handOver(this.shell.me, room.members)}>Hand over…</button>`;
+    if (!holder) return nothing;
+    return html`<button class="button" @click=${() => this.steering.nudge(holder)}>Ask for the stick</button>
+      <button class="button quiet" @click=${() => this.steering.take(holder)}>Take over…</button>`;
+  }
+
+  isMine(room) { return Boolean(this.shell.me) && room.owner === this.shell.me.agent_id; }
 
   /** The member that has the stick or is to claim it. */
   get holder() {

@@ -37,6 +37,19 @@ export class Steering {
     });
   }
 
+  /** The person has the stick: hand it over in writing, as agents do. */
+  async handOver(me, members) {
+    const others = members.filter((member) => member.agent_id !== me.agent_id && !["gone", "watching"].includes(member.doing));
+    const given = await question({
+      title: "Hand over the stick", text: "The next agent reads this before it starts.",
+      fields: [{ name: "to", label: "To", kind: "choice", choices: [["", "the next in the sequence"], ...others.map((each) => [each.agent_id, label(each)])] },
+        { name: "status", label: "What is done", kind: "long" }, { name: "next_action", label: "What to do next", kind: "long" }], yes: "Hand over",
+    });
+    if (!given) return false;
+    const { status, next_action } = given;
+    return this.shell.act("hand_over", { room_id: this.roomId, handoff: { status, next_action }, ...(given.to ? { to: given.to } : {}) }, "Handed over.");
+  }
+
   release(reservation) {
     return this.ask("unreserve", { agent_id: reservation.agent_id, scope: reservation.scope }, "Released.", {
       title: `Release ${reservation.scope}?`, text: `${label(reservation)} reserved it and may be changing it. It gets a message.`,
