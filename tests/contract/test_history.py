@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -62,6 +63,17 @@ def test_the_whole_timeline_has_everything_with_plain_labels(busy: None, ada: An
         ("note", "Noted"),
         ("released", "Released"),
     ]
+
+
+def test_the_words_of_a_handoff_and_of_a_notice_come_once(busy: None, ada: Any, bob: Any) -> None:
+    bob.data("event_mark", event_id=send(ada, bob), mark="seen")
+
+    events = ada.data("get_room_events", all=True)["events"]
+
+    released, marked = (next(each for each in events if each["event_type"] == kind) for kind in ("release", "seen"))
+    assert json.dumps(events).count("Fix test_cli") == 1
+    assert (released["protocol_event"]["state"], released["protocol_event"]["bead_id"]) == ("accepted", "bd-7")
+    assert marked["protocol_event"]["payload"] == {"subject": "s"}
 
 
 def test_every_entry_of_the_timeline_is_in_the_text_too(busy: None, ada: Any, bob: Any) -> None:

@@ -40,7 +40,7 @@ def _timeline(session: Session, given: Object) -> Reply:
     session.app.rooms.get_state(session.caller(), given["room_id"])
     found = read_timeline(store, given["room_id"], place, limit, bead_id)
     order = -1 if after is None else 1
-    page = session.budget().fill(found.entries[::order], timeline_view.entry, timeline_view.line)
+    page = session.budget().fill(found.entries[::order], timeline_view.brief, timeline_view.line)
     is_cut = after is not None and page.has_more
     reached = found.entries[page.length - 1].place if is_cut else found.place
     is_rest = found.has_older or (after is None and page.has_more)

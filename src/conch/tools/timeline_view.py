@@ -32,6 +32,8 @@ _LABELS = {
     "expired": "Ended",
     "registered": "Registered",
 }
+# What a model needs to know of a notice whose words it reads elsewhere.
+_OF_A_NOTICE = ("id", "event_type", "bead_id", "state", "seen_at", "accepted_at")
 
 
 def page(page: Page) -> Object:
@@ -60,6 +62,16 @@ def entry(entry: Entry) -> Object:
     about = {"event_type": row["kind"], "agent_id": row["agent_id"], "name": row["agent_name"]}
     subject_id = None if entry.protocol else row["subject_id"]  # the id of the protocol event itself
     return known(**about, subject_id=subject_id, details=details or None, **common)
+
+
+def brief(each: Entry) -> Object:
+    """An entry for a model. A handoff, or the notice that a mark is about, does not come a second time in it."""
+    found = entry(each)
+    if each.protocol is None or (each.event is None and each.kind != "mark"):
+        return found
+    notice = {name: value for name, value in found["protocol_event"].items() if name in _OF_A_NOTICE and value}
+    subject = each.protocol.payload.get("subject") if each.kind == "mark" else None
+    return {**found, "protocol_event": {**notice, **({"payload": {"subject": subject}} if subject else {})}}
 
 
 def label(entry: Entry) -> str:
