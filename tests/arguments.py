@@ -33,6 +33,7 @@ VALID: dict[str, dict[str, Any]] = {
     "topic_presence": {"topic_id": "topic_x"},
     "cursor_reset": {"topic_id": "topic_x"},
     "sync": {"topic_id": "topic_x"},
+    "listen": {},
     "messages_search": {"query": "q"},
     "ask": {"topic_id": "topic_x", "question": "q"},
     "ask_poll": {"topic_id": "topic_x", "question_id": "q"},

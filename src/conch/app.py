@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from conch.bus.questions import Questions
     from conch.bus.sync import Messages
     from conch.bus.topics import Topics
+    from conch.listening.listening import Listening
     from conch.members.adoption import Adoption
     from conch.members.membership import Membership
     from conch.members.names import Registration
@@ -115,6 +116,12 @@ class App:
         from conch.bus.questions import Questions
 
         return Questions(self.store, self.bell, self.settings)
+
+    @cached_property
+    def listening(self) -> Listening:
+        from conch.listening.listening import Listening
+
+        return Listening(self.store, self.bell, self.claims, self.settings)
 
     @cached_property
     def search(self) -> Search:

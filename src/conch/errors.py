@@ -36,6 +36,7 @@ ConchError
 +-- UnknownRecipient ........... UNKNOWN_RECIPIENT        no agent in the room has that name
 +-- EventNotFound .............. EVENT_NOT_FOUND
 +-- MarkForbidden .............. MARK_FORBIDDEN           only its recipient can mark an event
++-- DuplicateListener .......... duplicate_listener       the agent already listens, in a process that is alive
 +-- RateLimited ................ RATE_LIMITED             too many notices; retry_after_seconds says when to try again
 +-- Cancelled .................. cancelled                the caller cancelled the call
 +-- StoreError
@@ -215,6 +216,10 @@ class TurnMismatch(FencingError):
 
 class StaleLease(FencingError):
     code = "stale_lease"
+
+
+class DuplicateListener(ConchError):
+    code = "duplicate_listener"
 
 
 class TakeoverNotAvailable(ConchError):

@@ -39,6 +39,7 @@ LAYERS = [
     Layer(("search", "notices"), "searching messages; notices and a room's timeline"),
     Layer(("turns", "scopes"), "the stick; reservations of paths"),
     Layer(("members",), "joining and leaving a room, names in a room, adopted identities"),
+    Layer(("listening",), "what is new for an agent, and waiting for it"),
     Layer(("overview",), "what a person sees of a room at one glance"),
     Layer(("importing",), "takes over the data of other programs"),
     Layer(("verify", "wiping"), "checks a whole store: files, schema, logs and rows; deletes one, or a room of it"),
@@ -48,7 +49,7 @@ LAYERS = [
     Layer(("doors",), "the ways in: `mcp`, `cli`, `hook` and `web`. They hold no rules and do not import each other"),
     Layer(("main",), "the `conch` command"),
 ]
-DOMAINS = ("agents", "rooms", "bus", "search", "notices", "turns", "scopes", "members", "overview")
+DOMAINS = ("agents", "rooms", "bus", "search", "notices", "turns", "scopes", "members", "listening", "overview")
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer.names}
 DEEPEST = 15
 

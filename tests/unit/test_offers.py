@@ -103,12 +103,12 @@ def test_the_instructions_teach_the_protocol_in_few_words() -> None:
 def test_the_bus_reads_as_a_product_of_its_own() -> None:
     text = instructions(select_tools(["bus"]))
 
-    assert "To check for messages, call sync. Then answer" in text
+    assert "call listen. To read and send messages, call sync" in text
     assert not re.search(r"\b(stick|turn|room|checkout)\b", text)
 
 
 def test_everyday_has_about_fifteen_tools_and_nothing_selected_is_everything() -> None:
-    assert len(select_tools(["everyday"])) == 15
+    assert len(select_tools(["everyday"])) == 16
     assert select_tools(GROUPS) == TOOLS
 
 

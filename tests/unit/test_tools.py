@@ -58,6 +58,7 @@ def test_the_tools_are_exactly_the_seeds() -> None:
         "cursor_reset",
         "messages_search",
         "sync",
+        "listen",
     }
     assert {name for name, tool in TOOLS.items() if tool.group == "questions"} == {
         "ask",

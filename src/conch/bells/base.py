@@ -44,6 +44,11 @@ def directory_channel() -> str:
     return "directory"
 
 
+def agent_channel(agent_id: str) -> str:
+    """An agent that listens hears on this channel that a notice has come for it."""
+    return f"agent-{agent_id}"
+
+
 def notification(channel: str) -> str:
     """The channel's name in PostgreSQL, which allows 63 plain characters."""
     return f"conch_{digest(channel)}"

@@ -11,6 +11,7 @@ agents had when it was sent.
 from __future__ import annotations
 
 from conch.agents.records import Caller, label
+from conch.bells.base import agent_channel
 from conch.clock import MINUTE, SECOND
 from conch.config import Settings
 from conch.errors import (
@@ -278,6 +279,8 @@ def insert_event(
         caused_by=caused_by,
         priority=_priority(payload),
     )
+    if recipient is not None and handoff_event_seq is None:  # the recipient of a stick is rung in its room
+        tx.ring(agent_channel(recipient.agent_id))
     return event_id
 
 

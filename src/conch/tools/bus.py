@@ -153,7 +153,7 @@ def sync(session: Session, given: Object, call: Call) -> Reply:
     sent, sent_lines = view.echo(synced.sent, budget)
     page, peer = synced.page, synced.page.peer
     received = budget.fill(
-        page.received, lambda each: view.received(each, peer), lambda each: view.message_text(each, page)
+        page.received, lambda each: view.received(each, peer), lambda each: view.message_text(each, peer, page.called)
     )
     synced = synced._replace(page=page.cut(received.length))  # the others stay unread
     cursor = synced.page.last_seq if auto_advance else synced.page.standing.last_seq
@@ -212,7 +212,7 @@ _OUTGOING: Object = {
         "metadata": {"type": ["object", "null"], "description": "{to: the name or names it is for}"},
         "client_message_id": {
             "type": ["string", "null"],
-            "description": "An id that you choose: a second message with it is not sent.",
+            "description": "Your own id: a second message with it is not sent.",
         },
     },
     "required": ["content_markdown"],
@@ -267,8 +267,7 @@ TOOLS = grouped(
         topic_join,
         "Take a name on a topic",
         "Take a name on a topic, to read it and to speak there. A room's home topic needs no name: `join_path` "
-        "joined it. "
-        "Keep the reclaim_token: it gets your name back after a restart.",
+        "joined it. Keep the reclaim_token: it gets your name back after a restart.",
         fields.takes(
             {"agent_name": {**_NAME, "description": "Your name there."}},
             topic_id=_TOPIC_ID,
@@ -310,10 +309,10 @@ TOOLS = grouped(
             topic_id=fields.TOPIC_ID,
             outbox={"type": "array", "items": _OUTGOING},
             max_items=fields.limit(_MOST_ITEMS, _FEW_ITEMS),
-            include_self=fields.flag("Return your own messages too."),
+            include_self=fields.flag("Your own messages too."),
             wait_seconds=fields.WAIT_SECONDS,
-            auto_advance=fields.flag("Default true: what you receive counts as read."),
-            ack_through={**_SEQ, "description": "The last seq you have read, if auto_advance=false."},
+            auto_advance=fields.flag("Default true: received counts as read."),
+            ack_through={**_SEQ, "description": "The last seq you read, if auto_advance=false."},
         ),
         fields.WRITES,
     ),

@@ -13,7 +13,7 @@ from conch.tools.text import behind_margin, one_line
 from conch.warnings import Warning, Warnings, warning
 
 if TYPE_CHECKING:
-    from conch.bus.peers import Peer, Peers, Presence
+    from conch.bus.peers import Called, Peer, Peers, Presence
     from conch.bus.stream import Message, Sent
     from conch.bus.sync import Page
     from conch.bus.topics import Topic
@@ -127,9 +127,9 @@ def presence_line(peer: Presence) -> str:
     return f"- {one_line(peer.label)}, age_seconds={peer.age_seconds}, read up to #{peer.last_seq}"
 
 
-def message_text(each: Message, page: Page) -> str:
-    to = f" to {', '.join(each.addressee_labels(page.called))}" if each.addressees else ""
-    mark = " (to you)" if page.peer.is_meant(each.addressees) else ""
+def message_text(each: Message, peer: Peer, called: dict[str, Called]) -> str:
+    to = f" to {', '.join(each.addressee_labels(called))}" if each.addressees else ""
+    mark = " (to you)" if peer.is_meant(each.addressees) else ""
     reply = f" in reply to {each.reply_to}" if each.reply_to else ""
     head = one_line(f"#{each.seq} {each.sender_label}{to}{mark} [{each.message_type}] {each.message_id}{reply}:")
     return f"{head}\n{behind_margin(each.content_markdown)}"

@@ -10,6 +10,7 @@ from conch.tools import (
     bus,
     facts,  # noqa: F401 - loaded now, because a process without a free descriptor cannot import
     history,
+    listening,
     mail_view,  # noqa: F401
     patience,  # noqa: F401
     questions,
@@ -19,7 +20,16 @@ from conch.tools import (
 )
 from conch.tools.registry import Tool
 
-_ALL = (*turns.TOOLS, *history.TOOLS, *bus.TOOLS, *search.TOOLS, *questions.TOOLS, *scopes.TOOLS, *admin.TOOLS)
+_ALL = (
+    *turns.TOOLS,
+    *history.TOOLS,
+    *bus.TOOLS,
+    *listening.TOOLS,
+    *search.TOOLS,
+    *questions.TOOLS,
+    *scopes.TOOLS,
+    *admin.TOOLS,
+)
 TOOLS: dict[str, Tool] = {tool.name: tool for tool in _ALL}
 GROUPS = tuple(dict.fromkeys(tool.group for tool in TOOLS.values()))
 # The tools of other groups without which a group cannot be used.
@@ -30,7 +40,7 @@ _NEEDED = {
 }
 _EVERYDAY = (
     *("join_path", "wait_for_turn", "heartbeat", "release_stick", "pass_stick", "takeover_stick"),
-    *("get_room_state", "get_room_events", "sync", "ask", "answer"),
+    *("get_room_state", "get_room_events", "listen", "sync", "ask", "answer"),
     *("scope_reserve", "scope_release", "event_inbox", "event_mark"),
 )
 _CHOICES = {

@@ -23,8 +23,8 @@ TURN_ID: Object = {"type": "integer", "minimum": 0, "maximum": LARGEST}
 # What an owner shows with every call, so that a late call cannot disturb a newer turn.
 FENCED: Object = {
     "room_id": ROOM_ID,
-    "lease_id": _id("Default: your turn's."),
-    "expected_turn_id": {**TURN_ID, "description": "Default: your turn_id."},
+    "lease_id": _id("Default: yours."),
+    "expected_turn_id": {**TURN_ID, "description": "Default: yours."},
 }
 PATH: Object = {"type": "string", "minLength": 1, "maxLength": 4096, "description": "Default: your working directory."}
 SCOPE: Object = {**PATH, "description": "A path in the workspace, or dir/*."}
@@ -42,7 +42,7 @@ WAIT_SECONDS: Object = {
     "type": "integer",
     "minimum": 0,
     "maximum": LARGEST,
-    "description": "Default: at most 60. 0: do not wait.",
+    "description": "At most 60. 0: do not wait.",
 }
 
 HANDOFF: Object = {
@@ -73,7 +73,7 @@ SHORT_HANDOFF: Object = {
     "type": "object",
     "properties": {"status": {"type": "string"}, "next_action": {"type": "string"}},
     "required": ["status", "next_action"],
-    "description": "May also have artifacts, open_questions and do_not, as for `release_stick`.",
+    "description": "Also artifacts, open_questions, do_not, as for `release_stick`.",
 }
 
 # Hints for clients. By default the protocol assumes that a tool writes, destroys and is not repeatable, so only the

@@ -36,6 +36,11 @@ _COME_BACK = (
     "Do not call this in a loop. End your turn, or call `wait_for_turn` without max_wait_ms: it waits as long as "
     "it can."
 )
+_LISTEN_IN_BACKGROUND = (
+    "Do not call this in a loop. Run `conch listen` in the background: it ends when there is something for you. Or end "
+    "your turn."
+)
+_LISTEN_LATER = "End your turn, or call `listen` again."
 
 
 class Patience(NamedTuple):
@@ -45,8 +50,14 @@ class Patience(NamedTuple):
     """0 if the client is not known."""
     instead: str
     """What to do after a wait that ended without the stick."""
+    has_background: bool = False
 
-    def wait_seconds(self, asked: int) -> float:
+    @property
+    def instead_of_listening(self) -> str:
+        """What to do after a listener heard nothing."""
+        return _LISTEN_IN_BACKGROUND if self.has_background else _LISTEN_LATER
+
+    def wait_seconds(self, asked: float) -> float:
         return min(float(asked), (self.survives_ms or LONGEST_WAIT_MS) / 1_000)
 
 
@@ -55,5 +66,5 @@ def patience_of(client_name: str | None, has_progress: bool) -> Patience:
     for start, harness in _HARNESSES.items():
         if slug.startswith(start):
             survives = harness.with_progress_ms if has_progress else harness.survives_ms
-            return Patience(survives, _BACKGROUND if harness.has_background else _COME_BACK)
+            return Patience(survives, _BACKGROUND if harness.has_background else _COME_BACK, harness.has_background)
     return Patience(0, _COME_BACK)

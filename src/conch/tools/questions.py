@@ -97,7 +97,7 @@ _RESPONSE: Object = {
         "suggested_followups": {
             "type": "array",
             "items": {"type": "string"},
-            "description": "1 to 5 good follow-up questions.",
+            "description": "1 to 5 follow-up questions.",
         },
     },
     "required": ["question_id", "answer_markdown", "suggested_followups"],

@@ -224,8 +224,8 @@ TOOLS = grouped(
     Tool(
         scope_reserve,
         "Reserve files",
-        "Reserve a file or directory before you change it. Reserve it again to renew. Refused while another agent has "
-        "reserved any part of it.",
+        "Reserve a file or directory before you change it. Reserve it again to renew. Refused while another agent "
+        "has reserved any part of it.",
         fields.takes(
             {"scope": fields.SCOPE},
             ttl_minutes={

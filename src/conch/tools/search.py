@@ -61,8 +61,7 @@ TOOLS = grouped(
         messages_search,
         "Search messages",
         "Find messages in one topic or in all, best match first. A match contains all the words; quotes make a "
-        "phrase; the last word may be a prefix of 3 letters or more. hybrid also finds similar meanings. "
-        "Works without joining a topic.",
+        "phrase; the last word may be a prefix of 3 letters or more. hybrid also finds similar meanings.",
         fields.takes(
             {"query": {"type": "string", "minLength": 1, "maxLength": LONGEST_QUERY}},
             topic_id=_name("Default: all topics."),
@@ -70,8 +69,8 @@ TOOLS = grouped(
             limit=fields.limit(MOST_RESULTS, DEFAULT_LIMIT),
             model=_name("Default: the best that is installed."),
             include_content=fields.flag("Return whole messages."),
-            sender=_name("Only messages from this name."),
-            message_type=_name("Only messages of this type."),
+            sender=_name("From this name."),
+            message_type=_name("Of this type."),
             since={"type": "number", "description": "Unix seconds."},
             until={"type": "number", "description": "Unix seconds."},
             after=fields.AFTER,

@@ -144,6 +144,10 @@ class Session:
         """Our own text that names tools, without the sentences about tools that this client cannot call."""
         return recall(text, self._offered)
 
+    def offers(self, tool: str) -> bool:
+        """Whether the client can call this tool."""
+        return self._offered is None or tool in self._offered
+
     def budget(self) -> Budget:
         """The bytes of one reply. A command prints everything."""
         return Budget(None if self.is_command else self.app.settings.max_reply_bytes)

@@ -7,15 +7,15 @@ from conch.calls import Call
 from conch.clock import to_iso
 from conch.rooms.handoffs import TEMPLATE
 from conch.rooms.log import PAGE
-from conch.rooms.room import Room
 from conch.tools import fields
 from conch.tools import turns_view as view
+from conch.tools.granting import granting, your_turn
 from conch.tools.registry import Tool, grouped
-from conch.tools.replies import Delivery, Object, QueuedDelivery, Reply, known
+from conch.tools.replies import Object, Reply, known
 from conch.tools.session import Session
 from conch.tools.text import MARGIN
 from conch.turns.stick import Offer
-from conch.turns.waiting import Claim, describe
+from conch.turns.waiting import describe
 
 
 def list_rooms(session: Session, given: Object, call: Call) -> Reply:
@@ -73,8 +73,7 @@ def wait_for_turn(session: Session, given: Object, call: Call) -> Reply:
     patience = session.patience(call)
     wait = claims.wait_for_turn(caller, given["room_id"], cursor, given.get("max_wait_ms"), call, patience.survives_ms)
     if wait.status == "your_turn":
-        delivery = _granting(session, wait.snapshot.room, wait.claim)
-        return Reply(view.your_turn(wait), view.your_turn_text(wait), delivery, next=view.after_claim(wait), shown=wait)
+        return your_turn(session, wait)
     room = wait.snapshot.room
     if wait.status == "takeover_available":
         return Reply(view.takeover_available(wait), view.takeover_text(wait), next=view.TAKE_OVER, shown=wait)
@@ -91,25 +90,6 @@ def wait_for_turn(session: Session, given: Object, call: Call) -> Reply:
         **view.expectation(room),
     }
     return Reply(data, f"not_yet: {describe(wait.snapshot)}", next=patience.instead, shown=wait)
-
-
-def _granting(session: Session, room: Room, claim: Claim | None) -> Delivery:
-    """The delivery of a reply that brings a turn.
-
-    The connection knows the turn once the reply was sent. A claim that the client never hears about would block the
-    room until its lease expires, so it is given back.
-    """
-    receive, give_back = session.own.receiving(room), session.app.claims.give_back
-    if claim is None:
-        return QueuedDelivery(session.replies, room.room_id, sent=receive)
-    caller = session.caller()
-
-    def take_back() -> None:
-        was_known = session.own.lose_turn(room)
-        if not give_back(caller, claim) and was_known:  # the agent has used the turn since
-            receive()
-
-    return QueuedDelivery(session.replies, room.room_id, sent=receive, not_sent=take_back, retracted=take_back)
 
 
 def heartbeat(session: Session, given: Object, call: Call) -> Reply:
@@ -171,7 +151,7 @@ def takeover_stick(session: Session, given: Object, call: Call) -> Reply:
     data = {**view.lease(taken.room), "revoked": taken.revoked, "last_handoff": last, "notes": notes.objects[::-1]}
     data |= {"has_more": True, "cursor": str(taken.since)} if notes.has_more else {}
     text, following = "\n".join([head, *notes.lines[::-1]]), view.after_takeover(taken, notes.has_more)
-    return Reply(data, text, _granting(session, taken.room, taken.claim), next=following, shown=taken)
+    return Reply(data, text, granting(session, taken.room, taken.claim), next=following, shown=taken)
 
 
 def get_room_state(session: Session, given: Object, call: Call) -> Reply:
@@ -198,8 +178,8 @@ TOOLS = grouped(
     Tool(
         join_path,
         "Join a workspace's room",
-        "Join the room of your workspace. Call it first. Returns your name, the room, its topic, the members and a "
-        "handoff template.",
+        "Join the room of your workspace. Call it first. Returns your name, room, topic, members and a handoff "
+        "template.",
         fields.takes(
             context_path=fields.PATH,
             force_new=fields.flag("Create a nested room at exactly this path."),
@@ -211,13 +191,12 @@ TOOLS = grouped(
         wait_for_turn,
         "Wait for the stick",
         "Wait for the stick and claim it. Do shared work only after your_turn; read its handoff first. On not_yet, "
-        "do what next says. On takeover_available, you may call `takeover_stick`. If you already hold the stick, "
-        "returns your turn.",
+        "do what next says. On takeover_available, you may call `takeover_stick`.",
         fields.takes(
             room_id=fields.ROOM_ID,
             cursor={
                 **fields.CURSOR,
-                "description": "From an earlier not_yet: the wait ends as soon as anything newer happens.",
+                "description": "From not_yet: the wait ends when anything newer happens.",
             },
             max_wait_ms={
                 "type": "integer",
@@ -253,8 +232,7 @@ TOOLS = grouped(
     Tool(
         takeover_stick,
         "Take over the stick",
-        "Take the stick from an owner or recipient that does not answer. Only after takeover_available. "
-        "Returns the last handoff and the notes since.",
+        "Take the stick from an owner or recipient that does not answer. Only after takeover_available.",
         fields.takes(
             {
                 "expected_turn_id": {**fields.TURN_ID, "description": "The turn_id of takeover_available."},
@@ -267,7 +245,7 @@ TOOLS = grouped(
     Tool(
         get_room_state,
         "Look at a room",
-        "Get a room's owner, turn and members, and whether takeover is available. Changes nothing.",
+        "Get a room's owner, turn and members, and whether takeover is available.",
         fields.takes(room_id=fields.ROOM_ID, after=fields.AFTER),
         fields.READS,
     ),

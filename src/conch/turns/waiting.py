@@ -168,6 +168,31 @@ class Claims:
         pause.linger = _linger(crowd)
         pause.progress = describe(snapshot)
 
+    def look_for_offer(self, caller: Caller, room_id: str, call: Call, pause: Pause) -> Wait | None:
+        """Claim the stick if it was offered to the caller, or find that the caller may take over.
+
+        None if neither: then `pause` knows how long a listener may sleep. A free stick is an offer only if another
+        agent's handoff waits with it.
+        """
+        with self._store.read() as tx:
+            snapshot = self._rooms.glimpse(tx, room_id, caller.agent_id)
+            member, room = snapshot.find(caller.agent_id), snapshot.room
+            if member is None or room.state == "closed":
+                return None  # it has left the room since, or the room has ended
+            if not member.takes_turns and room.reserved_for != member.agent_id:
+                return None
+            found = self._judge(tx, snapshot, caller)
+            if found.status == "takeover_available":
+                return found._replace(snapshot=self._rooms.complete(tx, snapshot))
+        if found.status == "your_turn" and _is_offered(found, caller):
+            found = self._settle(caller, room_id, call)
+            return found if found.claim is not None else None
+        expected = snapshot.find(snapshot.expected)
+        pause.process = expected.process if expected and expected.agent_id != caller.agent_id else pause.process
+        pause.seconds = min(pause.seconds, self._patience(snapshot))
+        pause.progress = describe(snapshot)
+        return None
+
     def awaited(self, room_id: str) -> Awaited:
         with self._store.read() as tx:
             snapshot = self._rooms.load(tx, room_id)
@@ -373,6 +398,12 @@ def _linger(crowd: int) -> float:
 def _is_settled(found: Wait, cursor: int | None) -> bool:
     news = cursor is not None and found.snapshot.room.last_event_seq > cursor
     return news or found.status != "not_yet"
+
+
+def _is_offered(found: Wait, caller: Caller) -> bool:
+    if found.reason == "open_claim":
+        return found.handoff is not None and found.from_agent_id != caller.agent_id
+    return found.reason != "already_owner"
 
 
 def _your_turn(snapshot: Snapshot, reason: str, event: Event | None) -> Wait:

@@ -117,6 +117,22 @@ COMMANDS = grouped(
         "  conch wait --timeout 0          claim the stick only if it is free",
     ),
     Command(
+        "listen",
+        "listening.listen",
+        "wait for anything that concerns you",
+        "Wait for the first of: your turn, a takeover, messages for you, questions that you could answer, notices. It "
+        "prints what came and ends. Run it in the background to be woken. Each thing is shown once; `conch read` still "
+        "shows all messages. If the stick was offered to you, you hold it now, as after `conch wait`. Only one "
+        "listener of an agent can run at a time.",
+        (
+            flag(
+                "--timeout", "TIME", "give up after this long (90s, 5m, 2h; a number: seconds); 0: do not wait", seconds
+            ),
+            *_SPEAKER,
+        ),
+        "  conch listen                until there is something for you\n  conch listen --timeout 0    what is new now",
+    ),
+    Command(
         "release",
         "turns.release",
         "hand over to the next member in sequence",

@@ -52,19 +52,19 @@ def wait(context: Context) -> Report:
         result = retry_interrupted(lambda: _wait(context, room_id, limit, call, line))
         if call.cancelled:
             result.delivery.not_sent()
-            return _interrupted(interruptions)
+            return interrupted(interruptions)
     except Cancelled:
         if call.undo is not None:  # an earlier claim of this wait may have been stored
             with suppress(ConchError):
                 retry_interrupted(call.undo)
-        return _interrupted(interruptions)
+        return interrupted(interruptions)
     except StoreInterrupted as lost:  # the command must not run again: a signal it got before would be forgotten
         raise StoreUnavailable(lost.message, **lost.details) from lost
     if result.data["status"] != "your_turn":
-        return _not_ours(result)._replace(printing=interruptions.raised)
+        return not_ours(result)._replace(printing=interruptions.raised)
     return Report(
         result.data,
-        _your_turn_text(context, result),
+        your_turn_text(context, result),
         printing=interruptions.raised,
         delivery=Delivery(sent=lambda: keep_lease(context, result.data), not_sent=result.delivery.not_sent),
     )
@@ -98,12 +98,12 @@ def _show(line: StatusLine, awaited: Awaited) -> None:
     line.show((room.turn_id, room.owner, room.reserved_for), awaited.who, awaited.seconds, sentence)
 
 
-def _interrupted(interruptions: Interruptions) -> Report:
+def interrupted(interruptions: Interruptions) -> Report:
     message = "Interrupted while waiting; `conch state` shows who holds the stick."
     return failure("cancelled", message, {}, status=status_after(interruptions.number or 0))
 
 
-def _not_ours(result: Reply) -> Report:
+def not_ours(result: Reply) -> Report:
     data, snapshot = result.data, result.shown.snapshot
     owner, holder = snapshot.room.owner, snapshot.who(snapshot.expected)
     message = {
@@ -114,7 +114,7 @@ def _not_ours(result: Reply) -> Report:
     return failure(data["status"], message, data)
 
 
-def _your_turn_text(context: Context, result: Reply) -> str:
+def your_turn_text(context: Context, result: Reply) -> str:
     data = result.data
     head = f"Your turn (turn {data['turn_id']}, {data['reason']}). {lease_text(context, data)}"
     return f"{head}\n{handoff_text(data['handoff'], result.shown.author)}"

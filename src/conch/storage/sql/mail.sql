@@ -32,10 +32,14 @@ WITH mine AS MATERIALIZED (
   FROM peers p JOIN cursors c ON c.peer_id = p.peer_id JOIN topic_seq s ON s.topic_id = p.topic_id
   WHERE p.agent_id = :agent_id
 ), unread AS MATERIALIZED (
-  SELECT topic_id, highest,
-    max(CASE WHEN topic_id = :topic_id AND last_seq < :through THEN :through ELSE last_seq END) AS last_seq,
-    max(shown_seq) AS shown_seq
-  FROM mine GROUP BY topic_id, highest
+  -- What a listener has shown to all does not wait either.
+  SELECT m.topic_id, m.highest, max(m.shown_seq) AS shown_seq, max(
+    CASE WHEN k.through > m.last_seq AND (m.topic_id <> :topic_id OR k.through > :through) THEN k.through
+    WHEN m.topic_id = :topic_id AND m.last_seq < :through THEN :through ELSE m.last_seq END
+  ) AS last_seq
+  FROM mine m LEFT JOIN marks k
+    ON k.agent_id = :agent_id AND k.kind = 'all' AND k.place = m.topic_id AND k.through <= m.shown_seq
+  GROUP BY m.topic_id, m.highest
 ), names AS (
   SELECT n.topic_id, n.agent_name AS name FROM mine m JOIN agent_name_reservations n ON n.peer_id = m.peer_id
   UNION SELECT topic_id, :agent_id FROM mine

@@ -63,9 +63,9 @@ RETURNING event_id;
 
 -- name: reopen_handoff
 UPDATE protocol_events
-SET state = 'unread', accepted_at = NULL, seen_at = NULL, to_agent_id = :agent_id, to_agent = :name
+SET state = 'unread', accepted_at = NULL, seen_at = NULL, shown_at = NULL, to_agent_id = :agent_id, to_agent = :name
 WHERE handoff_event_seq = :event_seq AND accepted_at = :claimed_at;
 
 -- name: move_protocol_events
-UPDATE protocol_events SET to_agent_id = :to_agent_id
+UPDATE protocol_events SET to_agent_id = :to_agent_id, shown_at = NULL
 WHERE to_agent_id = :from_agent_id AND room_id = :room_id AND state <> 'accepted';

@@ -1,0 +1,56 @@
+"""The command that waits for anything: `conch listen`."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from conch.calls import Call, retry_interrupted
+from conch.doors.cli.context import Context
+from conch.doors.cli.guardian import keep_lease
+from conch.doors.cli.interruptions import Interruptions
+from conch.doors.cli.messages import message_texts
+from conch.doors.cli.output import Report, failure, local_moments
+from conch.doors.cli.turns import interrupted, not_ours, your_turn_text
+from conch.errors import Cancelled, ConchError, StoreInterrupted, StoreUnavailable
+from conch.listening.listening import News
+from conch.tools.listening import reader
+from conch.tools.replies import Delivery, Object, Reply
+from conch.tools.scopes_view import event_text
+
+
+def listen(context: Context) -> Report:
+    """Wait for a turn, a takeover or news. What is printed counts as shown."""
+    call, timeout = Call(), context.options.timeout
+    given: Object = {} if timeout is None else {"wait_seconds": int(timeout)}
+    interruptions = Interruptions(call)
+    try:
+        reply = context.tool("listening.listen", call, **given)
+        if call.cancelled:
+            reply.delivery.not_sent()
+            return interrupted(interruptions)
+    except Cancelled:
+        if call.undo is not None:  # an earlier claim of this wait may have been stored
+            with suppress(ConchError):
+                retry_interrupted(call.undo)
+        return interrupted(interruptions)
+    except StoreInterrupted as lost:  # the command must not run again: a signal it got before would be forgotten
+        raise StoreUnavailable(lost.message, **lost.details) from lost
+    return _report(context, reply)._replace(printing=interruptions.raised)
+
+
+def _report(context: Context, reply: Reply) -> Report:
+    status, data, delivery = reply.data["status"], reply.data, reply.delivery
+    if status == "timeout":
+        return failure("timeout", "Nothing is new for you.", data)
+    if status == "news":
+        return Report(data, "\n".join(_news_texts(context, reply.shown)), delivery=delivery)
+    if status == "takeover_available":
+        return not_ours(reply)._replace(delivery=delivery)
+    keeping = Delivery(sent=lambda: keep_lease(context, data), not_sent=delivery.not_sent)
+    return Report(data, your_turn_text(context, reply), delivery=keeping)
+
+
+def _news_texts(context: Context, news: News) -> list[str]:
+    texts = [local_moments(event_text(event)) for event in news.notices]
+    texts += message_texts(context, news.talk, reader(news)) if news.talk else []
+    return [*texts, "There is more: run `conch listen` again."] if news.has_more else texts

@@ -1,0 +1,33 @@
+"""The replies that bring a turn, and what happens to a turn whose reply does not arrive."""
+
+from __future__ import annotations
+
+from conch.rooms.room import Room
+from conch.tools import turns_view as view
+from conch.tools.replies import Delivery, QueuedDelivery, Reply
+from conch.tools.session import Session
+from conch.turns.waiting import Claim, Wait
+
+
+def your_turn(session: Session, wait: Wait) -> Reply:
+    delivery = granting(session, wait.snapshot.room, wait.claim)
+    return Reply(view.your_turn(wait), view.your_turn_text(wait), delivery, next=view.after_claim(wait), shown=wait)
+
+
+def granting(session: Session, room: Room, claim: Claim | None) -> Delivery:
+    """The delivery of a reply that brings a turn.
+
+    The connection knows the turn once the reply was sent. A claim that the client never hears about would block the
+    room until its lease expires, so it is given back.
+    """
+    receive, give_back = session.own.receiving(room), session.app.claims.give_back
+    if claim is None:
+        return QueuedDelivery(session.replies, room.room_id, sent=receive)
+    caller = session.caller()
+
+    def take_back() -> None:
+        was_known = session.own.lose_turn(room)
+        if not give_back(caller, claim) and was_known:  # the agent has used the turn since
+            receive()
+
+    return QueuedDelivery(session.replies, room.room_id, sent=receive, not_sent=take_back, retracted=take_back)
