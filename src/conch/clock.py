@@ -37,6 +37,11 @@ def parse_iso(text: str) -> float | None:
     return days * 86_400 + hour * 3_600 + minute * 60 + second + millisecond / 1_000
 
 
+def to_local(moment: int) -> str:
+    """A moment for people, in their own time zone."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment / SECOND))
+
+
 def to_iso(moment: int | None) -> str | None:
     """ISO-8601 in UTC with milliseconds, as in the replies of all other tools."""
     if moment is None:

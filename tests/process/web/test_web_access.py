@@ -85,6 +85,24 @@ def test_the_printed_address_signs_a_browser_in_and_drops_the_token(shared_conso
     assert shared_console.request("GET", "/", headers=shared_console.cookie).status == 200
 
 
+def test_signing_in_keeps_the_rest_of_the_address(shared_console: Console) -> None:
+    answer = shared_console.request(
+        "GET", f"/search?q=a%26b&token={shared_console.token}", headers=shared_console.cookie
+    )
+
+    assert (answer.status, answer.headers["Location"]) == (303, "/search?q=a%26b")
+
+
+def test_a_page_that_the_browser_has_is_not_sent_again(shared_console: Console) -> None:
+    first = shared_console.request("GET", "/static/main.js")
+    again = shared_console.request(
+        "GET", "/static/main.js", headers={**shared_console.bearer, "If-None-Match": first.headers["ETag"]}
+    )
+
+    assert (first.status, again.status, again.body) == (200, 304, b"")
+    assert again.headers["Cache-Control"] == "no-cache"
+
+
 @pytest.mark.parametrize("path", ["//evil.example/", "/api/rooms", "/\\evil.example"])
 def test_the_token_in_an_address_leads_nowhere_else(shared_console: Console, path: str) -> None:
     answer = shared_console.request("GET", f"{path}?token={shared_console.token}", headers={})
@@ -187,7 +205,7 @@ def test_a_flood_of_requests_is_slowed_down(environ: dict[str, str], consoles: C
 
     with socket.create_connection(("127.0.0.1", console.port), timeout=30) as connection:
         request = f"GET /nowhere HTTP/1.1\r\nHost: {console.host}\r\n\r\n".encode()
-        connection.sendall(request * 1_200 + request.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+        connection.sendall(request * 4_000 + request.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
         replies = b"".join(iter(lambda: connection.recv(65_536), b""))
 
     assert b"HTTP/1.1 429 " in replies

@@ -102,12 +102,17 @@ def test_messages_are_read_in_pages_and_found_by_their_words(console: Console) -
     latest = console.get(f"{address}?limit=2")
     before = console.get(f"{address}?limit=2&before=4")
     found = console.get("/api/search?q=parser%20step&limit=3")
+    markdown = console.request("GET", f"/api/topics/{topic['topic_id']}/export?format=markdown")
+    lines = console.request("GET", f"/api/topics/{topic['topic_id']}/export?format=jsonl")
 
     assert (topic["name"], topic["last_seq"]) == ("plans", 5)
     assert [message["seq"] for message in latest["messages"]] == [4, 5]
     assert [message["seq"] for message in before["messages"]] == [2, 3]
     assert (before["has_older"], before["has_newer"]) == (True, True)
     assert [part["text"] for part in found["hits"][0]["snippet"] if part["hit"]] == ["parser", "step"]
+    assert (b"# plans" in markdown.body, b"<b>" in markdown.body) == (True, False)
+    assert [json.loads(line)["kind"] for line in lines.body.splitlines()] == ["topic", *["message"] * 5]
+    assert "attachment" in lines.headers["Content-Disposition"]
 
 
 def test_health_names_the_engine_and_the_processes(console: Console, environ: dict[str, str]) -> None:
@@ -217,6 +222,7 @@ READS = {
     "/api/items": ["limit"],
     "/api/topics": ["status", "after", "limit"],
     "/api/topics/{}": [],
+    "/api/topics/{}/export": ["format"],
     "/api/topics/{}/messages": ["before", "after", "limit"],
     "/api/search": ["q", "topic", "limit"],
 }

@@ -16,11 +16,6 @@ CLIENT = {"name": "codex-mcp-client", "version": "1"}
 
 
 @pytest.fixture
-def environ(environ: dict[str, str], every_engine: dict[str, str]) -> dict[str, str]:
-    return {**environ, **every_engine}
-
-
-@pytest.fixture
 def console(environ: dict[str, str], consoles: Callable[..., Console]) -> Console:
     return consoles(environ)
 

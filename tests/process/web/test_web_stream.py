@@ -99,13 +99,15 @@ def write_notes(console: Console, agent: str) -> None:
         console.conch("note", f"{agent} {number}", agent=agent)
 
 
-def test_a_cursor_of_another_store_is_answered_with_a_reset(console: Console) -> None:
-    assert console.stream("900.900.900").next("hello").data["reset"] is True
+def test_a_cursor_of_another_store_is_answered_with_a_reset(shared_console: Console) -> None:
+    assert shared_console.stream("900.900.900").next("hello").data["reset"] is True
 
 
 @pytest.mark.parametrize("cursor", ["x", "1.2", "-1.0.0", "1.1." + "9" * 40])
-def test_what_is_no_cursor_is_refused(console: Console, cursor: str) -> None:
-    answer = console.request("GET", "/api/stream", headers={**console.bearer, "Last-Event-ID": cursor})
+def test_what_is_no_cursor_is_refused(shared_console: Console, cursor: str) -> None:
+    headers = {**shared_console.bearer, "Last-Event-ID": cursor}
+
+    answer = shared_console.request("GET", "/api/stream", headers=headers)
 
     assert answer.status in (400, 413)
     assert answer.data["field"] == "after"

@@ -88,11 +88,11 @@ def find_question(context: Context, topic_id: str, given: str) -> str:
 def message_texts(context: Context, messages: list[Message], peer: Peer) -> list[str]:
     """Messages for people. A reply shows the number of the message it answers, because people do not see ids."""
     numbers = context.app.messages.numbers({message.reply_to for message in messages if message.reply_to})
-    to = addressee_labels(context, messages)
+    to = _addressee_labels(context, messages)
     return [_message_text(each, to[each.seq], peer, numbers.get(each.reply_to or "")) for each in messages]
 
 
-def addressee_labels(context: Context, messages: list[Message]) -> dict[int, list[str]]:
+def _addressee_labels(context: Context, messages: list[Message]) -> dict[int, list[str]]:
     """For each message of one topic, the agents that it is for. What means no peer stays as it was written."""
     wanted = {name for each in messages for name in each.addressees}
     called = context.app.peers.find_called(messages[0].topic_id, wanted) if wanted else {}

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
 from conch.agents.records import DOT, PLAIN_DOT
-from conch.clock import SECOND, parse_iso, to_iso
+from conch.clock import SECOND, parse_iso, to_iso, to_local
 from conch.doors.cli.terminal import clean_marked, paint
 from conch.exits import REFUSED, status_of
 from conch.lean import Any, NamedTuple, TextIO, json
@@ -68,7 +68,7 @@ def duration(seconds: float) -> str:
 
 
 def local_time(moment: int) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment / SECOND))
+    return to_local(moment)
 
 
 def _moment_text(seconds: float) -> str:

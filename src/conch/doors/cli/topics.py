@@ -5,30 +5,21 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from functools import partial
 
-from conch.bus.questions import Question
-from conch.bus.stream import Message
-from conch.calls import retry_interrupted
 from conch.doors.cli.context import Context
-from conch.doors.cli.messages import addressee_labels, whole_json
+from conch.doors.cli.messages import whole_json
 from conch.doors.cli.output import MORE, Report, as_report, duration, give_up, local_time
 from conch.doors.cli.tables import table
 from conch.errors import InvalidArgument, StoreInterrupted, StoreUnavailable
-from conch.lean import Any, TextIO, json, re
+from conch.lean import TextIO
 from conch.tools import bus_view
-from conch.tools.text import MARGIN, behind_margin, one_line
+from conch.tools.exporting import export_markdown, export_objects
+from conch.tools.text import MARGIN, one_line
 
 _MOST_TOPICS = 100_000
 _MOST_PEERS = 1_000
 _WINDOW_SECONDS = 3_600
 _LONGEST_ECHO = 200
-_QUOTE = "> "
-_TAG = r"<(?=[A-Za-z/!?])"
-# The beginning of a definition, which would make links of brackets anywhere in the document.
-_DEFINITION = r"(?m)^((?:[ \t>*+-]|\d{1,9}[.)])*)\[(?=(?:[^\[\]\\]|\\.)+\]:)"
-_MARKUP = r"[`*<>&~|\[\]\\]|^[#>+=-]|^\d+[.)]|(?<!\w)_|_(?!\w)"
-_LISTS = {"repo_pointers": "See", "suggested_followups": "Ask next"}
 
 
 def create(context: Context) -> Report:
@@ -90,7 +81,8 @@ def export(context: Context) -> Report:
         raise InvalidArgument(
             "--json needs --output FILE, because standard output carries the JSON object.", field="output"
         )
-    lines = _jsonl(context, topic_id) if options.format == "jsonl" else _markdown(context, topic_id)
+    whole = (f"{whole_json(each)}\n" for each in export_objects(context.app, topic_id))
+    lines = whole if options.format == "jsonl" else export_markdown(context.app, topic_id)
     if options.output is not None:
         return _export_to_file(topic_id, lines, options.output)
     try:
@@ -131,86 +123,3 @@ def _write(file: TextIO, lines: Iterator[str]) -> int:
         count += 1
     file.flush()
     return count
-
-
-def _jsonl(context: Context, topic_id: str) -> Iterator[str]:
-    topic = context.app.topics.find(topic_id)
-    yield whole_json({"kind": "topic", **bus_view.topic(topic)}) + "\n"
-    for message, question in _history(context, topic_id):
-        facts = {"question_status": question.status, "cancel_reason": question.cancel_reason} if question else {}
-        yield whole_json({"kind": "message", **bus_view.message(message), **facts}) + "\n"
-
-
-def _markdown(context: Context, topic_id: str) -> Iterator[str]:
-    topic = context.app.topics.find(topic_id)
-    facts = f"`{topic.topic_id}`, {topic.status}, since {local_time(topic.created_at)}"
-    if topic.closed_at is not None:
-        facts += f", closed {local_time(topic.closed_at)}"
-    lines = [f"# {_literal(topic.name)}", facts]
-    lines += [f"Closed: {_literal(topic.close_reason)}"] if topic.close_reason else []
-    lines += _metadata_lines(topic.metadata)
-    yield "\n\n".join(lines) + "\n"
-    for message, question in _history(context, topic_id):
-        yield _section(message, question, addressee_labels(context, [message])[message.seq])
-
-
-def _history(context: Context, topic_id: str) -> Iterator[tuple[Message, Question | None]]:
-    """Every message; if it is a question, with its status."""
-    after = 0
-    while page := retry_interrupted(partial(_page, context, topic_id, after)):
-        yield from page
-        after = page[-1][0].seq
-
-
-def _page(context: Context, topic_id: str, after: int) -> list[tuple[Message, Question | None]]:
-    messages = context.app.messages.history_page(topic_id, after)
-    asked = [message.message_id for message in messages if message.message_type == "question"]
-    questions = context.app.questions.find(asked)
-    return [(message, questions.get(message.message_id)) for message in messages]
-
-
-def _section(message: Message, question: Question | None, addressees: list[str]) -> str:
-    """One message as Markdown. Its text is a quotation, so that no line of it looks like a heading of ours."""
-    to = f" to {', '.join(map(_literal, addressees))}" if addressees else ""
-    kind = "" if message.message_type == "message" else f" ({_literal(message.message_type)})"
-    head = f"{message.seq}. {_literal(message.sender_label)}{to}{kind}"
-    reply = f"in reply to `{message.reply_to}`, " if message.reply_to else ""
-    status = f", {_status(question)}" if question else ""
-    facts = f"*{reply}{local_time(message.created_at)}, `{message.message_id}`{status}*"
-    lines = [f"\n## {head}", facts, behind_margin(_tamed(message.content_markdown), _QUOTE)]
-    return "\n\n".join([*lines, *_metadata_lines(message.metadata)]) + "\n"
-
-
-def _tamed(body: str) -> str:
-    """The text without markup that works beyond its quotation. A tag could end it, or hide what follows."""
-    text = re.sub(_TAG, "&lt;", "\n".join(body.splitlines()))
-    return re.sub(_DEFINITION, r"\1\\[", text)
-
-
-def _status(question: Question) -> str:
-    reason = _literal(question.cancel_reason or "")
-    return f"{question.status}: {reason}" if reason else question.status
-
-
-def _metadata_lines(metadata: dict[str, Any] | None) -> list[str]:
-    """Pointers and follow-ups as lists, the rest as JSON. The heading already has `to`."""
-    rest = {name: value for name, value in (metadata or {}).items() if name != "to" and value != []}
-    lines = []
-    for name, title in _LISTS.items():
-        if isinstance(rest.get(name), list):
-            lines.append("\n".join([f"{title}:", "", *(f"- {_literal(str(item))}" for item in rest.pop(name))]))
-    return lines + ([f"Metadata: {_code(json.dumps(rest, ensure_ascii=False))}"] if rest else [])
-
-
-def _literal(text: str) -> str:
-    """Text of an agent on one line of ours. If any of it is markup, it becomes code, which shows it as it is."""
-    shown = one_line(text)
-    return _code(shown) if re.search(_MARKUP, shown) else shown
-
-
-def _code(text: str) -> str:
-    """The text as code, between more backticks than it has in a row."""
-    shown = one_line(text)
-    ticks = "`" * (1 + max(map(len, re.findall("`+", shown)), default=0))
-    space = " " if shown.startswith("`") or shown.endswith("`") else ""
-    return f"{ticks}{space}{shown}{space}{ticks}"

@@ -11,6 +11,7 @@ import os
 import secrets
 import time
 from collections.abc import Iterable
+from urllib.parse import urlencode
 
 from starlette.datastructures import Headers, QueryParams
 from starlette.responses import RedirectResponse, Response
@@ -25,8 +26,8 @@ _READS = ("GET", "HEAD")
 _API = ("/api/", "/mcp")
 _MONTH_SECONDS = 30 * 24 * 3_600
 _TOKEN_FILE = "console-token"
-_REQUESTS_PER_SECOND = 100.0
-_BURST = 400.0
+_REQUESTS_PER_SECOND = 500.0  # a page is 35 files, and a busy room makes an open page ask often
+_BURST = 2_000.0
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -151,27 +152,32 @@ class Gate:
         if scheme.lower() == "bearer" and self._is_token(given.strip()):
             return None
         is_api, is_read = scope["path"].startswith(_API), scope["method"] in _READS
+        query = QueryParams(scope["query_string"])
+        if is_read and not is_api and self._is_token(query.get("token", "")):
+            return self._sign_in(scope["path"], query)
         if self._is_token(_cookie(headers, self._rules.cookie)):
             if is_read or headers.get("origin"):
                 return None
             message = "A page must say where it comes from: the header Origin is missing."
             return refused("WRONG_ORIGIN", message, 403, field="Origin")
-        query = QueryParams(scope["query_string"])
-        if is_read and not is_api and self._is_token(query.get("token", "")):
-            return self._sign_in(scope["path"])
         if is_read and not is_api and "text/html" in headers.get("accept", ""):
             return Response(_LOGIN_PAGE, 401, media_type="text/html")
-        message = "The token is missing or wrong. Open the address that `conch serve` printed, or send the token as "
-        refusal = refused("UNAUTHORIZED", f"{message}`Authorization: Bearer TOKEN`.", 401, field="Authorization")
+        message = (
+            "The token is missing or wrong. Open the address that `conch serve` printed, or send the token as "
+            "`Authorization: Bearer TOKEN`."
+        )
+        refusal = refused("UNAUTHORIZED", message, 401, field="Authorization")
         refusal.headers["www-authenticate"] = "Bearer"
         return refusal
 
     def _is_token(self, given: str) -> bool:
         return secrets.compare_digest(given.encode(errors="replace"), self._rules.token.encode())
 
-    def _sign_in(self, path: str) -> Response:
+    def _sign_in(self, path: str, query: QueryParams) -> Response:
         """Keep the token in a cookie, and show the page under an address without it."""
-        response = RedirectResponse("/" + path.lstrip("/"), 303)  # `//elsewhere` would leave this server
+        rest = urlencode([(name, value) for name, value in query.multi_items() if name != "token"])
+        place = "/" + path.lstrip("/\\")  # `//elsewhere` would leave this server
+        response = RedirectResponse(f"{place}?{rest}" if rest else place, 303)
         response.set_cookie(
             self._rules.cookie,
             self._rules.token,

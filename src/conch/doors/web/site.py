@@ -59,6 +59,11 @@ def make_site(app: App, hub: Hub, door: McpDoor) -> Starlette:
             Route("/static/{name:path}", _static, methods=["GET"]),
             *(Route(path, desk.reading(*found), methods=["GET"]) for path, found in _readings(desk, hub).items()),
             Route("/api/act/{name}", Actions(desk, RoomActions(desk).known()).act, methods=["POST"]),
+            Route(
+                "/api/topics/{topic_id}/export",
+                desk.exporting(talk.TalkPages(desk).export, talk.EXPORT),
+                methods=["GET"],
+            ),
             Route("/mcp", door),
             Route("/api/stream", _stream(app, hub), methods=["GET"]),
         ],
@@ -101,20 +106,23 @@ def _stream(app: App, hub: Hub) -> Endpoint:
 
 
 async def _page(request: Request) -> Response:
-    return _file("index.html")
+    return _file(request, "index.html")
 
 
 async def _static(request: Request) -> Response:
-    return _file(request.path_params["name"])
+    return _file(request, request.path_params["name"])
 
 
-def _file(name: str) -> Response:
+def _file(request: Request, name: str) -> Response:
     """A file of ours. Nothing outside the folder can be named."""
     path = os.path.realpath(os.path.join(_STATIC, name)) if "\0" not in name else ""
     kind = _TYPES.get(os.path.splitext(path)[1])
     if not path.startswith(_STATIC + os.sep) or kind is None or not os.path.isfile(path):
         return _no_such_address()
-    return FileResponse(path, media_type=kind)
+    file = FileResponse(path, media_type=kind, stat_result=os.stat(path))
+    if request.headers.get("if-none-match") == file.headers["etag"]:
+        return Response(status_code=304, headers={"etag": file.headers["etag"]})
+    return file
 
 
 async def _missing(request: Request, error: Exception) -> Response:

@@ -58,8 +58,8 @@ class Hub:
         """How many pages are open."""
         return len(self._pages)
 
-    async def open(self) -> tuple[asyncio.Queue[_Event | None], Place]:
-        """A new page's queue, and the mark after which it gets everything."""
+    async def open(self) -> tuple[asyncio.Queue[_Event | None], Place | None]:
+        """A new page's queue, and the mark after which it gets everything; None if the store does not answer."""
         self._loop = asyncio.get_running_loop()
         queue: asyncio.Queue[_Event | None] = asyncio.Queue()
         self._pages.add(queue)
@@ -74,7 +74,7 @@ class Hub:
         except BaseException:
             self.leave(queue)
             raise
-        return queue, reader.mark
+        return queue, reader.mark if reader.ready.is_set() else None
 
     def leave(self, queue: asyncio.Queue[_Event | None]) -> None:
         self._pages.discard(queue)
@@ -227,6 +227,8 @@ async def events(hub: Hub, app: App, cursor: Place | None, hello: Object) -> Asy
     """The bytes of one page's stream: what it missed since its cursor, then what happens."""
     queue, mark = await hub.open()
     try:
+        if mark is None:
+            return  # the page comes back, and sees by then what is wrong
         replayed: set[str] = set()
         first = cursor or mark
         is_reset = cursor is not None and await asyncio.to_thread(read_news, app.store, cursor, cursor) is None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+
 from conch.agents.records import label
 from conch.bus.stream import Message
 from conch.clock import to_iso
@@ -12,6 +15,7 @@ from conch.search.search import DEFAULT_LIMIT, LONGEST_QUERY, MOST_RESULTS, Hit
 from conch.search.snippets import MARK
 from conch.tools import fields
 from conch.tools.bus_view import STATUSES
+from conch.tools.exporting import export_markdown, export_objects
 from conch.tools.replies import Object, known
 
 _MOST_TOPICS = 200
@@ -31,6 +35,7 @@ LIST = fields.takes(
 )
 ONE = fields.takes(_TOPIC)
 MESSAGES = fields.takes(_TOPIC, before=_SEQ, after=_SEQ, limit=fields.limit(_MOST_MESSAGES, _FEW_MESSAGES))
+EXPORT = fields.takes(_TOPIC, format={"type": "string", "enum": ["markdown", "jsonl"]})
 SEARCH = fields.takes(
     {"q": {"type": "string", "minLength": 1, "maxLength": LONGEST_QUERY}},
     topic=fields.TOPIC_ID,
@@ -75,6 +80,14 @@ class TalkPages:
             "has_older": page.has_older,
             "has_newer": page.has_newer,
         }
+
+    def export(self, given: Object) -> Iterator[str]:
+        """A whole topic, piece by piece."""
+        topic_id = given["topic_id"]
+        self._app.topics.find(topic_id)  # refuses an unknown one before the reply begins
+        if given.get("format") == "jsonl":
+            return (f"{json.dumps(each)}\n" for each in export_objects(self._app, topic_id))
+        return export_markdown(self._app, topic_id)
 
     def search(self, given: Object) -> Object:
         limit = given.get("limit", DEFAULT_LIMIT)

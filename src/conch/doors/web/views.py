@@ -69,8 +69,9 @@ def room_view(survey: Survey, viewer_id: str) -> Object:
 
 
 def _below_home(path: str) -> str:
+    """The path as people write it: with a tilde for their home directory."""
     home = os.path.expanduser("~")
-    return "~" + path.removeprefix(home) if home != "/" and path.startswith(home + "/") else path
+    return "~" + path.removeprefix(home) if home != "/" and (path == home or path.startswith(home + "/")) else path
 
 
 def _standing(snapshot: Snapshot, standing: Standing) -> Object:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 
 import anyio
 from anyio.to_thread import run_sync
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from conch.app import App
 from conch.calls import retry_interrupted
@@ -78,6 +78,28 @@ class Desk:
                 return work(check_arguments("this address", schema, _typed(given, schema)))
 
             return await self.run(request.url.path, read)
+
+        return endpoint
+
+    def exporting(self, work: Callable[[Object], Iterator[str]], schema: Object) -> Endpoint:
+        """An endpoint that sends a file, as large as it may be."""
+
+        async def endpoint(request: Request) -> Response:
+            given: Object = {**request.query_params, **request.path_params}
+            found: list[Iterator[str]] = []
+
+            def begin() -> Object:
+                found.append(work(check_arguments("this address", schema, given)))
+                return {}
+
+            begun = await self.run(request.url.path, begin)
+            if not found:
+                return begun
+            ending = "jsonl" if given.get("format") == "jsonl" else "md"
+            headers = {"content-disposition": f'attachment; filename="topic.{ending}"'}
+            kind = "application/x-ndjson" if ending == "jsonl" else "text/markdown"
+            pieces = (piece.encode(errors="backslashreplace") for piece in found[0])
+            return StreamingResponse(pieces, media_type=kind, headers=headers)
 
         return endpoint
 
