@@ -83,6 +83,12 @@ AGENTS = {
     "half of a member's process": Damage(
         "room_members", "part of its process", "UPDATE room_members SET boot_id = 'b'"
     ),
+    "a member without a process that is gone": Damage(
+        "room_members",
+        "is marked as gone (1)",
+        "UPDATE room_members SET is_gone = 1, host_id = NULL, boot_id = NULL, pid = NULL, process_started_at = NULL"
+        " WHERE agent_id = 'bob:2'",
+    ),
     "half of a connection's process": Damage(
         "connections",
         "not named after the process",

@@ -62,9 +62,9 @@ def filled(app: App, ada: Client, bob: Client, workspace: str, child: Callable[[
     ada.data("wait_for_turn")  # then she is asked to hand over, and learns of each reservation
     bob.send(bob.home, WORST, metadata={"to": "ada:1"})
     with app.store.write(ada.room_id) as tx:
-        others = [add_member(tx, ada, f"other:{n}", f"other-{n}") for n in range(MEMBERS)]
         for n in range(GONE):
             add_member(tx, ada, f"gone:{n}", f"gone-{n}", dead.process)
+        others = [add_member(tx, ada, f"other:{n}", f"other-{n}") for n in range(MEMBERS)]
         add_topics_and_rooms(tx, others, deep)
         for n in range(RESERVATIONS):
             add_reservation(tx, ada.room_id, others[n % MEMBERS].agent_id, n)

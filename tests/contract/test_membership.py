@@ -40,7 +40,7 @@ def test_agents_in_different_folders_of_one_repository_share_a_room(app: App, ag
 
     assert (one.created, two.created) == (True, False)
     assert one.snapshot.room.canonical_path == two.snapshot.room.canonical_path == str(monorepo)
-    assert [member.agent_id for member in two.snapshot.members] == ["codex:1", "claude:1"]
+    assert [member.agent_id for member in two.shown.members] == ["codex:1", "claude:1"]
 
 
 def test_force_new_makes_a_nested_room_and_warns_of_the_one_above(app: App, codex: Caller, monorepo: Path) -> None:
@@ -95,7 +95,7 @@ def test_joining_twice_keeps_the_place_in_the_sequence_and_logs_nothing(app: App
     for agent_id in ("codex:1", "claude:1", "codex:1"):
         joined = app.membership.join_path(agent(agent_id), workspace)
 
-    assert [(m.agent_id, m.ordinal) for m in joined.snapshot.members] == [("codex:1", 0), ("claude:1", 1)]
+    assert [(m.agent_id, m.ordinal) for m in joined.shown.members] == [("codex:1", 0), ("claude:1", 1)]
     events = list_events(app.store, joined.snapshot.room.room_id, 0, 10).events
     assert [event.event_type for event in events] == ["join", "join"]
 
@@ -116,7 +116,7 @@ def test_process_facts_are_kept_per_member_and_renewed_by_joining(
 
     joined = app.membership.join_path(agent("codex:1", second.process), workspace)
 
-    assert joined.snapshot.members[0].process == second.process
+    assert joined.shown.members[0].process == second.process
 
 
 def test_an_override_is_marked_in_the_log(app: App, codex: Caller, workspace: str) -> None:
@@ -171,7 +171,7 @@ def test_a_member_that_comes_back_joins_at_the_end(app: App, agent: Agent, works
 
     joined = app.membership.join_path(agent("codex:1"), workspace)
 
-    assert [member.agent_id for member in joined.snapshot.members] == ["claude:1", "codex:1"]
+    assert [member.agent_id for member in joined.shown.members] == ["claude:1", "codex:1"]
 
 
 # -- order, notes and policy

@@ -49,6 +49,16 @@ def test_a_read_does_not_change_while_it_is_open(store: Store) -> None:
         assert before.all("all_rooms") == []
 
 
+@pytest.mark.parametrize("begin", ["read", "write"])
+def test_a_transaction_that_has_ended_answers_nothing(store: Store, begin: str) -> None:
+    """What it would answer is of another moment."""
+    with getattr(store, begin)() as tx:
+        pass
+
+    with pytest.raises(RuntimeError, match="all_rooms was asked for after its transaction"):
+        tx.all("all_rooms")
+
+
 @pytest.mark.parametrize("others", [("shared",), ("own", "shared")], ids=["one lock", "one of two locks"])
 def test_two_writers_of_one_lock_are_never_inside_together(store: Store, others: tuple[str, ...]) -> None:
     inside, most, lock = 0, 0, threading.Lock()

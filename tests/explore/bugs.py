@@ -125,6 +125,14 @@ def trust_a_dead_process(patch: Patch) -> None:
     patch.setattr(membership.Membership, "_enter", _enter_without_the_process(membership.Membership._enter))
 
 
+def keep_the_mark_of_a_dead_process(patch: Patch) -> None:
+    """A member that comes back in a new process is still passed over."""
+    columns = ("host_id", "boot_id", "pid", "process_started_at", "session_kind", "display_name")
+    changes = ", ".join(f"{column} = :{column}" for column in columns)
+    where = "WHERE room_id = :room_id AND agent_id = :agent_id"
+    _change_statement(patch, "update_member_process", f"UPDATE room_members SET {changes} {where}")
+
+
 def overlook_folders_above(patch: Patch) -> None:
     real = overlaps.find_overlapping
     patch.setattr(
@@ -186,9 +194,9 @@ class _Ignored(Exception):
 
 
 def _enter_without_the_process(real: Any) -> Any:
-    def enter(self: Any, tx: Any, snapshot: Any, caller: Any) -> None:
-        if snapshot.find(caller.agent_id) is None:
-            real(self, tx, snapshot, caller)
+    def enter(self: Any, tx: Any, snapshot: Any, caller: Any) -> Any:
+        is_inside = snapshot.find(caller.agent_id) is not None
+        return snapshot.room if is_inside else real(self, tx, snapshot, caller)
 
     return enter
 
@@ -240,6 +248,7 @@ BUGS = (
     Bug(never_open_a_takeover, invariants.every_living_agent_can_get_the_stick, STICK),
     Bug(never_let_the_last_owner_take_over, invariants.every_living_agent_can_get_the_stick, STICK),
     Bug(trust_a_dead_process, invariants.every_living_agent_can_get_the_stick, STICK),
+    Bug(keep_the_mark_of_a_dead_process, invariants.only_members_that_are_gone_are_marked, STICK),
     Bug(never_give_up_a_stale_reservation, invariants.every_living_agent_can_get_the_stick, RESERVATIONS),
     Bug(overlook_folders_above, invariants.reservations_of_different_agents_are_disjoint, RESERVATIONS),
     Bug(take_reservations_from_the_living, invariants.an_active_reservation_is_not_taken, RESERVATIONS),

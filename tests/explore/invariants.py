@@ -228,6 +228,13 @@ def an_ended_question_takes_no_answer(world: World, step: Step, is_new: bool) ->
     assert not late, f"{step.operation} answered a question that had ended"
 
 
+def only_members_that_are_gone_are_marked(world: World, step: Step, is_new: bool) -> None:
+    for room in step.after.rows["path_rooms"]:
+        for row in members(step.after, room):
+            wrong = row["is_gone"] and not _is_gone(step.after, room, row["agent_id"])
+            assert not wrong, f"{row['agent_id']} lives, but it is marked as gone"
+
+
 RULES = (
     each_turn_has_one_owner,
     each_grant_is_a_new_turn,
@@ -247,6 +254,7 @@ RULES = (
     answers_come_from_others_once,
     an_ended_question_takes_no_answer,
     the_log_replays_to_the_room,
+    only_members_that_are_gone_are_marked,
     every_living_agent_can_get_the_stick,
 )
 

@@ -152,7 +152,7 @@ def _facts(state: State, clients: list[Client]) -> tuple[Any, ...]:
     labels = {client.agent_id: label for label, client in enumerate(clients)}
     return (
         room and _room(state, room, labels),
-        [(labels[row["agent_id"]], _process(state, row)) for row in members(state, room)],
+        [(labels[row["agent_id"]], _process(state, row), row["is_gone"]) for row in members(state, room)],
         [_agent(state, client, room) for client in clients],
         [_reservation(state, row, labels) for row in _held(state, room)],
         room and _stream(state, room["topic_id"], labels),

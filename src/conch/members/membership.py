@@ -12,9 +12,9 @@ from conch.ids import new_id
 from conch.lean import TYPE_CHECKING, Any, NamedTuple, json
 from conch.rooms.log import Event, append_event, latest_grant
 from conch.rooms.presence import Lease, Rooms, member_columns, require_open
-from conch.rooms.room import Member, Room, Snapshot, save_room
+from conch.rooms.room import Member, Room, Shown, Snapshot, save_room
 from conch.scopes.overlaps import Reservation, release_all
-from conch.storage.base import Store, Transaction
+from conch.storage.base import NO_LIMIT, Store, Transaction
 from conch.warnings import Warnings, warning
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ _HEARTBEAT = {"heartbeat_interval_ms", "owner_lease_ttl_ms"}  # values that limi
 
 class Joined(NamedTuple):
     snapshot: Snapshot
+    shown: Shown
     created: bool
     warnings: Warnings
 
@@ -46,8 +47,11 @@ class Membership:
 
     # -- joining and leaving
 
-    def join_path(self, caller: Caller, context_path: str, force_new: bool = False) -> Joined:
-        """Join the room of a workspace; create it if there is none. Joining again only refreshes presence."""
+    def join_path(self, caller: Caller, context_path: str, force_new: bool = False, limit: int = NO_LIMIT) -> Joined:
+        """Join the room of a workspace; create it if there is none. Joining again only refreshes presence.
+
+        Returns at most `limit` members to list.
+        """
         directory = canonicalize(context_path)
         while True:
             room_id, created, warnings = self._find_or_create(directory, force_new)
@@ -55,8 +59,11 @@ class Membership:
                 snapshot = self._rooms.load(tx, room_id)
                 if snapshot.room.state == "closed":
                     continue  # closed since we found it: a new room takes its place
-                self._enter(tx, snapshot, caller)
-                return Joined(self._rooms.load(tx, room_id), created, warnings)
+                snapshot = self._rooms.snapshot(tx, self._enter(tx, snapshot, caller))
+                snapshot.member(caller.agent_id)
+                shown = snapshot.look_around().roll.shown(limit=limit)
+                snapshot.roll.mark_gone()
+                return Joined(snapshot, shown, created, warnings)
 
     def _find_or_create(self, directory: str, force_new: bool) -> tuple[str, bool, Warnings]:
         root = workspace_root(directory)
@@ -86,13 +93,13 @@ class Membership:
                 raise StoreCorrupt(f"The index of the rooms has lost the room at {path}.", Advice("verify_store"))
         return row["room_id"], row["room_id"] == room_id
 
-    def _enter(self, tx: Transaction, snapshot: Snapshot, caller: Caller) -> None:
+    def _enter(self, tx: Transaction, snapshot: Snapshot, caller: Caller) -> Room:
         room, member = snapshot.room, snapshot.find(caller.agent_id)
         columns = member_columns(caller)
         tx.run("touch_agent", agent_id=caller.agent_id, now=tx.now)
         peer = enter_as_itself(tx, room.topic_id, caller)
         # A new member goes to the end of the sequence. A person only watches, unless `take_turns` is called.
-        ordinal = max((m.ordinal for m in snapshot.members), default=-1) + 1 if member is None else member.ordinal
+        ordinal = _place_at_the_end(tx, room) if member is None else member.ordinal
         if member is None:
             tx.run(
                 "insert_member",
@@ -109,7 +116,8 @@ class Membership:
         # Every join under a chosen id is logged, so that the log shows who acted under which id.
         if member is None or caller.overridden:
             details = {"ordinal": ordinal} | ({"agent_id_override": True} if caller.overridden else {})
-            self._log(tx, snapshot, "join", caller, details=details)
+            return self._log(tx, snapshot, "join", caller, details=details)[1]
+        return room
 
     def take_turns(self, caller: Caller, room_id: str) -> Snapshot:
         """Give the caller a place in the sequence. Agents have one already; people only watch until they ask."""
@@ -119,8 +127,8 @@ class Membership:
                 return snapshot
             tx.run("take_turns", room_id=room_id, agent_id=caller.agent_id)
             details = {"ordinal": member.ordinal, "takes_turns": True}
-            self._log(tx, snapshot, "join", caller, details=details)
-            return self._rooms.load(tx, room_id)
+            _, room = self._log(tx, snapshot, "join", caller, details=details)
+            return snapshot.with_room(room).with_member(member._replace(takes_turns=True))
 
     def leave_path(self, caller: Caller, room_id: str) -> Room:
         """Leave the room. An owner must hand over the stick first; a stick reserved for the caller becomes free."""
@@ -179,8 +187,10 @@ class Membership:
             index = order.index(pointed.agent_id) if pointed else 0
             names = [snapshot.member(agent_id).name for agent_id in order]
             details = {"order": order, "names": names, "sequence_index": index}
-            self._log(tx, snapshot, "reorder", caller, details=details)
-            return self._rooms.load(tx, room_id)
+            _, room = self._log(tx, snapshot, "reorder", caller, details=details)
+            after = self._rooms.snapshot(tx, room)
+            after.roll.everyone()
+            return after
 
     def set_room_policy(self, caller: Caller, room_id: str, policy: dict[str, Any]) -> Snapshot:
         """Override settings for this room; null restores the installation's default."""
@@ -190,8 +200,7 @@ class Membership:
             overrides = {name: value for name, value in merged.items() if value is not None}
             if not _HEARTBEAT.isdisjoint(policy):  # other values must not fail because of what an older version stored
                 check_heartbeat(overrides, self._settings.policy)
-            self._log(tx, snapshot, "policy", caller, details={"policy": overrides})
-            return self._rooms.load(tx, room_id)
+            return snapshot.with_room(self._log(tx, snapshot, "policy", caller, details={"policy": overrides})[1])
 
     def append_note(self, caller: Caller, room_id: str, note: str) -> Event:
         """Add a note to the room's log. The stick stays where it is."""
@@ -223,8 +232,14 @@ class Membership:
         return event, room
 
 
+def _place_at_the_end(tx: Transaction, room: Room) -> int:
+    last = tx.one("last_place", room_id=room.room_id)
+    return 0 if last is None or last["ordinal"] is None else int(last["ordinal"]) + 1
+
+
 def _whole_order(snapshot: Snapshot, order: list[str]) -> list[str]:
     """The agent_ids in order, and those that were left out behind: observers, and members that are gone."""
+    snapshot.roll.everyone()  # read once
     order = [member.agent_id if (member := snapshot.called(text)) else text for text in order]
     rest = [member for member in snapshot.members if member.agent_id not in order]
     missing = [member.label for member in rest if member.takes_turns and not snapshot.is_gone(member)]

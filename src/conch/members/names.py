@@ -84,6 +84,7 @@ class Registration:
         """The members of the room after a place in its sequence."""
         with self._rooms.look(None, room_id) as (tx, snapshot):
             agents = [to_agent(row, snapshot) for row in room_agents(tx, room_id, after, limit)]
+            snapshot.find(caller.agent_id if caller else None)
         if caller is not None and self._rooms.touch_if_due(snapshot, caller):
             return self.list_agents(None, room_id, after, limit)  # load again, now that the caller is active
         return agents

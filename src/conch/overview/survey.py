@@ -102,9 +102,10 @@ def survey(store: Store, bell: Bell, rooms: Rooms, room_id: str, viewer_id: str,
     """A room now. `candidates` are the agents that could be resumed, with what they left; see `Adoption.candidates`."""
     with store.read() as tx:
         snapshot = rooms.load(tx, room_id)
+        everyone = snapshot.members
         facts = _read(tx, snapshot, viewer_id)
     left = {candidate.agent.agent_id: candidate for candidate in candidates}
-    members = [member for member in snapshot.members if _is_shown(snapshot, member, facts, left)]
+    members = [member for member in everyone if _is_shown(snapshot, member, facts, left)]
     standings = [_standing(bell, snapshot, member, facts, left.get(member.agent_id)) for member in members]
     waiting = {each.member.agent_id for each in standings if each.doing == "waiting"}
     return Survey(
@@ -112,7 +113,7 @@ def survey(store: Store, bell: Bell, rooms: Rooms, room_id: str, viewer_id: str,
         facts.grant.created_at if facts.grant else None,
         next_in_sequence(snapshot, waiting) if snapshot.room.owner else None,
         standings,
-        len(snapshot.members) - len(members),
+        len(everyone) - len(members),
         facts.reservations,
         [*_stick_trouble(snapshot, facts), *_open_troubles(snapshot, facts)],
         facts.questions,

@@ -28,8 +28,8 @@ from conch.errors import (
 from conch.host import processes
 from conch.host.workspaces import ancestor_chain, canonicalize, workspace_root
 from conch.lean import NamedTuple, Protocol
-from conch.rooms.room import Member, Room, Snapshot, load_room, to_member
-from conch.storage.base import Row, Store, Transaction
+from conch.rooms.room import Member, Roll, Room, Shown, Snapshot, load_room
+from conch.storage.base import NO_LIMIT, Row, Store, Transaction
 
 _SHORTEST_RENEWAL_MS = 50  # even with a very short policy, presence must not flood the store with writes
 _MINUTE_MS = 60_000
@@ -62,7 +62,9 @@ class Rooms:
         with self._store.write(room_id, *locks) as tx:
             snapshot = self.load(tx, room_id)
             admit(tx, snapshot, caller, lease, even_closed)
-            yield tx, _touch(tx, snapshot, caller)
+            touched = _touch(tx, snapshot, caller)
+            yield tx, touched
+            touched.roll.mark_gone()
         self._note_touch(caller)  # only now: a transaction that fails has recorded nothing
 
     @contextmanager
@@ -70,6 +72,8 @@ class Rooms:
         """Open a read transaction and load the room. Afterwards the caller, if it is a member, counts as seen."""
         with self._store.read() as tx:
             snapshot = self.load(tx, room_id)
+            if caller is not None:
+                snapshot.find(caller.agent_id)  # known from now on, also after the transaction
             yield tx, snapshot
         if caller is not None:
             self.touch_if_due(snapshot, caller)
@@ -116,49 +120,51 @@ class Rooms:
             return self._load_all(tx, [Room(**row) for row in tx.all("all_rooms")])
 
     def get_state(self, caller: Caller | None, room_id: str) -> Snapshot:
-        """The room now. The caller, if it is a member, counts as seen."""
+        """The room now with all its members. The caller, if it is a member, counts as seen."""
         with self.look(caller, room_id) as (_, snapshot):
-            return snapshot
+            snapshot.roll.everyone()
+        return snapshot
 
-    def shown_members(self, snapshots: list[Snapshot]) -> list[list[Member]]:
-        """The members of each room, without those whose process is gone and who hold nothing.
+    def get_shown(self, caller: Caller, room_id: str, after: int = -1, limit: int = NO_LIMIT) -> tuple[Snapshot, Shown]:
+        """The room now and the members to list after a place. The caller, if it is a member, counts as seen."""
+        with self.look(caller, room_id) as (_, snapshot):
+            shown = snapshot.look_around().roll.shown(after, limit)
+        return snapshot, shown
 
-        A member can hold the stick, an offer of it, or a reservation.
-        """
+    def visit(self, caller: Caller | None, room_id: str) -> Room:
+        """The row of the room now. The caller, if it is a member, counts as seen."""
+        with self.look(caller, room_id) as (_, snapshot):
+            return snapshot.room
+
+    def shown_members(self, snapshots: list[Snapshot]) -> list[Shown]:
+        """The members to list of each room that was loaded with all its members. See `Roll.shown`."""
         rooms = [s.room.room_id for s in snapshots if any(map(s.is_gone, s.members))]
         reserving: set[tuple[str, str]] = set()
         if rooms:  # usually, all members are there
             with self._store.read() as tx:
                 rows = tx.all("reserving_agents", room_ids=rooms, now=tx.now)
             reserving = {(row["room_id"], row["agent_id"]) for row in rows}
-        return [[member for member in s.members if _holds_or_lives(s, member, reserving)] for s in snapshots]
+        shown = [[member for member in s.members if _holds_or_lives(s, member, reserving)] for s in snapshots]
+        return [Shown(members, len(s.members) - len(members)) for s, members in zip(snapshots, shown, strict=True)]
+
+    def count_members(self, room_id: str) -> int:
+        """How many members the room has, without those marked as gone."""
+        return int(self._store.glance("count_members", room_id=room_id, is_gone=0)[0]["total"])
 
     # -- loading
 
     def load(self, tx: Transaction, room_id: str) -> Snapshot:
-        return self._snapshot(tx, load_room(tx, room_id), tx.all("room_members", room_id=room_id))
+        return self.snapshot(tx, load_room(tx, room_id))
 
     def _load_all(self, tx: Transaction, rooms: list[Room]) -> list[Snapshot]:
         rows = tx.all("members_of_rooms", room_ids=[room.room_id for room in rooms]) if rooms else []
-        return [self._snapshot(tx, room, [row for row in rows if row["room_id"] == room.room_id]) for room in rooms]
+        return [self.snapshot(tx, room, [row for row in rows if row["room_id"] == room.room_id]) for room in rooms]
 
-    def glimpse(self, tx: Transaction, room_id: str, agent_id: str) -> Snapshot:
-        """Load the room with only two members: this one, and the one that holds the stick or is next.
-
-        A waiting agent needs no more, and a large room stays cheap to look at.
-        """
-        room = load_room(tx, room_id)
-        agent_ids = [agent_id, room.owner or room.reserved_for]
-        return self._snapshot(tx, room, tx.all("some_members", room_id=room_id, agent_ids=agent_ids))
-
-    def complete(self, tx: Transaction, glimpse: Snapshot) -> Snapshot:
-        """The same room with all its members, in the same transaction."""
-        room = glimpse.room
-        return self._snapshot(tx, room, tx.all("room_members", room_id=room.room_id))
-
-    def _snapshot(self, tx: Transaction, room: Room, members: list[Row]) -> Snapshot:
+    def snapshot(self, tx: Transaction, room: Room, members: list[Row] | None = None) -> Snapshot:
+        """A room that was read or changed in this transaction, with all its members if they were read."""
         self._roots[room.room_id] = room.canonical_path  # spares `root` a query
-        return Snapshot(room, [to_member(row) for row in members], self._settings, tx.now)
+        roll = Roll(tx, room.room_id, room.owner or room.reserved_for, members)
+        return Snapshot(room, roll, self._settings, tx.now)
 
     # -- signs of life
 

@@ -1,10 +1,16 @@
 """A room at one moment: its row, its members, and everything derived from them.
 
+A room remembers all its members, so after a year most of them are gone. What a call costs must not depend on how many
+there are. So a `Roll` reads members as they are needed: one by its id or its name, or some of the sequence, until the
+call has found what it looks for.
+
 Nothing runs in the background, so the store never says that a lease has expired or a process has ended. Every
 `Snapshot` works that out.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from conch.agents.records import is_person, label, read_label, recorded_process
 from conch.clock import MILLISECOND, MINUTE
@@ -13,10 +19,13 @@ from conch.errors import Advice, UnknownMember, UnknownRoom
 from conch.host import processes
 from conch.host.processes import Life, Process
 from conch.lean import Any, Literal, NamedTuple, json
-from conch.storage.base import Row, Transaction
+from conch.storage.base import NO_LIMIT, Row, Transaction
 
 Liveness = Literal["active", "stale", "evicted"]
 Kind = Literal["agent", "observer", "person"]
+
+_CHUNK = 16  # members that a walk reads at once; it usually ends at the first of them
+_LARGEST_CHUNK = 500
 
 
 class Room(NamedTuple):
@@ -51,6 +60,8 @@ class Member(NamedTuple):
     display_name: str | None
     takes_turns: bool
     """Whether the member has a place in the sequence. An observer has none."""
+    is_gone: bool = False
+    """Whether a change of the room has found the process gone and marked it. It may be gone without the mark."""
 
     @property
     def kind(self) -> Kind:
@@ -79,7 +90,7 @@ def save_room(tx: Transaction, room: Room) -> None:
     tx.run("update_room", **columns)
 
 
-def to_member(row: Row) -> Member:
+def _to_member(row: Row) -> Member:
     return Member(  # in the order of its fields, because keywords are slow and a room may have a thousand members
         row["agent_id"],
         row["name"],
@@ -90,45 +101,195 @@ def to_member(row: Row) -> Member:
         row["session_kind"],
         row["display_name"],
         bool(row["takes_turns"]),
+        bool(row["is_gone"]),
     )
 
 
-class Snapshot:
-    """A room with its members at one moment, and everything derived from them."""
+class Shown(NamedTuple):
+    """The members that a reply lists, and how many it leaves out because they are gone and hold nothing."""
 
-    def __init__(self, room: Room, members: list[Member], settings: Settings, now: int) -> None:
+    members: list[Member]
+    gone: int
+
+
+class Roll:
+    """The members of a room in one transaction. What was read stays known when the transaction has ended."""
+
+    def __init__(self, tx: Transaction, room_id: str, expected: str | None, everyone: list[Row] | None = None) -> None:
+        """`expected` is the agent that the room waits for. Almost every call needs it, so it is read with the first."""
+        self._tx = tx
+        self._room_id = room_id
+        self._expected = expected
+        self._known: dict[str, Member | None] = {}
+        self._everyone = None if everyone is None else [self._note(row) for row in everyone]
+        self._lives: dict[Process | None, Life] = {}
+
+    def with_member(self, member: Member) -> Roll:
+        """The same members with this one updated."""
+        changed = Roll(self._tx, self._room_id, self._expected)
+        changed._known = {**self._known, member.agent_id: member}
+        if self._everyone is not None:
+            changed._everyone = [member if m.agent_id == member.agent_id else m for m in self._everyone]
+        changed._lives = self._lives
+        return changed
+
+    # -- some of them
+
+    def find(self, agent_id: str | None) -> Member | None:
+        if agent_id is None:
+            return None
+        if agent_id not in self._known and self._everyone is None:
+            wanted = {agent_id, self._expected or agent_id} - self._known.keys()
+            self._known |= dict.fromkeys(wanted)
+            for row in self._tx.all("some_members", room_id=self._room_id, agent_ids=sorted(wanted)):
+                self._known[row["agent_id"]] = _to_member(row)
+        return self._known.get(agent_id)
+
+    def named(self, name: str) -> Member | None:
+        if self._everyone is not None:
+            return next((member for member in self._everyone if member.name == name), None)
+        row = self._tx.one("member_called", room_id=self._room_id, name=name)
+        return None if row is None else self._note(row)
+
+    def known(self) -> list[Member]:
+        """Those that were read so far."""
+        return [member for member in self._known.values() if member is not None]
+
+    def everyone(self) -> list[Member]:
+        """All members in their sequence, however many there are."""
+        if self._everyone is None:
+            self._everyone = [self._note(row) for row in self._tx.all("room_members", room_id=self._room_id)]
+        return self._everyone
+
+    def walk(self, after: int = -1, wrap: int = -1, seen_since: int = 0, chunk: int = _CHUNK) -> Iterator[Member]:
+        """The members after a place and then those up to the place `wrap`, without those marked as gone.
+
+        It leaves out members that were last seen before `seen_since`.
+        """
+        if self._everyone is not None:
+            inside = [m for m in self._everyone if m.last_seen_at >= seen_since and not m.is_gone]
+            yield from [m for m in inside if m.ordinal > after] + [m for m in inside if m.ordinal <= wrap]
+            return
+        through = NO_LIMIT
+        while True:
+            places = {"after": after, "through": through, "wrap": wrap}
+            rows = self._tx.all("members_from", room_id=self._room_id, seen_since=seen_since, limit=chunk, **places)
+            yield from map(self._note, rows)
+            if len(rows) < chunk:
+                return
+            after = rows[-1]["ordinal"]
+            if after <= wrap:  # in the second lap
+                through, wrap = wrap, -1
+
+    def _note(self, row: Row) -> Member:
+        """The member of a row. One that is known already may be newer than what the row says."""
+        known = self._known.get(row["agent_id"])
+        if known is None:
+            known = self._known[row["agent_id"]] = _to_member(row)
+        return known
+
+    # -- those to list
+
+    def shown(self, after: int = -1, limit: int = NO_LIMIT) -> Shown:
+        """The members after a place, without those that are gone and hold nothing.
+
+        A member can hold the stick, an offer of it, or a reservation. Of members without a mark, only those that were
+        looked at are counted as gone.
+        """
+        holders = self._gone_holders()
+        gone = self._count(is_gone=True) - len(holders)
+        busy: set[str] | None = None
+        members: list[Member] = []
+        for member in self.walk(after, chunk=min(limit, _LARGEST_CHUNK)):
+            if self.life(member) == "gone":
+                busy = self._busy() if busy is None else busy  # usually, all members are there
+                if member.agent_id not in busy:
+                    gone += 1
+                    continue
+            members.append(member)
+            if len(members) == limit:
+                break
+        members += [member for member in holders if member.ordinal > after]
+        return Shown(sorted(members, key=lambda member: member.ordinal)[:limit], gone)
+
+    def _gone_holders(self) -> list[Member]:
+        rows = self._tx.all("gone_holders", room_id=self._room_id, expected=self._expected, now=self._tx.now)
+        return [self._note(row) for row in rows]
+
+    def _busy(self) -> set[str]:
+        rows = self._tx.all("reserving_agents", room_ids=[self._room_id], now=self._tx.now)
+        return {row["agent_id"] for row in rows} | {self._expected or ""}
+
+    def _count(self, *, is_gone: bool) -> int:
+        row = self._tx.one("count_members", room_id=self._room_id, is_gone=int(is_gone))
+        return int(row["total"]) if row else 0
+
+    # -- their processes
+
+    def life(self, member: Member) -> Life:
+        """Whether a member's process is alive, gone or unknown. Checked once per transaction."""
+        if member.is_gone:
+            return "gone"
+        if member.process not in self._lives:
+            self._lives[member.process] = processes.check(member.process)
+        return self._lives[member.process]
+
+    def mark_gone(self) -> None:
+        """Mark those that were found gone, in a write transaction that happens anyway. Nothing has to read them again.
+
+        A process that has ended never comes back. If its agent does, it is in another process, which takes the mark
+        away.
+        """
+        found = [m.agent_id for m in self.known() if not m.is_gone and self._lives.get(m.process) == "gone"]
+        if found:
+            self._tx.run("mark_gone", room_id=self._room_id, agent_ids=found)
+
+
+class Snapshot:
+    """A room with its members at one moment, and everything derived from them.
+
+    It reads members as they are needed, inside the transaction that made it. Afterwards only those that were read are
+    known; asking for others fails.
+    """
+
+    def __init__(self, room: Room, roll: Roll, settings: Settings, now: int) -> None:
         self.room = room
-        self.members = members
+        self.roll = roll
         self._settings = settings
         # Few rooms override anything, and the others then need not import `json`.
         overrides = {} if room.policy_json == "{}" else json.loads(room.policy_json)
         self.policy = settings.policy.merged(overrides)
         self.stale_minutes = settings.stale_minutes
         self.now = now
-        self._lives: dict[str | None, Life] = {}
+        self._deserted: bool | None = None
 
     def with_room(self, room: Room) -> Snapshot:
         """The same moment with a changed room."""
-        return self._copy(room, self.members)
+        copy = self._copy(room, self.roll)
+        copy._deserted = self._deserted
+        return copy
 
     def with_member(self, member: Member) -> Snapshot:
         """The same moment with this member updated."""
-        return self._copy(self.room, [member if m.agent_id == member.agent_id else m for m in self.members])
+        return self._copy(self.room, self.roll.with_member(member))
 
-    def _copy(self, room: Room, members: list[Member]) -> Snapshot:
-        return Snapshot(room, members, self._settings, self.now)
+    def _copy(self, room: Room, roll: Roll) -> Snapshot:
+        return Snapshot(room, roll, self._settings, self.now)
+
+    @property
+    def members(self) -> list[Member]:
+        """All members in their sequence. An old room has many, so ask for those that matter instead."""
+        return self.roll.everyone()
 
     def find(self, agent_id: str | None) -> Member | None:
-        return next((member for member in self.members if member.agent_id == agent_id), None)
+        return self.roll.find(agent_id)
 
     def called(self, text: str) -> Member | None:
         """The member that a text means: its name, its agent_id or its label. A name wins over another agent's id."""
-        typed = read_label(text)
-        named = typed and (
-            member for member in self.members if member.name == typed.name and typed.fits(member.agent_id)
-        )
-        exact = next((member for member in self.members if member.name == text), None) or self.find(text)
-        return exact or next(iter(named or ()), None)
+        exact = self.roll.named(text) or self.find(text)
+        typed = None if exact else read_label(text)
+        named = self.roll.named(typed.name) if typed else None
+        return exact or (named if named and typed and typed.fits(named.agent_id) else None)
 
     def member(self, agent_id: str) -> Member:
         member = self.find(agent_id)
@@ -145,17 +306,9 @@ class Snapshot:
         return label(agent_id, member.name if member else None)
 
     def life(self, agent_id: str | None) -> Life:
-        """Whether a member's process is alive, gone or unknown. Checked once per snapshot."""
-        if agent_id in self._lives:
-            return self._lives[agent_id]
+        """Whether a member's process is alive, gone or unknown."""
         member = self.find(agent_id)
-        return "unknown" if member is None else self._life_of(member)
-
-    def _life_of(self, member: Member) -> Life:
-        """The same without a search, because a room may have a thousand members."""
-        if member.agent_id not in self._lives:
-            self._lives[member.agent_id] = processes.check(member.process)
-        return self._lives[member.agent_id]
+        return "unknown" if member is None else self.roll.life(member)
 
     def later(self, milliseconds: int) -> int:
         return self.now + milliseconds * MILLISECOND
@@ -168,12 +321,27 @@ class Snapshot:
         return self.seen_within(member, self.policy.presence_ttl_ms) and not self.is_gone(member)
 
     def is_gone(self, member: Member) -> bool:
-        return self._life_of(member) == "gone"
+        return self.roll.life(member) == "gone"
+
+    def active_members(self, place: int = -1) -> Iterator[Member]:
+        """The active members in sequence, beginning after a place and ending there."""
+        since = self.now - self.policy.presence_ttl_ms * MILLISECOND + 1
+        return filter(self.is_active, self.roll.walk(place, place, since))
+
+    def look_around(self) -> Snapshot:
+        """Find out whether anyone is there while the store can be asked, so that `state` is known afterwards."""
+        if self._deserted is None:
+            self._deserted = not any(map(self._is_there, self.roll.known()))
+            self._deserted = self._deserted and not any(map(self._is_there, self.roll.walk()))
+        return self
+
+    def _is_there(self, member: Member) -> bool:
+        """Whether a member was seen recently or its process is known to be alive."""
+        return self.is_active(member) or self.roll.life(member) == "alive"
 
     @property
     def _is_deserted(self) -> bool:
-        """Whether no member was seen recently and no member's process is known to be alive."""
-        return not any(self.is_active(m) or self._life_of(m) == "alive" for m in self.members)
+        return bool(self.look_around()._deserted)
 
     def liveness(self, agent: Row) -> Liveness:
         """Whether an agent is still at work, by the time since its last call. If its process is gone, it is evicted."""
@@ -243,8 +411,8 @@ class Snapshot:
             return True
         # The agent that has just handed over the stick takes it back only if no other active member can take over.
         # Observers may take over, but they do not stand in the way.
-        others = [m for m in self.members if m.takes_turns and m.agent_id not in (agent_id, self.room.reserved_for)]
-        return not any(self.is_active(member) for member in others)
+        theirs = (agent_id, self.room.reserved_for)
+        return not any(m.takes_turns and m.agent_id not in theirs for m in self.active_members())
 
 
 def liveness_of(agent: Row, life: Life, now: int, stale_minutes: float) -> Liveness:

@@ -53,8 +53,7 @@ class Guard:
                 room = max(rooms, key=lambda each: len(each.canonical_path), default=None)
                 if room is None:
                     return []
-                snapshot = self._rooms.glimpse(tx, room.room_id, agent_id or "")
-                return self._object(tx, snapshot, agent_id, path, is_strict)
+                return self._object(tx, self._rooms.snapshot(tx, room), agent_id, path, is_strict)
         except InvalidArgument:  # not a path inside the workspace
             return []
 

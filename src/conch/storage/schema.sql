@@ -89,12 +89,15 @@ CREATE TABLE room_members (
   display_name TEXT,
   name TEXT NOT NULL DEFAULT '',
   takes_turns BIGINT NOT NULL DEFAULT 1,
+  is_gone BIGINT NOT NULL DEFAULT 0,
   PRIMARY KEY (room_id, agent_id)
 );
 
 CREATE INDEX room_members_agent_idx ON room_members (agent_id);
 -- A name is unique within a room. Another room can have another agent with the same name.
 CREATE UNIQUE INDEX room_members_name_idx ON room_members (name, room_id);
+-- The sequence of the members that are not known to be gone. In an old room, these are few.
+CREATE INDEX room_members_sequence_idx ON room_members (room_id, is_gone, ordinal);
 
 CREATE TABLE room_events (
   event_seq $serial_key,

@@ -21,7 +21,7 @@ def get_room_events(session: Session, given: Object, call: Call) -> Reply:
 
 def _log(session: Session, given: Object) -> Reply:
     after = fields.parse_cursor("after", given.get("after"))
-    session.app.rooms.get_state(session.caller(), given["room_id"])  # reading the log also keeps a member active
+    session.app.rooms.visit(session.caller(), given["room_id"])  # reading the log also keeps a member active
     found = log.list_events(session.app.store, given["room_id"], after, given.get("limit", _FEW_EVENTS))
     # The latest events are needed most. Those after a cursor come in order, so that the next page continues.
     order = -1 if after is None else 1
@@ -37,7 +37,7 @@ def _timeline(session: Session, given: Object) -> Reply:
     after = given.get("after")
     place = parse_place("after", None if after is None else str(after))
     store, limit, bead_id = session.app.store, given.get("limit", _FEW_EVENTS), given.get("bead_id")
-    session.app.rooms.get_state(session.caller(), given["room_id"])
+    session.app.rooms.visit(session.caller(), given["room_id"])
     found = read_timeline(store, given["room_id"], place, limit, bead_id)
     order = -1 if after is None else 1
     page = session.budget().fill(found.entries[::order], timeline_view.brief, timeline_view.line)

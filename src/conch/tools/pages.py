@@ -53,7 +53,11 @@ class Budget:
     @property
     def rows(self) -> int:
         """How many rows to read for a page: one more than can fit."""
-        return _EVERYTHING if self._limit is None else self._limit // _SMALLEST_ITEM + 1
+        return self.rows_of(_SMALLEST_ITEM)
+
+    def rows_of(self, smallest: int) -> int:
+        """How many rows to read, if no item is smaller than this."""
+        return _EVERYTHING if self._limit is None else self._limit // smallest + 1
 
     @property
     def chars(self) -> int:

@@ -23,7 +23,7 @@ def list_rooms(session: Session, given: Object, call: Call) -> Reply:
     snapshots = rooms.list_rooms(session.path(given.get("context_path")), caller, after)
     page = session.budget().fill(
         list(zip(snapshots, rooms.shown_members(snapshots), strict=True)),
-        lambda each: view.path_room(each[0], caller.agent_id, each[1]),
+        lambda each: view.path_room(each[0], caller.agent_id, each[1].members),
         lambda each: f"- {view.room_line(each[0])}",
     )
     cursor = page.cursor([snapshot.room.room_id for snapshot in snapshots])
@@ -36,8 +36,9 @@ def list_rooms(session: Session, given: Object, call: Call) -> Reply:
 def join_path(session: Session, given: Object, call: Call) -> Reply:
     path = session.path(given.get("context_path"))
     caller = session.rejoin(given.get("agent_id_override"))
-    joined = session.app.membership.join_path(caller, path, given.get("force_new", False))
-    snapshot, budget = joined.snapshot, session.budget()
+    budget = session.budget()
+    joined = session.app.membership.join_path(caller, path, given.get("force_new", False), view.most_members(budget))
+    snapshot = joined.snapshot
     session.own.join_room(snapshot.room)
     name = snapshot.member(caller.agent_id).name
     head = f"You are {label(caller.agent_id, name)}. {'Created' if joined.created else 'Joined'} room "
@@ -55,7 +56,7 @@ def join_path(session: Session, given: Object, call: Call) -> Reply:
         "warnings": warnings,
     }
     budget.spend(data, str(data))
-    members = view.list_members(snapshot, session.app.rooms.shown_members([snapshot])[0], budget)
+    members = view.list_members(snapshot, joined.shown, budget)
     lines = [
         head,
         members.text,
@@ -156,11 +157,13 @@ def takeover_stick(session: Session, given: Object, call: Call) -> Reply:
 
 def get_room_state(session: Session, given: Object, call: Call) -> Reply:
     caller, budget = session.caller(), session.budget()
-    snapshot = session.app.rooms.get_state(caller, given["room_id"])
+    place = fields.parse_cursor("after", given.get("after"))
+    after = -1 if place is None else place
+    snapshot, shown = session.app.rooms.get_shown(caller, given["room_id"], after, view.most_members(budget))
     can_take_over = session.app.claims.takeover_is_open(caller, snapshot)
     room, line = view.path_room(snapshot, caller.agent_id), view.room_line(snapshot)
     budget.spend(room, line + str(room))
-    members = view.list_members(snapshot, session.app.rooms.shown_members([snapshot])[0], budget, given.get("after"))
+    members = view.list_members(snapshot, shown, budget)
     data = {"room": room, **members.data, "takeover": view.takeover(snapshot, can_take_over)}
     following = members.next or (view.TAKE_OVER if can_take_over else view.after_look(snapshot, caller.agent_id))
     return Reply(data, f"{line}\n{members.text}", next=following)

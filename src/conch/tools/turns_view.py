@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from conch.clock import to_iso
 from conch.lean import TYPE_CHECKING, Any, NamedTuple
-from conch.tools.fields import parse_cursor
 from conch.tools.replies import Object, known
 from conch.tools.text import MARGIN, behind_margin, one_line
 
@@ -13,9 +12,12 @@ if TYPE_CHECKING:
 
     from conch.rooms.handoffs import Handoff
     from conch.rooms.log import Event
-    from conch.rooms.room import Member, Room, Snapshot
+    from conch.rooms.room import Member, Room, Shown, Snapshot
     from conch.tools.pages import Budget
     from conch.turns.waiting import Takeover, Wait
+
+
+_SMALLEST_MEMBER = 192  # bytes of its object and its line; two dates alone are half of that
 
 
 def path_room(snapshot: Snapshot, caller_id: str | None, members: Sequence[Member] | None = None) -> Object:
@@ -65,12 +67,16 @@ class Members(NamedTuple):
     next: str
 
 
-def list_members(snapshot: Snapshot, shown: list[Member], budget: Budget, after: str | None = None) -> Members:
-    """The page of the shown members that follows a place in the sequence."""
-    place = parse_cursor("after", after)
-    found = shown if place is None else [member for member in shown if member.ordinal > place]
+def most_members(budget: Budget) -> int:
+    """How many members to read for a page: one more than can fit."""
+    return budget.rows_of(_SMALLEST_MEMBER)
+
+
+def list_members(snapshot: Snapshot, shown: Shown, budget: Budget) -> Members:
+    """The leading members that fit into a reply."""
+    found, gone = shown
     page = budget.fill(found, lambda each: _room_member(snapshot, each), lambda each: _member_line(snapshot, each))
-    gone, lines = len(snapshot.members) - len(shown), page.lines
+    lines = page.lines
     data: Object = {"members": page.objects, "has_more": page.has_more}
     more = ""
     if page.has_more:

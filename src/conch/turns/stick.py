@@ -6,7 +6,6 @@ owns the stick, because the room's row has one owner and every grant is a new tu
 
 from __future__ import annotations
 
-from bisect import bisect
 from itertools import islice
 
 from conch.agents.records import Caller
@@ -72,13 +71,13 @@ class Turns:
         while True:
             with self._rooms.change(caller, room_id, lease=Lease(lease_id, expected_turn_id)) as (tx, snapshot):
                 # Finding out who waits takes time, so it happens outside the transaction: the first round only
-                # loads the members, the second hands over. Usually an agent is next, and one round is enough.
-                others = _sequence(snapshot)
-                if waiting is not None or not _depends_on_waiting(snapshot, others):
-                    to = _next_of(snapshot, others, waiting or set())
+                # finds the candidates, the second hands over. Usually an agent is next, and one round is enough.
+                candidates = _candidates(snapshot)
+                asked = [each for each in candidates if _prefers_waiting(snapshot) or not each.takes_turns]
+                if waiting is not None or not asked:
+                    to = _choose(snapshot, candidates, waiting or set())
                     offer = offer_stick(tx, snapshot, "release", to, text)
                     break
-            asked = [each for each in others if _prefers_waiting(snapshot) or not each.takes_turns]
             waiting = {member.agent_id for member in asked if self._is_waiting(snapshot, member)}
         return with_status(offer, snapshot, to, tx.heard)
 
@@ -107,36 +106,36 @@ def next_in_sequence(snapshot: Snapshot, waiting: set[str]) -> Member | None:
 
     If the room prefers members that wait, they come first.
     """
-    return _next_of(snapshot, _sequence(snapshot), waiting)
+    return _choose(snapshot, _candidates(snapshot), waiting)
 
 
-def _sequence(snapshot: Snapshot) -> list[Member]:
-    """The other members in the order of their turns, beginning after the owner.
+def _candidates(snapshot: Snapshot) -> list[Member]:
+    """The other active members in the order of their turns, up to the first one that need not wait to be next.
 
-    If the owner is a person, who may have taken the stick by force, the sequence goes on where it was before.
+    They begin after the owner. If the owner is a person, who may have taken the stick by force, the sequence goes on
+    where it was before.
     """
     owner = snapshot.member(snapshot.room.owner or "")
     place = owner.ordinal if owner.kind == "agent" else snapshot.room.sequence_index
-    start = bisect(snapshot.members, place, key=lambda member: member.ordinal)
-    return [member for member in snapshot.members[start:] + snapshot.members[:start] if member is not owner]
-
-
-def _depends_on_waiting(snapshot: Snapshot, others: list[Member]) -> bool:
-    """Whether the next one depends on which members are waiting now."""
-    first = next(filter(snapshot.is_active, others), None)
-    return _prefers_waiting(snapshot) or (first is not None and not first.takes_turns)
+    found: list[Member] = []
+    for member in snapshot.active_members(place):
+        if member.agent_id != owner.agent_id:
+            found.append(member)
+            if member.takes_turns and not _prefers_waiting(snapshot):
+                break
+    return found
 
 
 def _prefers_waiting(snapshot: Snapshot) -> bool:
     return snapshot.policy.release_order == "waiting_first"
 
 
-def _next_of(snapshot: Snapshot, others: list[Member], waiting: set[str]) -> Member | None:
-    taking_part = [member for member in others if member.takes_turns or member.agent_id in waiting]
+def _choose(snapshot: Snapshot, candidates: list[Member], waiting: set[str]) -> Member | None:
+    taking_part = [member for member in candidates if member.takes_turns or member.agent_id in waiting]
     if _prefers_waiting(snapshot):
         # A stable sort: the members that wait keep their order, and so do the others.
         taking_part.sort(key=lambda member: member.agent_id not in waiting)
-    return next(filter(snapshot.is_active, taking_part), None)
+    return next(iter(taking_part), None)
 
 
 def offer_stick(tx: Transaction, snapshot: Snapshot, kind: str, to: Member | None, handoff_json: str) -> Offer:
@@ -180,7 +179,7 @@ def find_target(snapshot: Snapshot, caller: Caller, text: str) -> Member:
         target = None
     if target is None or not snapshot.is_active(target):
         message = f"{text[:80]!r} is not an active member of the room, so the stick cannot be passed to it."
-        others = (each for each in snapshot.members if each.agent_id != caller.agent_id and snapshot.is_active(each))
+        others = (each for each in snapshot.active_members() if each.agent_id != caller.agent_id)
         active = ", ".join(each.label for each in islice(others, _FEW))
         known = f"Active members: {active}." if active else "No other member is active."
         raise UnknownMember(f"{message} {known}", field="to_agent_id", to_agent_id=text)

@@ -146,7 +146,7 @@ class Claims:
         budget = (longest if max_wait_ms is None else min(max_wait_ms, longest)) / 1_000
         if _is_settled(found, cursor) or budget <= 0:
             return found
-        crowd = len(found.snapshot.members)  # every member may be waiting
+        crowd = self._rooms.count_members(room_id)  # every member may be waiting
 
         def look(pause: Pause) -> Wait | None:
             if pause.called:  # the stick was offered to this caller: claim it without reading first
@@ -175,15 +175,16 @@ class Claims:
         agent's handoff waits with it.
         """
         with self._store.read() as tx:
-            snapshot = self._rooms.glimpse(tx, room_id, caller.agent_id)
+            snapshot = self._rooms.load(tx, room_id)
             member, room = snapshot.find(caller.agent_id), snapshot.room
             if member is None or room.state == "closed":
                 return None  # it has left the room since, or the room has ended
             if not member.takes_turns and room.reserved_for != member.agent_id:
                 return None
             found = self._judge(tx, snapshot, caller)
+            snapshot.look_around()  # `describe` and the views need it after the transaction
             if found.status == "takeover_available":
-                return found._replace(snapshot=self._rooms.complete(tx, snapshot))
+                return found
         if found.status == "your_turn" and _is_offered(found, caller):
             found = self._settle(caller, room_id, call)
             return found if found.claim is not None else None
@@ -198,7 +199,7 @@ class Claims:
             snapshot = self._rooms.load(tx, room_id)
             room = snapshot.room
             event = latest_grant(tx, room) if room.owner else find_event(tx, room.pending_handoff_event_seq)
-        member, who = snapshot.find(snapshot.expected), snapshot.who(snapshot.expected)
+            member, who = snapshot.find(snapshot.expected), snapshot.who(snapshot.expected)
         seconds = (snapshot.now - event.created_at) / SECOND if event else 0.0
         return Awaited(room, who, member.process if member else None, seconds, self._patience(snapshot))
 
@@ -214,16 +215,16 @@ class Claims:
     def _look(self, caller: Caller, room_id: str, cursor: int | None, call: Call, *, again: bool = False) -> Wait:
         """Look at the room once, and claim the stick if the caller may. Only a change opens a write transaction.
 
-        It loads two members first. Many waiters look `again` and again, and usually need no more to wait on.
+        Many waiters look `again` and again, and usually need to know only two members to wait on.
         """
         call.check()
         with self._store.read() as tx:
-            snapshot = self._rooms.glimpse(tx, room_id, caller.agent_id)
+            snapshot = self._rooms.load(tx, room_id)
             member = admit(tx, snapshot, caller, even_closed=True)
             found = self._judge(tx, snapshot, caller)
             is_change = found.status == "your_turn" or is_due(snapshot, member, caller)
             if not is_change and (_is_settled(found, cursor) or not again):
-                found = self._judge(tx, self._rooms.complete(tx, snapshot), caller)
+                snapshot.look_around()
         return self._settle(caller, room_id, call) if is_change else found
 
     def _settle(self, caller: Caller, room_id: str, call: Call) -> Wait:
@@ -232,6 +233,7 @@ class Claims:
             found = self._judge(tx, snapshot, caller)
             call.check()  # a cancelled wait claims nothing
             if found.status != "your_turn":
+                snapshot.look_around()
                 return found
             call.undo = attempts = _Attempts(partial(self.give_back, caller), call.undo)
             if found.reason == "already_owner":
@@ -315,8 +317,8 @@ class Claims:
         """Whether `takeover_stick` would succeed for this caller right now."""
         if snapshot.takeover_reason is None or snapshot.find(caller.agent_id) is None:
             return False  # usually, and without a transaction
-        with self._store.read() as tx:
-            return snapshot.may_take_over(caller.agent_id, prior_owner(tx, snapshot.room))
+        with self._rooms.look(None, snapshot.room.room_id) as (tx, now):
+            return now.may_take_over(caller.agent_id, prior_owner(tx, now.room))
 
 
 def force_stick(tx: Transaction, snapshot: Snapshot, person: Person, reason: str) -> Takeover:

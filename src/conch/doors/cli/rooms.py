@@ -9,7 +9,7 @@ from conch.doors.cli.context import Context, find_member
 from conch.doors.cli.output import Report, as_report, duration
 from conch.doors.cli.tables import table
 from conch.errors import InvalidArgument
-from conch.rooms.room import Member, Snapshot
+from conch.rooms.room import Member, Shown, Snapshot
 from conch.tools import turns_view
 from conch.tools.text import one_line
 
@@ -61,13 +61,14 @@ def state(context: Context) -> Report:
         lines.append(f"You may take over ({snapshot.takeover_reason}): `conch take --reason ...`.")
     if snapshot.find(caller.agent_id) is None and snapshot.state != "closed":
         lines.append(f"You ({caller.label}) are not a member; `conch join` makes you one.")
-    shown = snapshot.members if context.options.all else context.app.rooms.shown_members([snapshot])[0]
-    if shown:
-        lines += ["", _members(snapshot, shown)]
-    if len(shown) < len(snapshot.members):
-        lines.append(f"{len(snapshot.members) - len(shown)} more are gone; `conch state --all` lists them.")
+    everyone = Shown(snapshot.members, 0)
+    shown = everyone if context.options.all else context.app.rooms.shown_members([snapshot])[0]
+    if shown.members:
+        lines += ["", _members(snapshot, shown.members)]
+    if shown.gone:
+        lines.append(f"{shown.gone} more are gone; `conch state --all` lists them.")
     data = {
-        "room": turns_view.path_room(snapshot, caller.agent_id, shown),
+        "room": turns_view.path_room(snapshot, caller.agent_id, shown.members),
         **turns_view.list_members(snapshot, shown, context.session.budget()).data,
         "takeover": turns_view.takeover(snapshot, can_take_over),
     }

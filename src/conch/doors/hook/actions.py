@@ -139,7 +139,7 @@ class _Scene:
         caller = self._caller()
         joined = self._app.membership.join_path(caller, directory)
         reserved = self._app.reservations.list_reservations(None, joined.snapshot.room.room_id, limit=texts.FEW + 1)
-        return Answer(context=texts.introduction(joined.snapshot, caller, reserved)), None
+        return Answer(context=texts.introduction(joined.snapshot, joined.shown.members, caller, reserved)), None
 
     def end(self) -> tuple[Answer, _After]:
         agent_id = self._agent_id()

@@ -11,6 +11,7 @@ from conch.tools.text import MARGIN, behind_margin, one_line
 
 if TYPE_CHECKING:
     from conch.notices.delivery import Duty
+    from conch.rooms.room import Member
     from conch.scopes.guard import Objection
     from conch.scopes.overlaps import Reservation
 
@@ -121,12 +122,12 @@ def hold_back(reasons: list[str]) -> str:
 # -- the beginning
 
 
-def introduction(snapshot: Snapshot, caller: Caller, reserved: list[Reservation]) -> str:
+def introduction(snapshot: Snapshot, members: list[Member], caller: Caller, reserved: list[Reservation]) -> str:
     """Five lines: who you are, the stick, the others, what is reserved, what to do."""
     room = snapshot.room
     member = snapshot.find(caller.agent_id)
     own = member.label if member else caller.label
-    others = [m.label for m in snapshot.members if m.agent_id != caller.agent_id and snapshot.is_active(m)]
+    others = [m.label for m in members if m.agent_id != caller.agent_id and snapshot.is_active(m)]
     return "\n".join(
         [
             f"conch: other agents may share this checkout. You are {one_line(own)} in room {room.room_id}.",

@@ -16,6 +16,10 @@ SELECT room_id, agent_id FROM room_members
 WHERE (pid IS NULL) <> (host_id IS NULL) OR (pid IS NULL) <> (boot_id IS NULL)
   OR (pid IS NULL) <> (process_started_at IS NULL);
 
+-- check: room_members
+-- The member {agent_id} of room {room_id} is marked as gone ({is_gone}), but no process of it is known.
+SELECT room_id, agent_id, is_gone FROM room_members WHERE is_gone <> 0 AND (is_gone <> 1 OR pid IS NULL);
+
 -- check: connections
 -- The connection {connection} of {agent_id} is not named after the process that it records.
 SELECT connection, agent_id FROM connections

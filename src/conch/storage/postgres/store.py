@@ -125,11 +125,12 @@ class PostgresStore:
         connection, facts = self._ask(f"{begin}; {_FACTS}")
         outer, self._thread.connection = self._inside(), connection
         now = self._clock() if self._clock else facts["now"]
+        transaction = PostgresTransaction(connection, self._statements, now, self._translated)
         try:
             self._schema.check(connection, facts["version"], facts["application"])
             self._replacements.check(facts["epoch"])
             with self._translated():
-                yield PostgresTransaction(connection, self._statements, now, self._translated)
+                yield transaction
         except SchemaMismatch:
             connection.close()  # otherwise a migrating process would count this one as a user of the old schema
             raise
@@ -137,6 +138,7 @@ class PostgresStore:
             self._give_back(connection, "ROLLBACK")
             raise
         finally:
+            transaction.has_ended = True
             self._thread.connection = outer
 
     def _commit(self, connection: Connection) -> None:

@@ -63,6 +63,7 @@ class PostgresTransaction:
         self._dumps = count(1)
         self._translated = translated
         self.now = now
+        self.has_ended = False
 
     def one(self, statement: str, **parameters: Any) -> Row | None:
         return self._execute(statement, parameters).fetchone()
@@ -158,6 +159,8 @@ class PostgresTransaction:
         self.connection.execute(sql.SQL("TRUNCATE {} RESTART IDENTITY CASCADE").format(names))
 
     def _execute(self, statement: str, parameters: dict[str, Any]) -> psycopg.Cursor[Row]:
+        if self.has_ended:
+            raise RuntimeError(f"{statement} was asked for after its transaction.")
         expanded, flat = expand_lists(self._statements[statement], parameters)
         return self.connection.execute(spell(expanded), flat)
 

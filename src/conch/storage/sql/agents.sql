@@ -39,7 +39,7 @@ UPDATE agents SET is_timed = 1, host_id = NULL, boot_id = NULL, pid = NULL, proc
 WHERE agent_id = :agent_id;
 
 -- name: forget_member_processes
-UPDATE room_members SET host_id = NULL, boot_id = NULL, pid = NULL, process_started_at = NULL
+UPDATE room_members SET host_id = NULL, boot_id = NULL, pid = NULL, process_started_at = NULL, is_gone = 0
 WHERE agent_id = :agent_id;
 
 -- name: link_signal

@@ -40,15 +40,61 @@ FROM room_members m JOIN agents a ON a.agent_id = m.agent_id
 WHERE m.room_id = :room_id
 ORDER BY m.ordinal;
 
+-- name: some_members
+SELECT m.*, a.last_seen_at
+FROM room_members m JOIN agents a ON a.agent_id = m.agent_id
+WHERE m.room_id = :room_id AND m.agent_id IN :agent_ids;
+
+-- name: member_called
+SELECT m.*, a.last_seen_at
+FROM room_members m JOIN agents a ON a.agent_id = m.agent_id
+WHERE m.name = :name AND m.room_id = :room_id;
+
+-- name: members_from
+-- Each part has its own limit, so that it ends early. Without one, it would read the whole room to sort it.
+SELECT * FROM (
+  SELECT * FROM (
+    SELECT 0 AS lap, m.*, a.last_seen_at
+    FROM room_members m JOIN agents a ON a.agent_id = m.agent_id
+    WHERE m.room_id = :room_id AND m.is_gone = 0 AND m.ordinal > :after AND m.ordinal <= :through
+      AND a.last_seen_at >= :seen_since
+    ORDER BY m.ordinal LIMIT :limit
+  ) ahead
+  UNION ALL
+  SELECT * FROM (
+    SELECT 1 AS lap, m.*, a.last_seen_at
+    FROM room_members m JOIN agents a ON a.agent_id = m.agent_id
+    WHERE m.room_id = :room_id AND m.is_gone = 0 AND m.ordinal <= :wrap AND a.last_seen_at >= :seen_since
+    ORDER BY m.ordinal LIMIT :limit
+  ) behind
+) around
+ORDER BY lap, ordinal LIMIT :limit;
+
+-- name: gone_holders
+SELECT m.*, a.last_seen_at
+FROM room_members m JOIN agents a ON a.agent_id = m.agent_id
+WHERE m.room_id = :room_id AND m.is_gone = 1 AND m.agent_id IN (
+  SELECT agent_id FROM reservations WHERE room_id = :room_id AND state = 'active' AND expires_at > :now
+  UNION ALL SELECT CAST(:expected AS TEXT)
+);
+
 -- name: reserving_agents
 SELECT DISTINCT room_id, agent_id FROM reservations
 WHERE room_id IN :room_ids AND state = 'active' AND expires_at > :now;
 
--- name: some_members
-SELECT m.*, a.last_seen_at
-FROM room_members m JOIN agents a ON a.agent_id = m.agent_id
-WHERE m.room_id = :room_id AND m.agent_id IN :agent_ids
-ORDER BY m.ordinal;
+-- name: count_members
+SELECT count(*) AS total FROM room_members WHERE room_id = :room_id AND is_gone = :is_gone;
+
+-- name: last_place
+SELECT max(ordinal) AS ordinal FROM (
+  SELECT max(ordinal) AS ordinal FROM room_members WHERE room_id = :room_id AND is_gone = 0
+  UNION ALL
+  SELECT max(ordinal) FROM room_members WHERE room_id = :room_id AND is_gone = 1
+) places;
+
+-- name: mark_gone
+-- An agent that lives by its timer since then has no process.
+UPDATE room_members SET is_gone = 1 WHERE room_id = :room_id AND agent_id IN :agent_ids AND pid IS NOT NULL;
 
 -- name: members_of_rooms
 SELECT m.*, a.last_seen_at
@@ -67,7 +113,7 @@ VALUES
 -- name: update_member_process
 UPDATE room_members SET
   host_id = :host_id, boot_id = :boot_id, pid = :pid, process_started_at = :process_started_at,
-  session_kind = :session_kind, display_name = :display_name
+  session_kind = :session_kind, display_name = :display_name, is_gone = 0
 WHERE room_id = :room_id AND agent_id = :agent_id;
 
 -- name: update_ordinal

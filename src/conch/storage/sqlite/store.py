@@ -106,7 +106,11 @@ class SqliteStore:
         known = self._replacements.numbered
         with self._connections.borrowed() as lent, transaction(lent.connection, "BEGIN"):
             self._check(lent, known)
-            yield SqliteTransaction(lent.connection, self._statements, self._clock(), self._translated)
+            tx = SqliteTransaction(lent.connection, self._statements, self._clock(), self._translated)
+            try:
+                yield tx
+            finally:
+                tx.has_ended = True
 
     def glance(self, statement: str, **parameters: Any) -> list[Row]:
         with self._connections.borrowed() as lent:
@@ -122,7 +126,10 @@ class SqliteStore:
             with self._queued(lent.connection), transaction(lent.connection, "BEGIN IMMEDIATE"):
                 tx = SqliteTransaction(lent.connection, self._statements, self._clock(), self._translated)
                 self._check(lent, known)
-                yield tx
+                try:
+                    yield tx
+                finally:
+                    tx.has_ended = True
                 numbered = self._facts(lent)["numbered"] if tx.has_inserted else 0
             self._confirm(lent)
             self._replacements.numbered = max(self._replacements.numbered, numbered)

@@ -64,6 +64,7 @@ class SqliteTransaction:
         self.rings: list[str] = []
         self.called: str | None = None
         self.heard = False
+        self.has_ended = False
 
     def one(self, statement: str, **parameters: Any) -> Row | None:
         row: Row | None = self._execute(statement, parameters).fetchone()
@@ -128,6 +129,8 @@ class SqliteTransaction:
             yield from self._connection.execute(check.query, parameters)
 
     def _execute(self, statement: str, parameters: dict[str, Any]) -> sqlite3.Cursor:
+        if self.has_ended:
+            raise RuntimeError(f"{statement} was asked for after its transaction.")
         sql, flat = expand_lists(self._statements[statement], parameters)
         if "INSERT" in sql:
             self.has_inserted = True
