@@ -52,6 +52,7 @@ bench: .venv/developing .venv-mcp2/installed
 	$(BIN)/python bench/turns.py
 	$(BIN)/python bench/bus.py
 	$(BIN)/python bench/scopes.py
+	$(BIN)/python bench/hook.py
 	$(BIN)/python bench/search.py
 
 scale: .venv/developing

@@ -176,7 +176,7 @@ def test_foreign_programs_are_started_in_one_place() -> None:
 
     The other modules start conch itself.
     """
-    own = {"doors.cli.demo", "doors.cli.guardian"}
+    own = {"doors.cli.demo", "doors.cli.doctor", "doors.cli.guardian"}
 
     users = {name for name, imports in IMPORTS.items() if "host.sandboxes" in imports}
 

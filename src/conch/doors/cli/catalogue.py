@@ -620,6 +620,16 @@ COMMANDS |= grouped(
         "  conch mcp --tools turns,bus",
     ),
     Command(
+        "doctor",
+        "doctor.doctor",
+        "check the set-up, and say what to do",
+        "Check the store with a real write and read, the bell with a real ring, permissions, clocks and versions. "
+        "Start the server and a hook as a harness does, and read the settings of each harness back. Each finding says "
+        "what to do. The exit status is 0 only if there is no problem.",
+        _SHARED,
+        reads=True,
+    ),
+    Command(
         "hook",
         "",
         "answer a hook of a harness (harnesses start this)",

@@ -35,7 +35,8 @@ def uninstall(options: Any) -> Report:
 
 
 def _run(options: Any, action: str) -> Report:
-    place = _place(options, wants_instructions=action == "uninstall" or options.instructions)
+    project = workspace_root(canonicalize(".")) if options.project else None
+    place = here(project, wants_instructions=action == "uninstall" or options.instructions)
     installer = Installer(place, is_dry=options.print)
     chosen = _choose(options, place)
     done = {harness: getattr(installer, action)(harness) for harness in chosen}
@@ -53,8 +54,8 @@ def _run(options: Any, action: str) -> Report:
     return Report(data, text)
 
 
-def _place(options: Any, wants_instructions: bool) -> Place:
-    project = workspace_root(canonicalize(".")) if options.project else None
+def here(project: str | None, wants_instructions: bool = False) -> Place:
+    """This user's settings, or those of a project."""
     return Place(
         home=os.path.expanduser("~"),
         project=project,

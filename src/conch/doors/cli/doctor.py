@@ -1,0 +1,209 @@
+"""`conch doctor`: looks at the store, the bell, the harnesses and the environment, and says what to do."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+import time
+from collections.abc import Callable
+
+from conch import __version__
+from conch.app import open_app
+from conch.clock import SECOND
+from conch.doors.cli.context import Context
+from conch.doors.cli.installing import here
+from conch.doors.cli.output import Report, failure
+from conch.errors import ConchError
+from conch.harnesses.base import Harness, Place
+from conch.harnesses.catalogue import HARNESSES
+from conch.harnesses.installer import Installer, is_there
+from conch.lean import Literal, NamedTuple, json
+from conch.tools.text import one_line
+
+_PATIENCE_SECONDS = 20
+_SKEW_SECONDS = 2
+_SHOWN = {"ok": "ok     ", "note": "note   ", "problem": "PROBLEM"}
+_INITIALIZE = {
+    "protocolVersion": "2025-06-18",
+    "capabilities": {},
+    "clientInfo": {"name": "conch-doctor", "version": __version__},
+}
+
+
+class _Finding(NamedTuple):
+    what: str
+    state: Literal["ok", "note", "problem"]
+    found: str
+    advice: str = ""
+
+
+def doctor(context: Context) -> Report:
+    place = here(project=None)
+    checks: list[Callable[[], list[_Finding]]] = [
+        _versions,
+        lambda: _store(context),
+        lambda: _bell(context),
+        lambda: _permissions(context),
+        lambda: _other_stores(context),
+        _other_programs,
+        lambda: _server(place.program),
+        lambda: _hook(place.program),
+        lambda: [each for harness in HARNESSES.values() for each in _harness(harness, place)],
+    ]
+    found = [finding for check in checks for finding in _try(check)]
+    data = {"findings": [finding._asdict() for finding in found]}
+    text = "\n".join(map(_line, found))
+    problems = [finding for finding in found if finding.state == "problem"]
+    if not problems:
+        return Report(data, f"{text}\n\nNo problems found.")
+    message = f"{len(problems)} problem{'s' * (len(problems) != 1)} found: {problems[0].what}: {problems[0].found}"
+    return failure("PROBLEMS_FOUND", message, data, text=text)
+
+
+def _try(check: Callable[[], list[_Finding]]) -> list[_Finding]:
+    """A check that fails is a finding, too."""
+    try:
+        return check()
+    except ConchError as refusal:
+        return [_Finding("store", "problem", refusal.message, "Run `conch db verify`.")]
+    except (OSError, ValueError) as problem:
+        return [_Finding("check", "problem", f"{type(problem).__name__}: {problem}", "Mend this and try again.")]
+
+
+def _line(finding: _Finding) -> str:
+    advice = f"\n        {one_line(finding.advice)}" if finding.advice else ""
+    return f"{_SHOWN[finding.state]} {finding.what}: {one_line(finding.found)}{advice}"
+
+
+def _versions() -> list[_Finding]:
+    python = ".".join(map(str, sys.version_info[:3]))
+    return [_Finding("versions", "ok", f"conch {__version__}, Python {python}, {sys.platform}")]
+
+
+# -- the store and the bell
+
+
+def _store(context: Context) -> list[_Finding]:
+    """A real write and a real read."""
+    store, caller = context.app.store, context.caller
+    with store.write(caller.agent_id) as tx:
+        written = tx.now
+        tx.run("touch_agent", agent_id=caller.agent_id, now=written)
+    with store.read() as tx:
+        row = tx.one("agent_seen", agent_id=caller.agent_id)
+        skew = abs(tx.now / SECOND - time.time())
+    place = store.describe()
+    if row is None or row["last_seen_at"] < written:
+        return [_Finding("store", "problem", f"{place} did not keep what was written", "Run `conch db verify`.")]
+    mode = f"synchronous={context.app.settings.synchronous}"
+    found = [_Finding("store", "ok", f"{place} keeps what is written ({mode})")]
+    if skew > _SKEW_SECONDS:
+        advice = "Set the clocks of both machines, for example with NTP."
+        found.append(_Finding("clock", "problem", f"the store's clock is {skew:.0f} s away from this one", advice))
+    return found
+
+
+def _bell(context: Context) -> list[_Finding]:
+    channel, bell = f"doctor-{os.getpid()}", context.app.bell
+    with bell.listen(channel) as ear:
+        began = time.monotonic()
+        bell.ring([channel])
+        heard = ear.wait(_SKEW_SECONDS)
+        took = (time.monotonic() - began) * 1_000
+    if heard:
+        return [_Finding("bell", "ok", f"rang after {took:.1f} ms")]
+    advice = "Waits still work, but slowly. Check that the data directory is on a local disk."
+    return [_Finding("bell", "problem", "nobody heard a ring", advice)]
+
+
+def _permissions(context: Context) -> list[_Finding]:
+    folder = os.path.abspath(os.path.expanduser(context.app.settings.data_dir))
+    if not os.path.isdir(folder):
+        return [_Finding("permissions", "ok", f"{folder} does not exist, and nothing needs it")]
+    mode = stat.S_IMODE(os.stat(folder).st_mode)
+    if not os.access(folder, os.W_OK):
+        advice = "Make it writable. In Codex's sandbox, `conch install codex` names it in writable_roots."
+        return [_Finding("permissions", "problem", f"{folder} cannot be written", advice)]
+    if mode & 0o022:
+        return [_Finding("permissions", "problem", f"others may write {folder} ({mode:o})", f"Run: chmod 700 {folder}")]
+    return [_Finding("permissions", "ok", f"{folder} ({mode:o})")]
+
+
+def _other_stores(context: Context) -> list[_Finding]:
+    """An exported variable chooses the store of this shell, but not every harness passes it on."""
+    exported = [name for name in ("CONCH_STORE", "CONCH_DATA_DIR", "XDG_DATA_HOME") if os.environ.get(name)]
+    without = open_app({name: value for name, value in os.environ.items() if name not in exported})
+    usual = without.store.describe()
+    without.close()
+    if not exported or context.app.store.describe() == usual or not os.path.exists(usual):
+        return [_Finding("stores", "ok", "one store is in use")]
+    advice = (
+        "A harness that does not pass the variable on uses the other store. Export it for the harness, or unset it."
+    )
+    return [_Finding("stores", "note", f"{', '.join(exported)} is set, and there is also a store at {usual}", advice)]
+
+
+def _other_programs() -> list[_Finding]:
+    own = os.path.realpath(os.path.join(os.path.dirname(sys.executable), "conch"))
+    folders = dict.fromkeys(folder for folder in os.environ.get("PATH", "").split(os.pathsep) if folder)
+    found = [os.path.join(folder, "conch") for folder in folders]
+    others = [path for path in found if os.access(path, os.X_OK) and os.path.realpath(path) != own]
+    if not others:
+        return [_Finding("programs", "ok", "there is no other conch on the path")]
+    advice = "If it is another program, remove it, or put the right folder first in PATH."
+    return [_Finding("programs", "note", f"there is another conch at {', '.join(others)}", advice)]
+
+
+# -- the server and the hook, as a harness starts them
+
+
+def _server(program: str) -> list[_Finding]:
+    calls = [("initialize", _INITIALIZE), ("tools/list", {})]
+    lines = [{"jsonrpc": "2.0", "id": at, "method": name, "params": given} for at, (name, given) in enumerate(calls)]
+    lines.insert(1, {"jsonrpc": "2.0", "method": "notifications/initialized"})
+    answer = _run([program, "mcp"], "".join(json.dumps(line) + "\n" for line in lines))
+    replies = [json.loads(line) for line in answer.splitlines() if line.strip()]
+    tools = next((len(each["result"]["tools"]) for each in replies if "tools" in each.get("result", {})), 0)
+    if tools:
+        return [_Finding("server", "ok", f"`{program} mcp` offers {tools} tools")]
+    return [_Finding("server", "problem", f"`{program} mcp` lists no tools", "Install conch again.")]
+
+
+def _hook(program: str) -> list[_Finding]:
+    sample = {"session_id": "doctor", "cwd": os.getcwd(), "hook_event_name": "PreToolUse", "tool_name": "Read"}
+    answer = _run([program, "hook", "PreToolUse", "--harness", "claude-code"], json.dumps(sample))
+    if answer.strip() == "{}":
+        return [_Finding("hook", "ok", "answers a recorded call")]
+    return [_Finding("hook", "problem", f"answered {answer[:80]!r} to a recorded call", "Install conch again.")]
+
+
+def _run(command: list[str], given: str) -> str:
+    import subprocess  # slow to import, and only needed here
+
+    try:
+        done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=_PATIENCE_SECONDS)
+    except subprocess.TimeoutExpired:
+        return ""
+    return done.stdout
+
+
+# -- the harnesses
+
+
+def _harness(harness: Harness, place: Place) -> list[_Finding]:
+    """What its settings say now, beside what `conch install` would write."""
+    folders = [folder for folder in os.environ.get("PATH", "").split(os.pathsep) if folder]
+    if not is_there(harness, place, folders):
+        return []
+    results = Installer(place, is_dry=True).install(harness)
+    states = {result.outcome for result in results}
+    if "refused" in states:
+        bad = next(result for result in results if result.outcome == "refused")
+        return [_Finding(harness.title, "problem", f"{bad.path}: {bad.why}", "Mend the file and run `conch install`.")]
+    if "written" in states:
+        missing = [result.path for result in results if result.outcome == "written"]
+        advice = f"Run `conch install {harness.slug}`."
+        return [_Finding(harness.title, "note", f"not set up, or by an older conch: {', '.join(missing)}", advice)]
+    check = f"`{harness.check}` shows what it makes of them." if harness.check else ""
+    return [_Finding(harness.title, "ok", "its settings are those of this version", " ".join([check, *harness.steps]))]

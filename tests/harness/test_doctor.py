@@ -1,0 +1,77 @@
+"""`conch doctor` finds what is wrong with a set-up, and says what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Object = dict[str, Any]
+Conch = Callable[..., Object]
+
+
+@pytest.fixture
+def home(environ: dict[str, str], tmp_path: Path) -> Path:
+    """A home with one harness, Cursor."""
+    folder = tmp_path / "home"
+    (folder / ".cursor").mkdir(parents=True)
+    environ |= {"HOME": str(folder), "PATH": "/usr/bin:/bin"}
+    return folder
+
+
+def findings(envelope: Object) -> dict[str, Object]:
+    listed = (envelope["data"] or envelope["error"])["findings"]
+    return {finding["what"]: finding for finding in listed}
+
+
+def test_a_sound_set_up_has_no_problems(home: Path, conch: Conch) -> None:
+    conch("one", "install", "cursor")
+
+    report = conch("one", "doctor")
+
+    assert report["ok"]
+    states = {what: finding["state"] for what, finding in findings(report).items()}
+    assert {"store", "bell", "server", "hook", "Cursor"} <= states.keys()
+    assert set(states.values()) == {"ok"}
+
+
+def test_a_harness_that_is_not_set_up_is_noted_with_the_command_that_helps(home: Path, conch: Conch) -> None:
+    found = findings(conch("one", "doctor"))["Cursor"]
+
+    assert (found["state"], found["advice"]) == ("note", "Run `conch install cursor`.")
+
+
+def test_settings_that_cannot_be_read_are_a_problem(home: Path, conch: Conch) -> None:
+    (home / ".cursor" / "mcp.json").write_text("{")
+
+    report = conch("one", "doctor")
+
+    assert not report["ok"]
+    assert "mcp.json" in findings(report)["Cursor"]["found"]
+
+
+def test_a_data_directory_that_others_may_write_is_a_problem(home: Path, conch: Conch, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data").chmod(0o777)
+
+    assert findings(conch("one", "doctor"))["permissions"]["state"] == "problem"
+
+
+def test_another_conch_on_the_path_is_noted(home: Path, conch: Conch, environ: dict[str, str], tmp_path: Path) -> None:
+    other = tmp_path / "bin" / "conch"
+    other.parent.mkdir()
+    other.write_text("#!/bin/sh\n")
+    other.chmod(0o755)
+    environ["PATH"] = f"{other.parent}:{environ['PATH']}"
+
+    assert str(other) in findings(conch("one", "doctor"))["programs"]["found"]
+
+
+def test_a_second_store_beside_the_exported_one_is_noted(home: Path, conch: Conch) -> None:
+    usual = home / ".local" / "share" / "conch" / "rooms.sqlite"
+    usual.parent.mkdir(parents=True)
+    usual.write_bytes(b"")
+
+    assert str(usual) in findings(conch("one", "doctor"))["stores"]["found"]
