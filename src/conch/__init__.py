@@ -1,5 +1,23 @@
-"""conch: whoever holds the conch may speak."""
+"""conch: whoever holds the conch may speak.
+
+For Python programs: `conch.join()` and `await conch.join_async()` return the room of a workspace.
+"""
 
 from __future__ import annotations
 
 __version__ = "0.1.0"
+
+_API = ("join", "join_async", "Room", "AsyncRoom", "Turn", "Message", "Answer", "Reservation", "Heard")
+
+
+def __getattr__(name: str) -> object:
+    """The names of the Python API, imported at their first use: a command must not pay for them."""
+    if name in _API:
+        from conch import api
+
+        return getattr(api, name)
+    if name == "ConchError":
+        from conch.errors import ConchError
+
+        return ConchError
+    raise AttributeError(f"module 'conch' has no attribute {name!r}")

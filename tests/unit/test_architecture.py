@@ -46,6 +46,7 @@ LAYERS = [
     Layer(("app",), "connects one store and one bell with the domains"),
     Layer(("steering",), "what only people may do: step in between agents"),
     Layer(("tools",), "the tools with their schemas and views, shared by all doors"),
+    Layer(("api",), "the same tools for Python programs"),
     Layer(("doors",), "the ways in: `mcp`, `cli`, `hook` and `web`. They hold no rules and do not import each other"),
     Layer(("main",), "the `conch` command"),
 ]

@@ -31,7 +31,7 @@ def test_a_group_stands_alone(conch, group):
 
 
 def test_without_a_choice_every_tool_is_offered(conch):
-    assert len(conch("codex:1").ask("tools/list")["result"]["tools"]) == 41
+    assert len(conch("codex:1").ask("tools/list")["result"]["tools"]) == 42
 
 
 def test_an_error_advises_only_tools_that_are_offered(conch):
