@@ -16,8 +16,9 @@ from conch.errors import InvalidArgument
 from conch.lean import Any, NamedTuple, json
 from conch.members.membership import Kicked
 from conch.rooms.handoffs import Handoff, dump_handoff
-from conch.rooms.room import Member, Snapshot
+from conch.rooms.room import Member, Room, Snapshot
 from conch.scopes.overlaps import Reservation
+from conch.storage.base import Transaction
 from conch.turns.stick import Offer, find_target, offer_stick, with_status
 from conch.turns.waiting import Takeover, force_stick
 
@@ -66,17 +67,18 @@ class Steering:
         text = _PLEASE if text is None else text
         _require_text("text", text)
         check_length("text", text, self._settings.max_message_chars, "max_message_chars")
-        self._membership.enter(person.caller, room_id)
-        snapshot = self._rooms.get_state(person.caller, room_id)
-        holder = _require_stick(snapshot, agent_id, "agent")
-        return self._tell(person, snapshot, holder.name, text, NUDGE)
+        topic_id = self._membership.enter(person.caller, room_id).topic_id
+        with self._rooms.change(person.caller, room_id, topic_id) as (tx, snapshot):
+            holder = _require_stick(snapshot, agent_id, "agent")
+            return _tell(tx, topic_id, person, holder.name, text, NUDGE)
 
     def unreserve(self, person: Person, room_id: str, agent_id: str, scope: str, reason: str) -> Reservation:
         """End an agent's reservation, and tell the agent."""
-        self._begin(person, room_id, reason)
+        topic_id = self._begin(person, room_id, reason).topic_id
         ended = self._reservations.release_for(person, room_id, agent_id, scope, reason)
-        snapshot = self._rooms.get_state(person.caller, room_id)
-        self._tell(person, snapshot, ended.name, f"I ended your reservation of {ended.spelled}: {reason}", "message")
+        text = f"I ended your reservation of {ended.spelled}: {reason}"
+        with self._rooms.change(person.caller, room_id, topic_id) as (tx, _):
+            _tell(tx, topic_id, person, ended.name, text, "message")
         return ended
 
     def kick(self, person: Person, room_id: str, agent_id: str, reason: str) -> Kicked:
@@ -84,17 +86,16 @@ class Steering:
         self._begin(person, room_id, reason)
         return self._membership.kick(person, room_id, agent_id, reason)
 
-    def _begin(self, person: Person, room_id: str, reason: str) -> None:
+    def _begin(self, person: Person, room_id: str, reason: str) -> Room:
         _require_text("reason", reason)
         check_length("reason", reason, self._settings.max_reason_chars, "max_reason_chars")
-        self._membership.enter(person.caller, room_id)
+        return self._membership.enter(person.caller, room_id)
 
-    def _tell(self, person: Person, snapshot: Snapshot, name: str, text: str, message_type: str) -> Message:
-        topic_id = snapshot.room.topic_id
-        draft = Draft(text, message_type, metadata_json=json.dumps({"to": [name]}), field="text")
-        with self._rooms.change(person.caller, snapshot.room.room_id, topic_id) as (tx, _):
-            peer = enter_as_itself(tx, topic_id, person.caller)
-            return append_messages(tx, peer, [draft])[0].message
+
+def _tell(tx: Transaction, topic_id: str, person: Person, name: str, text: str, message_type: str) -> Message:
+    draft = Draft(text, message_type, metadata_json=json.dumps({"to": [name]}), field="text")
+    peer = enter_as_itself(tx, topic_id, person.caller)
+    return append_messages(tx, peer, [draft])[0].message
 
 
 def _require_text(field: str, text: str) -> None:

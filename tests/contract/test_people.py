@@ -48,6 +48,10 @@ class Room:
         """Whom the stick is reserved for."""
         return who.data("release_stick", **self.claim(who), handoff=HANDOFF).get("reserved_for")
 
+    def release_by(self, who: Client, turn: Object) -> str | None:
+        lease = {"lease_id": turn["lease_id"], "expected_turn_id": turn["turn_id"]}
+        return who.data("release_stick", **lease, handoff=HANDOFF).get("reserved_for")
+
     def release_by_eve(self) -> str | None:
         room = self.app.rooms.get_state(None, self.room_id).room
         assert room.owner == self.eve.agent_id and room.lease_id is not None
@@ -123,6 +127,60 @@ def test_an_observer_takes_part_while_it_waits_and_holds(room: Room) -> None:
     assert waited().status == "your_turn"
     assert room.release_by_eve() == "ada:1"
     assert room.release(room.ada) is None  # nobody else takes part any more
+
+
+def offer_to_eve(room: Room) -> Any:
+    """Release the stick while eve waits, after bob's turn. Eve's wait ends before she claims it."""
+    room.release(room.ada)
+    lease = room.claim(room.bob)
+    with room.app.bell.listen("nothing", announce=seat_channel(room.room_id, room.eve.agent_id)):
+        return room.bob.data("release_stick", **lease, handoff=HANDOFF)
+
+
+def test_an_observer_that_stops_waiting_gives_an_offer_back_to_the_next_agent(room: Room) -> None:
+    offered = offer_to_eve(room)
+
+    given_back = room.app.turns.decline(room.eve, room.room_id, room.eve.agent_id)
+
+    assert offered["reserved_for"] == room.eve.agent_id
+    assert given_back is not None and given_back.room.reserved_for == "ada:1"
+    assert [e["from_agent_id"] for e in room.log() if e["event_type"] == "decline"] == [room.eve.agent_id]
+    assert room.ada.data("event_inbox")["events"][0]["payload"]["summary"] == HANDOFF["status"]
+    turn = room.ada.data("wait_for_turn", max_wait_ms=0)
+    assert (turn["reason"], turn["handoff"], turn["from_agent_id"]) == ("sequence", HANDOFF, "bob:2")
+    assert room.release_by(room.ada, turn) == "bob:2"
+
+
+def test_an_observer_that_stops_waiting_with_no_agent_left_leaves_the_stick_free(room: Room) -> None:
+    offer_to_eve(room)
+    room.ada.data("leave_path")
+
+    given_back = room.app.turns.decline(room.eve, room.room_id, room.eve.agent_id)
+
+    assert given_back is not None and given_back.room.state == "idle"
+    assert room.bob.data("wait_for_turn", max_wait_ms=0)["handoff"] == HANDOFF
+    room.ada.data("join_path", context_path=room.app.rooms.root(room.room_id))
+
+
+def test_an_observer_that_was_passed_the_stick_by_name_keeps_it(room: Room) -> None:
+    room.ada.data("pass_stick", **room.claim(room.ada), to_agent_id=room.eve.name, handoff=HANDOFF)
+
+    assert room.app.turns.decline(room.eve, room.room_id, room.eve.agent_id) is None
+    assert room.app.claims.wait_for_turn(room.eve, room.room_id, max_wait_ms=0).status == "your_turn"
+
+
+def test_after_a_person_took_over_from_a_late_agent_the_sequence_goes_on_after_it(
+    room: Room, enter: Enter, clock: Any
+) -> None:
+    cyd = enter("cyd:3")
+    room.ada.data("leave_path")
+    turn = room.claim(room.bob)
+    clock.advance(minutes=50)
+    for who in (room.bob, cyd):
+        who.data("get_room_state")
+    room.app.claims.takeover_stick(room.eve, room.room_id, turn["expected_turn_id"], WHY)
+
+    assert room.release_by_eve() == "cyd:3"
 
 
 def test_an_observer_claims_a_free_stick(room: Room) -> None:

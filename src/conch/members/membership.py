@@ -143,13 +143,14 @@ class Membership:
             tx.run("delete_member", room_id=room_id, agent_id=caller.agent_id)
             return room
 
-    def enter(self, caller: Caller, room_id: str) -> None:
+    def enter(self, caller: Caller, room_id: str) -> Room:
         """Join this very room, unless the caller is in it already."""
         with self._store.write(room_id) as tx:
             snapshot = self._rooms.load(tx, room_id)
             require_open(snapshot)
             if snapshot.find(caller.agent_id) is None:
                 self._enter(tx, snapshot, caller)
+            return snapshot.room
 
     def kick(self, person: Person, room_id: str, agent_id: str, reason: str) -> Kicked:
         """End the membership of another member, by a person. Its stick and its reservations are open to the others.

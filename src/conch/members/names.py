@@ -18,7 +18,7 @@ from conch.ids import digest
 from conch.lean import NamedTuple, re
 from conch.notices import activity
 from conch.rooms.presence import Rooms
-from conch.rooms.room import Liveness, Room, Snapshot
+from conch.rooms.room import Kind, Liveness, Room, Snapshot, kind_of
 from conch.storage.base import NO_LIMIT, Row, Transaction
 
 _NAME = r"[a-z0-9]+(-[a-z0-9]+)*"
@@ -33,6 +33,7 @@ class Agent(NamedTuple):
     last_seen_at: int
     is_registered: bool
     ordinal: int
+    kind: Kind
 
     @property
     def label(self) -> str:
@@ -175,6 +176,7 @@ def to_agent(row: Row, snapshot: Snapshot) -> Agent:
         last_seen_at=row["last_seen_at"],
         is_registered=row["registered_at"] is not None,
         ordinal=row["ordinal"],
+        kind=kind_of(row["agent_id"], bool(row["takes_turns"])),
     )
 
 

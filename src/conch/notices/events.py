@@ -362,6 +362,12 @@ def accept_handoff(tx: Transaction, snapshot: Snapshot, event_seq: int | None, a
         activity.record(tx, snapshot.room.room_id, "accepted", member, accepted["event_id"])
 
 
+def readdress_handoff(tx: Transaction, event_seq: int | None, to: Member | None) -> None:
+    """Let the notice of a handoff wait for another agent."""
+    given = {"agent_id": to.agent_id if to else None, "name": to.name if to else None}
+    tx.run("offer_handoff", event_seq=event_seq, **given)
+
+
 def reopen_handoff(
     tx: Transaction, snapshot: Snapshot, event_seq: int | None, agent_id: str | None, claimed_at: int
 ) -> None:

@@ -18,7 +18,7 @@ from conch.rooms.room import Room, load_room
 from conch.storage.base import LAST, Row, Store, Transaction
 
 _LONGEST_NUMBER = 16
-_TURNS = ("claim", "release", "pass", "return", "resume", "takeover")
+_TURNS = ("claim", "release", "pass", "return", "decline", "resume", "takeover")
 _RESERVATIONS = ("reserved", "renewed", "released", "expired")
 
 

@@ -98,6 +98,10 @@ def project(room: Room, event: Event) -> Room:
         return _offered(room, event, event.event_seq)._replace(sequence_index=index)
     if event.event_type == "return":  # a claim that was not delivered: offer the same handoff again
         return _offered(room, event, event.details.get("handoff_event_seq"))
+    if event.event_type == "decline":  # an observer has stopped waiting: the same handoff goes to the next one
+        return _offered(room, event, room.pending_handoff_event_seq)._replace(
+            sequence_index=event.details.get("sequence_index", room.sequence_index)
+        )
     if event.event_type == "resume":  # a stick reserved for the adopted agent goes to the agent that adopted it
         return room._replace(reserved_for=event.to_agent_id) if room.reserved_for == event.from_agent_id else room
     if event.event_type == "leave":  # a stick reserved for an agent that leaves becomes free

@@ -49,6 +49,13 @@ class Room(NamedTuple):
     updated_at: int
 
 
+def kind_of(agent_id: str, takes_turns: bool) -> Kind:
+    """`agent`, `observer` for a person without a place in the sequence, `person` for one who asked for it."""
+    if not is_person(agent_id):
+        return "agent"
+    return "person" if takes_turns else "observer"
+
+
 class Member(NamedTuple):
     agent_id: str
     name: str
@@ -65,10 +72,7 @@ class Member(NamedTuple):
 
     @property
     def kind(self) -> Kind:
-        """`agent`, `observer` for a person without a place in the sequence, `person` for one who asked for it."""
-        if not is_person(self.agent_id):
-            return "agent"
-        return "person" if self.takes_turns else "observer"
+        return kind_of(self.agent_id, self.takes_turns)
 
     @property
     def label(self) -> str:

@@ -30,8 +30,8 @@ _REPLAYED = (
 _GRANTS = ("claim", "takeover")
 _HANDOFFS = ("release", "pass")
 _ENDINGS = (*_HANDOFFS, "return", "close")  # only the owner can do these
-_OTHERS = ("join", "leave", "kick", "resume", "reorder", "policy", "note")
-_WITH_RECIPIENT = ("resume", "kick")  # of the others
+_OTHERS = ("join", "leave", "kick", "decline", "resume", "reorder", "policy", "note")
+_WITH_RECIPIENT = ("decline", "resume", "kick")  # of the others
 _MOST_PER_ROOM = 20
 
 
@@ -137,8 +137,9 @@ def _object_to_others(replay: Replay, event: Event) -> str | None:
         return "its owner cannot leave" if agent_id == room.owner else None
     if event.event_type == "kick":
         return None if event.to_agent_id in members else f"{event.to_agent_id} is not a member"
-    if event.event_type == "resume":
-        if event.to_agent_id not in members:
+    if event.event_type in ("decline", "resume"):
+        is_free = event.event_type == "decline" and event.to_agent_id is None
+        if not is_free and event.to_agent_id not in members:
             return f"{event.to_agent_id} is not a member"
         return None if agent_id == room.reserved_for else f"the stick was not reserved for {agent_id}"
     if event.event_type == "reorder":

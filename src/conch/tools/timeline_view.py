@@ -20,6 +20,7 @@ _LABELS = {
     "release": LABELS["HANDOFF"],
     "pass": LABELS["HANDOFF"],
     "return": "Taken back",
+    "decline": "Given back",
     "resume": LABELS["RESUME"],
     "takeover": "Took over",
     "note": "Noted",

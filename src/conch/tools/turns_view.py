@@ -292,6 +292,7 @@ def event_sentence(event: Event) -> str:
         "release": f"{who} released the stick to {whom if event.to_agent_id else 'the first agent to claim it'}",
         "pass": f"{who} passed the stick to {whom}",
         "return": f"conch took the stick back from {who}: {event.reason}",
+        "decline": f"{who} stopped waiting, so the stick is {f'reserved for {whom}' if event.to_agent_id else 'free'}",
         "resume": f"{whom} resumed {who}: the stick reserved for {who} is now reserved for {whom}",
         "takeover": f"{whom} {_how_taken(event)} turn {event.turn_id} from {who}: {event.reason}",
         "note": f"{who} noted: {event.details.get('note')}",

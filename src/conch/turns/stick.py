@@ -6,17 +6,18 @@ owns the stick, because the room's row has one owner and every grant is a new tu
 
 from __future__ import annotations
 
+from contextlib import suppress
 from itertools import islice
 
 from conch.agents.records import Caller
 from conch.bells.base import Bell, seat_channel
 from conch.bus.peers import present_name
 from conch.config import Settings
-from conch.errors import InvalidArgument, UnknownMember, UnknownRecipient
+from conch.errors import ConchError, InvalidArgument, UnknownMember, UnknownRecipient
 from conch.lean import Any, NamedTuple
-from conch.notices.events import find_recipient, leave_handoff
+from conch.notices.events import find_recipient, leave_handoff, readdress_handoff
 from conch.rooms.handoffs import dump_handoff
-from conch.rooms.log import append_event
+from conch.rooms.log import append_event, find_event, prior_owner
 from conch.rooms.presence import Lease, Rooms
 from conch.rooms.room import Member, Room, Snapshot, renew, save_room
 from conch.storage.base import Transaction
@@ -78,8 +79,33 @@ class Turns:
                     to = _choose(snapshot, candidates, waiting or set())
                     offer = offer_stick(tx, snapshot, "release", to, text)
                     break
-            waiting = {member.agent_id for member in asked if self._is_waiting(snapshot, member)}
+            waiting = self._find_waiting(snapshot, asked)
+        offer = with_status(offer, snapshot, to, tx.heard)
+        if to is not None and not to.takes_turns and not self._is_waiting(snapshot, to):  # it has stopped since
+            with suppress(ConchError):  # the stick was released in any case
+                offer = self.decline(caller, room_id, to.agent_id) or offer
+        return offer
+
+    def decline(self, caller: Caller, room_id: str, observer_id: str) -> Offer | None:
+        """Offer a released stick to the next one, if it is reserved for an observer that has stopped waiting.
+
+        An observer that got the stick by name keeps the time to claim it. None if there is nothing to decline.
+        """
+        with self._rooms.look(None, room_id) as (tx, snapshot):
+            if not _is_declined(tx, snapshot, observer_id):
+                return None
+            asked = _candidates(snapshot)
+        waiting = self._find_waiting(snapshot, asked)
+        with self._rooms.change(caller, room_id) as (tx, snapshot):
+            if not _is_declined(tx, snapshot, observer_id):
+                return None
+            candidates = _candidates(snapshot, observer_id, prior_owner(tx, snapshot.room))
+            to = _choose(snapshot, candidates, waiting - {observer_id})
+            offer = _offer_again(tx, snapshot, to)
         return with_status(offer, snapshot, to, tx.heard)
+
+    def _find_waiting(self, snapshot: Snapshot, asked: list[Member]) -> set[str]:
+        return {member.agent_id for member in asked if self._is_waiting(snapshot, member)}
 
     def pass_stick(
         self,
@@ -109,17 +135,17 @@ def next_in_sequence(snapshot: Snapshot, waiting: set[str]) -> Member | None:
     return _choose(snapshot, _candidates(snapshot), waiting)
 
 
-def _candidates(snapshot: Snapshot) -> list[Member]:
+def _candidates(snapshot: Snapshot, *passed_over: str | None) -> list[Member]:
     """The other active members in the order of their turns, up to the first one that need not wait to be next.
 
     They begin after the owner. If the owner is a person, who may have taken the stick by force, the sequence goes on
     where it was before.
     """
-    owner = snapshot.member(snapshot.room.owner or "")
-    place = owner.ordinal if owner.kind == "agent" else snapshot.room.sequence_index
+    owner = snapshot.find(snapshot.room.owner)
+    place = owner.ordinal if owner and owner.kind == "agent" else snapshot.room.sequence_index
     found: list[Member] = []
     for member in snapshot.active_members(place):
-        if member.agent_id != owner.agent_id:
+        if member.agent_id not in (snapshot.room.owner, *passed_over):
             found.append(member)
             if member.takes_turns and not _prefers_waiting(snapshot):
                 break
@@ -154,6 +180,27 @@ def offer_stick(tx: Transaction, snapshot: Snapshot, kind: str, to: Member | Non
     room = room._replace(claim_expires_at=snapshot.later(snapshot.policy.claim_ttl_ms) if to else None)
     save_room(tx, room)
     leave_handoff(tx, snapshot, to, event)
+    return Offer(room, None, event.event_seq)
+
+
+def _is_declined(tx: Transaction, snapshot: Snapshot, observer_id: str) -> bool:
+    """Whether a release, not a pass, has reserved the stick for this observer."""
+    observer = snapshot.find(observer_id)
+    if observer is None or observer.takes_turns or snapshot.room.reserved_for != observer_id:
+        return False
+    pending = find_event(tx, snapshot.room.pending_handoff_event_seq)
+    return pending is not None and pending.event_type == "release"
+
+
+def _offer_again(tx: Transaction, snapshot: Snapshot, to: Member | None) -> Offer:
+    room, until = snapshot.room, snapshot.later(snapshot.policy.claim_ttl_ms)
+    if to is not None:
+        tx.call(seat_channel(room.room_id, to.agent_id))
+    place = {"sequence_index": to.ordinal} if to is not None and to.takes_turns else None
+    event, room = append_event(tx, room, "decline", by=room.reserved_for, to=to.agent_id if to else None, details=place)
+    room = room._replace(claim_expires_at=until if to else None)
+    save_room(tx, room)
+    readdress_handoff(tx, room.pending_handoff_event_seq, to)
     return Offer(room, None, event.event_seq)
 
 

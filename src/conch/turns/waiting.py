@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from functools import partial
 
-from conch.agents.records import Caller
+from conch.agents.records import Caller, is_person
 from conch.bells.base import LINGER_SECONDS, Bell, room_channel, seat_channel
 from conch.bells.waits import Pause, wait_for
 from conch.calls import Call
@@ -327,8 +327,7 @@ def force_stick(tx: Transaction, snapshot: Snapshot, person: Person, reason: str
     if revoked is None or revoked.agent_id == person.caller.agent_id:
         why, message, advice = _why_not(snapshot, person.caller)
         raise TakeoverNotAvailable(message, advice, reason=why, **snapshot.facts)
-    place = revoked.ordinal if revoked.takes_turns else snapshot.room.sequence_index
-    return _take(tx, snapshot, person.caller, reason, {"cause": FORCED, "sequence_index": place})
+    return _take(tx, snapshot, person.caller, reason, {"cause": FORCED})
 
 
 def _take(tx: Transaction, snapshot: Snapshot, caller: Caller, reason: str, details: dict[str, Any]) -> Takeover:
@@ -336,6 +335,9 @@ def _take(tx: Transaction, snapshot: Snapshot, caller: Caller, reason: str, deta
     handoff = latest_handoff(tx, room_id)
     since = handoff.event_seq if handoff else 0
     details = {**details, "handoff_event_seq": since or None}
+    revoked = snapshot.find(snapshot.expected)
+    if revoked and revoked.takes_turns and is_person(caller.agent_id):  # after an agent's turn, its own place counts
+        details["sequence_index"] = revoked.ordinal
     taken = _grant(tx, snapshot, "takeover", snapshot.expected, caller.agent_id, reason, details)
     claim = Claim(taken, snapshot.room, snapshot.now, since or None)
     notes = latest_notes(tx, room_id, since)

@@ -34,8 +34,8 @@ def test_an_agent_registers_and_is_listed(conch: Conch, names: dict[str, str]) -
 
     assert registered.envelope["command"] == "agent register"
     assert (registered.data["name"], registered.data["role"]) == ("amber-otter", "reviewer")
-    assert listed.out.splitlines()[0].split() == ["AGENT", "ROLE", "LIVENESS", "LAST", "SEEN"]
-    assert listed.out.splitlines()[1].split()[:3] == ["ada·amber-otter", "reviewer", "active"]
+    assert listed.out.splitlines()[0].split() == ["AGENT", "KIND", "ROLE", "LIVENESS", "LAST", "SEEN"]
+    assert listed.out.splitlines()[1].split()[:4] == ["ada·amber-otter", "agent", "reviewer", "active"]
     assert conch("whoami").out == "ada·amber-otter (ada:1)\n"
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import shutil
+import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -41,6 +43,14 @@ def run(window: Any, *words: str) -> Any:
     return json.loads(window.run(*words, "--json").splitlines()[0])
 
 
+def start_waiting(window: Any) -> int:
+    """Start `conch wait` below a shell of its own, which does not mind if it is stopped."""
+    script = f"{shlex.join([*CONCH, 'wait'])} & echo waiter: $!.; wait $!; echo ended: $?."
+    window.type(f"sh -c {shlex.quote(script)}\n")
+    shown = window.read_until(b"held the stick")
+    return int(re.search(rb"waiter: (\d+)\.", shown)[1])  # type: ignore[index]
+
+
 def test_a_person_who_joins_to_look_is_passed_over_by_a_release(terminal: Terminal, conch: Conch) -> None:
     for agent in ("ada:1", "bob:2"):
         conch("join", agent=agent)
@@ -61,6 +71,24 @@ def test_a_person_who_asks_for_turns_gets_them(terminal: Terminal, conch: Conch)
 
     assert joined["kind"] == "person"
     assert conch("release", *DONE, "--json").data["reserved_for"] == joined["agent_id"]
+
+
+@pytest.mark.usefixtures("held")
+def test_a_person_interrupted_while_waiting_holds_nothing_up(terminal: Terminal, conch: Conch) -> None:
+    conch("release", *DONE)
+    conch("wait", "--timeout", "0", agent="bob:2")
+    window = terminal()
+    eve = run(window, "join")["data"]["agent_id"]
+    waiting = start_waiting(window)
+    os.kill(waiting, signal.SIGSTOP)  # so that it cannot claim what it is offered
+    offered = conch("release", *DONE, "--json", agent="bob:2").data
+    os.kill(waiting, signal.SIGTERM)
+    os.kill(waiting, signal.SIGCONT)
+    shown = window.read_until(b"ended: 143.").decode()
+
+    assert offered["reserved_for"] == eve
+    assert "Interrupted while waiting" in shown
+    assert conch("state", "--json").data["room"]["reserved_for"] == "ada:1"
 
 
 @pytest.mark.usefixtures("held")

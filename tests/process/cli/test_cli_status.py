@@ -224,6 +224,20 @@ def test_watch_shows_changes_as_they_happen_and_q_ends_it(busy: Conch, terminal:
     assert b"\x1b[?1049l" in person.screen
 
 
+def test_watch_goes_on_when_the_store_is_replaced(busy: Conch, terminal: OpenTerminal, tmp_path: Path) -> None:
+    busy("db", "backup", str(tmp_path / "copy"))
+    person = terminal()
+    person.start("watch")
+    person.read_until(b"has the stick")
+
+    busy("db", "restore", str(tmp_path / "copy"), "--yes")
+    busy("send", "after the restore", agent=ASKER)
+
+    person.read_until(b"after the restore")
+    person.type("q")
+    person.read_until(b"ended: 0.")
+
+
 @pytest.mark.parametrize("columns", [40, 200])
 def test_watch_draws_again_when_the_window_changes_its_size(busy: Conch, terminal: OpenTerminal, columns: int) -> None:
     person = terminal()

@@ -39,7 +39,7 @@ def test_a_wipe_names_what_it_would_destroy_and_destroys_nothing_without_a_yes(c
     name = conch("whoami", "--json").data["name"]
     assert people.status == 1
     assert "2 rooms and 4 messages" in people.err
-    assert f"Alive now, with the stick: {name} in {conch.workspace}" in people.err  # type: ignore[attr-defined]
+    assert f"Alive now, with the stick: ada·{name} in {conch.workspace}" in people.err  # type: ignore[attr-defined]
     assert (script.error["code"], script.error["field"]) == ("DECISION_NEEDED", "yes")
     assert (script.error["rooms"], script.error["messages"]) == (2, 4)
     assert [holder["agent_id"] for holder in script.error["holders"]] == ["ada:1"]

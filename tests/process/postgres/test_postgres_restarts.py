@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.process.cli.conftest import Terminal
 
 from conch.app import App
 from conch.bells.base import seat_channel
@@ -89,6 +90,25 @@ def test_a_ring_that_was_missed_while_the_bell_was_away_is_made_up_for(
 
     assert released["reserved_for"] == "claude:1"
     assert table.claude.hear(SOONER)["status"] == "your_turn"
+
+
+def test_watch_shows_that_the_server_is_away_and_goes_on_when_it_is_back(
+    table: Table, server: Any, environ: dict[str, str], workspace: str
+) -> None:
+    window = Terminal(environ, Path(workspace), columns=80)
+    try:
+        window.start("watch")
+        window.read_until(b"has the stick")
+        server.stop()
+        window.read_until(b"does not answer")
+        server.start()
+        table.release()
+        window.read_until(b"released the stick")
+        window.type("q")
+
+        assert window.read_until(b"ended: 0.")
+    finally:
+        window.end()
 
 
 def test_a_process_does_not_notice_that_the_server_was_restarted_between_two_calls(table: Table, server: Any) -> None:

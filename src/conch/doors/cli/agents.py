@@ -10,7 +10,7 @@ from conch.agents.scripts import is_script, script_named
 from conch.agents.signals import gather_signals
 from conch.doors.cli.consent import answers_yes, may_ask
 from conch.doors.cli.context import Context
-from conch.doors.cli.output import Report, as_report, local_moments, local_time
+from conch.doors.cli.output import Report, as_report, local_moments, moment_text
 from conch.doors.cli.scopes import from_here, reservation_table
 from conch.doors.cli.tables import table
 from conch.errors import AdoptionRejected, ConchError, DecisionNeeded, RoomClosed, UnknownRoom, some_of
@@ -98,10 +98,16 @@ def heartbeat(context: Context) -> Report:
 def list_agents(context: Context) -> Report:
     data = context.room_tool("scopes.agent_list").data
     rows = [
-        (label(a["agent_id"], a["name"]), a.get("role", "-"), a["liveness"], local_moments(a["last_seen_at"]))
+        (
+            label(a["agent_id"], a["name"]),
+            a.get("kind", "agent"),
+            a.get("role", "-"),
+            a["liveness"],
+            local_moments(a["last_seen_at"]),
+        )
         for a in data["agents"]
     ]
-    return Report(data, table(("AGENT", "ROLE", "LIVENESS", "LAST SEEN"), rows))
+    return Report(data, table(("AGENT", "KIND", "ROLE", "LIVENESS", "LAST SEEN"), rows))
 
 
 def show(context: Context) -> Report:
@@ -279,7 +285,7 @@ def _confirms(context: Context, room_id: str, refusal: AdoptionRejected) -> bool
     known = [
         refusal.message,
         (f"Its role was {agent.role}. " if agent.role else "")
-        + f"It was last seen at {local_time(agent.last_seen_at)}.",
+        + f"It was last seen at {moment_text(agent.last_seen_at)}.",
         f"It still reserves {scopes}." if scopes else "It reserves nothing.",
     ]
     return answers_yes(one_line(f"{' '.join(known)} Resume {agent.label} anyway?")) is True

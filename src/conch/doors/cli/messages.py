@@ -8,7 +8,7 @@ from conch.agents.records import label
 from conch.clock import SECOND
 from conch.doors.cli.command import parse_duration
 from conch.doors.cli.context import LARGEST_INPUT, Context, read_standard_input
-from conch.doors.cli.output import local_time, presentable
+from conch.doors.cli.output import moment_text, presentable
 from conch.errors import InvalidArgument, QuestionNotFound
 from conch.lean import TYPE_CHECKING, NamedTuple, json
 from conch.tools.replies import Object
@@ -104,14 +104,14 @@ def _message_text(message: Message, to: list[str], peer: Peer, replied_to: int |
     kind = "" if message.message_type == "message" else f" [{message.message_type}]"
     reply = f" re #{replied_to}" if replied_to else ""
     address = (f" to {', '.join(to)}" + (" (you)" if peer.is_meant(message.addressees) else "")) if to else ""
-    head = f"#{message.seq} {local_time(message.created_at)} {message.sender_label}{address}{kind}{reply}"
+    head = f"#{message.seq} {moment_text(message.created_at)} {message.sender_label}{address}{kind}{reply}"
     return f"{one_line(head)}\n{behind_margin(message.content_markdown, MARGIN)}"
 
 
 def hit_text(hit: Hit, with_content: bool) -> str:
     """One search result: where the message is, and a line of it or all of it."""
     who = label(hit.sender_agent_id, hit.sender)
-    head = one_line(f"#{hit.seq} {local_time(hit.created_at)} {who} in {hit.topic_name}")
+    head = one_line(f"#{hit.seq} {moment_text(hit.created_at)} {who} in {hit.topic_name}")
     return f"{head}\n{behind_margin(hit.content_markdown if with_content else hit.snippet, MARGIN)}"
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
 from conch.agents.records import DOT, PLAIN_DOT
-from conch.clock import SECOND, parse_iso, to_iso, to_local
+from conch.clock import SECOND, parse_iso, to_iso
 from conch.doors.cli.terminal import clean_marked, paint
 from conch.exits import REFUSED, status_of
 from conch.lean import Any, NamedTuple, TextIO, json
@@ -67,12 +67,12 @@ def duration(seconds: float) -> str:
     return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
 
 
-def local_time(moment: int) -> str:
-    return to_local(moment)
+def moment_text(moment: int) -> str:
+    """A moment for people: local, and how far it is from now. The date is left out if it is today's."""
+    return _moment_text(moment / SECOND)
 
 
 def _moment_text(seconds: float) -> str:
-    """A moment for people: local, and how far it is from now. The date is left out if it is today's."""
     moment, today, away = time.localtime(seconds), time.localtime(), seconds - time.time()
     shown = time.strftime("%H:%M" if moment[:3] == today[:3] else "%Y-%m-%d %H:%M", moment)
     return f"{shown} (in {_about(away)})" if away > 0 else f"{shown} ({_about(-away)} ago)"

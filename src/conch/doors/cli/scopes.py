@@ -6,7 +6,7 @@ import os
 
 from conch.agents.records import label
 from conch.doors.cli.context import Context
-from conch.doors.cli.output import Report, as_report, local_moments, local_time
+from conch.doors.cli.output import Report, as_report, local_moments, moment_text
 from conch.doors.cli.tables import table
 from conch.errors import ConchError
 from conch.host.paths import parse_scope, respell
@@ -163,8 +163,8 @@ def inbox(context: Context) -> Report:
 def _notice(event: ProtocolEvent) -> str:
     what = _INCURSION if event.event_type == "INCURSION" else scopes_view.LABELS.get(event.event_type, event.event_type)
     state = scopes_view.LABELS.get(event.state, event.state)
-    head = f"{event.event_id} {what}, from {event.sender}, {local_time(event.created_at)}: {state}"
-    head += f", {event.times} times, last {local_time(event.latest_at)}" if event.times > 1 and event.latest_at else ""
+    head = f"{event.event_id} {what}, from {event.sender}, {moment_text(event.created_at)}: {state}"
+    head += f", {event.times} times, last {moment_text(event.latest_at)}" if event.times > 1 and event.latest_at else ""
     about = {"scope": event.scope, "bead": event.bead_id, **scopes_view.said(event)}
     return "\n".join([one_line(head), *scopes_view.labelled_lines(about, " " * 4)])
 

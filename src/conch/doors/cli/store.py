@@ -156,7 +156,7 @@ def _require_count(context: Context, doomed: Doomed) -> None:
         return
     where = f"in {one_line(context.app.store.describe())}"
     facts = f"This deletes {'everything ' if context.options.room is None else ''}{where}: {_named(doomed)}."
-    holders = [f"{one_line(each.member.name)} in {one_line(each.room.room.canonical_path)}" for each in doomed.holders]
+    holders = [f"{one_line(each.member.label)} in {one_line(each.room.room.canonical_path)}" for each in doomed.holders]
     if holders:
         facts += f" Alive now, with the stick: {some_of(holders)}."
     count = str(len(doomed.rooms))

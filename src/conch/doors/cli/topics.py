@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from conch.doors.cli.context import Context
 from conch.doors.cli.messages import whole_json
-from conch.doors.cli.output import MORE, Report, as_report, duration, give_up, local_time
+from conch.doors.cli.output import MORE, Report, as_report, duration, give_up, moment_text
 from conch.doors.cli.tables import table
 from conch.errors import InvalidArgument, StoreInterrupted, StoreUnavailable
 from conch.lean import TextIO
@@ -32,7 +32,7 @@ def list_topics(context: Context) -> Report:
     has_more, found = len(found) > limit, found[:limit]
     topics = [{**bus_view.topic(topic), "message_count": count} for topic, count in found]
     data = {"topics": topics, "has_more": has_more}
-    rows = [(topic.topic_id, topic.status, str(count), local_time(topic.created_at)) for topic, count in found]
+    rows = [(topic.topic_id, topic.status, str(count), moment_text(topic.created_at)) for topic, count in found]
     if not rows:
         return Report(data, "No topics.")
     text = table(("TOPIC", "STATUS", "MESSAGES", "SINCE"), rows, below=[topic.name for topic, _ in found])
@@ -45,9 +45,9 @@ def show(context: Context) -> Report:
     peers = context.app.peers.list_present(topic_id, _WINDOW_SECONDS, _MOST_PEERS)
     peers.sort(key=lambda peer: peer.age_seconds)
     data = {**bus_view.topic(topic), "peers": [bus_view.presence(peer) for peer in peers]}
-    lines = [f"{topic.topic_id}: {one_line(topic.name)}", f"{topic.status} since {local_time(topic.created_at)}"]
+    lines = [f"{topic.topic_id}: {one_line(topic.name)}", f"{topic.status} since {moment_text(topic.created_at)}"]
     if topic.closed_at is not None:
-        lines[-1] = f"closed {local_time(topic.closed_at)}" + (
+        lines[-1] = f"closed {moment_text(topic.closed_at)}" + (
             f": {one_line(topic.close_reason)}" if topic.close_reason else ""
         )
     rows = [(peer.label, f"#{peer.last_seq}", duration(peer.age_seconds) + " ago") for peer in peers]

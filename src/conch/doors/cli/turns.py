@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from conch.agents.records import is_person
 from conch.bells.base import room_channel, seat_channel
 from conch.bells.waits import FOREVER, Pause, wait_for
 from conch.calls import Call, retry_interrupted
@@ -52,22 +53,37 @@ def wait(context: Context) -> Report:
         result = retry_interrupted(lambda: _wait(context, room_id, limit, call, line))
         if call.cancelled:
             result.delivery.not_sent()
+            _stop_taking_part(context)
             return interrupted(interruptions)
     except Cancelled:
         if call.undo is not None:  # an earlier claim of this wait may have been stored
             with suppress(ConchError):
                 retry_interrupted(call.undo)
+        _stop_taking_part(context)
         return interrupted(interruptions)
     except StoreInterrupted as lost:  # the command must not run again: a signal it got before would be forgotten
         raise StoreUnavailable(lost.message, **lost.details) from lost
     if result.data["status"] != "your_turn":
+        _stop_taking_part(context)
         return not_ours(result)._replace(printing=interruptions.raised)
     return Report(
         result.data,
         your_turn_text(context, result),
         printing=interruptions.raised,
-        delivery=Delivery(sent=lambda: keep_lease(context, result.data), not_sent=result.delivery.not_sent),
+        delivery=Delivery(sent=lambda: keep_lease(context, result.data), not_sent=lambda: _give_back(context, result)),
     )
+
+
+def _give_back(context: Context, result: Reply) -> None:
+    result.delivery.not_sent()
+    _stop_taking_part(context)
+
+
+def _stop_taking_part(context: Context) -> None:
+    """A person takes part only while the command waits. The stick may have been offered in its last moment."""
+    if is_person(context.caller.agent_id):
+        with suppress(ConchError):  # the offer then lapses by itself
+            context.app.turns.decline(context.caller, context.room_id, context.caller.agent_id)
 
 
 def _wait(context: Context, room_id: str, seconds: float, call: Call, line: StatusLine) -> Reply:
@@ -184,7 +200,7 @@ def _require_consent(context: Context) -> None:
     others = [each for each in snapshot.members if each.agent_id != own and _is_there(snapshot, each)]
     if not others or snapshot.room.owner not in (None, own):  # the holder of the stick decides, so others are refused
         return
-    names = some_of([one_line(each.name) for each in others])
+    names = some_of([one_line(each.label) for each in others])
     facts = f"{names} {'is' if len(others) == 1 else 'are'} in the room, too."
     require_yes(
         context.options, facts, "Close it for all of them?", "The room was not closed; add --yes to close it anyway."

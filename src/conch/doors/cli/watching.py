@@ -8,9 +8,10 @@ from collections.abc import Callable
 from conch.bells.base import activity_channel, room_channel, topic_channel
 from conch.bells.waits import FOREVER, Pause, wait_for
 from conch.calls import Call
+from conch.clock import to_local
 from conch.doors.cli.context import Context
 from conch.doors.cli.handoffs import MARGIN, handoff_lines, labelled
-from conch.doors.cli.output import Report, abandon_stream, clean, local_time, write
+from conch.doors.cli.output import Report, abandon_stream, clean, moment_text, write
 from conch.lean import json
 from conch.notices.timeline import Entry, Page, Place, parse_place, read_timeline
 from conch.rooms.presence import renewal_ms
@@ -65,14 +66,15 @@ def _follow(context: Context, page: Page, read: Callable[[Place], Page], channel
 
 def _print(page: Page, as_json: bool) -> None:
     for entry in page.entries:
-        write(sys.stdout, (json.dumps(timeline_view.entry(entry)) if as_json else _entry_text(entry)) + "\n")
+        write(sys.stdout, (json.dumps(timeline_view.entry(entry)) if as_json else _entry_text(entry, to_local)) + "\n")
 
 
 def _page_text(page: Page, after: str | None, limit: int) -> str:
     """A page of entries, and how to see the next one."""
     if not page.entries:
         return "Nothing has happened yet." if after is None else "Nothing has happened since."
-    lines = [_entry_text(entry) for entry in page.entries]
+    width = max(len(moment_text(entry.created_at)) for entry in page.entries)
+    lines = [_entry_text(entry, lambda moment: moment_text(moment).ljust(width)) for entry in page.entries]
     if page.has_more:
         lines.append(f"More: `conch events --after {page.place}`.")
     elif after is None and len(page.entries) == limit:
@@ -80,10 +82,10 @@ def _page_text(page: Page, after: str | None, limit: int) -> str:
     return "\n".join(lines)
 
 
-def _entry_text(entry: Entry) -> str:
+def _entry_text(entry: Entry, tell: Callable[[int], str]) -> str:
     """One entry: a line, and its details below."""
     number = str(entry.event.event_seq) if entry.event else ""
-    first = f"{number:>4}  {local_time(entry.created_at)}  "
+    first = f"{number:>4}  {tell(entry.created_at)}  "
     head, below = behind_margin(timeline_view.sentence(entry), MARGIN, first), []
     if entry.event and entry.event.handoff:
         below += [_recipient_text(entry), handoff_lines(entry.event.handoff)]

@@ -12,7 +12,7 @@ from psycopg.errors import UndefinedColumn, UndefinedTable
 
 from conch.calls import note_change
 from conch.clock import Clock
-from conch.errors import SchemaMismatch, StoreError, StoreUnavailable
+from conch.errors import OtherToolNeeded, SchemaMismatch, StoreError, StoreUnavailable
 from conch.ids import lock_number
 from conch.lean import Any
 from conch.storage.base import INDEX_LOCK, Check, Problem, Replacement, Restoration, Row
@@ -295,7 +295,7 @@ class PostgresStore:
             f"Agents can keep working meanwhile:\n\n    {command}\n\n"
             "It asks for a password unless PGPASSFILE has it. `pg_restore` restores the dump."
         )
-        raise StoreError(message, store=self.describe(), command=command)
+        raise OtherToolNeeded(message, store=self.describe(), command=command)
 
     def restoring(self, file: str) -> AbstractContextManager[Restoration]:
         """Raise an error with the `pg_restore` command to run, as `backup` does."""
@@ -311,7 +311,7 @@ class PostgresStore:
             f"It replaces everything in one transaction, and running servers go on from there:\n\n    {command}"
             "\n\nIt asks for a password unless PGPASSFILE has it. `conch db verify` then checks the store."
         )
-        raise StoreError(message, store=self.describe(), command=command)
+        raise OtherToolNeeded(message, store=self.describe(), command=command)
 
     def wipe(self) -> None:
         epoch = new_epoch()

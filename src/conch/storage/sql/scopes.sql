@@ -78,7 +78,8 @@ WHERE agent_id = :from_agent_id AND room_id = :room_id AND state = 'active';
 
 -- name: room_agents
 SELECT
-  m.name, m.ordinal, a.agent_id, a.last_seen_at, a.host_id, a.boot_id, a.pid, a.process_started_at, g.role, g.registered_at
+  m.name, m.ordinal, m.takes_turns, a.agent_id, a.last_seen_at, a.host_id, a.boot_id, a.pid, a.process_started_at,
+  g.role, g.registered_at
 FROM room_members m JOIN agents a ON a.agent_id = m.agent_id
 LEFT JOIN registrations g ON g.room_id = m.room_id AND g.agent_id = m.agent_id
 WHERE m.room_id = :room_id AND m.ordinal > :after
