@@ -29,7 +29,7 @@ check: .venv/developing
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-oracle: .venv-mcp1/installed .venv-mcp2/installed tests/oracle/inspector/node_modules/installed
+oracle: .venv-mcp1/installed .venv-mcp2/installed .venv-tools/installed tests/oracle/inspector/node_modules/installed
 
 explore: .venv/developing
 	$(BIN)/python -m tests.explore
@@ -102,6 +102,12 @@ chromium:
 	.venv-mcp2/bin/pip install --quiet --disable-pip-version-check 'mcp>=2.3,<3'
 	touch $@
 
+# The programs that the documents install conch with. Without a registry their tests are skipped and say why.
+.venv-tools/installed: Makefile
+	$(PYTHON) -m venv .venv-tools
+	-.venv-tools/bin/pip install --quiet --disable-pip-version-check pipx uv
+	touch $@
+
 # The public inspector needs npm. Without npm its tests are skipped and say why.
 tests/oracle/inspector/node_modules/installed: tests/oracle/inspector/package.json
 	mkdir -p $(@D)
@@ -117,4 +123,4 @@ tests/browser/axe/node_modules/installed: tests/browser/axe/package.json
 	touch $@
 
 clean:
-	rm -rf .venv .venv-mcp1 .venv-mcp2 tests/oracle/inspector/node_modules tests/browser/axe/node_modules
+	rm -rf .venv .venv-mcp1 .venv-mcp2 .venv-tools tests/oracle/inspector/node_modules tests/browser/axe/node_modules

@@ -29,7 +29,7 @@ ConchError
 +-- AgentNotFound .............. AGENT_NOT_FOUND
 +-- AdoptionRejected ........... ADOPTION_REJECTED        the agent is still running, or left no unfinished work
 +-- DecisionNeeded ............. DECISION_NEEDED          a person must answer, or an option such as --yes must decide
-+-- OtherToolNeeded ............ OTHER_TOOL_NEEDED        PostgreSQL's own tool does it; the details have the command
++-- OtherToolNeeded ............ OTHER_TOOL_NEEDED        another program does this; the details have its command
 +-- ReservationConflict ........ RESERVATION_CONFLICT     an active agent has reserved the scope or part of it
 +-- ReservationStale ........... RESERVATION_STALE_FOUND  only stale agents have reserved it; takeover_stale takes it
 +-- ReservationNotFound ........ RESERVATION_NOT_FOUND

@@ -42,7 +42,14 @@ AGENTS = {"claude": "claude-code:a1", "codex": "codex:b2", "gemini": "gemini:c3"
 VARYING = [
     (r"\b(room|topic|msg|proto|rsv|lease)_[0-9a-f]{6,}", r"\1_ID"),
     (r"\b\d+ (h|min|s|days)( \d+ (min|s))?\b", "SOME TIME"),
-    (r"\b\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d)?(\.\d+Z)?", "MOMENT"),
+    (r"\b(\d{4}-\d\d-\d\d[ T])?\d\d:\d\d(:\d\d)?(\.\d+Z)?", "MOMENT"),
+    (r"\bprocess \d+", "process PID"),
+    (r"human·\w+-\w+", "human·NAME"),
+    (r"\bpts/?\d+", "PTS"),
+    (r"\bhuman:[\w.-]+:PTS(@\w+)?", "human:YOU"),
+    (r"\b\d{8}T\d{6}Z(-\d+)?", "STAMP"),
+    (r"\b\d+ rules\b", "SOME rules"),
+    (r" {2,}", "  "),  # how wide a column is depends on a name
     (r"/home/you\b", "HOME"),
 ]
 

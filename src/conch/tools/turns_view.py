@@ -297,9 +297,14 @@ def event_sentence(event: Event) -> str:
         "takeover": f"{whom} {_how_taken(event)} turn {event.turn_id} from {who}: {event.reason}",
         "note": f"{who} noted: {event.details.get('note')}",
         "reorder": f"{who} reordered the members: {', '.join(order)}",
-        "policy": f"{who} set the policy to {event.details.get('policy')}",
+        "policy": f"{who} set the policy to {_policy_words(event)}",
         "close": f"{who} closed the room" + (f": {event.reason}" if event.reason else ""),
     }.get(event.event_type, f"{event.event_type} by {who}")
+
+
+def _policy_words(event: Event) -> str:
+    chosen = event.details.get("policy") or {}
+    return ", ".join(f"{name}={value}" for name, value in chosen.items()) or "the defaults"
 
 
 def _how_joined(event: Event) -> str:

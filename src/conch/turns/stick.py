@@ -94,13 +94,13 @@ class Turns:
         with self._rooms.look(None, room_id) as (tx, snapshot):
             if not _is_declined(tx, snapshot, observer_id):
                 return None
-            asked = _candidates(snapshot)
+            asked = _candidates(snapshot, observer_id, prior_owner(tx, snapshot.room))
         waiting = self._find_waiting(snapshot, asked)
         with self._rooms.change(caller, room_id) as (tx, snapshot):
             if not _is_declined(tx, snapshot, observer_id):
                 return None
             candidates = _candidates(snapshot, observer_id, prior_owner(tx, snapshot.room))
-            to = _choose(snapshot, candidates, waiting - {observer_id})
+            to = _choose(snapshot, candidates, waiting)
             offer = _offer_again(tx, snapshot, to)
         return with_status(offer, snapshot, to, tx.heard)
 

@@ -430,7 +430,7 @@ def test_the_timeline_tells_of_reservations_and_notices_with_their_labels(conch:
 
     ada, bob = f"ada·{names['ada:1']}", f"bob·{names['bob:2']}"
     assert f"        Passed to {bob} (not seen yet)" in lines
-    told = [line.split(maxsplit=2)[2] for line in lines if line.startswith("      2")]
+    told = [line.partition(" ago) ")[2].strip() for line in lines if line.startswith("      ") and " ago) " in line]
     assert told[0] == f"{ada} reserved src"
     assert told[1].startswith(f"{bob} Ran into a reservation of {ada} (active, exact) at src.")
     assert told[2] == f"{ada} Passed to {bob}: Parser ({event['id']})"
@@ -457,7 +457,7 @@ def test_after_the_number_of_an_event_comes_what_happened_since(conch: Conch, na
 
     lines = conch("events", "--after", str(noted)).out.splitlines()
 
-    assert [line.split(maxsplit=2)[2] for line in lines] == [f"ada·{names['ada:1']} released src"]
+    assert [line.partition(" ago) ")[2].strip() for line in lines] == [f"ada·{names['ada:1']} released src"]
 
 
 @pytest.mark.parametrize("cursor", ["1.2", "1.2.x", "1.2.3.4", "-1", ".", "1..2"])

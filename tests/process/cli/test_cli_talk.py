@@ -56,7 +56,7 @@ def test_a_message_reaches_the_other_member_on_the_rooms_own_topic(conch: Conch,
 
     assert sent.out == f"Sent as ada·{ada}, number 1.\n"
     head, body = read.out.splitlines()
-    assert head.startswith("#1 20") and head.endswith(f" ada·{ada}")
+    assert head.startswith("#1 ") and head.endswith(f" s ago) ada·{ada}")
     assert body == "    The schema is in."
 
 

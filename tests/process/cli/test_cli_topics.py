@@ -108,7 +108,7 @@ def test_a_topic_is_shown_with_who_is_on_it_and_how_far_they_have_read(conch: Co
     data = conch("topics", "show", "--json").data
 
     assert lines[0] == f"{data['topic_id']}: {workspace}"
-    assert lines[1].startswith("open since 20")
+    assert lines[1].startswith("open since ")
     assert {tuple(line.split()[:2]) for line in lines[4:]} == {(f"ada·{ada}", "#0"), (f"bob·{bob}", "#1")}
     assert {peer["agent_name"]: peer["last_seq"] for peer in data["peers"]} == {ada: 0, bob: 1}
 
