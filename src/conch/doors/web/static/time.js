@@ -3,6 +3,10 @@
 import { now } from "./api.js";
 
 const MINUTE = 60, HOUR = 3600, DAY = 86400;
+// To make a format takes longer than to draw a row, so there is one of each.
+const HOURS = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
+const DAYS = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
+const EXACT = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "long" });
 
 /** A duration in one or two units. */
 export function span(milliseconds) {
@@ -16,13 +20,12 @@ export function span(milliseconds) {
 /** The time of day, with the date if it is not today. */
 export function clock(moment) {
   const time = new Date(moment), today = new Date(now());
-  const hour = time.toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
-  if (time.toDateString() === today.toDateString()) return hour;
-  return `${time.toLocaleDateString("en-GB", { day: "numeric", month: "short" })} ${hour}`;
+  if (time.toDateString() === today.toDateString()) return HOURS.format(time);
+  return `${DAYS.format(time)} ${HOURS.format(time)}`;
 }
 
 /** The moment in full, for a tooltip. */
-export const exact = (moment) => new Date(moment).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "long" });
+export const exact = (moment) => EXACT.format(new Date(moment));
 
 const shown = new Set();
 
