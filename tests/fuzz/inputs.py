@@ -22,8 +22,9 @@ WAITS = ("max_wait_ms", "wait_seconds")
 UNKNOWN = "surprise"
 TOOL_FIELDS = [(name, field) for name, tool in TOOLS.items() for field in (*tool.input_schema["properties"], UNKNOWN)]
 
-# Commands that never end by themselves, and options that wait forever or destroy what the others need.
-NEVER_TYPED = {"mcp", "demo"}
+# Commands that never end by themselves, or that answer a harness in its own format.
+NEVER_TYPED = {"mcp", "demo", "serve", "hook"}
+# Options that wait forever, or destroy what the others need.
 NEVER_GIVEN = {"--follow", "--yes", "--force", "--json"}
 NO_WAIT = {"wait": ["--timeout=0"], "ask": ["--wait=0"], "init": ["--non-interactive"]}
 COMMAND_OPTIONS = [
