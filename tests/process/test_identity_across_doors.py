@@ -13,13 +13,14 @@ import pytest
 
 # A harness as conch meets it: a process by that name, which starts an MCP server and shell commands. What to do
 # comes as words: `mcp NAME` joins through a server, `open NAME` too but leaves it running, `turn NAME` also asks for
-# the stick, and `shell` asks a command who it is. A third word is the session that the step belongs to.
+# the stick, and `shell` asks a command who it is. A third word is the session that the step belongs to, a fourth the
+# session at the root of a subagent's.
 HARNESS = '''
 import json, os, subprocess, sys
 
 opened = []
 
-def through_mcp(name, door, thread):
+def through_mcp(name, door, thread, root):
     server = subprocess.Popen([sys.argv[1], "-m", "conch", "mcp"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     def ask(number, method, params):
         request = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
@@ -28,7 +29,7 @@ def through_mcp(name, door, thread):
         return json.loads(server.stdout.readline())["result"]
     client = {"name": name, "version": "1"}
     ask(1, "initialize", {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client})
-    meta = {"_meta": {"threadId": thread}} if thread else {}
+    meta = {"_meta": {"threadId": thread, **({"sessionId": root} if root else {})}} if thread else {}
     joined = ask(2, "tools/call", {"name": "join_path", "arguments": {}, **meta})["structuredContent"]
     opened.append(server)
     if door == "turn":
@@ -40,9 +41,10 @@ def through_mcp(name, door, thread):
         server.wait()
     return joined["agent_id"]
 
-def through_shell(thread):
+def through_shell(thread, root):
     command = f"'{sys.argv[1]}' -m conch whoami --json"
     env = {**os.environ, "CODEX_THREAD_ID": thread} if thread else None
+    env = {**env, "CODEX_SESSION_ID": root} if root else env
     done = subprocess.run(["bash", "-c", f"{command}; true"], env=env, capture_output=True, check=True)
     return json.loads(done.stdout)["data"]["agent_id"]
 
@@ -62,10 +64,10 @@ def through_orphan():
     done = subprocess.run(words, start_new_session=True, stdout=subprocess.PIPE, check=True)
     return json.loads(done.stdout)["data"]["agent_id"]
 
-def take(door, client="-", thread=None):
+def take(door, client="-", thread=None, root=None):
     if door == "orphan":
         return through_orphan()
-    return through_shell(thread) if door == "shell" else through_mcp(client, door, thread)
+    return through_shell(thread, root) if door == "shell" else through_mcp(client, door, thread, root)
 
 print(json.dumps([take(*step.split()) for step in sys.argv[2:]]))
 for server in opened:
@@ -185,3 +187,16 @@ def test_a_resumed_session_is_the_same_agent_in_a_new_process(run_harness: Any) 
     before = run_harness("codex", "shell", CODEX_THREAD_ID="thread-1")
 
     assert run_harness("codex", "shell", "mcp codex-mcp-client", CODEX_THREAD_ID="thread-1") == before * 2
+
+
+def test_a_subagent_of_codex_is_its_parents_agent_through_every_door(run_harness: Any) -> None:
+    parent, other, *subagent = run_harness(
+        "codex",
+        "open codex-mcp-client root root",
+        "open codex-mcp-client other other",
+        "open codex-mcp-client child root",
+        "shell - child root",
+    )
+
+    assert subagent == [parent] * 2
+    assert other != parent

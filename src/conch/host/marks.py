@@ -40,8 +40,8 @@ HARNESSES = (
         programs=("codex",),
         places=("/@openai/codex",),
         clients=("codex",),
-        marks=("CODEX_THREAD_ID",),
-        sessions=("CODEX_THREAD_ID",),
+        marks=("CODEX_SESSION_ID", "CODEX_THREAD_ID"),
+        sessions=("CODEX_SESSION_ID", "CODEX_THREAD_ID"),  # the root first: a subagent has a thread of its own
         shares_process=True,
     ),
     Harness(

@@ -158,8 +158,15 @@ class Session:
 
         return patience_of(self._client_name(), has_progress=call.report_every < float("inf"))
 
-    def note_session(self, session_id: object) -> None:
-        """Note the harness's session that a call comes from. Its commands are then the same agent."""
+    def note_sessions(self, meta: dict[str, Any]) -> None:
+        """Note the harness's sessions that a call comes from. Its commands are then the same agent.
+
+        The root session comes first, so that a subagent with a thread of its own is its parent's agent.
+        """
+        for name in ("sessionId", "threadId"):
+            self._note_session(meta.get(name))
+
+    def _note_session(self, session_id: object) -> None:
         is_new = isinstance(session_id, str) and session_id != "" and session_id not in self._called_in
         if is_new and len(self._called_in) < _MOST_SESSIONS:
             self._called_in = (*self._called_in, str(session_id))

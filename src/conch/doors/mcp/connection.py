@@ -232,7 +232,7 @@ class Connection:
             raise Refusal(INVALID_PARAMS, "Invalid params: arguments must be an object.")
         meta = meta_of(request.params)
         token = meta.get("progressToken")
-        self._session.note_session(meta.get("threadId"))
+        self._session.note_sessions(meta)
         pending = self._pending.begin(request.id, batch, token if is_id(token) else None)
         try:
             self._workers.hold(partial(self._run_call, pending, request.id, tool, arguments or {}))

@@ -131,7 +131,7 @@ class McpDoor:
             raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {params.name[:80]}")
         meta: Object = dict(context.meta or {})
         session = self._session(context)
-        session.note_session(meta.get("threadId"))
+        session.note_sessions(meta)
         run = _Run(tool, session, params.arguments or {}, _progress(context, meta))
         caller: _Caller | None = context.request.scope.get(_CALLER) if context.request is not None else None
         if caller is not None:
