@@ -127,7 +127,7 @@ def test_a_closed_topic_says_why_and_closing_again_is_harmless(conch: Conch, pla
 
     assert (closed["status"], closed["close_reason"]) == ("closed", "all\ndone")
     assert again.status == 0
-    assert re.fullmatch(r"closed 20.{17}: all done", conch("topics", "show", "plan").out.splitlines()[1])
+    assert re.fullmatch(r"closed .* ago\): all done", conch("topics", "show", "plan").out.splitlines()[1])
 
 
 def test_the_topic_of_a_room_ends_only_with_its_room(conch: Conch, ada: str) -> None:
