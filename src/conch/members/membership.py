@@ -60,9 +60,10 @@ class Membership:
                 if snapshot.room.state == "closed":
                     continue  # closed since we found it: a new room takes its place
                 snapshot = self._rooms.snapshot(tx, self._enter(tx, snapshot, caller))
+                shown = snapshot.roll.shown(limit=limit)
+                snapshot.find(snapshot.expected)  # known from now on, like the caller, also after the transaction
                 snapshot.member(caller.agent_id)
-                shown = snapshot.look_around().roll.shown(limit=limit)
-                snapshot.roll.mark_gone()
+                snapshot.look_around().roll.mark_gone()
                 return Joined(snapshot, shown, created, warnings)
 
     def _find_or_create(self, directory: str, force_new: bool) -> tuple[str, bool, Warnings]:

@@ -24,7 +24,7 @@ from conch.storage.base import NO_LIMIT, Row, Transaction
 Liveness = Literal["active", "stale", "evicted"]
 Kind = Literal["agent", "observer", "person"]
 
-_CHUNK = 16  # members that a walk reads at once; it usually ends at the first of them
+_CHUNK = 2  # members that a walk reads at first; it usually ends with one of them
 _LARGEST_CHUNK = 500
 
 
@@ -181,7 +181,7 @@ class Roll:
             yield from map(self._note, rows)
             if len(rows) < chunk:
                 return
-            after = rows[-1]["ordinal"]
+            after, chunk = rows[-1]["ordinal"], min(8 * chunk, _LARGEST_CHUNK)
             if after <= wrap:  # in the second lap
                 through, wrap = wrap, -1
 
@@ -200,8 +200,9 @@ class Roll:
         A member can hold the stick, an offer of it, or a reservation. Of members without a mark, only those that were
         looked at are counted as gone.
         """
-        holders = self._gone_holders()
-        gone = self._count(is_gone=True) - len(holders)
+        gone = self._count(is_gone=True)
+        holders = self._gone_holders() if gone else []
+        gone -= len(holders)
         busy: set[str] | None = None
         members: list[Member] = []
         for member in self.walk(after, chunk=min(limit, _LARGEST_CHUNK)):
@@ -217,8 +218,8 @@ class Roll:
         return Shown(sorted(members, key=lambda member: member.ordinal)[:limit], gone)
 
     def _gone_holders(self) -> list[Member]:
-        rows = self._tx.all("gone_holders", room_id=self._room_id, expected=self._expected, now=self._tx.now)
-        return [self._note(row) for row in rows]
+        rows = self._tx.all("holders", room_id=self._room_id, expected=self._expected, now=self._tx.now)
+        return [member for member in map(self._note, rows) if member.is_gone]
 
     def _busy(self) -> set[str]:
         rows = self._tx.all("reserving_agents", room_ids=[self._room_id], now=self._tx.now)

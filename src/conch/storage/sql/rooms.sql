@@ -70,10 +70,11 @@ SELECT * FROM (
 ) around
 ORDER BY lap, ordinal LIMIT :limit;
 
--- name: gone_holders
+-- name: holders
+-- Those that hold a reservation, and the expected agent. It does not ask who is marked as gone, which may be thousands.
 SELECT m.*, a.last_seen_at
 FROM room_members m JOIN agents a ON a.agent_id = m.agent_id
-WHERE m.room_id = :room_id AND m.is_gone = 1 AND m.agent_id IN (
+WHERE m.room_id = :room_id AND m.agent_id IN (
   SELECT agent_id FROM reservations WHERE room_id = :room_id AND state = 'active' AND expires_at > :now
   UNION ALL SELECT CAST(:expected AS TEXT)
 );
