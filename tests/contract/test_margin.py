@@ -39,6 +39,13 @@ ANY_LINE_END = re.compile("|".join(map(re.escape, DANGEROUS)))
 STORE = {f"db {action}" for action in ("path", "verify", "reindex", "backup", "migrate", "copy", "restore", "wipe")}
 # `import` shows what is in a file, on single lines. `watch` needs a terminal; it shows what `status` and `events` do.
 NO_TEXT_OF_OTHERS = {"mcp", "serve", "install", "uninstall", "demo", "version", "import", "watch", *STORE}
+NO_TEXT_OF_OTHERS |= {
+    "hook",
+    "doctor",
+    "guard install",
+    "guard uninstall",
+    "guard check",
+}  # tests/harness looks at them
 
 Texts = dict[str, list[str]]
 

@@ -75,6 +75,7 @@ SUCCEEDING: list[tuple[str, str, tuple[str, ...]]] = [
 ]
 # Other tests show these: they need a dead agent, a person, a file or a terminal, or they take long.
 ELSEWHERE = {"take", "nudge", "kick", "agent adopt", "import", "watch", "demo", "mcp", "serve"}
+ELSEWHERE |= {"hook", "install", "uninstall", "doctor", "guard install", "guard uninstall", "guard check"}
 
 
 def needed(command: Command) -> list[str]:

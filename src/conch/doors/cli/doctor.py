@@ -36,14 +36,14 @@ class _Finding(NamedTuple):
     state: Literal["ok", "note", "problem"]
     found: str
     advice: str = ""
+    code: str = "PROBLEMS_FOUND"
 
 
 def doctor(context: Context) -> Report:
     place = here(project=None)
     checks: list[Callable[[], list[_Finding]]] = [
         _versions,
-        lambda: _store(context),
-        lambda: _bell(context),
+        lambda: [*_store(context), *_bell(context)],  # no bell beside a store that is not ours
         lambda: _permissions(context),
         lambda: _other_stores(context),
         _other_programs,
@@ -52,13 +52,17 @@ def doctor(context: Context) -> Report:
         lambda: [each for harness in HARNESSES.values() for each in _harness(harness, place)],
     ]
     found = [finding for check in checks for finding in _try(check)]
-    data = {"findings": [finding._asdict() for finding in found]}
+    data = {"findings": [_object(finding) for finding in found]}
     text = "\n".join(map(_line, found))
     problems = [finding for finding in found if finding.state == "problem"]
     if not problems:
         return Report(data, f"{text}\n\nNo problems found.")
     message = f"{len(problems)} problem{'s' * (len(problems) != 1)} found: {problems[0].what}: {problems[0].found}"
-    return failure("PROBLEMS_FOUND", message, data, text=text)
+    return failure(problems[0].code, message, data, text=text)
+
+
+def _object(finding: _Finding) -> dict[str, str]:
+    return {"what": finding.what, "state": finding.state, "found": finding.found, "advice": finding.advice}
 
 
 def _try(check: Callable[[], list[_Finding]]) -> list[_Finding]:
@@ -66,7 +70,7 @@ def _try(check: Callable[[], list[_Finding]]) -> list[_Finding]:
     try:
         return check()
     except ConchError as refusal:
-        return [_Finding("store", "problem", refusal.message, "Run `conch db verify`.")]
+        return [_Finding("store", "problem", refusal.message, "Run `conch db verify`.", refusal.code)]
     except (OSError, ValueError) as problem:
         return [_Finding("check", "problem", f"{type(problem).__name__}: {problem}", "Mend this and try again.")]
 
