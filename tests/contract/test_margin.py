@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from tests.contract.conftest import Child, Client, Enter
+from tests.harness.conftest import answer_to
 from tests.terminals import run_in_terminal
 
 from conch.app import App, open_app
@@ -38,14 +39,8 @@ BUNCHES = [DANGEROUS[start : start + 21] for start in range(0, len(DANGEROUS), 2
 ANY_LINE_END = re.compile("|".join(map(re.escape, DANGEROUS)))
 STORE = {f"db {action}" for action in ("path", "verify", "reindex", "backup", "migrate", "copy", "restore", "wipe")}
 # `import` shows what is in a file, on single lines. `watch` needs a terminal; it shows what `status` and `events` do.
-NO_TEXT_OF_OTHERS = {"mcp", "serve", "install", "uninstall", "demo", "version", "import", "watch", *STORE}
-NO_TEXT_OF_OTHERS |= {
-    "hook",
-    "doctor",
-    "guard install",
-    "guard uninstall",
-    "guard check",
-}  # tests/harness looks at them
+NO_TEXT_OF_OTHERS = {"mcp", "serve", "install", "uninstall", "doctor", "demo", "version", "import", "watch", *STORE}
+NO_TEXT_OF_OTHERS |= {"hook"}  # a test of its own below has all its events
 
 Texts = dict[str, list[str]]
 
@@ -163,6 +158,43 @@ def test_no_command_prints_a_line_that_another_agent_forged(
     assert any(FORGED in text for found in texts.values() for text in found)
     assert forged_lines(texts) == []
     assert raw(texts, letters) == []
+
+
+@pytest.mark.parametrize("letters", BUNCHES, ids=name_of)
+def test_no_hook_shows_a_line_that_another_agent_forged(
+    enter: Enter, folder: str, letters: list[str], environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    evil, texts = forgery(letters), Texts()
+
+    def hook(event: str, **fields: Any) -> None:
+        given = {"session_id": "eve", "cwd": folder, "hook_event_name": event, **fields}
+        texts.setdefault(event, []).extend(strings_in(answer_to([event, "--harness", "claude-code"], given)))
+
+    bob = enter("bob:2", None, folder)
+    bob.data("agent_register", name="planner", role=evil[:64])
+    bob.data("scope_reserve", scope=evil, bead_id=evil)
+    hook("SessionStart")
+    eve = next(each for each in bob.data("agent_list")["agents"] if each["agent_id"] != "bob:2")["name"]
+    payload = {"subject": evil, "summary": evil, "next_action": evil}
+    bob.data("event_send", event_type="HANDOFF", to_agent=eve, payload=payload, bead_id=evil, scope=evil)
+    message = {"content_markdown": evil, "metadata": {"to": eve}}
+    bob.data("sync", topic_id=bob.home, outbox=[message, {**message, "message_type": "question"}], wait_seconds=0)
+    hook("PreToolUse", tool_name="Write", tool_input={"file_path": os.path.join(folder, evil), "content": ""})
+    hook("PostToolUse", tool_name="Read", tool_input={})
+    hook("Stop")
+
+    assert all(any(FORGED in text for text in said) for said in texts.values()), texts
+    assert forged_lines(texts) == []
+    assert raw(texts, letters) == []
+
+
+def strings_in(value: Any) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [text for each in inside for text in strings_in(each)]
 
 
 def test_an_answer_that_a_command_waited_for_has_no_line_that_looks_like_ours(
@@ -391,6 +423,7 @@ def turns(ada: Client, bob: Client, evil: str) -> list[Step]:
         (ada, "wait_for_turn", {"max_wait_ms": 0}),
         (bob, "get_room_state", {}),
         (bob, "get_room_events", {}),
+        (bob, "listen", {"wait_seconds": 0}),
     ]
 
 
@@ -477,6 +510,7 @@ def scopes(ada: Client, bob: Client, evil: str) -> list[Step]:
         (ada, "event_send", {"event_type": "HANDOFF", "payload": notice, **to_bob, "to_agent": evil}),
         (ada, "event_inbox", {"state": "all"}),
         (bob, "event_inbox", {"state": "all"}),
+        (bob, "listen", {"wait_seconds": 0}),
         (bob, "event_mark", {"event_id": first_event, "mark": "seen"}),
     ]
 
@@ -579,8 +613,12 @@ def every_command(evil: str) -> Iterator[tuple[str, str, list[str]]]:
         ("eve:3", "answer", evil, evil),
         ("bob:2", "answer", "8", evil, "--pointer", evil, "--followup", evil),
         ("eve:3", "listen", "--timeout", "0"),
+        ("bob:2", "listen", "--timeout", "0"),
         ("bob:2", "read"),
         ("bob:2", "read", "--since", "0"),
+        ("bob:2", "guard install"),
+        ("bob:2", "guard check"),
+        ("bob:2", "guard uninstall"),
         ("bob:2", "questions", "--all"),
         ("bob:2", "search", FORGED),
         ("bob:2", "search", FORGED, "--content"),

@@ -27,6 +27,12 @@ NEEDED = {
     "guard check": "its own tests look at it",
     "help": "it names no agent",
     "version": "it names no agent",
+    "hook": "harnesses run it, and tests/harness looks at it",
+    "install": "it names no agent",
+    "uninstall": "it names no agent",
+    "doctor": "it names no agent",
+    "guard install": "it names no agent",
+    "guard uninstall": "it names no agent",
     "watch": "it needs a terminal, and shows what `status` and `events` show",
 }
 
@@ -119,6 +125,8 @@ codex pass --for {gemini} --to {claude} --reason now
 codex unreserve --of {gemini} docs --reason now
 codex kick {gemini} --reason now
 codex completion candidates -- pass ''
+codex listen --timeout 0
+codex guard check
 gemini release --status x --next y
 gemini leave
 gemini state

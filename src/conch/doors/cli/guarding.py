@@ -18,16 +18,16 @@ _FEW = 20
 
 def install(options: Any) -> Report:
     hooked = git_hook.install(options.path or ".", find_program())
-    lines = [f"{'Wrote' if hooked.outcome == 'written' else 'Nothing to do:'} {hooked.path}."]
+    lines = [f"{'Wrote' if hooked.outcome == 'written' else 'Nothing to do:'} {one_line(hooked.path)}."]
     if hooked.kept:
-        lines.append(f"The hook that was there before is now {hooked.kept}. It runs first.")
+        lines.append(f"The hook that was there before is now {one_line(hooked.kept)}. It runs first.")
     lines.append("A commit of a file that another live agent has reserved is refused now, in every worktree.")
     return Report(hooked._asdict(), "\n".join(lines))
 
 
 def uninstall(options: Any) -> Report:
     hooked = git_hook.uninstall(options.path or ".")
-    text = "conch has no hook here." if hooked.outcome == "absent" else f"Removed the hook at {hooked.path}."
+    text = "conch has no hook here." if hooked.outcome == "absent" else f"Removed the hook at {one_line(hooked.path)}."
     return Report(hooked._asdict(), text)
 
 
