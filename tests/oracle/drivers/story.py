@@ -137,6 +137,8 @@ async def notify(ada: Seat, bob: Seat, room: Object) -> None:
     payload = {"subject": "CI", "blocker": "no token", "requested_action": "add one", "urgency": "high"}
     await bob.refused("event_send", "INVALID_ARGS", **room, **notice, payload={**payload, "urgency": "very"})
     sent = (await bob.ok("event_send", **room, **notice, payload=payload))["event"]
+    await ada.refused("listen", "INVALID_ARGUMENT", wait_seconds=-1)
+    assert sent["id"] in [event["id"] for event in (await ada.ok("listen", wait_seconds=0))["notices"]]
     await ada.refused("event_inbox", "INVALID_ARGS", **room, state="lost")
     assert sent["id"] in [event["id"] for event in (await ada.ok("event_inbox", **room))["events"]]
     await bob.refused("event_mark", "MARK_FORBIDDEN", event_id=sent["id"], mark="seen")

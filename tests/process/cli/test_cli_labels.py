@@ -24,15 +24,8 @@ NEEDED = {
     "doctor": "its own tests look at it",
     "guard install": "its own tests look at it",
     "guard uninstall": "its own tests look at it",
-    "guard check": "its own tests look at it",
     "help": "it names no agent",
     "version": "it names no agent",
-    "hook": "harnesses run it, and tests/harness looks at it",
-    "install": "it names no agent",
-    "uninstall": "it names no agent",
-    "doctor": "it names no agent",
-    "guard install": "it names no agent",
-    "guard uninstall": "it names no agent",
     "watch": "it needs a terminal, and shows what `status` and `events` show",
 }
 

@@ -74,7 +74,7 @@ SUCCEEDING: list[tuple[str, str, tuple[str, ...]]] = [
     ("ada:1", "db wipe", ("--yes",)),
 ]
 # Other tests show these: they need a dead agent, a person, a file or a terminal, or they take long.
-ELSEWHERE = {"take", "nudge", "kick", "agent adopt", "import", "watch", "demo", "mcp", "serve"}
+ELSEWHERE = {"take", "nudge", "kick", "agent adopt", "import", "watch", "demo", "mcp", "serve", "listen"}
 ELSEWHERE |= {"hook", "install", "uninstall", "doctor", "guard install", "guard uninstall", "guard check"}
 
 
