@@ -11,7 +11,8 @@ from conch.storage.base import INDEX_LOCK, Store
 # A row is deleted before the rows that it refers to.
 _ROOM_ROWS = (
     *("forget_progress", "forget_vectors", "forget_words"),  # the next search indexes the messages that are left
-    *("erase_answers", "erase_questions", "erase_addressees", "erase_messages", "erase_cursors", "erase_topic_names"),
+    *("erase_answers", "erase_questions", "erase_addressees", "erase_messages", "erase_marks"),
+    *("erase_cursors", "erase_topic_names"),
     *("erase_peers", "erase_numbers", "erase_registrations", "erase_reservations", "erase_notices", "erase_activity"),
     *("erase_log", "erase_members", "erase_room", "erase_topic", "note_erased"),
 )

@@ -161,6 +161,30 @@ WHERE c.last_seq < 0 OR c.last_seq >= s.next_seq;
 -- The cursor of peer {peer_id} was reset {resets} times, which is impossible.
 SELECT peer_id, resets FROM cursors WHERE resets < 0;
 
+-- What a listener has shown.
+
+-- check: marks
+-- {agent_id} was shown topic {place} up to message {through}, but the topic is missing or ends at {last}.
+SELECT k.agent_id, k.place, k.through, COALESCE(s.next_seq, 1) - 1 AS last
+FROM marks k LEFT JOIN topic_seq s ON s.topic_id = k.place
+WHERE k.kind = 'all' AND (k.through < 0 OR k.through >= COALESCE(s.next_seq, 0));
+
+-- check: marks
+-- {agent_id} was told that it may take over in turn {through} of room {place}, which is not so far.
+SELECT k.agent_id, k.place, k.through
+FROM marks k LEFT JOIN path_rooms r ON r.room_id = k.place
+WHERE k.kind = 'takeover' AND (k.through < 0 OR k.through > COALESCE(r.turn_id, -1));
+
+-- check: listeners
+-- The listener of {agent_id} records only part of its process.
+SELECT agent_id FROM listeners
+WHERE (pid IS NULL) <> (host_id IS NULL) OR (pid IS NULL) <> (boot_id IS NULL)
+  OR (pid IS NULL) <> (process_started_at IS NULL);
+
+-- check: listeners
+-- The listener of {agent_id} expires before it has begun.
+SELECT agent_id, started_at, expires_at FROM listeners WHERE expires_at < started_at;
+
 -- Questions and answers.
 
 -- check: questions

@@ -18,6 +18,9 @@ DELETE FROM message_addressees WHERE topic_id = :topic_id;
 -- name: erase_messages
 DELETE FROM messages WHERE topic_id = :topic_id;
 
+-- name: erase_marks
+DELETE FROM marks WHERE place IN (:room_id, :topic_id);
+
 -- name: erase_cursors
 DELETE FROM cursors WHERE topic_id = :topic_id;
 

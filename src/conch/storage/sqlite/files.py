@@ -14,7 +14,6 @@ from conch.lean import re
 from conch.storage.replacement import new_epoch
 from conch.storage.sqlite import sqlite3
 from conch.storage.sqlite.errors import translate
-from conch.storage.sqlite.fulltext import OWN_TABLES
 
 _OLDEST_SQLITE = (3, 35, 0)  # the first version with RETURNING
 # fmt: off
@@ -76,6 +75,8 @@ def make_private(path: str) -> None:
 
 def emptying(connection: sqlite3.Connection) -> Iterator[str]:
     """The statements that delete all rows, except those of `meta` and those in which a full-text index keeps itself."""
+    from conch.storage.sqlite.fulltext import OWN_TABLES  # few commands need it
+
     for row in connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'"):
         name, is_own = row["name"], not row["sql"].startswith("CREATE VIRTUAL")
         if is_own and name != "meta" and not name.startswith(OWN_TABLES):

@@ -24,7 +24,6 @@ from conch.storage.sqlite import sqlite3
 from conch.storage.sqlite.connections import Connections, FilesTaken, Lent
 from conch.storage.sqlite.errors import translate, translated
 from conch.storage.sqlite.files import copy, emptying, make_folder, new_mark, note_mark, split, stamp, unused
-from conch.storage.sqlite.fulltext import empty_index
 from conch.storage.sqlite.queue import Queue
 from conch.storage.sqlite.recognition import APPLICATION_ID, foreign
 from conch.storage.sqlite.transaction import SqliteTransaction, as_dict, transaction
@@ -265,6 +264,8 @@ class SqliteStore:
         return kept_in
 
     def wipe(self) -> None:
+        from conch.storage.sqlite.fulltext import empty_index
+
         epoch = new_epoch()
         with self._connections.borrowed() as lent, self._queued(lent.connection):
             connection = lent.connection
@@ -281,6 +282,8 @@ class SqliteStore:
         self._connections.close()  # they may have used the index
 
     def empty_indexes(self) -> None:
+        from conch.storage.sqlite.fulltext import empty_index
+
         with self.read():  # migrates an older store
             pass
         with self._untouched() as connection, self._queued(connection), transaction(connection, "BEGIN IMMEDIATE"):
