@@ -100,6 +100,7 @@ def others(room_id, home, me):
         ("event_send", notice, "event"),
         ("event_inbox", room, "events"),
         ("event_mark", {"event_id": "proto_0", "mark": "seen"}, "error"),
+        ("listen", {"wait_seconds": -1}, "error"),
     ]
 
 

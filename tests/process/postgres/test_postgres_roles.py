@@ -13,7 +13,7 @@ import pytest
 
 from conch.app import open_app
 from conch.calls import Call
-from conch.errors import StoreError, StoreReadOnly
+from conch.errors import OtherToolNeeded, StoreReadOnly
 from conch.tools.catalogue import TOOLS
 from conch.tools.registry import call_tool
 from conch.tools.session import Session
@@ -107,6 +107,7 @@ def use_scopes(codex: Agent, claude: Agent) -> None:
     codex.call("scope_release", scope="src")
     payload = {"subject": "Parser", "summary": "It parses", "next_action": "Review it"}
     sent = codex.call("event_send", event_type="HANDOFF", to_agent="claude:1", payload=payload)["event"]
+    claude.call("listen", wait_seconds=0)
     claude.call("event_inbox")
     claude.call("event_mark", event_id=sent["id"], mark="accepted")
 
@@ -184,7 +185,7 @@ def test_what_pg_dump_wrote_pg_restore_brings_back(
 
 
 def test_the_line_that_backup_prints_always_names_the_owner(owner_url: str, agent_app: Any) -> None:
-    with pytest.raises(StoreError) as told:
+    with pytest.raises(OtherToolNeeded) as told:
         agent_app.store.backup(None)
 
     assert owner_url.partition("?")[0] in told.value.details["command"]
