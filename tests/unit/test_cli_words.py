@@ -97,9 +97,8 @@ def test_what_is_not_a_duration_is_refused(given: str) -> None:
     assert parse_duration(given) is None
 
 
-def test_a_ttl_must_be_whole_minutes() -> None:
-    with pytest.raises(ValueError, match="whole minutes"):
-        minutes("90s")
+def test_a_ttl_is_rounded_up_to_whole_minutes() -> None:
+    assert [minutes(given) for given in ("90s", "5m", "301s", "0.5")] == [2, 5, 6, 1]
 
 
 def test_every_option_that_takes_a_time_says_which_durations_it_takes() -> None:

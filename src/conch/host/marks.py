@@ -20,8 +20,8 @@ class Harness(NamedTuple):
     """Variables that it sets for the programs it starts."""
     sessions: tuple[str, ...] = ()
     """The marks that hold the session's id."""
-    marks_terminals: bool = False
-    """Whether its marks are also in the terminals in which people type, because it is an editor."""
+    terminals: tuple[str, ...] = ()
+    """The marks that are also in terminals in which people type, because it is an editor."""
     shares_process: bool = False
     """Whether one process of it runs several sessions at the same time, so that the process does not identify one."""
 
@@ -40,7 +40,7 @@ HARNESSES = (
         programs=("codex",),
         places=("/@openai/codex",),
         clients=("codex",),
-        marks=("CODEX_SESSION_ID", "CODEX_THREAD_ID"),
+        marks=("CODEX_SESSION_ID", "CODEX_THREAD_ID", "CODEX_SANDBOX"),
         sessions=("CODEX_SESSION_ID", "CODEX_THREAD_ID"),  # the root first: a subagent has a thread of its own
         shares_process=True,
     ),
@@ -75,9 +75,9 @@ HARNESSES = (
         programs=("cursor-agent",),
         places=("/cursor-agent/versions/",),
         clients=("cursor",),
-        marks=("CURSOR_TRACE_ID",),
+        marks=("CURSOR_AGENT", "CURSOR_TRACE_ID"),
         sessions=("CURSOR_SESSION_ID",),
-        marks_terminals=True,
+        terminals=("CURSOR_TRACE_ID",),
     ),
     Harness(
         "copilot",
@@ -124,7 +124,7 @@ def marked(environ: Mapping[str, str]) -> Harness | None:
 
 def is_marked(environ: Mapping[str, str]) -> bool:
     """Whether a mark shows that a harness, not a person in an editor's terminal, runs this."""
-    return any(environ.get(mark) for h in HARNESSES if not h.marks_terminals for mark in h.marks)
+    return any(environ.get(mark) for h in HARNESSES for mark in h.marks if mark not in h.terminals)
 
 
 def find_mark(environ: Mapping[str, str]) -> str | None:

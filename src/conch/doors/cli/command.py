@@ -136,11 +136,11 @@ def seconds(given: str) -> float:
 
 
 def minutes(given: str) -> int:
-    """A duration in whole minutes. A bare number counts minutes."""
+    """A duration in minutes, rounded up to whole ones. A bare number counts minutes."""
     number = _duration(given, 60)
-    if number is None or number % 60:
-        raise ValueError(f"must be whole minutes, such as 90, 90m or 2h, not {given[:80]!r}")
-    return int(number) // 60
+    if number is None:
+        raise ValueError(f"must be a time such as 90, 90m or 2h, not {given[:80]!r}")
+    return -int(-number // 60)
 
 
 def _duration(given: str, unit: int) -> float | None:

@@ -17,6 +17,12 @@ _PROGRAMS = {
 }
 # What a talking stick, a message bus and their tools call it. The longest beginning of the words decides.
 ELSEWHERE = {
+    "log": "events",
+    "logs": "events",
+    "history": "events",
+    "ps": "status",
+    "lock": "reserve",
+    "unlock": "unreserve",
     "list": "rooms",
     "list_rooms": "rooms",
     "join_path": "join",
