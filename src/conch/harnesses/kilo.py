@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
-
-from conch.harnesses.base import Change, Harness, Place, instructions, skill
-from conch.harnesses.opencode import plugin, settings
+from conch.harnesses.base import Change, Harness, Place
+from conch.harnesses.opencode import changes_below
 
 
 def _folder(place: Place) -> str:
@@ -13,13 +11,7 @@ def _folder(place: Place) -> str:
 
 
 def _changes(place: Place) -> list[Change]:
-    folder = _folder(place)
-    return [
-        settings(place.project or folder, place),
-        plugin(os.path.join(place.project, ".kilo") if place.project is not None else folder, place, "kilo"),
-        skill(place, ".agents"),
-        *instructions(place, "AGENTS.md", os.path.join(folder, "AGENTS.md")),
-    ]
+    return changes_below(_folder(place), ".kilo", place, "kilo")
 
 
 HARNESS = Harness("kilo", "Kilo", ("kilo", "kilocode"), _folder, _changes, check="kilo mcp list")

@@ -9,14 +9,24 @@ from conch.harnesses.edits import Member, Whole
 from conch.harnesses.texts import plugin_text
 
 
-def settings(folder: str, place: Place) -> Change:
+def _settings(folder: str, place: Place) -> Change:
     """Our server in `opencode.json`, or in `opencode.jsonc` if only that is there."""
     entry = {"type": "local", "command": [place.program, "mcp"], "enabled": True}
     path = existing(os.path.join(folder, "opencode.json"), os.path.join(folder, "opencode.jsonc"))
     return Change(path, (Member(("mcp", "conch"), entry),))
 
 
-def plugin(folder: str, place: Place, harness: str) -> Change:
+def changes_below(folder: str, own: str, place: Place, harness: str) -> list[Change]:
+    """What OpenCode needs, and what is built on it. `own` is the name of its folder in a project."""
+    return [
+        _settings(place.project or folder, place),
+        _plugin(os.path.join(place.project, own) if place.project is not None else folder, place, harness),
+        skill(place, ".agents"),
+        *instructions(place, "AGENTS.md", os.path.join(folder, "AGENTS.md")),
+    ]
+
+
+def _plugin(folder: str, place: Place, harness: str) -> Change:
     """The plugin that stands in for hooks."""
     return Change(os.path.join(folder, "plugins", "conch.js"), (Whole(plugin_text(place.program, harness)),))
 
@@ -26,13 +36,7 @@ def _folder(place: Place) -> str:
 
 
 def _changes(place: Place) -> list[Change]:
-    folder = _folder(place)
-    return [
-        settings(place.project or folder, place),
-        plugin(os.path.join(place.project, ".opencode") if place.project is not None else folder, place, "opencode"),
-        skill(place, ".agents"),
-        *instructions(place, "AGENTS.md", os.path.join(folder, "AGENTS.md")),
-    ]
+    return changes_below(_folder(place), ".opencode", place, "opencode")
 
 
 HARNESS = Harness("opencode", "OpenCode", ("opencode",), _folder, _changes, check="opencode mcp list")
