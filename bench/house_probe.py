@@ -7,6 +7,7 @@ descriptor TOLD, with the counts since the last line. It writes one more line wh
 from __future__ import annotations
 
 import _sqlite3
+import _thread
 import inspect
 import json
 import os
@@ -47,6 +48,16 @@ def connect(*args: Any, **kwargs: Any) -> sqlite3.Connection:
     return connection
 
 
+def start_counted(function: Any, *args: Any) -> int:
+    """`threading.setprofile` reaches only the threads of `threading`."""
+
+    def run(*words: Any) -> None:
+        sys.setprofile(count_call)
+        function(*words)
+
+    return original_start(run, *args)
+
+
 def tell(told: int) -> None:
     counted = {"calls": len(calls), "files": len(set(calls)), "transactions": len(transactions)}
     calls.clear()
@@ -72,6 +83,8 @@ if __name__ == "__main__":
     sys.path[0] = SOURCE
     original_connect, original_exit = sqlite3.connect, os._exit
     sqlite3.connect = _sqlite3.connect = connect  # type: ignore[assignment]  # older versions use the first one
+    original_start = _thread.start_new_thread
+    _thread.start_new_thread = start_counted  # type: ignore[assignment]
     os._exit = leave  # type: ignore[assignment]
     threading.Thread(target=answer, args=(asked, told), daemon=True).start()
     threading.setprofile(count_call)
