@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         return run(words, {"serve": _serve})
     except KeyboardInterrupt:
-        from conch.exits import INTERRUPTED
+        from conch.doors.exits import INTERRUPTED
 
         return INTERRUPTED
 

@@ -19,7 +19,7 @@ from conch.app import App
 from conch.notices.timeline import read_timeline
 from conch.tools import timeline_view
 from conch.tools.replies import Reply
-from conch.verify import verify_store
+from conch.upkeep.verify import verify_store
 
 BD = Path(__file__).with_name("bd.py")
 

@@ -16,7 +16,7 @@ from conch.errors import InvalidArgument, StoreInterrupted
 from conch.rooms.log import list_events
 from conch.storage.base import Store, Transaction
 from conch.storage.copying import copy_store
-from conch.verify import verify_store
+from conch.upkeep.verify import verify_store
 
 HANDOFF = {"status": "naïve ☂ \n", "next_action": "'; DROP TABLE path_rooms; --"}
 

@@ -19,7 +19,7 @@ from conch.importing import topics
 from conch.importing.importing import import_file
 from conch.importing.outcome import Outcome
 from conch.storage.base import Store
-from conch.verify import verify_store
+from conch.upkeep.verify import verify_store
 
 
 def take(app: App, file: ForeignFile | Path, is_dry_run: bool = False) -> Outcome:

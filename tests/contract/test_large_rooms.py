@@ -15,7 +15,7 @@ from conch.agents.records import live_by_timer, process_columns
 from conch.app import App
 from conch.host.processes import Process
 from conch.storage.base import Row, Store, Transaction
-from conch.verify import verify_store
+from conch.upkeep.verify import verify_store
 
 FEW, MANY = 20, 1_000
 PAGE = 200  # more members than fit into a reply

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from conch.app import App
-from conch.verify import verify_store
+from conch.upkeep.verify import verify_store
 
 HANDOFF = {"status": "Parser done; 2 tests fail", "next_action": "Fix test_cli"}
 

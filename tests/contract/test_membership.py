@@ -14,7 +14,7 @@ from conch.agents.records import Caller
 from conch.app import App, open_app
 from conch.errors import InvalidArgument, InvalidSetting, LimitExceeded, StickHeld, UnknownMember
 from conch.rooms.log import list_events
-from conch.verify import verify_store
+from conch.upkeep.verify import verify_store
 
 Agent = Callable[..., Caller]
 

@@ -30,7 +30,7 @@ from conch.storage.sqlite.store import DIALECT
 from conch.storage.statements import count_migrations, load_migrations
 from conch.tools import timeline_view
 from conch.tools.session import Session
-from conch.verify import verify_store
+from conch.upkeep.verify import verify_store
 
 OLD = json.loads(Path(__file__).with_name("store_of_schema_5.json").read_text())
 NEWEST = count_migrations(DIALECT)

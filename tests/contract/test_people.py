@@ -21,8 +21,8 @@ from conch.errors import (
     TakeoverNotAvailable,
     UnknownMember,
 )
-from conch.steering import Steering
-from conch.verify import verify_store
+from conch.overseeing.steering import Steering
+from conch.upkeep.verify import verify_store
 
 HANDOFF = {"status": "Half of it is done", "next_action": "Do the rest"}
 WHY = "The build is broken"

@@ -30,7 +30,7 @@ from conch.storage.base import Store
 from conch.tools.advice import STEPS
 from conch.turns import waiting
 from conch.turns.waiting import Wait
-from conch.verify import verify_store
+from conch.upkeep.verify import verify_store
 
 HANDOFF = {"status": "wrote the plan", "next_action": "review it", "artifacts": [{"path": "plan.md", "role": "review"}]}
 

@@ -15,7 +15,7 @@ from tests.contract.damages import DAMAGES, EVERY_TABLE, UNTOLD, Damage
 
 from conch.app import App, open_app
 from conch.storage.postgres import integrity
-from conch.verify import verify_store
+from conch.upkeep.verify import verify_store
 
 HANDOFF = {"status": "done", "next_action": "go on"}
 BLOCKED = {"subject": "CI", "blocker": "no token", "requested_action": "add one", "urgency": "high"}

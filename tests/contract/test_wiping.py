@@ -12,8 +12,8 @@ from conch.app import App
 from conch.bus.drafts import check_outbox
 from conch.calls import Call
 from conch.errors import UnknownRoom
-from conch.verify import verify_store
-from conch.wiping import erase_room, survey
+from conch.upkeep.verify import verify_store
+from conch.upkeep.wiping import erase_room, survey
 
 
 @pytest.fixture

@@ -16,9 +16,9 @@ from conch.agents.people import Person
 from conch.app import App
 from conch.bus.drafts import Draft
 from conch.bus.peers import Peer
+from conch.overseeing.steering import Steering
 from conch.rooms.presence import Lease
 from conch.rooms.room import Room
-from conch.steering import Steering
 
 RESERVED_MINUTES = 19  # lapses after two ticks
 MOST_MESSAGES = 2

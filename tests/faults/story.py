@@ -19,7 +19,7 @@ from conch.host import processes
 from conch.tools.catalogue import TOOLS
 from conch.tools.registry import call_tool
 from conch.tools.session import Session
-from conch.verify import verify_store
+from conch.upkeep.verify import verify_store
 
 Object = dict[str, Any]
 Count = Callable[[str], int]

@@ -23,7 +23,7 @@ from conch.clock import MILLISECOND, SECOND, system_clock
 from conch.host import processes
 from conch.host.processes import Process
 from conch.rooms.log import Event, list_events
-from conch.verify import verify_store
+from conch.upkeep.verify import verify_store
 
 PLAYER = Path(__file__).with_name("player.py")
 SECONDS = 60

@@ -14,7 +14,7 @@ import pytest
 
 from conch.agents.records import Caller
 from conch.app import App, open_app
-from conch.verify import verify_store
+from conch.upkeep.verify import verify_store
 
 BUSY_TIMEOUT_SECONDS = 5
 LONGEST = "600000"

@@ -27,7 +27,7 @@ class Layer(NamedTuple):
 # The only list of the layers. `docs/generate.py` writes the table in `docs/explanation.md` from it.
 LAYERS = [
     Layer(("lean",), "cheap replacements for standard modules that are slow to import"),
-    Layer(("errors", "exits", "clock", "ids", "warnings"), "small helpers that every module may use"),
+    Layer(("errors", "clock", "ids", "warnings"), "small helpers that every module may use"),
     Layer(("config", "calls", "letters"), "settings; one request in flight; invisible characters and look-alike names"),
     Layer(("host",), "this machine: processes, workspaces, paths, git, Beads, and how to recognise a harness"),
     Layer(("harnesses",), "one module per harness: what an installer writes for it, and how its hooks talk"),
@@ -40,17 +40,16 @@ LAYERS = [
     Layer(("turns", "scopes"), "the stick; reservations of paths"),
     Layer(("members",), "joining and leaving a room, names in a room, adopted identities"),
     Layer(("listening",), "what is new for an agent, and waiting for it"),
-    Layer(("overview",), "what a person sees of a room at one glance"),
     Layer(("importing",), "takes over the data of other programs"),
-    Layer(("verify", "wiping"), "checks a whole store: files, schema, logs and rows; deletes one, or a room of it"),
+    Layer(("upkeep",), "checks a whole store: files, schema, logs and rows; deletes one, or a room of it"),
     Layer(("app",), "connects one store and one bell with the domains"),
-    Layer(("steering",), "what only people may do: step in between agents"),
+    Layer(("overseeing",), "what a person sees of a room at one glance, and how a person steps in between agents"),
     Layer(("tools",), "the tools with their schemas and views, shared by all doors"),
     Layer(("api",), "the same tools for Python programs"),
     Layer(("doors",), "the ways in: `mcp`, `cli`, `hook` and `web`. They hold no rules and do not import each other"),
     Layer(("main",), "the `conch` command"),
 ]
-DOMAINS = ("agents", "rooms", "bus", "search", "notices", "turns", "scopes", "members", "listening", "overview")
+DOMAINS = ("agents", "rooms", "bus", "search", "notices", "turns", "scopes", "members", "listening", "overseeing")
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer.names}
 DEEPEST = 15
 

@@ -9,8 +9,8 @@ from conch.doors.cli.catalogue import COMMANDS, FAMILIES
 from conch.doors.cli.command import minutes, parse_duration, seconds
 from conch.doors.cli.parser import Words, parse_options, split_words
 from conch.doors.cli.suggestions import near_commands, near_options
+from conch.doors.exits import status_of
 from conch.errors import ConchError, InvalidArgument
-from conch.exits import status_of
 
 
 def misspelt(word: str) -> list[str]:

@@ -23,7 +23,7 @@ from conch.errors import ConchError
 from conch.host import processes
 from conch.host.processes import Process
 from conch.rooms.log import list_events
-from conch.verify import verify_store
+from conch.upkeep.verify import verify_store
 
 AGENTS = ("codex:a", "claude:b", "gemini:c", "cursor:d")
 MINUTE = 60_000

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from conch.clock import to_iso
-from conch.overview.survey import Question, Standing, Survey, Trouble
+from conch.overseeing.survey import Question, Standing, Survey, Trouble
 from conch.tools.replies import Object, known
 from conch.tools.scopes_view import envelope
 

@@ -14,7 +14,7 @@ import pytest
 from tests.callers import named
 
 from conch.app import open_app
-from conch.exits import status_of
+from conch.doors.exits import status_of
 from conch.host import processes
 
 Conch = Callable[..., Any]

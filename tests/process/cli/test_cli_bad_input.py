@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.process.cli.conftest import typed
 
-from conch.exits import status_of
+from conch.doors.exits import status_of
 
 Conch = Callable[..., Any]
 Words = tuple[str | bytes, ...]

@@ -17,7 +17,7 @@ from conch.errors import OtherToolNeeded, StoreReadOnly
 from conch.tools.catalogue import TOOLS
 from conch.tools.registry import call_tool
 from conch.tools.session import Session
-from conch.verify import verify_store
+from conch.upkeep.verify import verify_store
 
 PAGE = (Path(__file__).parents[3] / "docs" / "scaling.md").read_text()
 HANDOFF = {"status": "done", "next_action": "go on"}

@@ -25,8 +25,8 @@ from conch import __version__
 from conch.agents.records import label
 from conch.doors.cli.output import Report, abandon_stream, clean
 from conch.doors.cli.terminal import has_colours
+from conch.doors.exits import REFUSED, status_after
 from conch.errors import ConchError, InternalError
-from conch.exits import REFUSED, status_after
 from conch.lean import Any
 from conch.tools.replies import Object
 from conch.tools.text import one_line

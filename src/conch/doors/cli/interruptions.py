@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from conch.calls import Call
-from conch.exits import status_after
+from conch.doors.exits import status_after
 from conch.lean import signal, threading
 
 _NUDGE_SECONDS = 0.02

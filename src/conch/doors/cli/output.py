@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from conch.agents.records import DOT, PLAIN_DOT
 from conch.clock import SECOND, parse_iso, to_iso
 from conch.doors.cli.terminal import clean_marked, paint
-from conch.exits import REFUSED, status_of
+from conch.doors.exits import REFUSED, status_of
 from conch.lean import Any, NamedTuple, TextIO, json
 from conch.tools.replies import NOTHING_FOLLOWS, Delivery, Object, Reply
 from conch.tools.text import behind_margin, encodable, one_line, visible

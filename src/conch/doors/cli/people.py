@@ -14,7 +14,7 @@ from conch.doors.cli.output import Report
 from conch.doors.cli.scopes import from_here, release_all
 from conch.errors import InvalidArgument, PersonRequired
 from conch.lean import Any
-from conch.steering import Steering
+from conch.overseeing.steering import Steering
 from conch.tools import scopes_view, turns_view
 from conch.tools.replies import Delivery, known
 from conch.tools.text import one_line

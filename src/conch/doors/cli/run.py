@@ -16,8 +16,8 @@ from conch.doors.cli.context import Context, open_named
 from conch.doors.cli.interruptions import Interrupted
 from conch.doors.cli.output import Report, abandon_stream, failure, give_up, prepare_streams, print_report, warn
 from conch.doors.cli.parser import Words, parse_options, split_words
+from conch.doors.exits import USAGE, status_after
 from conch.errors import ConchError, InternalError, InvalidArgument, ResourcesExhausted, find_lack
-from conch.exits import USAGE, status_after
 from conch.lean import Any
 
 Servers = Mapping[str, Callable[[App, Any], int]]

@@ -13,7 +13,7 @@ from conch.doors.cli.tables import columns, shortened
 from conch.errors import ConchError
 from conch.lean import NamedTuple
 from conch.members.adoption import Candidate
-from conch.overview.survey import Question, Standing, Survey, Trouble, has_gone, survey
+from conch.overseeing.survey import Question, Standing, Survey, Trouble, has_gone, survey
 from conch.rooms.room import Member, Snapshot
 from conch.tools import overview_view
 from conch.tools.text import one_line

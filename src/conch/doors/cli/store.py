@@ -15,8 +15,8 @@ from conch.storage.copying import copy_store
 from conch.storage.opening import is_server
 from conch.tools.replies import Object
 from conch.tools.text import one_line
-from conch.verify import verify_store
-from conch.wiping import Doomed, erase_room, survey
+from conch.upkeep.verify import verify_store
+from conch.upkeep.wiping import Doomed, erase_room, survey
 
 
 def path(context: Context) -> Report:

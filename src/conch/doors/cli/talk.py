@@ -29,8 +29,8 @@ from conch.doors.cli.messages import (
 from conch.doors.cli.output import MORE, Report, as_report, clean, failure, give_up, warn, write
 from conch.doors.cli.statusline import TICK_SECONDS, StatusLine
 from conch.doors.cli.tables import table
+from conch.doors.exits import status_after
 from conch.errors import Cancelled, InvalidArgument, StoreError, StoreUnavailable, StoreUncertain, some_of
-from conch.exits import status_after
 from conch.lean import TYPE_CHECKING
 from conch.tools import bus_view, fields
 from conch.tools.replies import Delivery, Object

@@ -16,6 +16,7 @@ from conch.doors.cli.handoffs import handoff_text, read_handoff
 from conch.doors.cli.interruptions import Interruptions
 from conch.doors.cli.output import Report, as_report, failure
 from conch.doors.cli.statusline import TICK_SECONDS, StatusLine
+from conch.doors.exits import status_after
 from conch.errors import (
     Cancelled,
     ConchError,
@@ -25,7 +26,6 @@ from conch.errors import (
     StoreUnavailable,
     some_of,
 )
-from conch.exits import status_after
 from conch.lean import Any
 from conch.rooms.presence import explain_loss
 from conch.rooms.room import Member, Room, Snapshot

@@ -21,11 +21,11 @@ from conch.doors.cli.context import Context
 from conch.doors.cli.interruptions import Interruptions
 from conch.doors.cli.output import Report, clean, give_up, write
 from conch.doors.cli.status import cut, find_left, look, room_lines
+from conch.doors.exits import status_after
 from conch.errors import Cancelled, InvalidArgument, StoreError
-from conch.exits import status_after
 from conch.lean import TYPE_CHECKING, Any, signal, threading
 from conch.notices.timeline import Entry, read_timeline
-from conch.overview.survey import Survey
+from conch.overseeing.survey import Survey
 from conch.rooms.presence import renewal_ms
 from conch.tools import timeline_view
 from conch.tools.text import one_line

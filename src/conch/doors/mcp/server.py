@@ -13,10 +13,10 @@ from functools import partial
 
 from conch import __version__
 from conch.app import App, open_app
+from conch.doors.exits import INTERRUPTED, REFUSED, status_of
 from conch.doors.mcp.connection import Connection, ServerInfo
 from conch.doors.mcp.stdio import StopSign, Wire, claim_standard_streams
 from conch.errors import ConchError, InvalidArgument
-from conch.exits import INTERRUPTED, REFUSED, status_of
 from conch.tools.catalogue import GROUPS, select_tools
 from conch.tools.instructions import instructions
 from conch.tools.registry import Tool

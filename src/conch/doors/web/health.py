@@ -11,7 +11,7 @@ from conch.clock import SECOND, system_clock, to_iso
 from conch.doors.web.views import agent_view
 from conch.doors.web.work import Desk
 from conch.errors import StoreError
-from conch.overview.health import examine
+from conch.overseeing.health import examine
 from conch.tools.replies import Object, known
 
 _MOST_AGENTS = 200

@@ -17,10 +17,10 @@ from conch.errors import ConchError, InvalidArgument
 from conch.lean import NamedTuple
 from conch.members.adoption import Candidate
 from conch.notices.timeline import Page, Place, only, parse_place, read_timeline
-from conch.overview.items import list_items, read_item
-from conch.overview.lanes import read_entry, read_turns
-from conch.overview.survey import Survey, survey
-from conch.overview.talk import Asked, find_questions
+from conch.overseeing.items import list_items, read_item
+from conch.overseeing.lanes import read_entry, read_turns
+from conch.overseeing.survey import Survey, survey
+from conch.overseeing.talk import Asked, find_questions
 from conch.rooms.room import Member, Snapshot
 from conch.tools import fields
 from conch.tools.replies import Object

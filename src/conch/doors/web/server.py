@@ -14,12 +14,12 @@ from types import FrameType
 import uvicorn
 
 from conch.app import App
+from conch.doors.exits import INTERRUPTED
 from conch.doors.web.access import Gate, Rules, load_token, own_hosts
 from conch.doors.web.mcp import McpDoor
 from conch.doors.web.site import make_site
 from conch.doors.web.stream import Hub
 from conch.errors import InvalidArgument
-from conch.exits import INTERRUPTED
 from conch.lean import NamedTuple
 from conch.tools.registry import Tool
 

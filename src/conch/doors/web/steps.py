@@ -7,7 +7,7 @@ from conch.config import check_length
 from conch.doors.web.views import reservation_view
 from conch.doors.web.work import ID, REASON, TEXT, Action, Desk
 from conch.errors import StickHeld
-from conch.steering import Steering
+from conch.overseeing.steering import Steering
 from conch.tools import bus_view, fields
 from conch.tools.replies import Object
 

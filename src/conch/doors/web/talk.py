@@ -10,7 +10,7 @@ from conch.bus.stream import Message
 from conch.clock import to_iso
 from conch.doors.web.views import agent_view, asked_view
 from conch.doors.web.work import Desk
-from conch.overview.talk import Asked, TopicLine, list_topics, read_messages, show_topic
+from conch.overseeing.talk import Asked, TopicLine, list_topics, read_messages, show_topic
 from conch.search.search import DEFAULT_LIMIT, LONGEST_QUERY, MOST_RESULTS, Hit
 from conch.search.snippets import MARK
 from conch.tools import fields

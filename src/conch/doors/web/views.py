@@ -8,10 +8,10 @@ from conch.agents.records import DOT, PERSON, label, process_columns
 from conch.clock import to_iso
 from conch.notices.events import ProtocolEvent
 from conch.notices.timeline import Entry, Page, Place
-from conch.overview.items import Item
-from conch.overview.lanes import Turn
-from conch.overview.survey import Question, Standing, Survey, Trouble
-from conch.overview.talk import Asked
+from conch.overseeing.items import Item
+from conch.overseeing.lanes import Turn
+from conch.overseeing.survey import Question, Standing, Survey, Trouble
+from conch.overseeing.talk import Asked
 from conch.rooms.log import Event
 from conch.rooms.room import Member, Snapshot
 from conch.scopes.overlaps import Reservation
