@@ -6,7 +6,7 @@ A domain is imported at its first use, because every command and every harness p
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, partial
 
 from conch.bells.base import Bell
 from conch.clock import Clock
@@ -120,8 +120,10 @@ class App:
     @cached_property
     def listening(self) -> Listening:
         from conch.listening.listening import Listening
+        from conch.notices.delivery import find_news
 
-        return Listening(self.store, self.bell, self.claims, self.settings)
+        news = partial(find_news, self.store, to_all=True)
+        return Listening(self.store, self.bell, self.claims, news, self.settings)
 
     @cached_property
     def search(self) -> Search:

@@ -836,6 +836,7 @@ INSERT INTO agent_signals VALUES ('session:x', 'ada:1', 7);
 INSERT INTO connections VALUES ('connection:h:b:7:9', 'ada:1', 'p', 'x', 'h', 'b', 7, 9, 4, 5);
 INSERT INTO index_vectors SELECT 'm', number, x'00' FROM messages;
 INSERT INTO index_progress SELECT 'vectors:m', topic_id, next_seq - 1 FROM topic_seq WHERE next_seq > 1;
+INSERT INTO marks SELECT 'ada:1', 'to_you', topic_id, next_seq - 1, 7 FROM topic_seq WHERE next_seq > 1;
 INSERT INTO marks SELECT 'ada:1', 'all', topic_id, next_seq - 1, 7 FROM topic_seq WHERE next_seq > 1;
 INSERT INTO marks SELECT 'ada:1', 'takeover', room_id, turn_id, 7 FROM path_rooms;
 INSERT INTO listeners VALUES ('ada:1', 'listener', 'h', 'b', 7, 9, 4, 5);
@@ -846,7 +847,7 @@ UNTOLD = {
     "agent_signals": "signal linked_at",
     "agents": "harness created_at last_seen_at",
     "connections": "parent client_name closed_at",
-    "cursors": "resets shown_seq updated_at",
+    "cursors": "resets updated_at",
     "listeners": "listener_id host_id boot_id pid process_started_at expires_at",
     "marks": "updated_at",
     "messages": "message_id message_type content_markdown client_message_id created_at",

@@ -10,7 +10,7 @@ from tests.contract.conftest import Client, Enter, MovableClock, in_background
 
 from conch.app import App
 from conch.calls import Call
-from conch.notices.delivery import mark_shown, read_parcel
+from conch.notices.delivery import find_news, mark_shown
 
 BLOCKED = {"subject": "I wait", "blocker": "the stick", "requested_action": "Please hand over.", "urgency": "high"}
 
@@ -213,10 +213,10 @@ def test_what_a_hook_has_shown_is_neither_mail_nor_news(ada: Client, bob: Client
     bob.send(bob.home, "to all")
     bob.send(bob.home, "to ada", metadata={"to": ada.name})
 
-    shown = read_parcel(app.store, ada.agent_id)
-    mark_shown(app.store, ada.agent_id, shown)
+    shown = find_news(app.store, ada.agent_id, 10, to_all=False)
+    mark_shown(app.store, shown)
 
-    assert [each["body"] for each in shown.messages] == ["to ada"]
+    assert [each.content_markdown for each in shown.messages] == ["to ada"]
     assert mail(ada) == {"others": 1}
     assert texts(listen(ada)) == ["to all"]
 

@@ -11,7 +11,7 @@ from tests.contract.conftest import Client, Enter
 from conch.app import App
 from conch.calls import Call
 from conch.errors import StoreUnavailable
-from conch.notices.delivery import mark_shown, read_parcel
+from conch.notices.delivery import find_news, mark_shown
 from conch.tools.catalogue import TOOLS
 from conch.tools.registry import call_tool
 from conch.tools.session import Session
@@ -297,9 +297,9 @@ def test_what_a_hook_has_shown_is_no_longer_mail_but_still_unread(ada: Client, b
     agent_id = ada.data("get_room_state")["members"][0]["agent_id"]
     assert set(mail(ada)) == {"to_you", "notices"}
 
-    mark_shown(app.store, agent_id, read_parcel(app.store, agent_id))
+    mark_shown(app.store, find_news(app.store, agent_id, 10, to_all=False))
 
     assert mail(ada) == {}
-    assert not read_parcel(app.store, agent_id)
+    assert not find_news(app.store, agent_id, 10, to_all=False)
     assert len(ada.data("sync", topic_id=ada.home, wait_seconds=0)["received"]) == 1
     assert [event["state"] for event in ada.data("event_inbox")["events"]] == ["unread"]

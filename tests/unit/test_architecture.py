@@ -140,7 +140,7 @@ def test_rooms_are_changed_through_one_gate() -> None:
     """Domains open write transactions of their own only if the caller is not acting as a member."""
     exceptions = {
         "members.membership": ["_create", "enter", "join_path"],  # the caller is not a member yet
-        "notices.delivery": ["mark_shown"],  # changes nothing that others see
+        "notices.delivery": ["_mark"],  # changes nothing that others see
         "turns.waiting": ["give_back"],  # undoes a claim for a process that may have ended since
     }
 

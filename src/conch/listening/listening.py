@@ -3,21 +3,19 @@
 It ends with the stick if the stick was offered to the agent, when the agent may take over, or with the news. An agent
 has one listener at a time, because two would share what is new between them.
 
-`listen` and the hooks of a harness share the marks (see `notices/delivery.py`), so that each shows only what the other
-has not. They never move a cursor: `sync` still brings every message. Mail leaves out what was shown.
+What is new, and what was shown already, is the matter of `notices/delivery.py`.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from conch.agents.records import Caller, process_columns, recorded_process
 from conch.bells.base import Bell, agent_channel, room_channel, seat_channel, topic_channel
 from conch.bells.waits import Pause, wait_for
-from conch.bus.stream import Message, to_message
 from conch.calls import Call
 from conch.clock import MILLISECOND, to_iso
 from conch.config import Settings
@@ -25,95 +23,12 @@ from conch.errors import Advice, DuplicateListener, StoreError, UnknownMember
 from conch.host import processes
 from conch.ids import new_id
 from conch.lean import Any, NamedTuple, Protocol
-from conch.notices.events import ProtocolEvent, to_protocol_event
 from conch.rooms.presence import renewal_ms
-from conch.storage.base import Row, Store, Transaction
+from conch.storage.base import Store, Transaction
 
 _FEW = 20
 _MOST_ROOMS = 20
 _MISSED_RENEWALS = 3  # after this many, a listener counts as dead
-
-
-class News(NamedTuple):
-    """What to show to an agent now. All messages and questions are of one topic."""
-
-    agent_id: str
-    messages: list[Message]
-    """To the agent, or to nobody in particular."""
-    questions: list[Message]
-    """Those that it could answer."""
-    notices: list[ProtocolEvent]
-    has_more: bool
-    store: int
-
-    def __bool__(self) -> bool:
-        return bool(self.messages or self.questions or self.notices)
-
-    @property
-    def talk(self) -> list[Message]:
-        """Messages and questions, oldest first."""
-        return sorted(self.messages + self.questions, key=lambda each: each.seq)
-
-    def cut(self, talk: int, notices: int) -> News:
-        """The same with only the first of these; the others are not shown yet."""
-        if talk == len(self.messages) + len(self.questions) and notices == len(self.notices):
-            return self
-        kept = {each.seq for each in self.talk[:talk]}
-        return self._replace(
-            messages=[each for each in self.messages if each.seq in kept],
-            questions=[each for each in self.questions if each.seq in kept],
-            notices=self.notices[:notices],
-            has_more=True,
-        )
-
-
-def _find_news(store: Store, agent_id: str, limit: int = _FEW) -> News:
-    """What is new for an agent now."""
-    number = len(store.replacements)
-    given = {"agent_id": agent_id, "limit": limit + 1}
-    rows = store.glance("news_messages", **given)
-    notices = store.glance("news_notices", **given)
-    found = [row for row in rows[:limit] if row["topic_id"] == rows[0]["topic_id"]]
-    return News(
-        agent_id,
-        [_message(row) for row in found if not row["is_open"]],
-        [_message(row) for row in found if row["is_open"]],
-        [to_protocol_event(row) for row in notices[:limit]],
-        has_more=len(found) < len(rows) or len(notices) > limit,
-        store=number,
-    )
-
-
-def _message(row: Row) -> Message:
-    return to_message({name: value for name, value in row.items() if name != "is_open"})
-
-
-def mark_shown(store: Store, news: News) -> None:
-    """Note that the agent has got this. Call it once it was really printed or sent."""
-    last = news.talk[-1].seq if news.talk else 0
-    _mark(store, news, last, ("set_mark", "mark_messages_shown", "mark_notices_shown"))
-
-
-def mark_unshown(store: Store, news: News) -> None:
-    """Undo `mark_shown`, because the agent never read it."""
-    before = news.talk[0].seq - 1 if news.talk else 0
-    _mark(store, news, before, ("set_mark_back", "mark_messages_unshown", "mark_notices_unshown"))
-
-
-def _mark(store: Store, news: News, seq: int, statements: tuple[str, str, str]) -> None:
-    set_mark, mark_messages, mark_notices = statements
-    with store.write(news.agent_id) as tx:
-        if news.store != len(store.replacements):
-            return  # another store has other messages under the same numbers
-        if news.talk:
-            topic_id, given = news.talk[0].topic_id, {"agent_id": news.agent_id}
-            tx.run(set_mark, kind="all", place=topic_id, through=seq, now=tx.now, **given)
-            tx.run(mark_messages, topic_id=topic_id, seq=seq, **given)
-        if news.notices:
-            tx.run(mark_notices, ids=[event.event_id for event in news.notices], now=tx.now)
-
-
-# -- waiting for it
 
 
 class Heard(NamedTuple):
@@ -121,7 +36,8 @@ class Heard(NamedTuple):
 
     wait: Any = None
     """A `Wait` of the turns, which this package does not know."""
-    news: News | None = None
+    news: Any = None
+    """`News` of the notices, likewise."""
 
 
 class _Claims(Protocol):
@@ -130,10 +46,14 @@ class _Claims(Protocol):
 
 
 class Listening:
-    def __init__(self, store: Store, bell: Bell, claims: _Claims, settings: Settings) -> None:
+    def __init__(
+        self, store: Store, bell: Bell, claims: _Claims, find_news: Callable[[str, int], Any], settings: Settings
+    ) -> None:
+        """`find_news` returns what is new for an agent, up to a number of things of a kind."""
         self._store = store
         self._bell = bell
         self._claims = claims
+        self._find_news = find_news
         self._settings = settings
         self._renewal_ms = renewal_ms(settings)
 
@@ -160,7 +80,7 @@ class Listening:
             wait = self._claims.look_for_offer(caller, room_id, call, pause)
             if wait is not None and not self._was_told(caller, wait):
                 return Heard(wait=wait)
-        news = _find_news(self._store, caller.agent_id)
+        news = self._find_news(caller.agent_id, _FEW)
         return Heard(news=news) if news else None
 
     def _was_told(self, caller: Caller, wait: Any) -> bool:

@@ -1,27 +1,56 @@
-"""What hooks show to an agent between its tool calls: messages to it, open questions and notices, each once.
+"""What is new for an agent: messages to it, open questions and notices. Each is shown once.
 
-Hooks keep marks of their own. They move no cursor and mark no notice as seen, so `sync` and `event_inbox` still return
-what a hook has shown. A mark is made only after the text was printed.
+Hooks show it between tool calls, and `listen` in its reply. Both use the same marks, so each shows only what the other
+has not. They move no cursor and mark no notice as seen: `sync` and `event_inbox` still return what was shown. Mail
+leaves it out. A mark is made only after the text was printed or sent.
 """
 
 from __future__ import annotations
 
 from conch.agents.records import label
-from conch.lean import Any, NamedTuple, json
+from conch.lean import TYPE_CHECKING, Any, NamedTuple, json
 from conch.storage.base import Row, Store
 
-_MOST = 10  # things of one kind at once; the rest comes after the next tool
-_LONGEST = 1_500
+if TYPE_CHECKING:
+    from conch.bus.stream import Message
+    from conch.notices.events import ProtocolEvent
+
+_MOST_DUTIES = 10
+_LONGEST_LINE = 200
 
 
-class Parcel(NamedTuple):
-    """What an agent has neither read nor been shown."""
+class News(NamedTuple):
+    """What to show to an agent now. All messages and questions are of one topic."""
 
-    messages: list[Row]
-    notices: list[Row]
+    agent_id: str
+    messages: list[Message]
+    questions: list[Message]
+    """Those that it could answer."""
+    notices: list[ProtocolEvent]
+    has_more: bool
+    to_all: bool
+    """Whether messages to nobody in particular are among them."""
+    store: int
 
     def __bool__(self) -> bool:
-        return bool(self.messages or self.notices)
+        return bool(self.messages or self.questions or self.notices)
+
+    @property
+    def talk(self) -> list[Message]:
+        """Messages and questions, oldest first."""
+        return sorted(self.messages + self.questions, key=lambda each: each.seq)
+
+    def cut(self, talk: int, notices: int) -> News:
+        """The same with only the first of these; the others are not shown yet."""
+        if talk == len(self.messages) + len(self.questions) and notices == len(self.notices):
+            return self
+        kept = {each.seq for each in self.talk[:talk]}
+        return self._replace(
+            messages=[each for each in self.messages if each.seq in kept],
+            questions=[each for each in self.questions if each.seq in kept],
+            notices=self.notices[:notices],
+            has_more=True,
+        )
 
 
 class Duty(NamedTuple):
@@ -35,49 +64,69 @@ class Duty(NamedTuple):
     line: str
 
 
-def read_parcel(store: Store, agent_id: str) -> Parcel:
-    """What to show to an agent now; it costs one query if nothing waits."""
-    (kinds,) = store.glance("mail_kinds", agent_id=agent_id)
-    messages, notices = list[Row](), list[Row]()
-    if kinds["messages"]:
-        messages = store.glance("undelivered_messages", agent_id=agent_id, longest=_LONGEST + 1, most=_MOST)
-    if kinds["notices"]:
-        notices = store.glance("undelivered_notices", agent_id=agent_id, most=_MOST)
-    return Parcel([_message(row) for row in messages], [_notice(row) for row in notices])
+def find_news(store: Store, agent_id: str, limit: int, *, to_all: bool) -> News:
+    """What is new for an agent now. A listener also hears what is said `to_all`; it gets a handoff with its stick."""
+    number = len(store.replacements)
+    given = {"agent_id": agent_id, "limit": limit + 1, "to_all": int(to_all)}
+    rows = store.glance("news_messages", **given)
+    notices = store.glance("news_notices", **given)
+    found = [row for row in rows[:limit] if row["topic_id"] == rows[0]["topic_id"]]
+    return News(
+        agent_id,
+        [_message(row) for row in found if not row["is_open"]],
+        [_message(row) for row in found if row["is_open"]],
+        [_notice(row) for row in notices[:limit]],
+        has_more=len(found) < len(rows) or len(notices) > limit,
+        to_all=to_all,
+        store=number,
+    )
 
 
-def _message(row: Row) -> Row:
-    body = str(row["body"])
-    is_cut = len(body) > _LONGEST
-    return {**row, "body": body[:_LONGEST], "is_cut": is_cut, "from": label(row["sender_agent_id"], row["sender"])}
+def _message(row: Row) -> Message:
+    from conch.bus.stream import to_message  # mostly there is nothing new, and a hook must be quick
+
+    return to_message({name: value for name, value in row.items() if name != "is_open"})
 
 
-def _notice(row: Row) -> Row:
-    sender = label(row["from_agent_id"], row["from_agent"]) if row["from_agent"] else "conch"
-    return {**row, "payload": json.loads(row["payload_json"]), "from": sender}
+def _notice(row: Row) -> ProtocolEvent:
+    from conch.notices.events import to_protocol_event
+
+    return to_protocol_event(row)
 
 
-def mark_shown(store: Store, agent_id: str, parcel: Parcel) -> None:
-    """Remember that these were shown. Messages of a topic are shown in order, so the last one stands for all."""
-    through: dict[str, int] = {}
-    for row in parcel.messages:
-        through[row["topic_id"]] = max(row["seq"], through.get(row["topic_id"], 0))
-    with store.write(agent_id) as tx:
-        for topic_id, seq in through.items():
-            tx.run("mark_messages_shown", agent_id=agent_id, topic_id=topic_id, seq=seq)
-        if parcel.notices:
-            tx.run("mark_notices_shown", ids=[row["event_id"] for row in parcel.notices], now=tx.now)
+def mark_shown(store: Store, news: News) -> None:
+    """Note that the agent has got this. Call it once it was really printed or sent."""
+    last = news.talk[-1].seq if news.talk else 0
+    _mark(store, news, last, "set_mark", "mark_notices_shown")
+
+
+def mark_unshown(store: Store, news: News) -> None:
+    """Undo `mark_shown`, because the agent never read it."""
+    before = news.talk[0].seq - 1 if news.talk else 0
+    _mark(store, news, before, "set_mark_back", "mark_notices_unshown")
+
+
+def _mark(store: Store, news: News, seq: int, mark_messages: str, mark_notices: str) -> None:
+    with store.write(news.agent_id) as tx:
+        if news.store != len(store.replacements):
+            return  # another store has other messages under the same numbers
+        if news.talk:
+            given = {"agent_id": news.agent_id, "place": news.talk[0].topic_id, "through": seq, "now": tx.now}
+            for kind in ("to_you", "all") if news.to_all else ("to_you",):
+                tx.run(mark_messages, kind=kind, **given)
+        if news.notices:
+            tx.run(mark_notices, ids=[event.event_id for event in news.notices], now=tx.now)
 
 
 def find_duties(store: Store, agent_id: str, room_ids: list[str]) -> list[Duty]:
     """Notices in these rooms that the agent must accept, and questions that name it."""
     duties = []
-    for row in store.glance("notices_to_accept", agent_id=agent_id, room_ids=room_ids, most=_MOST):
-        notice = _notice(row)
-        payload: dict[str, Any] = notice["payload"]
+    for row in store.glance("notices_to_accept", agent_id=agent_id, room_ids=room_ids, most=_MOST_DUTIES):
+        payload: dict[str, Any] = json.loads(row["payload_json"])
+        sender = label(row["from_agent_id"], row["from_agent"]) if row["from_agent"] else "conch"
         if payload.get("requires_ack", True):
-            duties.append(Duty(row["event_type"], row["event_id"], notice["from"], str(payload.get("subject", ""))))
-    for row in store.glance("questions_to_agent", agent_id=agent_id, longest=_LONGEST, most=_MOST):
-        message = _message(row)
-        duties.append(Duty("question", row["question_id"], message["from"], message["body"]))
+            duties.append(Duty(row["event_type"], row["event_id"], sender, str(payload.get("subject", ""))))
+    for row in store.glance("questions_to_agent", agent_id=agent_id, longest=_LONGEST_LINE, most=_MOST_DUTIES):
+        sender = label(row["sender_agent_id"], row["sender"])
+        duties.append(Duty("question", row["question_id"], sender, str(row["body"])))
     return duties

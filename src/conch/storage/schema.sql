@@ -177,8 +177,7 @@ CREATE TABLE cursors (
   topic_id TEXT NOT NULL REFERENCES topics (topic_id),
   last_seq BIGINT NOT NULL DEFAULT 0,
   updated_at BIGINT NOT NULL,
-  resets BIGINT NOT NULL DEFAULT 0,
-  shown_seq BIGINT NOT NULL DEFAULT 0
+  resets BIGINT NOT NULL DEFAULT 0
 );
 
 CREATE INDEX cursors_topic_updated_at_idx ON cursors (topic_id, updated_at);
@@ -356,8 +355,8 @@ CREATE INDEX room_activity_room_idx ON room_activity (room_id, number);
 
 -- Waiting for everything at once.
 
--- How far a listener has shown an agent what a topic says to all, and the last turn of a room that it was told it may take
--- over.
+-- How far an agent was shown what a topic says to it (`to_you`, by hooks and listeners) and to all (by listeners), and
+-- the last turn of a room that it was told it may take over.
 CREATE TABLE marks (
   agent_id TEXT NOT NULL REFERENCES agents (agent_id),
   kind TEXT NOT NULL,
@@ -365,7 +364,7 @@ CREATE TABLE marks (
   through BIGINT NOT NULL,
   updated_at BIGINT NOT NULL,
   PRIMARY KEY (agent_id, kind, place),
-  CHECK (kind IN ('all', 'takeover'))
+  CHECK (kind IN ('all', 'takeover', 'to_you'))
 );
 
 -- The listener of each agent. It is dead if its process is gone or its time has expired.

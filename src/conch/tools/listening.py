@@ -7,7 +7,7 @@ from functools import partial
 from conch.bells.waits import FOREVER
 from conch.bus.peers import Peer
 from conch.calls import Call
-from conch.listening.listening import News, mark_shown, mark_unshown
+from conch.notices.delivery import News, mark_shown, mark_unshown
 from conch.tools import bus_view, fields, scopes_view, turns_view
 from conch.tools.granting import your_turn
 from conch.tools.registry import Tool, grouped

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from conch.rooms.room import Snapshot
 
 _NOTHING = Answer()
+_MOST_NEWS = 10  # of one kind at once; the rest comes after the next tool
 _After = Callable[[], None] | None
 
 
@@ -101,15 +102,15 @@ class _Scene:
         agent_id = None if self._happening.is_subagent else self._agent_id()  # a subagent reads no mail of its parent
         if agent_id is None:
             return _NOTHING, None
-        from conch.notices.delivery import mark_shown, read_parcel
+        from conch.notices.delivery import find_news, mark_shown
 
-        parcel = read_parcel(self._app.store, agent_id)
-        if not parcel:
+        news = find_news(self._app.store, agent_id, _MOST_NEWS, to_all=False)
+        if not news:
             return _NOTHING, None
         from conch.doors.hook import texts
 
-        text, shown = texts.delivery(parcel)
-        return Answer(context=text), lambda: mark_shown(self._app.store, agent_id, shown)
+        text, shown = texts.delivery(news)
+        return Answer(context=text), lambda: mark_shown(self._app.store, shown)
 
     # -- the end of a reply
 

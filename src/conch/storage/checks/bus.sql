@@ -161,13 +161,13 @@ WHERE c.last_seq < 0 OR c.last_seq >= s.next_seq;
 -- The cursor of peer {peer_id} was reset {resets} times, which is impossible.
 SELECT peer_id, resets FROM cursors WHERE resets < 0;
 
--- What a listener has shown.
+-- What hooks and listeners have shown.
 
 -- check: marks
 -- {agent_id} was shown topic {place} up to message {through}, but the topic is missing or ends at {last}.
 SELECT k.agent_id, k.place, k.through, COALESCE(s.next_seq, 1) - 1 AS last
 FROM marks k LEFT JOIN topic_seq s ON s.topic_id = k.place
-WHERE k.kind = 'all' AND (k.through < 0 OR k.through >= COALESCE(s.next_seq, 0));
+WHERE k.kind <> 'takeover' AND (k.through < 0 OR k.through >= COALESCE(s.next_seq, 0));
 
 -- check: marks
 -- {agent_id} was told that it may take over in turn {through} of room {place}, which is not so far.

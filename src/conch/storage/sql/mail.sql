@@ -28,17 +28,17 @@ SELECT
 
 -- name: mail_messages
 WITH mine AS MATERIALIZED (
-  SELECT p.peer_id, p.topic_id, c.last_seq, c.shown_seq, s.next_seq - 1 AS highest
+  SELECT p.peer_id, p.topic_id, c.last_seq, s.next_seq - 1 AS highest
   FROM peers p JOIN cursors c ON c.peer_id = p.peer_id JOIN topic_seq s ON s.topic_id = p.topic_id
   WHERE p.agent_id = :agent_id
 ), unread AS MATERIALIZED (
-  -- What a listener has shown to all does not wait either.
-  SELECT m.topic_id, m.highest, max(m.shown_seq) AS shown_seq, max(
+  -- What a listener has shown of what is said to all does not wait either.
+  SELECT m.topic_id, m.highest, COALESCE(max(y.through), 0) AS shown_seq, max(
     CASE WHEN k.through > m.last_seq AND (m.topic_id <> :topic_id OR k.through > :through) THEN k.through
     WHEN m.topic_id = :topic_id AND m.last_seq < :through THEN :through ELSE m.last_seq END
   ) AS last_seq
-  FROM mine m LEFT JOIN marks k
-    ON k.agent_id = :agent_id AND k.kind = 'all' AND k.place = m.topic_id AND k.through <= m.shown_seq
+  FROM mine m LEFT JOIN marks y ON y.agent_id = :agent_id AND y.kind = 'to_you' AND y.place = m.topic_id
+  LEFT JOIN marks k ON k.agent_id = :agent_id AND k.kind = 'all' AND k.place = m.topic_id AND k.through <= y.through
   GROUP BY m.topic_id, m.highest
 ), names AS (
   SELECT n.topic_id, n.agent_name AS name FROM mine m JOIN agent_name_reservations n ON n.peer_id = m.peer_id
@@ -102,19 +102,19 @@ SELECT * FROM (
 -- name: mail_questions
 -- Only the 20 newest pending questions of each topic.
 WITH mine AS MATERIALIZED (
-  SELECT p.peer_id, p.topic_id, c.shown_seq
-  FROM peers p JOIN cursors c ON c.peer_id = p.peer_id WHERE p.agent_id = :agent_id
+  SELECT p.peer_id, p.topic_id FROM peers p JOIN cursors c ON c.peer_id = p.peer_id WHERE p.agent_id = :agent_id
 ), names AS (
   SELECT n.topic_id, n.agent_name AS name FROM mine m JOIN agent_name_reservations n ON n.peer_id = m.peer_id
   UNION SELECT topic_id, :agent_id FROM mine
 ), waiting AS MATERIALIZED (
   SELECT m.topic_id, m.seq
-  FROM (SELECT topic_id, max(shown_seq) AS shown_seq FROM mine GROUP BY topic_id) t
+  FROM (SELECT DISTINCT topic_id FROM mine) t
+  LEFT JOIN marks y ON y.agent_id = :agent_id AND y.kind = 'to_you' AND y.place = t.topic_id
   JOIN questions q ON q.question_id IN (
     SELECT x.question_id FROM questions x WHERE x.topic_id = t.topic_id AND x.status = 'pending'
     ORDER BY x.asked_at DESC LIMIT 20
   )
-  JOIN messages m ON m.message_id = q.question_id AND m.seq > t.shown_seq
+  JOIN messages m ON m.message_id = q.question_id AND m.seq > COALESCE(y.through, 0)
   WHERE q.asked_by_id NOT IN (SELECT peer_id FROM mine) AND q.question_id NOT IN :ids
     AND NOT EXISTS (
       SELECT 1 FROM answers a WHERE a.question_id = q.question_id AND a.answered_by_id IN (SELECT peer_id FROM mine)
