@@ -238,15 +238,18 @@ def test_every_text_calls_every_agent_by_its_label(replies: list[tuple[str, Repl
 # -- few facts
 
 
-def size(reply: Reply) -> int:
-    """The bytes of `structuredContent` as a client gets it, without mail."""
+TYPICAL = "/home/user/projects/a-typical-backend"
+
+
+def size(reply: Reply, folder: Path) -> int:
+    """The bytes of `structuredContent` as a client gets it in a typical folder, without mail."""
     data = {name: value for name, value in reply.data.items() if name != "mail"}
-    return len(json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode())
+    return len(json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace(str(folder), TYPICAL).encode())
 
 
 def test_typical_replies_stay_within_their_budgets(enter: Enter, tmp_path: Path) -> None:
-    folder = tmp_path / "home" / "user" / "projects" / "a-typical-backend"
-    folder.mkdir(parents=True)
+    folder = tmp_path / "a-typical-backend"
+    folder.mkdir()
     (folder / "AGENTS.md").write_text("")
     process = processes.look_up(os.getpid())
     owner, waiting, third = (
@@ -256,10 +259,10 @@ def test_typical_replies_stay_within_their_budgets(enter: Enter, tmp_path: Path)
     lease = {"lease_id": turn["lease_id"], "expected_turn_id": turn["turn_id"]}
 
     sizes = {
-        "join_path": size(third.call("join_path", context_path=str(folder))),
-        "get_room_state": size(owner.call("get_room_state")),
-        "not_yet": size(waiting.call("wait_for_turn", max_wait_ms=0)),
-        "heartbeat": size(owner.call("heartbeat", **lease)),
+        "join_path": size(third.call("join_path", context_path=str(folder)), folder),
+        "get_room_state": size(owner.call("get_room_state"), folder),
+        "not_yet": size(waiting.call("wait_for_turn", max_wait_ms=0), folder),
+        "heartbeat": size(owner.call("heartbeat", **lease), folder),
     }
 
     budgets = {"join_path": 1_600, "get_room_state": 1_150, "not_yet": 450, "heartbeat": 250}

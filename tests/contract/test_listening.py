@@ -83,6 +83,22 @@ def test_the_reply_of_a_listener_does_not_count_its_own_news_as_mail(ada: Client
     assert "mail" not in heard
 
 
+def test_an_open_question_that_a_listener_has_shown_is_counted_until_it_is_answered(ada: Client, bob: Client) -> None:
+    asked = bob.data("ask", topic_id=bob.home, question="Which branch?", wait_seconds=0)["question_id"]
+    listen(ada)
+    shown = mail(ada)
+    later = bob.data("ask", topic_id=bob.home, question="And which file?", wait_seconds=0)["question_id"]
+    both = mail(ada)
+    for question_id in (asked, later):
+        answer = {"question_id": question_id, "answer_markdown": "main", "suggested_followups": ["So?"]}
+        ada.data("answer", topic_id=ada.home, responses=[answer])
+
+    assert shown == {"questions": {"count": 1, "topic_id": ada.home, "question_id": asked}}
+    newest = {"question_id": later, "from": bob.name, "line": "And which file?"}
+    assert both["questions"] == {"count": 2, "topic_id": ada.home, **newest}
+    assert "questions" not in mail(ada)
+
+
 def test_what_sync_has_brought_is_not_news(ada: Client, bob: Client) -> None:
     bob.send(bob.home, "one", metadata={"to": ada.name})
     ada.read(ada.home)
@@ -144,8 +160,13 @@ def test_a_listener_gets_the_stick_that_is_released_to_it_with_the_handoff(ada: 
 def test_a_free_stick_ends_no_listening_but_a_handoff_that_waits_with_it_does(
     ada: Client, bob: Client, clock: MovableClock
 ) -> None:
-    assert listen(ada)["status"] == "timeout"
+    told = listen(ada)
+    assert (told["status"], told["free_room_id"]) == ("timeout", ada.room_id)
+    assert "listening does not claim it: call wait_for_turn" in told["next"]
+    bob.send(bob.home, "one")
+    assert "call wait_for_turn" in listen(ada)["next"]
     lease = hold(bob)
+    assert "free_room_id" not in listen(ada)
     clock.advance(minutes=30)  # ada is away, so nobody gets the stick
     bob.data("release_stick", **lease, handoff=HANDOFF)
 

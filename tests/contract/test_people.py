@@ -59,7 +59,7 @@ class Room:
         return offer.room.reserved_for
 
     def members(self) -> list[tuple[str, str]]:
-        return [(m["agent_id"], m.get("kind", "agent")) for m in self.ada.data("get_room_state")["members"]]
+        return [(m["agent_id"], m["kind"]) for m in self.ada.data("get_room_state")["members"]]
 
     def log(self) -> list[Object]:
         events: list[Object] = self.ada.data("get_room_events", after="0")["events"]
@@ -83,7 +83,7 @@ def test_a_person_who_joins_is_shown_as_an_observer(room: Room, workspace: str) 
     joined = room.ada.data("join_path", context_path=workspace)
 
     expected = [("ada:1", "agent"), ("bob:2", "agent"), (room.eve.agent_id, "observer")]
-    assert room.members() == [(m["agent_id"], m.get("kind", "agent")) for m in joined["members"]] == expected
+    assert room.members() == [(m["agent_id"], m["kind"]) for m in joined["members"]] == expected
 
 
 def test_no_release_reserves_the_stick_for_an_observer(room: Room) -> None:

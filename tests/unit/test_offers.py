@@ -104,7 +104,16 @@ def test_the_bus_reads_as_a_product_of_its_own() -> None:
     text = instructions(select_tools(["bus"]))
 
     assert "call listen. To read and send messages, call sync" in text
+    assert "To check for messages means to call sync, then to answer." in text
     assert not re.search(r"\b(stick|turn|room|checkout)\b", text)
+
+
+def test_reservations_alone_speak_of_no_stick() -> None:
+    offered = select_tools(["scopes"])
+    texts = [instructions(offered), *(str(tool.listed(offered)) for tool in offered.values())]
+
+    assert "call scope_reserve before and scope_release after" in texts[0]
+    assert [text for text in texts if re.search(r"\b(stick|turn)\b", text)] == []
 
 
 def test_everyday_has_about_fifteen_tools_and_nothing_selected_is_everything() -> None:

@@ -90,6 +90,12 @@ class Listening:
         given = {"agent_id": caller.agent_id, "kind": "takeover", "place": wait.snapshot.room.room_id}
         return any(row["through"] >= wait.snapshot.room.turn_id for row in self._store.glance("find_mark", **given))
 
+    def find_free_stick(self, caller: Caller) -> str | None:
+        """A room of the caller whose stick is free. Listening does not claim it: its agent may only want to hear."""
+        return next(
+            (row["room_id"] for row in self._store.glance("free_room_of_agent", agent_id=caller.agent_id)), None
+        )
+
     def note_takeover(self, caller: Caller, wait: Any) -> None:
         """Note that the agent was told of a takeover."""
         room = wait.snapshot.room

@@ -1,6 +1,7 @@
 """What waits for an agent: messages to it, open questions, notices. Looking moves no cursor and marks nothing as seen.
 
-What a hook has shown to the agent is left out (see `delivery.py`).
+What a hook or a listener has shown to the agent is left out (see `delivery.py`), but an open question is counted until
+it is answered.
 
 Every reply says it, so an agent that only works and renews its lease still learns that it was written to. If nothing
 waits, that costs one query by indexes; otherwise one more for each kind of thing that waits.
@@ -27,6 +28,7 @@ class Waiting(NamedTuple):
     sender_agent_id: str | None
     """None for conch itself, and for senders of imported messages."""
     line: str
+    """Empty for a question that was shown already."""
     event_type: str
 
     @property
@@ -108,7 +110,7 @@ def _newest(rows: list[Row]) -> Waiting | None:
     """All of one kind as one. A message to two names of an agent is in two rows."""
     if not rows:
         return None
-    newest = max(rows, key=lambda row: int(row["last_seq"]))
+    newest = max(rows, key=lambda row: (row["line"] is not None, int(row["last_seq"])))
     number = sum(int(row["number"]) for row in rows)
     sender, event_type = newest["sender"] or "conch", newest["event_type"] or ""
     line = _line(newest)
@@ -117,7 +119,7 @@ def _newest(rows: list[Row]) -> Waiting | None:
 
 def _line(row: Row) -> str:
     """The first line that says anything; of a notice, its subject or what it asks for."""
-    text = str(row["line"])
+    text = str(row["line"] or "")
     if row["kind"] in ("notice", "hand_over"):
         payload = json.loads(text)
         wanted = "requested_action" if row["kind"] == "hand_over" else "subject"

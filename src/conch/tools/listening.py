@@ -15,6 +15,7 @@ from conch.tools.replies import Delivered, Delivery, Object, QueuedDelivery, Rep
 from conch.tools.session import Session
 
 _SUBJECT = "listen"  # a listener waits until the reply of the one before is settled
+_CLAIM_FREE = "The stick is free, and listening does not claim it: call `wait_for_turn` if you want to work."
 _WAIT_SECONDS: Object = {**fields.WAIT_SECONDS, "description": "0: do not wait."}
 
 
@@ -25,14 +26,24 @@ def listen(session: Session, given: Object, call: Call) -> Reply:
     seconds = seconds if session.is_command else patience.wait_seconds(seconds)  # no client waits for a command
     heard = listening.listen(caller, seconds, call, takes_turns=session.offers("release_stick"))
     if heard.news is not None:
-        return _news(session, heard.news)
+        return _with_free_stick(session, _news(session, heard.news))
     if heard.wait is None:
-        return Reply({"status": "timeout"}, "timeout: nothing is new.", next=patience.instead_of_listening)
+        nothing = Reply({"status": "timeout"}, "timeout: nothing is new.", next=patience.instead_of_listening)
+        return _with_free_stick(session, nothing)
     if heard.wait.status == "your_turn":
         return your_turn(session, heard.wait)
     told = QueuedDelivery(session.replies, _SUBJECT, sent=partial(listening.note_takeover, caller, heard.wait))
     data, text = turns_view.takeover_available(heard.wait), turns_view.takeover_text(heard.wait)
     return Reply(data, text, told, next=turns_view.TAKE_OVER, shown=heard.wait)
+
+
+def _with_free_stick(session: Session, reply: Reply) -> Reply:
+    """The reply, and that the stick of a room is free, for a client that can claim it."""
+    room_id = session.app.listening.find_free_stick(session.caller()) if session.offers("wait_for_turn") else None
+    if room_id is None:
+        return reply
+    data = {**reply.data, "free_room_id": room_id}
+    return reply._replace(data=data, next=f"{_CLAIM_FREE} {reply.next}")
 
 
 def _news(session: Session, news: News) -> Reply:
@@ -90,7 +101,8 @@ TOOLS = grouped(
     Tool(
         listen,
         "Wait for anything",
-        "Wait for the first of: your turn, a takeover, messages for you, questions, notices. It shows each once.",
+        "Wait for news for you: messages, questions, notices. Also for your turn or a takeover, but a free stick needs "
+        "`wait_for_turn`.",
         fields.takes(wait_seconds=_WAIT_SECONDS),
         fields.WRITES,
     ),

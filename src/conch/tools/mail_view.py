@@ -40,7 +40,7 @@ def _mail(found: Mail) -> Object:
             "count": found.questions.number,
             "topic_id": found.questions.place,
             "question_id": found.questions.id,
-            **_newest(found.questions),
+            **(_newest(found.questions) if found.questions.line else {}),
         },
         notices=found.notices
         and {"count": found.notices.number, **({} if _is_shown(found, found.notices) else _notice(found.notices))},

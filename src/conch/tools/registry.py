@@ -113,6 +113,7 @@ def _warned(reply: Reply, replacements: list[Replacement]) -> Reply:
 
 def call_tool(tool: Tool, session: Session, arguments: Object, call: Call) -> Reply:
     """Like `run_tool`, but never raises: a refusal, or a defect of ours, becomes an error reply."""
+    before = session.replies.unsettled()
     try:
         reply = retry_interrupted(lambda: run_tool(tool, session, arguments, call))
     except StoreError as trouble:
@@ -122,7 +123,7 @@ def call_tool(tool: Tool, session: Session, arguments: Object, call: Call) -> Re
     except Exception as error:
         reply = _failed(_explain(tool, error), session, call)
     try:
-        return _told(reply, session, session.mail(reply.delivered, tool.needs_store))
+        return _told(reply, session, session.mail(reply.delivered, before, tool.needs_store))
     except Exception as error:  # the caller gets an error instead, so undo what the reply would have brought
         undo = reply.delivery.not_sent
         return _refused(_explain(tool, error), session)._replace(delivery=Delivery(sent=undo, not_sent=undo))

@@ -39,6 +39,16 @@ class ReplyQueue:
         if unsettled is not None:
             unsettled.wait(_LONGEST_SECONDS)
 
+    def unsettled(self) -> list[threading.Event]:
+        """The replies that are not settled yet, for `wait_for`."""
+        with self._lock:
+            return list(self._unsettled.values())
+
+    def wait_for(self, replies: list[threading.Event]) -> None:
+        """Wait until these replies are settled."""
+        for reply in replies:
+            reply.wait(_LONGEST_SECONDS)
+
     def enter(self, subject: str) -> tuple[Task, Task]:
         """Make later calls wait for a new reply. Returns two tasks: wait for the reply before it, settle this one."""
         mine = threading.Event()

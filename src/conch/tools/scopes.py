@@ -199,8 +199,8 @@ TOOLS = grouped(
     Tool(
         agent_adopt,
         "Resume an identity",
-        "Take over the name, reservations and notices of an agent whose process is gone. It must have left work in "
-        "progress, or uncommitted files that it had reserved or claimed with the stick.",
+        "Take over the name, reservations and notices of an agent that is gone. It must have left work in progress, or "
+        "uncommitted files of its own.",
         fields.takes(
             {"name": {**fields.AGENT, "description": "The agent that is gone."}, "scope": fields.SCOPE},
             room_id=fields.ROOM_ID,

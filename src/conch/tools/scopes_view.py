@@ -32,7 +32,7 @@ def agent(agent: Agent) -> Object:
     return known(
         agent_id=agent.agent_id,
         name=agent.name,
-        kind=None if agent.kind == "agent" else agent.kind,
+        kind=agent.kind,
         role=agent.role,
         liveness=agent.liveness,
         last_seen_at=to_iso(agent.last_seen_at),
@@ -41,8 +41,7 @@ def agent(agent: Agent) -> Object:
 
 def agent_line(agent: Agent) -> str:
     role = f", {one_line(agent.role)}" if agent.role else ""
-    kind = "" if agent.kind == "agent" else f", {agent.kind}"
-    return f"{agent.label}{kind}{role}: {agent.liveness}, last seen {to_iso(agent.last_seen_at)}"
+    return f"{agent.label}, {agent.kind}{role}: {agent.liveness}, last seen {to_iso(agent.last_seen_at)}"
 
 
 def reservation(reservation: Reservation) -> Object:

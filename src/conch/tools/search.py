@@ -60,8 +60,8 @@ TOOLS = grouped(
     Tool(
         messages_search,
         "Search messages",
-        "Find messages in one topic or in all, best match first. A match contains all the words; quotes make a "
-        "phrase; the last word may be a prefix of 3 letters or more. hybrid also finds similar meanings.",
+        "Find messages in one topic or in all, best match first. A match has all the words; quotes make a phrase; the "
+        "last word may be a prefix of 3 letters. hybrid also finds similar meanings.",
         fields.takes(
             {"query": {"type": "string", "minLength": 1, "maxLength": LONGEST_QUERY}},
             topic_id=_name("Default: all topics."),

@@ -239,20 +239,22 @@ class Session:
             except StoreError:
                 pass  # failing to record presence must not fail the call
 
-    def mail(self, delivered: Delivered, can_wait: bool) -> Mail | None:
+    def mail(self, delivered: Delivered, before: list[threading.Event], can_wait: bool) -> Mail | None:
         """What waits for the caller; None if the caller is new, or if the store does not answer.
 
-        If it must not wait for the store, it gives up after a moment.
+        What this reply has delivered is left out, and so is what the replies `before` it brought. If it must not wait
+        for the store, it gives up after a moment.
         """
-        look = partial(self._look_for_mail, delivered)
+        look = partial(self._look_for_mail, delivered, before)
         try:
             return look() if can_wait else self._glimpse.take(look)
         except Exception:  # a hint; whatever fails here, and an empty queue, must not take the reply with it
             return None
 
-    def _look_for_mail(self, delivered: Delivered) -> Mail | None:
+    def _look_for_mail(self, delivered: Delivered, before: list[threading.Event]) -> Mail | None:
         from conch.notices.mail import read_mail  # not at the top: commands do not need it
 
+        self.replies.wait_for(before)  # what they brought is mail until it is recorded that they were sent
         agent_id = self._caller.agent_id if self._caller else self._recognise()
         found = read_mail(self.app.store, agent_id, *delivered) if agent_id else None
         # A client that cannot read messages can do nothing about those that are not to it.

@@ -213,7 +213,7 @@ TOOLS = grouped(
     Tool(
         heartbeat,
         "Keep the stick",
-        "Extend your lease: call it every few minutes while you work. On stale_lease or turn_mismatch, stop: the "
+        "Extend your lease every few minutes while you work. On stale_lease or turn_mismatch, stop: the "
         "stick is no longer yours.",
         fields.takes(**fields.FENCED),
         fields.REPEATABLE,

@@ -46,7 +46,7 @@ def _room_member(snapshot: Snapshot, member: Member) -> Object:
     return {
         "agent_id": member.agent_id,
         "name": member.name,
-        **({} if member.kind == "agent" else {"kind": member.kind}),  # almost all are agents, and replies are small
+        "kind": member.kind,
         "ordinal": member.ordinal,
         "joined_at": to_iso(member.joined_at),
         "last_seen_at": to_iso(member.last_seen_at),
@@ -187,8 +187,7 @@ def room_line(snapshot: Snapshot) -> str:
 
 def _member_line(snapshot: Snapshot, member: Member) -> str:
     joined, seen = to_iso(member.joined_at), to_iso(member.last_seen_at)
-    kind = "" if member.kind == "agent" else f", {member.kind}"
-    return f"- {member.label}{kind}, {_presence(snapshot, member)}, joined {joined}, last seen {seen}"
+    return f"- {member.label}, {member.kind}, {_presence(snapshot, member)}, joined {joined}, last seen {seen}"
 
 
 def your_turn_text(wait: Wait) -> str:

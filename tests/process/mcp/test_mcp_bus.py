@@ -146,6 +146,17 @@ def test_what_was_received_is_not_repeated_however_soon_the_next_call_comes(red:
     assert heard == said
 
 
+def test_the_mail_does_not_repeat_what_the_reply_before_brought(red: Peer, blue: Peer) -> None:
+    repeated = []
+
+    for _ in range(30):
+        red.say("read me")
+        blue.read()
+        repeated.append(blue.call("topic_presence", topic_id=blue.topic_id).get("mail"))
+
+    assert repeated == [None] * 30
+
+
 @pytest.mark.parametrize("vanish", [Peer.end, Peer.kill])
 def test_a_client_that_vanishes_loses_nothing(
     red: Peer, blue: Peer, peer: Callable[..., Peer], vanish: Callable[[Peer], None]

@@ -100,7 +100,7 @@ def list_agents(context: Context) -> Report:
     rows = [
         (
             label(a["agent_id"], a["name"]),
-            a.get("kind", "agent"),
+            a["kind"],
             a.get("role", "-"),
             a["liveness"],
             local_moments(a["last_seen_at"]),

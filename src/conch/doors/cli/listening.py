@@ -41,7 +41,8 @@ def listen(context: Context) -> Report:
 def _report(context: Context, reply: Reply) -> Report:
     status, data, delivery = reply.data["status"], reply.data, reply.delivery
     if status == "timeout":
-        return failure("timeout", "Nothing is new for you.", data)
+        free = " The stick is free; `conch wait` claims it." if "free_room_id" in data else ""
+        return failure("timeout", f"Nothing is new for you.{free}", data)
     if status == "news":
         return Report(data, "\n".join(_news_texts(context, reply.shown)), delivery=delivery)
     if status == "takeover_available":

@@ -128,7 +128,7 @@ def _standing_lines(found: Survey, standing: Standing) -> list[_Line]:
     who, now = _name_of(standing.member), found.snapshot.now
     unread = f"{standing.unread} unread from you" if standing.unread else ""
     asking = [_Line("asking", who, _asked(each, now), f'conch answer {each.seq} "..."') for each in standing.questions]
-    if asking and standing.doing in ("here", "waiting", "watching"):
+    if asking and standing.doing in ("here", "watching"):
         return asking
     return [_Line(standing.doing, who, _doing(found, standing), _adopt_hint(standing) or unread), *asking]
 

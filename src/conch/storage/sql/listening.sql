@@ -36,6 +36,10 @@ DELETE FROM listeners WHERE agent_id = :agent_id AND listener_id = :listener_id;
 SELECT DISTINCT p.topic_id FROM peers p JOIN cursors c ON c.peer_id = p.peer_id JOIN topics t ON t.topic_id = p.topic_id
 WHERE p.agent_id = :agent_id AND t.status = 'open';
 
+-- name: free_room_of_agent
+SELECT r.room_id FROM room_members m JOIN path_rooms r ON r.room_id = m.room_id
+WHERE m.agent_id = :agent_id AND m.takes_turns = 1 AND r.state = 'idle' ORDER BY m.joined_at DESC LIMIT 1;
+
 -- name: rooms_of_agent
 SELECT r.room_id FROM room_members m JOIN path_rooms r ON r.room_id = m.room_id
 WHERE m.agent_id = :agent_id AND r.state <> 'closed' ORDER BY m.joined_at DESC LIMIT :limit;

@@ -1,6 +1,7 @@
 -- What waits for an agent. `mail_kinds` says which kinds there are, and every reply pays for it, so it only touches
 -- indexes. The others run only if there is something, and cut their numbers off, so that no flood makes them slow.
--- What one peer of an agent has read, the agent has read. What a hook has shown is left out.
+-- What one peer of an agent has read, the agent has read. What a hook or a listener has shown is left out. An open
+-- question is counted even then, until it is answered, but its line is not repeated.
 
 -- name: mail_kinds
 SELECT
@@ -107,14 +108,14 @@ WITH mine AS MATERIALIZED (
   SELECT n.topic_id, n.agent_name AS name FROM mine m JOIN agent_name_reservations n ON n.peer_id = m.peer_id
   UNION SELECT topic_id, :agent_id FROM mine
 ), waiting AS MATERIALIZED (
-  SELECT m.topic_id, m.seq
+  SELECT m.topic_id, m.seq, CASE WHEN m.seq > COALESCE(y.through, 0) THEN m.seq END AS unshown
   FROM (SELECT DISTINCT topic_id FROM mine) t
   LEFT JOIN marks y ON y.agent_id = :agent_id AND y.kind = 'to_you' AND y.place = t.topic_id
   JOIN questions q ON q.question_id IN (
     SELECT x.question_id FROM questions x WHERE x.topic_id = t.topic_id AND x.status = 'pending'
     ORDER BY x.asked_at DESC LIMIT 20
   )
-  JOIN messages m ON m.message_id = q.question_id AND m.seq > COALESCE(y.through, 0)
+  JOIN messages m ON m.message_id = q.question_id
   WHERE q.asked_by_id NOT IN (SELECT peer_id FROM mine) AND q.question_id NOT IN :ids
     AND NOT EXISTS (
       SELECT 1 FROM answers a WHERE a.question_id = q.question_id AND a.answered_by_id IN (SELECT peer_id FROM mine)
@@ -125,9 +126,13 @@ WITH mine AS MATERIALIZED (
     ))
 )
 SELECT 'question' AS kind, t.topic_id AS place, m.seq AS last_seq, t.number, m.message_id AS id, p.name AS sender,
-  p.agent_id AS sender_agent_id, substr(m.content_markdown, 1, 1000) AS line, NULL AS event_type
-FROM (SELECT topic_id, count(*) AS number, max(seq) AS newest FROM waiting GROUP BY topic_id) t
-LEFT JOIN messages m ON m.topic_id = t.topic_id AND m.seq = t.newest LEFT JOIN peers p ON p.peer_id = m.sender_id;
+  p.agent_id AS sender_agent_id, CASE WHEN t.unshown IS NOT NULL THEN substr(m.content_markdown, 1, 1000) END AS line,
+  NULL AS event_type
+FROM (
+  SELECT topic_id, count(*) AS number, max(unshown) AS unshown, max(seq) AS newest FROM waiting GROUP BY topic_id
+) t
+LEFT JOIN messages m ON m.topic_id = t.topic_id AND m.seq = COALESCE(t.unshown, t.newest)
+LEFT JOIN peers p ON p.peer_id = m.sender_id;
 
 -- name: mail_notices
 SELECT * FROM (
