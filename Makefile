@@ -7,7 +7,11 @@ BIN := .venv/bin
 # Tests often wait for a process or a database. More workers than cores keep two cores busy.
 WORKERS ?= 3
 
-.PHONY: run serve test test-browser check oracle explore faults fuzz torture soak bench scale docs pictures chromium clean
+# The real harnesses that `make test` runs, and those that `make test-harness` runs.
+HARNESSES ?= claude-code codex
+ALL_HARNESSES := claude-code codex opencode gemini
+
+.PHONY: run serve test test-browser test-harness check oracle explore faults fuzz torture soak bench scale docs pictures chromium clean
 
 run: .venv/installed
 	$(BIN)/conch demo
@@ -17,12 +21,17 @@ serve: .venv/serving
 
 # Creates the environments in parallel, and checks the code at the same time. A test that fails runs once more, alone.
 test:
-	$(MAKE) --no-print-directory --jobs check oracle
+	$(MAKE) --no-print-directory --jobs check oracle $(HARNESSES:%=tests/harness/programs/%/node_modules/installed)
 	$(BIN)/python -m tests --numprocesses=$(WORKERS) --dist=worksteal
 
 # The console in headless Chromium. `make test` leaves this out, so that it stays short.
 test-browser: .venv/browsing tests/browser/axe/node_modules/installed chromium
 	$(BIN)/pytest tests/browser --numprocesses=2
+
+# The same harnesses as in `make test`, and two more.
+test-harness: .venv/developing
+	$(MAKE) --no-print-directory --jobs $(ALL_HARNESSES:%=tests/harness/programs/%/node_modules/installed)
+	$(BIN)/pytest tests/harness
 
 check: .venv/developing
 	$(BIN)/ruff format --check .
@@ -122,5 +131,13 @@ tests/browser/axe/node_modules/installed: tests/browser/axe/package.json
 		npm install --prefix tests/browser/axe --no-audit --no-fund --no-package-lock --loglevel=error; fi
 	touch $@
 
+# Real harnesses need npm and its registry. Without them their tests are skipped and say why.
+tests/harness/programs/%/node_modules/installed: tests/harness/programs/%/package.json
+	if command -v npm >/dev/null; then \
+		timeout 120 npm install --prefix tests/harness/programs/$* --no-audit --no-fund --no-package-lock --loglevel=error \
+			|| rm -rf $(@D); fi
+	mkdir -p $(@D)
+	touch $@
+
 clean:
-	rm -rf .venv .venv-mcp1 .venv-mcp2 .venv-tools tests/oracle/inspector/node_modules tests/browser/axe/node_modules
+	rm -rf .venv .venv-mcp1 .venv-mcp2 .venv-tools tests/oracle/inspector/node_modules tests/browser/axe/node_modules tests/harness/programs/*/node_modules

@@ -1,0 +1,281 @@
+"""Real harnesses from npm in a scratch home. Each has one session that stays open, as a terminal does.
+
+`make test` installs two of them and `make test-harness` all. A test of one that is not installed is skipped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+from tests.harness.model import Model, Object
+
+PROGRAMS = Path(__file__).with_name("programs")
+CONCH = Path(sys.executable).with_name("conch")
+SECONDS = 60
+_TOOLS = "mcp__conch,Bash,Read,Write,Edit,ToolSearch"
+
+
+class Seat(Protocol):
+    """An open session of a harness."""
+
+    def prompt(self, text: str) -> None:
+        """Type a prompt, as a user does. It does not wait for the end of the turn."""
+
+
+class Scene:
+    """One home, one project, one store, and the harnesses that work there."""
+
+    def __init__(self, root: Path, model: Model) -> None:
+        self.root, self.home, self.project, self.model = root, root / "home", root / "project", model
+        self._processes: list[subprocess.Popen[str]] = []
+        for folder in (self.home, self.project, root / "tmp"):
+            folder.mkdir()
+        (self.project / "AGENTS.md").write_text("# A project\n")
+        self.environ = {
+            "HOME": str(self.home),
+            "LANG": "C.UTF-8",
+            "PATH": os.pathsep.join([str(CONCH.parent), os.environ["PATH"]]),
+            "SHELL": "/bin/bash",
+            "TERM": "xterm",
+            "TMPDIR": str(root / "tmp"),
+            "USER": "user",
+        }
+
+    def conch(self, *words: str, agent: str = "") -> str:
+        """Run a command of conch, as a person does or as an agent of its own."""
+        marks = {"CONCH_AGENT_ID": agent} if agent else {}
+        done = subprocess.run(
+            [sys.executable, "-m", "conch", *words],
+            cwd=self.project,
+            env={**self.environ, **marks},
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def open(self, slug: str) -> Seat:
+        """Start a harness."""
+        return _SEATS[slug](self)
+
+    def spawn(self, slug: str, variables: Mapping[str, str], *words: str) -> subprocess.Popen[str]:
+        """Start the program of a harness, with a process group of its own: some leave their children behind."""
+        with (self.root / f"{slug}.err").open("w") as errors:
+            process = subprocess.Popen(
+                [find_program(slug), *words],
+                cwd=self.project,
+                env={**self.environ, **variables},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                start_new_session=True,
+            )
+        self._processes.append(process)
+        return process
+
+    def close(self) -> None:
+        for process in self._processes:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait(SECONDS)
+            for stream in (process.stdin, process.stdout):
+                assert stream
+                with suppress(OSError):
+                    stream.close()
+
+
+def find_program(slug: str) -> str:
+    """The program of a harness. The test is skipped if it is not installed."""
+    folder = PROGRAMS / slug / "node_modules"
+    native = sorted(folder.glob("@anthropic-ai/claude-code-*/claude")) if slug == "claude-code" else []
+    found = native[0] if native else folder / ".bin" / slug
+    if not found.exists():
+        pytest.skip(f"{slug} is not installed; `make test-harness` installs it where npm reaches its registry")
+    return str(found)
+
+
+class _Lines:
+    """A program that speaks JSON, one message per line."""
+
+    def __init__(self, process: subprocess.Popen[str], answer: Callable[[Object], Object | None] | None = None) -> None:
+        self._process = process
+        self._answer = answer
+        self._changed = threading.Condition()
+        self._seen: list[Object] = []
+        self._numbers = count(1)
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self._process.stdout
+        with suppress(ValueError, OSError):  # it was closed
+            for line in self._process.stdout:
+                self._take(json.loads(line) if line.startswith("{") else {})
+
+    def _take(self, message: Object) -> None:
+        reply = self._answer(message) if self._answer and "method" in message and "id" in message else None
+        if reply is not None:
+            self.send({"jsonrpc": "2.0", "id": message["id"], "result": reply})
+        with self._changed:
+            self._seen.append(message)
+            self._changed.notify_all()
+
+    def send(self, message: Object) -> None:
+        assert self._process.stdin
+        self._process.stdin.write(json.dumps(message) + "\n")
+        self._process.stdin.flush()
+
+    def ask(self, method: str, **params: Any) -> int:
+        """Send a request, and return its number."""
+        number = next(self._numbers)
+        self.send({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+        return number
+
+    def call(self, method: str, **params: Any) -> Object:
+        """Send a request and wait for its result."""
+        number = self.ask(method, **params)
+        reply = self.wait_for(lambda each: each.get("id") == number and "method" not in each, method)
+        assert "result" in reply, reply
+        result: Object = reply["result"]
+        return result
+
+    def wait_for(self, matches: Callable[[Object], bool], what: str) -> Object:
+        with self._changed:
+            found = self._changed.wait_for(lambda: [each for each in self._seen if matches(each)], SECONDS)
+            assert found, f"no {what}; the last messages: {self._seen[-5:]}"
+            return found[0]
+
+
+class _Claude:
+    def __init__(self, scene: Scene) -> None:
+        variables = {
+            "ANTHROPIC_BASE_URL": scene.model.address,
+            "ANTHROPIC_API_KEY": "stub",
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        }
+        options = ["--verbose", "--allowedTools", _TOOLS, "--model", "claude-sonnet-4-5"]
+        forms = ["--input-format", "stream-json", "--output-format", "stream-json"]
+        self._lines = _Lines(scene.spawn("claude-code", variables, "-p", *forms, *options))
+
+    def prompt(self, text: str) -> None:
+        self._lines.send({"type": "user", "message": {"role": "user", "content": text}})
+
+
+class AppServer:
+    """`codex app-server`: it runs several threads in one process, as the daemon of Codex's terminal does."""
+
+    def __init__(self, scene: Scene) -> None:
+        provider = "model_providers.stub"
+        settings = {
+            "model": "gpt-5.2",
+            "model_provider": "stub",
+            f"{provider}.name": "stub",
+            f"{provider}.base_url": f"{scene.model.address}/v1",
+            f"{provider}.wire_api": "responses",
+            f"{provider}.env_key": "STUB_KEY",
+            "approval_policy": "never",
+            "sandbox_mode": "workspace-write",
+        }
+        options = [word for name, value in settings.items() for word in ("-c", f"{name}={json.dumps(value)}")]
+        self._project = str(scene.project)
+        self.lines = _Lines(scene.spawn("codex", {"STUB_KEY": "x"}, *options, "app-server"))
+        self.lines.call("initialize", clientInfo={"name": "test", "title": "test", "version": "1"})
+        self._trust_hooks()
+
+    def _trust_hooks(self) -> None:
+        """What a person does with `/hooks`. No installer may do it."""
+        (listed,) = self.lines.call("hooks/list", cwds=[self._project])["data"]
+        edits = [
+            {"keyPath": f'hooks.state."{hook["key"]}".trusted_hash', "value": hook["currentHash"]}
+            for hook in listed["hooks"]
+        ]
+        self.lines.call("config/batchWrite", edits=[{**edit, "mergeStrategy": "upsert"} for edit in edits])
+
+    def open_thread(self) -> Seat:
+        return _CodexThread(self.lines, str(self.lines.call("thread/start", cwd=self._project)["thread"]["id"]))
+
+
+class _CodexThread:
+    def __init__(self, lines: _Lines, thread: str) -> None:
+        self._lines, self._thread = lines, thread
+
+    def prompt(self, text: str) -> None:
+        self._lines.call("turn/start", threadId=self._thread, input=[{"type": "text", "text": text}])
+
+
+class _OpenCode:
+    def __init__(self, scene: Scene) -> None:
+        provider = {
+            "npm": "@ai-sdk/openai-compatible",
+            "name": "stub",
+            "models": {"stub": {"name": "stub", "tool_call": True}},
+            "options": {"baseURL": f"{scene.model.address}/v1", "apiKey": "x"},
+        }
+        settings = {"model": "stub/stub", "small_model": "stub/stub", "provider": {"stub": provider}}
+        content = json.dumps({**settings, "permission": "allow", "autoupdate": False, "share": "disabled"})
+        # A resumed run in the background reads the same settings as the user's own session.
+        scene.environ |= {"OPENCODE_CONFIG_CONTENT": content, "OPENCODE_DISABLE_MODELS_FETCH": "1"}
+        process = scene.spawn("opencode", {}, "serve")
+        assert process.stdout
+        self._address = ""
+        for line in process.stdout:
+            if found := re.search(r"http://\S+", line):
+                self._address = found[0]
+                break
+        threading.Thread(target=lambda: [*process.stdout], daemon=True).start()  # so that it never waits for a reader
+        self._session = self._post("/session", {})["id"]
+
+    def prompt(self, text: str) -> None:
+        self._post(f"/session/{self._session}/prompt_async", {"parts": [{"type": "text", "text": text}]})
+
+    def _post(self, path: str, body: Object) -> Object:
+        request = urllib.request.Request(
+            self._address + path, json.dumps(body).encode(), {"content-type": "application/json"}
+        )
+        with urllib.request.urlopen(request, timeout=SECONDS) as reply:
+            answer: Object = json.loads(reply.read() or b"{}")
+        return answer
+
+
+class _Gemini:
+    def __init__(self, scene: Scene) -> None:
+        scene.environ |= {
+            "GEMINI_API_KEY": "x",
+            "GOOGLE_GEMINI_BASE_URL": scene.model.address,
+            "GEMINI_CLI_TRUST_WORKSPACE": "true",
+        }
+        process = scene.spawn("gemini", {}, "--acp", "-y", "-m", "gemini-2.5-flash")
+        self._lines = _Lines(process, _allow)
+        self._lines.call("initialize", protocolVersion=1, clientCapabilities={})
+        self._session = self._lines.call("session/new", cwd=str(scene.project), mcpServers=[])["sessionId"]
+
+    def prompt(self, text: str) -> None:
+        self._lines.ask("session/prompt", sessionId=self._session, prompt=[{"type": "text", "text": text}])
+
+
+def _allow(request: Object) -> Object:
+    """Say yes to a question of a harness, as a user does."""
+    options = request.get("params", {}).get("options") or [{}]
+    return {"outcome": {"outcome": "selected", "optionId": options[0].get("optionId")}}
+
+
+_SEATS: dict[str, Callable[[Scene], Seat]] = {
+    "claude-code": _Claude,
+    "codex": lambda scene: AppServer(scene).open_thread(),
+    "opencode": _OpenCode,
+    "gemini": _Gemini,
+}

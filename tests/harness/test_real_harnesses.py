@@ -1,0 +1,164 @@
+"""Real harnesses work together after `conch install`, and nothing else. A scripted model decides what they do.
+
+Each joins, is refused an edit, is shown a message between two tool calls, is the same agent in its shell, is kept from
+stopping while it holds the stick, and passes the stick on, word for word.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from tests.harness.model import Model, Run, Say, Script, Use, Write
+from tests.harness.programs import CONCH, PROGRAMS, SECONDS, AppServer, Scene
+
+ORDER = ["claude-code", "codex", "opencode", "gemini"]
+RIVAL = "rival:1"
+TAKEN = "src/taken.py"
+GEMINI_SETTINGS = '{"security": {"auth": {"selectedType": "gemini-api-key"}}} // mine\n'
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[Scene]:
+    with Model() as model:
+        found = Scene(tmp_path.resolve(), model)
+        (found.home / ".gemini").mkdir()
+        (found.home / ".gemini" / "settings.json").write_text(GEMINI_SETTINGS)
+        yield found
+        found.close()
+
+
+def install(scene: Scene, *slugs: str) -> None:
+    """Set harnesses up, in a room where a rival has reserved a file and holds the stick."""
+    scene.conch("install", *slugs)
+    for words in (["join"], ["reserve", TAKEN], ["wait", "--timeout", "0"], ["policy", "guard=enforce"]):
+        scene.conch(*words, agent=RIVAL)
+
+
+class Notes:
+    """What the model of one harness was shown, by the part of the story."""
+
+    def __init__(self, slug: str) -> None:
+        self.slug = slug
+        self._parts: dict[str, str] = {}
+        self._changed = threading.Condition()
+
+    def __setitem__(self, part: str, text: str) -> None:
+        with self._changed:
+            self._parts[part] = text
+            self._changed.notify_all()
+
+    def __getitem__(self, part: str) -> str:
+        """Wait until the story is so far."""
+        with self._changed:
+            self._changed.wait_for(lambda: part in self._parts, SECONDS)
+            assert part in self._parts, f"{self.slug} did not come to {part!r}, only to {list(self._parts.items())[-1]}"
+            return self._parts[part]
+
+    @property
+    def agent_id(self) -> str:
+        found = re.search(rf"{self.slug}:[0-9a-f]+", self["joined"])
+        assert found, self["joined"]
+        return found[0]
+
+
+def words_of(slug: str) -> str:
+    """A status that is hard to pass on unchanged."""
+    return f'What I did: {slug} said "no" & <b>ünï</b> `x` \\n $HOME\nWhat I learned: 100 % of {slug}'
+
+
+def is_in(words: str, text: str) -> bool:
+    """Whether each line is there, as text or inside JSON."""
+    return all(line in text or json.dumps(line, ensure_ascii=False)[1:-1] in text for line in words.splitlines())
+
+
+def play(scene: Scene, notes: Notes, successor: Callable[[], str]) -> Script:
+    """What each harness does."""
+    notes["joined"] = yield Use("join_path")
+    notes["refused"] = yield Write(str(scene.project / TAKEN))
+    scene.conch("send", f"Hello {notes.slug}.", "--to", notes.agent_id, agent=RIVAL)
+    notes["told"] = yield Run("true")
+    notes["shell"] = yield Run(f"{CONCH} whoami --json")
+    turn = yield Use("wait_for_turn")
+    while "your_turn" not in turn:
+        turn = yield Use("wait_for_turn")
+    notes["turn"] = turn
+    notes["held back"] = yield Say("I stop here, with the stick.")
+    handoff = {"status": words_of(notes.slug), "next_action": "Go on."}
+    notes["passed"] = yield Use("pass_stick", {"to_agent_id": successor(), "handoff": handoff})
+    while True:
+        yield Say("I stop here.")
+
+
+def test_installed_harnesses_take_turns_and_respect_each_other(scene: Scene) -> None:
+    slugs = [slug for slug in ORDER if (PROGRAMS / slug / "node_modules" / ".bin").exists()]
+    if len(slugs) < 2:
+        pytest.skip("two harnesses are needed; `make test-harness` installs them where npm reaches its registry")
+    install(scene, *slugs)
+    players = [Notes(slug) for slug in slugs]
+    followers: list[Callable[[], str]] = [lambda player=player: player.agent_id for player in players[1:]]
+    for player, successor in zip(players, [*followers, lambda: RIVAL], strict=True):
+        scene.model.play(player.slug, play(scene, player, successor))
+
+    with ThreadPoolExecutor() as pool:
+        seats = list(pool.map(scene.open, slugs))
+    for player, seat in zip(players, seats, strict=True):
+        seat.prompt(f"Please play {player.slug}.")
+    for player in players:
+        assert player["shell"]
+    scene.conch("pass", players[0].agent_id, "--status", words_of("rival"), "--next", "Go on.", agent=RIVAL)
+    assert players[-1]["passed"]
+    end = scene.conch("wait", "--timeout", "0", "--json", agent=RIVAL)
+
+    assert not (scene.project / TAKEN).exists()
+    before = "rival"
+    for player in players:
+        assert "conch refused this change" in player["refused"] and TAKEN in player["refused"]
+        assert f"Hello {player.slug}." in player["told"]
+        assert f'"agent_id": "{player.agent_id}"' in player["shell"].replace('\\"', '"')
+        assert is_in(words_of(before), player["turn"]), player["turn"]
+        assert "You still hold the stick" in player["held back"]
+        before = player.slug
+    assert json.loads(end)["data"]["handoff"]["status"] == words_of(before)
+
+
+def test_two_threads_of_one_codex_process_are_two_agents(scene: Scene) -> None:
+    install(scene, "codex")
+    players = [Notes("codex"), Notes("codex")]
+    for number, player in enumerate(players):
+        scene.model.play(f"thread-{number}", play(scene, player, lambda: RIVAL))
+    server = AppServer(scene)
+
+    for number in range(2):
+        server.open_thread().prompt(f"Please play thread-{number}.")
+
+    first, second = (player.agent_id for player in players)
+    assert first != second
+    for player, own in zip(players, (first, second), strict=True):
+        assert f'"agent_id": "{own}"' in player["shell"].replace('\\"', '"')
+
+
+def test_sync_advances_in_opencode(scene: Scene) -> None:
+    """It cancels each call that it has already been answered."""
+    install(scene, "opencode")
+    notes = Notes("opencode")
+
+    def read_twice() -> Script:
+        notes["joined"] = yield Use("join_path")
+        scene.conch("send", "Only once.", agent=RIVAL)
+        topic = re.search(r"topic_[0-9a-f]+", notes["joined"])
+        notes["first"] = yield Use("sync", {"topic_id": topic and topic[0]})
+        threading.Event().wait(1)  # the cancellation comes up to 0.75 s after the reply
+        notes["second"] = yield Use("sync", {"topic_id": topic and topic[0]})
+
+    scene.model.play("reader", read_twice())
+
+    scene.open("opencode").prompt("Please play reader.")
+
+    assert "Only once." in notes["first"]
+    assert "Only once." not in notes["second"]
