@@ -38,7 +38,8 @@ check: .venv/developing
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-oracle: .venv-mcp1/installed .venv-mcp2/installed .venv-tools/installed tests/oracle/inspector/node_modules/installed
+oracle: .venv-mcp1/installed .venv-mcp2/installed .venv-tools/installed \
+	tests/oracle/inspector/node_modules/installed tests/oracle/conformance/node_modules/installed
 
 explore: .venv/developing
 	$(BIN)/python -m tests.explore
@@ -117,27 +118,12 @@ chromium:
 	-.venv-tools/bin/pip install --quiet --disable-pip-version-check pipx uv
 	touch $@
 
-# The public inspector needs npm. Without npm its tests are skipped and say why.
-tests/oracle/inspector/node_modules/installed: tests/oracle/inspector/package.json
-	mkdir -p $(@D)
+# These need npm and its registry. Without them their tests are skipped and say why.
+%/node_modules/installed: %/package.json
 	if command -v npm >/dev/null; then \
-		npm install --prefix tests/oracle/inspector --no-audit --no-fund --no-package-lock --loglevel=error; fi
-	mkdir -p $(@D)
-	touch $@
-
-tests/browser/axe/node_modules/installed: tests/browser/axe/package.json
-	mkdir -p $(@D)
-	if command -v npm >/dev/null; then \
-		npm install --prefix tests/browser/axe --no-audit --no-fund --no-package-lock --loglevel=error; fi
-	touch $@
-
-# Real harnesses need npm and its registry. Without them their tests are skipped and say why.
-tests/harness/programs/%/node_modules/installed: tests/harness/programs/%/package.json
-	if command -v npm >/dev/null; then \
-		timeout 120 npm install --prefix tests/harness/programs/$* --no-audit --no-fund --no-package-lock --loglevel=error \
-			|| rm -rf $(@D); fi
+		timeout 180 npm install --prefix $* --no-audit --no-fund --no-package-lock --loglevel=error || rm -rf $(@D); fi
 	mkdir -p $(@D)
 	touch $@
 
 clean:
-	rm -rf .venv .venv-mcp1 .venv-mcp2 .venv-tools tests/oracle/inspector/node_modules tests/browser/axe/node_modules tests/harness/programs/*/node_modules
+	rm -rf .venv .venv-mcp1 .venv-mcp2 .venv-tools tests/oracle/*/node_modules tests/browser/axe/node_modules tests/harness/programs/*/node_modules
