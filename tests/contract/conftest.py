@@ -44,6 +44,15 @@ def in_background(act: Callable[[], Any]) -> Callable[[], Any]:
     return result
 
 
+def plan(app: App, statement: str, **given: Any) -> str:
+    """How the engine would run a statement."""
+    with app.store.read() as tx:
+        statements = tx._statements  # type: ignore[attr-defined]
+        explain = "EXPLAIN QUERY PLAN" if "rooms.sqlite" in app.store.describe() else "EXPLAIN"
+        statements["explained"] = f"{explain} {statements[statement]}"
+        return "\n".join(str(row) for row in tx.all("explained", **given))
+
+
 class MovableClock:
     """The store's clock, moved by hand."""
 

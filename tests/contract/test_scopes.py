@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.callers import named
+from tests.contract.conftest import plan
 
 from conch.app import App, open_app
 
@@ -426,21 +427,6 @@ def test_only_members_of_an_open_room_reserve(ada: Any, bob: Any) -> None:
 # -- speed
 
 
-def plan(app: App, room_id: str) -> str:
-    """How the engine finds what overlaps `src/lib`."""
-    given = {"room_id": room_id, "keys": ["/", "/src/", "/src/lib/"], "key": "/src/lib/", "end": "/src/lib0"} | {
-        "lapsed": 0,
-        "limit": 10,
-    }
-    with app.store.read() as tx:
-        statements = tx._statements  # type: ignore[attr-defined]
-        find = statements["overlapping_reservations"]
-        statements["explained"] = f"EXPLAIN QUERY PLAN {find}" if "rooms.sqlite" in app.store.describe() else (
-            f"EXPLAIN {find}"
-        )  # fmt: skip
-        return "\n".join(str(row) for row in tx.all("explained", **given))
-
-
 def test_a_check_looks_keys_up_and_never_scans_the_room(app: App, ada: Any) -> None:
     with app.store.write(ada.room_id) as tx:
         rows = [
@@ -449,7 +435,8 @@ def test_a_check_looks_keys_up_and_never_scans_the_room(app: App, ada: Any) -> N
         ]  # fmt: skip
         tx.load("reservations", rows)
 
-    found = plan(app, ada.room_id)
+    keys = {"keys": ["/", "/src/", "/src/lib/"], "key": "/src/lib/", "end": "/src/lib0"}
+    found = plan(app, "overlapping_reservations", room_id=ada.room_id, **keys, lapsed=0, limit=10)
 
     assert found.count("reservations_active_scope_idx") == 2, found
     assert "SCAN r" not in found and "Seq Scan on reservations" not in found

@@ -44,6 +44,8 @@ class Turns(NamedTuple):
     turns: list[Turn]
     """Oldest first."""
     has_older: bool
+    first_at: int | None
+    """When the first turn of the room began."""
 
 
 def read_turns(store: Store, room_id: str, since: int | None, until: int | None, limit: int) -> Turns:
@@ -54,12 +56,13 @@ def read_turns(store: Store, room_id: str, since: int | None, until: int | None,
         rows = tx.all("turn_events_until", room_id=room_id, until=LAST if until is None else until, limit=2 * limit + 1)
         if until is not None:  # how the last of them ended
             rows = [*tx.all("turn_event_after", room_id=room_id, until=until), *rows]
+        first = tx.one("first_turn_at", room_id=room_id)
     found = _pair([to_event(row) for row in reversed(rows)])
     shown = [turn for turn in found if since is None or turn.end is None or turn.end.created_at >= since]
     if until is not None:
         shown = [turn for turn in shown if turn.begin.created_at <= until]
     is_cut = len(rows) > 2 * limit and len(shown) == len(found)
-    return Turns(shown[-limit:], is_cut or len(shown) > limit)
+    return Turns(shown[-limit:], is_cut or len(shown) > limit, first["created_at"] if first else None)
 
 
 def _pair(events: list[Event]) -> list[Turn]:

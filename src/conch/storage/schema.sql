@@ -117,6 +117,9 @@ CREATE TABLE room_events (
 
 CREATE INDEX room_events_room_seq_idx ON room_events (room_id, event_seq);
 CREATE INDEX room_events_room_turn_idx ON room_events (room_id, turn_id);
+-- Finds the turns among notes and everything else.
+CREATE INDEX room_events_turns_idx ON room_events (room_id, event_seq)
+WHERE event_type IN ('claim', 'takeover', 'release', 'pass', 'return', 'kick', 'close');
 
 CREATE TABLE topics (
   topic_id TEXT PRIMARY KEY,
@@ -338,6 +341,8 @@ CREATE INDEX protocol_events_bead_idx ON protocol_events (bead_id, room_id) WHER
 
 -- Finds the newest unread notice of an agent, in all rooms.
 CREATE INDEX protocol_events_mail_idx ON protocol_events (to_agent_id, number) WHERE state = 'unread';
+-- Finds the notices of a room that nobody has accepted. Of most notices, an agent accepts each.
+CREATE INDEX protocol_events_open_idx ON protocol_events (room_id, number) WHERE state <> 'accepted';
 
 -- Changes to names, reservations and protocol events, append-only, for the room's timeline.
 CREATE TABLE room_activity (

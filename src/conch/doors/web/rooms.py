@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conch.clock import SECOND, parse_iso
+from conch.clock import SECOND, parse_iso, to_iso
 from conch.doors.web.views import (
     entry_view,
     item_view,
@@ -23,7 +23,7 @@ from conch.overseeing.survey import Survey, survey
 from conch.overseeing.talk import Asked, find_questions
 from conch.rooms.room import Member, Snapshot
 from conch.tools import fields
-from conch.tools.replies import Object
+from conch.tools.replies import Object, known
 
 _MOST_ROOMS = 200
 _LEFT_FRESH = 10 * SECOND  # a page reads its room at every change
@@ -107,7 +107,8 @@ class RoomPages:
         """Who held the stick when."""
         since, until = _moment("from", given.get("from")), _moment("to", given.get("to"))
         found = read_turns(self._app.store, given["room_id"], since, until, given.get("limit", _MOST_TURNS))
-        return {"turns": [turn_view(each) for each in found.turns], "has_more": found.has_older}
+        turns = [turn_view(each) for each in found.turns]
+        return known(turns=turns, has_more=found.has_older, first_at=to_iso(found.first_at))
 
     def event(self, given: Object) -> Object:
         return {"entry": entry_view(read_entry(self._app.store, given["room_id"], given["event_seq"]))}

@@ -13,6 +13,10 @@ WHERE room_id = :room_id AND created_at > :until
   AND event_type IN ('claim', 'takeover', 'release', 'pass', 'return', 'kick', 'close')
 ORDER BY event_seq LIMIT 1;
 
+-- name: first_turn_at
+SELECT created_at FROM room_events WHERE room_id = :room_id AND event_type IN ('claim', 'takeover', 'release', 'pass', 'return', 'kick', 'close')
+ORDER BY event_seq LIMIT 1;
+
 -- name: room_event
 SELECT * FROM room_events WHERE room_id = :room_id AND event_seq = :event_seq;
 

@@ -29,7 +29,7 @@ export class Lanes {
   /** The turns of the chosen time, or the latest. */
   async load() {
     const iso = (moment) => new Date(moment).toISOString();
-    const chosen = this.range ? { from: iso(this.range[0]), to: iso(this.range[1]) } : {};
+    const chosen = this.range ? { from: iso(this.range[0]), to: iso(this.range[1]) } : { limit: TURNS };
     const reply = await get(path`/api/rooms/${this.roomId}/turns`, chosen);
     this.turns = reply.turns.map((turn) => ({ ...turn, start: Date.parse(turn.from), end: turn.to ? Date.parse(turn.to) : null }));
     this.first = reply.first_at ? Date.parse(reply.first_at) : now();
@@ -41,7 +41,7 @@ export class Lanes {
 
   shown() {
     if (this.range) return this.range;
-    const latest = this.turns.slice(-TURNS)[0]?.start ?? now() - 3_600_000, end = now();
+    const latest = this.turns[0]?.start ?? now() - 3_600_000, end = now();
     const pad = Math.max(1_000, (end - latest) * 0.03);
     return [latest - pad, end];
   }
@@ -122,7 +122,7 @@ export class Lanes {
         ${this.drag ? svg`<rect class="chosen" x=${Math.min(...this.drag.map(x))} y="0" width=${Math.abs(x(this.drag[0]) - x(this.drag[1]))} height=${height}></rect>` : nothing}
       </svg></div>
       <small>${seen.length ? "Arrows are handoffs, dashed ones takeovers, ✗ a process that died. Drag to zoom, click a turn to read its handoff." : "Nobody held the stick at that time."}
-      ${this.hasMore ? "There are more turns than fit: zoom in to see them." : ""}</small>`;
+      ${this.range && this.hasMore ? "There are more turns than fit: zoom in to see them." : ""}</small>`;
   }
 
   /** The buttons above the chart. */
