@@ -16,6 +16,16 @@ def check(report, version):
     assert set(report["listed"]) == set(TOOLS)
     assert set(report["succeeded"]) == set(TOOLS) - NEVER_SUCCEEDS_HERE
     assert set(report["refused"]) == set(TOOLS)
+    check_browsing(report["browsed"], stateless=version == "2026-07-28")
+
+
+def check_browsing(browsed, stateless):
+    assert browsed["prompts"] == ["join", "handover", "status"]
+    assert "wait_for_turn" in browsed["said"] and browsed["said"].endswith("do this: mend it")
+    assert browsed["resources"] == ["conch://room", "conch://inbox"]
+    assert browsed["templates"] == ["conch://room/{room_id}", "conch://topic/{name}"]
+    assert browsed["missing"] == (-32602 if stateless else -32002)
+    assert "\n  hello\n" in browsed["inbox"]
 
 
 def check_introduction(report):

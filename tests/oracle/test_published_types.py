@@ -115,6 +115,26 @@ def wait_and_cancel(seat, workspace):
     seat.notify("notifications/cancelled", requestId=waiting)
 
 
+def browse(seat, other):
+    """Read everything, watch the room, and see another agent get the stick there."""
+    for method in ("prompts/list", "resources/list", "resources/templates/list"):
+        seat.ask(method)
+    for name in ("join", "handover", "status"):
+        seat.ask("prompts/get", {"name": name})
+    for uri in ("conch://room", "conch://inbox", "conch://topic/none"):
+        seat.ask("resources/read", {"uri": uri})
+    watched = {"uri": "conch://room"}
+    if seat.stateless:
+        seat.start("subscriptions/listen", {"notifications": {"resourceSubscriptions": ["conch://room"]}})
+        assert seat.receive()["method"] == "notifications/subscriptions/acknowledged"
+    else:
+        seat.ask("resources/subscribe", watched)
+    other.call("append_note", {"note": "seen?"})
+    assert seat.receive()["method"] == "notifications/resources/updated"
+    if not seat.stateless:
+        seat.ask("resources/unsubscribe", watched)
+
+
 def leave_a_question_open(seat):
     """The client said that it has roots, and then does not tell them."""
     called = seat.start("tools/call", {"name": "list_rooms", "arguments": {}})
@@ -147,6 +167,7 @@ def record_session(version, place, kept):
     owned = bob.call("join_path", {"context_path": str(workspace)})["room_id"]
     assert bob.call("wait_for_turn", {"room_id": owned})["status"] == "your_turn"
     wait_and_cancel(ada, workspace)
+    browse(ada, bob)
     go_wrong(ada)
     if not ada.stateless:
         leave_a_question_open(ada)
@@ -155,6 +176,9 @@ def record_session(version, place, kept):
         assert seat.process.returncode == 0
 
 
+BROWSING = {"prompts/list", "prompts/get", "resources/list", "resources/templates/list", "resources/read"} | {
+    *("resources/subscribe", "resources/unsubscribe", "notifications/resources/updated")
+}
 ERRORS = {"error -32700", "error -32600", "error -32601", "error -32602"}
 
 
@@ -165,6 +189,7 @@ def test_the_types_of_sdk_2_know_all_of_it(records, judge):
     assert {"initialize", "server/discover", "ping", "tools/list", "roots/list"} <= set(judged)
     assert {"notifications/progress", "notifications/cancelled", "error -32022"} | ERRORS <= set(judged)
     assert judged["tools/call"] > 5 * 14
+    assert BROWSING | {"notifications/subscriptions/acknowledged", "error -32002"} <= set(judged)
 
 
 def test_the_types_of_sdk_1_know_all_of_the_handshake_era(records, judge, tmp_path):
@@ -178,3 +203,4 @@ def test_the_types_of_sdk_1_know_all_of_the_handshake_era(records, judge, tmp_pa
     assert {"initialize", "ping", "tools/list", "roots/list", "notifications/progress"} <= set(judged)
     assert judged["error without an id"] == len(HANDSHAKE_VERSIONS)
     assert judged["tools/call"] > 4 * 14
+    assert set(judged) >= BROWSING

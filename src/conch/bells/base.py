@@ -45,7 +45,7 @@ def directory_channel() -> str:
 
 
 def agent_channel(agent_id: str) -> str:
-    """An agent that listens hears on this channel that a notice has come for it."""
+    """An agent that listens hears on this channel that a notice has come for it, or that it has joined a topic."""
     return f"agent-{agent_id}"
 
 

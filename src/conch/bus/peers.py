@@ -20,6 +20,7 @@ from conch.agents.records import (
     read_label,
     recorded_process,
 )
+from conch.bells.base import agent_channel
 from conch.bus.topics import Topic, check_name, find_topic, require_fit, require_open, resolve
 from conch.clock import SECOND
 from conch.errors import Advice, AgentNameInUse, AgentNotJoined, InvalidArgument, TopicNotFound
@@ -330,6 +331,7 @@ def _add_peer(
         return None
     tx.run("add_cursor", topic_id=topic_id, peer_id=made["peer_id"], now=tx.now)
     note_name(tx, name)
+    tx.ring(agent_channel(caller.agent_id))  # from now on, it must listen here too
     return made
 
 

@@ -61,7 +61,10 @@ class Listening:
         """Wait for the first of: an offered stick, a takeover, news. DuplicateListener if the agent already listens."""
         with self._store.read() as tx:
             rooms, topics = _places(tx, caller.agent_id, takes_turns)
-        channels = [*map(room_channel, rooms), *map(topic_channel, topics), agent_channel(caller.agent_id)]
+        if not rooms and not topics:
+            message = "You are in no room and on no topic, so there is nothing to listen to."
+            raise UnknownMember(message, Advice("join_room"))
+        channels = _channels(caller.agent_id, rooms, topics)
         seat = seat_channel(rooms[0], caller.agent_id) if rooms else None
         polls = (self._settings.poll_initial_ms / 1_000, self._settings.poll_max_ms / 1_000)
         renewal = self._renewal_ms / 1_000
@@ -96,6 +99,11 @@ class Listening:
             (row["room_id"] for row in self._store.glance("free_room_of_agent", agent_id=caller.agent_id)), None
         )
 
+    def channels(self, agent_id: str) -> list[str]:
+        """The bells that ring when something may be new for an agent."""
+        with self._store.read() as tx:
+            return _channels(agent_id, *_places(tx, agent_id, takes_turns=True))
+
     def note_takeover(self, caller: Caller, wait: Any) -> None:
         """Note that the agent was told of a takeover."""
         room = wait.snapshot.room
@@ -117,11 +125,11 @@ def _places(tx: Transaction, agent_id: str, takes_turns: bool) -> tuple[list[str
     """The rooms, the newest first, and the topics that an agent listens to."""
     rooms = tx.all("rooms_of_agent", agent_id=agent_id, limit=_MOST_ROOMS) if takes_turns else []
     topics = tx.all("topics_of_agent", agent_id=agent_id)
-    if not rooms and not topics:
-        raise UnknownMember(
-            "You are in no room and on no topic, so there is nothing to listen to.", Advice("join_room")
-        )
     return [row["room_id"] for row in rooms], [row["topic_id"] for row in topics]
+
+
+def _channels(agent_id: str, rooms: list[str], topics: list[str]) -> list[str]:
+    return [*map(room_channel, rooms), *map(topic_channel, topics), agent_channel(agent_id)]
 
 
 class _Registration:

@@ -1,22 +1,24 @@
-"""How topics and messages look: as objects for programs, and as text for models.
+"""How topics, messages and news look: as objects for programs, and as text for models.
 
 Times are unix seconds, and `warnings` is always present.
 """
 
 from __future__ import annotations
 
+from conch.bus.peers import Peer
 from conch.clock import to_seconds
 from conch.errors import StoreError
 from conch.lean import TYPE_CHECKING
-from conch.tools.replies import Object, known
+from conch.tools.replies import Delivered, Object, Reply, known
 from conch.tools.text import behind_margin, one_line
 from conch.warnings import Warning, Warnings, warning
 
 if TYPE_CHECKING:
-    from conch.bus.peers import Called, Peer, Peers, Presence
+    from conch.bus.peers import Called, Peers, Presence
     from conch.bus.stream import Message, Sent
     from conch.bus.sync import Page
     from conch.bus.topics import Topic
+    from conch.notices.delivery import News
     from conch.tools.pages import Budget
 
 
@@ -137,3 +139,50 @@ def message_text(each: Message, peer: Peer, called: dict[str, Called]) -> str:
 
 def _sent_line(sent: Sent) -> str:
     return f"Sent #{sent.message.seq} {sent.message.message_id}"
+
+
+# -- news
+
+
+def view_news(news: News, peers: Peers, budget: Budget) -> Reply:
+    """As much of the news as fits. The notices come first, because they are few and must be accepted."""
+    from conch.tools import scopes_view  # not at the top: commands that only send do not need it
+
+    talk, peer = news.talk, reader(news)
+    called = peers.find_called(peer.topic_id, set(peer.names)) if peer.names else {}
+    notices = budget.fill(news.notices, scopes_view.envelope, scopes_view.event_text)
+    talked = budget.fill(talk, lambda each: received(each, peer), lambda each: message_text(each, peer, called))
+    news = news.cut(talked.length, notices.length)
+    open_ids = {each.message_id for each in news.questions}
+    data = known(
+        status="news",
+        topic_id=peer.topic_id or None,
+        messages=[each for each in talked.objects if each["message_id"] not in open_ids],
+        questions=[each for each in talked.objects if each["message_id"] in open_ids],
+        notices=notices.objects,
+        has_more=news.has_more,
+    )
+    ids = (*open_ids, *(event.event_id for event in news.notices))
+    return Reply(
+        data,
+        "\n".join(["news:", *notices.lines, *talked.lines]),
+        next=_after(news),
+        delivered=Delivered(peer.topic_id, through=news.talk[-1].seq if news.talk else 0, ids=ids),
+        shown=news,
+    )
+
+
+def reader(news: News) -> Peer:
+    """The agent as the reader of its news: all that has an addressee is for this agent."""
+    addressees = {name for each in news.talk for name in each.addressees}
+    topic_id = news.talk[0].topic_id if news.talk else ""
+    return Peer(topic_id, news.agent_id, names=tuple(addressees))
+
+
+def _after(news: News) -> str:
+    parts = ["There is more: call `listen` again."] if news.has_more else []
+    if news.questions:
+        parts.append("Answer a question with `answer` or `sync` (message_type=answer, reply_to=its message_id).")
+    if news.notices:
+        parts.append("Accept the notices that you take on with `event_mark`.")
+    return " ".join(parts) or "Act on it if it concerns you, then call `listen` again."

@@ -36,6 +36,12 @@ class OwnIds:
     def leave_room(self, room: Room) -> None:
         self._rooms.pop(room.canonical_path, None)
 
+    @property
+    def room(self) -> Room | None:
+        """The room of this connection, if it has joined only one."""
+        rooms = list(self._rooms.values())
+        return rooms[0] if len(rooms) == 1 else None
+
     def join_topic(self, topic_id: str) -> None:
         self._topics[topic_id] = None
 

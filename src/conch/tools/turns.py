@@ -161,12 +161,7 @@ def get_room_state(session: Session, given: Object, call: Call) -> Reply:
     after = -1 if place is None else place
     snapshot, shown = session.app.rooms.get_shown(caller, given["room_id"], after, view.most_members(budget))
     can_take_over = session.app.claims.takeover_is_open(caller, snapshot)
-    room, line = view.path_room(snapshot, caller.agent_id), view.room_line(snapshot)
-    budget.spend(room, line + str(room))
-    members = view.list_members(snapshot, shown, budget)
-    data = {"room": room, **members.data, "takeover": view.takeover(snapshot, can_take_over)}
-    following = members.next or (view.TAKE_OVER if can_take_over else view.after_look(snapshot, caller.agent_id))
-    return Reply(data, f"{line}\n{members.text}", next=following)
+    return view.room_state(snapshot, shown, can_take_over, caller.agent_id, budget)
 
 
 TOOLS = grouped(

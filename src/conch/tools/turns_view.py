@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from conch.clock import to_iso
 from conch.lean import TYPE_CHECKING, Any, NamedTuple
-from conch.tools.replies import Object, known
+from conch.tools.replies import Object, Reply, known
 from conch.tools.text import MARGIN, behind_margin, one_line
 
 if TYPE_CHECKING:
@@ -70,6 +70,16 @@ class Members(NamedTuple):
 def most_members(budget: Budget) -> int:
     """How many members to read for a page: one more than can fit."""
     return budget.rows_of(_SMALLEST_MEMBER)
+
+
+def room_state(snapshot: Snapshot, shown: Shown, can_take_over: bool, agent_id: str, budget: Budget) -> Reply:
+    """A room as one of its agents sees it."""
+    room, line = path_room(snapshot, agent_id), room_line(snapshot)
+    budget.spend(room, line + str(room))
+    members = list_members(snapshot, shown, budget)
+    data = {"room": room, **members.data, "takeover": takeover(snapshot, can_take_over)}
+    following = members.next or (TAKE_OVER if can_take_over else _after_look(snapshot, agent_id))
+    return Reply(data, f"{line}\n{members.text}", next=following)
 
 
 def list_members(snapshot: Snapshot, shown: Shown, budget: Budget) -> Members:
@@ -212,7 +222,7 @@ def after_claim(wait: Wait) -> str:
     return f"{first}Call `heartbeat` every {seconds} s. Call `release_stick` or `pass_stick` before you stop."
 
 
-def after_look(snapshot: Snapshot, caller_id: str) -> str:
+def _after_look(snapshot: Snapshot, caller_id: str) -> str:
     """What an agent can do that has looked at the room."""
     if snapshot.room.state == "closed":
         return "Call `join_path` to open a new room here."

@@ -18,6 +18,13 @@ RESULTS = {
     "ping": types.EmptyResult,
     "tools/list": types.ListToolsResult,
     "tools/call": types.CallToolResult,
+    "prompts/list": types.ListPromptsResult,
+    "prompts/get": types.GetPromptResult,
+    "resources/list": types.ListResourcesResult,
+    "resources/templates/list": types.ListResourceTemplatesResult,
+    "resources/read": types.ReadResourceResult,
+    "resources/subscribe": types.EmptyResult,
+    "resources/unsubscribe": types.EmptyResult,
 }
 
 

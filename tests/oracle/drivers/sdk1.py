@@ -17,6 +17,7 @@ import mcp.types as types
 from jsonschema import Draft202012Validator
 from mcp import ClientSession, McpError, StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
+from pydantic import AnyUrl
 from story import Ledger, fence, tell
 
 VERSION, SERVER_PYTHON, DATA_DIR, WORKSPACE = sys.argv[1:]
@@ -40,6 +41,16 @@ class Player:
         await self._call(tool, code, arguments)
 
 
+changes: set[str] = set()
+changed = [anyio.Event()]
+
+
+async def hear(message) -> None:
+    if isinstance(message, types.ServerNotification) and isinstance(message.root, types.ResourceUpdatedNotification):
+        changes.add(str(message.root.params.uri))
+        changed[0].set()
+
+
 async def list_roots(context) -> types.ListRootsResult:
     return types.ListRootsResult(roots=[types.Root(uri=f"file://{WORKSPACE}")])
 
@@ -51,13 +62,16 @@ async def connect(agent_id: str):
         async with (
             httpx.AsyncClient(headers=headers, timeout=60) as client,
             streamable_http_client(f"{SERVER_PYTHON}/mcp", http_client=client) as (read, write, _),
-            ClientSession(read, write, list_roots_callback=list_roots) as session,
+            ClientSession(read, write, list_roots_callback=list_roots, message_handler=hear) as session,
         ):
             yield session
         return
     environ = {"CONCH_DATA_DIR": DATA_DIR, "CONCH_AGENT_ID": agent_id, "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
     server = StdioServerParameters(command=SERVER_PYTHON, args=["-m", "conch", "mcp"], env=environ, cwd=DATA_DIR)
-    async with stdio_client(server) as streams, ClientSession(*streams, list_roots_callback=list_roots) as session:
+    async with (
+        stdio_client(server) as streams,
+        ClientSession(*streams, list_roots_callback=list_roots, message_handler=hear) as session,
+    ):
         yield session
 
 
@@ -105,6 +119,32 @@ async def cancel_a_wait(ada: Player, bob: Player, workspace: str) -> None:
     assert progress[0][0] == 1 and progress[0][1]
 
 
+async def browse(ada: Player, bob: Player, workspace: str) -> dict[str, object]:
+    """Prompts and resources, and the notice of a change."""
+    joined = await ada.ok("join_path", context_path=workspace)
+    session, room = ada.session, f"conch://room/{joined['room_id']}"
+    prompts = [prompt.name for prompt in (await session.list_prompts()).prompts]
+    said = (await session.get_prompt("join", {"task": "mend it"})).messages[0].content.text
+    resources = [str(each.uri) for each in (await session.list_resources()).resources]
+    templates = [each.uriTemplate for each in (await session.list_resource_templates()).resourceTemplates]
+    assert joined["room_id"] in (await session.read_resource(AnyUrl(room))).contents[0].text
+    try:
+        await session.read_resource(AnyUrl("conch://topic/none"))
+    except McpError as refusal:
+        missing = refusal.error.code
+    await session.subscribe_resource(AnyUrl(room))
+    await session.subscribe_resource(AnyUrl("conch://inbox"))
+    await bob.ok("join_path", context_path=workspace)
+    to_ada = {"content_markdown": "hello", "metadata": {"to": joined["agent_id"]}}
+    await bob.ok("sync", topic_id=joined["topic_id"], outbox=[to_ada], wait_seconds=0)
+    while changes < {room, "conch://inbox"}:
+        await changed[0].wait()
+        changed[0] = anyio.Event()
+    await session.unsubscribe_resource(AnyUrl(room))
+    found = {"prompts": prompts, "said": said, "resources": resources, "templates": templates, "missing": missing}
+    return {**found, "inbox": (await session.read_resource(AnyUrl("conch://inbox"))).contents[0].text}
+
+
 async def find_id(player: Player) -> str:
     """The agent_id that an MCP session has got."""
     place = f"{WORKSPACE}-first"
@@ -128,7 +168,10 @@ async def main() -> None:
             if OVER_HTTP:
                 await ada.refused("join_path", "invalid_argument")
             default_path = None if OVER_HTTP else (await ada.ok("join_path"))["canonical_path"]
+            third = os.path.join(WORKSPACE, "third")
+            os.mkdir(third)
             report = {
+                "browsed": await browse(ada, bob, third),
                 "version": introduction.protocolVersion,
                 "instructions": introduction.instructions,
                 "server": introduction.serverInfo.name,

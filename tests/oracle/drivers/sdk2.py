@@ -9,13 +9,15 @@ from __future__ import annotations
 import json
 import os
 import sys
+from contextlib import asynccontextmanager
 
 import anyio
 import httpx2
 from jsonschema import Draft202012Validator
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
-from mcp_types import Implementation, ListRootsResult, Root
+from mcp.shared.exceptions import MCPError
+from mcp_types import Implementation, ListRootsResult, ResourceUpdatedNotification, Root
 from story import Ledger, fence, tell
 
 MODE, SERVER_PYTHON, DATA_DIR, WORKSPACE = sys.argv[1:]
@@ -38,6 +40,16 @@ class Player:
         await self._call(tool, code, arguments)
 
 
+changes: set[str] = set()
+changed = [anyio.Event()]
+
+
+async def hear(message) -> None:
+    if isinstance(message, ResourceUpdatedNotification):
+        changes.add(message.params.uri)
+        changed[0].set()
+
+
 def connect(agent_id: str) -> Client:
     async def list_roots(context):
         return ListRootsResult(roots=[Root(uri=f"file://{WORKSPACE}")])
@@ -46,7 +58,7 @@ def connect(agent_id: str) -> Client:
     server = StdioServerParameters(command=SERVER_PYTHON, args=["-m", "conch", "mcp"], env=environ, cwd=DATA_DIR)
     name = Implementation(name="oracle", version="2")
     target = at_address(agent_id) if OVER_HTTP else server
-    return Client(target, mode=MODE, client_info=name, list_roots_callback=list_roots)
+    return Client(target, mode=MODE, client_info=name, list_roots_callback=list_roots, message_handler=hear)
 
 
 def at_address(agent_id: str):
@@ -95,6 +107,55 @@ async def cancel_a_wait(ada: Player, bob: Player, workspace: str) -> None:
     assert (room["owner"], room["reserved_for"]) == (None, ada_id), room
 
 
+@asynccontextmanager
+async def watching(client: Client, *uris: str):
+    """Yields what waits until all of these have changed."""
+
+    async def by_notices() -> None:
+        while changes < set(uris):
+            await changed[0].wait()
+            changed[0] = anyio.Event()
+
+    async def by_stream() -> None:
+        seen: set[str] = set()
+        async for event in stream:
+            seen.add(event.uri)
+            if seen >= set(uris):
+                return
+
+    if client.session.protocol_version == "2026-07-28":
+        async with client.listen(resource_subscriptions=[*uris, "conch://none"]) as stream:
+            assert stream.honored.resource_subscriptions == list(uris)
+            yield by_stream
+        return
+    for uri in uris:
+        await client.subscribe_resource(uri)
+    yield by_notices
+    await client.unsubscribe_resource(uris[0])
+
+
+async def browse(ada: Player, bob: Player, workspace: str) -> dict[str, object]:
+    """Prompts and resources, and the notice of a change."""
+    joined = await ada.ok("join_path", context_path=workspace)
+    client, room = ada.client, f"conch://room/{joined['room_id']}"
+    prompts = [prompt.name for prompt in (await client.list_prompts()).prompts]
+    said = (await client.get_prompt("join", {"task": "mend it"})).messages[0].content.text
+    resources = [each.uri for each in (await client.list_resources()).resources]
+    templates = [each.uri_template for each in (await client.list_resource_templates()).resource_templates]
+    assert joined["room_id"] in (await client.read_resource(room)).contents[0].text
+    try:
+        await client.read_resource("conch://topic/none")
+    except MCPError as refusal:
+        missing = refusal.code
+    async with watching(client, room, "conch://inbox") as all_changed:
+        await bob.ok("join_path", context_path=workspace)
+        to_ada = {"content_markdown": "hello", "metadata": {"to": joined["agent_id"]}}
+        await bob.ok("sync", topic_id=joined["topic_id"], outbox=[to_ada], wait_seconds=0)
+        await all_changed()
+    found = {"prompts": prompts, "said": said, "resources": resources, "templates": templates, "missing": missing}
+    return {**found, "inbox": (await client.read_resource("conch://inbox")).contents[0].text}
+
+
 async def find_id(player: Player) -> str:
     """The agent_id that an MCP session has got."""
     place = f"{WORKSPACE}-first"
@@ -116,7 +177,10 @@ async def main() -> None:
             if OVER_HTTP:
                 await ada.refused("join_path", "invalid_argument")
             default_path = None if OVER_HTTP else (await ada.ok("join_path"))["canonical_path"]
+            third = os.path.join(WORKSPACE, "third")
+            os.mkdir(third)
             report = {
+                "browsed": await browse(ada, bob, third),
                 "version": one.session.protocol_version,
                 "instructions": one.session.instructions,
                 "server": one.server_info.name if one.server_info else None,

@@ -13,7 +13,7 @@ from conch.doors.cli.output import Report, failure, local_moments
 from conch.doors.cli.turns import interrupted, not_ours, your_turn_text
 from conch.errors import Cancelled, ConchError, StoreInterrupted, StoreUnavailable
 from conch.notices.delivery import News
-from conch.tools.listening import reader
+from conch.tools.bus_view import reader
 from conch.tools.replies import Delivery, Object, Reply
 from conch.tools.scopes_view import event_text
 

@@ -19,8 +19,8 @@ from conch.doors.mcp.protocol import (
 )
 from conch.tools.replies import Object
 
-_CACHE_MS = 300_000  # how long a client may keep the list of tools; it never changes while a server runs
-_NEED_AN_ERA = ("server/discover", "tools/list", "tools/call")
+_CACHE_SECONDS = 300  # how long a client may keep a list, such as that of the tools, which never changes
+_NEED_NO_ERA = ("ping",)
 
 
 class Client:
@@ -63,7 +63,7 @@ class Client:
             self._admit_enveloped(request)
         elif self.stateless:
             raise Refusal(INVALID_PARAMS, f"Invalid params: _meta must carry {VERSION_KEY}.")
-        elif self._version is None and request.method in _NEED_AN_ERA:
+        elif self._version is None and request.method not in _NEED_NO_ERA:
             raise Refusal(INVALID_PARAMS, f"Invalid params: send initialize first, or _meta with {VERSION_KEY}.")
 
     def _admit_enveloped(self, request: Request) -> None:
@@ -73,9 +73,9 @@ class Client:
         self.name = read_envelope(request.params, served)
         self._version = STATELESS_VERSION
 
-    def shape(self, result: Object, cacheable: bool = False) -> Object:
-        """The result in the format of this era."""
+    def shape(self, result: Object, cacheable: bool = False, seconds: int = _CACHE_SECONDS) -> Object:
+        """The result in the format of this era. What is `cacheable` says for how many seconds."""
         if not self.stateless:
             return result
         shaped = {"resultType": "complete", **result, "_meta": {SERVER_KEY: self._server}}
-        return {**shaped, "ttlMs": _CACHE_MS, "cacheScope": "private"} if cacheable else shaped
+        return {**shaped, "ttlMs": seconds * 1_000, "cacheScope": "private"} if cacheable else shaped

@@ -7,6 +7,7 @@ from contextlib import suppress
 from functools import partial
 
 from conch.doors.mcp.client import Client
+from conch.doors.mcp.library import CAPABILITIES, Library, Work
 from conch.doors.mcp.pending import Batch, PendingCall, PendingCalls
 from conch.doors.mcp.protocol import (
     INTERNAL_ERROR,
@@ -43,6 +44,7 @@ MakeSession = Callable[[_Ask, _Ask], Session]
 _DRAIN_SECONDS = 0.6  # a harness kills a server that takes long to end
 _READ_SECONDS = 0.3  # for a client that has closed its end, to read its last replies
 _OUT_OF_MEMORY = "Internal error: there is not enough memory. Check what was changed, and try again later."
+_NO_MEMORY = Refusal(INTERNAL_ERROR, _OUT_OF_MEMORY)
 _MOST_ECHOED = 80  # characters of the client's own text that an error repeats
 
 
@@ -60,7 +62,7 @@ class Connection:
     ) -> None:
         """`prepare` runs once, after the first reply."""
         self._tools = tools
-        self._introduction: Object = {"capabilities": {"tools": {}}, "instructions": info.instructions}
+        self._introduction: Object = {"capabilities": {"tools": {}, **CAPABILITIES}, "instructions": info.instructions}
         self._wire = wire
         self._prepare: Task | None = prepare
         self._client = Client({"name": info.name, "version": info.version})
@@ -69,6 +71,7 @@ class Connection:
         self._pending = PendingCalls(wire.outbox, self._follow_ups)
         self._roots = Roots(wire.outbox.send)
         self._session = make_session(lambda: self._client.name, self._roots.first_path)
+        self._library = Library(tools, self._session, self._client, wire.outbox, self._workers)
 
     def serve(self) -> bool:
         """Answer until the wire ends, then cancel the calls in flight. False if a call does not end in time."""
@@ -76,6 +79,7 @@ class Connection:
             self._insist(self._take, line)
         self._workers.let_go()
         self._pending.cancel_all()
+        self._library.close()
         self._roots.close()
         run_quietly(partial(self._workers.submit, self._session.close))
         self._wire.outbox.hurry()
@@ -203,6 +207,7 @@ class Connection:
                 raise Refusal(INVALID_REQUEST, "Invalid request: initialize cannot be part of a batch.")
             agreed = self._client.initialize(request.params)
             self._roots.close()  # this may be another client behind the same proxy, with other roots or none
+            self._library.close()
             return {**agreed, **self._introduction}
         self._client.admit(request)
         if request.method == "tools/call":
@@ -210,6 +215,12 @@ class Connection:
             return None
         if request.method == "tools/list":
             return self._list_tools(request.params)
+        if self._library.serves(request.method):
+            answer = self._library.answer(request)
+            if isinstance(answer, dict):
+                return answer
+            self._start(request, batch, request.method, answer)
+            return None
         if request.method == "server/discover" and self._client.stateless:
             return self._client.shape({"supportedVersions": [STATELESS_VERSION], **self._introduction}, cacheable=True)
         if request.method == "ping" and not self._client.stateless:  # the stateless era has no ping
@@ -230,32 +241,38 @@ class Connection:
             raise Refusal(INVALID_PARAMS, f"Unknown tool: {str(name)[:_MOST_ECHOED]}")
         if arguments is not None and not isinstance(arguments, dict):
             raise Refusal(INVALID_PARAMS, "Invalid params: arguments must be an object.")
-        meta = meta_of(request.params)
-        token = meta.get("progressToken")
-        self._session.note_sessions(meta)
+        self._session.note_sessions(meta_of(request.params))
+        self._start(request, batch, tool.name, partial(self._call, request.id, tool, arguments or {}))
+
+    def _start(self, request: Request, batch: Batch | None, name: str, work: Work) -> None:
+        """Let a worker do the work for a request. It can be cancelled, and it can report progress."""
+        token = meta_of(request.params).get("progressToken")
         pending = self._pending.begin(request.id, batch, token if is_id(token) else None)
         try:
-            self._workers.hold(partial(self._run_call, pending, request.id, tool, arguments or {}))
+            self._workers.hold(partial(self._run, pending, request.id, name, work))
         except (RuntimeError, MemoryError):
             message = "Internal error: the system cannot start another thread. Try again later."
-            self._insist(self._give_up, pending, request.id, message)
+            self._insist(self._give_up, pending, request.id, Refusal(INTERNAL_ERROR, message))
 
-    def _give_up(self, pending: PendingCall, request_id: Id, message: str) -> None:
-        self._pending.finish(pending, error_reply(request_id, Refusal(INTERNAL_ERROR, message)))
+    def _give_up(self, pending: PendingCall, request_id: Id, refusal: Refusal) -> None:
+        self._pending.finish(pending, error_reply(request_id, refusal))
 
-    def _run_call(self, pending: PendingCall, request_id: Id, tool: Tool, arguments: Object) -> None:
-        """Run the tool on a worker and deliver its reply. Whatever fails, the client gets a reply.
+    def _run(self, pending: PendingCall, request_id: Id, name: str, work: Work) -> None:
+        """Do the work on a worker and deliver its reply. Whatever fails, the client gets a reply.
 
         If there is not even memory for an error, this raises MemoryError. The worker then calls it again later.
         """
-        why = _OUT_OF_MEMORY
+        line, why = None, _NO_MEMORY
         try:
-            line = None if pending.is_begun else self._result_of(pending, request_id, tool, arguments)
+            if not pending.is_begun:
+                pending.is_begun = True
+                line = work(pending)
+        except Refusal as refusal:
+            why = refusal
         except MemoryError:
-            line = None
             self._wire.spare_memory()
         except Exception as error:
-            line, why = None, f"Internal error: the result of {tool.name} cannot be sent: {error}"
+            why = Refusal(INTERNAL_ERROR, f"Internal error: the result of {name} cannot be sent: {error}")
         if line is not None:
             self._pending.finish(pending, line, pending.brought)
             return
@@ -264,8 +281,7 @@ class Connection:
         self._follow_ups.run(pending.brought.not_sent if undo is None else undo)
         self._give_up(pending, request_id, why)
 
-    def _result_of(self, pending: PendingCall, request_id: Id, tool: Tool, arguments: Object) -> bytes:
-        pending.is_begun = True
+    def _call(self, request_id: Id, tool: Tool, arguments: Object, pending: PendingCall) -> bytes:
         reply = call_tool(tool, self._session, arguments, pending.call)
         pending.brought = reply.delivery
         return self._write_result(request_id, reply)

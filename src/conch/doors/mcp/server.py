@@ -61,11 +61,18 @@ def serve_stdio(app: App, tools: Mapping[str, Tool]) -> int:
     wire = Wire(descriptors, stop, app.settings.max_line_bytes)
     signals = _raise_on_signals(stop)
     info = ServerInfo("conch", __version__, instructions(tools))
-    all_ended = Connection(tools, partial(Session, app, "mcp", offered=tools), info, wire, app.load).serve()
+    make_session, prepare = partial(Session, app, "mcp", offered=tools), partial(_prepare, app)
+    all_ended = Connection(tools, make_session, info, wire, prepare).serve()
     status = INTERRUPTED if signal.SIGINT in signals else 0
     if not all_ended:
         os._exit(status)  # a call still runs, and must not see the interpreter shut down around it
     return status
+
+
+def _prepare(app: App) -> None:
+    """Load what later requests need. A process that has no descriptor left cannot import anything."""
+    app.load()
+    from conch.tools import prompts, resources  # noqa: F401
 
 
 def _raise_on_signals(stop: StopSign) -> list[int]:

@@ -50,7 +50,7 @@ def serve(app: App, options: Serving, tools: Mapping[str, Tool], instructions: s
     rules = Rules(token, own_hosts(port, _hosts(options, port)), f"conch_{port}", is_secure)
     hub, door = Hub(app), McpDoor(app, tools, instructions)
     config = uvicorn.Config(
-        Gate(make_site(app, hub, door), rules),
+        Gate(make_site(app, hub, door, door.running), rules),
         log_config=None,
         log_level="error",
         access_log=False,

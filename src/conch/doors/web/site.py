@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from conch import __version__
 from conch.app import App
@@ -17,7 +18,6 @@ from conch.doors.web import rooms, talk
 from conch.doors.web.access import TooLarge
 from conch.doors.web.actions import Actions
 from conch.doors.web.health import HealthPage
-from conch.doors.web.mcp import McpDoor
 from conch.doors.web.person import person_session
 from conch.doors.web.replies import JSON, refusal, refused
 from conch.doors.web.steps import RoomActions
@@ -44,12 +44,12 @@ _PAGES = (
 _TYPES = {".css": "text/css", ".html": "text/html", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
 
-def make_site(app: App, hub: Hub, door: McpDoor) -> Starlette:
+def make_site(app: App, hub: Hub, door: ASGIApp, running: Callable[[], AbstractAsyncContextManager[None]]) -> Starlette:
     desk = Desk(app, person_session(app))
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        async with door.running():
+        async with running():
             yield
         hub.close()
 
