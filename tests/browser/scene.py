@@ -186,6 +186,9 @@ class Scene:
     def _crash(self) -> None:
         self.hand_over("ivory-swan", "tall-reed", LEXER)
         self.reserve("tall-reed", "api/", 60)
+        (self.workspace / "api").mkdir()
+        for name in ("routes", "errors", "limits"):
+            (self.workspace / "api" / f"{name}.py").write_text("# begun\n")
         self.clock.move(4)
         self.kill("tall-reed")
         self.clock.move(1)

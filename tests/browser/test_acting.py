@@ -133,6 +133,73 @@ def test_release_a_reservation(room: Any) -> None:
     timeline(room, "Released")
 
 
+def test_resume_an_agent_that_is_gone(room: Any) -> None:
+    alert = room.locator(".alert", has_text="cursor·tall-reed is gone.")
+    assert "It left 3 uncommitted files and reserved api/ until" in " ".join(alert.inner_text().split())
+    alert.get_by_role("button", name="Resume as tall-reed…").click()
+    confirm(room, "Resume")
+
+    timeline(room, "Resumed the work of tall-reed")
+    room.locator(".members > li", has_text="human·tall-reed").wait_for()
+    alert.wait_for(state="detached")
+
+
+def test_release_everything_that_a_gone_agent_reserved(room: Any) -> None:
+    alert = room.locator(".alert", has_text="cursor·tall-reed is gone.")
+    alert.get_by_role("button", name="Release…").click()
+    confirm(room, "Release", reason="It crashed.")
+
+    room.locator(".tree .leaf", has_text="api").wait_for(state="detached")
+
+
+def test_reserve_a_path_and_leave(room: Any) -> None:
+    room.get_by_role("button", name="Reserve…").click()
+    confirm(room, "Reserve", scope="tests/")
+    room.locator(".members > li", has_text="human·").wait_for()
+    room.locator(".tree .leaf", has_text="tests").wait_for()
+
+    menu(room, "More actions", "Leave the room")
+    confirm(room, "Leave")
+
+    room.locator(".members > li", has_text="human·").wait_for(state="detached")
+    room.locator(".tree .leaf", has_text="tests").wait_for(state="detached")
+
+
+def test_take_a_free_stick(room: Any, console: Console) -> None:
+    scene = console.scene
+    handoff = {"status": "Done.", "next_action": "Nothing."}
+    scene.app.turns.release_stick(
+        scene.who("deft-osprey"), scene.room_id, scene.turn.lease_id, scene.turn.turn_id, handoff
+    )
+    for name in ("ivory-swan", "noble-birch"):
+        scene.app.membership.leave_path(scene.who(name), scene.room_id)
+
+    room.get_by_role("button", name="Take the stick").click()
+
+    room.locator(".members > li", has_text="human·").get_by_text("has the stick").wait_for()
+
+
+def test_a_topic_from_its_beginning_to_its_end(console: Console, visit: Callable[..., Any]) -> None:
+    page = visit(console, "/topics")
+    page.get_by_role("button", name="New topic…").click()
+    confirm(page, "Create", name="release notes")
+    page.get_by_role("link", name="release notes").click()
+    page.get_by_label("Message").fill("Who writes them?")
+    page.get_by_role("button", name="Send").click()
+    message = page.locator(".talk > .message", has_text="Who writes them?")
+    message.get_by_role("button", name="Reply").click()
+    confirm(page, "Send", content_markdown="I do.")
+    message.locator(".thread", has_text="I do.").wait_for()
+
+    page.get_by_role("button", name="Free the name…").click()
+    confirm(page, "Free it")
+    page.locator(".talk", has_text="freed the name").wait_for()
+    page.get_by_role("button", name="Close…").click()
+    confirm(page, "Close the topic", reason="Published.")
+
+    page.locator(".head .pill", has_text="closed").wait_for()
+
+
 def test_remove_an_agent(room: Any) -> None:
     menu(room, "Actions for gemini·noble-birch", "Remove")
     confirm(room, "Remove", reason="It is in the wrong checkout.")

@@ -176,7 +176,7 @@ class Evidence(NamedTuple):
     """How many uncommitted files there are."""
 
 
-_CONFIRMED = Evidence("person_decided", "A person decided at a terminal, without evidence of unfinished work.", None)
+_CONFIRMED = Evidence("person_decided", "A person decided, without evidence of unfinished work.", None)
 
 
 class _Traces(NamedTuple):

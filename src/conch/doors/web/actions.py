@@ -38,6 +38,7 @@ class Actions:
             "answer": Action(self._answer, fields.takes({"question_id": ID, "answer_markdown": TEXT}, **_PLACE)),
             "seen": Action(lambda given: self._mark(given, "seen"), fields.takes({"event_id": ID})),
             "accept": Action(lambda given: self._mark(given, "accepted"), fields.takes({"event_id": ID})),
+            "create_topic": Action(self._create_topic, fields.takes({"name": TEXT})),
             "free_name": Action(
                 self._free_name,
                 fields.takes({"topic_id": ID, "name": TEXT}),
@@ -110,6 +111,10 @@ class Actions:
     def _free_name(self, given: Object) -> Object:
         who = self._desk.person.caller().label
         return {"name": self._app.messages.free_name(given["topic_id"], given["name"], who)}
+
+    def _create_topic(self, given: Object) -> Object:
+        topic, is_new = self._app.topics.create(given["name"], None, "reuse")
+        return {"topic": bus_view.topic(topic), "is_new": is_new}
 
     def _close_topic(self, given: Object) -> Object:
         topic, was_open = self._app.topics.close(given["topic_id"], given.get("reason"))

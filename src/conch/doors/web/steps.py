@@ -8,8 +8,12 @@ from conch.doors.web.views import reservation_view
 from conch.doors.web.work import ID, REASON, TEXT, Action, Desk
 from conch.errors import StickHeld
 from conch.overseeing.steering import Steering
+from conch.rooms.room import Room
+from conch.scopes.reservations import LONGEST_TTL, SHORTEST_TTL, TTL_MINUTES
 from conch.tools import bus_view, fields
 from conch.tools.replies import Object
+
+_MINUTES: Object = {"type": "integer", "minimum": SHORTEST_TTL, "maximum": LONGEST_TTL}
 
 
 class RoomActions:
@@ -22,6 +26,17 @@ class RoomActions:
         steps, member = {"room_id": ID, "reason": TEXT}, {"room_id": ID, "agent_id": ID}
         return {
             "note": Action(self._note, fields.takes({"room_id": ID, "note": TEXT})),
+            "claim": Action(self._claim, fields.takes({"room_id": ID})),
+            "leave": Action(self._leave, fields.takes({"room_id": ID})),
+            "reserve": Action(
+                self._reserve,
+                fields.takes({"room_id": ID, "scope": fields.SCOPE}, ttl_minutes=_MINUTES, bead_id=fields.BEAD_ID),
+            ),
+            "adopt": Action(
+                self._adopt,
+                fields.takes(member),
+                "You get the name, the reservations and the notices of the agent that is gone.",
+            ),
             "hand_over": Action(self._hand_over, fields.takes({"room_id": ID, "handoff": fields.HANDOFF}, to=ID)),
             "nudge": Action(self._nudge, fields.takes(member, text=TEXT)),
             "force_take": Action(
@@ -61,6 +76,38 @@ class RoomActions:
         self._app.membership.enter(caller, given["room_id"])
         return {"event_seq": self._app.membership.append_note(caller, given["room_id"], given["note"]).event_seq}
 
+    def _claim(self, given: Object) -> Object:
+        room = self._claimed(given["room_id"])
+        return {"room_id": room.room_id, "turn_id": room.turn_id}
+
+    def _claimed(self, room_id: str) -> Room:
+        """The room, once the person has its stick. A stick that an agent has stays where it is."""
+        caller = self._desk.person.caller()
+        self._app.membership.enter(caller, room_id)
+        snapshot = self._app.claims.wait_for_turn(caller, room_id, max_wait_ms=0).snapshot
+        if snapshot.room.owner != caller.agent_id or snapshot.room.lease_id is None:
+            message = f"{snapshot.who(snapshot.expected)} has the stick. Take it first, or let it finish."
+            raise StickHeld(message, room_id=room_id)
+        return snapshot.room
+
+    def _leave(self, given: Object) -> Object:
+        self._app.membership.leave_path(self._desk.person.caller(), given["room_id"])
+        return {"room_id": given["room_id"]}
+
+    def _reserve(self, given: Object) -> Object:
+        caller, room_id = self._desk.person.caller(), given["room_id"]
+        self._app.membership.enter(caller, room_id)
+        minutes, bead_id = given.get("ttl_minutes", TTL_MINUTES), given.get("bead_id")
+        reserved = self._app.reservations.reserve(caller, room_id, given["scope"], minutes, bead_id=bead_id)
+        return {"reservation": reservation_view(reserved.reservation)}
+
+    def _adopt(self, given: Object) -> Object:
+        """Resume an agent that is gone, as `conch init --adopt` does. A person needs no evidence."""
+        caller, room_id = self._desk.person.caller(), given["room_id"]
+        self._app.membership.enter(caller, room_id)
+        adopted = self._app.adoption.adopt(caller, room_id, given["agent_id"], ".", confirmed=True)
+        return {"name": adopted.agent.name, "evidence": adopted.evidence.summary}
+
     def _hand_over(self, given: Object) -> Object:
         """Hand over the person's own stick: to one member, or to the next in the sequence."""
         app, caller, room_id = self._app, self._desk.person.caller(), given["room_id"]
@@ -88,9 +135,11 @@ class RoomActions:
         return {"revoked": passed.revoked.agent_id, "event_seq": passed.offer.event_seq, **facts}
 
     def _unreserve(self, given: Object) -> Object:
-        ended = self._steering.unreserve(
-            self._person, given["room_id"], given["agent_id"], given["scope"], given["reason"]
-        )
+        caller, room_id, scope = self._desk.person.caller(), given["room_id"], given["scope"]
+        if given["agent_id"] == caller.agent_id:
+            [ended] = self._app.reservations.release(caller, room_id, scope)
+        else:
+            ended = self._steering.unreserve(self._person, room_id, given["agent_id"], scope, given["reason"])
         return {"reservation": reservation_view(ended)}
 
     def _kick(self, given: Object) -> Object:
@@ -99,13 +148,8 @@ class RoomActions:
 
     def _close_room(self, given: Object) -> Object:
         """Close a room as the holder of its stick. A free stick is claimed first."""
-        app, caller, room_id = self._app, self._desk.person.caller(), given["room_id"]
-        check_length("reason", given.get("reason", ""), app.settings.max_reason_chars, "max_reason_chars")
-        app.membership.enter(caller, room_id)
-        wait = app.claims.wait_for_turn(caller, room_id, max_wait_ms=0)
-        room = wait.snapshot.room
-        if room.owner != caller.agent_id or room.lease_id is None:
-            message = f"{wait.snapshot.who(wait.snapshot.expected)} has the stick. Take it first, or let it finish."
-            raise StickHeld(message, room_id=room_id)
-        closed = app.membership.close_room(caller, room_id, room.lease_id, room.turn_id, given.get("reason"))
-        return {"room_id": room_id, "state": closed.state}
+        caller, reason = self._desk.person.caller(), given.get("reason")
+        check_length("reason", reason or "", self._app.settings.max_reason_chars, "max_reason_chars")
+        room = self._claimed(given["room_id"])
+        closed = self._app.membership.close_room(caller, room.room_id, room.lease_id or "", room.turn_id, reason)
+        return {"room_id": room.room_id, "state": closed.state}

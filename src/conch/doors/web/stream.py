@@ -154,9 +154,10 @@ class _Reader(threading.Thread):
         if len(self._app.store.replacements) != self._stores:
             self._start_again()
         has_news = self._read()
-        if self._glance.has_changed(began, has_news is not False):
+        is_other = watched_channels(self._app.store) != channels  # a room or a topic was opened or closed
+        if self._glance.has_changed(began, has_news is not False) or is_other:
             self._publish([_Event("changed", {}, self.mark)])
-        return watched_channels(self._app.store) != channels or None
+        return is_other or None
 
     def _start_again(self) -> None:
         self._stores = len(self._app.store.replacements)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 
 from conch.agents.records import label
 from conch.bus.stream import Message
 from conch.clock import to_iso
-from conch.doors.web.views import agent_view, asked_view
+from conch.doors.web.views import agent_view, asked_view, below_home
 from conch.doors.web.work import Desk
 from conch.overseeing.talk import Asked, TopicLine, list_topics, read_messages, show_topic
 from conch.search.search import DEFAULT_LIMIT, LONGEST_QUERY, MOST_RESULTS, Hit
@@ -39,6 +40,7 @@ EXPORT = fields.takes(_TOPIC, format={"type": "string", "enum": ["markdown", "js
 SEARCH = fields.takes(
     {"q": {"type": "string", "minLength": 1, "maxLength": LONGEST_QUERY}},
     topic=fields.TOPIC_ID,
+    mode={"type": "string", "enum": ["hybrid", "fts", "semantic"]},
     limit=fields.limit(MOST_RESULTS, DEFAULT_LIMIT),
 )
 
@@ -91,7 +93,8 @@ class TalkPages:
 
     def search(self, given: Object) -> Object:
         limit = given.get("limit", DEFAULT_LIMIT)
-        found = self._app.search.search(given["q"], topic_id=given.get("topic"), limit=limit)
+        mode = given.get("mode", "hybrid")
+        found = self._app.search.search(given["q"], topic_id=given.get("topic"), limit=limit, mode=mode)
         hits = [_hit(each) for each in found.hits]
         return {"hits": hits, "mode": found.mode, "has_more": found.has_more, "warnings": found.warnings}
 
@@ -99,7 +102,8 @@ class TalkPages:
 def _topic(topic: TopicLine) -> Object:
     return known(
         topic_id=topic.topic_id,
-        name=topic.name,
+        name=os.path.basename(topic.name) or topic.name if topic.room_id else topic.name,
+        shown_path=below_home(topic.name) if topic.room_id else None,
         status=topic.status,
         created_at=to_iso(topic.created_at),
         closed_at=to_iso(topic.closed_at),

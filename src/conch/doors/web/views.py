@@ -53,7 +53,7 @@ def room_view(survey: Survey, viewer_id: str) -> Object:
     return {
         **overview_view.room(survey),
         "name": os.path.basename(room.canonical_path) or room.canonical_path,
-        "shown_path": _below_home(room.canonical_path),
+        "shown_path": below_home(room.canonical_path),
         "topic_id": room.topic_id,
         "sentence": _STATES[snapshot.state].format(who=snapshot.who(snapshot.expected)),
         "lease_expires_at": to_iso(room.lease_expires_at),
@@ -68,7 +68,7 @@ def room_view(survey: Survey, viewer_id: str) -> Object:
     }
 
 
-def _below_home(path: str) -> str:
+def below_home(path: str) -> str:
     """The path as people write it: with a tilde for their home directory."""
     home = os.path.expanduser("~")
     return "~" + path.removeprefix(home) if home != "/" and (path == home or path.startswith(home + "/")) else path

@@ -157,7 +157,7 @@ class Shell {
       <a class="brand" href="/" aria-label="conch, rooms">con<i>ch</i></a>
       <nav aria-label="Main">${NAVIGATION.map(([name, address, text]) =>
         html`<a href=${address} aria-current=${this.route.name === name ? "page" : nothing}>${text}</a>`)}</nav>
-      <form class="search" role="search" @submit=${(event) => event.preventDefault()}>
+      <form class="search" role="search" @submit=${(event) => { event.preventDefault(); this.search(event.target.elements.search.value, "hybrid"); }}>
         <input type="search" id="search" aria-label="Search what was said" placeholder="Search what was said" autocomplete="off"
           .value=${this.route.name === "search" ? this.route.query.get("q") ?? "" : ""} @input=${(event) => this.search(event.target.value)}>
         <kbd aria-hidden="true">/</kbd></form>
@@ -171,8 +171,9 @@ class Shell {
     return part.view();
   }
 
-  search(words) {
-    const address = `/search?${new URLSearchParams({ q: words })}`;
+  /** While the person types, by words only: that is quick. */
+  search(words, mode) {
+    const address = `/search?${new URLSearchParams({ q: words, ...(mode ? { mode } : {}) })}`;
     this.go(address, this.route.name === "search");
   }
 }

@@ -5,7 +5,8 @@ import { get } from "../api.js";
 import { named } from "../agents.js";
 import { visible } from "../text.js";
 
-const PAUSE = 10_000; // sizes and processes change without an event
+const BELLS = { FileBell: "files that the system watches", PostgresBell: "notifications of PostgreSQL" };
+const PAUSE = 5_000; // sizes and processes change without an event
 
 export class HealthPage {
   title = "Health";
@@ -42,7 +43,7 @@ const row = (name, value) => (value === undefined || value === null ? nothing : 
 
 function bell(given) {
   if (!given) return null;
-  return html`${visible(given.kind)} ${given.is_reliable ? nothing : html`<span class="pill warn">looks again at intervals</span>`}`;
+  return html`${BELLS[given.kind] ?? visible(given.kind)} ${given.is_reliable ? nothing : html`<span class="pill warn">looks again at intervals</span>`}`;
 }
 
 function size(bytes) {

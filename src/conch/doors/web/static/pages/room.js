@@ -9,11 +9,13 @@ import { Lanes } from "../parts/lanes.js";
 import { Talk } from "../parts/messages.js";
 import { Refresh } from "../parts/refresh.js";
 import { reservationTree } from "../parts/reservations.js";
-import { alerts, memberRow } from "../parts/standing.js";
+import { alerts, losses, memberRow } from "../parts/standing.js";
 import { Steering } from "../parts/steering.js";
 import { Timeline } from "../parts/timeline.js";
 import { topicAddress } from "../router.js";
 import { count, visible } from "../text.js";
+
+const BEADS = 3; // filters of the timeline
 
 export class RoomPage {
   constructor(shell, route) {
@@ -22,7 +24,7 @@ export class RoomPage {
     this.talk = new Talk();
     this.lanes = new Lanes(shell, this.id);
     this.steering = new Steering(shell, this.id);
-    this.refresh = new Refresh(() => this.load());
+    this.refresh = new Refresh(() => this.read());
     this.keys = {
       j: { text: "next row of the timeline", run: () => this.timeline.step(1) },
       k: { text: "previous row of the timeline", run: () => this.timeline.step(-1) },
@@ -43,9 +45,17 @@ export class RoomPage {
     await Promise.all([this.loadRoom(), this.shell.load(this.timeline), this.shell.load(this.lanes)]);
   }
 
+  /** What was said changes neither the turns nor older rows, so a busy room costs little. */
+  read() {
+    const isOld = this.isOld;
+    this.isOld = false;
+    return isOld ? this.load() : this.loadRoom();
+  }
+
   async loadRoom() {
     this.room = (await get(path`/api/rooms/${this.id}`)).room;
     this.shell.update();
+    this.timeline.beads = beadsOf(this.room).slice(0, BEADS);
     this.talk.topicId = this.room.topic_id;
     await this.shell.load(this.talk);
   }
@@ -54,6 +64,7 @@ export class RoomPage {
 
   changed({ entry }) {
     if (entry) this.timeline.add(entry);
+    if (entry?.kind !== "message") this.isOld = true;
     this.shell.update();
     this.refresh.soon();
   }
@@ -64,13 +75,13 @@ export class RoomPage {
     if (!this.room) return html`<h1 tabindex="-1" class="soft">Room</h1>`;
     const room = this.room;
     return html`<div class="columns"><div>
-        ${this.head(room)} ${alerts(room, (trouble) => this.remedy(trouble))}
+        ${this.head(room)} ${alerts(room, (trouble) => this.remedy(trouble))} ${room.state === "closed" ? nothing : losses(room, (member, held) => this.rescue(member, held))}
         <section class="card"><h2>Who is here</h2>${this.members(room)}</section>
         <section class="card"><h2>Who held the stick ${this.lanes.controls()}</h2>${shown(this.lanes)}</section>
         <section class="card"><h2>Timeline</h2>${shown(this.timeline)}</section>
       </div><div>
         ${this.olderQuestions(room)}
-        <section class="card"><h2>Reserved</h2>${reservationTree(room.reservations, this.id, room.state === "closed" ? null : (each) => this.steering.release(each))}</section>
+        <section class="card"><h2>Reserved ${room.state === "closed" ? nothing : html`<button class="button quiet small" @click=${() => this.steering.reserve()}>Reserve…</button>`}</h2>${reservationTree(room.reservations, this.id, room.state === "closed" ? null : (each) => this.steering.release(each))}</section>
         <section class="card"><h2>Talk <a class="soft" href=${topicAddress(room.topic_id)}><small>all</small></a></h2>
           ${shown(this.talk)}
           ${room.state === "closed" ? nothing : sayBox({ room_id: this.id }, this.context, "Say something to the room…")}</section>
@@ -87,13 +98,14 @@ export class RoomPage {
         ${this.stickActions(room, holder)}
         ${menu("More actions for this room", html`<button class="button quiet" @click=${() => this.steering.note()}>Add a note…</button>
         ${holder && !this.isMine(room) ? html`<button class="button quiet" @click=${() => this.steering.passFor(holder, room.members)}>Pass on for ${label(holder)}…</button>` : nothing}
+        ${room.members.some((each) => each.agent_id === this.shell.me?.agent_id) && !this.isMine(room) ? html`<button class="button quiet" @click=${() => this.steering.leave()}>Leave the room…</button>` : nothing}
         <button class="button quiet" @click=${() => this.steering.close()}>Close the room…</button>`)}`}</div>
       <p class="state">${visible(room.sentence)}${this.deadline(room)}</p>`;
   }
 
   stickActions(room, holder) {
     if (this.isMine(room)) return html`<button class="button primary" @click=${() => this.steering.handOver(this.shell.me, room.members)}>Hand over…</button>`;
-    if (!holder) return nothing;
+    if (!holder) return html`<button class="button" @click=${() => this.steering.claim()}>Take the stick</button>`;
     return html`<button class="button" @click=${() => this.steering.nudge(holder)}>Ask for the stick</button>
       <button class="button quiet" @click=${() => this.steering.take(holder)}>Take over…</button>`;
   }
@@ -123,14 +135,22 @@ export class RoomPage {
     return menu(`Actions for ${label(member)}`, html`
       <button class="button quiet" @click=${() => this.steering.message(member)}>Write to it…</button>
       ${member.agent_id === this.holder?.agent_id ? html`<button class="button quiet" @click=${() => this.steering.passFor(member, this.room.members)}>Pass the stick on for it…</button>` : nothing}
+      ${member.doing === "gone" ? html`<button class="button quiet" @click=${() => this.steering.resume(member)}>Resume as ${visible(member.name)}…</button>` : nothing}
       <button class="button quiet" @click=${() => this.steering.kick(member)}>Remove from the room…</button>`);
   }
 
   /** What a person can do about a trouble, on the alert itself. */
   remedy(trouble) {
-    if (trouble.code === "takeover") return html`<button class="button" @click=${() => this.steering.take(this.holder)}>Take over…</button>`;
+    if (trouble.code === "takeover")
+      return html`<button class="button" @click=${() => this.steering.take(this.holder)}>Take over…</button>${this.holder?.doing === "gone" ? this.rescue(this.holder, []) : nothing}`;
     if (trouble.code === "unanswered") return html`<button class="button" @click=${() => document.querySelector("[data-answer]")?.focus()}>Answer</button>`;
     return nothing;
+  }
+
+  /** What a person can do about work that an agent left behind. */
+  rescue(member, held) {
+    return html`<button class="button" @click=${() => this.steering.resume(member)}>Resume as ${visible(member.name)}…</button>
+      ${held.length ? html`<button class="button quiet" @click=${() => this.steering.releaseAll(member, held)}>Release…</button>` : nothing}`;
   }
 
   /** Open questions that the timeline does not show yet. */
@@ -148,10 +168,19 @@ export class RoomPage {
   }
 
   items(room) {
-    const beads = [...new Set([...room.reservations, ...room.notices].map((each) => each.bead_id).filter(Boolean))];
+    const beads = beadsOf(room);
     if (!beads.length) return nothing;
-    return html`<section class="card"><h2>Work items</h2><div class="row">${beads.map((bead) => itemLink(bead, this.id))}</div></section>`;
+    return html`<section class="card"><h2>Work items</h2>${beads.map((bead) => html`<div class="row item-line">${itemLink(bead, this.id)}
+      ${tally(room.reservations, bead, "reservation")} ${tally(room.notices, bead, "open notice")}</div>`)}</section>`;
   }
+}
+
+/** The work items that open reservations and notices name. */
+const beadsOf = (room) => [...new Set([...room.reservations, ...room.notices].map((each) => each.bead_id).filter(Boolean))];
+
+function tally(found, bead, word) {
+  const number = found.filter((each) => each.bead_id === bead).length;
+  return number ? html`<small>${count(number, word)}</small>` : nothing;
 }
 
 /** A part of the page, or why it is not there. */

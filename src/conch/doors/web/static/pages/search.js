@@ -13,7 +13,7 @@ export class SearchPage {
   title = "Search";
 
   constructor(shell, route) {
-    Object.assign(this, { shell, words: route.query.get("q") ?? "", reply: null, abort: new AbortController() });
+    Object.assign(this, { shell, words: route.query.get("q") ?? "", mode: route.query.get("mode") ?? "fts", reply: null, abort: new AbortController() });
   }
 
   close() {
@@ -24,7 +24,7 @@ export class SearchPage {
   async load() {
     if (!this.words.trim()) return;
     await new Promise((resolve) => { this.timer = setTimeout(resolve, PAUSE); });
-    this.reply = await get("/api/search", { q: this.words, limit: 50 }, this.abort.signal);
+    this.reply = await get("/api/search", { q: this.words, mode: this.mode, limit: 50 }, this.abort.signal);
     SearchPage.latest = this.reply;
     this.shell.update();
   }
@@ -34,8 +34,8 @@ export class SearchPage {
     const reply = this.reply ?? (this.words.trim() ? SearchPage.latest : null);
     return html`<div class="head"><h1 tabindex="-1">Search</h1>${this.words.trim() && this.reply ? html`<small role="status">${count(this.reply.hits.length, "message")} for “${visible(this.words)}”</small>` : nothing}</div>
       ${reply?.warnings?.map((warning) => html`<p class="soft">${visible(warning.message ?? warning)}</p>`) ?? nothing}
-      ${!reply ? html`<p class="soft">Type in the field above. Quotes search for a phrase.</p>`
-        : reply.hits.length ? html`<div class="card"><ul class="list">${reply.hits.map(hit)}</ul></div>` : html`<p class="soft">Nothing was found.</p>`}`;
+      ${!reply ? html`<p class="soft">Type in the field above. Quotes search for a phrase. Enter also finds messages of similar meaning.</p>`
+        : reply.hits.length ? html`<div class="card"><ul class="list">${reply.hits.map(hit)}</ul></div>` : html`<p class="soft">Nothing was found.${this.mode === "fts" ? " Enter also looks for similar meanings." : ""}</p>`}`;
   }
 }
 

@@ -73,7 +73,7 @@ export class TopicPage {
     if (!this.topic) return html`<h1 tabindex="-1" class="soft">Topic</h1>`;
     const topic = this.topic, isClosed = topic.status === "closed";
     const context = { me: this.shell.me, shell: this.shell, isClosed };
-    return html`<div class="head"><h1 tabindex="-1">${visible(topic.name)}</h1>
+    return html`<div class="head"><h1 tabindex="-1">${visible(topic.name)}</h1>${topic.shown_path ? html`<span class="path">${visible(topic.shown_path)}</span>` : nothing}
         ${topic.room_id ? html`<a class="pill" href=${roomAddress(topic.room_id)}>room</a>` : nothing} ${isClosed ? html`<span class="pill">closed</span>` : nothing}
         <span class="grow"></span>
         <a class="button" download href=${`${path`/api/topics/${this.id}/export`}?format=markdown`}>Export</a>

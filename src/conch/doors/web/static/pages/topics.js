@@ -2,6 +2,7 @@
 
 import { html, nothing } from "../vendor/lit-html/lit-html.js";
 import { get } from "../api.js";
+import { question } from "../dialog.js";
 import { Refresh } from "../parts/refresh.js";
 import { roomAddress, topicAddress } from "../router.js";
 import { count, visible } from "../text.js";
@@ -30,12 +31,18 @@ export class TopicsPage {
     this.shell.update();
   }
 
+  async create() {
+    const values = await question({ title: "New topic", text: "Every room has a topic of its own. This one is beside them.", fields: [{ name: "name", label: "Name" }], yes: "Create" });
+    if (values) this.shell.act("create_topic", values, "Created.");
+  }
+
   changed() { if ((this.topics?.length ?? 0) <= PAGE) this.refresh.soon(); }
 
   view() {
     return html`<div class="head"><h1 tabindex="-1">Topics</h1><span class="grow"></span>
         <div class="filters" role="group" aria-label="Show">${["open", "closed", "all"].map((status) =>
-          html`<a class="button quiet" href="/topics?status=${status}" aria-current=${this.status === status ? "true" : nothing}>${status}</a>`)}</div></div>
+          html`<a class="button quiet" href="/topics?status=${status}" aria-current=${this.status === status ? "true" : nothing}>${status}</a>`)}</div>
+        <button class="button" @click=${() => this.create()}>New topic…</button></div>
       ${this.topics === null ? nothing : this.topics.length ? html`<div class="card"><ul class="list">${this.topics.map(topicRow)}</ul></div>`
         : html`<div class="card"><p class="empty">There is no such topic. Every room has one of its own.</p></div>`}
       ${this.cursor ? html`<div class="more-rows"><button class="button" @click=${() => this.more()}>Show more</button></div>` : nothing}`;
@@ -43,7 +50,7 @@ export class TopicsPage {
 }
 
 function topicRow(topic) {
-  return html`<li><div class="row"><h2 class="title"><a href=${topicAddress(topic.topic_id)}>${visible(topic.name)}</a></h2>
+  return html`<li><div class="row"><h2 class="title"><a href=${topicAddress(topic.topic_id)}>${visible(topic.name)}</a></h2>${topic.shown_path ? html`<span class="path soft">${visible(topic.shown_path)}</span>` : nothing}
     ${topic.room_id ? html`<a class="pill" href=${roomAddress(topic.room_id)}>room</a>` : nothing}
     ${topic.status === "closed" ? html`<span class="pill">closed</span>` : nothing}
     <span class="grow"></span><small>${count(topic.last_seq ?? 0, "message")}${topic.last_at ? html`, the last <time-span since=${topic.last_at}></time-span> ago` : nothing}</small></div></li>`;

@@ -1,8 +1,9 @@
 // What each member does and what is wrong, in the words of `conch status`.
 
 import { html, nothing } from "../vendor/lit-html/lit-html.js";
-import { colour, named } from "../agents.js";
+import { colour, label, named } from "../agents.js";
 import { brief, count, visible } from "../text.js";
+import { clock } from "../time.js";
 
 const PILLS = { holding: ["has the stick", "hold"], next: ["next", "hold"], waiting: ["waiting", ""], here: ["here", ""], watching: ["watching", ""], gone: ["gone", "bad"] };
 
@@ -40,6 +41,27 @@ function left(work) {
 export function alerts(room, actions) {
   return room.troubles.map((trouble) => html`<div class="alert" role="alert"><b>${TITLES[trouble.code]}</b>
     <span>${visible(trouble.sentence)} <small>for <time-span since=${trouble.since}></time-span></small></span>${actions?.(trouble) ?? nothing}</div>`);
+}
+
+/** Agents that are gone and left work or reservations behind. The holder of the stick has an alert of its own. */
+export function losses(room, actions) {
+  return room.members.filter((member) => member.doing === "gone" && member.agent_id !== (room.owner ?? room.reserved_for)).map((member) => {
+    const held = room.reservations.filter((each) => each.agent_id === member.agent_id);
+    if (!member.left && !held.length) return nothing;
+    return html`<div class="alert" role="alert"><b>${label(member)} is gone.</b><span>It ${leftWork(member.left)}${member.left && held.length ? " and " : ""}${reserved(held)}.</span>
+      <span class="row acts">${actions(member, held)}</span></div>`;
+  });
+}
+
+function leftWork(work) {
+  if (!work) return "";
+  return work.uncommitted_files ? html`left <span title=${visible(work.evidence)}>${count(work.uncommitted_files, "uncommitted file")}</span>` : `left work behind: ${brief(work.evidence, 90).replace(/\.$/, "")}`;
+}
+
+function reserved(held) {
+  if (!held.length) return "";
+  const [first] = held, rest = held.length > 1 ? ` and ${count(held.length - 1, "more path")}` : "";
+  return html`reserved <code>${visible(first.spelled ?? first.scope)}</code>${rest} until ${clock(first.expires_at)}`;
 }
 
 const TITLES = { takeover: "The stick is stuck.", unanswered: "A question waits.", unaccepted: "A notice waits." };

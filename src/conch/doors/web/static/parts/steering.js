@@ -22,6 +22,35 @@ export class Steering {
     });
   }
 
+  claim() { return this.shell.act("claim", { room_id: this.roomId }, "You have the stick."); }
+
+  leave() {
+    return this.ask("leave", {}, "You are no longer a member.", { title: "Leave the room?", text: "Your reservations end. You can still watch.", yes: "Leave" });
+  }
+
+  reserve() {
+    return this.ask("reserve", {}, "Reserved.", {
+      title: "Reserve a path", text: "Agents that want it meet your reservation.",
+      fields: [{ name: "scope", label: "Path in the workspace", hint: "A file, a folder, or folder/*" }, { name: "bead_id", label: "Work item", optional: true }], yes: "Reserve",
+    });
+  }
+
+  /** Go on as an agent that is gone. */
+  resume(member) {
+    const found = member.left ? member.left.evidence : "conch found no unfinished work of it here. The log will say that you decided.";
+    return this.ask("adopt", { agent_id: member.agent_id }, `You are ${member.name} now.`, {
+      title: `Resume as ${member.name}?`, text: `You get its name, its reservations and its notices. ${found}`, yes: "Resume", danger: true,
+    });
+  }
+
+  async releaseAll(member, reservations) {
+    const scopes = reservations.map((each) => each.spelled ?? each.scope).join(", ");
+    const given = await question({ title: `Release what ${label(member)} reserved?`, text: scopes, fields: [REASON], yes: "Release", danger: true });
+    if (!given) return;
+    for (const each of reservations)
+      await this.shell.act("unreserve", { room_id: this.roomId, agent_id: each.agent_id, scope: each.scope, ...given, confirm: true }, "Released.");
+  }
+
   nudge(holder) {
     return this.ask("nudge", { agent_id: holder.agent_id }, "Asked.", {
       title: `Ask ${label(holder)} for the stick`, text: "It reads this with its next reply.",

@@ -3,7 +3,7 @@
 import { html, nothing } from "../vendor/lit-html/lit-html.js";
 import { repeat } from "../vendor/lit-html/directives/repeat.js";
 import { get } from "../api.js";
-import { count } from "../text.js";
+import { visible } from "../text.js";
 import { entryRow, typeOf } from "./entries.js";
 
 const PAGE = 50;
@@ -25,6 +25,8 @@ export class Timeline {
     this.entries = []; // newest first
     this.held = []; // arrived while the reader was further down
     this.filter = "All";
+    this.beads = []; // work items to choose from
+    this.bead = null;
     this.observer = new IntersectionObserver((seen) => seen.some((each) => each.isIntersecting) && this.older(), { rootMargin: "600px" });
   }
 
@@ -35,7 +37,7 @@ export class Timeline {
     const page = await this.read({}), latest = page.entries.reverse();
     const known = new Set(this.entries.map((entry) => entry.key));
     if (this.hasNewest !== false && latest.some((entry) => known.has(entry.key))) {
-      latest.reverse().forEach((entry) => this.add(entry));
+      latest.reverse().forEach((entry) => this.put(entry));
     } else if (!this.entries.length || this.hasNewest !== false) {
       Object.assign(this, { entries: latest, start: page.start, hasOlder: page.has_older, hasNewest: true, held: [] });
     }
@@ -44,11 +46,14 @@ export class Timeline {
   }
 
   read(parameters) {
-    return get(this.address, { limit: PAGE, source: SOURCES[this.filter], ...parameters });
+    return get(this.address, { limit: PAGE, source: SOURCES[this.filter], bead: this.bead, ...parameters });
   }
 
+  /** What the stream brings. Only the server knows what belongs to a work item. */
+  add(entry) { if (!this.bead) this.put(entry); }
+
   /** A new entry, or a newer state of one that is shown. */
-  add(entry) {
+  put(entry) {
     if (entry.message_type === "answer") this.answered(entry.reply_to);
     for (const list of [this.entries, this.held]) {
       const at = list.findIndex((each) => each.key === entry.key);
@@ -104,8 +109,8 @@ export class Timeline {
     document.getElementById(this.id)?.scrollIntoView({ block: "start" });
   }
 
-  async choose(filter) {
-    this.filter = filter;
+  async choose(filter, bead = null) {
+    Object.assign(this, { filter, bead });
     await this.startAfresh().catch((error) => this.shell.say(error.message, true));
   }
 
@@ -119,7 +124,8 @@ export class Timeline {
     const shown = this.entries.filter(FILTERS[this.filter]);
     return html`
       ${this.id === "timeline" ? html`<div class="filters" role="group" aria-label="Show">${Object.keys(FILTERS).map((name) =>
-        html`<button class="button quiet" aria-pressed=${this.filter === name} @click=${() => this.choose(name)}>${name}</button>`)}</div>` : nothing}
+        html`<button class="button quiet" aria-pressed=${this.filter === name && !this.bead} @click=${() => this.choose(name)}>${name}</button>`)}${this.beads.map((bead) =>
+        html`<button class="button quiet" aria-pressed=${this.bead === bead} @click=${() => this.choose("All", bead)}>${visible(bead)}</button>`)}</div>` : nothing}
       ${this.fresh()}
       <ol class="timeline" id=${this.id}>${repeat(shown, (entry) => entry.key, (entry) =>
         html`<li tabindex="-1" class=${entry.isNew ? "new" : ""} data-type=${typeOf(entry)}>${entryRow(entry, this.context())}</li>`)}</ol>
