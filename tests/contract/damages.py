@@ -38,8 +38,8 @@ META = {
         "meta", "is ours, not conch", "UPDATE meta SET value = 'ours' WHERE key = 'application'", SQLITE
     ),
     "no application id": Damage("meta", "says 0", "PRAGMA application_id = 0", SQLITE),
-    "no mark": Damage("meta", "is 0, but", "PRAGMA user_version = 0", SQLITE),
-    "another mark": Damage("meta", "is 77, but", "PRAGMA user_version = 77", SQLITE),
+    "no mark": Damage("meta", "is 0, which", "PRAGMA user_version = 0", SQLITE),
+    "another mark": Damage("meta", "is 77, which", "PRAGMA user_version = 77", SQLITE),
     "a forgotten mark": Damage("meta", "no mark", "DELETE FROM meta WHERE key = 'mark'", SQLITE),
 }
 

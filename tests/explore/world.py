@@ -129,7 +129,6 @@ class Tables:
         with store.read() as tx:
             names = [name for name in tx.tables() if name != "meta"]
         self._connection = store._connect()
-        self._replacements = store._replacements
         self._connection.execute("PRAGMA foreign_keys = OFF")  # tables are put back one by one
         self._names = [*names, "sqlite_sequence"]
         self._columns = {name: self._read_columns(name) for name in self._names}
@@ -154,7 +153,6 @@ class Tables:
             for name in changed:
                 self._replace(name, wanted[name])
             self._connection.execute("COMMIT")
-            self._replacements.numbered = 0  # otherwise the store would notice that it went back
         self._rows = wanted
 
     def close(self) -> None:

@@ -53,7 +53,9 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--seed", type=int)
     parser.add_argument("--players", type=int, default=6)
     parser.add_argument("--rate", type=float, default=8, help="signals per second")
-    parser.add_argument("--disasters", default="wipe,restore,delete", help="what may happen to the whole store")
+    parser.add_argument(
+        "--disasters", default="wipe,restore,delete,overwrite", help="what may happen to the whole store"
+    )
     parser.add_argument("--check", type=Path, metavar="FOLDER", help="only check a history that was kept")
     return parser.parse_args()
 

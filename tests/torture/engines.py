@@ -79,17 +79,18 @@ def _demand(environ: dict[str, str], *arguments: str) -> None:
 class Sqlite:
     """A file in a data directory of its own."""
 
-    disasters: tuple[str, ...] = ("wipe", "restore", "delete")
+    disasters: tuple[str, ...] = ("wipe", "restore", "delete", "overwrite")
 
     def __init__(self, folder: Path, environ: dict[str, str]) -> None:
         self._data, self._folder, self._backups = folder / "data", folder, 0
+        self._store, self._older = self._data / "rooms.sqlite", folder / "older.sqlite"
         self.environ = {**environ, "CONCH_DATA_DIR": str(self._data)}
 
     def processes(self) -> tuple[int, ...]:
         return ()
 
     def read_tables(self) -> Tables:
-        return _read_file(self._data / "rooms.sqlite")
+        return _read_file(self._store)
 
     def strike(self, dice: random.Random) -> str | None:
         bells = [path for path in self._data.rglob("*") if path.is_file() and not path.name.startswith("rooms.sqlite")]
@@ -103,6 +104,8 @@ class Sqlite:
         if disaster == "wipe":
             _demand(self.environ, "db", "wipe", "--yes")
             return Ruin()
+        if disaster == "overwrite":
+            return self._overwrite()
         backup = self._back_up()
         kept_until = time.monotonic()
         _demand(self.environ, "db", "restore", str(backup), "--yes")
@@ -114,9 +117,22 @@ class Sqlite:
         _demand(self.environ, "db", "backup", str(backup))
         return backup
 
+    def _copy(self) -> None:
+        """Copy the store as SQLite's own shell does: the copy says that it is the same store."""
+        self._older.unlink(missing_ok=True)
+        with closing(sqlite3.connect(self._store, timeout=30)) as source, closing(sqlite3.connect(self._older)) as copy:
+            source.backup(copy)
+
+    def _overwrite(self) -> Ruin:
+        """Put a copy from a few seconds ago over the file."""
+        self._copy()
+        time.sleep(3)
+        shutil.copyfile(self._older, self._store)
+        return Ruin(kept_until=time.monotonic())
+
     def _delete(self, suffixes: tuple[str, ...]) -> Ruin:
         for suffix in suffixes:
-            Path(f"{self._data}/rooms.sqlite{suffix}").unlink(missing_ok=True)
+            Path(f"{self._store}{suffix}").unlink(missing_ok=True)
         # Without its log, the file holds what was last moved into it.
         return Ruin() if "" in suffixes else Ruin(kept_until=time.monotonic())
 

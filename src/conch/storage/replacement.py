@@ -14,8 +14,8 @@ class Replacements:
 
     def __init__(self, place: str) -> None:
         self.found: list[Replacement] = []
-        self.numbered = 0
-        """How many rows this store has numbered, as far as this process knows. An older copy has numbered fewer."""
+        self.is_to_be_told = False
+        """Whether this process has found a copy of this store in its place, and others could miss it."""
         self._place = place
         self._epoch: str | None = None
         self._is_known = False
@@ -31,7 +31,7 @@ class Replacements:
 
     def expect(self, epoch: str | None) -> None:
         """Use the store with this epoch from now on."""
-        self._epoch, self._is_known, self.numbered = epoch, True, 0
+        self._epoch, self._is_known = epoch, True
 
     def add(self, message: str, **details: Any) -> StoreReplaced:
         """Note a replacement. Returns the error that makes the request run again, on the store that is there now."""
@@ -40,7 +40,7 @@ class Replacements:
 
     def forget_epoch(self) -> None:
         """Use whatever store is there at the next transaction."""
-        self._is_known, self.numbered = False, 0
+        self._is_known = False
 
 
 def new_epoch() -> str:

@@ -209,35 +209,94 @@ def test_a_call_that_needs_nothing_lost_succeeds_with_a_warning_and_what_was_los
     assert "a note to keep" in json.dumps(events)
 
 
-def moved_into_the_file(store: Path) -> None:
+def move_into_file(store: Path) -> None:
     """Move what is in `-wal` into the store's file, as SQLite does now and then."""
     with closing(sqlite3.connect(store)) as connection:
         assert connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0
 
 
-@pytest.mark.parametrize("in_file", [True, False])
-def test_an_older_copy_of_the_same_file_makes_no_second_owner(
-    agent: Callable[[str], Agent], command: Callable[..., Object], store: Path, in_file: bool
-) -> None:
-    first, second = agent("codex:1"), agent("gemini:2")
-    moved_into_the_file(store)
-    older = store.read_bytes()  # a plain copy, with the same mark and the same epoch
+def take_in_file(first: Agent, store: Path) -> None:
     first.take_stick()
-    if in_file:
-        moved_into_the_file(store)
+    move_into_file(store)
+
+
+def take_in_file_and_write_more(first: Agent, store: Path) -> None:
+    take_in_file(first, store)
+    first.call("append_note", room_id=first.room_id, note="in -wal, so that it hides a part of the copy")
+
+
+def take_after_others(first: Agent, store: Path) -> None:
+    for number in range(3):
+        first.call("append_note", room_id=first.room_id, note=f"note {number}")
+        move_into_file(store)
+    first.take_stick()
+
+
+@pytest.mark.parametrize("go_on", [take_in_file, take_in_file_and_write_more, take_after_others])
+def test_an_older_copy_of_the_same_file_is_noticed_by_everyone(
+    agent: Callable[[str], Agent], command: Callable[..., Object], store: Path, go_on: Callable[[Agent, Path], None]
+) -> None:
+    first, second, idle = agent("codex:1"), agent("gemini:2"), agent("kimi:3")
+    move_into_file(store)
+    older = store.read_bytes()  # a plain copy: the same file, mark and epoch
+    go_on(first, store)
     store.write_bytes(older)
 
-    kept = first.heartbeat()
-    taken = second.call("wait_for_turn", room_id=second.room_id, max_wait_ms=0)
+    kept = first.heartbeat()["structuredContent"]
+    taken = second.take_stick()
 
-    if in_file:  # the turn is lost
-        assert kept["structuredContent"]["error"] == "turn_mismatch"
-        assert "An older copy was put over the store" in kept["structuredContent"]["message"]
-        assert taken["status"] == "your_turn"
-        assert [warning["code"] for warning in taken["warnings"]] == ["STORE_REPLACED"]
-    else:  # it is in -wal, which everyone still reads
-        assert not kept["isError"]
-        assert taken["status"] == "not_yet"
+    assert kept["error"] == "turn_mismatch"
+    assert "an older copy was put over the store" in kept["message"]
+    for warnings in (taken["warnings"], idle.join()["warnings"]):
+        assert [warning["code"] for warning in warnings] == ["STORE_REPLACED"]
+    assert first.call("wait_for_turn", room_id=first.room_id, max_wait_ms=0)["status"] == "not_yet"
+    assert agent("late:4").call("get_room_state", room_id=first.room_id)["room"]["owner"] == "gemini:2"
+    assert command("db", "verify")["ok"]
+
+
+def copy_plainly(store: Path, target: Path) -> None:
+    move_into_file(store)
+    shutil.copyfile(store, target)
+
+
+def copy_with_sqlite(store: Path, target: Path) -> None:
+    with closing(sqlite3.connect(store)) as source, closing(sqlite3.connect(target)) as copy:
+        source.backup(copy)
+
+
+@pytest.mark.parametrize("copy", [copy_plainly, copy_with_sqlite])
+def test_rows_that_only_changed_show_an_older_copy_too(
+    agent: Callable[[str], Agent], command: Callable[..., Object], store: Path, copy: Callable[[Path, Path], None]
+) -> None:
+    first = agent("codex:1")
+    first.take_stick()
+    copy(store, store.parent.parent / "backup")
+    first.heartbeat()
+    move_into_file(store)
+    first.heartbeat()  # in -wal
+    copy_backup_over(store)
+
+    state = first.call("get_room_state", room_id=first.room_id)
+
+    assert [warning["code"] for warning in state["warnings"]] == ["STORE_REPLACED"]
+    assert command("db", "verify")["ok"]
+
+
+def test_a_copy_of_the_file_as_it_is_changes_nothing(
+    agent: Callable[[str], Agent], command: Callable[..., Object], store: Path
+) -> None:
+    first, second = agent("codex:1"), agent("gemini:2")
+    move_into_file(store)
+    same = store.read_bytes()
+    first.take_stick()  # in -wal, which everyone still reads
+    store.write_bytes(same)
+
+    kept = first.heartbeat()
+    waited = second.call("wait_for_turn", room_id=second.room_id, max_wait_ms=0)
+
+    assert not kept["isError"]
+    assert waited["status"] == "not_yet"
+    assert "warnings" not in waited
     assert command("db", "verify")["ok"]
 
 
@@ -286,22 +345,25 @@ def test_what_a_newcomer_wrote_survives_the_old_servers(
     assert command("db", "verify")["ok"]
 
 
+@pytest.mark.parametrize("is_plain", [True, False])
 def test_a_wal_that_belongs_to_a_replaced_store_is_moved_aside(
-    agent: Callable[[str], Agent], command: Callable[..., Object], store: Path
+    agent: Callable[[str], Agent], command: Callable[..., Object], store: Path, is_plain: bool
 ) -> None:
     first = agent("codex:1")
+    move_into_file(store)
+    older = store.read_bytes()
     backed_up(command, store)
-    first.take_stick()
+    take_in_file_and_write_more(first, store)
     first.client.process.send_signal(signal.SIGKILL)
     first.client.process.wait()
     assert sides(store)[0].stat().st_size > 0
-    copy_backup_over(store)
+    store.write_bytes(older) if is_plain else copy_backup_over(store)
 
-    verified = command("db", "verify")
     state = command("state")
+    verified = command("db", "verify")
 
-    assert verified["ok"]
     assert state["data"]["room"]["owner"] is None
+    assert verified["ok"]
     assert [path.name for path in store.parent.glob("*.set-aside-*-wal")] != []
 
 

@@ -9,9 +9,11 @@ LEFT JOIN meta m ON m.key = wanted.key WHERE m.key IS NULL;
 SELECT key FROM meta WHERE key NOT IN ('schema_version', 'application', 'epoch', 'mark') AND key NOT LIKE 'erased %';
 
 -- check: meta
--- The mark in the header of the file (PRAGMA user_version) is {found}, but meta says that it is {mark}.
+-- The mark in the header of the file (PRAGMA user_version) is {found}, which does not follow the {mark} in meta.
 SELECT p.user_version AS found, m.value AS mark
-FROM pragma_user_version p JOIN meta m ON m.key = 'mark' WHERE m.value <> CAST(p.user_version AS TEXT);
+FROM pragma_user_version p JOIN meta m ON m.key = 'mark'
+WHERE (p.user_version - CAST(m.value AS INTEGER) + 2147483647) % 2147483647 > 16777216
+  OR m.value <> CAST(CAST(m.value AS INTEGER) AS TEXT);
 
 -- check: meta
 -- The application in meta is {value}, not conch.

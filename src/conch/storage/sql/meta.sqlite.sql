@@ -1,9 +1,9 @@
 -- name: store_facts
--- Rows get ever higher numbers, so the sum of the highest ones only grows.
 SELECT
   (SELECT value FROM meta WHERE key = 'schema_version') AS version,
   (SELECT value FROM meta WHERE key = 'epoch') AS epoch,
-  (SELECT COALESCE(sum(seq), 0) FROM sqlite_sequence) AS numbered;
+  (SELECT value FROM meta WHERE key = 'mark') AS start,
+  (SELECT user_version FROM pragma_user_version) AS mark;
 
--- name: renew_epoch
-UPDATE meta SET value = :epoch WHERE key = 'epoch' AND value = :known;
+-- name: ensure_mark
+INSERT OR IGNORE INTO meta (key, value) SELECT 'mark', CAST(user_version AS TEXT) FROM pragma_user_version;

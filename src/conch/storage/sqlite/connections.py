@@ -4,7 +4,7 @@ A process that notices it saves what it still can, drops its connections, and op
 
 - The store's file was deleted or replaced. The connections still read the old one, so it is copied to a new file.
 - Only `-wal` or `-shm` is missing. The connections still have them, and write what they hold into the store's file.
-- Another file was copied over the store. What was there before is gone.
+- Another file, or an older copy of the store, was copied over it. What was there before is gone.
 - A link on the way to the store was changed. The old store is left to those who still use it.
 """
 
@@ -20,9 +20,21 @@ from conch.lean import Lock, NamedTuple
 from conch.storage.replacement import Replacements
 from conch.storage.sqlite import sqlite3
 from conch.storage.sqlite.errors import translate
-from conch.storage.sqlite.files import copy_whole, make_file, make_folder, make_private, stamp
+from conch.storage.sqlite.files import copy_whole, make_file, make_folder, make_private, stamp, unused
 from conch.storage.sqlite.ownership import require_own_place
-from conch.storage.sqlite.places import SIDES, FileId, Files, OpenFiles, Users, file_id, read_record, survey
+from conch.storage.sqlite.places import (
+    SIDES,
+    FileId,
+    Files,
+    OpenFiles,
+    Users,
+    count_steps,
+    file_id,
+    is_ahead,
+    read_record,
+    survey,
+    wait_until_written,
+)
 from conch.storage.sqlite.queue import Queue
 from conch.storage.sqlite.recognition import require_own_file
 
@@ -84,15 +96,29 @@ class Lent(NamedTuple):
 
     connection: sqlite3.Connection
     generation: _Generation
+    known: int | None = None
+    """The mark that SQLite had read from these files before this connection was lent."""
 
-    def check(self) -> None:
-        """FilesTaken if the files at the path are not the ones of this connection."""
+    def check(self) -> int:
+        """The mark in the file. FilesTaken if the files at the path are not the ones of this connection."""
         try:
-            if self.generation.files.are_in_place():
-                return
+            mark = self.generation.files.find_mark()
         except OSError as error:
             raise _Hidden(error) from error
-        raise FilesTaken
+        if mark is None:
+            raise FilesTaken
+        return mark
+
+    def check_marks(self, in_file: int, stored: int, start: int) -> None:
+        """FilesTaken if a copy was put over the file. Inside a transaction.
+
+        `stored` is the mark that SQLite reads, and `start` the one that the file had when `-wal` began.
+        """
+        is_expected = count_steps(start, in_file) <= count_steps(start, stored)
+        if not is_expected or (self.known is not None and not is_ahead(stored, self.known)):
+            self.generation.files.is_overwritten = True
+            raise FilesTaken
+        self.generation.files.stored = stored
 
     def is_surely_taken(self) -> bool:
         try:
@@ -179,13 +205,13 @@ class Connections:
             generation = self._now = self._open_first(self._connect_first)
             self._before = None
         if generation.idle:
-            return Lent(generation.idle.pop(), generation)
+            return Lent(generation.idle.pop(), generation, generation.files.stored)
         try:
             if not generation.files.are_in_place():  # a thread that has a connection must notice, to save what it can
                 return None
         except OSError as error:
             raise translate(error, self.path, self._named) from error
-        lent = Lent(self._connect(), generation)
+        lent = Lent(self._connect(), generation, generation.files.stored)
         generation.count += 1
         return lent
 
@@ -313,9 +339,7 @@ class Connections:
             if not users.is_alone and self._before is None:
                 raise _Unsettled
             if not recorded.same_store(now):
-                for suffix, old, new in zip(SIDES, recorded[1:3], now[1:3], strict=True):
-                    if old is not None and old == new:
-                        os.rename(self.path + suffix, f"{self.path}.set-aside-{stamp()}{suffix}")
+                self._set_sides_aside(recorded, now)
 
     def _not_ours(self) -> StoreUnavailable:
         from conch.host.processes import other_users_of  # rarely needed
@@ -394,17 +418,29 @@ class Connections:
         return generation.trouble or StoreInterrupted(f"The store at {self._given} was replaced. Try again.")
 
     def _save(self, lent: Lent) -> StoreInterrupted:
-        old, now = lent.generation.files.files, survey(self.path)
-        if old.same_store(now):
-            others_mended = read_record(self.path) == now  # as the one that mended has written down
+        files, now = lent.generation.files, survey(self.path)
+        old, recorded = files.files, read_record(self.path)
+        if old.same_store(now) and not files.is_overwritten:
+            others_mended = recorded is not None and recorded.fit(now)  # as the one that mended has written down
             if others_mended or self._mend(lent, old):
                 return StoreInterrupted(f"Files beside the store at {self.path} were replaced. Try again.")
         self._replacements.forget_epoch()
-        if old.store == now.store and old.mark != now.mark:
-            message = f"Another file was copied over the store at {self.path} while processes used it."
+        if old.store == now.store and (files.is_overwritten or old.mark != now.mark):
+            if self._set_sides_aside(old, now):  # SQLite would show what they hold, mixed with the copy
+                self._replacements.is_to_be_told = True
+                wait_until_written(self.path)
+            message = f"Another file or an older copy was put over the store at {self.path} while processes used it."
             return self._replacements.add(message, path=self.path, rescued=None)
         message = f"The store at {self.path} was deleted or replaced while processes used it."
         return self._rescue(lent, message)
+
+    def _set_sides_aside(self, old: Files, now: Files) -> bool:
+        """Move the files aside that belonged to the store before. False if they are gone already."""
+        free = unused(f"{self.path}.set-aside-{stamp()}")
+        kept = [suffix for suffix, mine, found in zip(SIDES, old[1:3], now[1:3], strict=True) if mine and mine == found]
+        for suffix in kept:
+            os.rename(self.path + suffix, free + suffix)
+        return bool(kept)
 
     def _mend(self, lent: Lent, old: Files) -> bool:
         """Write what `-wal` holds into the store's file. False if another program has filled a `-wal` of its own."""

@@ -14,6 +14,7 @@ from conch.lean import re
 from conch.storage.replacement import new_epoch
 from conch.storage.sqlite import sqlite3
 from conch.storage.sqlite.errors import translate
+from conch.storage.sqlite.places import next_mark
 
 _OLDEST_SQLITE = (3, 35, 0)  # the first version with RETURNING
 # fmt: off
@@ -127,17 +128,24 @@ def copy_whole(connection: sqlite3.Connection, target: str) -> None:
         raise _no_copy(error, target) from error
 
 
-def make_distinct(connection: sqlite3.Connection, mark: int) -> None:
+def make_distinct(connection: sqlite3.Connection, mark: int, start: int | None = None) -> None:
     """Give a copy an epoch and a mark of its own, so that a process notices when it is put in place of the store."""
     connection.execute(f"PRAGMA user_version = {mark}")
-    note_mark(connection)
+    _note_start(connection, mark if start is None else start)
     connection.execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('epoch', ?)", (new_epoch(),))
 
 
-def note_mark(connection: sqlite3.Connection) -> None:
-    """Write the mark in the file's header down in `meta` too, so that `verify` knows if it was changed."""
-    mark = "SELECT 'mark', CAST(user_version AS TEXT) FROM pragma_user_version"
-    connection.execute(f"INSERT OR REPLACE INTO meta (key, value) {mark}")
+def move_on(connection: sqlite3.Connection, in_file: int, stored: int) -> int:
+    """Move the store's mark on, as part of every write; see `places`. Returns the new one."""
+    if in_file == stored:  # all of -wal is in the file, so this write begins a new one
+        _note_start(connection, stored)
+    mark = next_mark(stored)
+    connection.execute(f"PRAGMA user_version = {mark}")
+    return mark
+
+
+def _note_start(connection: sqlite3.Connection, mark: int) -> None:
+    connection.execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('mark', ?)", (str(mark),))
 
 
 def new_mark() -> int:

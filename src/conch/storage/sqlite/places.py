@@ -6,6 +6,11 @@ notice. So a process remembers the files it opened, and compares them with the f
 Every process also holds a shared lock on the file `.users` while it has the store open. The first one writes down there
 which files they are. So a process that comes later knows whether the files belong together: with `-wal` deleted, or a
 backup copied over the store, SQLite would show it a store that never was.
+
+If an older copy of the file is put over it with plain tools, it is still the same file, and the same store. So the
+header of the file has a mark, and every write moves it on by one. SQLite changes the file only when it moves `-wal`
+into it. Until then the file has an older mark: not older than the one it had when `-wal` began, which the first write
+after that notes in the store. Any other mark in the file, and one that goes back, is that of a copy.
 """
 
 from __future__ import annotations
@@ -24,29 +29,51 @@ except ImportError:  # Windows has no flock, and does not let anybody delete an 
 
 SIDES = ("-wal", "-shm")
 _MARK = slice(60, 64)  # where the header of the file has the number of `PRAGMA user_version`
+_HIGHEST_MARK = 2**31 - 1
 _SHARED_LOCK = (0x4000_0002, 510)  # the bytes that SQLite locks: a reader shared, the last one to close exclusively
 _ENTRY_SECONDS = 5.0
 _QUIET_NS = 3_000_000_000  # no filesystem has coarser times
 _RECORD_BYTES = 200
+_COPY_SECONDS = 1.0
+_STILL_NS = 50_000_000
 
 FileId = tuple[int, int]
 _stat = os.stat
 
 
+def next_mark(mark: int) -> int:
+    return mark % _HIGHEST_MARK + 1
+
+
+def count_steps(start: int, mark: int) -> int:
+    """How often one mark has to move on to become another one."""
+    return (mark - start) % _HIGHEST_MARK
+
+
+def is_ahead(mark: int, known: int) -> bool:
+    """Whether a mark is the known one, or one that it can have moved on to."""
+    return count_steps(known, mark) < _HIGHEST_MARK // 2
+
+
+def _follows(known: str, mark: str) -> bool:
+    return known == mark or (len(known) == len(mark) == 8 and is_ahead(int(mark, 16), int(known, 16)))
+
+
 class Files(NamedTuple):
-    """The files at a path. Two stores never have the same `mark`, except the ones from before there were marks."""
+    """The files at a path, and the mark in the header of the store's file."""
 
     store: FileId | None
     wal: FileId | None
     shm: FileId | None
     mark: str
 
-    def same_store(self, other: Files) -> bool:
-        return (self.store, self.mark) == (other.store, other.mark)
+    def same_store(self, now: Files) -> bool:
+        return self.store == now.store and _follows(self.mark, now.mark)
 
     def fit(self, now: Files) -> bool:
         """Whether all of these files, as far as there were any, are still there."""
-        return all(mine in (None, "", theirs) for mine, theirs in zip(self, now, strict=True))
+        are_there = all(mine in (None, theirs) for mine, theirs in zip(self[:3], now[:3], strict=True))
+        return are_there and (not self.mark or _follows(self.mark, now.mark))
 
 
 def file_id(path: str) -> FileId | None:
@@ -79,8 +106,10 @@ class Header:
             self.file = known
             self.descriptor = self._shared[known][-1]
 
-    def mark(self) -> bytes:
-        return os.pread(self.descriptor, _MARK.stop - _MARK.start, _MARK.start)
+    def mark(self) -> int | None:
+        """None if the file is too short for a mark: empty, or about to be overwritten."""
+        found = os.pread(self.descriptor, _MARK.stop - _MARK.start, _MARK.start)
+        return int.from_bytes(found, "big") if len(found) == 4 else None
 
     def read(self, most: int, start: int = 0) -> bytes:
         return os.pread(self.descriptor, most, start)
@@ -125,34 +154,50 @@ class OpenFiles:
         self._quiet: tuple[int, int, int] | None = None
         """The folder at the last look at every file, if nothing had changed in it for a while."""
         self._header = Header(path)
-        self._mark = b""
+        self._mark = 0
         self._ids: tuple[int, ...] = ()
-        self.files = survey(path)
+        self.stored: int | None = None
+        """The mark that SQLite read in the last transaction."""
+        self.is_overwritten = False
+        """Whether a copy was put over the file, as this process has found."""
+        self._files = survey(path)
+
+    @property
+    def files(self) -> Files:
+        return self._files._replace(mark=f"{self._mark:08x}") if self._ids else self._files
 
     def remember(self) -> bool:
         """Remember the files, once a connection has opened all of them. False if they were replaced meanwhile."""
-        before, self.files = self.files, survey(self._path)
-        (device, store), (_, wal), (_, shm) = (each or (0, 0) for each in self.files[:3])
-        self._ids, self._mark = (device, store, wal, shm), self._header.mark()
-        return before.fit(self.files) and self._header.file == self.files.store
+        before, self._files = self._files, survey(self._path)
+        (device, store), (_, wal), (_, shm) = (each or (0, 0) for each in self._files[:3])
+        self._ids, self._mark = (device, store, wal, shm), self._header.mark() or 0
+        return before.fit(self._files) and self._header.file == self._files.store
 
     def are_in_place(self) -> bool:
-        """Whether the files at the path are still these. Every transaction asks, so it must be fast.
+        return self.find_mark() is not None
 
-        While nothing was created, deleted or renamed in the folder, it need not look at the files one by one.
+    def find_mark(self) -> int | None:
+        """The mark in the file. None if the files at the path are others, or if the mark went back.
+
+        Every transaction asks, so it must be fast. While nothing was created, deleted or renamed in the folder, it need
+        not look at the files one by one.
         """
         try:
             facts = _stat(self._folder)
             folder = facts.st_dev, facts.st_ino, facts.st_ctime_ns
             if folder != self._quiet or self._is_linked:
                 if not self._are_all_there():
-                    return False
+                    return None
                 # A change right after this one might not move the folder's time any further.
                 is_quiet = time.time_ns() - facts.st_ctime_ns > _QUIET_NS
                 self._quiet = folder if is_quiet else None
         except (FileNotFoundError, NotADirectoryError):
-            return False
-        return self._header.mark() == self._mark
+            return None
+        known, mark = self._mark, self._header.mark()  # in this order, because other threads ask too
+        if mark is None or not is_ahead(mark, known):
+            return None
+        self._mark = mark
+        return mark
 
     def _are_all_there(self) -> bool:
         store, wal, shm = self._paths
@@ -175,14 +220,24 @@ class OpenFiles:
         self._header.close()
 
 
+def wait_until_written(path: str) -> None:
+    """Wait while another program copies a file to this path, for a moment at most."""
+    deadline = time.monotonic() + _COPY_SECONDS
+    while time.monotonic() < deadline:
+        facts = os.stat(path)
+        if facts.st_size > 0 and time.time_ns() - facts.st_mtime_ns > _STILL_NS:
+            return
+        time.sleep(0.01)
+
+
 def survey(path: str) -> Files:
     """The files at the path now; any may be missing."""
     store = file_id(path)
     header = Header(path) if store is not None else None
-    mark = "" if header is None else header.mark().hex()
+    mark = None if header is None else header.mark()
     if header is not None:
         header.close()
-    return Files(store, file_id(path + "-wal"), file_id(path + "-shm"), mark)
+    return Files(store, file_id(path + "-wal"), file_id(path + "-shm"), "" if mark is None else f"{mark:08x}")
 
 
 class Users:

@@ -94,7 +94,7 @@ def replace_contents(live: sqlite3.Connection, scratch: str, kept: str, seconds:
     source = sqlite3.connect(scratch, isolation_level=None)
     try:
         # The file keeps its mark, and the contents get an epoch: so processes notice new contents, but no new file.
-        make_distinct(source, live.execute("PRAGMA user_version").fetchone()["user_version"] or new_mark())
+        make_distinct(source, *((new_mark(),) if is_empty else _marks(live)))
         source.backup(live, progress=_patience(seconds))
     except (StoreBusy, sqlite3.OperationalError) as error:
         if not is_empty and _left_all_as_it_was(error):
@@ -104,6 +104,12 @@ def replace_contents(live: sqlite3.Connection, scratch: str, kept: str, seconds:
         source.close()
     live.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # in vain if another process reads; then a later one does it
     return None if is_empty else kept
+
+
+def _marks(live: sqlite3.Connection) -> tuple[int, int]:
+    mark = live.execute("PRAGMA user_version").fetchone()["user_version"]
+    start = live.execute("SELECT value FROM meta WHERE key = 'mark'").fetchone()
+    return mark, int(start["value"]) if start and start["value"].isdecimal() else mark
 
 
 def _left_all_as_it_was(error: StoreBusy | sqlite3.OperationalError) -> bool:

@@ -13,7 +13,6 @@ from conch.errors import (
     SchemaMismatch,
     StoreCorrupt,
     StoreInterrupted,
-    StoreReplaced,
     StoreUnavailable,
     StoreUncertain,
 )
@@ -23,7 +22,7 @@ from conch.storage.replacement import Replacements, new_epoch
 from conch.storage.sqlite import sqlite3
 from conch.storage.sqlite.connections import Connections, FilesTaken, Lent
 from conch.storage.sqlite.errors import translate, translated
-from conch.storage.sqlite.files import copy, emptying, make_folder, new_mark, note_mark, split, stamp, unused
+from conch.storage.sqlite.files import copy, emptying, make_folder, move_on, new_mark, split, stamp, unused
 from conch.storage.sqlite.queue import Queue
 from conch.storage.sqlite.recognition import APPLICATION_ID, foreign
 from conch.storage.sqlite.transaction import SqliteTransaction, as_dict, transaction
@@ -102,9 +101,8 @@ class SqliteStore:
 
     @contextmanager
     def read(self) -> Iterator[SqliteTransaction]:
-        known = self._replacements.numbered
         with self._connections.borrowed() as lent, transaction(lent.connection, "BEGIN"):
-            self._check(lent, known)
+            self._check(lent)
             tx = SqliteTransaction(lent.connection, self._statements, self._clock(), self._translated)
             try:
                 yield tx
@@ -120,56 +118,40 @@ class SqliteStore:
     @contextmanager
     def write(self, *locks: str) -> Iterator[SqliteTransaction]:
         """SQLite allows one writer at a time, so it has no use for the names in `locks`."""
-        known = self._replacements.numbered
         with self._connections.borrowed() as lent:
             with self._queued(lent.connection), transaction(lent.connection, "BEGIN IMMEDIATE"):
                 tx = SqliteTransaction(lent.connection, self._statements, self._clock(), self._translated)
-                self._check(lent, known)
+                mark = move_on(lent.connection, *self._check(lent))
                 try:
                     yield tx
                 finally:
                     tx.has_ended = True
-                numbered = self._facts(lent)["numbered"] if tx.has_inserted else 0
-            self._confirm(lent)
-            self._replacements.numbered = max(self._replacements.numbered, numbered)
+            self._confirm(lent, mark)
         # Ask after the commit, so that no other writer waits for the answer. Ask before the ring, because the ring
         # wakes the listener, which then stops listening.
         tx.heard = tx.called is not None and self._hears(tx.called)
         self._ring(tx.rings)
 
-    def _check(self, lent: Lent, known: int) -> None:
+    def _check(self, lent: Lent) -> tuple[int, int]:
         """Make sure inside the transaction that it is on the store of the calls before.
 
-        `known` is how many rows it had numbered before the transaction began. A writer that passes has the write lock
-        of these files. A process that mends them waits for that lock.
+        Returns the mark in the file, and the one that SQLite reads. A writer that passes has the write lock of these
+        files. A process that mends them waits for that lock.
         """
-        lent.check()
+        facts: Row = lent.connection.execute(self._statements["store_facts"]).fetchone()
+        in_file, mark = lent.check(), facts["mark"]  # in this order: from now on SQLite keeps the file as it is
+        start = facts["start"] or ""
+        lent.check_marks(in_file, mark, int(start) if start.isdecimal() else in_file)
         # A newer conch may have migrated the store since this process opened it.
-        facts = self._facts(lent)
         self._check_version(self._parsed_version(facts["version"]))
         self._replacements.check(facts["epoch"])
-        if facts["numbered"] < min(known, self._replacements.numbered):  # the latter is 0 again in another store
-            raise self._note_older_copy(lent.connection, facts["epoch"])
-        self._replacements.numbered = max(self._replacements.numbered, facts["numbered"])
+        return in_file, mark
 
-    def _facts(self, lent: Lent) -> Row:
-        facts: Row = lent.connection.execute(self._statements["store_facts"]).fetchone()
-        return facts
-
-    def _note_older_copy(self, connection: sqlite3.Connection, known: str) -> StoreReplaced:
-        """Give the store a new epoch, so that every process notices, before new rows hide that some are missing."""
-        epoch = new_epoch()
-        connection.execute("ROLLBACK")
-        with transaction(connection, "BEGIN"):  # it is no change that a caller asked for
-            connection.execute(self._statements["renew_epoch"], {"epoch": epoch, "known": known})
-        self._replacements.forget_epoch()
-        message = f"An older copy was put over the store at {self.path} while processes used it."
-        return self._replacements.add(message, path=self.path, rescued=None)
-
-    def _confirm(self, lent: Lent) -> None:
+    def _confirm(self, lent: Lent, mark: int) -> None:
         """Make sure after the commit that it is in the store at the path, before it is reported as done."""
         try:
             lent.check()
+            lent.generation.files.stored = mark
         except FilesTaken:
             trouble = self._connections.notice(lent)
             if type(trouble) is not StoreInterrupted:  # otherwise what was committed has been put in place
@@ -270,7 +252,7 @@ class SqliteStore:
         with self._connections.borrowed() as lent, self._queued(lent.connection):
             connection = lent.connection
             with transaction(connection, "BEGIN IMMEDIATE"):
-                lent.check()
+                move_on(connection, *self._check(lent))
                 connection.execute("PRAGMA defer_foreign_keys = ON")  # so that the tables can be emptied in any order
                 for statement in list(emptying(connection)):
                     connection.execute(statement)
@@ -359,6 +341,10 @@ class SqliteStore:
         if not is_ready:
             connection.close()  # otherwise a migrating process would count this one as a user of the old schema
             connection = self._prepare()
+        if self._replacements.is_to_be_told:
+            with transaction(connection, "BEGIN"):  # it is no change that a caller asked for
+                connection.execute(self._statements["set_epoch"], {"epoch": new_epoch()})
+            self._replacements.is_to_be_told = False
         return connection
 
     def _connect(self) -> sqlite3.Connection:
@@ -487,5 +473,5 @@ class SqliteStore:
             version_row = {"version": str(self._schema)}
             connection.execute(self._statements["set_schema_version"], version_row)
             connection.execute(self._statements["ensure_epoch"], {"epoch": new_epoch()})
-            note_mark(connection)
+            connection.execute(self._statements["ensure_mark"])
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")

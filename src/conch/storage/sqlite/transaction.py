@@ -60,7 +60,6 @@ class SqliteTransaction:
         self._statements = statements
         self.now = now
         self._translated = translated
-        self.has_inserted = False
         self.rings: list[str] = []
         self.called: str | None = None
         self.heard = False
@@ -119,7 +118,6 @@ class SqliteTransaction:
 
     def load(self, table: str, rows: Iterable[Row]) -> None:
         with self._translated():
-            self.has_inserted = True
             for row in rows:
                 columns, places = ", ".join(f'"{name}"' for name in row), ", ".join(f":{name}" for name in row)
                 self._connection.execute(f'INSERT INTO "{table}" ({columns}) VALUES ({places})', row)
@@ -132,8 +130,6 @@ class SqliteTransaction:
         if self.has_ended:
             raise RuntimeError(f"{statement} was asked for after its transaction.")
         sql, flat = expand_lists(self._statements[statement], parameters)
-        if "INSERT" in sql:
-            self.has_inserted = True
         return self._connection.execute(sql, flat)
 
 
