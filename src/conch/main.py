@@ -65,8 +65,8 @@ def _serve(app: App, options: Any) -> int:
         message = f"`conch serve` needs the extra `serve` ({missing.name} is missing): pip install 'conch[serve]'."
         raise InvalidSetting(message, setting="serve") from None
     from conch.tools.catalogue import TOOLS
-    from conch.tools.instructions import instructions
+    from conch.tools.instructions import instructions_here
 
     gc.set_threshold(_USUAL_GARBAGE)
     serving = Serving(options.port, options.bind, options.allow_host or [], options.cert, options.key, options.force)
-    return serve(app, serving, TOOLS, instructions(TOOLS))
+    return serve(app, serving, TOOLS, instructions_here(TOOLS, app.settings.data_dir, None))

@@ -619,6 +619,8 @@ def every_command(evil: str) -> Iterator[tuple[str, str, list[str]]]:
         ("bob:2", "guard install"),
         ("bob:2", "guard check"),
         ("bob:2", "guard uninstall"),
+        ("bob:2", "instructions edit", evil),
+        ("bob:2", "instructions show"),
         ("bob:2", "questions", "--all"),
         ("bob:2", "search", FORGED),
         ("bob:2", "search", FORGED, "--content"),

@@ -92,6 +92,16 @@ def test_after_a_compaction_a_session_is_told_again(hook: Hook) -> None:
     assert again == first
 
 
+def test_a_session_is_also_told_the_working_agreements(hook: Hook, project: Path) -> None:
+    (project / ".conch").mkdir()
+    (project / ".conch" / "instructions.md").write_text("Test first.\nThe stick is free.")
+
+    lines = hook("SessionStart")["hookSpecificOutput"]["additionalContext"].splitlines()
+
+    assert lines[5].startswith("The working agreement of this project, from ")
+    assert lines[6:] == ["  Test first.", "  The stick is free."]
+
+
 def test_a_hook_a_command_and_a_resumed_session_are_one_agent(hook: Hook, conch: Conch) -> None:
     start(hook, "one", "one", "two")
 

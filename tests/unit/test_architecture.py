@@ -174,9 +174,9 @@ def test_the_domains_know_no_driver_and_no_transport() -> None:
 def test_foreign_programs_are_started_in_one_place() -> None:
     """Agents write the workspace. So only `host.commands` asks programs about it, in a way that runs nothing of theirs.
 
-    The other modules start conch itself.
+    The other modules start conch itself, or the editor of the person at the terminal.
     """
-    own = {"doors.cli.demo", "doors.cli.doctor", "doors.cli.guardian"}
+    own = {"doors.cli.demo", "doors.cli.doctor", "doors.cli.guardian", "doors.cli.instructing"}
 
     users = {name for name, imports in IMPORTS.items() if "host.sandboxes" in imports}
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Container
 
+from conch.host.agreements import LONGEST, Agreement, find_agreements
 from conch.lean import NamedTuple
 from conch.tools.offers import compose
+from conch.tools.text import behind_margin, one_line
 
 
 class _Part(NamedTuple):
@@ -94,3 +96,22 @@ def instructions(offered: Container[str]) -> str:
     steps = [compose(part.text, offered) for part in _STEPS if part.suits(offered)]
     numbered = [f"{number}. {step}" for number, step in enumerate(filter(None, steps), start=1)]
     return "\n".join([" ".join(about), "", *numbered, ""])
+
+
+_WHOSE = {"user": "Your user's working agreement", "project": "The working agreement of this project"}
+
+
+def agreement_text(agreement: Agreement) -> str:
+    """A working agreement for a model. Its words are behind a margin: it cannot speak for conch."""
+    head = f"{_WHOSE[agreement.kind]}, from {one_line(agreement.path)}:"
+    cut = ["(cut off; the file has the rest)"] * (len(agreement.text) > LONGEST)
+    return "\n".join([head, behind_margin(agreement.text[:LONGEST]), *cut])
+
+
+def instructions_here(offered: Container[str], data_dir: str, directory: str | None) -> str:
+    """The instructions, and the working agreements of the user and of the project at a directory."""
+    from conch.host.workspaces import workspace_root
+
+    root = None if directory is None else workspace_root(directory)
+    agreed = [f"{agreement_text(each)}\n" for each in find_agreements(data_dir, root)]
+    return "\n".join([instructions(offered), *agreed])

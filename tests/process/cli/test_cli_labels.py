@@ -24,6 +24,8 @@ NEEDED = {
     "doctor": "its own tests look at it",
     "guard install": "its own tests look at it",
     "guard uninstall": "its own tests look at it",
+    "instructions show": "it names no agent",
+    "instructions edit": "it names no agent",
     "help": "it names no agent",
     "version": "it names no agent",
     "watch": "it needs a terminal, and shows what `status` and `events` show",

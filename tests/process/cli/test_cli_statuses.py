@@ -69,6 +69,8 @@ SUCCEEDING: list[tuple[str, str, tuple[str, ...]]] = [
     ("ada:1", "db migrate", ()),
     ("ada:1", "db copy", ("--to", "{folder}/copy.sqlite")),
     ("ada:1", "db restore", ("{folder}/backup", "--yes")),
+    ("ada:1", "instructions edit", ("Test first.",)),
+    ("ada:1", "instructions show", ()),
     ("bob:2", "leave", ()),
     ("ada:1", "close", ("--yes",)),
     ("ada:1", "db wipe", ("--yes",)),

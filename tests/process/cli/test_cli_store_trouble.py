@@ -86,7 +86,7 @@ def test_a_file_of_another_program_is_refused_and_nothing_about_it_or_beside_it_
 # These need no store, or work on one of their own.
 # `watch` needs a terminal first.
 STORELESS = {"db path", "demo", "mcp", "completion", "help", "version", "watch"}
-STORELESS |= {"hook", "install", "uninstall", "guard install", "guard uninstall"}
+STORELESS |= {"hook", "install", "uninstall", "guard install", "guard uninstall", "instructions"}
 FAMILIES = sorted({name.partition(" ")[0] for name in CATALOGUE} - STORELESS)
 
 

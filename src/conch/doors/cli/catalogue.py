@@ -16,7 +16,10 @@ _TOPICS = Group("topics", TALK.invalid, TALK.name, "create, list, show, close, r
 _NAMES = Group("names", TALK.invalid, TALK.name, "free a name on a topic")
 _DB = Group("db", heading=OTHERS.name, summary="the store: path, verify, backup, restore, migrate, copy ...")
 _GUARD = Group("guard", heading=SCOPES.name, summary="refuse commits of files that another agent has reserved")
-FAMILIES = {group.name: group for group in (_GUARD, _AGENT, _TOPICS, _NAMES, _DB)}
+_INSTRUCTIONS = Group(
+    "instructions", heading=OTHERS.name, summary="what agents are told, and your own working agreement"
+)
+FAMILIES = {group.name: group for group in (_GUARD, _AGENT, _TOPICS, _NAMES, _INSTRUCTIONS, _DB)}
 
 # -- options that several commands share
 
@@ -970,5 +973,36 @@ COMMANDS |= grouped(
         _SHARED,
         "  git diff --cached --name-only -z | conch guard check",
         reads=True,
+    ),
+)
+
+_PROJECT = (flag("--path", "DIR", "a directory of the project; default: the working directory"), _JSON)
+
+COMMANDS |= grouped(
+    _INSTRUCTIONS,
+    Command(
+        "instructions show",
+        "instructing.show",
+        "show what every agent is told",
+        "Show the instructions that the MCP server gives to a model, with the working agreements of you and of this "
+        "project, and where those are kept.",
+        _PROJECT,
+        needs_store=False,
+    ),
+    Command(
+        "instructions edit",
+        "instructing.edit",
+        "change the working agreement of this project, or your own",
+        "Change the working agreement of this project (.conch/instructions.md), or your own with --user. Agents get it "
+        "with the instructions of the MCP server, and when a session starts. On a terminal this opens $EDITOR; "
+        "otherwise it reads standard input. An empty text deletes the agreement.",
+        (
+            word("text", "TEXT", "the whole agreement; - reads standard input", text, required=False),
+            switch("--user", "your own agreement, for all projects"),
+            *_PROJECT,
+        ),
+        '  conch instructions edit "Run the tests before you hand over."\n'
+        "  conch instructions edit --user - < agreement.md",
+        needs_store=False,
     ),
 )

@@ -136,11 +136,14 @@ class _Scene:
         if workspace_root(directory) in (os.path.realpath(os.path.expanduser("~")), os.path.sep):
             return _NOTHING, None  # not a project: such a room would be everybody's
         from conch.doors.hook import texts
+        from conch.host.agreements import find_agreements
 
         caller = self._caller()
         joined = self._app.membership.join_path(caller, directory)
         reserved = self._app.reservations.list_reservations(None, joined.snapshot.room.room_id, limit=texts.FEW + 1)
-        return Answer(context=texts.introduction(joined.snapshot, joined.shown.members, caller, reserved)), None
+        agreed = find_agreements(self._app.settings.data_dir, workspace_root(directory))
+        text = texts.introduction(joined.snapshot, joined.shown.members, caller, reserved)
+        return Answer(context="\n".join([text, *map(texts.agreement, agreed)])), None
 
     def end(self) -> tuple[Answer, _After]:
         agent_id = self._agent_id()

@@ -10,6 +10,7 @@ from conch.tools.text import MARGIN, behind_margin, one_line
 
 if TYPE_CHECKING:
     from conch.bus.stream import Message
+    from conch.host.agreements import Agreement
     from conch.notices.delivery import Duty, News
     from conch.notices.events import ProtocolEvent
     from conch.rooms.room import Member
@@ -139,6 +140,12 @@ def introduction(snapshot: Snapshot, members: list[Member], caller: Caller, rese
             "has the rules.",
         ]
     )
+
+
+def agreement(found: Agreement) -> str:
+    from conch.tools.instructions import agreement_text  # few have one
+
+    return agreement_text(found)
 
 
 def _stick(snapshot: Snapshot, agent_id: str) -> str:

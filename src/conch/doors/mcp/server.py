@@ -18,7 +18,7 @@ from conch.doors.mcp.connection import Connection, ServerInfo
 from conch.doors.mcp.stdio import StopSign, Wire, claim_standard_streams
 from conch.errors import ConchError, InvalidArgument
 from conch.tools.catalogue import GROUPS, select_tools
-from conch.tools.instructions import instructions
+from conch.tools.instructions import instructions_here
 from conch.tools.registry import Tool
 from conch.tools.session import Session
 
@@ -60,13 +60,20 @@ def serve_stdio(app: App, tools: Mapping[str, Tool]) -> int:
     stop = StopSign()
     wire = Wire(descriptors, stop, app.settings.max_line_bytes)
     signals = _raise_on_signals(stop)
-    info = ServerInfo("conch", __version__, instructions(tools))
+    info = ServerInfo("conch", __version__, instructions_here(tools, app.settings.data_dir, _working_directory()))
     make_session, prepare = partial(Session, app, "mcp", offered=tools), partial(_prepare, app)
     all_ended = Connection(tools, make_session, info, wire, prepare).serve()
     status = INTERRUPTED if signal.SIGINT in signals else 0
     if not all_ended:
         os._exit(status)  # a call still runs, and must not see the interpreter shut down around it
     return status
+
+
+def _working_directory() -> str | None:
+    try:
+        return os.getcwd()
+    except OSError:  # it was deleted
+        return None
 
 
 def _prepare(app: App) -> None:

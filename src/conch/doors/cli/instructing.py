@@ -1,0 +1,88 @@
+"""`conch instructions`: what every agent is told, and the working agreements that a user and a project add to it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+
+from conch.config import Settings
+from conch.doors.cli.consent import may_ask
+from conch.doors.cli.messages import read_text
+from conch.doors.cli.output import Report
+from conch.errors import DecisionNeeded, InvalidArgument
+from conch.host.agreements import Agreement, check_text, project_path, read_agreement, user_path, write_agreement
+from conch.host.workspaces import canonicalize, workspace_root
+from conch.lean import Any
+from conch.tools.catalogue import TOOLS
+from conch.tools.instructions import instructions_here
+from conch.tools.replies import Object
+from conch.tools.text import one_line, visible
+
+
+def show(options: Any) -> Report:
+    told = instructions_here(TOOLS, Settings.load(os.environ).data_dir, canonicalize(options.path or "."))
+    both = (_user(), _project(options))
+    places = [f"{each.kind}: {one_line(each.path)}{'' if each.text else ' (there is none)'}" for each in both]
+    data: Object = {"told": told, **{each.kind: {"path": each.path, "text": each.text or None} for each in both}}
+    return Report(data, "\n".join([visible(told), *places]))
+
+
+def edit(options: Any) -> Report:
+    agreement = _user() if options.user else _project(options)
+    given = _given(agreement, options.text)
+    exists = write_agreement(agreement._replace(text=given))
+    data = {"kind": agreement.kind, "path": agreement.path, "text": check_text(given) or None}
+    who = "your agents" if options.user else "the agents of this project"
+    if not exists:
+        return Report(data, f"There is no agreement at {one_line(agreement.path)} now.")
+    return Report(data, f"Wrote {one_line(agreement.path)}. From their next session on, {who} are told this.")
+
+
+def _user() -> Agreement:
+    return read_agreement("user", user_path(Settings.load(os.environ).data_dir))
+
+
+def _project(options: Any) -> Agreement:
+    root = workspace_root(canonicalize(options.path or "."))
+    return read_agreement("project", project_path(root), within=root)
+
+
+def _given(agreement: Agreement, text: str | None) -> str:
+    """The new text: from the command line, from a person's editor, or from standard input."""
+    if text is not None:
+        return read_text(text)
+    if may_ask():
+        return _edited(agreement.text)
+    if sys.stdin is not None and sys.stdin.isatty():
+        message = "Only a person can edit on a terminal. Give the text as an argument, or with - on standard input."
+        raise DecisionNeeded(message, field="text")
+    return read_text("-")
+
+
+def _edited(text: str) -> str:
+    """Let the person change the text in an editor. A draft that cannot be used is kept."""
+    import shlex
+    import subprocess
+    import tempfile
+
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    with tempfile.NamedTemporaryFile("w", suffix=".md", prefix="conch-", delete=False, encoding="utf-8") as draft:
+        draft.write(f"{text}\n" if text else "")
+    try:
+        status = subprocess.run([*shlex.split(editor), draft.name], check=False).returncode
+    except (OSError, ValueError) as error:
+        raise InvalidArgument(
+            f"The editor {editor!r} cannot be started: {error}. Set EDITOR.", field="EDITOR"
+        ) from None
+    if status:
+        raise InvalidArgument(f"The editor ended with {status}, so nothing was changed.", field="EDITOR")
+    try:
+        with open(draft.name, encoding="utf-8") as file:
+            edited = check_text(file.read())
+    except (UnicodeDecodeError, InvalidArgument) as refusal:
+        why = refusal.message if isinstance(refusal, InvalidArgument) else "It is not valid UTF-8."
+        raise InvalidArgument(f"{why} Your text is in {draft.name}.", field="text") from None
+    with suppress(OSError):
+        os.unlink(draft.name)
+    return edited

@@ -1,0 +1,103 @@
+"""Working agreements: what a user and a project add to the instructions that every agent gets.
+
+A project's agreement is a file in the repository, so that everybody who works there has it. A user's agreement lies in
+the data directory, which every door of conch knows.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from stat import S_ISREG
+
+from conch.errors import InvalidArgument
+from conch.lean import Literal, NamedTuple
+
+Kind = Literal["user", "project"]
+
+LONGEST = 4_000  # characters of one agreement that reach a model
+_LARGEST_FILE = 1024 * 1024
+_FILE = "instructions.md"
+_FOLDER = ".conch"
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+
+
+class Agreement(NamedTuple):
+    kind: Kind
+    path: str
+    text: str
+    """Empty if there is none."""
+
+
+def user_path(data_dir: str) -> str:
+    return os.path.join(data_dir, _FILE)
+
+
+def project_path(root: str) -> str:
+    """The file of the project whose workspace root this is."""
+    return os.path.join(root, _FOLDER, _FILE)
+
+
+def find_agreements(data_dir: str, root: str | None) -> list[Agreement]:
+    """The agreements that there are; the user's comes first. A file that cannot be read counts as missing."""
+    found = [read_agreement("user", user_path(data_dir))]
+    if root is not None:
+        found.append(read_agreement("project", project_path(root), within=root))
+    return [agreement for agreement in found if agreement.text]
+
+
+def read_agreement(kind: Kind, path: str, within: str | None = None) -> Agreement:
+    """The agreement in a file. It must lie `within` this directory: a repository must not choose files outside it."""
+    try:
+        real = os.path.realpath(path, strict=True)
+        if within is not None and os.path.commonpath([os.path.realpath(within), real]) != os.path.realpath(within):
+            return Agreement(kind, path, "")
+        descriptor = os.open(real, os.O_RDONLY | os.O_NONBLOCK)  # a pipe must not make a server wait
+    except (OSError, ValueError):
+        return Agreement(kind, path, "")
+    try:
+        is_file = S_ISREG(os.fstat(descriptor).st_mode)
+        given = os.read(descriptor, _LARGEST_FILE) if is_file else b""
+    except OSError:
+        given = b""
+    finally:
+        os.close(descriptor)
+    return Agreement(kind, path, given.decode("utf-8", "replace").removeprefix("\ufeff").strip())
+
+
+def write_agreement(agreement: Agreement) -> bool:
+    """Store it, or delete the file if the text is empty. Returns whether there is one now."""
+    text, path = check_text(agreement.text), os.path.realpath(agreement.path)
+    try:
+        if not text:
+            _delete(path)
+            return False
+        os.makedirs(os.path.dirname(path), mode=0o700 if agreement.kind == "user" else 0o777, exist_ok=True)
+        draft = f"{path}.{os.getpid()}"
+        with open(os.open(draft, _CREATE, 0o600 if agreement.kind == "user" else 0o666), "w", encoding="utf-8") as file:
+            file.write(f"{text}\n")
+        os.replace(draft, path)
+    except OSError as error:
+        why = error.strerror.lower() if error.strerror else "it cannot be written"
+        raise InvalidArgument(f"{path} cannot be written: {why}.", field="path") from None
+    return True
+
+
+def _delete(path: str) -> None:
+    """Delete the file, and our folder if nothing else is in it."""
+    with suppress(FileNotFoundError):
+        os.unlink(path)
+    if os.path.basename(os.path.dirname(path)) == _FOLDER:
+        with suppress(OSError):
+            os.rmdir(os.path.dirname(path))
+
+
+def check_text(text: str) -> str:
+    """The text as it is stored. InvalidArgument if it is too long for a model or not a text."""
+    text = text.removeprefix("\ufeff").strip()
+    if "\0" in text:
+        raise InvalidArgument("An agreement must not contain a NUL character.", field="text")
+    if len(text) > LONGEST:
+        message = f"An agreement has at most {LONGEST} characters, because every agent reads it; this has {len(text)}."
+        raise InvalidArgument(message, field="text")
+    return text
