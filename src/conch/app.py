@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from conch.search.search import Search
     from conch.turns.stick import Turns
     from conch.turns.waiting import Claims
+    from conch.waking.waking import Waking
 
 
 class App:
@@ -124,6 +125,12 @@ class App:
 
         news = partial(find_news, self.store, to_all=True)
         return Listening(self.store, self.bell, self.claims, news, self.settings)
+
+    @cached_property
+    def waking(self) -> Waking:
+        from conch.waking.waking import Waking
+
+        return Waking(self.store)
 
     @cached_property
     def search(self) -> Search:

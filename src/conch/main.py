@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         gc.set_threshold(_USUAL_GARBAGE)  # a server lives long, and collecting much at once would delay its calls
         return serve(words[1:])
-    if words[:1] == ["hook"] and words[1:] and not words[1].startswith("-"):
+    if words[:1] == ["hook"] and words[1:] and words[1] not in ("-h", "--help"):
         from conch.doors.hook.run import run as run_hook
 
         return run_hook(words[1:])

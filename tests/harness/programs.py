@@ -43,11 +43,12 @@ class Scene:
         self._processes: list[subprocess.Popen[str]] = []
         for folder in (self.home, self.project, root / "tmp"):
             folder.mkdir()
+        installed = sorted(PROGRAMS.glob("*/node_modules/.bin"))
         (self.project / "AGENTS.md").write_text("# A project\n")
         self.environ = {
             "HOME": str(self.home),
             "LANG": "C.UTF-8",
-            "PATH": os.pathsep.join([str(CONCH.parent), os.environ["PATH"]]),
+            "PATH": os.pathsep.join(map(str, [CONCH.parent, *installed, os.environ["PATH"]])),
             "SHELL": "/bin/bash",
             "TERM": "xterm",
             "TMPDIR": str(root / "tmp"),

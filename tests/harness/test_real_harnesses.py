@@ -1,7 +1,7 @@
 """Real harnesses work together after `conch install`, and nothing else. A scripted model decides what they do.
 
-Each joins, is refused an edit, is shown a message between two tool calls, is the same agent in its shell, is kept from
-stopping while it holds the stick, and passes the stick on, word for word.
+Each joins, is refused an edit, is shown a message between two tool calls, is the same agent in its shell, stops, is
+woken when the stick comes to it, is kept from stopping while it holds the stick, and passes it on, word for word.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,6 +17,8 @@ from pathlib import Path
 import pytest
 from tests.harness.model import Model, Run, Say, Script, Use, Write
 from tests.harness.programs import CONCH, PROGRAMS, SECONDS, AppServer, Scene
+
+from conch.waking.signs import Signs
 
 ORDER = ["claude-code", "codex", "opencode", "gemini"]
 RIVAL = "rival:1"
@@ -35,7 +38,7 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
 
 def install(scene: Scene, *slugs: str) -> None:
     """Set harnesses up, in a room where a rival has reserved a file and holds the stick."""
-    scene.conch("install", *slugs)
+    scene.conch("install", "--wake", *slugs)
     for words in (["join"], ["reserve", TAKEN], ["wait", "--timeout", "0"], ["policy", "guard=enforce"]):
         scene.conch(*words, agent=RIVAL)
 
@@ -84,15 +87,22 @@ def play(scene: Scene, notes: Notes, successor: Callable[[], str]) -> Script:
     scene.conch("send", f"Hello {notes.slug}.", "--to", notes.agent_id, agent=RIVAL)
     notes["told"] = yield Run("true")
     notes["shell"] = yield Run(f"{CONCH} whoami --json")
-    turn = yield Use("wait_for_turn")
-    while "your_turn" not in turn:
-        turn = yield Use("wait_for_turn")
-    notes["turn"] = turn
+    notes["woken"] = yield Say("I stop here, because it is not my turn.")
+    notes["turn"] = yield Use("wait_for_turn")
     notes["held back"] = yield Say("I stop here, with the stick.")
     handoff = {"status": words_of(notes.slug), "next_action": "Go on."}
     notes["passed"] = yield Use("pass_stick", {"to_agent_id": successor(), "handoff": handoff})
     while True:
         yield Say("I stop here.")
+
+
+def wait_until_stopped(scene: Scene, players: list[Notes]) -> None:
+    """Hooks say when an agent has stopped. Before that, the stick would only keep it from stopping."""
+    all_signs = [Signs(str(scene.home / ".local/share/conch"), player.agent_id) for player in players]
+    end = time.monotonic() + SECONDS
+    while not all(signs.has_stopped for signs in all_signs):
+        assert time.monotonic() < end, "not all have stopped"
+        time.sleep(0.05)
 
 
 def test_installed_harnesses_take_turns_and_respect_each_other(scene: Scene) -> None:
@@ -109,8 +119,7 @@ def test_installed_harnesses_take_turns_and_respect_each_other(scene: Scene) -> 
         seats = list(pool.map(scene.open, slugs))
     for player, seat in zip(players, seats, strict=True):
         seat.prompt(f"Please play {player.slug}.")
-    for player in players:
-        assert player["shell"]
+    wait_until_stopped(scene, players)
     scene.conch("pass", players[0].agent_id, "--status", words_of("rival"), "--next", "Go on.", agent=RIVAL)
     assert players[-1]["passed"]
     end = scene.conch("wait", "--timeout", "0", "--json", agent=RIVAL)
@@ -121,6 +130,7 @@ def test_installed_harnesses_take_turns_and_respect_each_other(scene: Scene) -> 
         assert "conch refused this change" in player["refused"] and TAKEN in player["refused"]
         assert f"Hello {player.slug}." in player["told"]
         assert f'"agent_id": "{player.agent_id}"' in player["shell"].replace('\\"', '"')
+        assert "The stick is reserved for you." in player["woken"], player["woken"]
         assert is_in(words_of(before), player["turn"]), player["turn"]
         assert "You still hold the stick" in player["held back"]
         before = player.slug

@@ -39,7 +39,7 @@ LAYERS = [
     Layer(("search", "notices"), "searching messages; notices and a room's timeline"),
     Layer(("turns", "scopes"), "the stick; reservations of paths"),
     Layer(("members",), "joining and leaving a room, names in a room, adopted identities"),
-    Layer(("listening",), "what is new for an agent, and waiting for it"),
+    Layer(("listening", "waking"), "what is new for an agent, and waiting for it; waking an agent that has stopped"),
     Layer(("importing",), "takes over the data of other programs"),
     Layer(("upkeep",), "checks a whole store: files, schema, logs and rows; deletes one, or a room of it"),
     Layer(("app",), "connects one store and one bell with the domains"),
@@ -49,7 +49,19 @@ LAYERS = [
     Layer(("doors",), "the ways in: `mcp`, `cli`, `hook` and `web`. They hold no rules and do not import each other"),
     Layer(("main",), "the `conch` command"),
 ]
-DOMAINS = ("agents", "rooms", "bus", "search", "notices", "turns", "scopes", "members", "listening", "overseeing")
+DOMAINS = (
+    "agents",
+    "rooms",
+    "bus",
+    "search",
+    "notices",
+    "turns",
+    "scopes",
+    "members",
+    "listening",
+    "waking",
+    "overseeing",
+)
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer.names}
 DEEPEST = 15
 
@@ -174,9 +186,10 @@ def test_the_domains_know_no_driver_and_no_transport() -> None:
 def test_foreign_programs_are_started_in_one_place() -> None:
     """Agents write the workspace. So only `host.commands` asks programs about it, in a way that runs nothing of theirs.
 
-    The other modules start conch itself, or the editor of the person at the terminal.
+    The other modules start conch itself, the editor of the person at the terminal, or a harness that its user has told
+    conch to wake.
     """
-    own = {"doors.cli.demo", "doors.cli.doctor", "doors.cli.guardian", "doors.cli.instructing"}
+    own = {"doors.cli.demo", "doors.cli.doctor", "doors.cli.guardian", "doors.cli.instructing", "harnesses.alarms"}
 
     users = {name for name, imports in IMPORTS.items() if "host.sandboxes" in imports}
 

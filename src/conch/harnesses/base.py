@@ -6,6 +6,7 @@ import os
 import shlex
 from collections.abc import Callable, Mapping
 
+from conch.harnesses.alarms import Ring
 from conch.harnesses.edits import Block, Edit, Item, Member, Whole
 from conch.lean import Any, NamedTuple
 
@@ -27,6 +28,13 @@ class Place(NamedTuple):
     """The text of the skill."""
     instructions: str = ""
     """The paragraph for AGENTS.md and its like; empty if nobody asked for it."""
+    wakes: bool = False
+    """Whether the server wakes its agent."""
+
+    @property
+    def server_words(self) -> list[str]:
+        """The arguments that start our server."""
+        return ["mcp", "--wake"] if self.wakes else ["mcp"]
 
     def folder(self, variable: str, *default: str) -> str:
         """A folder of the user's settings: what the harness's own variable says, or a default below the home."""
@@ -60,6 +68,10 @@ class Harness(NamedTuple):
     """What a person must do after that, because no installer may do it."""
     check: str = ""
     """A command that shows that it works."""
+    ring: Ring | None = None
+    """How to wake an agent of it that has stopped."""
+    wake_step: str = ""
+    """What waking does in it, for the person who switches it on."""
 
 
 # -- parts that several harnesses share
@@ -67,7 +79,7 @@ class Harness(NamedTuple):
 
 def stdio_entry(place: Place, **more: Any) -> dict[str, Any]:
     """The usual entry of an MCP server."""
-    return {"command": place.program, "args": ["mcp"], **more}
+    return {"command": place.program, "args": place.server_words, **more}
 
 
 def server(path: str, place: Place, **more: Any) -> Change:

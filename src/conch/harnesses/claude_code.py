@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from conch.harnesses.alarms import ring_claude
 from conch.harnesses.base import Change, Harness, Place, claude_hooks, instructions, server, skill
 
 _EDITS = "Edit|MultiEdit|Write|NotebookEdit|Bash"
@@ -42,4 +43,6 @@ HARNESS = Harness(
     _changes,
     ("In a project: start `claude` there once and approve the server `conch` of `.mcp.json`.",),
     "claude mcp list",
+    ring_claude,
+    "Waking types a prompt into your open session.",
 )

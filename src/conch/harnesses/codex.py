@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from conch.harnesses.alarms import ring_by_command
 from conch.harnesses.base import Change, Harness, Place, claude_hooks, instructions, skill, stdio_entry
 from conch.harnesses.edits import Entry, Table
 
@@ -39,4 +40,6 @@ HARNESS = Harness(
     _changes,
     ("Start `codex`, type `/hooks` and trust the hooks of conch. Codex skips untrusted hooks without a word.",),
     "codex mcp get conch",
+    ring_by_command("codex", "queue", "--thread", "SESSION", "--message", "TEXT"),
+    "Waking queues a prompt for your open session with `codex queue`.",
 )

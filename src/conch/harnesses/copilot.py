@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from conch.harnesses.alarms import ring_by_resuming
 from conch.harnesses.base import HOOK_SECONDS, Change, Harness, Place, hook_item, instructions, server, skill
 from conch.harnesses.edits import Edit, Member
 
@@ -34,4 +35,13 @@ def _changes(place: Place) -> list[Change]:
     ]
 
 
-HARNESS = Harness("copilot", "Copilot CLI", ("copilot",), _folder, _changes, check="copilot mcp list")
+HARNESS = Harness(
+    "copilot",
+    "Copilot CLI",
+    ("copilot",),
+    _folder,
+    _changes,
+    check="copilot mcp list",
+    ring=ring_by_resuming("copilot", "--resume", "SESSION", "--prompt", "TEXT"),
+    wake_step="Waking runs `copilot --resume ID` in the background, with the permissions in your settings.",
+)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from conch.harnesses.alarms import ring_by_resuming
 from conch.harnesses.base import HOOK_SECONDS, Change, Harness, Place, instructions, server, skill
 from conch.harnesses.edits import Edit, Item
 
@@ -49,4 +50,6 @@ HARNESS = Harness(
     _changes,
     ("Trust the folder when `gemini` asks. In a folder that is not trusted, it starts no server.",),
     "gemini mcp list",
+    ring_by_resuming("gemini", "--resume", "SESSION", "--prompt", "TEXT"),
+    "Waking runs `gemini --resume ID` in the background, with the permissions in your settings.",
 )

@@ -42,6 +42,7 @@ _VARIABLES = {
     "cursor": "CURSOR_SESSION_ID",
 }
 _LONGEST_ID = 128
+_LONGEST_PROMPT = 1_000
 
 
 class Happening(NamedTuple):
@@ -62,6 +63,8 @@ class Happening(NamedTuple):
     is_subagent: bool
     is_camel: bool
     """Whether the names of the fields are in camel case: Copilot has two forms."""
+    prompt: str
+    """The beginning of what the user, or a wake, says to the agent."""
 
     @property
     def marks(self) -> dict[str, str]:
@@ -106,6 +109,7 @@ def read_happening(event: str, harness: str, given: dict[str, Any], environ_harn
         given.get("stop_hook_active") is True or bool(given.get("loop_count")),
         bool(_text(given, "agent_id") and _text(given, "agent_type")),
         is_camel,
+        _text(given, "prompt")[:_LONGEST_PROMPT],
     )
 
 

@@ -183,6 +183,14 @@ def _says(change: Change, text: str) -> bool:
     return all(edit.is_in(text) for edit in change.edits)
 
 
+def is_written(change: Change) -> bool:
+    """Whether the file has every edit."""
+    try:
+        return _says(change, _read(change.path) or "")
+    except (Unreadable, OSError):
+        return False
+
+
 def _is_own_file(change: Change) -> bool:
     return any(isinstance(edit, Whole) for edit in change.edits)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from conch.harnesses.alarms import ring_by_resuming
 from conch.harnesses.base import Change, Harness, Place, existing, instructions, skill
 from conch.harnesses.edits import Member, Whole
 from conch.harnesses.texts import plugin_text
@@ -11,7 +12,7 @@ from conch.harnesses.texts import plugin_text
 
 def _settings(folder: str, place: Place) -> Change:
     """Our server in `opencode.json`, or in `opencode.jsonc` if only that is there."""
-    entry = {"type": "local", "command": [place.program, "mcp"], "enabled": True}
+    entry = {"type": "local", "command": [place.program, *place.server_words], "enabled": True}
     path = existing(os.path.join(folder, "opencode.json"), os.path.join(folder, "opencode.jsonc"))
     return Change(path, (Member(("mcp", "conch"), entry),))
 
@@ -39,4 +40,13 @@ def _changes(place: Place) -> list[Change]:
     return changes_below(_folder(place), ".opencode", place, "opencode")
 
 
-HARNESS = Harness("opencode", "OpenCode", ("opencode",), _folder, _changes, check="opencode mcp list")
+HARNESS = Harness(
+    "opencode",
+    "OpenCode",
+    ("opencode",),
+    _folder,
+    _changes,
+    check="opencode mcp list",
+    ring=ring_by_resuming("opencode", "run", "--session", "SESSION", "TEXT"),
+    wake_step="Waking runs `opencode run --session ID` in the background, with the permissions in your settings.",
+)

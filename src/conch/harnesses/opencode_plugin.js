@@ -25,6 +25,7 @@ function ask(event, input) {
 
 export const conch = async ({ client, directory }) => {
   const pending = new Map() // what the model of a session has yet to read
+  const begun = new Map() // when a session is known to conch
   const base = (sessionID) => ({ session_id: sessionID, cwd: directory })
   const keep = (sessionID, answer) => {
     if (answer.context) pending.set(sessionID, `${pending.get(sessionID) ?? ""}\n\n${answer.context}`)
@@ -39,7 +40,9 @@ export const conch = async ({ client, directory }) => {
       const info = event.properties?.info ?? {}
       const sessionID = event.properties?.sessionID ?? info.id
       const isRoot = !info.parentID // the session of a subagent belongs to its parent's agent
-      if (event.type === "session.created" && isRoot) keep(sessionID, await ask(event.type, base(sessionID)))
+      if (event.type === "session.created" && isRoot) {
+        begun.set(sessionID, ask(event.type, base(sessionID)).then((answer) => keep(sessionID, answer)))
+      }
       if (event.type === "session.deleted" && isRoot) await ask(event.type, base(sessionID))
       if (event.type !== "session.idle") return
       const answer = await ask(event.type, base(sessionID))
@@ -47,8 +50,9 @@ export const conch = async ({ client, directory }) => {
       if (answer.block) client.session.prompt({ path: { id: sessionID }, body }).catch(() => {})
     },
     "chat.message": async ({ sessionID }, output) => {
-      keep(sessionID, await ask("chat.message", base(sessionID)))
       const part = output.parts.find((each) => each.type === "text")
+      await begun.get(sessionID) // so that the first prompt already says who is here
+      keep(sessionID, await ask("chat.message", { ...base(sessionID), prompt: part?.text }))
       if (part) part.text += take(sessionID)
     },
     "tool.execute.before": async ({ tool, sessionID }, { args }) => {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from conch.harnesses.alarms import ring_by_resuming
 from conch.harnesses.base import Change, Harness, Place, claude_hooks, instructions, server, skill
 
 _EDITS = "write_file|edit|replace|run_shell_command"
@@ -32,4 +33,6 @@ HARNESS = Harness(
     _changes,
     ("Run `qwen mcp approve conch`.",),
     "qwen mcp list",
+    ring_by_resuming("qwen", "--resume", "SESSION", "--prompt", "TEXT"),
+    "Waking runs `qwen --resume ID` in the background, with the permissions in your settings.",
 )

@@ -139,11 +139,17 @@ def slug_of(name: str) -> str:
 
 def known_slug(name: str) -> str | None:
     """The short name, but only for a harness in the table."""
+    harness = find_named(name)
+    return harness.slug if harness else None
+
+
+def find_named(name: str) -> Harness | None:
+    """The harness in the table that gives itself this name."""
     clean = _clean(name)
     # A client's name must match up to a hyphen: `codex-mcp-client` is Codex, `codexology` is not.
     for harness in HARNESSES:
         if clean in harness.programs or any(f"{clean}-".startswith(f"{start}-") for start in harness.clients):
-            return harness.slug
+            return harness
     return None
 
 

@@ -40,7 +40,7 @@ class Entry(NamedTuple):
     """One entry of the timeline. Its kind decides which fields are filled."""
 
     kind: str
-    """`turn`, `note`, `room`, `message`, `reservation`, `protocol`, `mark` or `agent`."""
+    """`turn`, `note`, `room`, `message`, `reservation`, `protocol`, `mark`, `agent` or `wake`."""
     created_at: int
     event: Event | None = None
     row: Row = {}
@@ -191,6 +191,8 @@ def to_entry(row: Row) -> Entry:
 def _activity_kind(kind: str) -> str:
     if kind in _RESERVATIONS:
         return "reservation"
+    if kind == "wake":
+        return "wake"
     return "mark" if kind in MARKS else "agent" if kind == "registered" else "protocol"
 
 

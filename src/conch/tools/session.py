@@ -255,7 +255,7 @@ class Session:
         from conch.notices.mail import read_mail  # not at the top: commands do not need it
 
         self.replies.wait_for(before)  # what they brought is mail until it is recorded that they were sent
-        agent_id = self._caller.agent_id if self._caller else self._recognise()
+        agent_id = self.find_agent_id()
         found = read_mail(self.app.store, agent_id, *delivered) if agent_id else None
         # A client that cannot read messages can do nothing about those that are not to it.
         return found._replace(others=0) if found and not self._can_call("sync") else found
@@ -263,8 +263,16 @@ class Session:
     def _can_call(self, tool: str) -> bool:
         return self._offered is None or tool in self._offered
 
-    def _recognise(self) -> str | None:
+    @property
+    def has_called(self) -> bool:
+        """Whether a call has identified the caller."""
+        return self._caller is not None
+
+    def find_agent_id(self) -> str | None:
         """The caller's id, if the store knows the caller. Not every tool needs one, but any reply may have mail."""
+        return self._caller.agent_id if self._caller else self._recognise()
+
+    def _recognise(self) -> str | None:
         called_in = self._called_in
         if self._signals is None or self._signals[0] is not called_in:
             self._signals = called_in, self._gather_signals(called_in)

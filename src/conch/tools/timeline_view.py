@@ -32,6 +32,7 @@ _LABELS = {
     "released": "Released",
     "expired": "Ended",
     "registered": "Registered",
+    "wake": "Woken",
 }
 # What a model needs to know of a notice whose words it reads elsewhere.
 _OF_A_NOTICE = ("id", "event_type", "bead_id", "state", "seen_at", "accepted_at")
@@ -113,6 +114,9 @@ def sentence(entry: Entry) -> str:
         role = f", {details['role']}" if details.get("role") else ""
         renamed = f" as {who}" if details["former_name"] != row["agent_name"] else ""
         return f"{agent_label(agent_id, details['former_name'])} registered{renamed}{role}"
+    if entry.kind == "wake":
+        why = f" ({details['why']})" if details["why"] else ""
+        return f"waking {who} is {details['state']}{why}"
     return _notice(entry)
 
 

@@ -619,7 +619,12 @@ COMMANDS |= grouped(
         "",
         "serve MCP on standard input and output (harnesses start this)",
         "Serve MCP on standard input and output. Harnesses start this command; you rarely do.",
-        (flag("--tools", "GROUPS", "only these groups of tools, separated by commas (default: all): " + _TOOL_GROUPS),),
+        (
+            flag(
+                "--tools", "GROUPS", "only these groups of tools, separated by commas (default: all): " + _TOOL_GROUPS
+            ),
+            switch("--wake", "wake the agent when it has stopped and something comes for it"),
+        ),
         "  conch mcp --tools turns,bus",
     ),
     Command(
@@ -656,6 +661,7 @@ COMMANDS |= grouped(
             _HARNESSES,
             *_INSTALLING,
             switch("--instructions", "also add a paragraph to AGENTS.md, CLAUDE.md or GEMINI.md"),
+            switch("--wake", "also wake an agent that has stopped, when the stick or a message comes for it"),
             _JSON,
         ),
         "  conch install                    every harness on this machine\n"

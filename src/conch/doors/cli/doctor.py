@@ -12,7 +12,7 @@ from conch import __version__
 from conch.app import open_app
 from conch.clock import SECOND
 from conch.doors.cli.context import Context
-from conch.doors.cli.installing import here
+from conch.doors.cli.installing import here, wakes
 from conch.doors.cli.output import Report, failure
 from conch.errors import ConchError
 from conch.harnesses.base import Harness, Place
@@ -200,6 +200,7 @@ def _harness(harness: Harness, place: Place) -> list[_Finding]:
     folders = [folder for folder in os.environ.get("PATH", "").split(os.pathsep) if folder]
     if not is_there(harness, place, folders):
         return []
+    place = place._replace(wakes=wakes(harness, place))
     results = Installer(place, is_dry=True).install(harness)
     states = {result.outcome for result in results}
     if "refused" in states:

@@ -11,7 +11,7 @@ from conch.doors.cli.output import Report, failure
 from conch.errors import InvalidArgument
 from conch.harnesses.base import Harness, Place
 from conch.harnesses.catalogue import HARNESSES
-from conch.harnesses.installer import Installer, Result, is_there
+from conch.harnesses.installer import Installer, Result, is_there, is_written
 from conch.harnesses.texts import PARAGRAPH, skill_text
 from conch.host.workspaces import canonicalize, workspace_root
 from conch.lean import Any
@@ -37,15 +37,17 @@ def uninstall(options: Any) -> Report:
 def _run(options: Any, action: str) -> Report:
     project = workspace_root(canonicalize(".")) if options.project else None
     place = here(project, wants_instructions=action == "uninstall" or options.instructions)
-    installer = Installer(place, is_dry=options.print)
-    chosen = _choose(options, place)
-    done = {harness: getattr(installer, action)(harness) for harness in chosen}
+    wants_wake = action == "install" and options.wake
+    done = {}
+    for harness in _choose(options, place):
+        chosen = place._replace(wakes=wants_wake or wakes(harness, place))
+        done[harness] = getattr(Installer(chosen, is_dry=options.print), action)(harness)
     data = {
         "scope": "user" if place.project is None else "project",
         "printed_only": options.print,
         "harnesses": [_object(harness, results) for harness, results in done.items()],
     }
-    text = _text(done, action, options.print)
+    text = _text(done, action, options.print, wants_wake)
     refused = [result for results in done.values() for result in results if result.outcome == "refused"]
     if refused:
         first = refused[0]
@@ -65,6 +67,11 @@ def here(project: str | None, wants_instructions: bool = False) -> Place:
         skill=skill_text(),
         instructions=PARAGRAPH if wants_instructions else "",
     )
+
+
+def wakes(harness: Harness, place: Place) -> bool:
+    """Whether its settings already say that conch wakes its agents. `conch uninstall` ends that."""
+    return is_written(harness.changes(place._replace(wakes=True))[0]) and bool(harness.ring)
 
 
 def find_program(is_shared: bool = False) -> str:
@@ -108,12 +115,12 @@ def _object(harness: Harness, results: list[Result]) -> dict[str, Any]:
     return {"harness": harness.slug, "title": harness.title, "files": files, "steps": list(harness.steps)}
 
 
-def _text(done: dict[Harness, list[Result]], action: str, is_dry: bool) -> str:
+def _text(done: dict[Harness, list[Result]], action: str, is_dry: bool, wants_wake: bool) -> str:
     parts = [_harness_text(harness, results, is_dry) for harness, results in done.items()]
     if is_dry:
         parts.append("Nothing was written. Without --print, conch makes these changes.")
     elif action == "install":
-        parts.append(_next(done))
+        parts.append(_next(done, wants_wake))
     return "\n\n".join(parts)
 
 
@@ -136,12 +143,14 @@ def _difference(result: Result) -> list[str]:
     return [line.rstrip("\n") for line in unified_diff(before, after, "before", "after", lineterm="", n=1)]
 
 
-def _next(done: dict[Harness, list[Result]]) -> str:
+def _next(done: dict[Harness, list[Result]], wants_wake: bool) -> str:
     lines = ["Next:", "  Restart the harness, so that it reads its settings."]
     for harness in done:
         lines += [f"  {harness.title}: {step}" for step in harness.steps]
     checks = [f"`{harness.check}`" for harness in done if harness.check]
     if checks:
         lines.append(f"  To see that it works: {', '.join(checks)} must list the server conch.")
+    if wants_wake:
+        lines += [f"  {harness.title}: {harness.wake_step}" for harness in done if harness.wake_step]
     lines.append("  Then ask the agent to join the room, and run `conch status` here: it must list the agent.")
     return "\n".join(lines)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 
 from conch.agents.identity import identify, recognise
 from conch.agents.records import Caller
 from conch.agents.signals import gather_signals
 from conch.app import App, open_app
+from conch.bells.base import agent_channel
 from conch.calls import retry_interrupted
 from conch.harnesses.hooks import Answer, Happening
 from conch.host.workspaces import canonicalize, workspace_root
 from conch.lean import TYPE_CHECKING
+from conch.waking.signs import Signs
 
 if TYPE_CHECKING:
     from conch.agents.identity import Signals
@@ -102,6 +105,7 @@ class _Scene:
         agent_id = None if self._happening.is_subagent else self._agent_id()  # a subagent reads no mail of its parent
         if agent_id is None:
             return _NOTHING, None
+        self._note_work(agent_id)
         from conch.notices.delivery import find_news, mark_shown
 
         news = find_news(self._app.store, agent_id, _MOST_NEWS, to_all=False)
@@ -115,19 +119,40 @@ class _Scene:
     # -- the end of a reply
 
     def hold_back(self) -> tuple[Answer, _After]:
-        if self._happening.goes_on or self._happening.is_subagent:
-            return _NOTHING, None  # never twice in a row
-        agent_id = self._agent_id()
-        rooms = self._rooms_of(agent_id) if agent_id else []
-        if agent_id is None or not rooms:
+        agent_id = None if self._happening.is_subagent else self._agent_id()
+        if agent_id is None:
             return _NOTHING, None
+        # Never twice in a row.
+        answer = _NOTHING if self._happening.goes_on else self._find_duties(agent_id)
+        return answer, None if answer.block else partial(self._note_stop, agent_id)
+
+    def _find_duties(self, agent_id: str) -> Answer:
+        rooms = self._rooms_of(agent_id)
+        if not rooms:
+            return _NOTHING
         from conch.doors.hook import texts
         from conch.notices.delivery import find_duties
 
         reasons = [texts.HELD_STICK for snapshot in rooms if snapshot.room.owner == agent_id]
         duties = find_duties(self._app.store, agent_id, [snapshot.room.room_id for snapshot in rooms])
         reasons += map(texts.duty, duties)
-        return Answer(block=texts.hold_back(reasons)) if reasons else _NOTHING, None
+        return Answer(block=texts.hold_back(reasons)) if reasons else _NOTHING
+
+    # -- signs for the server that wakes the agent
+
+    def _note_work(self, agent_id: str) -> None:
+        signs = Signs(self._app.settings.data_dir, agent_id)
+        if not signs.are_wanted:
+            return
+        signs.note_work()
+        if self._happening.kind == "prompt" and not self._app.waking.confirm(agent_id, signs, self._happening.prompt):
+            signs.note_user()
+
+    def _note_stop(self, agent_id: str) -> None:
+        signs = Signs(self._app.settings.data_dir, agent_id)
+        if signs.are_wanted:
+            signs.note_stop(self._happening.session_id)
+            self._app.bell.ring([agent_channel(agent_id)])
 
     # -- the beginning and the end of a session
 

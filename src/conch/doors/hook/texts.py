@@ -7,6 +7,7 @@ from conch.bus.drafts import NUDGE
 from conch.lean import TYPE_CHECKING
 from conch.rooms.room import Snapshot
 from conch.tools.text import MARGIN, behind_margin, one_line
+from conch.waking.signs import HELD_BACK
 
 if TYPE_CHECKING:
     from conch.bus.stream import Message
@@ -118,7 +119,7 @@ def duty(found: Duty) -> str:
 
 def hold_back(reasons: list[str]) -> str:
     listed = [f"- {reason}" for reason in reasons]
-    return "\n".join(["Before you stop:", *listed, "conch says this only once. Stopping again is allowed."])
+    return "\n".join([HELD_BACK, *listed, "conch says this only once. Stopping again is allowed."])
 
 
 # -- the beginning

@@ -25,16 +25,16 @@ from conch.tools.session import Session
 
 def serve(words: Sequence[str]) -> int:
     try:
-        tools = select_tools(_groups(words))
+        tools = select_tools(_groups([word for word in words if word != "--wake"]))
         app = open_app(os.environ)
     except ConchError as refusal:
         print(f"conch mcp: {refusal.message}", file=sys.stderr)
         return status_of(refusal.code)
-    return serve_stdio(app, tools)
+    return serve_stdio(app, tools, wakes="--wake" in words)
 
 
 def _groups(words: Sequence[str]) -> Sequence[str]:
-    match list(words):
+    match words:
         case []:
             return GROUPS
         case ["--tools", groups]:
@@ -42,12 +42,14 @@ def _groups(words: Sequence[str]) -> Sequence[str]:
         case [word] if word.startswith("--tools="):
             return word.removeprefix("--tools=").split(",")
     # The message does not repeat the words: harnesses log it, and `--store ADDRESS` may contain a password.
-    message = "The only option is --tools GROUPS. To choose a store, set CONCH_STORE."
+    message = "The only options are --tools GROUPS and --wake. To choose a store, set CONCH_STORE."
     raise InvalidArgument(message, field="arguments")
 
 
-def serve_stdio(app: App, tools: Mapping[str, Tool]) -> int:
+def serve_stdio(app: App, tools: Mapping[str, Tool], wakes: bool = False) -> int:
     """Serve until the client closes a stream or a signal arrives, and return the exit status.
+
+    If it `wakes`, it wakes its agent when that has stopped and something comes for it.
 
     From here on only the protocol uses standard input and output; all other output goes to standard error. Call it
     from the main thread, once per process.
@@ -62,7 +64,14 @@ def serve_stdio(app: App, tools: Mapping[str, Tool]) -> int:
     signals = _raise_on_signals(stop)
     info = ServerInfo("conch", __version__, instructions_here(tools, app.settings.data_dir, _working_directory()))
     make_session, prepare = partial(Session, app, "mcp", offered=tools), partial(_prepare, app)
-    all_ended = Connection(tools, make_session, info, wire, prepare).serve()
+    if wakes:
+        from conch.doors.mcp.waker import Waker  # most servers wake nobody
+
+        waker = Waker(app, make_session, prepare)
+        all_ended = Connection(tools, waker.make_session, info, wire, waker.start).serve()
+        waker.stop()
+    else:
+        all_ended = Connection(tools, make_session, info, wire, prepare).serve()
     status = INTERRUPTED if signal.SIGINT in signals else 0
     if not all_ended:
         os._exit(status)  # a call still runs, and must not see the interpreter shut down around it

@@ -43,3 +43,8 @@ WHERE m.agent_id = :agent_id AND m.takes_turns = 1 AND r.state = 'idle' ORDER BY
 -- name: rooms_of_agent
 SELECT r.room_id FROM room_members m JOIN path_rooms r ON r.room_id = m.room_id
 WHERE m.agent_id = :agent_id AND r.state <> 'closed' ORDER BY m.joined_at DESC LIMIT :limit;
+
+-- name: sticks_for_agent
+SELECT r.room_id, r.turn_id FROM room_members m JOIN path_rooms r ON r.room_id = m.room_id
+WHERE m.agent_id = :agent_id AND r.state = 'reserved' AND r.reserved_for = m.agent_id
+ORDER BY m.joined_at DESC LIMIT :limit;

@@ -1,0 +1,106 @@
+"""How to wake an agent of a harness that has stopped: through a socket of the harness, or with one of its commands."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+
+from conch.lean import Literal, NamedTuple, json
+
+_SECONDS = 30.0
+_RUN_SECONDS = 1_800.0  # a whole turn of a model
+_LONGEST = 200
+
+
+class Alarm(NamedTuple):
+    """A prompt for one session."""
+
+    text: str
+    session_id: str
+    """Empty if nobody knows it."""
+    environ: Mapping[str, str]
+    """The environment of the harness's MCP server."""
+
+
+class Rung(NamedTuple):
+    """What has become of an alarm, as far as the caller of the harness knows."""
+
+    state: Literal["queued", "ambiguous", "failed"]
+    why: str = ""
+
+
+Ring = Callable[[Alarm], Rung]
+
+
+def ring_claude(alarm: Alarm) -> Rung:
+    """Claude Code gives its servers the address of a socket that takes prompts."""
+    import socket  # only waking needs it
+
+    path, token = (alarm.environ.get(f"CLAUDE_CODE_MESSAGING_{name}", "") for name in ("SOCKET", "TOKEN"))
+    if not path or not token:
+        return Rung("failed", "this version of Claude Code has no socket for messages")
+    prompt = {"type": "user", "message": {"role": "user", "content": alarm.text}}
+    lines = "".join(json.dumps(each) + "\n" for each in ({"type": "auth", "token": token}, prompt))
+    with socket.socket(socket.AF_UNIX) as wire:
+        wire.settimeout(_SECONDS)
+        try:
+            wire.connect(path)
+        except OSError as problem:
+            return Rung("failed", f"its socket does not answer: {problem.strerror or problem}")
+        try:
+            wire.sendall(lines.encode())
+        except OSError as problem:
+            return Rung("ambiguous", f"its socket broke off: {problem.strerror or problem}")
+    return Rung("queued")
+
+
+def ring_by_command(*words: str, seconds: float = _SECONDS) -> Ring:
+    """A command of the harness. SESSION and TEXT among its words stand for the session and the prompt."""
+
+    def ring(alarm: Alarm) -> Rung:
+        import shutil  # slow to import, and only needed here
+
+        program = shutil.which(words[0], path=alarm.environ.get("PATH"))
+        if program is None:
+            return Rung("failed", f"{words[0]} is not on the path")
+        if not alarm.session_id:
+            return Rung("failed", "the session is not known; are the hooks of conch set up and trusted?")
+        values = {"SESSION": alarm.session_id, "TEXT": alarm.text}
+        return _run([program, *(values.get(word, word) for word in words[1:])], alarm.environ, seconds)
+
+    return ring
+
+
+def ring_by_resuming(*words: str) -> Ring:
+    """A run of the harness without a terminal, which resumes the session. It ends with the turn."""
+    return ring_by_command(*words, seconds=_RUN_SECONDS)
+
+
+def _run(command: list[str], environ: Mapping[str, str], seconds: float) -> Rung:
+    """Run a command of a harness. No shell reads the words."""
+    import signal
+    import subprocess
+
+    try:
+        process = subprocess.Popen(
+            command,
+            env=dict(environ),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+    except OSError as problem:
+        return Rung("failed", f"{command[0]} does not start: {problem.strerror}")
+    assert process.stderr is not None
+    try:
+        _, errors = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        process.stderr.close()
+        return Rung("ambiguous", f"{os.path.basename(command[0])} did not end within {seconds:.0f} s")
+    if process.returncode:
+        said = (errors.decode(errors="replace").strip().splitlines() or ["without a word"])[-1][:_LONGEST]
+        return Rung("failed", f"{os.path.basename(command[0])} ended with {process.returncode}: {said}")
+    return Rung("queued")
