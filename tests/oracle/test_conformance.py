@@ -23,6 +23,8 @@ SCENARIOS = (
     "server-initialize",
     "ping",
     "tools-list",
+    "prompts-list",
+    "resources-list",
     "dns-rebinding-protection",
     "server-sse-polling",
     "server-sse-multiple-streams",

@@ -29,7 +29,7 @@ class Actions:
         """`others` are actions that are not about talk."""
         self._desk = desk
         self._app = desk.app
-        self._known: dict[str, Action] = {
+        self.known: dict[str, Action] = {
             "send": Action(
                 self._send,
                 fields.takes({"content_markdown": TEXT}, **_PLACE, to=_NAMES, reply_to=ID, message_type=ID),
@@ -55,9 +55,9 @@ class Actions:
     async def act(self, request: Request) -> Response:
         """`POST /api/act/NAME`."""
         name = request.path_params["name"]
-        action = self._known.get(name)
+        action = self.known.get(name)
         if action is None:
-            names = ", ".join(self._known)
+            names = ", ".join(self.known)
             return refused("NOT_FOUND", f"There is no action {name[:80]!r}. The actions: {names}.", 404, field="name")
         body = await request.body()
         return await self._desk.run(f"act/{name}", lambda: self._run(name, action, _read(body)))

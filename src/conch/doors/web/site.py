@@ -17,6 +17,7 @@ from conch.app import App
 from conch.doors.web import rooms, talk
 from conch.doors.web.access import TooLarge
 from conch.doors.web.actions import Actions
+from conch.doors.web.description import describe_api
 from conch.doors.web.health import HealthPage
 from conch.doors.web.person import person_session
 from conch.doors.web.replies import JSON, refusal, refused
@@ -41,11 +42,15 @@ _PAGES = (
     "/items/{_:path}",
     "/topics/{_:path}",
 )
+_EXPORT, _STREAM = "/api/topics/{topic_id}/export", "/api/stream"
+_FILES = {_EXPORT: talk.EXPORT, _STREAM: fields.takes(after={"type": "string"})}
 _TYPES = {".css": "text/css", ".html": "text/html", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
 
 def make_site(app: App, hub: Hub, door: ASGIApp, running: Callable[[], AbstractAsyncContextManager[None]]) -> Starlette:
     desk = Desk(app, person_session(app))
+    readings, actions = _readings(desk, hub), Actions(desk, RoomActions(desk).known())
+    description = JSON(describe_api(readings, _FILES, actions.known))
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -57,15 +62,12 @@ def make_site(app: App, hub: Hub, door: ASGIApp, running: Callable[[], AbstractA
         routes=[
             *(Route(path, _page, methods=["GET"]) for path in _PAGES),
             Route("/static/{name:path}", _static, methods=["GET"]),
-            *(Route(path, desk.reading(*found), methods=["GET"]) for path, found in _readings(desk, hub).items()),
-            Route("/api/act/{name}", Actions(desk, RoomActions(desk).known()).act, methods=["POST"]),
-            Route(
-                "/api/topics/{topic_id}/export",
-                desk.exporting(talk.TalkPages(desk).export, talk.EXPORT),
-                methods=["GET"],
-            ),
+            *(Route(path, desk.reading(*found), methods=["GET"]) for path, found in readings.items()),
+            Route("/api/act/{name}", actions.act, methods=["POST"]),
+            Route(_EXPORT, desk.exporting(talk.TalkPages(desk).export, talk.EXPORT), methods=["GET"]),
             Route("/mcp", door),
-            Route("/api/stream", _stream(app, hub), methods=["GET"]),
+            Route(_STREAM, _stream(app, hub), methods=["GET"]),
+            Route("/api/openapi.json", _always(description), methods=["GET"]),
         ],
         exception_handlers={404: _missing, 405: _wrong_method, TooLarge: _too_large},
         lifespan=lifespan,
@@ -90,6 +92,13 @@ def _readings(desk: Desk, hub: Hub) -> dict[str, tuple[Work, Object]]:
         "/api/topics/{topic_id}/messages": (topic.messages, talk.MESSAGES),
         "/api/search": (topic.search, talk.SEARCH),
     }
+
+
+def _always(reply: Response) -> Endpoint:
+    async def answer(request: Request) -> Response:
+        return reply
+
+    return answer
 
 
 def _stream(app: App, hub: Hub) -> Endpoint:
