@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sqlite3
@@ -218,8 +219,50 @@ def test_a_store_that_cannot_be_written_is_refused_and_left_as_it_is(
     refused = ordinary.run(*words, "--json", CONCH_AGENT_ID="ada:1")
 
     assert (refused.status, refused.error["code"]) == (4, "DB_READ_ONLY")
-    assert "CONCH_DATA_DIR" in refused.error["message"]
+    assert "call the tools of the MCP server conch instead" in refused.error["message"]
     assert used.database.read_bytes() == before
+
+
+# Runs every command line in one process, because a new one for each would take long.
+ALL = """
+import contextlib, io, json, sys
+from conch.main import main
+for words in json.load(sys.stdin):
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        status = main([*words, "--json"])
+    print(json.dumps([words, status, out.getvalue()]), flush=True)
+"""
+LATER = {"import", "db restore"}  # they look at their file first
+
+
+@pytest.mark.parametrize("place", ["read-only", "impossible"])
+def test_every_command_says_what_to_do_where_nothing_can_be_written(
+    used: Any, read_only: Path, tmp_path: Path, place: str
+) -> None:
+    if os.getuid() == 0 and shutil.which("setpriv") is None:
+        pytest.skip("root can write everywhere")
+    without = ["setpriv", "--inh-caps=-all", "--bounding-set=-all"] if os.getuid() == 0 else []
+    (tmp_path / "sealed").mkdir(mode=0o500)
+    data_dir = str(read_only) if place == "read-only" else f"{tmp_path}/sealed/data"
+    names = [name for name in CATALOGUE if not {name, name.partition(" ")[0]} & (STORELESS | LATER | {"serve"})]
+    lines = [words_for(CATALOGUE[name]) for name in names if name not in ("doctor", "db wipe")]
+
+    ended = subprocess.run(
+        [*without, sys.executable, "-c", ALL],
+        cwd=used.workspace,
+        env={**used.env, "CONCH_AGENT_ID": "ada:1", "CONCH_DATA_DIR": data_dir},
+        input=json.dumps(lines),
+        capture_output=True,
+        text=True,
+    )
+
+    answers = [json.loads(line) for line in ended.stdout.splitlines()]
+    assert [words for words, _, _ in answers] == lines
+    for words, status, out in answers:
+        error = json.loads(out)["error"]
+        assert (status, error["code"]) == (4, "DB_READ_ONLY"), words
+        assert "call the tools of the MCP server conch instead" in error["message"], words
 
 
 def test_a_store_cannot_be_made_where_nothing_can_be_written(ordinary: Any, tmp_path: Path) -> None:

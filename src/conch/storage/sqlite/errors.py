@@ -23,8 +23,13 @@ _BUSY = (
     "The store at {path} is busy: another writer held its lock for too long. Try again.",
 )
 _FULL = (StoreFull, "The disk that holds {path} is full. Free some space and try again.")
-_READ_ONLY = (StoreReadOnly, "The store at {path} is not writable. Make the file and its folder "
-              "writable for this user, or choose another place with {named}.")  # fmt: skip
+# Another store would hide the agent from the others, so this does not say how to choose one.
+_READ_ONLY = (
+    StoreReadOnly,
+    "The store at {path} is not writable. In a sandbox, call the tools of the MCP server conch instead, or let the "
+    "sandbox write to the folder of the store (for Codex, `conch install codex` does that). Otherwise make the file "
+    "and its folder writable for this user.",
+)
 _CORRUPT = (StoreCorrupt, "The file {path} is damaged or is not a conch store. Restore a copy "
             "made by `conch db backup`, or move the file aside with `conch db wipe`.")  # fmt: skip
 _CORRUPT_INDEX = (StoreCorrupt, "The search index in {path} is damaged ({reason}). Run `conch db reindex`. The next "
