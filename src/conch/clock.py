@@ -13,6 +13,7 @@ Clock = Callable[[], int]
 MILLISECOND = 1_000
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
+DAY = 24 * 60 * MINUTE
 
 
 def system_clock() -> int:

@@ -105,6 +105,13 @@ SETTINGS = (
         "full: every commit survives a power cut; normal: the last commits may be lost, but never in part",
         choices=("normal", "full"),
     ),
+    Setting(
+        "retention_days",
+        0,
+        "how long to keep what is closed, read, ended and accepted; a server deletes it about once a day; 0: for ever",
+        0,
+        36_500,
+    ),
     Setting("busy_timeout_ms", 5_000, "how long a writer waits for the lock before DB_BUSY", 1, 600_000),
     Setting("max_handoff_bytes", 256 * 1024, "the largest handoff, as JSON", 1_024, 16 * 1024 * 1024),
     Setting("max_note_chars", 16_384, "the longest note", 1, 1_048_576),
@@ -197,6 +204,7 @@ class Settings(NamedTuple):
     data_dir: str
     store: str
     synchronous: str
+    retention_days: int
     busy_timeout_ms: int
     max_handoff_bytes: int
     max_note_chars: int

@@ -42,6 +42,7 @@ LAYERS = [
     Layer(("listening", "waking"), "what is new for an agent, and waiting for it; waking an agent that has stopped"),
     Layer(("importing",), "takes over the data of other programs"),
     Layer(("upkeep",), "checks a whole store: files, schema, logs and rows; deletes one, or a room of it"),
+    Layer(("retention",), "what a store forgets: what is old, and what a person redacts"),
     Layer(("app",), "connects one store and one bell with the domains"),
     Layer(("overseeing",), "what a person sees of a room at one glance, and how a person steps in between agents"),
     Layer(("tools",), "the tools with their schemas and views, shared by all doors"),

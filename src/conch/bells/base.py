@@ -100,6 +100,9 @@ class Bell(Protocol):
     def hears(self, channel: str) -> bool:
         """Whether any living process announces this channel right now."""
 
+    def forget(self, channels: Iterable[str]) -> None:
+        """Drop what these channels have left behind. A later `listen` makes it again."""
+
     def close(self) -> None: ...
 
 

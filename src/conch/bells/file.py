@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import lru_cache, partial
 
 from conch.bells.base import Stop, Wake, Watcher
@@ -63,6 +64,11 @@ class FileBell:
 
     def hears(self, channel: str) -> bool:
         return _is_announced(self._path(channel))
+
+    def forget(self, channels: Iterable[str]) -> None:
+        for channel in channels:
+            with suppress(OSError):  # no process has ever listened
+                os.unlink(self._path(channel))
 
     def move(self, directory: str) -> None:
         """Use another directory from now on. Ears that listen already look at the table at intervals."""

@@ -72,6 +72,9 @@ class PostgresBell:
     def ring(self, channels: Iterable[str]) -> None:
         """Does nothing, because the store has already sent the rings."""
 
+    def forget(self, channels: Iterable[str]) -> None:
+        """Does nothing: a channel of the server leaves nothing behind."""
+
     def close(self) -> None:
         with self._lock:
             watcher, self._watcher = self._watcher, None

@@ -150,8 +150,8 @@ class Peers:
             peer, standing = load_standing(tx, peer)
             check_seq("last_seq", last_seq, standing)
             tx.run("touch_agent", agent_id=peer.agent_id, now=tx.now)
-            tx.run("set_cursor", peer_id=peer.peer_id, last_seq=last_seq, now=tx.now)
-        return last_seq
+            cursor = tx.one("set_cursor", peer_id=peer.peer_id, last_seq=last_seq, now=tx.now)
+        return cursor["last_seq"] if cursor else last_seq
 
     def list_present(self, topic_id: str, window_seconds: int, limit: int, after: int = NO_PEER) -> list[Presence]:
         """The peers seen within the window, without those whose process is known to be gone; those after a peer_id.

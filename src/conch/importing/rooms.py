@@ -22,8 +22,9 @@ from conch.notices.events import handoff_payload
 from conch.rooms.handoffs import Handoff, check_handoff
 from conch.rooms.log import Event, find_event, project, to_event
 from conch.rooms.presence import member_columns
+from conch.rooms.replay import Replay, Seat, follow_members
 from conch.rooms.room import Room, save_room
-from conch.rooms.verify import Replay, Seat, follow_members, object_to
+from conch.rooms.verify import object_to
 from conch.storage.base import Row, Transaction
 from conch.storage.sources import Source
 

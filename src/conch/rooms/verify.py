@@ -9,45 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
-from conch.agents.records import is_person
-from conch.errors import StoreCorrupt
-from conch.lean import Any, NamedTuple
-from conch.rooms.log import PAGE, Event, project, to_event
+from conch.lean import Any
+from conch.rooms.log import Event
+from conch.rooms.replay import REPLAYED, UNREADABLE, Replay, Seat, events_of, follow, start_replay
 from conch.rooms.room import Room
 from conch.storage.base import Problem, Row, Transaction
 
-# What the log decides. Leases and deadlines are not in the log, so they cannot be compared.
-_REPLAYED = (
-    "owner",
-    "reserved_for",
-    "pending_handoff_event_seq",
-    "turn_id",
-    "state",
-    "sequence_index",
-    "policy_json",
-    "last_event_seq",
-)
 _GRANTS = ("claim", "takeover")
 _HANDOFFS = ("release", "pass")
 _ENDINGS = (*_HANDOFFS, "return", "close")  # only the owner can do these
 _OTHERS = ("join", "leave", "kick", "decline", "resume", "reorder", "policy", "note")
 _WITH_RECIPIENT = ("decline", "resume", "kick")  # of the others
 _MOST_PER_ROOM = 20
-
-
-class Seat(NamedTuple):
-    """A member's place, when it joined, and whether the place is one in the sequence."""
-
-    ordinal: int
-    joined_at: int
-    takes_turns: bool
-
-
-class Replay(NamedTuple):
-    """A room and its members' seats after some of its events."""
-
-    room: Room
-    members: dict[str, Seat]
 
 
 def verify_rooms(tx: Transaction) -> tuple[int, list[Problem]]:
@@ -57,15 +30,14 @@ def verify_rooms(tx: Transaction) -> tuple[int, list[Problem]]:
 
 
 def _verify(tx: Transaction, room: Room) -> Iterator[Problem]:
-    replay = Replay(_fresh(room), {})
     try:
-        for event in _events(tx, room.room_id):
+        after, replay = start_replay(tx, room)
+        for event in events_of(tx, room.room_id, after):
             objection = object_to(replay, event)
             if objection is not None:
                 yield _event_problem(event, objection)
-            replay = replay._replace(room=project(replay.room, event))
-            follow_members(replay.members, event)
-    except (StoreCorrupt, KeyError, TypeError, AttributeError) as problem:
+            replay = follow(replay, event)
+    except UNREADABLE as problem:
         # Damaged JSON, or JSON without what `project` needs. The rest of the log cannot be replayed.
         sentence = f"The log of room {room.room_id} cannot be replayed: {problem}"
         yield Problem("row", "room_events", sentence, {"room_id": room.room_id})
@@ -159,7 +131,7 @@ def _event_problem(event: Event, objection: str) -> Problem:
 
 
 def _compare_room(room: Room, replayed: Room) -> Iterator[Problem]:
-    for field in _REPLAYED:
+    for field in REPLAYED:
         stored, logged = getattr(room, field), getattr(replayed, field)
         if stored != logged:
             yield _difference("path_rooms", room, field, stored, logged)
@@ -186,50 +158,3 @@ def _difference(table: str, room: Room, field: str, stored: Any, replayed: Any) 
 
 def _spell(value: Any) -> str:
     return "not set" if value is None else str(value)
-
-
-# -- replaying
-
-
-def _fresh(room: Room) -> Room:
-    """The room as it was created, before its first event."""
-    return Room(
-        room_id=room.room_id,
-        canonical_path=room.canonical_path,
-        topic_id=room.topic_id,
-        sequence_index=0,
-        owner=None,
-        reserved_for=None,
-        pending_handoff_event_seq=None,
-        turn_id=0,
-        lease_id=None,
-        lease_expires_at=None,
-        claim_expires_at=None,
-        state="idle",
-        policy_json="{}",
-        last_event_seq=0,
-        created_at=room.created_at,
-        updated_at=room.created_at,
-    )
-
-
-def _events(tx: Transaction, room_id: str) -> Iterator[Event]:
-    after = 0
-    while rows := tx.all("events_after", room_id=room_id, after=after, limit=PAGE):
-        yield from (to_event(row) for row in rows)
-        after = rows[-1]["event_seq"]
-
-
-def follow_members(members: dict[str, Seat], event: Event) -> None:
-    agent_id = str(event.from_agent_id)
-    if event.event_type == "join":
-        asks = event.details.get("takes_turns", False)  # only people have to ask
-        seat = members.setdefault(agent_id, Seat(event.details["ordinal"], event.created_at, not is_person(agent_id)))
-        members[agent_id] = seat._replace(takes_turns=seat.takes_turns or asks)
-    elif event.event_type == "leave":
-        members.pop(agent_id, None)
-    elif event.event_type == "kick":
-        members.pop(str(event.to_agent_id), None)
-    elif event.event_type == "reorder":
-        for ordinal, member in enumerate(event.details["order"]):
-            members[member] = members[member]._replace(ordinal=ordinal)

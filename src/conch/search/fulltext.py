@@ -12,6 +12,7 @@ from conch.search.words import LONGEST_TEXT, facet, fold, index_words
 from conch.storage.base import Phrase, Row, Store, Transaction
 from conch.warnings import Warnings
 
+_KIND = "words"
 _MOST_CANDIDATES = 500  # matches that are ranked; ranking all of them could take very long
 _RECENT = 4_000  # the newest messages; among these a common word has enough matches
 _RANKED_TEXT = 4_000  # characters at the start of a match that are ranked
@@ -32,7 +33,7 @@ class FullText:
     """Search with the engine's full-text index, which is filled with our own words."""
 
     def index(self, store: Store) -> Index:
-        return Index("words", LONGEST_TEXT, 0, _BATCH_CHARACTERS, _prepare, _store)
+        return Index(_KIND, LONGEST_TEXT, 0, _BATCH_CHARACTERS, _prepare, _store)
 
     def find(self, tx: Transaction, query: Query, filters: Filters) -> list[int]:
         """Numbers of messages, best first."""
@@ -75,6 +76,14 @@ def _prepare(topic_id: str, rows: list[Row]) -> Sequence[str]:
 
 def _store(tx: Transaction, number: int, words: str) -> None:
     tx.run("insert_words", number=number, words=words)
+
+
+def forget_words(tx: Transaction, topic_id: str, rows: list[Row]) -> None:
+    """Take messages that are about to be deleted out of the index. `rows` are as for indexing them."""
+    progress = tx.one("topic_progress", kind=_KIND, topic_id=topic_id)
+    indexed = [row for row in rows if progress and row["seq"] <= progress["through_seq"]]
+    for row, words in zip(indexed, _prepare(topic_id, indexed), strict=True):
+        tx.run("delete_words", number=row["number"], words=words)
 
 
 def rank(query: Query, candidates: Iterable[Candidate]) -> list[int]:

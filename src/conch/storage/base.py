@@ -175,6 +175,12 @@ class Store(Protocol):
     def wipe(self) -> None:
         """Delete all rows. Processes that have the store open continue with an empty one."""
 
+    def tidy(self, compact: bool) -> bool:
+        """Write what is beside the store's file into it, after much was deleted. `compact` also makes it smaller.
+
+        False if another process reads, so that a part stays beside the file until it has finished.
+        """
+
     def empty_indexes(self) -> None:
         """Empty the search indexes, even damaged ones. The next search builds them again."""
 

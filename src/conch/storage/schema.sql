@@ -121,6 +121,14 @@ CREATE INDEX room_events_room_turn_idx ON room_events (room_id, turn_id);
 CREATE INDEX room_events_turns_idx ON room_events (room_id, event_seq)
 WHERE event_type IN ('claim', 'takeover', 'release', 'pass', 'return', 'kick', 'close');
 
+-- What the pruned events of a room had led to: the room and its members after event `event_seq`, the last one pruned.
+CREATE TABLE room_checkpoints (
+  room_id TEXT PRIMARY KEY REFERENCES path_rooms (room_id),
+  event_seq BIGINT NOT NULL,
+  replay_json TEXT NOT NULL,
+  created_at BIGINT NOT NULL
+);
+
 CREATE TABLE topics (
   topic_id TEXT PRIMARY KEY,
   name TEXT NOT NULL,
@@ -141,10 +149,12 @@ CREATE INDEX topics_status_created_at_idx ON topics (status, created_at);
 -- One open topic per name. Topics made with mode `new` are exempt, and so are home topics: their paths are unique.
 CREATE UNIQUE INDEX topics_open_name_idx ON topics (name) WHERE status = 'open' AND mode = 'reuse';
 
+-- `pruned_seq` is the last message that was pruned. The messages after it have no gaps.
 CREATE TABLE topic_seq (
   topic_id TEXT PRIMARY KEY REFERENCES topics (topic_id),
   next_seq BIGINT NOT NULL DEFAULT 1,
-  updated_at BIGINT NOT NULL
+  updated_at BIGINT NOT NULL,
+  pruned_seq BIGINT NOT NULL DEFAULT 0
 );
 
 CREATE TABLE peers (
@@ -357,6 +367,8 @@ CREATE TABLE room_activity (
 );
 
 CREATE INDEX room_activity_room_idx ON room_activity (room_id, number);
+-- Finds what was done with a reservation or a notice.
+CREATE INDEX room_activity_subject_idx ON room_activity (subject_id) WHERE subject_id IS NOT NULL;
 
 -- Waiting for everything at once.
 

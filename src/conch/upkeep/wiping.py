@@ -14,7 +14,7 @@ _ROOM_ROWS = (
     *("erase_answers", "erase_questions", "erase_addressees", "erase_messages", "erase_marks"),
     *("erase_cursors", "erase_topic_names"),
     *("erase_peers", "erase_numbers", "erase_registrations", "erase_reservations", "erase_notices", "erase_activity"),
-    *("erase_log", "erase_members", "erase_room", "erase_topic", "note_erased"),
+    *("erase_checkpoint", "erase_log", "erase_members", "erase_room", "erase_topic", "note_erased"),
 )
 
 

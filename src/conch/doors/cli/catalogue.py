@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from conch.doors.cli.command import Command, Group, flag, grouped, integer, minutes, seconds, switch, text, word, words
+from conch.doors.cli.command import (
+    Command,
+    Group,
+    age,
+    flag,
+    grouped,
+    integer,
+    minutes,
+    seconds,
+    switch,
+    text,
+    word,
+    words,
+)
 
 # The headings of the overview, and the first words of the commands that have two.
 TURNS = Group("taking turns")
@@ -787,6 +800,23 @@ COMMANDS |= grouped(
         "Copy every table into another, empty store of either kind, and compare every row. This store does not change.",
         (flag("--to", "STORE", "a file, or the URL of a server", required=True), *_SHARED),
         '  conch db copy --to "$NEW_STORE"',
+    ),
+    Command(
+        "db prune",
+        "retention.prune",
+        "delete what is old and done with",
+        "Delete what is older than a time and done with: closed rooms and topics, messages that everybody has read, "
+        "the log of earlier turns, ended reservations, accepted notices. What is open, unread, pending or unaccepted "
+        "stays. The command says what it would delete, and asks. It works in short steps, so agents can keep working, "
+        "and it can be stopped at any moment. No backup is made.",
+        (
+            flag("--older", "TIME", "how old: 90d, 36h or a number of days (default: CONCH_RETENTION_DAYS)", age),
+            switch("--dry-run", "only say what would be deleted"),
+            switch("--compact", "give the space back to the disk; nobody can write meanwhile"),
+            switch("--yes", "do not ask; scripts need it"),
+            *_SHARED,
+        ),
+        "  conch db prune --older 90d --dry-run\n  conch db prune --older 90d --yes",
     ),
     Command(
         "db wipe",

@@ -143,6 +143,14 @@ def minutes(given: str) -> int:
     return -int(-number // 60)
 
 
+def age(given: str) -> int:
+    """A duration in microseconds. A bare number counts days."""
+    number = _duration(given, 86_400)
+    if number is None:
+        raise ValueError(f"must be a time such as 90d or 36h, or a number of days, not {given[:80]!r}")
+    return int(number * 1_000_000)
+
+
 def _duration(given: str, unit: int) -> float | None:
     """The seconds of a duration, whose unit may be missing; None if it is not one."""
     number = parse_duration(given)

@@ -62,6 +62,10 @@ def serve_stdio(app: App, tools: Mapping[str, Tool], wakes: bool = False) -> int
     stop = StopSign()
     wire = Wire(descriptors, stop, app.settings.max_line_bytes)
     signals = _raise_on_signals(stop)
+    if app.settings.retention_days:
+        from conch.retention.retention import Retention, keep_pruned  # most stores keep everything
+
+        keep_pruned(Retention(app.store, app.bell, app.settings))
     info = ServerInfo("conch", __version__, instructions_here(tools, app.settings.data_dir, _working_directory()))
     make_session, prepare = partial(Session, app, "mcp", offered=tools), partial(_prepare, app)
     if wakes:

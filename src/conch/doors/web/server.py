@@ -21,6 +21,7 @@ from conch.doors.web.site import make_site
 from conch.doors.web.stream import Hub
 from conch.errors import InvalidArgument
 from conch.lean import NamedTuple
+from conch.retention.retention import Retention, keep_pruned
 from conch.tools.registry import Tool
 
 _DEFAULT_PORT = 8377
@@ -61,6 +62,8 @@ def serve(app: App, options: Serving, tools: Mapping[str, Tool], instructions: s
         ssl_keyfile=options.key,
     )
     logging.getLogger("mcp").setLevel(logging.ERROR)  # what clients do wrong is no trouble of ours
+    if app.settings.retention_days:
+        keep_pruned(Retention(app.store, app.bell, app.settings))
     server = _Server(config, (hub.close, door.stop))
     scheme = "https" if is_secure else "http"
     print(f"{scheme}://{_shown(options.bind)}:{port}/?token={token}", flush=True)

@@ -1,23 +1,31 @@
 -- Topics, peers, names, cursors and messages.
 
+-- Messages up to `pruned_seq` were deleted by `conch db prune`. Those after it have no gaps.
+
 -- check: messages
--- Topic {topic_id} has {count} messages, numbered up to {last}. The first missing seq is {missing}.
-SELECT s.topic_id, s.count, s.last, CASE WHEN s.first > 1 THEN 1 ELSE (
+-- Topic {topic_id} has {count} messages, numbered from {lowest} to {last}. The first missing seq is {missing}.
+SELECT s.topic_id, s.count, n.pruned_seq + 1 AS lowest, s.last, CASE WHEN s.first > n.pruned_seq + 1 THEN n.pruned_seq + 1 ELSE (
   SELECT min(m.seq) + 1 FROM messages m
   WHERE m.topic_id = s.topic_id
     AND NOT EXISTS (SELECT 1 FROM messages n WHERE n.topic_id = m.topic_id AND n.seq = m.seq + 1)
 ) END AS missing
 FROM (
   SELECT topic_id, count(*) AS count, min(seq) AS first, max(seq) AS last FROM messages GROUP BY topic_id
-) s
-WHERE s.first <> 1 OR s.last <> s.count;
+) s JOIN topic_seq n ON n.topic_id = s.topic_id
+WHERE s.first > n.pruned_seq + 1 OR (s.first = n.pruned_seq + 1 AND s.last - n.pruned_seq <> s.count);
+
+-- check: messages
+-- Message {seq} of topic {topic_id} is there, but the messages up to {pruned_seq} were pruned.
+SELECT m.topic_id, min(m.seq) AS seq, n.pruned_seq
+FROM topic_seq n JOIN messages m ON m.topic_id = n.topic_id AND m.seq <= n.pruned_seq
+GROUP BY m.topic_id, n.pruned_seq;
 
 -- check: topic_seq
 -- Topic {topic_id} would number its next message {next_seq}, but its last message has seq {last}.
-SELECT t.topic_id, s.next_seq, COALESCE(m.last, 0) AS last
+SELECT t.topic_id, s.next_seq, COALESCE(m.last, s.pruned_seq) AS last
 FROM topics t JOIN topic_seq s ON s.topic_id = t.topic_id
 LEFT JOIN (SELECT topic_id, max(seq) AS last FROM messages GROUP BY topic_id) m ON m.topic_id = t.topic_id
-WHERE s.next_seq <> COALESCE(m.last, 0) + 1;
+WHERE s.next_seq <> COALESCE(m.last, s.pruned_seq) + 1 OR s.pruned_seq < 0;
 
 -- check: topic_seq
 -- Topic {topic_id} has no row in topic_seq, so it can take no message.
@@ -43,8 +51,9 @@ FROM messages m JOIN peers p ON p.peer_id = m.sender_id WHERE p.topic_id <> m.to
 -- check: messages
 -- Message {message_id} of topic {topic_id} replies to {reply_to}, which is not a message of this topic.
 SELECT m.message_id, m.topic_id, m.reply_to
-FROM messages m LEFT JOIN messages r ON r.message_id = m.reply_to AND r.topic_id = m.topic_id
-WHERE m.reply_to IS NOT NULL AND r.message_id IS NULL;
+FROM messages m JOIN topic_seq s ON s.topic_id = m.topic_id
+LEFT JOIN messages r ON r.message_id = m.reply_to AND r.topic_id = m.topic_id
+WHERE m.reply_to IS NOT NULL AND r.message_id IS NULL AND s.pruned_seq = 0;
 
 -- check: messages
 -- Message {message_id} of topic {topic_id} replies to {reply_to}, which was sent later.
@@ -65,8 +74,9 @@ WHERE n.number <= m.number;
 -- check: messages
 -- Message {message_id} of topic {topic_id} counts as message {own_seq} of its sender, but it is message {place}.
 SELECT message_id, topic_id, own_seq, place FROM (
-  SELECT message_id, topic_id, own_seq, row_number() OVER (PARTITION BY sender_id ORDER BY seq) AS place
-  FROM messages WHERE sender_id IS NOT NULL
+  SELECT m.message_id, m.topic_id, m.own_seq, row_number() OVER (PARTITION BY m.sender_id ORDER BY m.seq)
+    + CASE WHEN s.pruned_seq = 0 THEN 0 ELSE min(m.own_seq) OVER (PARTITION BY m.sender_id) - 1 END AS place
+  FROM messages m JOIN topic_seq s ON s.topic_id = m.topic_id WHERE m.sender_id IS NOT NULL
 ) counted
 WHERE own_seq <> place;
 
@@ -152,10 +162,10 @@ WHERE n.peer_id IS NULL;
 SELECT c.peer_id, c.topic_id FROM cursors c JOIN peers p ON p.peer_id = c.peer_id WHERE c.topic_id <> p.topic_id;
 
 -- check: cursors
--- The cursor of peer {peer_id} is at {last_seq}, but topic {topic_id} has the messages 1 to {last}.
-SELECT c.peer_id, c.last_seq, c.topic_id, s.next_seq - 1 AS last
+-- The cursor of peer {peer_id} is at {last_seq}, but topic {topic_id} has the messages {first} to {last}.
+SELECT c.peer_id, c.last_seq, c.topic_id, s.pruned_seq + 1 AS first, s.next_seq - 1 AS last
 FROM cursors c JOIN topic_seq s ON s.topic_id = c.topic_id
-WHERE c.last_seq < 0 OR c.last_seq >= s.next_seq;
+WHERE c.last_seq < s.pruned_seq OR c.last_seq >= s.next_seq;
 
 -- check: cursors
 -- The cursor of peer {peer_id} was reset {resets} times, which is impossible.

@@ -6,4 +6,4 @@ LEFT JOIN meta m ON m.key = wanted.key WHERE m.key IS NULL;
 
 -- check: meta
 -- The key {key} in meta is not one of conch's.
-SELECT key FROM meta WHERE key NOT IN ('schema_version', 'application', 'epoch');
+SELECT key FROM meta WHERE key NOT IN ('schema_version', 'application', 'epoch', 'pruned_at');

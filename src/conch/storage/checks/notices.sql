@@ -36,7 +36,8 @@ WHERE (e.seen_at IS NOT NULL AND s.number IS NULL) OR (e.accepted_at IS NOT NULL
 SELECT n.event_id, n.room_id, n.handoff_event_seq
 FROM protocol_events n LEFT JOIN room_events e
   ON e.event_seq = n.handoff_event_seq AND e.room_id = n.room_id AND e.event_type IN ('release', 'pass')
-WHERE n.handoff_event_seq IS NOT NULL AND (e.event_seq IS NULL OR n.event_type <> 'HANDOFF');
+LEFT JOIN room_checkpoints k ON k.room_id = n.room_id AND k.event_seq >= n.handoff_event_seq
+WHERE n.handoff_event_seq IS NOT NULL AND ((e.event_seq IS NULL AND k.room_id IS NULL) OR n.event_type <> 'HANDOFF');
 
 -- Handoffs from before the first notice were written by a version that had no notices.
 

@@ -1,5 +1,5 @@
--- Only `conch db wipe --room` deletes rows of these tables, and notes the last number that was given by then. Otherwise
--- the last number that was given is that of the last row.
+-- Only `conch db wipe --room` and `conch db prune` delete rows of these tables, and note the last number that was given
+-- by then. Otherwise the last number that was given is that of the last row.
 
 -- check: messages
 -- The last row of messages has the number {last}, but {given} were given: rows are missing.

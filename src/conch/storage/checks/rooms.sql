@@ -108,3 +108,13 @@ JOIN peers p ON p.topic_id = r.topic_id AND p.agent_id = m.agent_id AND p.is_own
 WHERE p.name <> m.name AND NOT EXISTS (
   SELECT 1 FROM peers other WHERE other.name = m.name AND other.topic_id = r.topic_id AND other.is_own = 0
 );
+
+-- check: room_events
+-- Event {event_seq} of room {room_id} is there, but the events up to {pruned} were pruned.
+SELECT e.room_id, min(e.event_seq) AS event_seq, k.event_seq AS pruned
+FROM room_checkpoints k JOIN room_events e ON e.room_id = k.room_id AND e.event_seq <= k.event_seq
+GROUP BY e.room_id, k.event_seq;
+
+-- check: room_checkpoints json
+-- The checkpoint of room {room_id} is not a JSON object.
+SELECT room_id, replay_json AS json FROM room_checkpoints;

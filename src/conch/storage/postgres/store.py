@@ -321,6 +321,13 @@ class PostgresStore:
             transaction.run("set_epoch", epoch=epoch)
         self._replacements.forget_epoch()
 
+    def tidy(self, compact: bool) -> bool:
+        """The server vacuums by itself. `compact` rewrites the tables, which nobody can use meanwhile."""
+        if compact:
+            with self._changing() as connection:
+                connection.execute("VACUUM (FULL)")
+        return True
+
     def empty_indexes(self) -> None:
         with self.write(INDEX_LOCK) as transaction:
             transaction.take_time()

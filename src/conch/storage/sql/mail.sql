@@ -11,8 +11,10 @@ SELECT
       -- There is another's message if there are more messages after the cursor than own ones.
       AND s.next_seq - 1 - c.last_seq
         > COALESCE((SELECT o.own_seq FROM messages o WHERE o.sender_id = p.peer_id ORDER BY o.seq DESC LIMIT 1), 0)
-        - COALESCE((SELECT o.own_seq FROM messages o WHERE o.sender_id = p.peer_id AND o.seq <= c.last_seq
-                    ORDER BY o.seq DESC LIMIT 1), 0)
+        - COALESCE(
+          (SELECT o.own_seq FROM messages o WHERE o.sender_id = p.peer_id AND o.seq <= c.last_seq
+           ORDER BY o.seq DESC LIMIT 1),
+          (SELECT o.own_seq - 1 FROM messages o WHERE o.sender_id = p.peer_id ORDER BY o.seq LIMIT 1), 0)
   ) AS messages,
   EXISTS (
     SELECT 1 FROM peers p JOIN questions q ON q.topic_id = p.topic_id AND q.status = 'pending'
@@ -62,8 +64,10 @@ SELECT 'unread' AS kind, u.topic_id AS place, u.last_seq,
   u.highest - u.last_seq - COALESCE((
     SELECT sum(
       COALESCE((SELECT o.own_seq FROM messages o WHERE o.sender_id = m.peer_id ORDER BY o.seq DESC LIMIT 1), 0)
-      - COALESCE((SELECT o.own_seq FROM messages o WHERE o.sender_id = m.peer_id AND o.seq <= u.last_seq
-                  ORDER BY o.seq DESC LIMIT 1), 0)
+      - COALESCE(
+        (SELECT o.own_seq FROM messages o WHERE o.sender_id = m.peer_id AND o.seq <= u.last_seq
+         ORDER BY o.seq DESC LIMIT 1),
+        (SELECT o.own_seq - 1 FROM messages o WHERE o.sender_id = m.peer_id ORDER BY o.seq LIMIT 1), 0)
     ) FROM mine m WHERE m.topic_id = u.topic_id
   ), 0) AS number, NULL AS id, NULL AS sender, NULL AS sender_agent_id, NULL AS line,
   NULL AS event_type

@@ -16,8 +16,10 @@ ORDER BY e.number LIMIT :limit;
 -- How many messages of an agent each other peer of a topic has not read, by the numbers of its own messages.
 SELECT p.agent_id,
   COALESCE((SELECT o.own_seq FROM messages o WHERE o.sender_id = me.peer_id ORDER BY o.seq DESC LIMIT 1), 0)
-  - COALESCE((SELECT o.own_seq FROM messages o WHERE o.sender_id = me.peer_id AND o.seq <= c.last_seq
-              ORDER BY o.seq DESC LIMIT 1), 0) AS unread
+  - COALESCE(
+    (SELECT o.own_seq FROM messages o WHERE o.sender_id = me.peer_id AND o.seq <= c.last_seq
+     ORDER BY o.seq DESC LIMIT 1),
+    (SELECT o.own_seq - 1 FROM messages o WHERE o.sender_id = me.peer_id ORDER BY o.seq LIMIT 1), 0) AS unread
 FROM peers me JOIN peers p ON p.topic_id = me.topic_id AND p.is_own = 1 JOIN cursors c ON c.peer_id = p.peer_id
 WHERE me.agent_id = :agent_id AND me.topic_id = :topic_id AND me.is_own = 1 AND p.agent_id <> me.agent_id;
 

@@ -69,7 +69,9 @@ DELETE FROM agent_name_reservations WHERE peer_id = :peer_id;
 UPDATE agent_name_reservations SET peer_id = :heir_id WHERE peer_id = :peer_id AND agent_name <> :kept;
 
 -- name: add_cursor
-INSERT INTO cursors (peer_id, topic_id, updated_at) VALUES (:peer_id, :topic_id, :now);
+-- Behind the messages that are gone.
+INSERT INTO cursors (peer_id, topic_id, last_seq, updated_at)
+SELECT :peer_id, topic_id, pruned_seq, :now FROM topic_seq WHERE topic_id = :topic_id;
 
 -- name: touch_cursor
 UPDATE cursors SET updated_at = :now WHERE peer_id = :peer_id;
@@ -83,11 +85,20 @@ SET
 WHERE peer_id = :peer_id;
 
 -- name: set_cursor
-UPDATE cursors SET last_seq = :last_seq, resets = resets + 1, updated_at = :now WHERE peer_id = :peer_id;
+-- Not before the messages that are gone.
+UPDATE cursors SET resets = resets + 1, updated_at = :now, last_seq = (
+  SELECT CASE WHEN s.pruned_seq > :last_seq THEN s.pruned_seq ELSE :last_seq END
+  FROM topic_seq s WHERE s.topic_id = cursors.topic_id
+)
+WHERE peer_id = :peer_id
+RETURNING last_seq;
 
 -- name: set_cursor_back
-UPDATE cursors
-SET last_seq = CASE WHEN last_seq > :last_seq THEN :last_seq ELSE last_seq END, resets = resets + 1, updated_at = :now
+UPDATE cursors SET resets = resets + 1, updated_at = :now, last_seq = (
+  SELECT CASE WHEN :last_seq >= cursors.last_seq THEN cursors.last_seq WHEN s.pruned_seq > :last_seq THEN s.pruned_seq
+    ELSE :last_seq END
+  FROM topic_seq s WHERE s.topic_id = cursors.topic_id
+)
 WHERE peer_id = :peer_id;
 
 -- name: drop_cursor

@@ -39,3 +39,6 @@ WHERE (CAST(:topic_id AS TEXT) IS NULL OR m.topic_id = :topic_id)
   AND (CAST(:message_type AS TEXT) IS NULL OR m.message_type = :message_type)
   AND m.created_at BETWEEN :since AND :until
 ORDER BY w.number DESC LIMIT :most;
+
+-- name: delete_words
+DELETE FROM index_words WHERE number = :number AND CAST(:words AS TEXT) IS NOT NULL;

@@ -34,3 +34,7 @@ WITH RECURSIVE found (term) AS (
   FROM found WHERE found.term < :end LIMIT :most
 )
 SELECT term FROM found WHERE term < :end;
+
+-- name: delete_words
+-- The index has no texts, so it must be told the words again.
+INSERT INTO index_words (index_words, rowid, words) VALUES ('delete', :number, :words);

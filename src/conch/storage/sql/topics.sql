@@ -6,7 +6,7 @@ SELECT * FROM topics WHERE name = :name AND status = :status
 ORDER BY created_at DESC, topic_id DESC LIMIT 1;
 
 -- name: topics_newest_first
-SELECT t.*, s.next_seq - 1 AS message_count
+SELECT t.*, s.next_seq - 1 - s.pruned_seq AS message_count
 FROM topics t JOIN topic_seq s ON s.topic_id = t.topic_id
 WHERE t.status IN :statuses AND t.created_at <= :moment AND (t.created_at < :moment OR t.topic_id < :after)
 ORDER BY t.created_at DESC, t.topic_id DESC LIMIT :limit;

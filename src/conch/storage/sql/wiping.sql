@@ -45,6 +45,9 @@ DELETE FROM protocol_events WHERE room_id = :room_id;
 -- name: erase_activity
 DELETE FROM room_activity WHERE room_id = :room_id;
 
+-- name: erase_checkpoint
+DELETE FROM room_checkpoints WHERE room_id = :room_id;
+
 -- name: erase_log
 DELETE FROM room_events WHERE room_id = :room_id;
 
@@ -53,6 +56,9 @@ DELETE FROM room_members WHERE room_id = :room_id;
 
 -- name: erase_room
 DELETE FROM path_rooms WHERE room_id = :room_id;
+
+-- name: erase_progress
+DELETE FROM index_progress WHERE topic_id = :topic_id;
 
 -- name: erase_topic
 DELETE FROM topics WHERE topic_id = :topic_id;

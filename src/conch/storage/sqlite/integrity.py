@@ -158,7 +158,7 @@ def _find_lost_words(connection: sqlite3.Connection) -> list[Problem]:
         words = connection.execute(_WORDS).fetchone()["words"]
     except (sqlite3.Error, IndexError, TypeError) as error:
         return [Problem("index", "index_words", f"The search index cannot be read: {error}.", {"error": str(error)})]
-    if words == size and totals == [count, size][: 2 * bool(count)]:  # an empty index has no totals
+    if words == size and (totals == [count, size] or not (count or totals)):  # a new index has no totals
         return []
     sentence = f"The search index has {words} words and counts {sum(totals[1:])}, but its messages have {size}."
     return [Problem("index", "index_words", sentence, {"words": words, "size": size, "totals": totals})]

@@ -39,6 +39,7 @@ from conch.storage.statements import (
 
 DIALECT = Dialect("sqlite", serial_key="INTEGER PRIMARY KEY AUTOINCREMENT", bytes="BLOB")
 _LONGEST_COMMAND = 80
+_MOST_WAL_BYTES = 16 * 1024 * 1024
 _NEWER = "Upgrade conch and restart its servers"
 _DAMAGED = "Restore a copy made by `conch db backup`"
 
@@ -263,6 +264,14 @@ class SqliteStore:
                 connection.execute("VACUUM")  # gives the space back to the disk, but needs some of it
         self._connections.close()  # they may have used the index
 
+    def tidy(self, compact: bool) -> bool:
+        with self._connections.borrowed() as lent, self._queued(lent.connection):
+            lent.check()
+            if compact:
+                lent.connection.execute("VACUUM")
+            row: Row = lent.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            return not row["busy"]
+
     def empty_indexes(self) -> None:
         from conch.storage.sqlite.fulltext import empty_index
 
@@ -360,6 +369,8 @@ class SqliteStore:
         # Otherwise each temporary table gets a page cache as for a file, which costs more than most of our queries.
         connection.execute("PRAGMA temp_store = MEMORY")
         connection.execute(f"PRAGMA synchronous = {self._synchronous}")
+        # A long reader lets the file beside the store grow. Afterwards the next checkpoint cuts it off here again.
+        connection.execute(f"PRAGMA journal_size_limit = {_MOST_WAL_BYTES}")
         return connection
 
     # -- first use

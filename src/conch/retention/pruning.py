@@ -1,0 +1,243 @@
+"""Deletes what is old and done with: `conch db prune`, and `CONCH_RETENTION_DAYS`.
+
+Nothing that is open, unread or unaccepted goes. Messages of a topic and events of a room go oldest first, so that what
+is left has no gaps. `topic_seq.pruned_seq` and `room_checkpoints` say where it begins.
+
+Every step is one short transaction that leaves a sound store. So a process may be killed at any moment, and other
+writers wait for one step at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from conch.bells.base import activity_channel, agent_channel, room_channel, seat_channel, topic_channel
+from conch.bus.stream import indexed_addressees
+from conch.clock import DAY
+from conch.lean import NamedTuple
+from conch.rooms.replay import UNREADABLE, events_of, follow, save_checkpoint, start_replay
+from conch.rooms.room import load_room
+from conch.rooms.verify import object_to
+from conch.search.fulltext import forget_words
+from conch.search.words import LONGEST_TEXT
+from conch.storage.base import INDEX_LOCK, Row, Store, Transaction
+
+_STEP = 250  # messages, events or other rows in one transaction: about ten milliseconds
+_LOCK = "retention"
+_LEAST_LIFE = 7 * DAY  # an agent that was seen within a week still wants what it has not read
+# A row is deleted before the rows that it refers to.
+_TOPIC_ROWS = ("erase_marks", "erase_cursors", "erase_topic_names", "erase_peers", "erase_numbers", "erase_progress")
+_ROOM_ROWS = (
+    *("erase_registrations", "erase_reservations", "erase_notices", "erase_activity", "erase_checkpoint"),
+    *("erase_log", "erase_members", "erase_room"),
+)
+
+
+class Pruned(NamedTuple):
+    """How much was deleted, or would be."""
+
+    rooms: int = 0
+    topics: int = 0
+    messages: int = 0
+    events: int = 0
+    reservations: int = 0
+    notices: int = 0
+
+
+class _Place(NamedTuple):
+    """A topic or a room whose rows after `pruned` and up to `through` can go. `last` is its last row."""
+
+    name: str
+    pruned: int
+    through: int
+    last: int
+
+
+class Pruning:
+    """What can be deleted now that is older than `age`, and deleting it."""
+
+    def __init__(self, store: Store, age: int, between: Callable[[], object] = lambda: None) -> None:
+        """`between` is called between two steps, while nobody waits."""
+        with store.read() as tx:
+            now = tx.now
+        self._store = store
+        self.cutoff = now - age
+        # However young what goes may be, nobody loses messages over a long weekend.
+        self._alive_since = now - max(age, _LEAST_LIFE)
+        self._between = between
+
+    def survey(self) -> Pruned:
+        """How much can go. Nothing is changed."""
+        with self._store.read() as tx:
+            tx.take_time()
+            topics, rooms = self._topics(tx), self._rooms(tx)
+            gone = {place.name for place in topics if place.through == place.last}
+            return Pruned(
+                rooms=len(self._closed(tx, "closed_rooms_to_erase", gone)),
+                topics=len(self._closed(tx, "closed_topics_to_erase", gone)),
+                messages=sum(place.through - place.pruned for place in topics),
+                events=sum(_count(tx, place) for place in rooms),
+                reservations=sum(map(len, self._ended(tx, "reservations_to_prune", rooms))),
+                notices=sum(map(len, self._ended(tx, "notices_to_prune", rooms))),
+            )
+
+    def run(self) -> Pruned:
+        """Delete it, step by step. Rooms and topics come last, when they are empty."""
+        with self._store.read() as tx:
+            tx.take_time()
+            topics, rooms = self._topics(tx), self._rooms(tx)
+        messages = sum(self._prune_messages(place) for place in topics)
+        events = sum(self._prune_events(place) for place in rooms)
+        with self._store.read() as tx:
+            tx.take_time()
+            reservations = list(self._ended(tx, "reservations_to_prune", rooms))
+            notices = list(self._ended(tx, "notices_to_prune", rooms))
+            gone = {place.name for place in self._topics(tx) if place.through == place.last}
+            closed_rooms = self._closed(tx, "closed_rooms_to_erase", gone)
+            closed_topics = self._closed(tx, "closed_topics_to_erase", gone)
+        return Pruned(
+            messages=messages,
+            events=events,
+            reservations=sum(self._prune_ended("prune_reservations", ids) for ids in reservations),
+            notices=sum(self._prune_ended("prune_notices", ids) for ids in notices),
+            rooms=sum(self._erase(row) for row in closed_rooms),
+            topics=sum(self._erase(row) for row in closed_topics),
+        )
+
+    # -- what can go
+
+    def _topics(self, tx: Transaction) -> list[_Place]:
+        """Every topic, with the last of its oldest messages that are all old, read and done with."""
+        return [self._topic(tx, row) for row in tx.all("topics_with_numbers")]
+
+    def _topic(self, tx: Transaction, row: Row) -> _Place:
+        topic_id, pruned, last = row["topic_id"], row["pruned_seq"], row["last_seq"]
+        given = {"topic_id": topic_id, "cutoff": self.cutoff, "alive_since": self._alive_since, "after": pruned}
+        found = [tx.one("first_young", **given), tx.one("first_unread", **given)]
+        if row["status"] == "open":  # nobody can answer on a closed topic
+            found.append(tx.one("first_pending", **given))
+        place = min([last + 1, *(each["seq"] for each in found if each and each["seq"] is not None)])
+        while (split := tx.one("first_split_question", place=place, **given)) and split["seq"] is not None:
+            place = split["seq"]
+        return _Place(topic_id, pruned, max(pruned, place - 1), last)
+
+    def _rooms(self, tx: Transaction) -> list[_Place]:
+        """Every room, with the last of its events that are old and that the room no longer needs."""
+        places = []
+        for row in tx.all("rooms_with_checkpoints"):
+            kept = tx.one("first_kept_event", room_id=row["room_id"], after=row["pruned"], cutoff=self.cutoff)
+            assert kept is not None  # the last event is always kept
+            places.append(_Place(row["room_id"], row["pruned"], kept["event_seq"] - 1, row["last_event_seq"]))
+        return places
+
+    def _ended(self, tx: Transaction, statement: str, rooms: list[_Place]) -> list[list[str]]:
+        """The ids of ended rows, some at a time. A notice stays as long as the handoff that it tells of."""
+        through = {place.name: place.through for place in rooms}
+        after, found = 0, []
+        while rows := tx.all(statement, after=after, cutoff=self.cutoff, most=_STEP):
+            after = rows[-1]["number"]
+            ids = [row["subject_id"] for row in rows if (row["handoff_event_seq"] or 0) <= through[row["room_id"]]]
+            found += [ids] if ids else []
+        return found
+
+    def _closed(self, tx: Transaction, statement: str, gone: set[str]) -> list[Row]:
+        return [row for row in tx.all(statement, cutoff=self.cutoff) if row["topic_id"] in gone]
+
+    # -- deleting it
+
+    def _prune_messages(self, place: _Place) -> int:
+        after = place.pruned
+        while after < place.through:
+            self._between()
+            through = min(after + _STEP, place.through)
+            with self._store.write(place.name, INDEX_LOCK) as tx:
+                if not self._may_prune(tx, place, after):
+                    break
+                _delete_messages(tx, place.name, after, through)
+            after = through
+        return after - place.pruned
+
+    def _may_prune(self, tx: Transaction, place: _Place, after: int) -> bool:
+        """Whether nobody has pruned further, or set a cursor back, since the topic was looked at."""
+        now = tx.one("topic_numbers", topic_id=place.name)
+        unread = tx.one("first_unread", topic_id=place.name, alive_since=self._alive_since)
+        first = unread["seq"] if unread else None
+        return now is not None and now["pruned_seq"] == after and (first is None or first > place.through)
+
+    def _prune_events(self, place: _Place) -> int:
+        total = 0
+        while count := self._prune_some_events(place):
+            total += count
+        return total
+
+    def _prune_some_events(self, place: _Place) -> int:
+        """Stops before an event that cannot have happened: `conch db verify` must still find it."""
+        self._between()
+        count = 0
+        with self._store.write(place.name) as tx:
+            after, replay = start_replay(tx, load_room(tx, place.name))
+            try:
+                for event in events_of(tx, place.name, after, _STEP):
+                    if event.event_seq > place.through or object_to(replay, event) is not None or count == _STEP:
+                        break
+                    replay, count = follow(replay, event), count + 1
+            except UNREADABLE:
+                return 0
+            if count:
+                save_checkpoint(tx, replay)
+                tx.run("prune_events", room_id=place.name, through=replay.room.last_event_seq)
+                tx.run("note_erased")
+        return count
+
+    def _prune_ended(self, statement: str, ids: list[str]) -> int:
+        self._between()
+        with self._store.write(_LOCK) as tx:
+            tx.run("prune_activity", subjects=ids)
+            count = tx.run(statement, subjects=ids)
+            tx.run("note_erased")
+        return count
+
+    def _erase(self, row: Row) -> int:
+        """Delete what is left of a closed room with its home topic, or of a closed topic."""
+        self._between()
+        locks = [row["room_id"]] if row["room_id"] else []
+        with self._store.write(*locks, row["topic_id"], INDEX_LOCK) as tx:
+            numbers = tx.one("topic_numbers", topic_id=row["topic_id"])
+            if numbers is None or numbers["pruned_seq"] < numbers["last_seq"]:
+                return 0
+            for statement in (*_TOPIC_ROWS, *(_ROOM_ROWS if row["room_id"] else ()), "erase_topic", "note_erased"):
+                tx.run(statement, room_id=row["room_id"] or "", topic_id=row["topic_id"])
+        return 1
+
+
+def _count(tx: Transaction, place: _Place) -> int:
+    row = tx.one("count_events", room_id=place.name, after=place.pruned, through=place.through)
+    return row["total"] if row else 0
+
+
+def _delete_messages(tx: Transaction, topic_id: str, after: int, through: int) -> None:
+    span = {"topic_id": topic_id, "after": after, "through": through}
+    rows = tx.all("messages_to_prune", longest=LONGEST_TEXT, **span)
+    forget_words(tx, topic_id, rows)
+    for kind in tx.all("vector_kinds", topic_id=topic_id):
+        tx.run("prune_vectors", model=kind["kind"].removeprefix("vectors:"), **span)
+    addressees = sorted(set().union(*(indexed_addressees(row["metadata_json"]) for row in rows)))
+    if addressees:
+        tx.run("prune_addressees", addressees=addressees, topic_id=topic_id, through=through)
+    for statement in ("prune_answers", "prune_questions", "prune_messages"):
+        tx.run(statement, **span)
+    for statement in ("raise_cursors", "raise_progress", "note_pruned"):
+        tx.run(statement, topic_id=topic_id, through=through)
+    tx.run("note_erased")
+
+
+def idle_channels(store: Store, cutoff: int) -> list[str]:
+    """The bells that nobody waits for any more: those of closed rooms and topics, and of agents not seen for long."""
+    with store.read() as tx:
+        rooms, topics = tx.all("closed_seats"), tx.all("closed_topics")
+        agents = tx.all("agents_unseen", cutoff=cutoff)
+    channels = {topic_channel(row["topic_id"]) for row in topics}
+    for row in rooms:
+        channels |= {room_channel(row["room_id"]), activity_channel(row["room_id"])}
+        channels.add(seat_channel(row["room_id"], row["agent_id"]))
+    return sorted(channels | {agent_channel(row["agent_id"]) for row in agents})

@@ -1,0 +1,266 @@
+"""What is old and done with goes. What is open, unread or unaccepted stays, and the store stays sound."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conch.agents.records import Caller
+from conch.app import App
+from conch.bus.drafts import check_outbox
+from conch.bus.peers import Peer
+from conch.clock import DAY
+from conch.errors import UnknownRoom
+from conch.retention.pruning import Pruned, Pruning
+from conch.retention.retention import Retention
+from conch.rooms.log import list_events
+from conch.rooms.room import Room
+from conch.storage.base import Problem
+from conch.verify import verify_store
+
+HANDOFF = {"status": "done", "next_action": "go on"}
+BLOCKED = {"subject": "CI", "blocker": "no token", "requested_action": "add one", "urgency": "high"}
+
+
+class World:
+    """A room with two agents, in which days pass."""
+
+    def __init__(self, app: App, agent: Callable[..., Caller], clock: Any, root: Path) -> None:
+        root.mkdir()
+        (root / "AGENTS.md").touch()
+        self.app, self.clock, self.root = app, clock, root
+        self.ada, self.bob = agent("ada:1"), agent("bob:1")
+        self.room = app.membership.join_path(self.ada, str(root)).snapshot.room
+        app.membership.join_path(self.bob, str(root))
+        self.from_ada = app.peers.join_as_itself(self.ada, self.room.topic_id)
+        self.from_bob = app.peers.join_as_itself(self.bob, self.room.topic_id)
+
+    def pass_days(self, days: float) -> None:
+        self.clock.advance(minutes=days * 24 * 60)
+
+    def say(self, *texts: str, peer: Peer | None = None, **more: Any) -> list[str]:
+        drafts = [{"content_markdown": text, "message_type": "message", **more} for text in texts]
+        settings = self.app.settings._replace(max_publish_batch=1_000)
+        sent = self.app.messages.send(peer or self.from_ada, check_outbox(drafts, settings))
+        return [each.message.message_id for each in sent]
+
+    def read(self, *peers: Peer) -> None:
+        for peer in peers or (self.from_ada, self.from_bob):
+            with self.app.store.read() as tx:
+                numbers = tx.one("topic_numbers", topic_id=peer.topic_id)
+            assert numbers is not None
+            self.app.messages.mark_read(peer, numbers["last_seq"])
+
+    def take_turns(self, count: int = 1) -> None:
+        for _ in range(count):
+            for agent in (self.ada, self.bob):
+                lease = self.claim(agent)
+                self.app.turns.release_stick(agent, self.room.room_id, lease.lease_id, lease.turn_id, HANDOFF)
+
+    def claim(self, agent: Caller) -> Room:
+        self.app.claims.wait_for_turn(agent, self.room.room_id, max_wait_ms=0)
+        return self.app.rooms.get_state(None, self.room.room_id).room
+
+    def prune(self, days: int = 90) -> Pruned:
+        return self.retention.prune(days * DAY).pruned
+
+    @property
+    def retention(self) -> Retention:
+        return Retention(self.app.store, self.app.bell, self.app.settings)
+
+    def texts(self, topic_id: str | None = None) -> list[str]:
+        return [each.content_markdown for each in self.app.messages.history(topic_id or self.room.topic_id)]
+
+    def problems(self) -> list[Problem]:
+        return verify_store(self.app.store).problems
+
+
+@pytest.fixture
+def world(app: App, agent: Callable[..., Caller], clock: Any, tmp_path: Path) -> World:
+    return World(app, agent, clock, tmp_path / "work")
+
+
+def test_old_messages_that_everybody_read_go_and_the_rest_is_numbered_on(world: World) -> None:
+    world.say(*(f"old {number}" for number in range(600)))
+    world.read()
+    world.app.search.search("old", mode="fts")
+    world.pass_days(100)
+    world.say("young")
+
+    dry = world.retention.survey(90 * DAY)
+    pruned = world.prune()
+    again = world.prune()
+
+    assert (dry.messages, pruned.messages, again) == (600, 600, Pruned())
+    assert world.texts() == ["young"]
+    assert [hit.seq for hit in world.app.search.search("young", mode="fts").hits] == [601]
+    assert world.app.search.search("old", mode="fts").hits == []
+    assert world.problems() == []
+
+
+def test_a_message_that_a_living_agent_has_not_read_stays_with_all_after_it(world: World) -> None:
+    world.say("read")
+    world.read()
+    world.say("unread", "unread too")
+    world.read(world.from_ada)
+    world.pass_days(100)
+    world.app.messages.mark_read(world.from_bob, 0)  # it is alive, and has read no more
+
+    assert world.prune().messages == 1
+    assert world.texts() == ["unread", "unread too"]
+    assert world.problems() == []
+
+
+def test_an_agent_that_is_long_gone_holds_nothing_back_and_counts_right_when_it_returns(world: World) -> None:
+    world.say("one", "two", "three")
+    world.say("of bob", peer=world.from_bob)
+    world.read(world.from_ada)
+    world.pass_days(100)
+    world.say("young")
+
+    assert world.prune().messages == 4
+    page = world.app.messages.sync(world.from_bob, []).page
+
+    assert ([each.content_markdown for each in page.received], page.has_more) == (["young"], False)
+    world.say("again of bob", peer=world.from_bob)
+    assert world.problems() == []
+
+
+def test_a_pending_question_stays_with_its_thread_and_an_answered_one_goes_with_its_answer(world: World) -> None:
+    world.say("first")
+    (thread,) = world.say("thread")
+    world.say("between")
+    (asked,) = world.say("Why?", message_type="question", reply_to=thread)
+    world.read()
+    world.pass_days(100)
+    assert world.prune().messages == 1
+
+    world.app.messages.send(
+        world.from_bob,
+        check_outbox([{"content_markdown": "So.", "message_type": "answer", "reply_to": asked}], world.app.settings),
+    )
+    world.app.questions.cancel(world.from_ada, asked, "enough")
+    world.read()
+    world.pass_days(50)
+    world.prune()
+    assert world.texts() == ["Why?", "So."]  # the answer is young
+    world.pass_days(50)
+
+    assert (world.prune().messages, world.texts()) == (2, [])
+    assert world.problems() == []
+
+
+def test_the_log_starts_at_a_checkpoint_and_the_last_handoff_stays(world: World) -> None:
+    world.take_turns(200)
+    world.pass_days(100)
+    before = world.app.rooms.get_state(None, world.room.room_id)
+
+    dry = world.retention.survey(90 * DAY)
+    pruned = world.prune()
+    events = list_events(world.app.store, world.room.room_id, 0, 100).events
+
+    assert (pruned.events, pruned.events, pruned.notices) == (dry.events, 801, dry.notices)
+    assert [event.event_type for event in events] == ["release"]
+    assert world.app.rooms.get_state(None, world.room.room_id).room == before.room
+    assert world.problems() == []
+    world.take_turns()
+    assert world.problems() == []
+
+
+def test_a_hole_above_the_checkpoint_and_above_the_lowest_message_is_found(world: World) -> None:
+    world.take_turns(3)
+    world.say("old", "older")
+    world.read()
+    world.pass_days(100)
+    world.take_turns(2)
+    world.say("a", "b", "c")
+    world.prune()
+    with world.app.store.write(world.room.topic_id, world.room.room_id) as tx:
+        (middle,) = tx.all("messages_after", topic_id=world.room.topic_id, after=3, limit=1)
+        tx.run("prune_messages", topic_id=world.room.topic_id, after=middle["seq"] - 1, through=middle["seq"])
+        first = tx.all("events_after", room_id=world.room.room_id, after=0, limit=2)[-1]
+        tx.run("set_checkpoint", room_id=world.room.room_id, event_seq=first["event_seq"], replay_json="{}", now=0)
+
+    sentences = " ".join(problem.sentence for problem in world.problems())
+
+    assert f"The first missing seq is {middle['seq']}" in sentences
+    assert "were pruned" in sentences
+    assert "cannot be replayed" in sentences
+
+
+def test_ended_reservations_and_accepted_notices_go_and_open_ones_stay(world: World) -> None:
+    reservations, room_id = world.app.reservations, world.room.room_id
+    reservations.reserve(world.ada, room_id, "ended", 60, False, None)
+    reservations.release(world.ada, room_id, "ended")
+    notices = [
+        world.app.notices.send(world.ada, room_id, "BLOCKED", "bob:1", {**BLOCKED, "subject": reason}).event.event_id
+        for reason in ("one", "another")
+    ]
+    world.app.notices.mark(world.bob, notices[0], "accepted")
+    world.pass_days(100)
+    reservations.reserve(world.ada, room_id, "active", 60, False, None)
+
+    pruned = world.prune()
+
+    assert (pruned.reservations, pruned.notices) == (1, 1)
+    left = world.app.notices.inbox(world.bob, room_id, ["unread", "seen", "accepted"], 10)
+    assert [event.event_id for event in left] == [notices[1]]
+    assert world.problems() == []
+
+
+def test_a_closed_room_goes_whole_and_its_bells_with_it(world: World) -> None:
+    world.take_turns()
+    world.say("hello")
+    world.read()
+    lease = world.claim(world.ada)
+    world.app.membership.close_room(world.ada, lease.room_id, lease.lease_id, lease.turn_id, "done")
+    bells = Path(world.app.settings.data_dir, "bells")
+    world.pass_days(100)
+
+    assert world.prune(200) == Pruned()
+    assert world.prune().rooms == 1
+
+    with pytest.raises(UnknownRoom):
+        world.app.rooms.get_state(None, world.room.room_id)
+    assert [each.name for each in bells.glob(f"*{world.room.room_id}*")] == []
+    assert world.problems() == []
+
+
+def test_a_closed_topic_goes_unless_it_has_what_a_living_agent_has_not_read(world: World) -> None:
+    topics = [world.app.topics.create(name, None, "reuse")[0].topic_id for name in ("first", "second")]
+    for topic_id in topics:
+        peer = world.app.peers.join_as_itself(world.ada, topic_id)
+        world.say("hello", peer=peer)
+    unread = world.app.peers.join_as_itself(world.bob, topics[1])
+    for topic_id in topics:
+        world.app.topics.close(topic_id, "done")
+    world.pass_days(100)
+    world.app.messages.mark_read(unread, 0)
+
+    assert world.prune().topics == 1
+    assert world.texts(topics[1]) == ["hello"]
+    assert world.problems() == []
+
+
+@pytest.mark.parametrize("steps", range(0, 9, 2))
+def test_a_run_that_is_killed_between_two_steps_leaves_a_sound_store(world: World, steps: int) -> None:
+    world.say(*(f"old {number}" for number in range(600)))
+    world.read()
+    world.app.search.search("old", mode="fts")
+    world.take_turns(150)
+    world.pass_days(100)
+    left = iter(range(steps))
+
+    def die() -> None:
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Pruning(world.app.store, 90 * DAY, die).run()
+
+    assert world.problems() == []
+    world.prune()
+    assert (world.texts(), world.prune(), world.problems()) == ([], Pruned(), [])
