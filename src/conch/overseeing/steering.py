@@ -11,14 +11,16 @@ from conch.app import App
 from conch.bus.drafts import NUDGE, Draft
 from conch.bus.peers import enter_as_itself
 from conch.bus.stream import Message, append_messages
-from conch.config import check_length
+from conch.bus.topics import find_topic
+from conch.config import Settings, check_length
 from conch.errors import InvalidArgument
 from conch.lean import Any, NamedTuple, json
 from conch.members.membership import Kicked
+from conch.retention.redaction import Redacted, check_secret, find_message, redact
 from conch.rooms.handoffs import Handoff, dump_handoff
 from conch.rooms.room import Member, Room, Snapshot
 from conch.scopes.overlaps import Reservation
-from conch.storage.base import Transaction
+from conch.storage.base import INDEX_LOCK, Transaction
 from conch.turns.stick import Offer, find_target, offer_stick, with_status
 from conch.turns.waiting import Takeover, force_stick
 
@@ -37,6 +39,7 @@ class Steering:
         self._membership = app.membership
         self._reservations = app.reservations
         self._settings = app.settings
+        self._store = app.store
 
     def take(self, person: Person, room_id: str, reason: str) -> Takeover:
         """Take the stick from the agent that has it or is next, even if it still has time."""
@@ -86,9 +89,26 @@ class Steering:
         self._begin(person, room_id, reason)
         return self._membership.kick(person, room_id, agent_id, reason)
 
+    def redact(self, person: Person, message_id: str, reason: str, secret: str | None = None) -> Redacted:
+        """Take the text of a message out of the store, with what repeats it, and say so on the topic."""
+        _require_reason(reason, self._settings)
+        check_secret(secret)
+        with self._store.read() as tx:
+            message = find_message(tx, message_id)
+            is_open = find_topic(tx, message.topic_id).status == "open"
+            room = tx.one("room_of_topic", topic_id=message.topic_id)
+        if room and is_open:
+            self._membership.enter(person.caller, room["room_id"])
+        with self._store.write(message.topic_id, INDEX_LOCK) as tx:
+            tx.take_time()
+            redacted = redact(tx, person, message, reason, secret)
+            if is_open:
+                text = f"I redacted message #{message.seq}: {reason}"
+                _tell(tx, message.topic_id, person, message.sender, text, "message")
+        return redacted
+
     def _begin(self, person: Person, room_id: str, reason: str) -> Room:
-        _require_text("reason", reason)
-        check_length("reason", reason, self._settings.max_reason_chars, "max_reason_chars")
+        _require_reason(reason, self._settings)
         return self._membership.enter(person.caller, room_id)
 
 
@@ -96,6 +116,11 @@ def _tell(tx: Transaction, topic_id: str, person: Person, name: str, text: str, 
     draft = Draft(text, message_type, metadata_json=json.dumps({"to": [name]}), field="text")
     peer = enter_as_itself(tx, topic_id, person.caller)
     return append_messages(tx, peer, [draft])[0].message
+
+
+def _require_reason(reason: str, settings: Settings) -> None:
+    _require_text("reason", reason)
+    check_length("reason", reason, settings.max_reason_chars, "max_reason_chars")
 
 
 def _require_text(field: str, text: str) -> None:

@@ -181,6 +181,9 @@ class Store(Protocol):
         False if another process reads, so that a part stays beside the file until it has finished.
         """
 
+    def copies(self) -> list[str]:
+        """The copies of the store that lie beside it, made by backups, migrations and repairs."""
+
     def empty_indexes(self) -> None:
         """Empty the search indexes, even damaged ones. The next search builds them again."""
 

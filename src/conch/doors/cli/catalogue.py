@@ -245,6 +245,23 @@ COMMANDS |= grouped(
         (_HOLDER, _REASON._replace(required=True), *_ROOM),
         '  conch kick amber --reason "it runs in the wrong checkout"',
     ),
+    Command(
+        "redact",
+        "people.redact",
+        "take the text of a message out of the store",
+        "Take the text of a message out of the store for good, such as a password that was pasted: out of the message, "
+        "the search index, free pages and the log beside the file, and out of everything that repeats it. The message "
+        "stays in its place and says who redacted it and why. Copies that were made before are named, and left alone. "
+        "The file is rewritten, and nobody can write meanwhile.",
+        (
+            word("message", "MESSAGE", "the number of the message on its topic, or its id", text),
+            _REASON._replace(required=True),
+            switch("--secret", "ask for the secret itself, and remove it wherever else it appears"),
+            flag("--topic", "TOPIC", "a topic's id or name; default: the room's home topic", text),
+            *_ROOM,
+        ),
+        '  conch redact 12 --reason "a password was pasted"',
+    ),
 )
 
 COMMANDS |= grouped(

@@ -10,6 +10,7 @@ from conch.clock import to_iso
 from conch.doors.cli.context import Context, find_member
 from conch.doors.cli.guardian import keep_lease, lease_text
 from conch.doors.cli.handoffs import labelled, last_handoff_text, read_handoff
+from conch.doors.cli.messages import find_message
 from conch.doors.cli.output import Report
 from conch.doors.cli.scopes import from_here, release_all
 from conch.errors import InvalidArgument, PersonRequired
@@ -19,6 +20,12 @@ from conch.tools import scopes_view, turns_view
 from conch.tools.replies import Delivery, known
 from conch.tools.text import one_line
 from conch.turns.waiting import Takeover
+
+_STILL_READ = (
+    "Another process reads the store, so the file beside it (-wal) may still have the text. Run the same command again "
+    "when it has finished."
+)
+_NOT_REACHED = "Agents that have read the message still know it: change the secret."
 
 
 def _person(context: Context) -> Person:
@@ -124,6 +131,36 @@ def unreserve(context: Context) -> Report:
     ended = [steering.unreserve(person, context.room_id, agent_id, scope, reason) for scope in scopes]
     lines = [f"You ended the reservation of {one_line(each.spelled)} by {each.label}." for each in ended]
     return Report({"reservations": [scopes_view.reservation(each) for each in ended]}, "\n".join(lines))
+
+
+def redact(context: Context) -> Report:
+    """Take the text of a message out of the store: also from its index, its log, its free pages and what repeats it."""
+    person, options, store = _person(context), context.options, context.app.store
+    message_id = options.message
+    if message_id.removeprefix("#").isdecimal():
+        message_id = find_message(context, context.topic_id, message_id) or message_id
+    secret = _ask_secret() if options.secret else None
+    redacted = Steering(context.app).redact(person, message_id, options.reason, secret)
+    is_tidy, copies, message = store.tidy(compact=True), store.copies(), redacted.message
+    lines = [f"Redacted message #{message.seq} of {message.sender_label}. The next search builds the index again."]
+    lines += [f"{redacted.repeats} other places repeated it, and no longer do."] if redacted.repeats else []
+    lines += [_STILL_READ] if not is_tidy else []
+    lines += ["Copies that were made before still have it:", *map(one_line, copies)] if copies else []
+    data = {
+        "message_id": message.message_id,
+        "topic_id": message.topic_id,
+        "seq": message.seq,
+        "repeats": redacted.repeats,
+        "is_clean": is_tidy,
+        "copies": copies,
+    }
+    return Report(data, "\n".join([*lines, _NOT_REACHED]))
+
+
+def _ask_secret() -> str:
+    from getpass import getpass  # so that it is in no history of a shell
+
+    return getpass("The secret itself, to remove it wherever it appears: ").strip()
 
 
 def kick(context: Context) -> Report:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 import psycopg
+from psycopg import sql
 from psycopg.errors import UndefinedColumn, UndefinedTable
 
 from conch.calls import note_change
@@ -324,9 +325,15 @@ class PostgresStore:
     def tidy(self, compact: bool) -> bool:
         """The server vacuums by itself. `compact` rewrites the tables, which nobody can use meanwhile."""
         if compact:
+            with self.read() as transaction:
+                tables = [sql.Identifier(SCHEMA, name) for name in transaction.all_tables()]
             with self._changing() as connection:
-                connection.execute("VACUUM (FULL)")
+                connection.execute(sql.SQL("VACUUM (FULL) {}").format(sql.SQL(", ").join(tables)))
         return True
+
+    def copies(self) -> list[str]:
+        """None that conch knows of: `pg_dump` writes where it is told to."""
+        return []
 
     def empty_indexes(self) -> None:
         with self.write(INDEX_LOCK) as transaction:

@@ -100,6 +100,11 @@ def copy(connection: sqlite3.Connection, target: str) -> None:
     note_change()
 
 
+def is_copy(name: str) -> bool:
+    """Whether a file beside a store is a copy that conch has made of one."""
+    return name.endswith(".backup") or any(part in name for part in (".before-restore-", ".set-aside-", ".rescued-"))
+
+
 def remove(path: str) -> None:
     """Delete a copy, and the files that SQLite has left beside it."""
     for suffix in ("-wal", "-shm", "-journal", ""):

@@ -22,7 +22,7 @@ from conch.storage.replacement import Replacements, new_epoch
 from conch.storage.sqlite import sqlite3
 from conch.storage.sqlite.connections import Connections, FilesTaken, Lent
 from conch.storage.sqlite.errors import translate, translated
-from conch.storage.sqlite.files import copy, emptying, make_folder, move_on, new_mark, split, stamp, unused
+from conch.storage.sqlite.files import copy, emptying, is_copy, make_folder, move_on, new_mark, split, stamp, unused
 from conch.storage.sqlite.queue import Queue
 from conch.storage.sqlite.recognition import APPLICATION_ID, foreign
 from conch.storage.sqlite.transaction import SqliteTransaction, as_dict, transaction
@@ -269,8 +269,20 @@ class SqliteStore:
             lent.check()
             if compact:
                 lent.connection.execute("VACUUM")
-            row: Row = lent.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-            return not row["busy"]
+            return self._cut_off_wal(lent.connection)
+
+    def _cut_off_wal(self, connection: sqlite3.Connection) -> bool:
+        """Readers that began before must finish first. Most do so in a moment."""
+        deadline = time.monotonic() + self._busy_timeout_ms / 1_000
+        while connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()["busy"]:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.02)
+        return True
+
+    def copies(self) -> list[str]:
+        folder = os.path.dirname(self.path)
+        return [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if is_copy(name)]
 
     def empty_indexes(self) -> None:
         from conch.storage.sqlite.fulltext import empty_index
