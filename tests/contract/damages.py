@@ -840,6 +840,9 @@ INSERT INTO marks SELECT 'ada:1', 'to_you', topic_id, next_seq - 1, 7 FROM topic
 INSERT INTO marks SELECT 'ada:1', 'all', topic_id, next_seq - 1, 7 FROM topic_seq WHERE next_seq > 1;
 INSERT INTO marks SELECT 'ada:1', 'takeover', room_id, turn_id, 7 FROM path_rooms;
 INSERT INTO listeners VALUES ('ada:1', 'listener', 'h', 'b', 7, 9, 4, 5);
+INSERT INTO room_checkpoints SELECT room_id, 0, '{"room": {"owner": null, "reserved_for": null, "turn_id": 0,
+  "pending_handoff_event_seq": null, "state": "idle", "sequence_index": 0, "policy_json": "{}", "last_event_seq": 0},
+  "members": {}}', 7 FROM path_rooms;
 """
 
 # Columns that say what nothing else says, so that nobody can know whether another value of the same kind is wrong.
@@ -858,6 +861,7 @@ UNTOLD = {
     "registrations": "role",
     "reservations": "bead_id",
     "room_activity": "agent_name",
+    "room_checkpoints": "created_at",
     "room_events": "event_id from_agent to_agent reason created_at",
     "room_members": "display_name",
     "topic_seq": "updated_at",

@@ -119,6 +119,7 @@ codex take --force --reason now
 codex pass --for {gemini} --to {claude} --reason now
 codex unreserve --of {gemini} docs --reason now
 codex kick {gemini} --reason now
+codex redact 1 --reason now
 codex completion candidates -- pass ''
 codex listen --timeout 0
 codex guard check
@@ -134,6 +135,7 @@ claude db verify
 claude db reindex
 claude db migrate
 claude db backup ../backup.sqlite
+claude db prune --older 90d --yes
 claude db copy --to ../copy.sqlite
 claude db restore ../backup.sqlite --yes
 claude import ../backup.sqlite

@@ -26,6 +26,7 @@ STEPS = {
     "pass": ("pass", "--for", "ada:1", "--to", "bob:2", *WHY),
     "unreserve": ("unreserve", "--of", "ada:1", "src", *WHY),
     "kick": ("kick", "ada:1", *WHY),
+    "redact": ("redact", "1", *WHY),
 }
 
 
@@ -119,6 +120,22 @@ def test_a_person_passes_on_ends_a_reservation_nudges_and_ends_a_membership(term
     shown = conch("events", agent="bob:2").out
     for words in ("said (nudge)", "ended the reservation", "took by force", "passed the stick", "ended the membership"):
         assert words in shown
+
+
+@pytest.mark.usefixtures("held")
+def test_a_person_redacts_a_message_and_a_secret_that_others_repeat(terminal: Terminal, conch: Conch) -> None:
+    conch("send", "the password is hunter2-horse")
+    conch("send", "thanks for hunter2-horse", agent="bob:2")
+    window = terminal()
+    window.type(f"{shlex.join([*CONCH, *STEPS['redact'], '--secret'])}\n")
+    window.read_until(b"wherever it appears: ")
+    window.type("hunter2-horse\n")
+    shown = window.read_until(b"change the secret.").decode()
+
+    assert "Redacted message #1 of ada·" in shown and "hunter2" not in shown
+    told = conch("topics", "export", agent="bob:2").out
+    assert "redacted this message: The build is broken" in told and "thanks for [redacted]" in told
+    assert "hunter2" not in told
 
 
 @pytest.mark.usefixtures("held")

@@ -67,6 +67,7 @@ SUCCEEDING: list[tuple[str, str, tuple[str, ...]]] = [
     ("ada:1", "db reindex", ()),
     ("ada:1", "db backup", ("{folder}/backup",)),
     ("ada:1", "db migrate", ()),
+    ("ada:1", "db prune", ("--older", "90d", "--yes")),
     ("ada:1", "db copy", ("--to", "{folder}/copy.sqlite")),
     ("ada:1", "db restore", ("{folder}/backup", "--yes")),
     ("ada:1", "instructions edit", ("Test first.",)),
@@ -76,7 +77,7 @@ SUCCEEDING: list[tuple[str, str, tuple[str, ...]]] = [
     ("ada:1", "db wipe", ("--yes",)),
 ]
 # Other tests show these: they need a dead agent, a person, a file or a terminal, or they take long.
-ELSEWHERE = {"take", "nudge", "kick", "agent adopt", "import", "watch", "demo", "mcp", "serve", "listen"}
+ELSEWHERE = {"take", "nudge", "kick", "redact", "agent adopt", "import", "watch", "demo", "mcp", "serve", "listen"}
 ELSEWHERE |= {"hook", "install", "uninstall", "doctor", "guard install", "guard uninstall", "guard check"}
 
 
@@ -107,7 +108,7 @@ def test_a_store_that_cannot_be_used_ends_with_4(shared_conch: Any, tmp_path: Pa
     refused = shared_conch(*words, "--json", CONCH_STORE=str(broken))
 
     # These look at their words, their file or their terminal first.
-    expected = {"db path": 0, "pass": 2, "import": 2, "watch": 2}
+    expected = {"db path": 0, "db prune": 2, "pass": 2, "import": 2, "watch": 2}
     assert refused.status == expected.get(name, 4), refused.out
     assert broken.read_bytes() == b"this is no database" * 100
 
