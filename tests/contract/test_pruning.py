@@ -19,7 +19,7 @@ from conch.retention.retention import Retention
 from conch.rooms.log import list_events
 from conch.rooms.room import Room
 from conch.storage.base import Problem
-from conch.verify import verify_store
+from conch.upkeep.verify import verify_store
 
 HANDOFF = {"status": "done", "next_action": "go on"}
 BLOCKED = {"subject": "CI", "blocker": "no token", "requested_action": "add one", "urgency": "high"}

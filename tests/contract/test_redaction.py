@@ -14,8 +14,8 @@ from conch.agents.records import Caller
 from conch.app import App
 from conch.bus.drafts import check_outbox
 from conch.errors import InvalidArgument
-from conch.steering import Steering
-from conch.verify import verify_store
+from conch.overseeing.steering import Steering
+from conch.upkeep.verify import verify_store
 
 SECRET = "hunter2-correct-horse"
 PASTED = f'the "password" is\n{SECRET} ' + "and so on " * 500  # too long for one page

@@ -37,6 +37,15 @@ def test_a_sound_set_up_has_no_problems(home: Path, conch: Conch) -> None:
     assert set(states.values()) == {"ok"}
 
 
+def test_what_a_power_cut_may_cost_is_told(home: Path, conch: Conch, environ: dict[str, str]) -> None:
+    told = [findings(conch("one", "doctor"))["durability"]["found"]]
+    environ["CONCH_SYNCHRONOUS"] = "full"
+    told.append(findings(conch("one", "doctor"))["durability"]["found"])
+
+    assert told[0].startswith("normal: after a power cut the last commits may be gone")
+    assert told[1] == "full: every commit survives a power cut"
+
+
 def test_a_harness_that_is_not_set_up_is_noted_with_the_command_that_helps(home: Path, conch: Conch) -> None:
     found = findings(conch("one", "doctor"))["Cursor"]
 

@@ -6,7 +6,7 @@ import pytest
 
 from conch import errors
 from conch.doors.cli.catalogue import COMMANDS, FAMILIES
-from conch.doors.cli.command import minutes, parse_duration, seconds
+from conch.doors.cli.command import age, minutes, parse_duration, seconds
 from conch.doors.cli.parser import Words, parse_options, split_words
 from conch.doors.cli.suggestions import near_commands, near_options
 from conch.doors.exits import status_of
@@ -104,8 +104,8 @@ def test_a_ttl_is_rounded_up_to_whole_minutes() -> None:
 def test_every_option_that_takes_a_time_says_which_durations_it_takes() -> None:
     timed = [option for command in COMMANDS.values() for option in command.options if option.value == "TIME"]
 
-    assert {option.name for option in timed} == {"--timeout", "--wait", "--ttl"}
-    assert all("2h" in option.help and option.parse in (seconds, minutes) for option in timed)
+    assert {option.name for option in timed} == {"--timeout", "--wait", "--ttl", "--older"}
+    assert all("2h" in option.help and option.parse in (seconds, minutes, age) for option in timed)
     assert not [option for c in COMMANDS.values() for option in c.options if option.value in ("SECONDS", "MINUTES")]
 
 

@@ -12,7 +12,7 @@ from conch.errors import InvalidArgument
 from conch.lean import Any, NamedTuple, json
 from conch.storage.base import Transaction
 
-MARK = "[redacted]"
+_MARK = "[redacted]"
 _LEAST_REPEATED = 12  # characters of a whole message that are looked for elsewhere: `yes` is no secret
 _LEAST_SECRET = 4
 # Where a text can be repeated. In JSON it is spelled in one of two ways.
@@ -70,12 +70,12 @@ def _needles(message: Message, secret: str | None) -> list[str]:
 
 
 def _replace(tx: Transaction, needle: str) -> int:
-    count = sum(tx.run(statement, needle=needle, mark=MARK) for statement in _PLAIN)
+    count = sum(tx.run(statement, needle=needle, mark=_MARK) for statement in _PLAIN)
     spellings = {json.dumps(needle, ensure_ascii=is_ascii)[1:-1] for is_ascii in (True, False)}
     return count + sum(
-        tx.run(statement, needle=spelling, mark=MARK) for spelling in sorted(spellings) for statement in _JSON
+        tx.run(statement, needle=spelling, mark=_MARK) for spelling in sorted(spellings) for statement in _JSON
     )
 
 
 def _without(reason: str, secret: str | None) -> str:
-    return reason.replace(secret, MARK) if secret else reason
+    return reason.replace(secret, _MARK) if secret else reason

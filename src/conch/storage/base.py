@@ -181,6 +181,9 @@ class Store(Protocol):
         False if another process reads, so that a part stays beside the file until it has finished.
         """
 
+    def durability(self) -> str:
+        """How a commit waits for the disk, in the engine's own word, such as `normal` or `full`."""
+
     def copies(self) -> list[str]:
         """The copies of the store that lie beside it, made by backups, migrations and repairs."""
 

@@ -827,7 +827,7 @@ COMMANDS |= grouped(
         "stays. The command says what it would delete, and asks. It works in short steps, so agents can keep working, "
         "and it can be stopped at any moment. No backup is made.",
         (
-            flag("--older", "TIME", "how old: 90d, 36h or a number of days (default: CONCH_RETENTION_DAYS)", age),
+            flag("--older", "TIME", "how old: 90d, 2h or a number of days (default: CONCH_RETENTION_DAYS)", age),
             switch("--dry-run", "only say what would be deleted"),
             switch("--compact", "give the space back to the disk; nobody can write meanwhile"),
             switch("--yes", "do not ask; scripts need it"),

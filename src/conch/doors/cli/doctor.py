@@ -44,6 +44,7 @@ def doctor(context: Context) -> Report:
     checks: list[Callable[[], list[_Finding]]] = [
         _versions,
         lambda: [*_store(context), *_bell(context)],  # no bell beside a store that is not ours
+        lambda: _durability(context),
         lambda: _permissions(context),
         lambda: _other_stores(context),
         _other_programs,
@@ -119,6 +120,15 @@ def _bell(context: Context) -> list[_Finding]:
         return [_Finding("bell", "ok", f"rang after {took:.1f} ms")]
     advice = "Waits still work, but slowly. Check that the data directory is on a local disk."
     return [_Finding("bell", "problem", "nobody heard a ring", advice)]
+
+
+def _durability(context: Context) -> list[_Finding]:
+    """What the store keeps after a power cut, as the engine itself says."""
+    value = context.app.store.durability()
+    if value not in ("normal", "off"):
+        return [_Finding("durability", "ok", f"{value}: every commit survives a power cut")]
+    found = f"{value}: after a power cut the last commits may be gone; after a crash of a process, none"
+    return [_Finding("durability", "ok" if value == "normal" else "note", found)]
 
 
 def _permissions(context: Context) -> list[_Finding]:

@@ -331,6 +331,11 @@ class PostgresStore:
                 connection.execute(sql.SQL("VACUUM (FULL) {}").format(sql.SQL(", ").join(tables)))
         return True
 
+    def durability(self) -> str:
+        with self._connected() as connection:
+            row = connection.execute("SHOW synchronous_commit").fetchone()
+            return str(row["synchronous_commit"]) if row else ""
+
     def copies(self) -> list[str]:
         """None that conch knows of: `pg_dump` writes where it is told to."""
         return []

@@ -39,6 +39,7 @@ from conch.storage.statements import (
 
 DIALECT = Dialect("sqlite", serial_key="INTEGER PRIMARY KEY AUTOINCREMENT", bytes="BLOB")
 _LONGEST_COMMAND = 80
+_SYNCHRONOUS = ("off", "normal", "full", "extra")  # as SQLite numbers them
 _MOST_WAL_BYTES = 16 * 1024 * 1024
 _NEWER = "Upgrade conch and restart its servers"
 _DAMAGED = "Restore a copy made by `conch db backup`"
@@ -279,6 +280,10 @@ class SqliteStore:
                 return False
             time.sleep(0.02)
         return True
+
+    def durability(self) -> str:
+        with self._connections.borrowed() as lent:
+            return _SYNCHRONOUS[lent.connection.execute("PRAGMA synchronous").fetchone()["synchronous"]]
 
     def copies(self) -> list[str]:
         folder = os.path.dirname(self.path)
