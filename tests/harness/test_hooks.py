@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
+import socket
+import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ import pytest
 from tests.harness.conftest import answer_to
 
 from conch.doors.hook.run import reply
+from conch.harnesses.texts import plugin_text
 
 Object = dict[str, Any]
 Hook = Callable[..., Object]
@@ -403,6 +407,45 @@ def test_stopping_with_the_stick_in_hand_is_held_back_once(hook: Hook, conch: Co
     assert second == {}
 
 
+def test_a_session_that_has_gone_to_another_folder_is_held_back_too(hook: Hook, conch: Conch, tmp_path: Path) -> None:
+    start(hook, "one", "two")
+    conch("one", "wait", "--timeout", "0")
+
+    assert "You still hold the stick" in hook("Stop", "one", cwd=str(tmp_path))["reason"]
+    hook("SessionEnd", "one", cwd=str(tmp_path / "deleted"))
+    assert conch("two", "state")["data"]["takeover"]["available"] is True
+
+
+PLUGIN = """
+import {{ conch }} from "{plugin}"
+let prompts = 0
+const client = {{ session: {{ prompt: async () => {{ prompts += 1 }} }} }}
+const hooks = await conch({{ client, directory: "/" }})
+const counts = []
+for (let stops = 0; stops < 4; stops++) {{
+  await hooks.event({{ event: {{ type: "session.idle", properties: {{ sessionID: "one" }} }} }})
+  counts.push(prompts)
+}}
+console.log(JSON.stringify(counts))
+"""
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="the plugin runs in Node or Bun")
+def test_the_plugin_never_holds_a_session_back_twice_in_a_row(tmp_path: Path) -> None:
+    """OpenCode does not say whether a hook has just kept the agent from stopping, so the plugin remembers it."""
+    program, plugin, main = tmp_path / "conch", tmp_path / "plugin.mjs", tmp_path / "main.mjs"
+    program.write_text(
+        '#!/bin/sh\nif grep -q \'"stop_hook_active":true\'; then echo {}; else echo \'{"block": "x"}\'; fi\n'
+    )
+    program.chmod(0o755)
+    plugin.write_text(plugin_text(str(program), "opencode"))
+    main.write_text(PLUGIN.format(plugin=plugin))
+
+    ended = subprocess.run(["node", str(main)], capture_output=True, text=True, check=True)
+
+    assert json.loads(ended.stdout) == [1, 1, 2, 2]
+
+
 def test_stopping_with_empty_hands_is_free(hook: Hook) -> None:
     start(hook, "one")
 
@@ -472,6 +515,57 @@ def test_a_broken_store_gets_an_empty_answer(environ: dict[str, str], damage: st
 
     done = run_hook(environ, given, "SessionStart", "--harness", "claude-code")
 
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"{}\n", b"")
+
+
+@pytest.fixture
+def locked(environ: dict[str, str], tmp_path: Path) -> Iterator[None]:
+    """A store that another program does not let go of."""
+    environ["CONCH_BUSY_TIMEOUT_MS"] = "600000"
+    connection = sqlite3.connect(tmp_path / "data" / "rooms.sqlite", isolation_level=None)
+    connection.execute("BEGIN IMMEDIATE")
+    yield
+    connection.close()
+
+
+def test_a_hook_ends_although_what_it_showed_cannot_be_noted(
+    hook: Hook, conch: Conch, environ: dict[str, str], project: Path, request: pytest.FixtureRequest
+) -> None:
+    start(hook, "one", "two")
+    conch("two", "send", "hello", "--to", name_of(conch, "one"))
+    request.getfixturevalue("locked")
+    given = {"session_id": "one", "cwd": str(project), "hook_event_name": "PostToolUse", "tool_name": "Read"}
+
+    done = run_hook(environ, json.dumps(given).encode(), "PostToolUse", "--harness", "claude-code")
+
+    assert done.returncode == 0
+    assert "hello" in json.loads(done.stdout)["hookSpecificOutput"]["additionalContext"]
+
+
+@pytest.mark.parametrize(
+    ("server", "event"),
+    [
+        ("silent", "SessionStart"),
+        ("gone", "PreToolUse"),
+        ("gone", "PostToolUse"),
+        ("gone", "Stop"),
+        ("gone", "SessionEnd"),
+    ],
+)
+def test_a_server_that_does_not_answer_gets_an_empty_answer(
+    environ: dict[str, str], project: Path, server: str, event: str
+) -> None:
+    listener = socket.create_server(("127.0.0.1", 0))  # it accepts, and never says a word
+    port = listener.getsockname()[1]
+    if server == "gone":
+        listener.close()
+    environ["CONCH_STORE"] = f"postgresql://nobody@127.0.0.1:{port}/none"
+    given = {"session_id": "one", "cwd": str(project), "hook_event_name": event, "tool_name": "Edit"}
+    given |= {"tool_input": {"file_path": str(project / "a.py")}}
+
+    done = run_hook(environ, json.dumps(given).encode(), event, "--harness", "claude-code")
+
+    listener.close()
     assert (done.returncode, done.stdout, done.stderr) == (0, b"{}\n", b"")
 
 

@@ -26,6 +26,7 @@ function ask(event, input) {
 export const conch = async ({ client, directory }) => {
   const pending = new Map() // what the model of a session has yet to read
   const begun = new Map() // when a session is known to conch
+  const held = new Set() // the sessions that were just kept from stopping
   const base = (sessionID) => ({ session_id: sessionID, cwd: directory })
   const keep = (sessionID, answer) => {
     if (answer.context) pending.set(sessionID, `${pending.get(sessionID) ?? ""}\n\n${answer.context}`)
@@ -45,9 +46,11 @@ export const conch = async ({ client, directory }) => {
       }
       if (event.type === "session.deleted" && isRoot) await ask(event.type, base(sessionID))
       if (event.type !== "session.idle") return
-      const answer = await ask(event.type, base(sessionID))
+      const answer = await ask(event.type, { ...base(sessionID), stop_hook_active: held.delete(sessionID) })
+      if (!answer.block) return
+      held.add(sessionID)
       const body = { parts: [{ type: "text", text: answer.block }] }
-      if (answer.block) client.session.prompt({ path: { id: sessionID }, body }).catch(() => {})
+      client.session.prompt({ path: { id: sessionID }, body }).catch(() => {})
     },
     "chat.message": async ({ sessionID }, output) => {
       const part = output.parts.find((each) => each.type === "text")

@@ -19,9 +19,10 @@ from conch.waking.signs import Signs
 
 if TYPE_CHECKING:
     from conch.agents.identity import Signals
-    from conch.rooms.room import Snapshot
+    from conch.rooms.room import Room
 
 _NOTHING = Answer()
+_MOST_ROOMS = 20
 _MOST_NEWS = 10  # of one kind at once; the rest comes after the next tool
 _After = Callable[[], None] | None
 
@@ -72,10 +73,10 @@ class _Scene:
     def _caller(self) -> Caller:
         return identify(self._app.store, self._signals())
 
-    def _rooms_of(self, agent_id: str | None) -> list[Snapshot]:
-        """The rooms at the working directory that the agent is a member of."""
-        found = self._app.rooms.list_rooms(self._cwd)
-        return [snapshot for snapshot in found if snapshot.find(agent_id) is not None]
+    def _rooms_of(self, agent_id: str) -> list[Room]:
+        """The rooms that the agent is a member of, wherever its session has gone since."""
+        found = self._app.store.glance("rooms_of_agent", agent_id=agent_id, limit=_MOST_ROOMS)
+        return [self._app.rooms.visit(None, row["room_id"]) for row in found]
 
     # -- before an edit
 
@@ -133,8 +134,8 @@ class _Scene:
         from conch.doors.hook import texts
         from conch.notices.delivery import find_duties
 
-        reasons = [texts.HELD_STICK for snapshot in rooms if snapshot.room.owner == agent_id]
-        duties = find_duties(self._app.store, agent_id, [snapshot.room.room_id for snapshot in rooms])
+        reasons = [texts.HELD_STICK for room in rooms if room.owner == agent_id]
+        duties = find_duties(self._app.store, agent_id, [room.room_id for room in rooms])
         reasons += map(texts.duty, duties)
         return Answer(block=texts.hold_back(reasons)) if reasons else _NOTHING
 
@@ -178,9 +179,9 @@ class _Scene:
         from conch.doors.hook import texts
 
         caller = self._caller()
-        for snapshot in rooms:
-            if snapshot.room.owner == agent_id:
-                self._app.turns.abandon(caller, snapshot.room.room_id, texts.ABANDONED)
+        for room in rooms:
+            if room.owner == agent_id:
+                self._app.turns.abandon(caller, room.room_id, texts.ABANDONED)
             else:
-                self._app.membership.leave_path(caller, snapshot.room.room_id)
+                self._app.membership.leave_path(caller, room.room_id)
         return _NOTHING, None

@@ -39,8 +39,9 @@ class _Output:
         return True
 
     def give_up_later(self, finished: Any) -> None:
-        """End the process with an empty answer, unless it is finished in time."""
-        if not finished.acquire(timeout=_LIMIT_SECONDS) and self.write(_NOTHING):
+        """End the process unless it is finished in time: with an empty answer, or with the one that was written."""
+        if not finished.acquire(timeout=_LIMIT_SECONDS):
+            self.write(_NOTHING)
             os._exit(0)
 
 
