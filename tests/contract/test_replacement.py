@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import psycopg
 import pytest
 
 from conch.app import App, open_app
@@ -63,6 +64,21 @@ def test_the_first_transaction_after_a_wipe_says_so_and_the_next_one_goes_on(
 
     assert rooms == []
     assert len(app.store.replacements) == 1
+
+
+@pytest.mark.parametrize("environ", ["postgres"], indirect=True)
+def test_a_glance_at_tables_that_were_dropped_says_that_the_store_was_replaced(
+    app: App, environ: dict[str, str]
+) -> None:
+    with app.store.read():
+        pass
+    with psycopg.connect(environ["CONCH_STORE"], autocommit=True) as connection:
+        connection.execute("DROP SCHEMA conch CASCADE")
+
+    with pytest.raises(StoreReplaced):
+        app.store.glance("count_members", room_id="room_x", is_gone=0)
+
+    assert app.store.glance("count_members", room_id="room_x", is_gone=0) == [{"total": 0}]
 
 
 def test_what_a_session_remembers_of_a_wiped_store_hides_no_message(session: Session, environ: dict[str, str]) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import random
+import shlex
 import shutil
 import signal
 import sqlite3
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -151,11 +153,20 @@ def _rows(cursor: sqlite3.Cursor) -> list[Object]:
 class Postgres:
     """A server of its own on a socket and on a port of the loopback interface."""
 
-    disasters: tuple[str, ...] = ("wipe",)
+    disasters: tuple[str, ...] = ("wipe", "restore")
 
-    def __init__(self, url: str, environ: dict[str, str], postmaster: Callable[[], int], restart: Callable[[], None]):
+    def __init__(
+        self,
+        url: str,
+        environ: dict[str, str],
+        postmaster: Callable[[], int],
+        restart: Callable[[], None],
+        programs: str,
+    ) -> None:
+        """`programs` is the folder with PostgreSQL's own programs."""
         self.environ = {**environ, "CONCH_STORE": url}
         self._url, self._postmaster, self._restart = url, postmaster, restart
+        self._tools = {**environ, "PATH": f"{programs}:{environ['PATH']}"}
 
     def processes(self) -> tuple[int, ...]:
         return (self._postmaster(),)
@@ -222,8 +233,25 @@ class Postgres:
             return []
 
     def ruin(self, disaster: str, dice: random.Random) -> Ruin:
-        _demand(self.environ, "db", "wipe", "--yes")
-        return Ruin()
+        if disaster == "wipe":
+            _demand(self.environ, "db", "wipe", "--yes")
+            return Ruin()
+        base = self.read_tables()
+        with tempfile.TemporaryDirectory() as folder:
+            self._run_as_told("backup", f"{folder}/dump")
+            kept_until = time.monotonic()
+            self._run_as_told("restore", f"{folder}/dump")
+        return Ruin(kept_until, base)
+
+    def _run_as_told(self, verb: str, dump: str) -> None:
+        """Run the program that `conch db` names. The agents' locks may be in its way."""
+        self._wait_until_ready()
+        command = shlex.split(run_conch(self.environ, "db", verb, dump)["error"]["command"])
+        for _ in range(MOST_TRIES):
+            done = subprocess.run(command, env=self._tools, capture_output=True, text=True, timeout=120)
+            if done.returncode == 0:
+                return
+        raise RuntimeError(f"{command} failed: {done.stderr}")
 
 
 @contextmanager
@@ -240,7 +268,11 @@ def open_engine(name: str, folder: Path, environ: dict[str, str]) -> Iterator[En
         pid_file = server.folder / "data" / "postmaster.pid"
         try:
             yield Postgres(
-                server.url("postgres"), environ, lambda: int(pid_file.read_text().split()[0]), lambda: server.restart()
+                server.url("postgres"),
+                environ,
+                lambda: int(pid_file.read_text().split()[0]),
+                lambda: server.restart(),
+                str(postgres.programs.folder),
             )
         finally:
             server.stop()

@@ -45,7 +45,7 @@ def test_every_state_has_its_code_and_says_where(state: str, code: str) -> None:
     assert "LINE 1" not in refusal.message
 
 
-@pytest.mark.parametrize("state", ["40001", "40P01", "08006", "57P01", "57P02", "25P03"])
+@pytest.mark.parametrize("state", ["40001", "40P01", "08006", "57P01", "57P02", "25P03", "42P01"])
 def test_what_was_interrupted_before_the_commit_is_worth_another_try(state: str) -> None:
     assert isinstance(translate(errors.lookup(state)("gone"), PLACE), StoreInterrupted)
 

@@ -482,7 +482,7 @@ def test_a_schema_that_is_dropped_under_running_servers_is_noticed(
     refused, woken = first.heartbeat(), second.client.receive()["result"]
 
     for reply in (refused, woken):
-        assert reply["structuredContent"]["error"] == "unknown_room", reply
+        assert reply["structuredContent"]["error"] == "unknown_room", reply["content"][0]["text"]
         assert "store_replaced" in reply["structuredContent"]
     assert first.join()["room_id"] == newcomer.room_id
     assert first.call("wait_for_turn", room_id=newcomer.room_id, max_wait_ms=0)["status"] == "not_yet"

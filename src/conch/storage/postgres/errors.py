@@ -37,6 +37,7 @@ _READ_ONLY = (StoreReadOnly, "The store at {place} is not writable: {reason}. Us
 _FORBIDDEN = (StoreReadOnly, "The role in {place} is not allowed to do this: {reason}. Grant it "
               "the rights listed in `docs/scaling.md`, or use another role.")  # fmt: skip
 _CORRUPT = (StoreCorrupt, "The server at {place} reports damaged data: {reason}. Restore a dump.")
+_DROPPED = (StoreInterrupted, "The tables of the store at {place} were dropped or replaced: {reason}. Try again.")
 _CONFLICT = (StoreInterrupted, "Two writers collided in the store at {place}. Try again.")
 _LOST = (StoreInterrupted, "The connection to {place} was lost. Try again.")
 _SILENT = (StoreInterrupted, "The server at {place} stopped answering ({reason}). Try again, and "
@@ -46,6 +47,7 @@ _UNCERTAIN = (StoreUncertain, "The connection to {place} was lost before the ser
               "or may not have been made. Look at the room or topic before you try again.")  # fmt: skip
 
 _BY_STATE = {
+    "42P01": _DROPPED,  # undefined table
     "40001": _CONFLICT,  # serialization failure
     "40P01": _CONFLICT,  # deadlock
     "55P03": _BUSY,  # lock timeout

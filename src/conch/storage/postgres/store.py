@@ -82,15 +82,21 @@ class PostgresStore:
             self._give_back(transaction.connection, "COMMIT")  # it only read, so a failure here loses nothing
 
     def glance(self, statement: str, **parameters: Any) -> list[Row]:
-        with self._slot(), self._translated():
-            connection, _ = self._borrow()
-            try:
-                looking = PostgresTransaction(connection, self._statements, 0, self._translated)
-                rows = looking.all(statement, **parameters)
-            except BaseException:
-                connection.close()
-                raise
-            self._give_back(connection)
+        try:
+            with self._slot():
+                connection, _ = self._borrow()
+                try:
+                    looking = PostgresTransaction(connection, self._statements, 0, self._translated)
+                    rows = looking.all(statement, **parameters)
+                except BaseException:
+                    connection.close()
+                    raise
+                self._give_back(connection)
+        except UndefinedTable:  # they were dropped: a whole transaction notices, and creates them again
+            with self.read() as transaction:
+                return transaction.all(statement, **parameters)
+        except psycopg.Error as error:
+            raise translate(error, self.describe()) from error
         return rows
 
     @contextmanager
