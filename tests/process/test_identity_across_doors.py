@@ -13,8 +13,8 @@ import pytest
 
 # A harness as conch meets it: a process by that name, which starts an MCP server and shell commands. What to do
 # comes as words: `mcp NAME` joins through a server, `open NAME` too but leaves it running, `turn NAME` also asks for
-# the stick, and `shell` asks a command who it is. A third word is the session that the step belongs to, a fourth the
-# session at the root of a subagent's.
+# the stick, `shell` asks a command who it is, and `register NAME` registers a script. A third word is the session that
+# the step belongs to, a fourth the session at the root of a subagent's.
 HARNESS = '''
 import json, os, subprocess, sys
 
@@ -41,8 +41,8 @@ def through_mcp(name, door, thread, root):
         server.wait()
     return joined["agent_id"]
 
-def through_shell(thread, root):
-    command = f"'{sys.argv[1]}' -m conch whoami --json"
+def through_shell(words, thread, root):
+    command = f"'{sys.argv[1]}' -m conch {words} --json"
     env = {**os.environ, "CODEX_THREAD_ID": thread} if thread else None
     env = {**env, "CODEX_SESSION_ID": root} if root else env
     done = subprocess.run(["bash", "-c", f"{command}; true"], env=env, capture_output=True, check=True)
@@ -67,7 +67,8 @@ def through_orphan():
 def take(door, client="-", thread=None, root=None):
     if door == "orphan":
         return through_orphan()
-    return through_shell(thread, root) if door == "shell" else through_mcp(client, door, thread, root)
+    words = {"shell": "whoami", "register": f"agent register {client}"}.get(door)
+    return through_shell(words, thread, root) if words else through_mcp(client, door, thread, root)
 
 print(json.dumps([take(*step.split()) for step in sys.argv[2:]]))
 for server in opened:
@@ -139,6 +140,18 @@ def test_two_servers_that_run_at_the_same_time_are_two_agents(run_harness: Any, 
 
     assert first != second
     assert third == second
+
+
+@pytest.mark.parametrize(
+    "steps", [("register ci-bot", "open acme"), ("open acme", "register ci-bot"), ("mcp acme", "register ci-bot")]
+)
+def test_a_script_that_registered_a_name_is_not_the_agent_of_a_server_beside_it(
+    run_harness: Any, steps: tuple[str, ...]
+) -> None:
+    first, second, *again = run_harness("runner", *steps, *steps)
+
+    assert first != second
+    assert (again[0] == first or steps[0] == "open acme") and (again[1] == second or steps[1] == "open acme")
 
 
 def test_of_two_servers_that_run_at_the_same_time_only_one_gets_the_stick(run_harness: Any) -> None:

@@ -29,11 +29,11 @@ sys.exit(subprocess.run(sys.argv[1:]).returncode)
 """
 # The same, as the leader of a session on the terminal that is named first.
 TERMINAL = """
-import os, subprocess, sys
+import os, sys
 os.setsid()
 os.open(sys.argv[1], os.O_RDWR)
 os.environ["PIDS"] = os.environ.get("PIDS", "") + f"leader={os.getpid()} "
-sys.exit(subprocess.run(sys.argv[2:]).returncode)
+os.execvp(sys.argv[2], sys.argv[2:])
 """
 LOOK = """
 import json, os, sys
@@ -340,6 +340,22 @@ def test_a_program_in_a_terminal_is_not_the_person_who_started_it(machine: Machi
 
     assert (seen["harness"], seen["slug"], seen["session_kind"]) == ("acme", "acme", "script")
     assert seen["terminal"] is None
+
+
+def test_a_program_that_opens_a_terminal_of_its_own_is_not_a_person(machine: Machine, terminal: list[str]) -> None:
+    seen = machine.look(machine.program("acme"), terminal, SHELL)
+
+    assert (seen["harness"], seen["slug"], seen["session_kind"]) == ("acme", "acme", "script")
+    assert seen["terminal"] is None
+
+
+@pytest.mark.parametrize("opener", ["tmux", "sshd", "kitty", "gnome-terminal-server"])
+def test_a_known_terminal_below_an_unknown_program_shows_a_person(
+    machine: Machine, terminal: list[str], opener: str
+) -> None:
+    seen = machine.look(machine.program("acme"), machine.program(opener), terminal, SHELL)
+
+    assert (seen["slug"], seen["terminal"]) == ("human", "leader")
 
 
 @pytest.mark.parametrize("mark", ["CLAUDECODE", "GEMINI_CLI", "OPENCODE", "GROK_AGENT"])

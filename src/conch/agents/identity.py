@@ -267,7 +267,9 @@ def _weakest_links(tx: Transaction, process: list[_Link], signals: Signals, know
 
 
 def _link_of_new_connection(tx: Transaction, link: _Link, connection: Connection, signals: Signals) -> _Link:
-    agent_id = continued_agent(tx, connection, [link.agent["agent_id"]] if link.agent else [])
+    # A script that registered a name is an agent of its own, even if the same process starts a server.
+    linked = [link.agent["agent_id"]] if link.agent and not link.agent["is_timed"] else []
+    agent_id = continued_agent(tx, connection, linked)
     if agent_id is not None:
         return _link_to(tx, link.signal, agent_id, signals)
     return link if link.agent is None else link._replace(standing="elsewhere")

@@ -5,14 +5,13 @@ A door that has a proof of its own, such as a console with a login, makes a `Per
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 
 from conch.agents.identity import Signals
 from conch.agents.records import HARNESS_SESSION, Caller, is_person
 from conch.errors import PersonRequired
 from conch.host import processes
-from conch.host.marks import LAUNCHERS, find_mark, read_program
+from conch.host.marks import find_mark
 from conch.lean import NamedTuple
 from conch.storage.base import Store
 
@@ -32,9 +31,8 @@ class _Doubt(NamedTuple):
 
 def recognise_person(store: Store, caller: Caller, signals: Signals, environ: Mapping[str, str]) -> Person:
     """The person who typed this command at a terminal. PersonRequired if the caller may be anything else."""
-    doubt = (
-        _doubt_identity(caller, signals) or _doubt_mark(environ) or _doubt_program() or _doubt_namespace(store)
-    )  # the cheapest first
+    # The cheapest first.
+    doubt = _doubt_identity(caller, signals) or _doubt_mark(environ) or _doubt_namespace(store)
     if doubt is not None:
         message = f"Only a person can do this. {doubt.sentence}"
         raise PersonRequired(message, reason=doubt.reason, agent_id=caller.agent_id)
@@ -45,30 +43,26 @@ def _doubt_identity(caller: Caller, signals: Signals) -> _Doubt | None:
     if signals.explicit is not None:
         return _Doubt("chosen_id", f"CONCH_AGENT_ID says that you are {caller.label}: unset it first.")
     if not is_person(caller.agent_id):
-        return _Doubt("agent", f"You are {caller.label}, an agent: ask a person to do it.")
+        return _doubt_program(signals) or _Doubt("agent", f"You are {caller.label}, an agent: ask a person to do it.")
     if signals.terminal is None:
         return _Doubt("no_terminal", "No terminal shows that a person types this: run it in a terminal.")
     return None
 
 
+def _doubt_program(signals: Signals) -> _Doubt | None:
+    """A terminal shows a person only if a program opened it that does so for people, and only shells are below it."""
+    if signals.session_kind == HARNESS_SESSION or processes.controlling_tty() is None:
+        return None
+    sentence = (
+        f"The program {signals.slug!r} runs this, or has opened this terminal: type the command in a shell in another "
+        "terminal program, in tmux or over ssh, or use the console (`conch serve`)."
+    )
+    return _Doubt("unknown_program", sentence)
+
+
 def _doubt_mark(environ: Mapping[str, str]) -> _Doubt | None:
     mark = find_mark(environ)
     return _Doubt("harness_mark", f"{mark} is set, so a harness may run this: use another terminal.") if mark else None
-
-
-def _doubt_program() -> _Doubt | None:
-    """Something other than a shell, between the command and the start of its terminal session, may be an agent."""
-    leader = processes.session_id()
-    if leader == os.getpid():
-        return None
-    for process, name, arguments in processes.ancestors():
-        program = read_program(name, arguments)
-        if not program.is_any_of(LAUNCHERS):
-            sentence = f"The program {program.label[:80]!r} runs this command: type it in a shell yourself."
-            return _Doubt("unknown_program", sentence)
-        if process.pid == leader:
-            return None
-    return _Doubt("unknown_program", "What started this terminal session cannot be seen.")
 
 
 def _doubt_namespace(store: Store) -> _Doubt | None:

@@ -18,7 +18,8 @@ def is_script(signals: Signals) -> bool:
 def script_named(store: Store, caller: Caller, room_id: str, name: str, is_free: bool) -> Caller:
     """The script that registers under this name in a room: the one that did so before, otherwise the caller.
 
-    A caller that has registered another name, as a script, is not this one. If the name is free, it is a new agent.
+    A caller that has registered another name, as a script, is not this one, and neither is the agent of an MCP
+    connection, which the same process may have. If the name is free, it is a new agent.
     """
     signal = f"script:{room_id}:{name}"
     with store.write(LOCK) as tx:
@@ -27,7 +28,7 @@ def script_named(store: Store, caller: Caller, room_id: str, name: str, is_free:
             return caller  # registering will say whose name it is
         if agent is None:
             agent = tx.one("find_agent", agent_id=caller.agent_id)
-            if agent is None or agent["is_timed"]:
+            if agent is None or agent["is_timed"] or tx.all("connections_of", agent_ids=[caller.agent_id]):
                 agent = insert_agent(tx, f"script:{digest(new_id(signal))[:8]}", "script", "script", None)
             tx.run("link_signal", signal=signal, agent_id=agent["agent_id"], now=tx.now)
     if agent["agent_id"] == caller.agent_id:

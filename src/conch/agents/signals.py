@@ -18,6 +18,7 @@ from conch.host.marks import (
     HARNESSES,
     HOSTS,
     LAUNCHERS,
+    TERMINALS,
     Harness,
     is_marked,
     known_slug,
@@ -38,8 +39,8 @@ class _Origin(NamedTuple):
     harness: Process | None = None
     client: Process | None = None
     client_label: str = ""
-    is_in_session: bool = False
-    """Whether that program runs in the terminal session of this process, so that it, not the person, runs this."""
+    is_typed: bool = False
+    """Whether only shells and launchers are between this process and a program that opens terminals for people."""
 
 
 class _Session(NamedTuple):
@@ -62,7 +63,7 @@ def gather_signals(
     sessions = [*_sessions_of_calls(called_in, client_name), *_find_sessions(door, environ, origin, client_name)]
     is_typed_or_script = door != "mcp" and not origin.known and not sessions
     # With an id of its own a command is an agent in any case, and a terminal only shows how long that agent lives.
-    is_typed = is_typed_or_script and bool(explicit or not (origin.is_in_session or is_marked(environ)))
+    is_typed = is_typed_or_script and bool(explicit or (origin.is_typed and not is_marked(environ)))
     tty = processes.controlling_tty() if is_typed else None
     own = _own_process(door, origin, unnamed=not explicit, person_or_session=bool(tty or sessions))
     # A process that runs several sessions identifies none of them.
@@ -94,20 +95,22 @@ def _explicit_id(environ: Mapping[str, str]) -> list[Signal]:
 
 
 def _find_origin() -> _Origin:
-    client, label, is_in_session = None, "", False
-    leader = processes.session_id()
-    is_below = leader != os.getpid()
+    client, label, last = None, "", os.getpid()
     for process, name, arguments in processes.ancestors():
-        is_below = is_below and process.pid != leader
-        program = read_program(name, arguments)
+        program, last = read_program(name, arguments), process.pid
         if known := recognise(program):
             return _Origin(known, process, client or process, label or program.label)
         if program.is_any_of(HOSTS):
-            break
+            # In WSL, an `init` other than pid 1 opens the terminals.
+            opens = program.is_any_of(TERMINALS) or (program.is_any_of(("init",)) and process.pid > 1)
+            return _Origin(client=client, client_label=label, is_typed=opens and client is None)
+        is_launcher = program.is_any_of(LAUNCHERS)
         # In a container a known harness may be pid 1. Any other pid 1 is an init, the ancestor of every process.
-        if client is None and process.pid > 1 and not program.is_any_of(LAUNCHERS):
-            client, label, is_in_session = process, program.label, is_below
-    return _Origin(client=client, client_label=label, is_in_session=is_in_session)
+        if client is None and process.pid > 1 and not is_launcher:
+            client, label = process, program.label
+        elif process.pid == 1 and not is_launcher:
+            return _Origin(client=client, client_label=label)
+    return _Origin(client=client, client_label=label, is_typed=client is None and processes.starts_outside(last))
 
 
 def _own_process(door: str, origin: _Origin, unnamed: bool, person_or_session: bool) -> Process | None:

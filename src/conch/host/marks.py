@@ -175,10 +175,20 @@ LAUNCHERS = _SHELLS | _words("""
 """)
 """Programs that can be between a harness and what it starts."""
 
-HOSTS = _words("""
-    init systemd launchd tini dumb-init docker-init catatonit conmon containerd-shim-runc-v2
-    sshd sshd-session login cron crond anacron atd tmux screen mosh-server
+TERMINALS = _words("""
+    sshd sshd-session dropbear login mosh-server etterminal tmux screen zellij dtach abduco ttyd
+    tini dumb-init docker-init catatonit conmon containerd-shim-runc-v2
+    gnome-terminal-server kgx ptyxis-agent ptyxis konsole yakuake xterm uxterm urxvt urxvtd rxvt mlterm st foot
+    footserver alacritty kitty wezterm-gui wezterm-mux-server ghostty rio contour zutty terminator tilix guake tilda
+    xfce4-terminal mate-terminal lxterminal qterminal terminology cool-retro-term deepin-terminal sakura termite
+    io.elementary.terminal blackbox-terminal hyper tabby warp warp-terminal wave waveterm
+    Terminal iTerm2 iTermServer Hyper Tabby Warp
+    code code-insiders codium vscodium code-server bootstrap-fork cursor windsurf zed zed-editor
+    idea pycharm webstorm goland clion rider phpstorm rubymine
 """)
+"""Programs that open terminals in which people type. Below any other program, a terminal shows no person."""
+
+HOSTS = TERMINALS | _words("init systemd launchd cron crond anacron atd")
 """Programs that start sessions. They are not harnesses, and no harness is above them."""
 
 _SCRIPTED = _words("node bun deno ruby perl")

@@ -126,6 +126,19 @@ def ancestors(pid: int | None = None) -> Iterator[Ancestor]:
         return
 
 
+def starts_outside(pid: int) -> bool:
+    """Whether the parent of a process is out of reach: outside this container, or another user's."""
+    try:
+        parent = system.facts(pid)[1]
+        if parent > 0:
+            os.kill(parent, 0)
+    except PermissionError:
+        return look_up(parent) is None
+    except OSError:
+        return False
+    return parent == 0
+
+
 def _has_adopted(parent: int, child: int) -> bool:
     """Whether the real parent has ended. A child is born into its parent's session, or starts one and leads it."""
     if sys.platform == "win32":

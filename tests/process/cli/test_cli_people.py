@@ -205,6 +205,19 @@ def test_an_unknown_program_in_a_terminal_is_no_person(terminal: Terminal, tmp_p
 
 
 @pytest.mark.usefixtures("held")
+def test_an_unknown_program_that_opens_a_terminal_of_its_own_is_no_person(shell: Shell, tmp_path: Any) -> None:
+    acme = tmp_path / "acme"
+    acme.write_text("import pty, sys\npty.spawn(sys.argv[1:])\n")
+    nested = ("bash", "-c", '"$@"; exit $?', "bash")
+
+    joined = shell("tmux").run("join", "--json", through=("python3", str(acme), *nested)).data
+    refused = shell("tmux").run(*STEPS["take"], "--json", through=("python3", str(acme), *nested))
+
+    assert joined["kind"] == "agent"
+    assert '"code": "person_required"' in refused.out and '"reason": "unknown_program"' in refused.out
+
+
+@pytest.mark.usefixtures("held")
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="needs unshare")
 def test_a_person_in_a_foreign_pid_namespace_is_no_person(terminal: Terminal, shell: Shell) -> None:
     if shell("sh").bash("unshare -r -p -f --mount-proc true 2>/dev/null"):

@@ -55,6 +55,17 @@ def test_a_glance_shows_who_works_waits_and_asks_and_what_is_reserved(busy: Conc
     assert re.search(rf"reserved  docs \({label(busy, ASKER)}, 1 h 59 min left\)", seen)
 
 
+def test_an_agent_that_waits_and_has_asked_is_shown_as_both(busy: Conch, start: Start) -> None:
+    child = start("wait", agent=ASKER)
+    assert child.stderr is not None and "held the stick" in child.stderr.readline()
+
+    lines = [line for line in busy("status", agent="viewer:1").out.splitlines() if label(busy, ASKER) in line]
+
+    assert [re.search(r"waiting \d+ s|asked #1|reserved", line)[0][:7] for line in lines] == [  # type: ignore[index]
+        *("waiting", "asked #", "reserve"),
+    ]
+
+
 def test_the_command_that_a_line_names_works(busy: Conch) -> None:
     assert 'conch answer 1 "..."' in busy("status", agent=OWNER).out
     assert busy("answer", "1", "Yes", agent=OWNER).status == 0
@@ -179,6 +190,7 @@ def test_every_line_fits_the_terminal(busy: Conch, terminal: OpenTerminal, colum
     lines = seen.split("\r\n")
     assert max(map(len, lines)) <= columns
     assert "has the stick" in seen and "reserved  docs" in seen and 'conch answer 1 "..."' in seen
+    assert re.search(r'asked #1 \d+ s ago: "May I change render\(\)\?" conch answer 1 "..."', " ".join(seen.split()))
 
 
 def test_conch_alone_shows_the_status_in_a_room_and_else_the_help(
@@ -251,6 +263,21 @@ def test_watch_draws_again_when_the_window_changes_its_size(busy: Conch, termina
     assert "has the stick" in plain(drawn) and max(map(len, lines)) <= columns
     person.type("q")
     person.read_until(b"ended: 0")
+
+
+def test_q_ends_watch_after_it_was_stopped_and_continued(busy: Conch, terminal: OpenTerminal) -> None:
+    person = terminal()
+    person.type("set -m\n")
+    person.start("watch")
+    person.read_until(b"\x1b[J")
+    person.type("\x1a")
+    assert b"\x1b[?1049l" in person.read_until(b"ended: 148.")
+    person.type("fg; echo went on: $?.\n")
+    person.read_until(b"\x1b[J")
+
+    person.type("q")
+
+    person.read_until(b"went on: 0.")
 
 
 def test_ctrl_c_ends_watch_and_leaves_the_terminal_as_it_was(busy: Conch, terminal: OpenTerminal) -> None:

@@ -9,7 +9,7 @@ from conch.clock import SECOND
 from conch.doors.cli import terminal
 from conch.doors.cli.context import Context
 from conch.doors.cli.output import Report
-from conch.doors.cli.tables import columns, shortened
+from conch.doors.cli.tables import columns, shortened, wrapped
 from conch.errors import ConchError
 from conch.lean import NamedTuple
 from conch.members.adoption import Candidate
@@ -28,8 +28,9 @@ _SIGNS = {
     "watching": ("\u25cb", "-", "grey"),
     "gone": ("\u2717", "x", "red"),
 }
+_GAP = "  "
 _NARROW = 60  # columns; below that, a line of three parts becomes three lines
-_LEAST_TEXT = 24
+_LONGEST_TEXT = 120  # characters of what an agent wrote
 _DAY_HOURS = 48
 _WHY = {
     "owner_gone": "has the stick and is gone",
@@ -95,7 +96,7 @@ def room_lines(found: Survey, width: int | None) -> list[str]:
     ]
     shown = [_head(found, width), *_laid_out(lines, width), *_reservation_lines(found, width)]
     if found.gone:
-        shown.append(_dim(f"{found.gone} more are gone and left nothing; `conch state --all` lists them.", width))
+        shown += _dim(f"{found.gone} more are gone and left nothing; `conch state --all` lists them.", width)
     if not found.standings:
         shown.append("Nobody is here.")
     return shown
@@ -188,7 +189,7 @@ def _name_of(member: Member | None) -> str:
 
 
 def _quoted(text: str) -> str:
-    return f'"{one_line(text)}"'
+    return f'"{cut(one_line(text), _LONGEST_TEXT)}"'
 
 
 def _reservation_lines(found: Survey, width: int | None) -> list[str]:
@@ -198,7 +199,7 @@ def _reservation_lines(found: Survey, width: int | None) -> list[str]:
         alive = "" if each.liveness == "active" else f", {each.liveness}"
         owner = one_line(label(each.agent_id, each.name))
         head = "reserved  " if not lines else " " * len("reserved  ")
-        lines.append(cut(f"{head}{one_line(each.spelled)} ({owner}{alive}, {left})", width))
+        lines += _hanging(head, f"{one_line(each.spelled)} ({owner}{alive}, {left})", width)
     return lines
 
 
@@ -217,19 +218,23 @@ def _beside(line: _Line, longest: int, width: int | None) -> list[str]:
     start = f"{sign} {line.who}{' ' * (longest - columns(line.who))}   "
     if width is None:
         return [terminal.mark(start, colour) + line.what + (f"   {line.hint}" if line.hint else "")]
-    room = width - columns(start) - (columns(line.hint) + 2 if line.hint else 0)
-    if line.hint and room < min(_LEAST_TEXT, columns(line.what)):
-        what = cut(line.what, width - columns(start))
-        return [terminal.mark(start, colour) + what, _dim(f"    {line.hint}", width)]
-    what = cut(line.what, room)
-    gap = " " * (width - columns(start) - columns(what) - columns(line.hint)) if line.hint else ""
-    return [terminal.mark(start, colour) + what + gap + terminal.mark(line.hint, "grey")]
+    gap = width - columns(start) - columns(line.what) - columns(line.hint)
+    if line.hint and gap >= len(_GAP):
+        return [terminal.mark(start, colour) + line.what + " " * gap + terminal.mark(line.hint, "grey")]
+    return [*_hanging(start, line.what, width, colour), *_dim(line.hint, width, " " * columns(start))]
 
 
 def _stacked(line: _Line, width: int) -> list[str]:
     sign, colour = _sign(line)
-    parts = [terminal.mark(cut(f"{sign} {line.who}", width), colour), cut(f"  {line.what}", width)]
-    return [*parts, _dim(f"  {line.hint}", width)] if line.hint else parts
+    who = terminal.mark(cut(f"{sign} {line.who}", width), colour)
+    return [who, *_hanging(_GAP, line.what, width), *_dim(line.hint, width, _GAP)]
+
+
+def _hanging(start: str, text: str, width: int | None, colour: str = "") -> list[str]:
+    """A text after its start. If it is too long for the width, it goes on below itself."""
+    indent = columns(start)
+    first, *others = wrapped(text, None if width is None else max(1, width - indent))
+    return [terminal.mark(start, colour) + first, *(" " * indent + part for part in others)]
 
 
 def _sign(line: _Line) -> tuple[str, str]:
@@ -237,8 +242,9 @@ def _sign(line: _Line) -> tuple[str, str]:
     return (sign if terminal.can_show(sign) else plain), colour
 
 
-def _dim(text: str, width: int | None) -> str:
-    return terminal.mark(cut(text, width), "grey")
+def _dim(text: str, width: int | None, margin: str = "") -> list[str]:
+    lines = wrapped(text, None if width is None else max(1, width - len(margin))) if text else []
+    return [margin + terminal.mark(line, "grey") for line in lines]
 
 
 def _spread(left: str, right: str, width: int | None) -> str:
@@ -246,7 +252,7 @@ def _spread(left: str, right: str, width: int | None) -> str:
     if width is None:
         return f"{left}   {right}"
     gap = width - columns(left) - columns(right)
-    return f"{left}{' ' * gap}{right}" if gap >= 2 else f"{cut(left, width)}\n{cut(right, width)}"
+    return f"{left}{' ' * gap}{right}" if gap >= len(_GAP) else "\n".join([*wrapped(left, width), right])
 
 
 def cut(text: str, width: int | None) -> str:

@@ -29,7 +29,7 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]], below: Sequenc
     lines = [margin + mark(_GAP.join(map(_padded, headings, fitted)).rstrip(), "bold")]
     for row, text in zip(cells, extra, strict=True):
         lines += [margin + line for line in _row(row, fitted)]
-        lines += [_BELOW + part for part in _wrapped(text, limit - len(_BELOW) if limit else None)] if text else []
+        lines += [_BELOW + part for part in wrapped(text, limit - len(_BELOW) if limit else None)] if text else []
     return "\n".join(lines)
 
 
@@ -46,7 +46,7 @@ def _fitted(widths: list[int], room: int) -> list[int] | None:
 
 def _row(cells: Sequence[str], widths: Sequence[int]) -> list[str]:
     """A row of a table. A cell that is too long goes on below itself."""
-    parts = [_wrapped(cell, width) for cell, width in zip(cells, widths, strict=True)]
+    parts = [wrapped(cell, width) for cell, width in zip(cells, widths, strict=True)]
     height = max(map(len, parts))
     lines = []
     for place in range(height):
@@ -66,15 +66,15 @@ def _stacked(headings: Sequence[str], rows: Sequence[Sequence[str]], below: Sequ
     for row, text in zip(rows, below, strict=True):
         lines = []
         for heading, cell in zip(headings, row, strict=True):
-            parts = _wrapped(cell, max(1, limit - label)) if cell else []
+            parts = wrapped(cell, max(1, limit - label)) if cell else []
             starts = [mark(_padded(heading, label), "bold")] + [" " * label] * len(parts)
             lines += [start + part for start, part in zip(starts, parts, strict=False)]
-        lines += [_BELOW + part for part in _wrapped(text, max(1, limit - len(_BELOW)))] if text else []
+        lines += [_BELOW + part for part in wrapped(text, max(1, limit - len(_BELOW)))] if text else []
         blocks.append("\n".join(lines))
     return "\n\n".join(blocks)
 
 
-def _wrapped(text: str, width: int | None) -> list[str]:
+def wrapped(text: str, width: int | None) -> list[str]:
     """The text in pieces of at most this width, broken between words where possible."""
     if width is None or columns(text) <= width:
         return [text]

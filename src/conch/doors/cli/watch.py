@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
@@ -56,7 +56,7 @@ def watch(context: Context) -> Report:
     renewal = renewal_ms(context.app.settings) / 1_000
     interruptions = Interruptions(call)
     try:
-        with _own_screen(), _keys(call), screen.resizing():
+        with _Terminal().used(call, screen.draw_again), screen.resizing():
             wait_for(context.app.bell, channels, screen.show, FOREVER, call, renewal=renewal)
     except Cancelled:
         number = interruptions.number
@@ -113,15 +113,16 @@ class _Screen:
     def resizing(self) -> Iterator[None]:
         """Inside, a new size of the terminal draws everything again."""
 
-        def resized(number: int, frame: FrameType | None) -> None:
-            if not self._is_drawing:  # otherwise the rest of the drawing may be off until the next one
-                self.draw()
-
-        before = signal.signal(signal.SIGWINCH, resized)
+        before = signal.signal(signal.SIGWINCH, lambda number, frame: self.draw_again())
         try:
             yield
         finally:
             signal.signal(signal.SIGWINCH, before)
+
+    def draw_again(self) -> None:
+        """Draw from a handler of a signal."""
+        if not self._is_drawing:  # otherwise the rest of the drawing may be off until the next one
+            self.draw()
 
     def draw(self) -> None:
         self._is_drawing = True
@@ -151,36 +152,66 @@ def _entry_line(entry: Entry, width: int) -> str:
     return cut(f"{moment}  {one_line(timeline_view.sentence(entry))}", width)
 
 
-@contextmanager
-def _own_screen() -> Iterator[None]:
-    """Use the terminal's other screen, and leave the first one as it was."""
-    write(sys.stdout, _ENTER)
-    try:
-        yield
-    finally:
-        with suppress(OSError):
-            write(sys.stdout, _LEAVE)
+class _Terminal:
+    """The terminal while it is watched: its other screen, without a cursor, and each key is read as it is typed."""
+
+    def __init__(self) -> None:
+        import termios
+
+        self._tty = termios
+        self._keyboard: int | None = None
+        try:
+            descriptor = sys.stdin.fileno()
+            self._before: list[Any] = termios.tcgetattr(descriptor)
+            self._keyboard = descriptor
+        except (OSError, ValueError, termios.error):  # no keyboard: only a signal ends it
+            pass
+
+    @contextmanager
+    def used(self, call: Call, draw: Callable[[], None]) -> Iterator[None]:
+        """Inside, `q` cancels the call. A stopped process leaves the terminal as it was, and draws again afterwards."""
+
+        def stop(number: int, frame: FrameType | None) -> None:
+            self._leave()
+            signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGTSTP)
+            signal.signal(signal.SIGTSTP, stop)
+
+        def go_on(number: int, frame: FrameType | None) -> None:
+            self._enter()  # the shell has set the terminal for itself
+            draw()
+
+        before = [
+            (number, signal.signal(number, task)) for number, task in ((signal.SIGTSTP, stop), (signal.SIGCONT, go_on))
+        ]
+        self._enter()
+        if self._keyboard is not None:
+            threading.Thread(target=_read_keys, args=(self._keyboard, call), name="conch-keys", daemon=True).start()
+        try:
+            yield
+        finally:
+            for number, task in before:
+                signal.signal(number, task)
+            with suppress(OSError):
+                self._leave()
+
+    def _enter(self) -> None:
+        import tty
+
+        if self._keyboard is not None:
+            tty.setcbreak(self._keyboard)
+        _write_now(_ENTER)
+
+    def _leave(self) -> None:
+        _write_now(_LEAVE)
+        if self._keyboard is not None:
+            with suppress(self._tty.error):
+                self._tty.tcsetattr(self._keyboard, self._tty.TCSADRAIN, self._before)
 
 
-@contextmanager
-def _keys(call: Call) -> Iterator[None]:
-    """Inside, a key is read as it is typed, and `q` cancels the call."""
-    import termios
-    import tty
-
-    try:
-        descriptor = sys.stdin.fileno()
-        before: list[Any] = termios.tcgetattr(descriptor)
-    except (OSError, ValueError, termios.error):  # no keyboard: only a signal ends it
-        yield
-        return
-    tty.setcbreak(descriptor)
-    threading.Thread(target=_read_keys, args=(descriptor, call), name="conch-keys", daemon=True).start()
-    try:
-        yield
-    finally:
-        with suppress(OSError, termios.error):
-            termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+def _write_now(text: str) -> None:
+    """Write without the buffer, which a handler of a signal must not touch."""
+    os.write(sys.stdout.fileno(), text.encode())
 
 
 def _read_keys(descriptor: int, call: Call) -> None:
