@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from tests.contract.conftest import Client, MovableClock
 
 from conch.app import App
 from conch.bells import waits
 from conch.bells.waits import FOREVER, Pause, wait_for
 from conch.calls import Call
 from conch.errors import Cancelled, StoreBusy, StoreError, StoreFull, StoreUnavailable
+from conch.overseeing.survey import survey
 
 LONG = 20.0
 RARELY = (LONG, LONG)
@@ -151,3 +153,50 @@ def test_a_wait_renews_the_sign_of_life_of_its_caller(app: App) -> None:
 
     with pytest.raises(Cancelled):
         wait_for(app.bell, ["topic-a"], lambda pause: None, LONG, call, renewal=0.01)
+
+
+# -- since when an agent waits
+
+
+def waiting_since(client: Client, tool: str = "wait_for_turn") -> int:
+    """What a person sees while this agent waits."""
+    found: list[int] = []
+
+    def look(_: str) -> None:
+        app = client.session.app
+        seen = survey(app.store, app.bell, app.rooms, client.room_id, "human:1", [])
+        found.extend(each.since for each in seen.standings if each.doing == "waiting")
+        call.cancel()
+
+    call = Call(look, every=0.001)
+    client.call(tool, call=call)
+    return found[0]
+
+
+@pytest.mark.parametrize("tool", ["wait_for_turn", "listen"])
+def test_an_agent_waits_since_its_first_wait_and_not_since_it_joined(
+    ada: Client, bob: Client, clock: MovableClock, tool: str
+) -> None:
+    clock.advance(minutes=9)
+    ada.data("wait_for_turn")
+    began = clock()
+
+    first = waiting_since(bob, tool)
+    clock.advance(minutes=1.5)
+    soon_again = waiting_since(bob, tool)
+    clock.advance(minutes=5)
+    much_later = waiting_since(bob, tool)
+
+    assert (first, soon_again, much_later) == (began, began, clock())
+
+
+def test_an_agent_that_had_a_turn_waits_since_it_handed_over(ada: Client, bob: Client, clock: MovableClock) -> None:
+    ada.data("wait_for_turn")
+    waiting_since(bob)
+    ada.data("release_stick", handoff={"status": "s", "next_action": "n"})
+    bob.data("wait_for_turn")
+    clock.advance(milliseconds=500)
+    bob.data("release_stick", handoff={"status": "s", "next_action": "n"})
+    ada.data("wait_for_turn")
+
+    assert waiting_since(bob) == clock()

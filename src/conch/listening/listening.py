@@ -24,6 +24,7 @@ from conch.host import processes
 from conch.ids import new_id
 from conch.lean import Any, NamedTuple, Protocol
 from conch.rooms.presence import renewal_ms
+from conch.rooms.waits import WaitNote
 from conch.storage.base import Store, Transaction
 
 _FEW = 20
@@ -41,6 +42,9 @@ class Heard(NamedTuple):
 
 
 class _Claims(Protocol):
+    def note_wait(self, caller: Caller, room_id: str) -> WaitNote:
+        """Where to note that the caller waits."""
+
     def look_for_offer(self, caller: Caller, room_id: str, call: Call, pause: Pause) -> Any:
         """A `Wait` if the stick was offered to the caller or the caller may take over, otherwise None."""
 
@@ -68,13 +72,21 @@ class Listening:
         seat = seat_channel(rooms[0], caller.agent_id) if rooms else None
         polls = (self._settings.poll_initial_ms / 1_000, self._settings.poll_max_ms / 1_000)
         renewal = self._renewal_ms / 1_000
+        notes = [self._claims.note_wait(caller, rooms[0])] if rooms else []
         with self._registered(caller.agent_id) as registration:
 
             def look(pause: Pause) -> Heard | None:
                 registration.renew()
-                return self._look(caller, rooms, call, pause)
+                heard = self._look(caller, rooms, call, pause)
+                if heard is None and not pause.is_last:
+                    for note in notes:
+                        note.begin()
+                return heard
 
             found = wait_for(self._bell, channels, look, seconds, call, announce=seat, polls=polls, renewal=renewal)
+        if found is None:
+            for note in notes:
+                note.end()
         return found or Heard()
 
     def _look(self, caller: Caller, rooms: list[str], call: Call, pause: Pause) -> Heard | None:

@@ -45,7 +45,7 @@ class Standing(NamedTuple):
     member: Member
     doing: Doing
     since: int
-    """When that began. A member waits since it handed over or joined; of others it is when they were last seen."""
+    """When that began. Of members that neither hold the stick nor wait, it is when they were last seen."""
     work: str
     """What the holder works on, in an agent's words: its last note, or else what it was handed. Empty if unknown."""
     questions: list[Question]
@@ -95,7 +95,7 @@ class _Facts(NamedTuple):
     notices: list[ProtocolEvent]
     reservations: list[Reservation]
     unread: dict[str, int]
-    handed_over: dict[str, int]
+    waiting_since: dict[str, int]
 
 
 def survey(store: Store, bell: Bell, rooms: Rooms, room_id: str, viewer_id: str, candidates: list[Candidate]) -> Survey:
@@ -134,7 +134,7 @@ def _read(tx: Transaction, snapshot: Snapshot, viewer_id: str) -> _Facts:
     notices = tx.all("unaccepted_notices", room_id=room.room_id, limit=_MOST)
     reserved = tx.all("active_reservations", room_id=room.room_id, after="", lapsed=snapshot.now, limit=_MOST)
     unread = tx.all("unread_of", topic_id=room.topic_id, agent_id=viewer_id)
-    ends = tx.all("latest_turn_ends", room_id=room.room_id, limit=_MOST_EVENTS)
+    waits = tx.all("waits_of_room", room_id=room.room_id, limit=_MOST_EVENTS)
     return _Facts(
         grant,
         offer,
@@ -143,7 +143,7 @@ def _read(tx: Transaction, snapshot: Snapshot, viewer_id: str) -> _Facts:
         [to_protocol_event(row) for row in notices],
         [to_reservation(row, snapshot) for row in reserved],
         {row["agent_id"]: row["unread"] for row in unread},
-        {row["agent_id"]: row["ended_at"] for row in ends},
+        {row["agent_id"]: row["since"] for row in waits},
     )
 
 
@@ -190,7 +190,7 @@ def _standing(bell: Bell, snapshot: Snapshot, member: Member, facts: _Facts, lef
     elif agent_id == room.reserved_for:
         doing, since = "next", facts.offer.created_at if facts.offer else since
     elif bell.hears(seat_channel(room.room_id, agent_id)):
-        doing, since = "waiting", max(member.joined_at, facts.handed_over.get(agent_id, 0))
+        doing, since = "waiting", facts.waiting_since.get(agent_id, snapshot.now)
     asked = [each for each in facts.questions if each.agent_id == agent_id and not each.answers]
     work = facts.work if agent_id == room.owner else ""
     return Standing(member, doing, since, work, asked, facts.unread.get(agent_id, 0), left)

@@ -90,6 +90,8 @@ CREATE TABLE room_members (
   name TEXT NOT NULL DEFAULT '',
   takes_turns BIGINT NOT NULL DEFAULT 1,
   is_gone BIGINT NOT NULL DEFAULT 0,
+  waiting_since BIGINT,
+  waited_at BIGINT,
   PRIMARY KEY (room_id, agent_id)
 );
 

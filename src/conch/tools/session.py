@@ -251,8 +251,12 @@ class Session:
         except Exception:  # a hint; whatever fails here, and an empty queue, must not take the reply with it
             return None
 
+    def mail_of_command(self, delivered: Delivered) -> Mail | None:
+        """The same for a command; None if the command did not need to know its caller."""
+        return self.mail(delivered, [], can_wait=True) if self._caller is not None else None
+
     def _look_for_mail(self, delivered: Delivered, before: list[threading.Event]) -> Mail | None:
-        from conch.notices.mail import read_mail  # not at the top: commands do not need it
+        from conch.notices.mail import read_mail  # not at the top: not every command needs it
 
         self.replies.wait_for(before)  # what they brought is mail until it is recorded that they were sent
         agent_id = self.find_agent_id()

@@ -30,6 +30,7 @@ from conch.rooms.log import (
 )
 from conch.rooms.presence import Rooms, admit, is_due, renewal_ms, require_turn
 from conch.rooms.room import Room, Snapshot, renew, save_room
+from conch.rooms.waits import WaitNote
 from conch.storage.base import Store, Transaction
 
 if TYPE_CHECKING:
@@ -147,6 +148,7 @@ class Claims:
         if _is_settled(found, cursor) or budget <= 0:
             return found
         crowd = self._rooms.count_members(room_id)  # every member may be waiting
+        note = self.note_wait(caller, room_id)
 
         def look(pause: Pause) -> Wait | None:
             if pause.called:  # the stick was offered to this caller: claim it without reading first
@@ -156,10 +158,18 @@ class Claims:
             if _is_settled(found, cursor) or pause.is_last:
                 return found
             self._prepare(pause, found.snapshot, crowd)
+            note.begin()
             return None
 
         seat = seat_channel(room_id, caller.agent_id)
-        return wait_for(self._bell, [room_channel(room_id)], look, budget, call, announce=seat) or found
+        found = wait_for(self._bell, [room_channel(room_id)], look, budget, call, announce=seat) or found
+        if found.status == "not_yet":
+            note.end()
+        return found
+
+    def note_wait(self, caller: Caller, room_id: str) -> WaitNote:
+        """Where to note that the caller waits."""
+        return WaitNote(self._store, room_id, caller.agent_id)
 
     def _prepare(self, pause: Pause, snapshot: Snapshot, crowd: int) -> None:
         expected = snapshot.find(snapshot.expected)

@@ -139,6 +139,20 @@ def test_a_person_redacts_a_message_and_a_secret_that_others_repeat(terminal: Te
 
 
 @pytest.mark.usefixtures("held")
+def test_a_holder_on_the_command_line_sees_a_nudge_at_once(terminal: Terminal, conch: Conch) -> None:
+    terminal().run("nudge", "ada:1", "Lunch is ready")
+
+    shown, refused = conch("note", "Going on"), conch("reserve", "/")
+    data, error = conch("state", "--json").data, conch("reserve", "/", "--json").error
+    read, after = conch("read"), conch("note", "Read")
+
+    for text in (shown.out, refused.err):
+        assert re.search(r'^Mail: a person asks you to HAND OVER .*human·.*"Lunch is ready"', text, re.MULTILINE)
+    assert data["mail"]["asked_to_hand_over"]["line"] == error["mail"]["asked_to_hand_over"]["line"] == "Lunch is ready"
+    assert "Lunch is ready" in read.out and "Mail:" not in read.out + after.out
+
+
+@pytest.mark.usefixtures("held")
 def test_a_person_who_steps_in_reads_labels(terminal: Terminal) -> None:
     window = terminal()
     for step, label in {"nudge": "ada·", "unreserve": "ada·", "pass": "bob·", "take": "bob·", "kick": "ada·"}.items():

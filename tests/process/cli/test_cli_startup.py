@@ -31,7 +31,7 @@ ROOM = {
     *("doors.cli.tables", "doors.cli.terminal", "doors.exits"),
     *("errors", "host", "host.linux", "host.marks", "host.processes"),
     *("host.workspaces", "ids", "lean", "letters"),
-    *("letters.invisible", "main"),
+    *("letters.invisible", "main", "notices", "notices.mail"),
     *("rooms", "rooms.handoffs", "rooms.presence", "rooms.room", "storage", "storage.base", "storage.opening"),
     *("storage.replacement", "storage.sqlite", "storage.sqlite.connections", "storage.sqlite.errors"),
     *("storage.sqlite.files", "storage.sqlite.ownership", "storage.sqlite.places", "storage.sqlite.queue"),

@@ -13,7 +13,7 @@ from conch.errors import InvalidArgument, TopicNotFound, UnknownMember, UnknownR
 from conch.lean import TYPE_CHECKING, Any, TextIO
 from conch.tools import fields
 from conch.tools.registry import run_tool
-from conch.tools.replies import Reply
+from conch.tools.replies import Delivered, Reply
 from conch.tools.schema import check_arguments
 from conch.tools.session import Session
 
@@ -42,6 +42,8 @@ class Context:
         self.options = options
         self.session = Session(app, "cli")
         self._speaks_for: str | None = getattr(options, "agent", None)
+        self.delivered = Delivered()
+        """What the command shows, so that it is not mail."""
 
     # -- caller and room
 
@@ -134,7 +136,10 @@ class Context:
         tool = next(tool for tool in import_module(f"conch.tools.{group}").TOOLS if tool.name == name)
         if self._speaks_for is not None:
             _ = self.caller  # the tool asks the session, which must know about `--agent` by then
-        return run_tool(tool, self.session, arguments, call or Call())
+        reply = run_tool(tool, self.session, arguments, call or Call())
+        if reply.delivered.topic_id or reply.delivered.ids:
+            self.delivered = reply.delivered
+        return reply
 
     def limit(self, most: int) -> int:
         """The value of `--limit`, checked."""

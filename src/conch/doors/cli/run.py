@@ -17,7 +17,7 @@ from conch.doors.cli.interruptions import Interrupted
 from conch.doors.cli.output import Report, abandon_stream, failure, give_up, prepare_streams, print_report, warn
 from conch.doors.cli.parser import Words, parse_options, split_words
 from conch.doors.exits import USAGE, status_after
-from conch.errors import ConchError, InternalError, InvalidArgument, ResourcesExhausted, find_lack
+from conch.errors import ConchError, InternalError, InvalidArgument, ResourcesExhausted, StoreError, find_lack
 from conch.lean import Any
 
 Servers = Mapping[str, Callable[[App, Any], int]]
@@ -104,12 +104,29 @@ def _served(command: str, app: App, options: Any, serve: Callable[[App, Any], in
 def _report(command: str, app: App | None, options: Any) -> Report:
     try:
         handler = _find_handler(command)
-        return handler(options) if app is None else retry_interrupted(lambda: handler(Context(app, options)))
+        return handler(options) if app is None else retry_interrupted(lambda: _handle(command, handler, app, options))
     except Exception as error:
         with suppress(Exception):
             if app is not None:
                 app.close()  # frees descriptors and memory: the words for an error have to be imported
         return _refused(_explain(error), command)
+
+
+def _handle(command: str, handler: Callable[[Context], Report], app: App, options: Any) -> Report:
+    """Run the command, and add the mail of its caller, even if it is refused."""
+    context = Context(app, options)
+    try:
+        report = handler(context)
+    except StoreError:
+        raise  # a store in trouble has no mail either
+    except ConchError as refusal:
+        report = _refused(refusal, command)
+    mail = None if report.is_printed else context.session.mail_of_command(context.delivered)
+    if not mail:
+        return report
+    from conch.doors.cli.mail import add_mail  # rarely needed
+
+    return add_mail(context, report, mail)
 
 
 def _explain(error: Exception) -> ConchError:

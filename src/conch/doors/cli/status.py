@@ -16,6 +16,7 @@ from conch.members.adoption import Candidate
 from conch.overseeing.survey import Question, Standing, Survey, Trouble, has_gone, survey
 from conch.rooms.room import Member, Snapshot
 from conch.tools import overview_view
+from conch.tools.replies import Delivered
 from conch.tools.text import one_line
 
 _SIGNS = {
@@ -58,6 +59,7 @@ def status(context: Context) -> Report:
     surveys = [look(context, each) for each in found]
     surveys.sort(key=lambda each: not each.troubles)
     data = {"rooms": [overview_view.room(each) for each in surveys]}
+    context.delivered = Delivered(ids=tuple(each.question_id for room in surveys for each in room.questions))
     if not surveys:
         return Report(data, "There is no open room; `conch join` creates one.")
     width = terminal.width()

@@ -33,7 +33,7 @@ from conch.doors.exits import status_after
 from conch.errors import Cancelled, InvalidArgument, StoreError, StoreUnavailable, StoreUncertain, some_of
 from conch.lean import TYPE_CHECKING
 from conch.tools import bus_view, fields
-from conch.tools.replies import Delivery, Object
+from conch.tools.replies import Delivered, Delivery, Object
 from conch.tools.schema import check_arguments
 from conch.tools.text import behind_margin, one_line
 
@@ -296,6 +296,7 @@ def questions(context: Context) -> Report:
     askers = [label(row.pop("asked_by_agent_id"), row["asked_by"]) for row in found]
     shown = [{**row, "asked_at": to_seconds(row["asked_at"])} for row in found]
     data = {"topic_id": topic_id, "questions": shown, "has_more": has_more}
+    context.delivered = Delivered(topic_id, ids=tuple(row["question_id"] for row in found))
     if not found:
         return Report(data, "No open questions." if not context.options.all else "No questions yet.")
     rows = [

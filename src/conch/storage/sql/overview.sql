@@ -23,12 +23,13 @@ SELECT p.agent_id,
 FROM peers me JOIN peers p ON p.topic_id = me.topic_id AND p.is_own = 1 JOIN cursors c ON c.peer_id = p.peer_id
 WHERE me.agent_id = :agent_id AND me.topic_id = :topic_id AND me.is_own = 1 AND p.agent_id <> me.agent_id;
 
--- name: latest_turn_ends
--- When agents handed over last, as far as the latest events of the room tell.
-SELECT from_agent_id AS agent_id, max(created_at) AS ended_at
-FROM (
-  SELECT from_agent_id, event_type, created_at FROM room_events WHERE room_id = :room_id
-  ORDER BY event_seq DESC LIMIT :limit
-) latest
-WHERE event_type IN ('release', 'pass') AND from_agent_id IS NOT NULL
-GROUP BY from_agent_id;
+-- name: waits_of_room
+-- Since when members wait. A wait begins anew after a turn, as far as the latest events of the room tell.
+SELECT m.agent_id, CASE WHEN e.ended_at > m.waiting_since THEN e.ended_at ELSE m.waiting_since END AS since
+FROM room_members m LEFT JOIN (
+  SELECT from_agent_id AS agent_id, max(created_at) AS ended_at FROM (
+    SELECT from_agent_id, event_type, created_at FROM room_events WHERE room_id = :room_id
+    ORDER BY event_seq DESC LIMIT :limit
+  ) latest WHERE event_type IN ('release', 'pass') GROUP BY from_agent_id
+) e ON e.agent_id = m.agent_id
+WHERE m.room_id = :room_id AND m.waiting_since IS NOT NULL;

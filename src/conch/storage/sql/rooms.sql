@@ -131,3 +131,12 @@ UPDATE agents SET last_seen_at = :now WHERE agent_id = :agent_id;
 
 -- name: member_seats
 SELECT agent_id, ordinal, joined_at, takes_turns FROM room_members WHERE room_id = :room_id;
+
+-- name: find_wait
+SELECT waited_at FROM room_members WHERE room_id = :room_id AND agent_id = :agent_id;
+
+-- name: note_wait
+-- A wait goes on from the last one if that was there after `soon`.
+UPDATE room_members SET
+  waiting_since = CASE WHEN waited_at >= :soon THEN waiting_since ELSE :now END, waited_at = :now
+WHERE room_id = :room_id AND agent_id = :agent_id;
