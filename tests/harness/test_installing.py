@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import tomllib
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -217,6 +219,64 @@ def test_a_file_that_cannot_be_read_is_left_alone_with_all_its_neighbours(
     assert read_all(home) == before
 
 
+def make_read_only(path: Path) -> None:
+    path.write_text("")
+    path.chmod(0o444)
+
+
+@pytest.mark.parametrize(
+    "make, why",
+    [
+        (Path.mkdir, "Is a directory"),
+        (os.mkfifo, "it is not a regular file"),
+        (make_read_only, "it is read-only"),
+        (lambda path: path.symlink_to(path), "it is a link that leads to itself"),
+        (lambda path: path.symlink_to(path.parent), "Is a directory"),
+    ],
+)
+@pytest.mark.parametrize("harness", EACH)
+def test_what_is_no_file_of_settings_is_left_alone(
+    harness: Harness, make: Callable[[Path], None], why: str, home: Path
+) -> None:
+    place = place_in(home)
+    path = settings_of(harness, place)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    make(path)
+
+    results = Installer(place).install(harness)
+
+    assert (results[0].outcome, results[0].why) == ("refused", why)
+    assert [each for each in home.rglob("*") if not each.is_dir()] == [path] * (not path.is_dir())
+
+
+@pytest.mark.parametrize("harness", EACH)
+def test_a_link_to_a_file_that_is_not_there_yet_is_written_through(harness: Harness, home: Path) -> None:
+    place, dotfiles = place_in(home), home.parent / "dotfiles"
+    path = settings_of(harness, place)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.symlink_to(dotfiles / "settings")
+
+    Installer(place).install(harness)
+
+    assert path.is_symlink() and "conch" in (dotfiles / "settings").read_text()
+    Installer(place).uninstall(harness)
+    assert path.is_symlink() and not dotfiles.exists()
+
+
+def test_two_installers_at_once_lose_nothing(home: Path) -> None:
+    place = place_in(home)
+    harnesses = [HARNESSES[slug] for slug in ("codex", "gemini", "opencode", "copilot", "qwen")]
+
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(Installer(place).install, harnesses))
+        skill = home / ".agents" / "skills" / "conch" / "SKILL.md"
+        list(pool.map(Installer(place).uninstall, harnesses[1:]))
+
+    assert skill.exists()
+    Installer(place).uninstall(harnesses[0])
+    assert read_all(home) == {}
+
+
 def test_a_refusal_says_where_the_file_is_wrong(home: Path) -> None:
     place = place_in(home)
     fill(home / ".cursor" / "mcp.json", '{\n  "a": 1\n  "b": 2\n}\n')
@@ -245,6 +305,21 @@ def test_an_entry_that_the_user_wrote_stays_and_uninstall_does_not_touch_it(home
 
     assert results[0].outcome == "kept" and "of its own" in results[0].why
     assert (home / ".cursor" / "mcp.json").read_text() == own
+
+
+def test_beside_an_entry_that_the_user_wrote_the_hooks_are_set_up(home: Path) -> None:
+    place, own = place_in(home), {"command": "my-conch"}
+    path = home / ".gemini" / "settings.json"
+    fill(path, json.dumps({"mcpServers": {"conch": own}}))
+
+    results = Installer(place).install(HARNESSES["gemini"])
+
+    assert results[0].outcome == "written" and "of its own" in results[0].why
+    assert json.loads(path.read_text())["mcpServers"] == {"conch": own}
+    assert "hook BeforeTool" in path.read_text()
+    fill(path, json_text.add_member(path.read_text(), ("later",), 1))
+    Installer(place).uninstall(HARNESSES["gemini"])
+    assert json.loads(path.read_text()) == {"mcpServers": {"conch": own}, "later": 1}
 
 
 def test_an_entry_of_an_older_conch_is_brought_up_to_date(home: Path) -> None:

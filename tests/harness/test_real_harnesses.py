@@ -162,9 +162,9 @@ def test_sync_advances_in_opencode(scene: Scene) -> None:
         notes["joined"] = yield Use("join_path")
         scene.conch("send", "Only once.", agent=RIVAL)
         topic = re.search(r"topic_[0-9a-f]+", notes["joined"])
-        notes["first"] = yield Use("sync", {"topic_id": topic and topic[0]})
+        notes["first"] = yield Use("sync", {"topic_id": topic and topic[0], "wait_seconds": 0})
         threading.Event().wait(1)  # the cancellation comes up to 0.75 s after the reply
-        notes["second"] = yield Use("sync", {"topic_id": topic and topic[0]})
+        notes["second"] = yield Use("sync", {"topic_id": topic and topic[0], "wait_seconds": 0})
 
     scene.model.play("reader", read_twice())
 

@@ -35,6 +35,8 @@ class Member(NamedTuple):
         return bool(_look_up(json_text.read_value(_object(text)), self.path) == self.value)
 
     def undo(self, text: str, original: str) -> str:
+        if _look_up(json_text.read_value(_object(original)), self.path) is not None:
+            return text  # it was there before conch came
         return _prune(json_text.remove(text, self.path), self.path[:-1], original)
 
 
@@ -76,6 +78,8 @@ class Table(NamedTuple):
         return isinstance(found, dict) and self.values.items() <= found.items()
 
     def undo(self, text: str, original: str) -> str:
+        if toml_text.find_value(original, self.path) is not None:
+            return text  # it was there before conch came
         return toml_text.remove_table(text, self.path)
 
 

@@ -7,9 +7,12 @@ that, byte for byte. If the file has changed since, it takes only its own entrie
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
-from collections.abc import Iterable
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from conch.harnesses.base import Change, Harness, Place
 from conch.harnesses.edits import Whole
@@ -58,10 +61,22 @@ class Installer:
     def install(self, harness: Harness) -> list[Result]:
         """Make the changes of one harness: all of them, or none if one of its files cannot be changed safely."""
         changes = harness.changes(self._place)
-        results = [self._plan(change) for change in changes]
-        if any(result.outcome == "refused" for result in results):
-            return [each if each.outcome == "refused" else each._replace(outcome="kept") for each in results]
-        return [self._try(result, harness.slug) for result in results]
+        with self._alone():
+            results = [self._plan(change) for change in changes]
+            if any(result.outcome == "refused" for result in results):
+                return [each if each.outcome == "refused" else each._replace(outcome="kept") for each in results]
+            return [self._try(result, harness.slug) for result in results]
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keep a second installer waiting: two at once would lose what the other one noted."""
+        if self._is_dry:
+            yield
+            return
+        os.makedirs(self._place.data_dir, mode=0o700, exist_ok=True)
+        with open(f"{self._records}.lock", "w", encoding="utf-8") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
 
     def _try(self, result: Result, slug: str) -> Result:
         try:
@@ -73,10 +88,11 @@ class Installer:
     def uninstall(self, harness: Harness) -> list[Result]:
         """Take back what `install` wrote for a harness."""
         results = []
-        for change in reversed(harness.changes(self._place)):  # so that folders are empty when their turn comes
-            record = self._read_record(change.path)
-            if record is not None and harness.slug in record.harnesses:
-                results.append(self._take_back(change, record, harness.slug))
+        with self._alone():
+            for change in reversed(harness.changes(self._place)):  # so that folders are empty when their turn comes
+                record = self._read_record(change.path)
+                if record is not None and harness.slug in record.harnesses:
+                    results.append(self._take_back(change, record, harness.slug))
         return results[::-1]
 
     # -- installing
@@ -90,17 +106,17 @@ class Installer:
             if _is_own_file(change) and record is not None and text not in ("", record.written):
                 return Result(change.path, "kept", "you changed it; delete it to get the text of this version")
             after = _apply(change, text if record is None else _undo(change, text, record))
+            _require_writable(_target(change.path))
         except (Unreadable, OSError) as problem:
             return Result(change.path, "refused", _explain(problem))
-        if not _says(change, after):
-            return Result(change.path, "kept", "it has an entry of its own for conch")
-        return Result(change.path, "written", "", before, after)
+        why = "" if _says(change, after) else "it has an entry of its own for conch, which stays"
+        return Result(change.path, "kept" if after == text else "written", why, before, after)
 
     def _carry_out(self, result: Result, slug: str) -> None:
         record = self._read_record(result.path)
         if self._is_dry or (record is None and not result.changes):
             return
-        folders = _missing_folders(result.path)
+        folders = _missing_folders(_target(result.path))
         if record is None:
             record = _Record(result.path, [], result.before, result.after, folders)
         elif result.changes and record.written != result.before:
@@ -209,8 +225,11 @@ def _target(path: str) -> str:
 
 def _read(path: str) -> str | None:
     """The text of a file, with its own line ends; None if there is no file."""
+    target = _target(path)
     try:
-        with open(_target(path), "rb") as file:
+        if not stat.S_ISREG(os.stat(target).st_mode) and not os.path.isdir(target):
+            raise Unreadable("it is not a regular file")
+        with open(target, "rb") as file:
             content = file.read(_LARGEST + 1)
     except FileNotFoundError:
         return None
@@ -221,6 +240,17 @@ def _read(path: str) -> str | None:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise Unreadable("it is not UTF-8", line, error.start - content.rfind(b"\n", 0, error.start)) from None
+
+
+def _require_writable(target: str) -> None:
+    """Refuse a file that its owner has made read-only, although replacing it would work."""
+    if os.path.exists(target) and not (os.access(target, os.W_OK) and os.stat(target).st_mode & 0o222):
+        raise Unreadable("it is read-only")
+    folder = os.path.dirname(target)
+    while not os.path.exists(folder):
+        folder = os.path.dirname(folder)
+    if not os.access(folder, os.W_OK):
+        raise Unreadable(f"{folder} cannot be written")
 
 
 def _write(path: str, text: str) -> None:
