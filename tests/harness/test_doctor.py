@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,15 @@ def findings(envelope: Object) -> dict[str, Object]:
     return {finding["what"]: finding for finding in listed}
 
 
+def put_program(home: Path, environ: dict[str, str], name: str, text: str) -> None:
+    """A stand-in for the program of a harness."""
+    program = home / "bin" / name
+    program.parent.mkdir(exist_ok=True)
+    program.write_text(f"#!/bin/sh\n{text}\n")
+    program.chmod(0o755)
+    environ["PATH"] = f"{program.parent}:/usr/bin:/bin"
+
+
 def test_a_sound_set_up_has_no_problems(home: Path, conch: Conch) -> None:
     conch("one", "install", "cursor")
 
@@ -33,7 +43,7 @@ def test_a_sound_set_up_has_no_problems(home: Path, conch: Conch) -> None:
 
     assert report["ok"]
     states = {what: finding["state"] for what, finding in findings(report).items()}
-    assert {"store", "bell", "server", "hook", "Cursor"} <= states.keys()
+    assert {"store", "bell", "server", "guardians", "Cursor"} <= states.keys()
     assert set(states.values()) == {"ok"}
 
 
@@ -84,3 +94,40 @@ def test_a_second_store_beside_the_exported_one_is_noted(home: Path, conch: Conc
     usual.write_bytes(b"")
 
     assert str(usual) in findings(conch("one", "doctor"))["stores"]["found"]
+
+
+@pytest.mark.parametrize(
+    "said, state",
+    [
+        ("conch: /usr/bin/conch mcp - \033[32m✔ Connected", "ok"),
+        ("conch: /usr/bin/conch mcp - Pending approval", "note"),
+        ("No MCP servers configured.", "problem"),
+    ],
+)
+def test_the_client_of_a_harness_is_asked_what_it_makes_of_the_settings(
+    home: Path, conch: Conch, environ: dict[str, str], said: str, state: str
+) -> None:
+    put_program(home, environ, "claude", f"printf '%b\\n' '{said}' >&2")
+    conch("one", "install", "claude")
+
+    found = findings(conch("one", "doctor"))["Claude Code"]
+
+    assert found["state"] == state
+    assert found["found"].startswith("`claude mcp list`")
+    assert bool(found["advice"]) == (state != "ok")
+
+
+@pytest.mark.parametrize("trust, state", [("trusted", "ok"), ("untrusted", "note")])
+def test_codex_is_asked_whether_it_trusts_the_hooks(
+    home: Path, conch: Conch, environ: dict[str, str], trust: str, state: str
+) -> None:
+    hooks = [{"command": "/x/conch hook Stop --harness codex", "trustStatus": trust}, {"command": "mine"}]
+    reply = json.dumps({"id": 1, "result": {"data": [{"hooks": hooks}]}})
+    put_program(
+        home, environ, "codex", f"[ $1 = app-server ] || exec echo conch\nread a; read b\necho '{reply}'; read c"
+    )
+    conch("one", "install", "codex")
+
+    found = findings(conch("one", "doctor"))["Codex"]
+
+    assert (found["state"], found["found"]) == (state, f"it trusts {int(state == 'ok')} of the 1 hooks of conch")

@@ -187,10 +187,17 @@ def test_the_domains_know_no_driver_and_no_transport() -> None:
 def test_foreign_programs_are_started_in_one_place() -> None:
     """Agents write the workspace. So only `host.commands` asks programs about it, in a way that runs nothing of theirs.
 
-    The other modules start conch itself, the editor of the person at the terminal, or a harness that its user has told
-    conch to wake.
+    The other modules start conch itself, the editor of the person at the terminal, a harness that its user has told
+    conch to wake, or the client of a harness for `conch doctor`.
     """
-    own = {"doors.cli.demo", "doors.cli.doctor", "doors.cli.guardian", "doors.cli.instructing", "harnesses.alarms"}
+    own = {
+        "doors.cli.clients",
+        "doors.cli.demo",
+        "doors.cli.doctor",
+        "doors.cli.guardian",
+        "doors.cli.instructing",
+        "harnesses.alarms",
+    }
 
     users = {name for name, imports in IMPORTS.items() if "host.sandboxes" in imports}
 

@@ -87,10 +87,13 @@ def server(path: str, place: Place, **more: Any) -> Change:
     return Change(path, (Member(("mcpServers", "conch"), stdio_entry(place, **more)),))
 
 
-def claude_hooks(place: Place, harness: str, edits: str, timeout: int = HOOK_SECONDS) -> tuple[Edit, ...]:
+def claude_hooks(
+    place: Place, harness: str, edits: str, timeout: int = HOOK_SECONDS, end_timeout: int | None = None
+) -> tuple[Edit, ...]:
     """The hooks of a harness that has the events of Claude Code. `edits` are the tools that change files."""
     events = {"PreToolUse": edits, "PostToolUse": "*", "UserPromptSubmit": "", "Stop": "", "SessionStart": ""}
-    return tuple(_hook(place, harness, event, tools, timeout) for event, tools in {**events, "SessionEnd": ""}.items())
+    hooks = [_hook(place, harness, event, tools, timeout) for event, tools in events.items()]
+    return (*hooks, _hook(place, harness, "SessionEnd", "", end_timeout or timeout))
 
 
 def _hook(place: Place, harness: str, event: str, tools: str, timeout: int) -> Item:

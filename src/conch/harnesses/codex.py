@@ -6,7 +6,7 @@ import os
 
 from conch.harnesses.alarms import ring_by_command
 from conch.harnesses.base import Change, Harness, Place, claude_hooks, instructions, skill, stdio_entry
-from conch.harnesses.edits import Entry, Table
+from conch.harnesses.edits import Edit, Entry, Table
 
 _VARIABLES = ("CONCH_AGENT_ID", "CONCH_DATA_DIR", "CONCH_STORE", "XDG_DATA_HOME")
 
@@ -26,10 +26,15 @@ def _changes(place: Place) -> list[Change]:
         edits.append(Entry(("sandbox_workspace_write", "writable_roots"), place.data_dir))
     return [
         Change(os.path.join(folder, "config.toml"), tuple(edits)),
-        Change(os.path.join(folder, "hooks.json"), claude_hooks(place, "codex", "Bash|apply_patch|Edit|Write")),
+        Change(os.path.join(folder, "hooks.json"), _hooks(place)),
         skill(place, ".agents"),
         *instructions(place, "AGENTS.md", os.path.join(folder, "AGENTS.md")),
     ]
+
+
+def _hooks(place: Place) -> tuple[Edit, ...]:
+    # Codex waits at most 3 s for the end of a session, and warns about more.
+    return claude_hooks(place, "codex", "Bash|apply_patch|Edit|Write", end_timeout=3)
 
 
 HARNESS = Harness(

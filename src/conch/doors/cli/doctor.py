@@ -7,10 +7,12 @@ import stat
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 
 from conch import __version__
 from conch.app import open_app
 from conch.clock import SECOND
+from conch.doors.cli.clients import ask_client, ask_codex_trust
 from conch.doors.cli.context import Context
 from conch.doors.cli.installing import here, wakes
 from conch.doors.cli.output import Report, failure
@@ -18,6 +20,7 @@ from conch.errors import ConchError
 from conch.harnesses.base import Harness, Place
 from conch.harnesses.catalogue import HARNESSES
 from conch.harnesses.installer import Installer, is_there
+from conch.host import processes
 from conch.lean import Literal, NamedTuple, json
 from conch.tools.text import one_line
 
@@ -48,9 +51,9 @@ def doctor(context: Context) -> Report:
         lambda: _permissions(context),
         lambda: _other_stores(context),
         _other_programs,
+        lambda: _guardians(context),
         lambda: _server(place.program),
-        lambda: _hook(place.program),
-        lambda: [each for harness in HARNESSES.values() for each in _harness(harness, place)],
+        lambda: _harnesses(place),
     ]
     found = [finding for check in checks for finding in _try(check)]
     data = {"findings": [_object(finding) for finding in found]}
@@ -169,6 +172,21 @@ def _other_programs() -> list[_Finding]:
     return [_Finding("programs", "note", f"there is another conch at {', '.join(others)}", advice)]
 
 
+def _guardians(context: Context) -> list[_Finding]:
+    """Processes that renew a lease end with it. More of them than leases means that some do not."""
+    store = context.app.store
+    users = processes.other_users_of(store.describe()) if os.path.isabs(store.describe()) else None
+    if users is None:
+        return []
+    running = [user.pid for user in users if "conch.doors.cli.guardian" in user.command]
+    (held,) = store.glance("count_owned_rooms")
+    if len(running) <= held["number"]:
+        return [_Finding("guardians", "ok", f"{len(running)} renew leases")]
+    pids = " ".join(map(str, sorted(running)))
+    found = f"{len(running)} processes renew leases, but only {held['number']} leases are held"
+    return [_Finding("guardians", "note", found, f"Those without a lease end by themselves. Else run: kill {pids}")]
+
+
 # -- the server and the hook, as a harness starts them
 
 
@@ -184,12 +202,12 @@ def _server(program: str) -> list[_Finding]:
     return [_Finding("server", "problem", f"`{program} mcp` lists no tools", "Install conch again.")]
 
 
-def _hook(program: str) -> list[_Finding]:
-    sample = {"session_id": "doctor", "cwd": os.getcwd(), "hook_event_name": "PreToolUse", "tool_name": "Read"}
-    answer = _run([program, "hook", "PreToolUse", "--harness", "claude-code"], json.dumps(sample))
-    if answer.strip() == "{}":
-        return [_Finding("hook", "ok", "answers a recorded call")]
-    return [_Finding("hook", "problem", f"answered {answer[:80]!r} to a recorded call", "Install conch again.")]
+def _hook(program: str, harness: str) -> str:
+    """What is wrong with the answer to a call as the harness makes it, about a tool that changes nothing."""
+    event = {"gemini": "BeforeTool", "cursor": "preToolUse"}.get(harness, "PreToolUse")
+    sample = {"session_id": "doctor", "cwd": os.getcwd(), "hook_event_name": event, "tool_name": "Read"}
+    answer = _run([program, "hook", event, "--harness", harness], json.dumps({**sample, "tool_input": {}})).strip()
+    return "" if answer == "{}" else f"its hook answered {answer[:80]!r} to a recorded call"
 
 
 def _run(command: list[str], given: str) -> str:
@@ -205,11 +223,18 @@ def _run(command: list[str], given: str) -> str:
 # -- the harnesses
 
 
-def _harness(harness: Harness, place: Place) -> list[_Finding]:
-    """What its settings say now, beside what `conch install` would write."""
+def _harnesses(place: Place) -> list[_Finding]:
+    """All at once: some need half a minute to start their client."""
+    from concurrent.futures import ThreadPoolExecutor
+
     folders = [folder for folder in os.environ.get("PATH", "").split(os.pathsep) if folder]
-    if not is_there(harness, place, folders):
-        return []
+    found = [harness for harness in HARNESSES.values() if is_there(harness, place, folders)]
+    with ThreadPoolExecutor() as pool:
+        return [finding for findings in pool.map(partial(_harness, place), found) for finding in findings]
+
+
+def _harness(place: Place, harness: Harness) -> list[_Finding]:
+    """What its settings say now, beside what `conch install` would write; and what its own client says about them."""
     place = place._replace(wakes=wakes(harness, place))
     results = Installer(place, is_dry=True).install(harness)
     states = {result.outcome for result in results}
@@ -220,5 +245,13 @@ def _harness(harness: Harness, place: Place) -> list[_Finding]:
         missing = [result.path for result in results if result.outcome == "written"]
         advice = f"Run `conch install {harness.slug}`."
         return [_Finding(harness.title, "note", f"not set up, or by an older conch: {', '.join(missing)}", advice)]
-    check = f"`{harness.check}` shows what it makes of them." if harness.check else ""
-    return [_Finding(harness.title, "ok", "its settings are those of this version", " ".join([check, *harness.steps]))]
+    if trouble := _hook(place.program, harness.slug):
+        return [_Finding(harness.title, "problem", trouble, "Install conch again.")]
+    woken = "; conch wakes its agents" if place.wakes else ""
+    found = [_Finding(harness.title, "ok", f"its settings are those of this version, a hook answers{woken}")]
+    opinions = [ask_client(harness), ask_codex_trust() if harness.slug == "codex" else None]
+    return found + [
+        _Finding(harness.title, opinion.state, opinion.said, "" if opinion.state == "ok" else " ".join(harness.steps))
+        for opinion in opinions
+        if opinion
+    ]

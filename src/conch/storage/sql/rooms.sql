@@ -140,3 +140,6 @@ SELECT waited_at FROM room_members WHERE room_id = :room_id AND agent_id = :agen
 UPDATE room_members SET
   waiting_since = CASE WHEN waited_at >= :soon THEN waiting_since ELSE :now END, waited_at = :now
 WHERE room_id = :room_id AND agent_id = :agent_id;
+
+-- name: count_owned_rooms
+SELECT count(*) AS number FROM path_rooms WHERE state = 'owned';

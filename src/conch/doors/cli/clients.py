@@ -1,0 +1,119 @@
+"""Asks the harnesses themselves what they make of their settings: their own MCP clients, and Codex whether it trusts.
+
+Only `conch doctor` does this. It starts the programs of the harnesses, with arguments that conch knows beforehand.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import shutil
+import signal
+import subprocess
+import time
+from contextlib import suppress
+
+from conch import __version__
+from conch.harnesses.base import Harness
+from conch.lean import Any, Literal, NamedTuple, json
+
+_SECONDS = 60.0
+_COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_BAD = ("disabled", "pending", "fail", "error", "not connected", "disconnected", "untrusted", "✗", "✘")
+_CHUNK = 65_536
+
+
+class Opinion(NamedTuple):
+    """What a harness says about conch."""
+
+    state: Literal["ok", "note", "problem"]
+    said: str
+
+
+def ask_client(harness: Harness) -> Opinion | None:
+    """What its own client says about our server; None if it has none here, or does not answer."""
+    words = harness.check.split()
+    program = shutil.which(words[0]) if words else None
+    if program is None:
+        return None
+    answer = _run([program, *words[1:]])
+    if answer is None:
+        return Opinion("note", f"`{harness.check}` did not answer within {_SECONDS:.0f} s")
+    lines = [line.strip() for line in _COLOURS.sub("", answer).splitlines()]
+    about = next((line for line in lines if re.search(r"(^|\W)conch(\W|$)", line)), "")
+    if not about:
+        return Opinion("problem", f"`{harness.check}` does not list conch")
+    is_bad = any(word in about.lower() for word in _BAD)
+    return Opinion("note" if is_bad else "ok", f"`{harness.check}` says: {about}")
+
+
+def _run(command: list[str]) -> str | None:
+    process = _start(command, errors=subprocess.STDOUT)  # Gemini CLI lists its servers there
+    try:
+        return process.communicate(b"", timeout=_SECONDS)[0].decode(errors="replace")
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        _end(process)
+
+
+def _start(command: list[str], errors: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors, start_new_session=True)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End it and the servers that it has started."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    for stream in (process.stdin, process.stdout):
+        if stream is not None:
+            with suppress(OSError):
+                stream.close()
+
+
+# -- Codex
+
+
+def ask_codex_trust() -> Opinion | None:
+    """Whether Codex trusts our hooks. It skips untrusted ones without a word. None if it cannot be asked."""
+    program = shutil.which("codex")
+    if program is None:
+        return None
+    client = {"name": "conch-doctor", "title": "conch doctor", "version": __version__}
+    process = _start([program, "app-server"])
+    try:
+        listed = _ask(process, [("initialize", {"clientInfo": client}), ("hooks/list", {"cwds": [os.getcwd()]})])
+    finally:
+        _end(process)
+    folders = listed.get("data") if isinstance(listed, dict) else None
+    if not isinstance(folders, list):
+        return None
+    hooks = [hook for folder in folders for hook in folder.get("hooks", ()) if " hook " in str(hook.get("command"))]
+    ours = [hook for hook in hooks if "--harness codex" in str(hook["command"])]
+    if not ours:
+        return Opinion("note", "it knows no hook of conch")
+    trusted = sum(hook.get("trustStatus") in ("trusted", "managed") for hook in ours)
+    return Opinion("ok" if trusted == len(ours) else "note", f"it trusts {trusted} of the {len(ours)} hooks of conch")
+
+
+def _ask(process: subprocess.Popen[bytes], calls: list[tuple[str, dict[str, Any]]]) -> Any:
+    """The result of the last call; None if it does not come in time."""
+    assert process.stdin is not None and process.stdout is not None
+    messages = [{"id": number, "method": method, "params": params} for number, (method, params) in enumerate(calls)]
+    text, deadline = b"", time.monotonic() + _SECONDS
+    with suppress(OSError, ValueError):
+        process.stdin.write("".join(json.dumps(message) + "\n" for message in messages).encode())
+        process.stdin.flush()
+        while select.select([process.stdout], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            chunk = os.read(process.stdout.fileno(), _CHUNK)
+            text += chunk
+            for line in text.split(b"\n")[:-1]:
+                reply = json.loads(line)
+                if reply.get("id") == len(calls) - 1 and "method" not in reply:
+                    return reply.get("result")
+            if not chunk:
+                break
+    return None
