@@ -188,14 +188,29 @@ class Original:
             self._server.connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)".encode())
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgres"])
-def original(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Original]:
-    server = request.getfixturevalue("first_database") if request.param == "postgres" else None
-    original = Original(tmp_path_factory.mktemp("original"), server)
+@pytest.fixture(scope="module")
+def originals(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[str], Original]]:
+    """The filled store of an engine, made once. A fixture of the module with a parameter would be made for each."""
+    made: dict[str, Original] = {}
+
+    def original(engine: str) -> Original:
+        if engine not in made:
+            server = request.getfixturevalue("first_database") if engine == "postgres" else None
+            made[engine] = Original(tmp_path_factory.mktemp("original"), server)
+        return made[engine]
+
     yield original
-    original.check_mended()
-    original.drop("copy")
-    original.drop("original")
+    for each in made.values():
+        each.check_mended()
+        each.drop("copy")
+        each.drop("original")
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def original(request: pytest.FixtureRequest, originals: Callable[[str], Original]) -> Original:
+    return originals(request.param)
 
 
 @pytest.fixture
