@@ -6,7 +6,6 @@ import fcntl
 import json
 import os
 import queue
-import subprocess
 import sys
 import threading
 import time
@@ -16,17 +15,43 @@ from typing import Any
 
 import pytest
 from tests.callers import named
+from tests.process.forking import Forks
 
 from conch.agents.records import Caller
 from conch.app import App, open_app
 from conch.clock import MILLISECOND, SECOND, system_clock
+from conch.doors.cli.catalogue import COMMANDS
 from conch.host import processes
 from conch.host.processes import Process
 from conch.rooms.log import Event, list_events
 from conch.upkeep.verify import verify_store
 
-PLAYER = Path(__file__).with_name("player.py")
+PLAYER = "tests.process.player"
 SECONDS = 60
+
+
+@pytest.fixture(scope="session")
+def forks() -> Iterator[Forks]:
+    """Processes of `conch` that need not import it."""
+    homes = {command.handler.partition(".")[0] for command in COMMANDS.values() if command.handler}
+    forks = Forks("conch.main", "conch.doors.cli.run", *(f"conch.doors.cli.{home}" for home in sorted(homes)))
+    yield forks
+    forks.end()
+
+
+# What servers and players import sooner or later.
+SERVERS = ("conch.doors.cli.run", "conch.doors.mcp.server", "conch.doors.web.server", "conch.tools.instructions")
+PARTS = ("conch.storage.sqlite.store", "conch.bells.ears", "conch.storage.postgres.store", "conch.bells.postgres")
+HTTP = ("anyio._backends._asyncio", "uvicorn.lifespan.on", "uvicorn.loops.auto", "uvicorn.protocols.http.h11_impl")
+OURS = ("tests.process.mcp.probe_server", "tests.process.player", "tests.process.postgres.agent")
+
+
+@pytest.fixture(scope="session")
+def server_forks() -> Iterator[Forks]:
+    """The same for servers, in the interpreter's development mode: it says what was not closed."""
+    forks = Forks("conch.main", *SERVERS, *PARTS, *HTTP, *OURS, options=("-X", "dev"))
+    yield forks
+    forks.end()
 
 
 @pytest.fixture
@@ -143,11 +168,8 @@ def gates(tmp_path: Path) -> Iterator[Callable[[int], list[Gate]]]:
 class Player:
     """A process that plays a role of player.py. Every wait for its output has a deadline."""
 
-    def __init__(self, role: str, environ: dict[str, str], arguments: dict[str, Any]) -> None:
-        command = [sys.executable, str(PLAYER), role, json.dumps(arguments)]
-        self.popen = subprocess.Popen(
-            command, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
+    def __init__(self, forks: Forks, role: str, environ: dict[str, str], arguments: dict[str, Any]) -> None:
+        self.popen = forks.start([role, json.dumps(arguments)], environ, "/", PLAYER)
         self._lines: queue.Queue[str] = queue.Queue()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -199,12 +221,12 @@ class Player:
 
 
 @pytest.fixture
-def player(environ: dict[str, str]) -> Iterator[Callable[..., Player]]:
+def player(environ: dict[str, str], server_forks: Forks) -> Iterator[Callable[..., Player]]:
     """Start players; those still running when the test ends are ended with it."""
     players: list[Player] = []
 
     def start(role: str, **arguments: Any) -> Player:
-        players.append(Player(role, environ, arguments))
+        players.append(Player(server_forks, role, environ, arguments))
         return players[-1]
 
     yield start

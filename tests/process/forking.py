@@ -9,17 +9,20 @@ from __future__ import annotations
 import gc
 import json
 import os
+import select
 import selectors
 import signal
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, Any, NamedTuple
 
 LONGEST_REQUEST = 1 << 20
+ROOT = str(Path(__file__).parents[2])
 
 
 class Ended(NamedTuple):
@@ -28,34 +31,98 @@ class Ended(NamedTuple):
     err: bytes
 
 
-class Forks:
-    """The tests' end of it: runs a program's `main(words)` to its end in a process of its own."""
+class Fork:
+    """A process that runs, with those parts of `subprocess.Popen` that the tests use."""
 
-    def __init__(self, program: str, *modules: str) -> None:
-        self._program = (program, *modules)
+    def __init__(self, news: int, streams: Sequence[int], text: bool) -> None:
+        """`news` tells the pid, and at the end the exit status."""
+        self._news = open(news, "rb", 0)  # noqa: SIM115
+        mode = "" if text else "b"
+        self.stdin: IO[Any] = open(streams[0], "w" + mode)  # noqa: SIM115
+        self.stdout: IO[Any] = open(streams[1], "r" + mode)  # noqa: SIM115
+        self.stderr: IO[Any] | None = open(streams[2], "r" + mode) if len(streams) > 2 else None  # noqa: SIM115
+        self.pid = int(self._news.readline())
+        self.returncode: int | None = None
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self.returncode is None:
+            if not select.select([self._news], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0)
+            self.returncode = int(self._news.readline())
+            self._news.close()
+        return self.returncode
+
+    def poll(self) -> int | None:
+        try:
+            return self.wait(0)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def communicate(self, timeout: float | None = None) -> tuple[Any, Any]:
+        """Wait for its end, then read the little that it has written."""
+        self.wait(timeout)
+        return self.stdout.read(), self.stderr.read() if self.stderr is not None else None
+
+
+class Forks:
+    """The tests' end of it: runs a program's `main(words)` in a process of its own."""
+
+    def __init__(self, program: str, *modules: str, options: Sequence[str] = ()) -> None:
+        """`modules` are imported beforehand; `options` are those of the interpreter."""
+        self._program = program
+        self._command = [sys.executable, *options, __file__, program, *modules]
         self._start()
 
     def _start(self) -> None:
         self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, LONGEST_REQUEST)
         with theirs:
-            command = [sys.executable, __file__, str(theirs.fileno()), *self._program]
-            self._server = subprocess.Popen(command, pass_fds=[theirs.fileno()], process_group=0)
+            self._server = subprocess.Popen(self._command, stdin=theirs, process_group=0)
 
     def run(self, words: list[str], environ: dict[str, str], folder: Path, stdin: bytes, seconds: float) -> Ended:
-        pipes = [os.pipe() for _ in range(3)]
-        (their_in, our_in), (our_out, their_out), (our_err, their_err) = pipes
-        request = json.dumps([words, environ, str(folder)]).encode()
-        socket.send_fds(self._ours, [request], [their_in, their_out, their_err])
-        for theirs in (their_in, their_out, their_err):
-            os.close(theirs)
+        """Run it to its end."""
+        news, into, *outof = self._request(self._program, words, environ, folder)
         try:
-            out, err = talk(our_in, stdin, (our_out, our_err), seconds)
+            out, err = talk(into, stdin, (outof[0], outof[1]), seconds)
         except TimeoutError:
             self.end()
             self._start()
             raise
-        return Ended(int(self._ours.recv(16)), out, err)
+        with open(news, "rb") as lines:
+            return Ended(int(lines.read().split()[1]), out, err)
+
+    def start(
+        self,
+        words: Sequence[str],
+        environ: dict[str, str],
+        folder: Path | str,
+        program: str | None = None,
+        stderr: int | None = None,
+        text: bool = True,
+    ) -> Fork:
+        """Start it and go on. `program` is another module with a `main`; `stderr` a file to write to."""
+        streams = self._request(program or self._program, words, environ, folder, stderr)
+        return Fork(streams[0], streams[1:], text)
+
+    def _request(
+        self, program: str, words: Sequence[str], environ: dict[str, str], folder: Path | str, stderr: int | None = None
+    ) -> list[int]:
+        """Our ends of the pipes: news, standard input, output and error."""
+        (news, tell), (their_in, our_in), (our_out, their_out) = os.pipe(), os.pipe(), os.pipe()
+        our_err, their_err = os.pipe() if stderr is None else (-1, os.dup(stderr))
+        request = json.dumps([program, list(words), environ, str(folder)]).encode()
+        theirs = [their_in, their_out, their_err, tell]
+        socket.send_fds(self._ours, [request], theirs)
+        for descriptor in theirs:
+            os.close(descriptor)
+        return [news, our_in, our_out, our_err][: 4 if stderr is None else 3]
 
     def end(self) -> None:
         """With whatever it has forked and still runs."""
@@ -101,25 +168,65 @@ def write(descriptor: int, data: bytes) -> int:
 # -- the server
 
 
-def serve(connection: socket.socket) -> list[str] | None:
-    """In the server: None, when the tests are over. In a forked child: the words to run."""
-    while True:
-        request, descriptors, _, _ = socket.recv_fds(connection, LONGEST_REQUEST, 3)
-        if not request:
-            return None
-        child = os.fork()
-        if child == 0:
-            return become(connection, request, descriptors)
-        for descriptor in descriptors:
+class Server:
+    """Forks a process for each request on its standard input, and reports the end of each."""
+
+    def __init__(self) -> None:
+        self._requests = socket.socket(fileno=os.dup(0))
+        self._wake, woken = os.pipe2(os.O_NONBLOCK)
+        signal.set_wakeup_fd(woken)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        self._own = [self._wake, woken]
+        self._news: dict[int, int] = {}  # by pid
+
+    def serve(self) -> Callable[[], int] | None:
+        """In the server: None, when the tests are over. In a forked child: what it has to do."""
+        while True:
+            ready, _, _ = select.select([self._requests, self._wake], [], [])
+            if self._wake in ready:
+                os.read(self._wake, 512)
+                self._reap()
+            if self._requests in ready:
+                request, descriptors, _, _ = socket.recv_fds(self._requests, LONGEST_REQUEST, 4)
+                if not request:
+                    return None
+                *streams, tell = descriptors
+                child = os.fork()
+                if child == 0:
+                    self._leave(tell)
+                    return become(request, streams)
+                self._news[child] = tell
+                report(tell, child)
+                for descriptor in streams:
+                    os.close(descriptor)
+
+    def _reap(self) -> None:
+        for child in list(self._news):
+            ended, status = os.waitpid(child, os.WNOHANG)
+            if ended:
+                tell = self._news.pop(child)
+                report(tell, os.waitstatus_to_exitcode(status))
+                os.close(tell)
+
+    def _leave(self, tell: int) -> None:
+        """In a child: give back all that is the server's."""
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        self._requests.close()
+        for descriptor in (tell, *self._own, *self._news.values()):
             os.close(descriptor)
-        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        connection.send(str(status).encode())
 
 
-def become(connection: socket.socket, request: bytes, descriptors: list[int]) -> list[str]:
-    words, environ, folder = json.loads(request)
-    connection.close()
-    for number, descriptor in enumerate(descriptors):
+def report(tell: int, number: int) -> None:
+    try:
+        os.write(tell, b"%d\n" % number)
+    except BrokenPipeError:
+        pass  # nobody asks any more
+
+
+def become(request: bytes, streams: list[int]) -> Callable[[], int]:
+    program, words, environ, folder = json.loads(request)
+    for number, descriptor in enumerate(streams):
         os.dup2(descriptor, number)
         os.close(descriptor)
     # As Python opens them; those of the server are for other files.
@@ -130,16 +237,16 @@ def become(connection: socket.socket, request: bytes, descriptors: list[int]) ->
     os.environ.clear()
     os.environ.update(environ)
     sys.argv[1:] = words
-    return list(words)
+    return lambda: int(import_module(program).main(words) or 0)
 
 
-def main(descriptor: str, program: str, *modules: str) -> int:
+def main(*modules: str) -> int:
+    sys.path[0] = ROOT  # instead of this folder, whose `mcp` is not the package
     for module in modules:
         import_module(module)
-    run = import_module(program).main
     gc.freeze()  # or the collector would touch, and so copy, every page in every fork
-    words = serve(socket.socket(fileno=int(descriptor)))
-    return 0 if words is None else int(run(words))
+    run = Server().serve()
+    return 0 if run is None else run()
 
 
 if __name__ == "__main__":

@@ -363,5 +363,7 @@ ROLES = (
     read_messages,
 )
 
-if __name__ == "__main__":
-    {role.__name__: role for role in ROLES}[sys.argv[1]](**json.loads(sys.argv[2]))
+
+def main(words: list[str]) -> None:
+    role, arguments = words
+    {each.__name__: each for each in ROLES}[role](**json.loads(arguments))

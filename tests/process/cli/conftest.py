@@ -20,8 +20,6 @@ from typing import Any, NamedTuple
 import pytest
 from tests.process.forking import Forks
 
-from conch.doors.cli.catalogue import COMMANDS
-
 SOON = 30.0
 CONCH = (sys.executable, "-m", "conch")
 
@@ -110,14 +108,6 @@ def typed(words: tuple[str | bytes, ...]) -> str:
     """The id of a test of bad input: the start of each typed word."""
     shown = [word.decode("latin-1") if isinstance(word, bytes) else word for word in words]
     return ascii(" ".join(word[:12] for word in shown))
-
-
-@pytest.fixture(scope="session")
-def forks() -> Iterator[Forks]:
-    homes = {command.handler.partition(".")[0] for command in COMMANDS.values() if command.handler}
-    forks = Forks("conch.main", "conch.doors.cli.run", *(f"conch.doors.cli.{home}" for home in sorted(homes)))
-    yield forks
-    forks.end()
 
 
 @pytest.fixture

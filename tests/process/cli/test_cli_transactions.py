@@ -14,7 +14,7 @@ Count = Callable[..., int]
 
 @pytest.fixture(scope="module")
 def counting() -> Iterator[Forks]:
-    forks = Forks("cli.counting")
+    forks = Forks("tests.process.cli.counting")
     yield forks
     forks.end()
 

@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.process.forking import Fork, Forks
 
-PROBE = Path(__file__).with_name("probe_server.py")
+CONCH, PROBE = "conch.main", "tests.process.mcp.probe_server"
+AFRESH = {CONCH: ["-m", "conch"], PROBE: ["-X", "dev", str(Path(__file__).with_name("probe_server.py"))]}
 SECONDS = 20
 VERSION = "io.modelcontextprotocol/protocolVersion"
 CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
@@ -26,7 +28,7 @@ Object = dict[str, Any]
 class Client:
     """One server process and the pipes to it. Every wait has a deadline."""
 
-    def __init__(self, process: subprocess.Popen[bytes], journal: Path, errors: Path) -> None:
+    def __init__(self, process: subprocess.Popen[bytes] | Fork, journal: Path, errors: Path) -> None:
         self.process = process
         self.journal = journal
         self.errors = errors
@@ -129,50 +131,87 @@ class Client:
         return len(self.journal.read_text().splitlines()) if self.journal.exists() else 0
 
 
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., Client]]:
-    """Start servers; whatever a test leaves running is ended with it."""
-    clients: list[Client] = []
+class Servers:
+    """Starts servers; whatever a test leaves running is ended with it."""
 
-    def start(command: list[str], agent_id: str, reading: bool = True, **popen: Any) -> Client:
-        errors = tmp_path / f"stderr-{len(clients)}"
-        environ = {**os.environ, "CONCH_DATA_DIR": str(tmp_path / "data"), "CONCH_AGENT_ID": agent_id}
-        with errors.open("wb") as stderr:
+    def __init__(self, folder: Path, forks: Forks | None) -> None:
+        self._folder = folder
+        self._forks = forks
+        self._clients: list[Client] = []
+
+    def start(self, command: list[str], agent_id: str, reading: bool = True, **popen: Any) -> Client:
+        """In a new interpreter, or whatever the command says."""
+        with self._errors().open("wb") as stderr:
             streams: Object = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": stderr, **popen}
-            process = subprocess.Popen(command, env=environ, cwd=tmp_path, **streams)
-        clients.append(Client(process, tmp_path / "journal", errors))
-        if reading:
-            clients[-1].start_reading()
-        return clients[-1]
+            process = subprocess.Popen(command, env=self._environ(agent_id), cwd=self._folder, **streams)
+        return self._connected(process, reading)
 
-    yield start
-    for client in clients:
-        client.process.kill()
-        client.process.wait()
-        for stream in (client.process.stdin, client.process.stdout, client.process.stderr):
-            try:
-                stream.close()
-            except (AttributeError, OSError):
-                pass
+    def run(self, program: str, words: list[str], agent_id: str, reading: bool = True, **popen: Any) -> Client:
+        """A server of ours, from one that has imported it already unless the test wants it otherwise."""
+        if popen or self._forks is None:
+            return self.start([sys.executable, *AFRESH[program], *words], agent_id, reading, **popen)
+        with self._errors().open("wb") as stderr:
+            environ = self._environ(agent_id)
+            process = self._forks.start(words, environ, self._folder, program, stderr.fileno(), text=False)
+        return self._connected(process, reading)
+
+    def _errors(self) -> Path:
+        return self._folder / f"stderr-{len(self._clients)}"
+
+    def _environ(self, agent_id: str) -> dict[str, str]:
+        return {**os.environ, "CONCH_DATA_DIR": str(self._folder / "data"), "CONCH_AGENT_ID": agent_id}
+
+    def _connected(self, process: subprocess.Popen[bytes] | Fork, reading: bool) -> Client:
+        self._clients.append(Client(process, self._folder / "journal", self._errors()))
+        if reading:
+            self._clients[-1].start_reading()
+        return self._clients[-1]
+
+    def end(self) -> None:
+        for client in self._clients:
+            client.process.kill()
+            client.process.wait()
+            for stream in (client.process.stdin, client.process.stdout, client.process.stderr):
+                try:
+                    stream.close()
+                except (AttributeError, OSError):
+                    pass
 
 
 @pytest.fixture
-def launch(start: Callable[..., Client], tmp_path: Path) -> Callable[..., Client]:
+def warm(server_forks: Forks) -> Forks | None:
+    """None in a module whose tests need servers that have imported nothing yet."""
+    return server_forks
+
+
+@pytest.fixture
+def servers(tmp_path: Path, warm: Forks | None) -> Iterator[Servers]:
+    servers = Servers(tmp_path, warm)
+    yield servers
+    servers.end()
+
+
+@pytest.fixture
+def start(servers: Servers) -> Callable[..., Client]:
+    return servers.start
+
+
+@pytest.fixture
+def launch(servers: Servers, tmp_path: Path) -> Callable[..., Client]:
     """Start the server with the tools made for these tests."""
 
     def launch(*options: str, **popen: Any) -> Client:
-        command = [sys.executable, "-X", "dev", str(PROBE), str(tmp_path / "journal"), *options]
-        return start(command, "codex:probe", **popen)
+        return servers.run(PROBE, [str(tmp_path / "journal"), *options], "codex:probe", **popen)
 
     return launch
 
 
 @pytest.fixture
-def conch(start: Callable[..., Client]) -> Callable[..., Client]:
+def conch(servers: Servers) -> Callable[..., Client]:
     """Start the real server for an agent, ready for calls."""
 
     def conch(agent_id: str, *options: str) -> Client:
-        client = start([sys.executable, "-m", "conch", "mcp", *options], agent_id)
+        client = servers.run(CONCH, ["mcp", *options], agent_id)
         client.initialize()
         return client
 

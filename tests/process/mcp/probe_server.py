@@ -20,11 +20,9 @@ from conch.tools.registry import Tool
 from conch.tools.replies import Delivery, Object, Reply
 from conch.tools.session import Session
 
-JOURNAL = sys.argv[1]
-
 
 def take_back() -> None:
-    with open(JOURNAL, "a") as journal:
+    with open(sys.argv[1], "a") as journal:
         journal.write("undone\n")
 
 
@@ -68,7 +66,7 @@ def journal(session: Session, given: Object, call: Call) -> Reply:
 
 
 def _journal_lines() -> list[str]:
-    with open(JOURNAL, "a+") as journal:
+    with open(sys.argv[1], "a+") as journal:
         journal.seek(0)
         return journal.readlines()
 
@@ -133,6 +131,11 @@ TOOLS = [
     tool(hang),
 ]
 
+
+def main(words: list[str]) -> int:
+    limit = {"CONCH_MAX_LINE_BYTES": words[1]} if len(words) > 1 else {}
+    return serve_stdio(open_app({**os.environ, **limit}), {one.name: one for one in TOOLS})
+
+
 if __name__ == "__main__":
-    limit = {"CONCH_MAX_LINE_BYTES": sys.argv[2]} if len(sys.argv) > 2 else {}
-    sys.exit(serve_stdio(open_app({**os.environ, **limit}), {one.name: one for one in TOOLS}))
+    sys.exit(main(sys.argv[1:]))

@@ -14,6 +14,11 @@ import pytest
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits a process from outside")
 
 
+@pytest.fixture
+def warm():
+    """None, so that nothing has been imported that a server would only import when it is too late."""
+
+
 @pytest.fixture(params=["sqlite", "postgres"])
 def ada(request, monkeypatch, conch, tmp_path):
     if request.param == "postgres":

@@ -9,6 +9,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -16,6 +17,7 @@ from subprocess import PIPE
 from typing import Any
 
 import pytest
+from tests.process.forking import Forks
 
 Object = dict[str, Any]
 Take = Callable[[Path], None]
@@ -69,17 +71,10 @@ def agent(conch: Callable[..., Any]) -> Callable[[str], Agent]:
 
 
 @pytest.fixture
-def command(tmp_path: Path) -> Callable[..., Object]:
+def command(tmp_path: Path, server_forks: Forks) -> Callable[..., Object]:
     def run(*words: str) -> Object:
         environ = {**os.environ, "CONCH_DATA_DIR": str(tmp_path / "data"), "CONCH_AGENT_ID": "ada:1"}
-        done = subprocess.run(
-            [sys.executable, "-m", "conch", *words, "--json"],
-            env=environ,
-            cwd=tmp_path,
-            capture_output=True,
-            timeout=60,
-        )
-        return json.loads(done.stdout)
+        return json.loads(server_forks.run([*words, "--json"], environ, tmp_path, b"", 60).out)
 
     return run
 
@@ -463,6 +458,17 @@ def test_a_server_goes_on_after_a_wipe(agent: Callable[[str], Agent], command: C
     assert joined["created"] and joined["warnings"] == []
 
 
+def until_it_listens(connection: Any) -> None:
+    """Until a waiter sleeps: it holds a lock on its seat, and no transaction that could get in the way of a change."""
+    asleep = """SELECT 1 FROM pg_locks AS seat JOIN pg_stat_activity USING (pid)
+        WHERE seat.locktype = 'advisory' AND state = 'idle'
+        AND NOT EXISTS (SELECT 1 FROM pg_stat_activity WHERE application_name = 'conch' AND state <> 'idle')"""
+    deadline = time.monotonic() + 20
+    while connection.execute(asleep).fetchone() is None:
+        assert time.monotonic() < deadline, "nobody listens"
+        time.sleep(0.01)
+
+
 def test_a_schema_that_is_dropped_under_running_servers_is_noticed(
     agent: Callable[[str], Agent], command: Callable[..., Object], postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -473,8 +479,9 @@ def test_a_schema_that_is_dropped_under_running_servers_is_noticed(
     first.take_stick()
     for _ in range(6):  # until the driver prepares what it sends
         first.heartbeat()
-    second.client.start_call("wait_for_turn", room_id=second.room_id, max_wait_ms=2_000)
     with psycopg.connect(postgres_url, autocommit=True) as connection:
+        second.client.start_call("wait_for_turn", room_id=second.room_id, max_wait_ms=3_000)
+        until_it_listens(connection)
         connection.execute("DROP SCHEMA conch CASCADE")
 
     newcomer = agent("kimi:3")

@@ -14,9 +14,10 @@ import json
 import os
 import sys
 import time
+from functools import cache
 from typing import Any
 
-if sys.argv[1:2] == ["--skew"]:  # before anything has had a chance to ask for the time
+if __name__ == "__main__" and sys.argv[1:2] == ["--skew"]:  # before anything has had a chance to ask for the time
     SKEW = int(sys.argv[2])
     right_time, right_time_ns = time.time, time.time_ns
     time.time = lambda: right_time() + SKEW
@@ -30,7 +31,10 @@ from conch.tools.catalogue import TOOLS
 from conch.tools.registry import call_tool
 from conch.tools.session import Session
 
-SESSION = Session(open_app(os.environ), "mcp")
+
+@cache
+def session() -> Session:
+    return Session(open_app(os.environ), "mcp")
 
 
 def say(words: Any) -> None:
@@ -38,7 +42,7 @@ def say(words: Any) -> None:
 
 
 def call(tool: str, **arguments: Any) -> dict[str, Any]:
-    outcome = call_tool(TOOLS[tool], SESSION, arguments, Call())
+    outcome = call_tool(TOOLS[tool], session(), arguments, Call())
     try:
         outcome.delivery.sent()
     except StoreError as trouble:  # as a door does: the reply is already out, so the error cannot go to the caller
@@ -107,10 +111,13 @@ def talk(name: str, count: str) -> None:
     say(["done"])
 
 
-if __name__ == "__main__":
-    if sys.argv[1:2] == ["play"]:
-        play(*sys.argv[2:])
-    elif sys.argv[1:2] == ["talk"]:
-        talk(*sys.argv[2:])
+def main(words: list[str]) -> None:
+    roles = {"play": play, "talk": talk}
+    if words:
+        roles[words[0]](*words[1:])
     else:
         obey()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -21,6 +21,7 @@ from urllib.parse import quote
 import psycopg
 import pytest
 from tests.conftest import Postgres, Programs
+from tests.process.forking import Fork, Forks
 
 from conch.app import App, open_app
 
@@ -177,16 +178,9 @@ def app(environ: dict[str, str]) -> Iterator[App]:
 class Agent:
     """A process of agent.py. Every wait for its output has a deadline."""
 
-    def __init__(self, environ: dict[str, str], agent_id: str, *words: str, within: tuple[str, ...] = ()) -> None:
+    def __init__(self, popen: Fork | subprocess.Popen[str], agent_id: str) -> None:
         self.agent_id = agent_id
-        self.popen = subprocess.Popen(
-            [*within, sys.executable, str(AGENT), *words],
-            env={**environ, "CONCH_AGENT_ID": agent_id},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        self.popen = popen
         self._lines: queue.Queue[str] = queue.Queue()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -230,12 +224,18 @@ class Agent:
 
 
 @pytest.fixture
-def agents(environ: dict[str, str]) -> Iterator[Callable[..., Agent]]:
+def agents(environ: dict[str, str], server_forks: Forks) -> Iterator[Callable[..., Agent]]:
     """Start agents; those still running when the test ends are ended with it."""
     started: list[Agent] = []
 
     def start(agent_id: str, *words: str, within: tuple[str, ...] = (), **variables: str) -> Agent:
-        started.append(Agent({**environ, **variables}, agent_id, *words, within=within))
+        env = {**environ, **variables, "CONCH_AGENT_ID": agent_id}
+        if within or "--skew" in words:  # in a namespace of its own, or before anything knows the time
+            command = [*within, sys.executable, str(AGENT), *words]
+            streams = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+            started.append(Agent(subprocess.Popen(command, env=env, text=True, **streams), agent_id))
+        else:
+            started.append(Agent(server_forks.start(words, env, "/", "tests.process.postgres.agent"), agent_id))
         return started[-1]
 
     yield start

@@ -6,13 +6,13 @@ import http.client
 import json
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from tests.process.forking import Forks
 
 SECONDS = 30
 
@@ -62,19 +62,12 @@ class Stream:
 
 
 class Console:
-    def __init__(self, environ: dict[str, str], folder: Path, *options: str) -> None:
+    def __init__(self, forks: Forks, environ: dict[str, str], folder: Path, *options: str) -> None:
         self.environ = environ
         self.folder = folder
+        self._forks = forks
         self._streams: list[Stream] = []
-        self.process = subprocess.Popen(
-            [sys.executable, "-X", "dev", "-m", "conch", "serve", "--port", "0", *options],
-            env=environ,
-            cwd=folder,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert self.process.stdout is not None
+        self.process = forks.start(["serve", "--port", "0", *options], environ, folder)
         self.url = self.process.stdout.readline().strip()
         self.port = int(self.url.partition("//")[2].partition("/")[0].rpartition(":")[2] or 0)
         self.token = self.url.rpartition("=")[2]
@@ -124,15 +117,9 @@ class Console:
 
     def conch(self, *words: str, agent: str = "ada:1") -> Any:
         """Run a command as an agent, in a process of its own; returns its data."""
-        done = subprocess.run(
-            [sys.executable, "-m", "conch", *words, "--json"],
-            env={**self.environ, "CONCH_AGENT_ID": agent},
-            cwd=self.folder,
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-        )
-        answer = json.loads(done.stdout)
+        environ = {**self.environ, "CONCH_AGENT_ID": agent}
+        done = self._forks.run([*words, "--json"], environ, self.folder, b"", SECONDS)
+        answer = json.loads(done.out)
         assert answer["ok"], answer
         return answer["data"]
 
@@ -145,18 +132,18 @@ class Console:
     def close(self) -> None:
         for stream in self._streams:
             stream.cut()
-        for pipe in (self.process.stdout, self.process.stderr):
+        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
             if pipe is not None:
                 pipe.close()
 
 
 @pytest.fixture
-def consoles(workspace: str) -> Iterator[Callable[..., Console]]:
+def consoles(workspace: str, server_forks: Forks) -> Iterator[Callable[..., Console]]:
     """Starts consoles. They end with the test, without a word on standard error."""
     started: list[Console] = []
 
     def start(environ: dict[str, str], *options: str) -> Console:
-        started.append(Console(environ, Path(workspace), *options))
+        started.append(Console(server_forks, environ, Path(workspace), *options))
         return started[-1]
 
     yield start
@@ -167,7 +154,7 @@ def consoles(workspace: str) -> Iterator[Callable[..., Console]]:
 
 
 @pytest.fixture(scope="module")
-def shared_console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
+def shared_console(tmp_path_factory: pytest.TempPathFactory, server_forks: Forks) -> Iterator[Console]:
     """One console for tests that change nothing."""
     folder = tmp_path_factory.mktemp("console")
     (folder / "AGENTS.md").write_text("")
@@ -177,7 +164,7 @@ def shared_console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
         "CONCH_DATA_DIR": str(folder / "data"),
     }
-    console = Console(environ, folder)
+    console = Console(server_forks, environ, folder)
     console.conch("join")
     yield console
     end = console.end()
