@@ -348,7 +348,7 @@ def test_a_copy_that_does_not_fit_is_not_left_half_made(small_disk: Any, tmp_pat
 
 
 @pytest.mark.parametrize("files", range(7, 15))
-@pytest.mark.parametrize("words", [("wait", "--timeout", "0"), ("ask", "Where?")], ids=["wait", "ask"])
+@pytest.mark.parametrize("words", [("wait", "--timeout", "0"), ("ask", "Where?", "--wait", "0")], ids=["wait", "ask"])
 def test_a_command_without_enough_descriptors_says_so(used: Any, files: int, words: tuple[str, ...]) -> None:
     script = f'ulimit -n {files}; exec "$@"'
     command = ["/bin/sh", "-c", script, "sh", sys.executable, "-m", "conch", *words]
