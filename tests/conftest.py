@@ -9,7 +9,7 @@ import signal
 import subprocess
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -42,11 +42,30 @@ def no_signal_stays_blocked() -> Iterator[None]:
 
 
 # The longest tests begin first, so that no worker is left with one of them when the others have finished.
-LONGEST = ("test_turns_model", "test_bench", "test_inspector", "test_documents", "test_published_types")
+LONGEST = ("test_turns_model", "test_torture", "test_explore", "test_fuzz", "test_bench", "test_faults", "test_demo")
+LONGEST += ("test_inspector", "test_documents", "test_published_types")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: not item.path.name.startswith(LONGEST))
+
+
+@pytest.fixture(scope="session")
+def put_store(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], None]:
+    """Puts a new, empty store into a data folder: to copy one takes a fraction of what all migrations take."""
+    from conch.app import open_app
+
+    template = tmp_path_factory.mktemp("template") / "rooms.sqlite"
+    app = open_app({"CONCH_DATA_DIR": str(template.parent)})
+    with app.store.read():
+        pass
+    app.close()
+
+    def put(folder: Path) -> None:
+        folder.mkdir(mode=0o700)
+        shutil.copy(template, folder)  # with its mode
+
+    return put
 
 
 NO_POSTGRES = (

@@ -19,6 +19,7 @@ from conch.calls import Call
 from conch.host import processes
 from conch.host.processes import Process
 from conch.storage.base import Store
+from conch.storage.postgres.store import PostgresStore
 from conch.tools.catalogue import TOOLS
 from conch.tools.registry import call_tool
 from conch.tools.replies import Reply
@@ -72,18 +73,38 @@ def clock() -> MovableClock:
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def environ(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
+def environ(request: pytest.FixtureRequest, tmp_path: Path, put_store: Callable[[Path], None]) -> dict[str, str]:
     """What selects an engine, and an empty store for one test."""
     environ = {"HOME": str(tmp_path / "home"), "CONCH_DATA_DIR": str(tmp_path / "data")}
     if request.param == "postgres":
         environ["CONCH_STORE"] = request.getfixturevalue("postgres_url")
+    else:
+        put_store(tmp_path / "data")
     return environ
 
 
+@pytest.fixture(scope="session")
+def warm_connections() -> Iterator[list[Any]]:
+    """Connections to the server for the next test. A new one plans every statement anew: half of a test's time."""
+    kept: list[Any] = []
+    yield kept
+    for connection in kept:
+        connection.close()
+
+
 @pytest.fixture
-def app(environ: dict[str, str], clock: MovableClock) -> Iterator[App]:
+def app(environ: dict[str, str], clock: MovableClock, warm_connections: list[Any]) -> Iterator[App]:
     app = open_app(environ, clock)
+    store = app.store
+    if isinstance(store, PostgresStore):
+        while warm_connections:
+            connection = warm_connections.pop()
+            connection.on_silence = store._note_silence
+            store._give_back(connection)
     yield app
+    if isinstance(store, PostgresStore):
+        warm_connections += [connection for _, connection in store._idle[:2]]
+        del store._idle[:2]
     app.close()
 
 
