@@ -29,7 +29,7 @@ from conch.tools.catalogue import TOOLS
 from conch.tools.replies import Reply
 
 BUDGET = 32 * 1024
-MEMBERS, GONE, TOPICS, RESERVATIONS, QUESTIONS, ANSWERS, NESTED, NOTICES = 300, 60, 2_000, 1_000, 500, 200, 100, 300
+MEMBERS, GONE, TOPICS, RESERVATIONS, QUESTIONS, ANSWERS, NESTED, NOTICES = 300, 60, 1_200, 400, 150, 60, 100, 100
 # Text that is longer as JSON, and longer still when its invisible characters are shown.
 BULKY = 'needle "\u200b\u202e\t日本\n' * 250
 WORST = "\U000e0001" * 120  # four bytes in the object, and eleven in the text
@@ -171,10 +171,12 @@ def read_all(client: Client, wanted: List, meanwhile: Callable[[], None]) -> lis
         assert size(reply) <= BUDGET or len(page) == 1, (wanted.tool, size(reply))
         found += page
         if not reply.data["has_more"]:
-            return found
+            break
         assert page and reply.data["cursor"] in reply.text
         given["after"] = reply.data["cursor"]
         meanwhile()
+    assert "after" in given and len(found) > len(page), f"{wanted.tool} needed only one page"
+    return found
 
 
 def test_every_list_comes_complete_in_bounded_pages_while_others_write(app: App, filled: Filled) -> None:
