@@ -71,6 +71,15 @@ def search(app: App, query: str, **options: Any) -> list[str]:
     return texts(app.search.search(query, mode="fts", **options))
 
 
+def search_to_the_end(app: App, query: str, mode: str, **options: Any) -> Any:
+    """Search again while the index is behind: on a busy machine one search may not have the time to catch up."""
+    for _ in range(100):
+        found = app.search.search(query, mode=mode, **options)
+        if "INDEX_BEHIND" not in [warning["code"] for warning in found.warnings]:
+            break
+    return found
+
+
 @pytest.mark.parametrize(
     ("query", "text"),
     [
@@ -239,9 +248,10 @@ def test_two_that_search_at_once_index_every_message_once(app: App, environ: dic
     other = open_app(environ)
     found: list[list[str]] = []
 
-    threads = [
-        threading.Thread(target=lambda app=app: found.append(search(app, "word", limit=200))) for app in (app, other)
-    ]
+    def look(app: App) -> None:
+        found.append(texts(search_to_the_end(app, "word", "fts", limit=200)))
+
+    threads = [threading.Thread(target=look, args=(app,)) for app in (app, other)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -273,7 +283,7 @@ def test_a_megabyte_of_anything_can_be_indexed_and_does_not_hide_its_beginning(
 ) -> None:
     write("needle " + unit * (1_000_000 // len(unit)))
 
-    found = app.search.search("needle", mode="hybrid")
+    found = search_to_the_end(app, "needle", "hybrid")
 
     assert [hit.seq for hit in found.hits] == [1]
     assert found.warnings == []
