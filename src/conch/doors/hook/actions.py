@@ -19,7 +19,7 @@ from conch.waking.signs import Signs
 
 if TYPE_CHECKING:
     from conch.agents.identity import Signals
-    from conch.rooms.room import Room
+    from conch.storage.base import Row
 
 _NOTHING = Answer()
 _MOST_ROOMS = 20
@@ -73,10 +73,9 @@ class _Scene:
     def _caller(self) -> Caller:
         return identify(self._app.store, self._signals())
 
-    def _rooms_of(self, agent_id: str) -> list[Room]:
-        """The rooms that the agent is a member of, wherever its session has gone since."""
-        found = self._app.store.glance("rooms_of_agent", agent_id=agent_id, limit=_MOST_ROOMS)
-        return [self._app.rooms.visit(None, row["room_id"]) for row in found]
+    def _rooms_of(self, agent_id: str) -> list[Row]:
+        """The rooms that the agent is a member of, wherever its session has gone since, and their owners."""
+        return self._app.store.glance("rooms_of_agent", agent_id=agent_id, limit=_MOST_ROOMS)
 
     # -- before an edit
 
@@ -131,13 +130,15 @@ class _Scene:
         rooms = self._rooms_of(agent_id)
         if not rooms:
             return _NOTHING
-        from conch.doors.hook import texts
         from conch.notices.delivery import find_duties
 
-        reasons = [texts.HELD_STICK for room in rooms if room.owner == agent_id]
-        duties = find_duties(self._app.store, agent_id, [room.room_id for room in rooms])
-        reasons += map(texts.duty, duties)
-        return Answer(block=texts.hold_back(reasons)) if reasons else _NOTHING
+        holds = any(room["owner"] == agent_id for room in rooms)
+        duties = find_duties(self._app.store, agent_id, [room["room_id"] for room in rooms])
+        if not holds and not duties:
+            return _NOTHING
+        from conch.doors.hook import texts
+
+        return Answer(block=texts.hold_back([*([texts.HELD_STICK] if holds else []), *map(texts.duty, duties)]))
 
     # -- signs for the server that wakes the agent
 
@@ -180,8 +181,8 @@ class _Scene:
 
         caller = self._caller()
         for room in rooms:
-            if room.owner == agent_id:
-                self._app.turns.abandon(caller, room.room_id, texts.ABANDONED)
+            if room["owner"] == agent_id:
+                self._app.turns.abandon(caller, room["room_id"], texts.ABANDONED)
             else:
-                self._app.membership.leave_path(caller, room.room_id)
+                self._app.membership.leave_path(caller, room["room_id"])
         return _NOTHING, None

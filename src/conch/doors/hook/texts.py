@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from conch.agents.records import Caller
-from conch.bus.drafts import NUDGE
 from conch.lean import TYPE_CHECKING
 from conch.rooms.room import Snapshot
 from conch.tools.text import MARGIN, behind_margin, one_line
@@ -72,6 +71,8 @@ def _subagent(whose: str) -> list[str]:
 
 def delivery(news: News) -> tuple[str, News]:
     """The text for a model, and what of the news is in it. The rest comes after the next tool."""
+    from conch.bus.drafts import NUDGE
+
     notices, talk, room = list[str](), list[str](), _MOST_CHARS
     things = [*((_notice(each), notices) for each in news.notices), *((_message(each), talk) for each in news.talk)]
     for text, shown in things:
@@ -90,6 +91,8 @@ def delivery(news: News) -> tuple[str, News]:
 
 
 def _message(message: Message) -> str:
+    from conch.bus.drafts import NUDGE
+
     kind, body = message.message_type, message.content_markdown
     what = "A person asks you to hand over the stick" if kind == NUDGE else f"{kind.capitalize()} #{message.seq}"
     first = f"- {one_line(what)} ({message.message_id}) from {one_line(message.sender_label)}: "

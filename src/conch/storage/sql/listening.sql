@@ -41,7 +41,7 @@ SELECT r.room_id FROM room_members m JOIN path_rooms r ON r.room_id = m.room_id
 WHERE m.agent_id = :agent_id AND m.takes_turns = 1 AND r.state = 'idle' ORDER BY m.joined_at DESC LIMIT 1;
 
 -- name: rooms_of_agent
-SELECT r.room_id FROM room_members m JOIN path_rooms r ON r.room_id = m.room_id
+SELECT r.room_id, r.owner FROM room_members m JOIN path_rooms r ON r.room_id = m.room_id
 WHERE m.agent_id = :agent_id AND r.state <> 'closed' ORDER BY m.joined_at DESC LIMIT :limit;
 
 -- name: sticks_for_agent
