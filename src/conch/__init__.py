@@ -5,6 +5,20 @@ For Python programs: `conch.join()` and `await conch.join_async()` return the ro
 
 from __future__ import annotations
 
+from conch.lean import TYPE_CHECKING
+
+if TYPE_CHECKING:  # what `__getattr__` returns, for those who check types
+    from conch.api import Answer as Answer
+    from conch.api import AsyncRoom as AsyncRoom
+    from conch.api import Heard as Heard
+    from conch.api import Message as Message
+    from conch.api import Reservation as Reservation
+    from conch.api import Room as Room
+    from conch.api import Turn as Turn
+    from conch.api import join as join
+    from conch.api import join_async as join_async
+    from conch.errors import ConchError as ConchError
+
 __version__ = "0.1.0"
 
 _API = ("join", "join_async", "Room", "AsyncRoom", "Turn", "Message", "Answer", "Reservation", "Heard")

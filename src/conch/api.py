@@ -9,20 +9,25 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from functools import cache
 from types import TracebackType
 
 from conch.app import open_app
 from conch.bells.waits import FOREVER
 from conch.calls import Call, retry_interrupted
 from conch.errors import Cancelled
-from conch.lean import Any, NamedTuple, Self, TypeVar
+from conch.lean import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 from conch.tools.catalogue import TOOLS
 from conch.tools.registry import run_tool
 from conch.tools.replies import Object
 from conch.tools.session import Session
 
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
 _Result = TypeVar("_Result")
 
+_MOST_CALLS = 1_000  # of async code at the same time
 _ONE_WAIT = 25.0  # seconds of one call of a tool; a longer wait makes several
 
 
@@ -127,6 +132,14 @@ class Room:
         reserved_for: str | None = released.get("reserved_for")
         return reserved_for
 
+    def take_over(self, reason: str, *, call: Call | None = None) -> Turn:
+        """Take the stick from an agent that does not answer. Refused unless takeover is available."""
+        turn_id = self._call("get_room_state", None, room_id=self.room_id)["room"]["turn_id"]
+        given: Object = {"room_id": self.room_id, "expected_turn_id": turn_id, "reason": reason}
+        found = self._call("takeover_stick", call, **given)
+        last = found["last_handoff"]
+        return Turn(found["turn_id"], found["lease_id"], "takeover", last["handoff"] if last else None)
+
     # -- messages and questions
 
     def sync(
@@ -138,7 +151,12 @@ class Room:
         def attempt(seconds: float) -> list[Message] | None:
             given = {"topic_id": self.topic_id, "outbox": list(outbox), "wait_seconds": int(seconds + 0.999)}
             outbox.clear()  # the next attempt must not send them again
-            return [_message(each) for each in self._call("sync", call, **given)["received"]] or None
+            page = self._call("sync", call, **given)
+            found = [_message(each) for each in page["received"]]
+            while page["has_more"]:
+                page = self._call("sync", call, topic_id=self.topic_id, wait_seconds=0)
+                found += [_message(each) for each in page["received"]]
+            return found or None
 
         return _until(timeout, attempt) or []
 
@@ -148,6 +166,14 @@ class Room:
         seconds = FOREVER if timeout is None else timeout
         found = self._app.questions.wait(self.topic_id, asked["question_id"], seconds, call or Call())
         return [Answer(each.sender, each.content_markdown) for each in found.answers] if found else []
+
+    def answer(self, question: Message | str, text: str) -> bool:
+        """Answer a question that you heard, or the one with this id. False if it no longer takes answers."""
+        question_id = question if isinstance(question, str) else question.message_id
+        peer = self._session.peer(self.topic_id if isinstance(question, str) else question.topic_id)
+        response = {"question_id": question_id, "answer_markdown": text}
+        answered = retry_interrupted(lambda: self._app.questions.answer(peer, [response], needs_followups=False))
+        return bool(answered.saved)
 
     def listen(self, timeout: float | None = None, *, call: Call | None = None) -> Heard:
         """Wait for the first of: your turn, a takeover, messages for you, questions, notices. Each is shown once."""
@@ -212,11 +238,17 @@ class AsyncRoom:
     async def release(self, status: str, next_action: str, *, to: str | None = None, **more: Any) -> str | None:
         return await _in_thread(lambda call: self.room.release(status, next_action, to=to, **more))
 
+    async def take_over(self, reason: str) -> Turn:
+        return await _in_thread(lambda call: self.room.take_over(reason, call=call))
+
     async def sync(self, *texts: str, to: list[str] | None = None, timeout: float = 0) -> list[Message]:
         return await _in_thread(lambda call: self.room.sync(*texts, to=to, timeout=timeout, call=call))
 
     async def ask(self, question: str, timeout: float | None = None) -> list[Answer]:
         return await _in_thread(lambda call: self.room.ask(question, timeout, call=call))
+
+    async def answer(self, question: Message | str, text: str) -> bool:
+        return await _in_thread(lambda call: self.room.answer(question, text))
 
     async def listen(self, timeout: float | None = None) -> Heard:
         return await _in_thread(lambda call: self.room.listen(timeout, call=call))
@@ -238,7 +270,7 @@ async def _in_thread(act: Callable[[Call], _Result]) -> _Result:
     import asyncio  # slow to import, and only async programs need it
 
     call = Call()
-    work = asyncio.ensure_future(asyncio.to_thread(act, call))
+    work = asyncio.get_running_loop().run_in_executor(_threads(), act, call)
     try:
         return await asyncio.shield(work)
     except asyncio.CancelledError:
@@ -246,6 +278,14 @@ async def _in_thread(act: Callable[[Call], _Result]) -> _Result:
         await asyncio.wait([work])
         work.exception()
         raise
+
+
+@cache
+def _threads() -> Executor:
+    """Threads of our own: a few waiting agents would fill the event loop's, and no call could end their waits."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    return ThreadPoolExecutor(_MOST_CALLS, thread_name_prefix="conch")
 
 
 def _until(timeout: float | None, attempt: Callable[[float], _Result | None]) -> _Result | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from tests.contract.conftest import in_background
@@ -62,12 +63,30 @@ def test_a_listener_hears_a_question_and_the_asker_gets_the_answer(enter: Join) 
 
     (question,) = heard.questions
     assert question.text == "Which branch?"
-    bob._call("answer", None, topic_id=bob.topic_id, responses=[_response(question.message_id)])
+    assert bob.answer(question, "main")
+    assert not bob.answer("msg_unknown", "main")
     assert [(each.answered_by, each.text) for each in answers()] == [(bob.name, "main")]
 
 
-def _response(question_id: str) -> dict[str, object]:
-    return {"question_id": question_id, "answer_markdown": "main", "suggested_followups": ["why?"]}
+def test_a_program_reads_all_that_is_new_however_much_it_is(enter: Join) -> None:
+    ada, bob = enter("script:ada"), enter("script:bob")
+    bob.sync()
+    ada.sync(*[f"number {number}" for number in range(45)])
+
+    assert [each.text for each in bob.sync()] == [f"number {number}" for number in range(45)]
+
+
+def test_a_stick_is_taken_over_only_when_it_may_be(enter: Join, monkeypatch: pytest.MonkeyPatch) -> None:
+    ada, bob = enter("script:ada"), enter("script:bob")
+    ada.wait(0)
+    ada.release(**DONE)
+    turn = bob.wait()
+
+    with pytest.raises(ConchError) as refusal:
+        ada.take_over("impatient")
+
+    assert refusal.value.code == "takeover_not_available"
+    assert turn is not None and bob.heartbeat()
 
 
 def test_a_reserved_file_is_refused_to_another_program(enter: Join) -> None:
@@ -101,6 +120,26 @@ def test_async_programs_have_the_same_room_and_a_cancelled_wait_claims_nothing(e
             return waiting.cancelled(), heard.status
 
     assert asyncio.run(work()) == (True, "your_turn")
+
+
+def test_many_async_agents_of_one_program_can_wait_at_the_same_time(
+    workspace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CONCH_DATA_DIR", str(tmp_path / "data"))
+    names = [f"script:number-{number}" for number in range(40)]  # more than the threads of an event loop
+
+    async def relay(name: str, entered: asyncio.Barrier) -> str:
+        async with await join_async(workspace, agent_id=name) as room:
+            await entered.wait()
+            await room.wait()
+            await room.release(**DONE)
+            return room.agent_id
+
+    async def work() -> list[str]:
+        entered = asyncio.Barrier(len(names))
+        return await asyncio.wait_for(asyncio.gather(*(relay(name, entered) for name in names)), 60)
+
+    assert asyncio.run(work()) == names
 
 
 def test_the_package_offers_the_api_by_name() -> None:

@@ -161,6 +161,17 @@ def enforce(hook: Hook, conch: Conch, guard: str = "enforce") -> None:
     conch("one", "policy", f"guard={guard}")
 
 
+@pytest.mark.parametrize("link", ["file", "folder"])
+def test_a_link_to_a_reserved_file_is_guarded_too(link: str, hook: Hook, conch: Conch, project: Path) -> None:
+    enforce(hook, conch)
+    (project / "src" / "a.py").write_text("")
+    (project / "other").symlink_to("src/a.py" if link == "file" else "src")
+
+    answer = edit(hook, "two", str(project / ("other" if link == "file" else "other/a.py")))
+
+    assert answer["hookSpecificOutput"]["permissionDecision"] == "deny"
+
+
 def test_other_files_and_the_holder_itself_are_free(hook: Hook, conch: Conch, project: Path) -> None:
     enforce(hook, conch)
 
