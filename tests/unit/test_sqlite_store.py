@@ -24,6 +24,7 @@ from conch.errors import (
 from conch.storage.sqlite.connections import Connections
 from conch.storage.sqlite.errors import translate
 from conch.storage.sqlite.files import filesystem_type
+from conch.storage.sqlite.recognition import APPLICATION_ID
 from conch.storage.sqlite.store import DIALECT, SqliteStore
 from conch.storage.statements import HERE, Migration, expand_lists, load_migrations
 
@@ -66,6 +67,23 @@ def count(store: SqliteStore) -> int:
 
 def mode(path: str) -> int:
     return stat.S_IMODE(os.stat(path).st_mode)
+
+
+@pytest.mark.parametrize("mark", [0, 77])
+def test_a_store_that_was_left_half_created_is_created_once(open_store: Open, path: str, mark: int) -> None:
+    os.mkdir(os.path.dirname(path), 0o700)
+    connection = sqlite3.connect(path)
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {mark}")
+    connection.execute("PRAGMA journal_mode = WAL")  # here its creator was killed
+    connection.close()
+    first, second = open_store(), open_store()
+
+    for store in (first, second, first, second):
+        use(store)
+
+    assert (count(first), count(second)) == (4, 4)
+    assert first.replacements == second.replacements == []
 
 
 def test_the_folder_and_every_file_in_it_are_private(open_store: Open, path: str) -> None:

@@ -153,6 +153,17 @@ def _note_start(connection: sqlite3.Connection, mark: int) -> None:
     connection.execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('mark', ?)", (str(mark),))
 
 
+def first_mark(connection: sqlite3.Connection) -> int:
+    """The mark for a store that has no tables yet.
+
+    A process that was killed while it created the store may have left a file with a mark, in WAL mode. Another mark
+    would then be in `-wal` only, and would look as if the file had been replaced.
+    """
+    (mark,) = connection.execute("SELECT user_version FROM pragma_user_version").fetchone().values()
+    (mode,) = connection.execute("SELECT journal_mode FROM pragma_journal_mode").fetchone().values()
+    return int(mark) if mark or mode == "wal" else new_mark()
+
+
 def new_mark() -> int:
     """A random number for the header of a store's file. 0 is the mark of files that were made without one."""
     return int.from_bytes(os.urandom(4), "big") >> 1 or 1

@@ -16,7 +16,7 @@ from urllib.parse import quote
 from conch.errors import InvalidArgument, SchemaMismatch, StoreBusy, StoreCorrupt
 from conch.storage.sqlite import sqlite3
 from conch.storage.sqlite.errors import translate
-from conch.storage.sqlite.files import copy, make_distinct, new_mark, remove, stamp
+from conch.storage.sqlite.files import copy, first_mark, make_distinct, new_mark, remove, stamp
 from conch.storage.sqlite.places import SIDES, file_id
 from conch.storage.sqlite.recognition import APPLICATION_ID
 from conch.storage.statements import are_ours
@@ -94,7 +94,7 @@ def replace_contents(live: sqlite3.Connection, scratch: str, kept: str, seconds:
     source = sqlite3.connect(scratch, isolation_level=None)
     try:
         # The file keeps its mark, and the contents get an epoch: so processes notice new contents, but no new file.
-        make_distinct(source, *((new_mark(),) if is_empty else _marks(live)))
+        make_distinct(source, *((first_mark(live),) if is_empty else _marks(live)))
         source.backup(live, progress=_patience(seconds))
     except (StoreBusy, sqlite3.OperationalError) as error:
         if not is_empty and _left_all_as_it_was(error):

@@ -22,7 +22,7 @@ from conch.storage.replacement import Replacements, new_epoch
 from conch.storage.sqlite import sqlite3
 from conch.storage.sqlite.connections import Connections, FilesTaken, Lent
 from conch.storage.sqlite.errors import translate, translated
-from conch.storage.sqlite.files import copy, emptying, is_copy, make_folder, move_on, new_mark, split, stamp, unused
+from conch.storage.sqlite.files import copy, emptying, first_mark, is_copy, make_folder, move_on, split, stamp, unused
 from conch.storage.sqlite.queue import Queue
 from conch.storage.sqlite.recognition import APPLICATION_ID, foreign
 from conch.storage.sqlite.transaction import SqliteTransaction, as_dict, transaction
@@ -406,7 +406,7 @@ class SqliteStore:
                 if self._stored_version(connection) == 0:  # before WAL mode, so that it is in the file itself
                     with transaction(connection, "BEGIN IMMEDIATE"):
                         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-                        connection.execute(f"PRAGMA user_version = {new_mark()}")
+                        connection.execute(f"PRAGMA user_version = {first_mark(connection)}")
                 self._use_wal(connection)
                 self._migrate(connection, force)
             except BaseException:
