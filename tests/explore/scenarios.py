@@ -94,6 +94,6 @@ DEEP = (
     QUESTIONS._replace(name="questions and deaths", is_mortal=True, is_stepwise=True),
     STEPPING_IN._replace(name="stepping in, stepwise, and deaths", is_mortal=True, is_stepwise=True),
     THREE._replace(name="three agents and deaths", is_mortal=True),
-    THREE._replace(name="three agents, stepwise", operations=("wait", "release", "take_over"), is_stepwise=True),
+    THREE._replace(name="three agents, stepwise", is_stepwise=True),
     EVERYTHING,
 )
