@@ -19,6 +19,7 @@ from types import FrameType
 
 import scale_cells
 import scale_clients
+import scale_distance
 from harness import Scratch, Spread, milliseconds, open_scratch
 from scale_cells import Plan
 from scale_stores import Engine, open_engines
@@ -59,6 +60,14 @@ HEADINGS = (
     "open at rest / at most",
     "refused",
 )
+DISTANCE_HEADINGS = (
+    "engine, delay",
+    "send",
+    "handoff",
+    "wake by a message",
+    "1 process: bare / one topic / own topic",
+    "8 processes: bare / one topic / own topics",
+)
 CLIENT_HEADINGS = ("engine", "`conch mcp` processes", "wake p50", "wake p99", "open at rest")
 
 
@@ -77,6 +86,8 @@ def main() -> int:
         _print_table(HEADINGS, _cell_rows(scratch, engines, plan))
         print()
         _print_table(CLIENT_HEADINGS, _client_rows(scratch, engines, plan))
+        print()
+        _print_table(DISTANCE_HEADINGS, _distance_rows(scratch, engines[-1], plan))
     print(f"\nMeasured in {time.monotonic() - started:.0f} s; load average at the end: {_load()}.")
     return 0
 
@@ -111,6 +122,31 @@ def _client_rows(scratch: Scratch, engines: Sequence[Engine], plan: Plan) -> Ite
     for engine in engines:
         outcome = scale_clients.measure(scratch, engine, plan.clients, plan.client_handoffs)
         yield [engine.name, str(plan.clients), *_spread(outcome.handed), f"{outcome.at_rest:,} {engine.unit}"]
+
+
+def _distance_rows(scratch: Scratch, engine: Engine, plan: Plan) -> Iterator[list[str]]:
+    for delay in scale_distance.DELAYS:
+        cell = [f"{engine.name}, {delay:g} ms"]
+        signal.alarm(plan.cell_seconds)
+        try:
+            outcome = scale_distance.measure(scratch, engine, plan, delay)
+            times = (outcome.sent, outcome.handed, outcome.woken)
+            yield cell + [_distance(each.p50, delay) for each in times] + _rates(outcome)
+        except TimeoutError:
+            yield [*cell, f"not done in {plan.cell_seconds} s", *[""] * (len(DISTANCE_HEADINGS) - 2)]
+        finally:
+            signal.alarm(0)
+
+
+def _distance(seconds: float, delay: float) -> str:
+    return milliseconds(seconds) + (f", {seconds * 1_000 / delay:.1f}x" if delay else "")
+
+
+def _rates(outcome: scale_distance.Outcome) -> list[str]:
+    return [
+        f"{_rate(outcome.bare[count])} / {_rate(outcome.one_topic[count])} / {_rate(outcome.own_topics[count])}"
+        for count in scale_distance.PROCESSES
+    ]
 
 
 def _spread(spread: Spread | None) -> list[str]:

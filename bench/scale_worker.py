@@ -7,15 +7,23 @@ from __future__ import annotations
 
 import json
 import os
+import queue
 import sys
+import threading
 import time
+from collections.abc import Callable
 from typing import Any
+
+import psycopg
 
 from conch.agents.identity import Signal, Signals, identify
 from conch.agents.records import Caller
 from conch.app import App, open_app
+from conch.bus.drafts import Draft
+from conch.bus.peers import Peer
 from conch.errors import ConchError
 from conch.host import processes
+from conch.host.processes import Process
 from scale_crowd import Crowd, Seat
 
 Report = dict[str, Any]
@@ -30,15 +38,14 @@ class Worker:
         # All agents name the process that started us as theirs, so that any worker can speak for any of them.
         self._nobody = Caller("bench:0000", "nobody", processes.look_up(os.getppid()), "mcp_harness", None)
         self._crowd = Crowd(app, [])
+        self._peers: dict[bool, Peer] = {}
+        self._woken: queue.SimpleQueue[float] = queue.SimpleQueue()
 
     def join(self, places: list[Place]) -> Report:
         """Create these agents, and let each join the room of its path."""
         rooms = {}
         for agent_id, path in places:
-            signals = Signals(
-                (Signal("explicit", agent_id, "bench"),), "bench", self._nobody.process, None, *_AS_HARNESS
-            )
-            caller = identify(self._app.store, signals)
+            caller = identify(self._app.store, _signals(agent_id, self._nobody.process))
             rooms[path] = self._app.membership.join_path(caller, path).snapshot.room.room_id
         return {"rooms": rooms}
 
@@ -76,6 +83,56 @@ class Worker:
     def take_turns(self, seconds: float) -> Report:
         return self._crowd.take_turns(seconds)
 
+    # -- messages
+
+    def enter(self, place: int) -> Report:
+        """Take a name on the topic that all share, and on one of its own."""
+        names = {True: "shared", False: f"own-{place}"}
+        for is_shared, name in names.items():
+            topic, _ = self._app.topics.create(name, None, "reuse")
+            caller = identify(self._app.store, _signals(f"bench:{place:04d}", self._nobody.process))
+            self._peers[is_shared] = self._app.peers.join_as_itself(caller, topic.topic_id)
+        return {}
+
+    def send(self, seconds: float, shares: bool) -> Report:
+        """Send one message after the other, on the shared topic or on its own."""
+        return _repeat(seconds, lambda: self._send(shares))
+
+    def bare(self, seconds: float, shares: bool) -> Report:
+        """What takes the place of a message without conch."""
+        with psycopg.connect(os.environ["CONCH_STORE"]) as connection:
+
+            def act() -> None:
+                connection.execute("INSERT INTO bare (sender, content) VALUES (%s, %s)", [1, "a message"])
+                connection.execute("SELECT pg_notify('bare', '')")
+                connection.commit()
+
+            return _repeat(seconds, act)
+
+    def send_once(self) -> Report:
+        self._send(True)
+        return {}
+
+    def await_message(self) -> Report:
+        """Wait for a message on the shared topic; returns once it listens."""
+        peer = self._peers[True]
+        self._app.messages.mark_read(peer, self._app.messages.standing(peer)[1].highest_seq)
+        threading.Thread(target=self._hear, args=(peer,), daemon=True).start()
+        time.sleep(0.05)
+        return {}
+
+    def heard(self) -> Report:
+        return {"seconds": self._woken.get(timeout=20)}
+
+    def _send(self, shares: bool) -> None:
+        self._app.messages.sync(self._peers[shares], [Draft(repr(time.monotonic()))])
+
+    def _hear(self, peer: Peer) -> None:
+        page = self._app.messages.sync(peer, [], wait_seconds=20).page
+        self._woken.put(time.monotonic() - float(page.received[-1].content_markdown))
+
+    # -- turns
+
     def _take_turn(self, caller: Caller, room_id: str, calls: list[float]) -> str | None:
         """Release the stick; returns the next agent."""
         started = time.monotonic()
@@ -88,6 +145,19 @@ class Worker:
 
     def _caller(self, agent_id: str) -> Caller:
         return self._nobody._replace(agent_id=agent_id)
+
+
+def _signals(agent_id: str, process: Process | None) -> Signals:
+    return Signals((Signal("explicit", agent_id, "bench"),), "bench", process, None, *_AS_HARNESS)
+
+
+def _repeat(seconds: float, act: Callable[[], None]) -> Report:
+    took: list[float] = []
+    end = time.monotonic() + seconds
+    while (started := time.monotonic()) < end:
+        act()
+        took.append(time.monotonic() - started)
+    return {"took": took}
 
 
 def main() -> None:

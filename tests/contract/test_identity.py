@@ -775,7 +775,8 @@ def test_a_known_agent_is_recognised_while_another_process_writes(store: Store, 
     door = seen(session("one"), harness=child().process)
     known = identify(store, door)
 
-    with store.write("agents"):
+    with store.write("agents") as tx:
+        assert tx.now  # it has the lock
         assert identify(store, door) == known
         assert identify(store, seen(session("one"))) == known
 
@@ -785,7 +786,8 @@ def test_a_tab_of_its_own_is_recognised_without_a_write_too(store: Store, child:
     copy = seen(session("one"), harness=child().process)
     known = identify(store, copy)
 
-    with store.write("agents"):
+    with store.write("agents") as tx:
+        assert tx.now  # it has the lock
         assert identify(store, copy) == known
 
 

@@ -43,6 +43,11 @@ class Counting:
             yield CountingTransaction(tx, self.asked)
 
     @contextmanager
+    def look(self) -> Iterator[Any]:
+        with self._store.look() as tx:
+            yield CountingTransaction(tx, self.asked)
+
+    @contextmanager
     def write(self, *locks: str) -> Iterator[Any]:
         with self._store.write(*locks) as tx:
             yield CountingTransaction(tx, self.asked)
@@ -65,9 +70,9 @@ class CountingTransaction:
         self._asked.append(len(rows))
         return rows
 
-    def run(self, statement: str, **parameters: Any) -> int:
+    def run(self, statement: str, **parameters: Any) -> None:
         self._asked.append(0)
-        return self._tx.run(statement, **parameters)
+        self._tx.run(statement, **parameters)
 
 
 def fill(client: Client, number: int, process: Process | None = None) -> None:
@@ -124,6 +129,16 @@ def test_a_turn_costs_the_same_with_few_and_with_many_members(measure: Measure) 
     fill(many.client, MANY)
 
     costs = few.turn_costs(), many.turn_costs()
+
+    assert costs[0] == costs[1]
+
+
+def test_an_agent_of_a_large_room_registers_and_stays_active_without_reading_the_others(measure: Measure) -> None:
+    few, many = measure("few"), measure("many")
+    fill(few.client, FEW)
+    fill(many.client, MANY)
+
+    costs = [(each.cost("agent_register", role="lead"), each.cost("agent_heartbeat")) for each in (few, many)]
 
     assert costs[0] == costs[1]
 

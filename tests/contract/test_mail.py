@@ -219,7 +219,7 @@ def test_ping_has_the_mail_and_needs_no_store(ada: Client, bob: Client, monkeypa
     def fail(*_: Any, **__: Any) -> Any:
         raise StoreUnavailable("The store is away.")
 
-    monkeypatch.setattr(ada.app.store, "glance", fail)
+    monkeypatch.setattr(ada.app.store, "glances", fail)
     alone = ada.call("ping").data
 
     assert found["to_you"]["count"] == 1

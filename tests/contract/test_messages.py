@@ -68,6 +68,10 @@ class Counting:
         self.begun.append("read")
         return self._store.read()
 
+    def look(self) -> AbstractContextManager[Transaction]:
+        self.begun.append("read")
+        return self._store.look()
+
     def write(self, *locks: str) -> AbstractContextManager[Transaction]:
         self.begun.append("write")
         return self._store.write(*locks)

@@ -308,7 +308,8 @@ def test_when_nobody_may_write_the_answer_says_what_it_lacks(app: App, environ: 
     write("second word")
     hurried = open_app({**environ, "CONCH_BUSY_TIMEOUT_MS": "200"})
 
-    with app.store.write("search"):
+    with app.store.write("search") as tx:
+        assert tx.now  # it has the lock
         found = hurried.search.search("word", mode="fts")
     hurried.close()
 

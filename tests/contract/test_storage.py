@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from conch.app import App
+from conch.errors import StoreError
 from conch.storage.base import Store
 
 
@@ -49,7 +50,66 @@ def test_a_read_does_not_change_while_it_is_open(store: Store) -> None:
         assert before.all("all_rooms") == []
 
 
-@pytest.mark.parametrize("begin", ["read", "write"])
+def test_a_read_sees_the_changes_made_before_it_in_its_transaction(store: Store) -> None:
+    with store.write("a") as tx:
+        add_room(tx, "a")
+        first = [row["room_id"] for row in tx.all("all_rooms")]
+        add_room(tx, "b")
+        changed = tx.count("take_turns", room_id="a", agent_id="nobody")
+        second = [row["room_id"] for row in tx.all("all_rooms")]
+
+    assert (first, changed, second) == (["a"], 0, ["a", "b"])
+
+
+def test_a_change_that_the_database_refuses_undoes_all_of_it(store: Store) -> None:
+    with pytest.raises(StoreError), store.write("a") as tx:
+        add_room(tx, "a")
+        tx.run("insert_peer", topic_id="none", name=None, agent_id=None, is_own=0, reclaim_token_hash=None, now=tx.now)
+        add_room(tx, "b")
+
+    assert rooms(store) == []
+    with store.write("a") as tx:
+        add_room(tx, "c")
+    assert rooms(store) == ["c"]
+
+
+@pytest.mark.parametrize("begin", ["read", "look", "write"])
+def test_rows_fetched_ahead_are_those_that_are_asked_for(store: Store, begin: str) -> None:
+    with store.write("a") as tx:
+        add_room(tx, "a")
+        add_room(tx, "b")
+
+    with getattr(store, begin)() as tx:
+        tx.ahead("find_room", room_id="a")
+        tx.ahead("find_room", room_id="none")
+        found = [tx.one("find_room", room_id=room_id) for room_id in ("b", "none", "a")]
+
+    assert [row and row["room_id"] for row in found] == ["b", None, "a"]
+
+
+def test_rows_fetched_ahead_can_be_forgotten_after_a_change(store: Store) -> None:
+    with store.write("a") as tx:
+        tx.ahead("all_rooms")
+        assert tx.now
+        add_room(tx, "a")
+        tx.forget()
+        found = [row["room_id"] for row in tx.all("all_rooms")]
+
+    assert found == ["a"]
+
+
+def test_a_query_aside_sees_what_was_just_committed_or_is_not_asked(store: Store) -> None:
+    with store.aside("all_rooms") as seen:
+        before = seen()
+        with store.write("a") as tx:
+            add_room(tx, "a")
+        after = seen()
+
+    assert before is None
+    assert after is None or [row["room_id"] for row in after] == ["a"]
+
+
+@pytest.mark.parametrize("begin", ["read", "look", "write"])
 def test_a_transaction_that_has_ended_answers_nothing(store: Store, begin: str) -> None:
     """What it would answer is of another moment."""
     with getattr(store, begin)() as tx:
@@ -67,6 +127,7 @@ def test_two_writers_of_one_lock_are_never_inside_together(store: Store, others:
         nonlocal inside, most
         for turn in range(20):
             with store.write(*(others if number else ("shared",))) as tx:
+                assert tx.now  # from its first question on, it has the locks
                 with lock:
                     inside += 1
                     most = max(most, inside)
@@ -124,7 +185,7 @@ def test_a_list_parameter_expands(store: Store) -> None:
 def test_one_open_room_per_path_is_a_matter_of_the_database(store: Store) -> None:
     with store.write("a") as tx:
         add_room(tx, "a")
-        changed = tx.run("insert_room", room_id="b", canonical_path="/a", topic_id="t2", now=tx.now)
+        changed = tx.count("insert_room", room_id="b", canonical_path="/a", topic_id="t2", now=tx.now)
 
     assert changed == 0
     assert rooms(store) == ["a"]

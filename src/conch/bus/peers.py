@@ -235,6 +235,12 @@ def check_seq(field: str, seq: int, standing: Standing) -> None:
         raise InvalidArgument(message, field=field, highest_seq=standing.highest_seq)
 
 
+def expect_own_peer(tx: Transaction, topic_id: str, caller: Caller) -> None:
+    """Fetch ahead what `enter_as_itself` asks about an agent that is probably there."""
+    for statement in ("own_peer", "member_on_topic"):
+        tx.ahead(statement, topic_id=topic_id, agent_id=caller.agent_id)
+
+
 def enter_as_itself(tx: Transaction, topic_id: str, caller: Caller) -> Peer:
     """Join under the agent's own name; if another peer has that name, under `name-2`, `name-3` and so on."""
     known = {"topic_id": topic_id, "agent_id": caller.agent_id}
@@ -326,7 +332,7 @@ def _add_peer(
 ) -> Row | None:
     """Add a peer with its cursor at 0. Returns None if another peer has the name."""
     made = _insert_peer(tx, topic_id, name, caller.agent_id, None if token is None else hash_token(token), is_own)
-    if not tx.run("reserve_name", topic_id=topic_id, agent_name=name, peer_id=made["peer_id"]):
+    if not tx.count("reserve_name", topic_id=topic_id, agent_name=name, peer_id=made["peer_id"]):
         tx.run("delete_peer", peer_id=made["peer_id"])
         return None
     tx.run("add_cursor", topic_id=topic_id, peer_id=made["peer_id"], now=tx.now)

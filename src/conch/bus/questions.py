@@ -154,7 +154,7 @@ class Questions:
             if question.status == forbidden:
                 message = f"The question is already {forbidden}, so it cannot be marked {status}."
                 raise InvalidArgument(message, field="question_id", question_status=question.status)
-            changed = tx.run("end_question", question_id=question_id, status=status, cancel_reason=reason) > 0
+            changed = tx.count("end_question", question_id=question_id, status=status, cancel_reason=reason) > 0
             _touch(tx, peer)
             tx.ring(topic_channel(peer.topic_id))  # a wait for an answer ends now
             return _load(tx, peer.topic_id, question_id).question, changed

@@ -73,16 +73,30 @@ class Sent(NamedTuple):
     """Why a message of type `answer` does not count as an answer."""
 
 
-def append_messages(tx: Transaction, peer: Peer, outbox: list[Draft]) -> list[Sent]:
-    """Store messages in order, except those whose client_message_id was stored before."""
+def expect_messages(tx: Transaction, peer_id: int | None, topic_id: str, outbox: list[Draft]) -> None:
+    """Fetch ahead what `append_messages` will ask about these drafts, if the peer_id turns out to be right."""
+    for draft in outbox:
+        if draft.client_message_id is not None:
+            given = {"topic_id": topic_id, "sender_id": peer_id, "client_message_id": draft.client_message_id}
+            tx.ahead("message_sent_as", **given)
+        if draft.reply_to is not None:
+            tx.ahead("find_message", message_id=draft.reply_to)
+            if draft.message_type == "answer":
+                tx.ahead("find_question", question_id=draft.reply_to)
+                tx.ahead("find_answer", question_id=draft.reply_to, peer_id=peer_id)
+
+
+def append_messages(tx: Transaction, peer: Peer, outbox: list[Draft], highest_seq: int | None = None) -> list[Sent]:
+    """Store messages in order, except those whose client_message_id was stored before.
+
+    A caller that has read the topic's `highest_seq` under the topic's lock passes it, to save a query.
+    """
     topic_id, repeated = peer.topic_id, _find_repeated(tx, peer, outbox)
     fresh = [draft for place, draft in enumerate(outbox) if place not in repeated]
     made: list[Sent] = []
     if fresh:
-        # One statement takes all numbers, so that the messages of a call are consecutive.
-        row = tx.one("take_seqs", topic_id=topic_id, count=len(fresh), now=tx.now)
-        assert row is not None
-        made = [_insert(tx, peer, draft, row["next_seq"] - len(fresh) + n) for n, draft in enumerate(fresh)]
+        first = _take_seqs(tx, topic_id, len(fresh), highest_seq)
+        made = [_insert(tx, peer, draft, first + n) for n, draft in enumerate(fresh)]
         if any(each.message.message_type != "ack" for each in made):  # an acknowledgement wakes no waiter
             tx.ring(topic_channel(topic_id))
     new = iter(made)
@@ -94,6 +108,17 @@ def append_messages(tx: Transaction, peer: Peer, outbox: list[Draft]) -> list[Se
         else:
             sent.append(Sent(sent[earlier].message if isinstance(earlier, int) else earlier, True))
     return sent
+
+
+def _take_seqs(tx: Transaction, topic_id: str, count: int, highest_seq: int | None) -> int:
+    """The first of so many new numbers. One statement takes all, so that the messages of a call are consecutive."""
+    given = {"topic_id": topic_id, "count": count, "now": tx.now}
+    if highest_seq is not None:
+        tx.run("take_seqs", **given)
+        return highest_seq + 1
+    row = tx.one("take_seqs", **given)
+    assert row is not None
+    return int(row["next_seq"]) - count
 
 
 def _find_repeated(tx: Transaction, peer: Peer, outbox: list[Draft]) -> dict[int, Message | int]:

@@ -24,7 +24,15 @@ from conch.bus.peers import (
     system_peer,
     with_names,
 )
-from conch.bus.stream import Message, Sent, append_messages, find_addressees, to_message, wait_on_topic
+from conch.bus.stream import (
+    Message,
+    Sent,
+    append_messages,
+    expect_messages,
+    find_addressees,
+    to_message,
+    wait_on_topic,
+)
 from conch.bus.topics import find_topic, require_open
 from conch.calls import Call, retry_interrupted
 from conch.config import Settings
@@ -33,6 +41,7 @@ from conch.lean import NamedTuple
 from conch.storage.base import Row, Store, Transaction
 
 _PAGE = 500
+_OTHERS = "messages_of_others_after"
 _MOST_CHARS = 400_000  # of messages read at once; a single longer message is read alone
 _STEP = 50  # messages read per query
 _MOST_SILENCES = 1_000  # peers in `_silences`
@@ -86,6 +95,7 @@ class Messages:
         # change, so they need not be read again. A peer with a long monologue would otherwise read all of it at every
         # call.
         self._silences: dict[int | None, tuple[int, int]] = {}
+        self._own_peers: dict[tuple[str, str], int] = {}  # of agents, by topic: probably still the same
         self._stores = 0
 
     def sync(
@@ -149,10 +159,11 @@ class Messages:
         """Returns the peer, its standing after sending, and what was sent."""
         store = self._store_number
         with self._store.write(peer.topic_id) as tx:
-            peer, standing = load_standing(tx, peer, store)
+            expect_messages(tx, self._probable_id(peer), peer.topic_id, outbox)
+            peer, standing = self._load_standing(tx, peer, store)
             if ack_through is not None:
                 check_seq("ack_through", ack_through, standing)
-            sent = append_messages(tx, peer, outbox)
+            sent = append_messages(tx, peer, outbox, standing.highest_seq)
             if not all(each.is_repeated for each in sent):  # a repeated message was sent before the topic closed
                 require_open(peer.topic_id, standing.status)
             last_seq = max(standing.last_seq, ack_through or 0)
@@ -170,16 +181,17 @@ class Messages:
         if standing is not None and not include_self and self._silent_through(peer, standing) == standing.highest_seq:
             return Page(peer, standing, [], has_more=False, has_news=False)
         store = self._store_number
-        with self._store.read() as tx:
+        with self._store.look() as tx:
             if standing is None:
-                peer, standing = load_standing(tx, peer, store)
+                self._expect_unread(tx, peer, wanted)
+                peer, standing = self._load_standing(tx, peer, store)
             given: Row = {"topic_id": peer.topic_id}
             if include_self:
                 messages = _next_messages(tx, "messages_after", standing.last_seq, wanted, given)
             else:
                 given["peer_id"] = peer.peer_id
                 after = self._silent_through(peer, standing)
-                messages = _next_messages(tx, "messages_of_others_after", after, wanted, given)
+                messages = _next_messages(tx, _OTHERS, after, wanted, given)
             has_news = _has_news(tx, peer, messages, include_self)
             called = find_addressees(tx, messages)
         peer = peer._replace(names=tuple(name for name, each in called.items() if each.peer_id == peer.peer_id))
@@ -187,6 +199,23 @@ class Messages:
             self._note_silence(peer, standing)
         fitting = _fitting(messages[: wanted.max_items], wanted.max_chars)
         return Page(peer, standing, fitting, len(fitting) < len(messages), has_news, called)
+
+    def _load_standing(self, tx: Transaction, peer: Peer, store: int) -> tuple[Peer, Standing]:
+        found, standing = load_standing(tx, peer, store)
+        if peer.peer_id is None and found.peer_id is not None:
+            self._own_peers[peer.topic_id, peer.agent_id] = found.peer_id
+        return found, standing
+
+    def _probable_id(self, peer: Peer) -> int | None:
+        return self._own_peers.get((peer.topic_id, peer.agent_id)) if peer.peer_id is None else peer.peer_id
+
+    def _expect_unread(self, tx: Transaction, peer: Peer, wanted: _Wanted) -> None:
+        """Fetch the messages ahead that come after what this peer has read, as far as this process knows."""
+        peer_id = self._probable_id(peer)
+        known = self._silences.get(peer_id)
+        if known is not None and not wanted.include_self and self._stores == self._store_number:
+            limit = min(_STEP, wanted.max_items + 1)
+            tx.ahead(_OTHERS, after=known[1], limit=limit, topic_id=peer.topic_id, peer_id=peer_id)
 
     @property
     def _store_number(self) -> int:
@@ -197,6 +226,7 @@ class Messages:
         if self._stores != self._store_number:
             self._stores = self._store_number
             self._silences.clear()
+            self._own_peers.clear()
         cursor, through = self._silences.get(peer.peer_id, (0, 0))
         return through if cursor == standing.last_seq and through <= standing.highest_seq else standing.last_seq
 
@@ -205,6 +235,7 @@ class Messages:
             return
         if len(self._silences) >= _MOST_SILENCES:
             self._silences.clear()
+            self._own_peers.clear()
         self._silences[peer.peer_id] = (standing.last_seq, standing.highest_seq)
 
     def settle(self, synced: Synced, advance: bool) -> None:
@@ -214,6 +245,8 @@ class Messages:
         if moves or not (synced.is_touched or page.standing.is_fresh):
             with self._store.write(page.peer.topic_id) as tx:
                 self._touch(tx, page.peer, page.standing, page.last_seq if moves else found)
+        if moves:  # probably, unless the cursor was reset meanwhile
+            self._note_silence(page.peer, page.standing._replace(last_seq=page.last_seq, highest_seq=page.last_seq))
 
     def retract(self, peer: Peer, found: Standing) -> None:
         """Undo `settle` after a reply that was never read: set the cursor back to where it was found."""

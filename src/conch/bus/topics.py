@@ -128,7 +128,7 @@ def insert_topic(
 def close_topic(tx: Transaction, topic_id: str, reason: str | None) -> bool:
     """Close a topic and wake the agents that wait on it. Returns whether it was open."""
     tx.ring(topic_channel(topic_id))
-    return tx.run("close_topic", topic_id=topic_id, reason=reason, now=tx.now) > 0
+    return tx.count("close_topic", topic_id=topic_id, reason=reason, now=tx.now) > 0
 
 
 def find_topic(tx: Transaction, topic_id: str) -> Topic:

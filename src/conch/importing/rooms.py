@@ -20,7 +20,7 @@ from conch.importing.outcome import Outcome, derived_id, to_moment, to_number, t
 from conch.lean import json
 from conch.notices.events import handoff_payload
 from conch.rooms.handoffs import Handoff, check_handoff
-from conch.rooms.log import Event, find_event, project, to_event
+from conch.rooms.log import Event, find_event, next_event_seq, project, to_event
 from conch.rooms.presence import member_columns
 from conch.rooms.replay import Replay, Seat, follow_members
 from conch.rooms.room import Room, save_room
@@ -124,7 +124,7 @@ def _find_or_add(tx: Transaction, outcome: Outcome, row: Row, history: _History)
     first += [to_moment(each.get("joined_at"), tx.now) or tx.now for each in history.members.values()]
     topic_id = derived_id("topic", room_id)
     created_at = min(first, default=tx.now)
-    if not tx.run("insert_room", room_id=room_id, canonical_path=path, topic_id=topic_id, now=created_at):
+    if not tx.count("insert_room", room_id=room_id, canonical_path=path, topic_id=topic_id, now=created_at):
         raise RoomAppeared
     make_home(tx, topic_id, path, created_at)
     outcome.add("rooms")
@@ -276,6 +276,7 @@ class _Writer:
     ) -> Event:
         room = self.replay.room
         columns: Row = {
+            "event_seq": next_event_seq(self._tx),
             "event_id": event_id,
             "room_id": room.room_id,
             "turn_id": room.turn_id if turn_id is None else turn_id,

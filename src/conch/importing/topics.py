@@ -94,7 +94,7 @@ class _TopicImport:
             peer_id = self._peers.find(tx, name)
             if self._is_unfinished or peer_id in self._peers.new:
                 read = bisect_right(self._stream.in_step, facts.last_seq) if facts.last_seq > 0 else 0
-                if read and tx.run("place_cursor", peer_id=peer_id, last_seq=read):
+                if read and tx.count("place_cursor", peer_id=peer_id, last_seq=read):
                     self._outcome.add("cursors")
 
     def _finish(self, tx: Transaction) -> None:
@@ -104,7 +104,7 @@ class _TopicImport:
             reason = None if row.get("close_reason") is None else to_text(row["close_reason"])
             moment = _moment(tx, row.get("closed_at"), _moment(tx, row.get("created_at"), tx.now))
             closed = Row(status="closed", closed_at=moment, reason=reason)
-        if tx.run("finish_topic", topic_id=self.topic_id, unfinished=_UNFINISHED, **closed):
+        if tx.count("finish_topic", topic_id=self.topic_id, unfinished=_UNFINISHED, **closed):
             tx.ring(topic_channel(self.topic_id))
 
 
@@ -163,7 +163,7 @@ class _Peers:
         made = tx.one("insert_peer", reclaim_token_hash=token, now=topic.created_at, **columns)
         assert made is not None
         peer_id = int(made["peer_id"])
-        if tx.run("reserve_name", topic_id=topic.topic_id, agent_name=shown, peer_id=peer_id):
+        if tx.count("reserve_name", topic_id=topic.topic_id, agent_name=shown, peer_id=peer_id):
             seen = _moment(tx, facts.updated_at, topic.created_at)
             tx.run("add_cursor", topic_id=topic.topic_id, peer_id=peer_id, now=seen)
         note_name(tx, shown)

@@ -175,7 +175,7 @@ class _Registration:
     def _run(self, tx: Transaction, statement: str, **given: object) -> int:
         expires_at = tx.now + _MISSED_RENEWALS * self._renewal_ms * MILLISECOND
         about = {"agent_id": self._agent_id, "listener_id": self._listener_id, "now": tx.now, "expires_at": expires_at}
-        return tx.run(statement, **about, **given)
+        return tx.count(statement, **about, **given)
 
     def _note_renewal(self) -> None:
         self._renew_at = time.monotonic() + self._renewal_ms / 1_000

@@ -16,7 +16,7 @@ from conch.host.beads import WorkItem, in_progress_items
 from conch.host.paths import Scope, classify, make_scope, parse_scope, shown
 from conch.host.workspaces import folds_case, workspace_root
 from conch.lean import Any, NamedTuple, json
-from conch.members.names import Agent, find_agent, itself, load_agents, room_agents, take_over_name, to_agent
+from conch.members.names import Agent, find_agent, load_itself, room_agents, take_over_name, to_agent
 from conch.notices import activity
 from conch.notices.events import ProtocolEvent, insert_event, load_event
 from conch.rooms.log import append_event
@@ -64,7 +64,7 @@ class Adoption:
             past = _load_past(tx, snapshot.room, prior, caller.agent_id)
             evidence = _require_evidence(traces, past, within, prior, _CONFIRMED if confirmed else None)
             event = self._move(tx, snapshot, caller, prior, shown(scope, within.path), evidence)
-            agent = itself(load_agents(tx, snapshot), caller)
+            agent = load_itself(tx, snapshot, caller)
             return Adopted(agent, event, evidence, snapshot.room.owner if past.holds_stick else None)
 
     def examine(self, caller: Caller, room_id: str, name: str, scope: str) -> Evidence:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from conch.agents.records import Caller, is_person
-from conch.bus.peers import enter_as_itself
+from conch.bus.peers import enter_as_itself, expect_own_peer
 from conch.bus.topics import close_topic, make_home
 from conch.config import Settings, check_heartbeat, check_length, check_policy
 from conch.errors import Advice, InvalidArgument, StickHeld, StoreCorrupt, some_of
@@ -12,7 +12,7 @@ from conch.ids import new_id
 from conch.lean import TYPE_CHECKING, Any, NamedTuple, json
 from conch.rooms.log import Event, append_event, latest_grant
 from conch.rooms.presence import Lease, Rooms, member_columns, require_open
-from conch.rooms.room import Member, Room, Shown, Snapshot, save_room
+from conch.rooms.room import Member, Room, Shown, Snapshot, expect_shown, save_room
 from conch.scopes.overlaps import Reservation, release_all
 from conch.storage.base import NO_LIMIT, Store, Transaction
 from conch.warnings import Warnings, warning
@@ -54,45 +54,66 @@ class Membership:
         """
         directory = canonicalize(context_path)
         while True:
-            room_id, created, warnings = self._find_or_create(directory, force_new)
+            room_id, topic_id, created, warnings = self._find_or_create(directory, force_new)
             with self._store.write(room_id) as tx:
-                snapshot = self._rooms.load(tx, room_id)
+                expect_own_peer(tx, topic_id, caller)
+                expect_shown(tx, room_id, limit)
+                snapshot = self._rooms.load(tx, room_id, caller.agent_id)
                 if snapshot.room.state == "closed":
                     continue  # closed since we found it: a new room takes its place
-                snapshot = self._rooms.snapshot(tx, self._enter(tx, snapshot, caller))
+                snapshot = self._entered(tx, snapshot, caller)
                 shown = snapshot.roll.shown(limit=limit)
                 snapshot.find(snapshot.expected)  # known from now on, like the caller, also after the transaction
                 snapshot.member(caller.agent_id)
                 snapshot.look_around().roll.mark_gone()
                 return Joined(snapshot, shown, created, warnings)
 
-    def _find_or_create(self, directory: str, force_new: bool) -> tuple[str, bool, Warnings]:
+    def _entered(self, tx: Transaction, snapshot: Snapshot, caller: Caller) -> Snapshot:
+        """The room after the caller has entered it. Only a new member, or one that comes back, changes the list."""
+        member = snapshot.find(caller.agent_id)
+        room = self._enter(tx, snapshot, caller)
+        if member is None or member.is_gone:
+            tx.forget()
+            return self._rooms.snapshot(tx, room)
+        present = member._replace(
+            last_seen_at=tx.now,
+            process=caller.process,
+            session_kind=caller.session_kind,
+            display_name=caller.display_name,
+        )
+        return snapshot.with_room(room).with_member(present)
+
+    def _find_or_create(self, directory: str, force_new: bool) -> tuple[str, str, bool, Warnings]:
+        """The ids of the room and of its home topic, whether it is new, and warnings."""
         root = workspace_root(directory)
         found = self._deepest(ancestor_chain(directory, root))
         if found is None:
             return *self._create(root), []
         if not force_new or found.canonical_path == directory:
-            return found.room_id, False, []
+            return found.room_id, found.topic_id, False, []
         message = f"There is another room above this one, at {found.canonical_path}. Its members do not see this room."
         about = {"room_id": found.room_id, "canonical_path": found.canonical_path}
         return *self._create(directory), [warning("ANCESTOR_ROOM_EXISTS", message, **about)]
 
     def _deepest(self, paths: list[str]) -> Room | None:
-        with self._store.read() as tx:
+        with self._store.look() as tx:
             rooms = [Room(**row) for row in tx.all("rooms_at", paths=paths)]
         return max(rooms, key=lambda room: len(room.canonical_path), default=None)
 
-    def _create(self, path: str) -> tuple[str, bool]:
-        """The room at exactly this path, and whether it is new. The database lets only one of two creators succeed."""
+    def _create(self, path: str) -> tuple[str, str, bool]:
+        """The ids of the room at exactly this path and of its topic, and whether it is new.
+
+        The database lets only one of two creators succeed.
+        """
         room_id = new_id("room")
         with self._store.write(room_id) as tx:
             topic_id = new_id("topic")
-            if tx.run("insert_room", room_id=room_id, canonical_path=path, topic_id=topic_id, now=tx.now):
+            if tx.count("insert_room", room_id=room_id, canonical_path=path, topic_id=topic_id, now=tx.now):
                 make_home(tx, topic_id, path, tx.now)
             row = tx.one("rooms_at", paths=[path])
             if row is None:
                 raise StoreCorrupt(f"The index of the rooms has lost the room at {path}.", Advice("verify_store"))
-        return row["room_id"], row["room_id"] == room_id
+        return row["room_id"], row["topic_id"], row["room_id"] == room_id
 
     def _enter(self, tx: Transaction, snapshot: Snapshot, caller: Caller) -> Room:
         room, member = snapshot.room, snapshot.find(caller.agent_id)

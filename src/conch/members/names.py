@@ -55,14 +55,14 @@ class Registration:
         if name is not None:
             check_name(name)
         with self._rooms.change(caller, room_id, LOCK) as (tx, snapshot):
-            before = itself(load_agents(tx, snapshot), caller)
+            before = load_itself(tx, snapshot, caller)
             if name is not None and name != before.name:
                 _require_free(tx, snapshot, caller, name)
                 _rename(tx, snapshot.room, caller.agent_id, name)
             tx.run("register_agent", room_id=room_id, agent_id=caller.agent_id, role=role, now=tx.now)
             if name is not None and by_command and not _has_harness(tx, caller):
                 live_by_timer(tx, caller.agent_id)
-            after = itself(load_agents(tx, snapshot), caller)
+            after = load_itself(tx, snapshot, caller)
             # Presence alone is not a change worth recording.
             if after._replace(last_seen_at=0) != before._replace(last_seen_at=0):
                 details = {"role": after.role, "former_name": before.name}
@@ -79,7 +79,7 @@ class Registration:
     def heartbeat(self, caller: Caller, room_id: str) -> Agent:
         """Record that the caller is still working."""
         with self._rooms.change(caller, room_id) as (tx, snapshot):
-            return itself(load_agents(tx, snapshot), caller)
+            return load_itself(tx, snapshot, caller)
 
     def list_agents(self, caller: Caller | None, room_id: str, after: int = -1, limit: int = NO_LIMIT) -> list[Agent]:
         """The members of the room after a place in its sequence."""
@@ -147,6 +147,12 @@ def itself(agents: list[Agent], caller: Caller) -> Agent:
     return found
 
 
+def load_itself(tx: Transaction, snapshot: Snapshot, caller: Caller) -> Agent:
+    """The caller as an agent of the room, without reading the others."""
+    rows = tx.all("room_agent", room_id=snapshot.room.room_id, agent_id=caller.agent_id)
+    return itself([to_agent(row, snapshot) for row in rows], caller)
+
+
 def find_agent(agents: list[Agent], text: str) -> Agent:
     """Find an agent by name, else by agent_id. The name wins even if another agent chose it as its id."""
     found = next((agent for agent in agents if agent.name == text), None)
@@ -155,11 +161,6 @@ def find_agent(agents: list[Agent], text: str) -> Agent:
         names = some_of([agent.label for agent in agents]) or "none"
         raise AgentNotFound(f"There is no agent {text[:80]!r} in this room. Its agents: {names}.", name=text[:80])
     return found
-
-
-def load_agents(tx: Transaction, snapshot: Snapshot) -> list[Agent]:
-    """The members of the room, in its sequence."""
-    return [to_agent(row, snapshot) for row in room_agents(tx, snapshot.room.room_id)]
 
 
 def room_agents(tx: Transaction, room_id: str, after: int = -1, limit: int = NO_LIMIT) -> list[Row]:

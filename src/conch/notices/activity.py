@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from conch.bells.base import activity_channel
 from conch.lean import Any, Protocol, json
-from conch.storage.base import Transaction
+from conch.storage.base import Row, Transaction
 
 
 class Named(Protocol):
@@ -39,6 +39,12 @@ def record(
         details_json=_dump(details) if details else None,
         now=tx.now,
     )
+    tx.ring(activity_channel(room_id))
+
+
+def record_acceptance(tx: Transaction, room_id: str, given: Row) -> None:
+    """Append that the notice of a handoff is accepted, unless it is already. Do it before that changes."""
+    tx.run("append_acceptance", room_id=room_id, **given)
     tx.ring(activity_channel(room_id))
 
 

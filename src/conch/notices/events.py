@@ -165,7 +165,7 @@ class Notices:
             room_id = _load_received(tx, event_id, caller).room_id
         with self._rooms.change(caller, room_id, even_closed=True) as (tx, snapshot):
             _load_received(tx, event_id, caller)  # again under the lock: an adoption may have moved the event
-            if tx.run("mark_seen" if mark == "seen" else "mark_accepted", event_id=event_id, now=tx.now):
+            if tx.count("mark_seen" if mark == "seen" else "mark_accepted", event_id=event_id, now=tx.now):
                 activity.record(tx, room_id, mark, snapshot.member(caller.agent_id), event_id)
             return load_event(tx, event_id)
 
@@ -357,9 +357,9 @@ def accept_handoff(tx: Transaction, snapshot: Snapshot, event_seq: int | None, a
     if event_seq is None:  # not every turn starts with a handoff
         return
     member = snapshot.member(agent_id)
-    accepted = tx.one("accept_handoff", event_seq=event_seq, agent_id=agent_id, name=member.name, now=tx.now)
-    if accepted is not None:
-        activity.record(tx, snapshot.room.room_id, "accepted", member, accepted["event_id"])
+    given = {"event_seq": event_seq, "agent_id": agent_id, "name": member.name, "now": tx.now}
+    activity.record_acceptance(tx, snapshot.room.room_id, given)
+    tx.run("accept_handoff", **given)
 
 
 def readdress_handoff(tx: Transaction, event_seq: int | None, to: Member | None) -> None:

@@ -71,13 +71,15 @@ def read_mail(
     through: int = 0,
     seqs: tuple[int, ...] = (),
     ids: tuple[str, ...] = (),
+    kinds: Row | None = None,
 ) -> Mail:
     """What waits for an agent, without what it is just getting.
 
     That is: the messages of a topic `through` a number and those with one of the `seqs`, and the questions and notices
-    with one of the `ids`.
+    with one of the `ids`. A caller that has just looked which `kinds` there are passes them, to save a query.
     """
-    (kinds,) = store.glance("mail_kinds", agent_id=agent_id)
+    if kinds is None:
+        (kinds,) = store.glance("mail_kinds", agent_id=agent_id)
     if not any(kinds.values()):
         return _NOTHING
     given: dict[str, Row] = {
@@ -87,8 +89,9 @@ def read_mail(
         "reservations": {"most": _MOST},
     }
     found: dict[str, list[Row]] = {}
-    for kind in filter(kinds.get, given):
-        for row in store.glance(f"mail_{kind}", agent_id=agent_id, **given[kind]):
+    questions = [(f"mail_{kind}", {"agent_id": agent_id, **given[kind]}) for kind in filter(kinds.get, given)]
+    for rows in store.glances(*questions):
+        for row in rows:
             found.setdefault(row["kind"], []).append(row)
     unread = 0
     for row in found.get("unread", ()):

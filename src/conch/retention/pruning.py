@@ -193,7 +193,7 @@ class Pruning:
         self._between()
         with self._store.write(_LOCK) as tx:
             tx.run("prune_activity", subjects=ids)
-            count = tx.run(statement, subjects=ids)
+            count = tx.count(statement, subjects=ids)
             tx.run("note_erased")
         return count
 

@@ -70,10 +70,10 @@ def _needles(message: Message, secret: str | None) -> list[str]:
 
 
 def _replace(tx: Transaction, needle: str) -> int:
-    count = sum(tx.run(statement, needle=needle, mark=_MARK) for statement in _PLAIN)
+    count = sum(tx.count(statement, needle=needle, mark=_MARK) for statement in _PLAIN)
     spellings = {json.dumps(needle, ensure_ascii=is_ascii)[1:-1] for is_ascii in (True, False)}
     return count + sum(
-        tx.run(statement, needle=spelling, mark=_MARK) for spelling in sorted(spellings) for statement in _JSON
+        tx.count(statement, needle=spelling, mark=_MARK) for spelling in sorted(spellings) for statement in _JSON
     )
 
 

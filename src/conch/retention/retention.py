@@ -56,7 +56,7 @@ class Retention:
             if last and int(last["value"]) > tx.now - DAY:
                 return False
         with self._store.write("retention") as tx:
-            return tx.run("claim_pruning", now=str(tx.now), due=tx.now - DAY) > 0
+            return tx.count("claim_pruning", now=str(tx.now), due=tx.now - DAY) > 0
 
 
 def keep_pruned(retention: Retention, first_pause: float = _FIRST_PAUSE, pause: float = _PAUSE) -> None:

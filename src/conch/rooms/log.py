@@ -65,9 +65,10 @@ def append_event(
 ) -> tuple[Event, Room]:
     """Write an event, with the names that its agents have now, and ring the bell of the room.
 
-    Returns the event and the room row after it. The caller saves that row.
+    Returns the event, without the names, and the room row after it. The caller saves that row.
     """
     columns: Row = {
+        "event_seq": next_event_seq(tx),
         "event_id": new_id("evt"),
         "room_id": room.room_id,
         "turn_id": room.turn_id if turn_id is None else turn_id,
@@ -79,9 +80,8 @@ def append_event(
         "details_json": json.dumps(details) if details else None,
         "created_at": tx.now,
     }
-    stored = tx.one("append_event", **columns)
-    assert stored is not None
-    event = to_event({**columns, **stored})
+    tx.run("append_event", **columns)
+    event = to_event({**columns, "from_agent": None, "to_agent": None})
     tx.ring(room_channel(room.room_id))  # rings after the commit
     return event, project(room, event)
 
@@ -135,6 +135,30 @@ def _offered(room: Room, event: Event, handoff_event_seq: int | None) -> Room:
     return room._replace(state="reserved", reserved_for=event.to_agent_id) if event.to_agent_id else room
 
 
+def next_event_seq(tx: Transaction) -> int:
+    row = tx.one("next_event")
+    assert row is not None
+    return int(row["event_seq"])
+
+
+def expect_event(tx: Transaction) -> None:
+    """Fetch the number of the next event ahead, if the transaction will probably append one."""
+    tx.ahead("next_event")
+
+
+def expect_pending(tx: Transaction, room_id: str) -> None:
+    """Fetch the pending handoff ahead."""
+    tx.ahead("pending_event", room_id=room_id)
+
+
+def find_pending(tx: Transaction, room: Room) -> Event | None:
+    """The release or pass whose handoff waits for the next owner, if there is one."""
+    if room.pending_handoff_event_seq is None:
+        return None
+    row = tx.one("pending_event", room_id=room.room_id)
+    return None if row is None else to_event(row)
+
+
 def find_event(tx: Transaction, event_seq: int | None) -> Event | None:
     row = None if event_seq is None else tx.one("find_event", event_seq=event_seq)
     return None if row is None else to_event(row)
@@ -159,7 +183,7 @@ def latest_notes(tx: Transaction, room_id: str, after: int) -> list[Event]:
 
 def prior_owner(tx: Transaction, room: Room) -> str | None:
     """The agent that wrote the pending handoff, if there is one."""
-    pending = find_event(tx, room.pending_handoff_event_seq)
+    pending = find_pending(tx, room)
     return pending.from_agent_id if pending else None
 
 

@@ -9,7 +9,7 @@ than `renewal_ms`. So waiting and watching cost the store almost nothing.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from conch.agents.records import Caller, label, process_columns
@@ -44,6 +44,13 @@ class Lease(NamedTuple):
     turn_id: int
 
 
+Ahead = Callable[[Transaction, str], None]
+
+
+def _nothing(tx: Transaction, room_id: str) -> None:
+    pass
+
+
 class Rooms:
     """The rooms of a store, each under its own policy. All domains share one instance."""
 
@@ -56,11 +63,21 @@ class Rooms:
 
     @contextmanager
     def change(
-        self, caller: Caller, room_id: str, *locks: str, lease: Lease | None = None, even_closed: bool = False
+        self,
+        caller: Caller,
+        room_id: str,
+        *locks: str,
+        lease: Lease | None = None,
+        even_closed: bool = False,
+        ahead: Ahead = _nothing,
     ) -> Iterator[tuple[Transaction, Snapshot]]:
-        """Open a write transaction and load the room, with the caller recorded as present. `admit` may refuse."""
+        """Open a write transaction and load the room, with the caller recorded as present. `admit` may refuse.
+
+        `ahead` fetches ahead what the change will need.
+        """
         with self._store.write(room_id, *locks) as tx:
-            snapshot = self.load(tx, room_id)
+            ahead(tx, room_id)
+            snapshot = self.load(tx, room_id, caller.agent_id)
             admit(tx, snapshot, caller, lease, even_closed)
             touched = _touch(tx, snapshot, caller)
             yield tx, touched
@@ -68,10 +85,17 @@ class Rooms:
         self._note_touch(caller)  # only now: a transaction that fails has recorded nothing
 
     @contextmanager
-    def look(self, caller: Caller | None, room_id: str) -> Iterator[tuple[Transaction, Snapshot]]:
-        """Open a read transaction and load the room. Afterwards the caller, if it is a member, counts as seen."""
-        with self._store.read() as tx:
-            snapshot = self.load(tx, room_id)
+    def look(
+        self, caller: Caller | None, room_id: str, ahead: Ahead | None = None
+    ) -> Iterator[tuple[Transaction, Snapshot]]:
+        """Open a read transaction and load the room. Afterwards the caller, if it is a member, counts as seen.
+
+        With `ahead`, everything that is needed is fetched ahead, so it need not be a whole transaction.
+        """
+        with self._store.read() if ahead is None else self._store.look() as tx:
+            if ahead is not None:
+                ahead(tx, room_id)
+            snapshot = self.load(tx, room_id, caller.agent_id if caller else None)
             if caller is not None:
                 snapshot.find(caller.agent_id)  # known from now on, also after the transaction
             yield tx, snapshot
@@ -153,17 +177,21 @@ class Rooms:
 
     # -- loading
 
-    def load(self, tx: Transaction, room_id: str) -> Snapshot:
-        return self.snapshot(tx, load_room(tx, room_id))
+    def load(self, tx: Transaction, room_id: str, agent_id: str | None = None) -> Snapshot:
+        """The room, with an agent that the caller will need."""
+        is_ahead = agent_id is not None and tx.ahead("people_of_room", room_id=room_id, agent_id=agent_id)
+        return self.snapshot(tx, load_room(tx, room_id), first=agent_id if is_ahead else None)
 
     def _load_all(self, tx: Transaction, rooms: list[Room]) -> list[Snapshot]:
         rows = tx.all("members_of_rooms", room_ids=[room.room_id for room in rooms]) if rooms else []
         return [self.snapshot(tx, room, [row for row in rows if row["room_id"] == room.room_id]) for room in rooms]
 
-    def snapshot(self, tx: Transaction, room: Room, members: list[Row] | None = None) -> Snapshot:
+    def snapshot(
+        self, tx: Transaction, room: Room, members: list[Row] | None = None, first: str | None = None
+    ) -> Snapshot:
         """A room that was read or changed in this transaction, with all its members if they were read."""
         self._roots[room.room_id] = room.canonical_path  # spares `root` a query
-        roll = Roll(tx, room.room_id, room.owner or room.reserved_for, members)
+        roll = Roll(tx, room.room_id, room.owner or room.reserved_for, members, first)
         return Snapshot(room, roll, self._settings, tx.now)
 
     # -- signs of life
@@ -192,7 +220,7 @@ class Rooms:
         """
         if time.monotonic() < self._active_until.get(caller.agent_id, 0.0):
             return
-        with self._store.read() as tx:
+        with self._store.look() as tx:
             row = tx.one("agent_seen", agent_id=caller.agent_id)
             age = 0 if row is None else tx.now - row["last_seen_at"]
         if age >= self._renewal_ms * MILLISECOND and processes.check(caller.process) != "gone":

@@ -116,21 +116,50 @@ class Shown(NamedTuple):
     gone: int
 
 
+def expect_walk(tx: Transaction, room_id: str, agent_id: str) -> bool:
+    """Fetch the members after this one ahead. Returns whether that is done."""
+    return tx.ahead("members_after", **_walk_from(room_id, agent_id))
+
+
+def expect_shown(tx: Transaction, room_id: str, limit: int) -> None:
+    """Fetch ahead what `Roll.shown` reads in a room where all are there."""
+    tx.ahead("count_members", room_id=room_id, is_gone=1)
+    places = {"after": -1, "through": NO_LIMIT, "wrap": -1}
+    tx.ahead("members_from", room_id=room_id, seen_since=0, limit=min(limit, _LARGEST_CHUNK), **places)
+
+
+def _walk_from(room_id: str, agent_id: str) -> Row:
+    return {"room_id": room_id, "agent_id": agent_id, "limit": _CHUNK}
+
+
 class Roll:
     """The members of a room in one transaction. What was read stays known when the transaction has ended."""
 
-    def __init__(self, tx: Transaction, room_id: str, expected: str | None, everyone: list[Row] | None = None) -> None:
-        """`expected` is the agent that the room waits for. Almost every call needs it, so it is read with the first."""
+    def __init__(
+        self,
+        tx: Transaction,
+        room_id: str,
+        expected: str | None,
+        everyone: list[Row] | None = None,
+        first: str | None = None,
+    ) -> None:
+        """`expected` is the agent that the room waits for. Almost every call needs it, so it is read with the `first`.
+
+        That is an agent that was fetched ahead.
+        """
         self._tx = tx
         self._room_id = room_id
         self._expected = expected
+        self._first = first
+        self._first_of_walk = first
         self._known: dict[str, Member | None] = {}
         self._everyone = None if everyone is None else [self._note(row) for row in everyone]
         self._lives: dict[Process | None, Life] = {}
 
     def with_member(self, member: Member) -> Roll:
         """The same members with this one updated."""
-        changed = Roll(self._tx, self._room_id, self._expected)
+        changed = Roll(self._tx, self._room_id, self._expected, first=self._first)
+        changed._first_of_walk = self._first_of_walk
         changed._known = {**self._known, member.agent_id: member}
         if self._everyone is not None:
             changed._everyone = [member if m.agent_id == member.agent_id else m for m in self._everyone]
@@ -143,11 +172,20 @@ class Roll:
         if agent_id is None:
             return None
         if agent_id not in self._known and self._everyone is None:
-            wanted = {agent_id, self._expected or agent_id} - self._known.keys()
-            self._known |= dict.fromkeys(wanted)
-            for row in self._tx.all("some_members", room_id=self._room_id, agent_ids=sorted(wanted)):
-                self._known[row["agent_id"]] = _to_member(row)
+            self._read(agent_id)
         return self._known.get(agent_id)
+
+    def _read(self, agent_id: str) -> None:
+        if self._first is not None:
+            first, self._first = self._first, None
+            self._note_some({first, self._expected or first}, "people_of_room", agent_id=first)
+        if wanted := {agent_id, self._expected or agent_id} - self._known.keys():
+            self._note_some(wanted, "some_members", agent_ids=sorted(wanted))
+
+    def _note_some(self, wanted: set[str], statement: str, **given: Any) -> None:
+        self._known |= dict.fromkeys(wanted - self._known.keys())
+        for row in self._tx.all(statement, room_id=self._room_id, **given):
+            self._note(row)
 
     def named(self, name: str) -> Member | None:
         if self._everyone is not None:
@@ -176,14 +214,24 @@ class Roll:
             return
         through = NO_LIMIT
         while True:
-            places = {"after": after, "through": through, "wrap": wrap}
-            rows = self._tx.all("members_from", room_id=self._room_id, seen_since=seen_since, limit=chunk, **places)
+            rows = self._around(after, wrap)
+            if rows is None:
+                places = {"after": after, "through": through, "wrap": wrap}
+                rows = self._tx.all("members_from", room_id=self._room_id, seen_since=seen_since, limit=chunk, **places)
             yield from map(self._note, rows)
             if len(rows) < chunk:
                 return
             after, chunk = rows[-1]["ordinal"], min(8 * chunk, _LARGEST_CHUNK)
             if after <= wrap:  # in the second lap
                 through, wrap = wrap, -1
+
+    def _around(self, after: int, wrap: int) -> list[Row] | None:
+        """The rows that `expect_walk` has fetched, if they begin at this place."""
+        start = self._known.get(self._first_of_walk or "")
+        if start is None or not start.ordinal == after == wrap:
+            return None
+        self._first_of_walk = None
+        return self._tx.all("members_after", **_walk_from(self._room_id, start.agent_id))
 
     def _note(self, row: Row) -> Member:
         """The member of a row. One that is known already may be newer than what the row says."""

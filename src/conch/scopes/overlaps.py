@@ -75,6 +75,23 @@ def to_reservation(row: Row, snapshot: Snapshot) -> Reservation:
     )
 
 
+def expect_overlapping(wanted: Scope, limit: int, tx: Transaction, room_id: str) -> None:
+    """Fetch the reservations that overlap a scope ahead."""
+    tx.ahead("overlapping_reservations", **_overlapping(room_id, wanted, "", 0, limit))
+
+
+def _overlapping(room_id: str, wanted: Scope, after: str, lapsed: int, limit: int) -> Row:
+    # An overlapping reservation has the same key, the key of a folder above, or a key inside (from `key` to `end`).
+    return {
+        "room_id": room_id,
+        "keys": [key for key in (*wanted.ancestors, wanted.key) if key > after] or [""],  # no reservation has this key
+        "key": max(wanted.key, after),
+        "end": wanted.end,
+        "lapsed": lapsed,
+        "limit": limit,
+    }
+
+
 def find_overlapping(
     tx: Transaction, snapshot: Snapshot, wanted: Scope, after: str = "", lapsed: int = 0, limit: int = NO_LIMIT
 ) -> list[Held]:
@@ -82,16 +99,7 @@ def find_overlapping(
 
     They start after a key, and leave out those that lapsed before a moment.
     """
-    # An overlapping reservation has the same key, the key of a folder above, or a key inside (from `key` to `end`).
-    rows = tx.all(
-        "overlapping_reservations",
-        room_id=snapshot.room.room_id,
-        keys=[key for key in (*wanted.ancestors, wanted.key) if key > after] or [""],  # no reservation has this key
-        key=max(wanted.key, after),
-        end=wanted.end,
-        lapsed=lapsed,
-        limit=limit,
-    )
+    rows = tx.all("overlapping_reservations", **_overlapping(snapshot.room.room_id, wanted, after, lapsed, limit))
     found = [to_reservation(row, snapshot) for row in rows]
     return [Held(reservation, classify(wanted.key, reservation.scope_key)) for reservation in found]
 

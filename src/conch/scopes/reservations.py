@@ -20,7 +20,15 @@ from conch.notices.events import MOST_PER_MINUTE, Posted, insert_event, post
 from conch.rooms.log import latest_grant
 from conch.rooms.presence import Rooms
 from conch.rooms.room import Snapshot
-from conch.scopes.overlaps import Held, Reservation, end, find_overlapping, record, to_reservation
+from conch.scopes.overlaps import (
+    Held,
+    Reservation,
+    end,
+    expect_overlapping,
+    find_overlapping,
+    record,
+    to_reservation,
+)
 from conch.scopes.refusals import refuse_release, refuse_release_for, refuse_reservation
 from conch.storage.base import NO_LIMIT, Transaction
 from conch.warnings import Warnings, warning
@@ -141,10 +149,15 @@ class Reservations:
 
         An error calls the path what `field` says.
         """
-        with self._rooms.look(caller, room_id) as (tx, snapshot):
-            wanted = parse_scope(path, snapshot.room.canonical_path, field)
+        wanted = parse_scope(path, self._rooms.root(room_id), field)
+        ahead = partial(expect_overlapping, wanted, limit)
+        with self._rooms.look(caller, room_id, ahead) as (tx, snapshot):
             _, key = _position(tx, room_id, after)
-            return find_overlapping(tx, snapshot, wanted, key, snapshot.now, limit)
+            found = find_overlapping(tx, snapshot, wanted, key, limit=limit)
+            active = [held for held in found if held.reservation.is_active]
+            if len(active) < len(found) == limit:  # others may come after the lapsed ones
+                active = find_overlapping(tx, snapshot, wanted, key, snapshot.now, limit)
+            return active
 
     def list_reservations(
         self,

@@ -17,6 +17,7 @@ INDEX_LOCK = "search"  # the lock of those tables
 Row = dict[str, Any]
 Parameters = dict[str, Any]
 Execute = Callable[[str, Parameters], list[Row]]
+Aside = Callable[[], list[Row] | None]
 
 
 class Phrase(NamedTuple):
@@ -73,8 +74,21 @@ class Transaction(Protocol):
 
     def all(self, statement: str, **parameters: Any) -> list[Row]: ...
 
-    def run(self, statement: str, **parameters: Any) -> int:
-        """Run a change; returns how many rows it changed."""
+    def ahead(self, statement: str, **parameters: Any) -> bool:
+        """Fetch rows that `one` or `all` will probably ask for, together with the next read.
+
+        That saves a round trip if the server is far away; if it is not, nothing is fetched, and this returns False.
+        The rows are from before the changes made since.
+        """
+
+    def forget(self) -> None:
+        """Forget the rows that were fetched ahead, because a change has made them wrong."""
+
+    def run(self, statement: str, **parameters: Any) -> None:
+        """Make a change, at the latest when something is read or when the transaction ends."""
+
+    def count(self, statement: str, **parameters: Any) -> int:
+        """Make a change now; returns how many rows it changed."""
 
     def match(self, phrases: Sequence[Phrase], any_of: Sequence[Phrase] = ()) -> str:
         """The engine's full-text query for texts with all of `phrases` and at least one of `any_of`."""
@@ -138,11 +152,26 @@ class Store(Protocol):
     def read(self) -> AbstractContextManager[Transaction]:
         """A read-only, consistent view: changes by others do not show while it is open."""
 
+    def look(self) -> AbstractContextManager[Transaction]:
+        """A read-only view for a call that asks everything at once: cheaper than `read` if a server is far away.
+
+        Rows that were asked for together are from one moment. Between two reads, changes by others show.
+        """
+
     def glance(self, statement: str, **parameters: Any) -> list[Row]:
         """The rows of one query by itself: cheaper than a transaction, for what may be missing or a little old."""
 
+    def glances(self, *questions: tuple[str, Row]) -> list[list[Row]]:
+        """The rows of several queries, each by itself."""
+
+    def aside(self, statement: str, **parameters: Any) -> AbstractContextManager[Aside]:
+        """Ask this query too whenever a transaction of this thread ends, if that saves a round trip.
+
+        The function returns the rows of the last time, or None.
+        """
+
     def write(self, *locks: str) -> AbstractContextManager[Transaction]:
-        """One atomic change. Writers that name the same lock run one after another."""
+        """One atomic change. Writers that name the same lock run one after another, from their first question on."""
 
     @property
     def replacements(self) -> list[Replacement]:

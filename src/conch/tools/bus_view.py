@@ -182,8 +182,7 @@ def reader(news: News) -> Peer:
 def _after(news: News) -> str:
     parts = ["There is more: call `listen` again."] if news.has_more else []
     if news.questions:
-        parts.append("To answer a question, call `answer` with its message_id as question_id.")
-        parts.append("`sync` answers with message_type=answer and reply_to=its message_id.")
+        parts.append("Answer a question with `answer` or `sync` (message_type=answer, reply_to=its message_id).")
     if news.notices:
         parts.append("Accept the notices that you take on with `event_mark`.")
     return " ".join(parts) or "Act on it if it concerns you, then call `listen` again."

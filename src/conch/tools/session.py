@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 
 from conch.agents.connections import close_connection
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from conch.bus.peers import Peer
     from conch.calls import Call
     from conch.notices.mail import Mail
-    from conch.storage.base import Replacement
+    from conch.storage.base import Replacement, Row
     from conch.tools.patience import Patience
 
 _MOST_SESSIONS = 100  # of one connection; each is stored
@@ -33,6 +34,10 @@ _MOMENT_SECONDS = 0.05  # how long `ping` waits for the store, which it does not
 
 
 def _nothing() -> str | None:
+    return None
+
+
+def _nothing_seen() -> Row | None:
     return None
 
 
@@ -239,13 +244,33 @@ class Session:
             except StoreError:
                 pass  # failing to record presence must not fail the call
 
-    def mail(self, delivered: Delivered, before: list[threading.Event], can_wait: bool) -> Mail | None:
+    @contextmanager
+    def expecting_mail(self) -> Iterator[Callable[[], Row | None]]:
+        """Let the store look which kinds of mail there are while it works for the caller, if that saves time.
+
+        The function returns what it has seen, or None.
+        """
+        caller = self._caller
+        if caller is None:
+            yield _nothing_seen
+            return
+        with self.app.store.aside("mail_kinds", agent_id=caller.agent_id) as seen:
+
+            def kinds() -> Row | None:
+                rows = seen() if self._caller is not None and self._caller.agent_id == caller.agent_id else None
+                return rows[0] if rows else None
+
+            yield kinds
+
+    def mail(
+        self, delivered: Delivered, before: list[threading.Event], can_wait: bool, kinds: Row | None = None
+    ) -> Mail | None:
         """What waits for the caller; None if the caller is new, or if the store does not answer.
 
         What this reply has delivered is left out, and so is what the replies `before` it brought. If it must not wait
         for the store, it gives up after a moment.
         """
-        look = partial(self._look_for_mail, delivered, before)
+        look = partial(self._look_for_mail, delivered, before, kinds)
         try:
             return look() if can_wait else self._glimpse.take(look)
         except Exception:  # a hint; whatever fails here, and an empty queue, must not take the reply with it
@@ -255,12 +280,12 @@ class Session:
         """The same for a command; None if the command did not need to know its caller."""
         return self.mail(delivered, [], can_wait=True) if self._caller is not None else None
 
-    def _look_for_mail(self, delivered: Delivered, before: list[threading.Event]) -> Mail | None:
+    def _look_for_mail(self, delivered: Delivered, before: list[threading.Event], kinds: Row | None) -> Mail | None:
         from conch.notices.mail import read_mail  # not at the top: not every command needs it
 
         self.replies.wait_for(before)  # what they brought is mail until it is recorded that they were sent
         agent_id = self.find_agent_id()
-        found = read_mail(self.app.store, agent_id, *delivered) if agent_id else None
+        found = read_mail(self.app.store, agent_id, *delivered, kinds) if agent_id else None
         # A client that cannot read messages can do nothing about those that are not to it.
         return found._replace(others=0) if found and not self._can_call("sync") else found
 
@@ -304,7 +329,8 @@ class Session:
 
     def _identify(self) -> Caller:
         called_in = self._called_in
-        caller = identify(self.app.store, self._gather_signals(called_in))
+        known = self._caller.agent_id if self._caller else None
+        caller = identify(self.app.store, self._gather_signals(called_in), known)
         self._identified_in = called_in
         return caller
 

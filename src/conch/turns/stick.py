@@ -7,6 +7,7 @@ owns the stick, because the room's row has one owner and every grant is a new tu
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 
 from conch.agents.records import Caller
@@ -17,9 +18,9 @@ from conch.errors import ConchError, InvalidArgument, UnknownMember, UnknownReci
 from conch.lean import Any, NamedTuple
 from conch.notices.events import find_recipient, leave_handoff, readdress_handoff
 from conch.rooms.handoffs import dump_handoff
-from conch.rooms.log import append_event, find_event, prior_owner
+from conch.rooms.log import append_event, expect_event, find_pending, prior_owner
 from conch.rooms.presence import Lease, Rooms
-from conch.rooms.room import Member, Room, Snapshot, renew, save_room
+from conch.rooms.room import Member, Room, Snapshot, expect_walk, renew, save_room
 from conch.storage.base import Transaction
 
 _FEW = 5  # members that an error names
@@ -68,9 +69,10 @@ class Turns:
         An observer is in the sequence only while it waits for the stick.
         """
         text = dump_handoff(handoff, self._settings.max_handoff_bytes)
+        lease, ahead = Lease(lease_id, expected_turn_id), partial(_expect_offer, caller.agent_id)
         waiting: set[str] | None = None
         while True:
-            with self._rooms.change(caller, room_id, lease=Lease(lease_id, expected_turn_id)) as (tx, snapshot):
+            with self._rooms.change(caller, room_id, lease=lease, ahead=ahead) as (tx, snapshot):
                 # Finding out who waits takes time, so it happens outside the transaction: the first round only
                 # finds the candidates, the second hands over. Usually an agent is next, and one round is enough.
                 candidates = _candidates(snapshot)
@@ -125,6 +127,11 @@ class Turns:
 
     def _is_waiting(self, snapshot: Snapshot, member: Member) -> bool:
         return self._bell.hears(seat_channel(snapshot.room.room_id, member.agent_id))
+
+
+def _expect_offer(agent_id: str, tx: Transaction, room_id: str) -> None:
+    expect_event(tx)
+    expect_walk(tx, room_id, agent_id)
 
 
 def next_in_sequence(snapshot: Snapshot, waiting: set[str]) -> Member | None:
@@ -188,7 +195,7 @@ def _is_declined(tx: Transaction, snapshot: Snapshot, observer_id: str) -> bool:
     observer = snapshot.find(observer_id)
     if observer is None or observer.takes_turns or snapshot.room.reserved_for != observer_id:
         return False
-    pending = find_event(tx, snapshot.room.pending_handoff_event_seq)
+    pending = find_pending(tx, snapshot.room)
     return pending is not None and pending.event_type == "release"
 
 

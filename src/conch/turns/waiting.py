@@ -22,7 +22,10 @@ from conch.rooms.log import (
     FORCED,
     Event,
     append_event,
+    expect_event,
+    expect_pending,
     find_event,
+    find_pending,
     latest_grant,
     latest_handoff,
     latest_notes,
@@ -208,7 +211,7 @@ class Claims:
         with self._store.read() as tx:
             snapshot = self._rooms.load(tx, room_id)
             room = snapshot.room
-            event = latest_grant(tx, room) if room.owner else find_event(tx, room.pending_handoff_event_seq)
+            event = latest_grant(tx, room) if room.owner else find_pending(tx, room)
             member, who = snapshot.find(snapshot.expected), snapshot.who(snapshot.expected)
         seconds = (snapshot.now - event.created_at) / SECOND if event else 0.0
         return Awaited(room, who, member.process if member else None, seconds, self._patience(snapshot))
@@ -228,8 +231,9 @@ class Claims:
         Many waiters look `again` and again, and usually need to know only two members to wait on.
         """
         call.check()
-        with self._store.read() as tx:
-            snapshot = self._rooms.load(tx, room_id)
+        with self._store.look() as tx:
+            expect_pending(tx, room_id)
+            snapshot = self._rooms.load(tx, room_id, caller.agent_id)
             member = admit(tx, snapshot, caller, even_closed=True)
             found = self._judge(tx, snapshot, caller)
             is_change = found.status == "your_turn" or is_due(snapshot, member, caller)
@@ -239,7 +243,7 @@ class Claims:
 
     def _settle(self, caller: Caller, room_id: str, call: Call) -> Wait:
         """Look again inside a write transaction. Claim the stick, or renew the lease if the caller already has it."""
-        with self._rooms.change(caller, room_id, even_closed=True) as (tx, snapshot):
+        with self._rooms.change(caller, room_id, even_closed=True, ahead=_expect_grant) as (tx, snapshot):
             found = self._judge(tx, snapshot, caller)
             call.check()  # a cancelled wait claims nothing
             if found.status != "your_turn":
@@ -266,7 +270,7 @@ class Claims:
             received = find_event(tx, grant.details.get("handoff_event_seq")) if grant else None
             return _your_turn(snapshot, "already_owner", received)
         if room.state == "idle" or room.reserved_for == caller.agent_id:
-            pending = find_event(tx, room.pending_handoff_event_seq)
+            pending = find_pending(tx, room)
             passed = pending is not None and pending.event_type == "pass"
             reason = "open_claim" if room.state == "idle" else "direct_pass" if passed else "sequence"
             return _your_turn(snapshot, reason, pending)
@@ -316,7 +320,7 @@ class Claims:
     ) -> Takeover:
         """Take the stick from an owner or recipient that failed. The reason is recorded in the room's log."""
         check_length("reason", reason, self._settings.max_reason_chars, "max_reason_chars")
-        with self._rooms.change(caller, room_id) as (tx, snapshot):
+        with self._rooms.change(caller, room_id, ahead=_expect_grant) as (tx, snapshot):
             _require_takeover(tx, snapshot, caller, expected_turn_id)
             taken = _take(tx, snapshot, caller, reason, {"cause": snapshot.takeover_reason})
             if call is not None:
@@ -340,6 +344,11 @@ def force_stick(tx: Transaction, snapshot: Snapshot, person: Person, reason: str
     return _take(tx, snapshot, person.caller, reason, {"cause": FORCED})
 
 
+def _expect_grant(tx: Transaction, room_id: str) -> None:
+    expect_event(tx)
+    expect_pending(tx, room_id)
+
+
 def _take(tx: Transaction, snapshot: Snapshot, caller: Caller, reason: str, details: dict[str, Any]) -> Takeover:
     room_id = snapshot.room.room_id
     handoff = latest_handoff(tx, room_id)
@@ -348,9 +357,9 @@ def _take(tx: Transaction, snapshot: Snapshot, caller: Caller, reason: str, deta
     revoked = snapshot.find(snapshot.expected)
     if revoked and revoked.takes_turns and is_person(caller.agent_id):  # after an agent's turn, its own place counts
         details["sequence_index"] = revoked.ordinal
+    notes = latest_notes(tx, room_id, since)
     taken = _grant(tx, snapshot, "takeover", snapshot.expected, caller.agent_id, reason, details)
     claim = Claim(taken, snapshot.room, snapshot.now, since or None)
-    notes = latest_notes(tx, room_id, since)
     return Takeover(claim, snapshot.expected, snapshot.who(snapshot.expected), handoff, notes)
 
 

@@ -22,6 +22,7 @@ import psycopg
 import pytest
 from tests.conftest import Postgres, Programs
 from tests.process.forking import Fork, Forks
+from tests.process.postgres.requests import Requests
 
 from conch.app import App, open_app
 
@@ -257,10 +258,6 @@ class Proxy:
         self._acceptor = threading.Thread(target=self._accept, daemon=True)
         self._acceptor.start()
 
-    def at_insert(self, deed: Deed) -> None:
-        """The next time an event is about to be written."""
-        self.moment, self.deed = b"INSERT INTO room_events", deed
-
     def at_commit(self, deed: Deed) -> None:
         """The next time a transaction with an event in it is about to be committed."""
         self.moment, self.deed = b"COMMIT", deed
@@ -297,6 +294,9 @@ class Link:
     def __init__(self, proxy: Proxy, client: socket.socket, server: socket.socket) -> None:
         self._proxy, self._client, self._server = proxy, client, server
         self._logged = False
+        self._requests = Requests()
+        self.said = b""
+        """The statements of the message at hand."""
         self._carriers = [threading.Thread(target=carry, daemon=True) for carry in (self._carry_requests, self._carry)]
         for carrier in self._carriers:
             carrier.start()
@@ -304,9 +304,10 @@ class Link:
     def _carry_requests(self) -> None:
         try:
             while data := self._client.recv(65536):
-                self._logged = b"INSERT INTO room_events" in data or (self._logged and b"BEGIN" not in data)
+                self.said = "; ".join(self._requests.read(data)).encode()
+                self._logged = b"INSERT INTO room_events" in self.said or (self._logged and b"BEGIN" not in self.said)
                 counts = self._logged or not self._proxy.is_logged_only
-                if counts and self._proxy.deed and self._proxy.moment in data:
+                if counts and self._proxy.deed and self._proxy.moment in self.said:
                     deed, self._proxy.deed = self._proxy.deed, None
                     deed(self, data)
                 else:

@@ -18,7 +18,9 @@ from conch.bells.base import seat_channel
 from conch.calls import Call, retry_interrupted
 from conch.errors import StoreFull
 from conch.host import processes
+from conch.rooms.log import append_event
 from conch.rooms.presence import member_columns
+from conch.rooms.room import load_room
 from conch.tools.catalogue import TOOLS
 from conch.tools.registry import call_tool
 from conch.tools.replies import Reply
@@ -103,7 +105,7 @@ def test_a_commit_whose_answer_was_lost_is_reported_as_uncertain_and_not_made_tw
 def test_a_connection_lost_before_the_commit_is_made_anew_and_the_call_is_made_once(
     caller: Caller, proxy: Any, notes: Callable[[], int]
 ) -> None:
-    proxy.at_insert(lambda link, data: link.cut())
+    proxy.at_words(b"nextval", lambda link, data: link.cut())
 
     answer = caller.note()
 
@@ -169,12 +171,8 @@ def test_what_may_have_been_claimed_is_given_back_when_the_call_is_cancelled(
         link.deafen()
         link.forward(data)
 
-    def lose_the_commit(link: Any, data: bytes) -> None:
-        proxy.at_words(b"COMMIT", lose_the_answer)
-        link.forward(data)
-
-    first = b"INSERT INTO reservations" if tool == "scope_reserve" else b"INSERT INTO room_events"
-    proxy.at_words(first, lose_the_commit)
+    changed = b"INSERT INTO reservations" if tool == "scope_reserve" else b"INSERT INTO room_events"
+    proxy.at_words(changed, lose_the_answer)  # the commit travels with it
     reply = caller.reply(tool, call, **arguments.get(tool, {}))
     assert reply.is_error
     until(lambda: server.ask(CLAIMS[tool], database) == [(1,)])  # the reply may come before the server has finished
@@ -237,7 +235,7 @@ def test_what_was_read_is_answered_even_if_the_connection_is_lost_right_after(
 
 
 def test_a_listener_that_begins_while_a_ring_is_being_committed_does_not_miss_the_change(
-    caller: Caller, proxy: Any, app: App, server: Any, database: str, until: Callable[..., Any]
+    caller: Caller, app: App, server: Any, database: str, until: Callable[..., Any]
 ) -> None:
     locks = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ShareLock' AND NOT granted"
     seen: list[bool] = []
@@ -248,16 +246,13 @@ def test_a_listener_that_begins_while_a_ring_is_being_committed_does_not_miss_th
                 any(e["event_type"] == "note" for e in tx.all("events_after", room_id=caller.room_id, after=0, limit=9))
             )
 
-    def hold(link: Any, data: bytes) -> None:
-        """The ringer has found no listener. Only now a listener starts."""
+    listener = threading.Thread(target=listen_and_look)
+    tx: Any
+    with app.store.write(caller.room_id) as tx:
+        append_event(tx, load_room(tx, caller.room_id), "note", details={"note": "once"})
+        tx.connection.fly(tx.last_words())  # the ringer has found no listener, and only now a listener starts
         listener.start()
         until(lambda: server.ask(locks, database) != [(0,)])
-        link.forward(data)
-
-    listener = threading.Thread(target=listen_and_look)
-    proxy.at_commit(hold)
-
-    caller.note()
     listener.join(SOON)
 
     assert seen == [True]
@@ -300,7 +295,7 @@ def asked(app: App, workspace: str) -> None:
     ("words", "moment"),
     [
         ("answer 2 so", b"INSERT INTO messages"),
-        ("read", b"UPDATE cursors"),
+        ("read", b"pg_advisory_xact_lock"),
         ("rooms --all", b"FROM path_rooms"),
         ("state", b"FROM path_rooms"),
         ("policy", b"FROM room_members"),
@@ -312,7 +307,7 @@ def asked(app: App, workspace: str) -> None:
         ("read --since 1", b"FROM messages"),
         ("topics list", b"FROM topics"),
         ("topics show alpha", b"FROM topics"),
-        ("topics rename alpha beta", b"UPDATE topics"),
+        ("topics rename alpha beta", b"pg_advisory_xact_lock"),
         ("topics export", b"FROM messages"),
         ("db verify", b"FROM room_events"),
     ],
@@ -332,7 +327,7 @@ def test_a_command_whose_connection_is_lost_before_a_commit_is_simply_made_again
 def test_a_new_agent_is_created_once_although_the_connection_was_lost(
     conch: Conch, proxy: Any, server: Any, database: str
 ) -> None:
-    proxy.at_words(b"INSERT INTO agents", lambda link, data: link.cut())
+    proxy.at_words(b"pg_advisory_xact_lock", lambda link, data: link.cut())
 
     done = conch("whoami", agent="gemini:1")
 
@@ -348,7 +343,7 @@ def test_an_answer_is_never_given_twice(
     """If the connection is lost before the commit, the command tries again; during the commit, it reports that."""
 
     def cut_from_the_answer_on(link: Any, data: bytes) -> None:
-        if moment in data:
+        if moment in link.said:
             link.cut()
         else:
             link.forward(data)
@@ -372,11 +367,7 @@ def test_a_question_is_asked_once_although_the_connection_was_lost_while_waiting
         proxy.at_words(b"FROM questions", lambda link, data: link.cut())
         link.forward(data)
 
-    def cut_once_it_is_asked(link: Any, data: bytes) -> None:
-        proxy.at_commit(cut_the_next_look)
-        link.forward(data)
-
-    proxy.at_words(b"INSERT INTO questions", cut_once_it_is_asked)
+    proxy.at_words(b"INSERT INTO questions", cut_the_next_look)
 
     done = conch("ask", "Where?", "--wait", "1", agent="claude:1")
 
@@ -390,7 +381,7 @@ def test_a_question_is_asked_once_although_the_connection_was_lost_while_waiting
 def test_what_a_command_read_from_standard_input_is_sent_whole_although_the_connection_was_lost(
     conch: Conch, proxy: Any, server: Any, database: str
 ) -> None:
-    proxy.at_words(b"INSERT INTO messages", lambda link, data: link.cut())
+    proxy.at_words(b"pg_advisory_xact_lock", lambda link, data: link.cut())
 
     done = conch("send", "-", agent="claude:1", given="good evening")
 
@@ -423,7 +414,8 @@ def test_messages_that_were_shown_while_nothing_could_be_written_come_again(
 
 def test_making_the_schema_is_a_change_too(app: App) -> None:
     def request() -> None:
-        with app.store.read():
+        with app.store.read() as tx:
+            assert tx.now  # there is a store now
             raise StoreFull("The disk is full.")
 
     with pytest.raises(StoreFull) as refusal:

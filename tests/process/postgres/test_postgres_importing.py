@@ -101,7 +101,8 @@ def test_an_import_waits_for_a_change_of_the_room_that_is_under_way(
     file.insert("room_events", event(1, "claim", 1, None, "codex:9b22"))
     room_id = conch("join")["room_id"]
 
-    with app.store.write(room_id):
+    with app.store.write(room_id) as tx:
+        assert tx.now  # it has the lock
         importing = begin("import", str(file.path))
         until(lambda: server.ask("SELECT count(*) FROM pg_locks WHERE NOT granted", database) != [(0,)])
         waits = server.ask("SELECT locktype FROM pg_locks WHERE NOT granted", database)

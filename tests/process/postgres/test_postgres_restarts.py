@@ -124,8 +124,8 @@ def test_a_process_does_not_notice_that_the_server_was_restarted_between_two_cal
 
 
 def test_a_store_replaces_the_connections_that_the_server_dropped(app: App, server: Any, database: str) -> None:
-    with app.store.read(), app.store.read():
-        pass  # from now on it keeps two
+    with app.store.read() as one, app.store.read() as other:
+        assert one.now and other.now  # from now on it keeps two
     server.ask(TERMINATE, database)
 
     with app.store.write("a") as tx:

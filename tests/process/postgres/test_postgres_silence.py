@@ -17,7 +17,7 @@ from conch.app import App
 from conch.bells import postgres as bell
 from conch.bells.base import seat_channel
 from conch.errors import ConchError, StoreInterrupted, StoreUnavailable, StoreUncertain
-from conch.storage.postgres.address import Connection
+from conch.storage.postgres.connection import Connection
 
 SOON = 30.0
 OURS = "application_name = 'conch' AND datname = current_database()"
@@ -63,12 +63,10 @@ def test_a_call_on_a_stopped_backend_is_made_on_another(
 
 
 def test_a_backend_stopped_inside_a_transaction_undoes_it(app: App, server: Any, database: str) -> None:
-    with (
-        pytest.raises(StoreInterrupted) as refusal,
-        app.store.write("a") as tx,
-        stopped(backends(server, database)),
-    ):
-        tx.all("schema_version")
+    with pytest.raises(StoreInterrupted) as refusal, app.store.write("a") as tx:
+        assert tx.now  # it has begun
+        with stopped(backends(server, database)):
+            tx.all("schema_version")
 
     assert refusal.value.code == "DB_UNAVAILABLE"
     assert "stopped answering" in refusal.value.message
@@ -76,7 +74,8 @@ def test_a_backend_stopped_inside_a_transaction_undoes_it(app: App, server: Any,
 
 def test_a_backend_stopped_at_the_commit_leaves_it_uncertain(app: App, server: Any, database: str) -> None:
     def act() -> None:
-        with app.store.write("a"):
+        with app.store.write("a") as tx:
+            assert tx.now
             pids.extend(backends(server, database))
             os.kill(pids[0], signal.SIGSTOP)
 

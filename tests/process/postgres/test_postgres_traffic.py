@@ -61,11 +61,13 @@ def test_sixteen_processes_pass_the_sticks_of_four_rooms_and_lose_no_handoff(
 
 
 def test_rooms_do_not_wait_for_each_other(app: App) -> None:
-    with app.store.write("room-a"):
+    with app.store.write("room-a") as tx:
+        assert tx.now  # it has the lock
         done = threading.Event()
 
         def write() -> None:
-            with app.store.write("room-b"):
+            with app.store.write("room-b") as tx:
+                assert tx.now
                 done.set()
 
         other = threading.Thread(target=write)
@@ -77,8 +79,10 @@ def test_rooms_do_not_wait_for_each_other(app: App) -> None:
 def test_who_waits_too_long_for_a_room_is_told_that_it_is_busy(environ: dict[str, str], app: App) -> None:
     hurried = open_app({**environ, "CONCH_BUSY_TIMEOUT_MS": "50"})
 
-    with app.store.write("room-a"), pytest.raises(StoreBusy) as refusal, hurried.store.write("room-a"):
-        pass
+    with app.store.write("room-a") as tx:
+        assert tx.now  # it has the lock
+        with pytest.raises(StoreBusy) as refusal, hurried.store.write("room-a"):
+            pass
     with hurried.store.write("room-a"):
         pass
     hurried.close()
@@ -157,7 +161,8 @@ class Readers:
             thread.start()
 
     def _read(self) -> None:
-        with self._app.store.read():
+        with self._app.store.read() as tx:
+            assert tx.now  # it has a connection
             self._inside.release()
             self._over.wait(SOON)
             with self._app.store.read() as tx:  # a thread inside a transaction need not queue again

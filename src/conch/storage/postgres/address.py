@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Callable, Generator
 from urllib.parse import quote
 
 import psycopg
@@ -14,9 +12,7 @@ from psycopg.rows import dict_row
 
 from conch.errors import InvalidSetting
 from conch.lean import Any
-from conch.storage.base import Row
-
-SCHEMA = "conch"  # our own schema, because other programs also have tables called `agents` or `messages`
+from conch.storage.postgres.connection import SCHEMA, Connection
 
 # A server behind a broken network does not answer at all. With these values a call fails within about eight seconds;
 # with the kernel's defaults it would take a quarter of an hour. The address can override them.
@@ -41,53 +37,6 @@ _PLACE = ("user", "host", "hostaddr", "port", "dbname", "service")
 # The client library marks the options that must not be shown, such as passwords and keys.
 _HIDDEN = frozenset(option.keyword.decode() for option in pq.Conninfo.get_defaults() if option.dispchar)
 _UNKNOWN_OPTION = re.compile(r'invalid URI query parameter: "(\w+)"$')
-
-_LONG_SECONDS = 600.0  # for work on whole tables
-
-
-class Silence(psycopg.OperationalError):
-    """The server did not answer in time. The connection is closed."""
-
-
-class Connection(psycopg.Connection[Row]):
-    """A connection that gives up on a silent server.
-
-    The server's own timeouts do not help if it is stopped, and the kernel acknowledges packets for a stopped process.
-    """
-
-    patience = _LONG_SECONDS
-    """For how many seconds the server may stay silent."""
-    on_silence: Callable[[], None] | None = None
-
-    def wait(self, gen: Generator[Any, Any, Any], *given: Any, **named: Any) -> Any:
-        """Every exchange with the server passes here. Silence if the server takes too long."""
-        try:
-            return super().wait(_within(self.patience, gen), *given, **named)
-        except Silence:
-            self.close()
-            if self.on_silence is not None:
-                self.on_silence()
-            raise
-
-    def take_time(self) -> None:
-        """Be patient from now on, because the next statements work on whole tables."""
-        self.patience = _LONG_SECONDS
-
-
-def _within(seconds: float, steps: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
-    """The same steps of a driver's generator, ended by Silence. The driver resumes it ten times a second."""
-    heard_at = time.monotonic()
-    try:
-        step = next(steps)
-        while True:
-            ready = yield step
-            if ready:
-                heard_at = time.monotonic()
-            elif time.monotonic() - heard_at > seconds:
-                raise Silence(f"no answer within {seconds:g} seconds")
-            step = steps.send(ready)
-    except StopIteration as end:
-        return end.value
 
 
 class Address:
@@ -118,7 +67,9 @@ class Address:
         options = " ".join((_options(defaults), str(given.get("options", "")), _options(ours)))
         patience = {**_PATIENCE, **(_HASTE if in_haste else {})}
         settings = {"application_name": "conch", **patience, **given, "options": options, "client_encoding": "utf8"}
-        return Connection.connect(make_conninfo(**settings), autocommit=True, row_factory=dict_row)
+        return Connection.connect(
+            make_conninfo(**settings), autocommit=True, prepare_threshold=None, row_factory=dict_row
+        )
 
 
 def _options(settings: dict[str, str]) -> str:

@@ -24,7 +24,7 @@ from conch.errors import (
     StoreUnavailable,
     StoreUncertain,
 )
-from conch.storage.postgres.address import Silence
+from conch.storage.postgres.connection import Silence
 
 _BUSY = (StoreBusy, "The store at {place} is busy: another writer held a lock for too long. Try again.")
 _CANCELLED = (StoreBusy, "The server at {place} ended a statement early: {reason}. Try again.")

@@ -13,7 +13,7 @@ from psycopg import sql
 from conch.lean import re
 from conch.storage.base import Problem, Row
 from conch.storage.comparing import compare_schemas
-from conch.storage.postgres.address import SCHEMA, Connection
+from conch.storage.postgres.connection import SCHEMA, Connection
 
 _EXPECTED = os.path.join(os.path.dirname(__file__), "schema.txt")
 _MOST_ORPHANS = 20

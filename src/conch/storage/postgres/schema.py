@@ -11,7 +11,7 @@ from conch.calls import note_change
 from conch.errors import ForeignStore, SchemaMismatch
 from conch.ids import lock_number
 from conch.storage.base import Parameters, Row
-from conch.storage.postgres.address import SCHEMA, Connection
+from conch.storage.postgres.connection import SCHEMA, Connection
 from conch.storage.postgres.transaction import spell
 from conch.storage.replacement import new_epoch
 from conch.storage.statements import Dialect, Migration, are_ours, lasting_users, still_in_use

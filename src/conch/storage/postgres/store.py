@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
+from functools import partial
 
 import psycopg
 from psycopg import sql
@@ -14,13 +15,13 @@ from psycopg.errors import UndefinedColumn, UndefinedTable
 from conch.calls import note_change
 from conch.clock import Clock
 from conch.errors import OtherToolNeeded, SchemaMismatch, StoreError, StoreUnavailable
-from conch.ids import lock_number
 from conch.lean import Any
-from conch.storage.base import INDEX_LOCK, Check, Problem, Replacement, Restoration, Row
-from conch.storage.postgres.address import SCHEMA, Address, Connection
+from conch.storage.base import INDEX_LOCK, Aside, Check, Problem, Replacement, Restoration, Row
+from conch.storage.postgres.address import Address
+from conch.storage.postgres.connection import SCHEMA, Connection, Question
 from conch.storage.postgres.errors import translate, translate_commit, translate_refusal, translated
 from conch.storage.postgres.schema import DIALECT, Schema
-from conch.storage.postgres.transaction import PostgresTransaction
+from conch.storage.postgres.transaction import PostgresTransaction, ask, lock
 from conch.storage.replacement import Replacements, new_epoch
 from conch.storage.statements import Migration, load_checks, load_migrations, load_statements
 
@@ -30,6 +31,7 @@ IDLE_SECONDS = 10.0
 _ANSWER_SECONDS = 1.0  # for the server's answer, after the longest wait for a lock
 _LEAST_PATIENCE = 3.0
 _SUSPECT_SECONDS = 30.0  # after a silence, a new connection must come sooner, so that the whole call ends in time
+_READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 # A restored dump has the epoch of the store it was made from, but its tables are new.
 _FACTS = """SELECT
   (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now,
@@ -37,6 +39,21 @@ _FACTS = """SELECT
   (SELECT value FROM meta WHERE key = 'application') AS application,
   concat((SELECT value FROM meta WHERE key = 'epoch'), ' ', 'meta'::regclass::oid) AS epoch
 """
+
+
+class _Aside:
+    """A query that is asked again and again, beside others. Its latest answer counts."""
+
+    def __init__(self, make: Callable[[], Question]) -> None:
+        self._make = make
+        self._question: Question | None = None
+
+    def renew(self) -> Question:
+        self._question = self._make()
+        return self._question
+
+    def rows(self) -> list[Row] | None:
+        return self._question.rows if self._question and self._question.is_answered else None
 
 
 class PostgresStore:
@@ -76,43 +93,78 @@ class PostgresStore:
 
     @contextmanager
     def read(self) -> Iterator[PostgresTransaction]:
+        begin = Question(_READ, is_prepared=False)
         with self._slot():
-            with self._transaction("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY") as transaction:
+            with self._transaction(partial(self._begin, [begin])) as transaction:
                 yield transaction
-            self._give_back(transaction.connection, "COMMIT")  # it only read, so a failure here loses nothing
+            if transaction.begun is not None:
+                self._give_back(transaction.begun, self._ending())  # it only read, so a failure here loses nothing
+
+    @contextmanager
+    def look(self) -> Iterator[PostgresTransaction]:
+        with self._slot(), self._transaction(self._look) as transaction:
+            yield transaction
+
+    def _look(self, transaction: PostgresTransaction, waiting: list[Question]) -> None:
+        facts = Question(_FACTS)
+        flight = [facts, *waiting]
+        if len(waiting) > 1:
+            flight = [Question(_READ, is_prepared=False), *flight, Question("COMMIT", is_prepared=False)]
+        connection = self._launch([*flight, *self._besides()], facts)
+        try:
+            self._admit(transaction, connection, facts)
+        finally:
+            self._give_back(connection)
 
     def glance(self, statement: str, **parameters: Any) -> list[Row]:
+        return self.glances((statement, parameters))[0]
+
+    def glances(self, *questions: tuple[str, Row]) -> list[list[Row]]:
+        asked = [ask(self._statements, statement, given) for statement, given in questions]
         try:
             with self._slot():
-                connection, _ = self._borrow()
-                try:
-                    looking = PostgresTransaction(connection, self._statements, 0, self._translated)
-                    rows = looking.all(statement, **parameters)
-                except BaseException:
-                    connection.close()
-                    raise
-                self._give_back(connection)
-        except UndefinedTable:  # they were dropped: a whole transaction notices, and creates them again
-            with self.read() as transaction:
-                return transaction.all(statement, **parameters)
-        except psycopg.Error as error:
-            raise translate(error, self.describe()) from error
-        return rows
+                self._give_back(self._launch(asked))
+        except StoreError as trouble:
+            if not isinstance(trouble.__cause__, UndefinedTable):
+                raise
+            with self.read() as transaction:  # they were dropped: a whole transaction notices, and creates them again
+                return [transaction.all(statement, **given) for statement, given in questions]
+        return [question.rows for question in asked]
+
+    @contextmanager
+    def aside(self, statement: str, **parameters: Any) -> Iterator[Aside]:
+        aside = _Aside(partial(ask, self._statements, statement, parameters))
+        outer, self._thread.aside = self._aside, aside
+        try:
+            yield aside.rows
+        finally:
+            self._thread.aside = outer
+
+    @property
+    def _aside(self) -> _Aside | None:
+        """What rides along with the end of every transaction of this thread."""
+        return getattr(self._thread, "aside", None)
+
+    def _ending(self) -> list[Question]:
+        return [Question("COMMIT", is_prepared=False), *self._besides()]
+
+    def _besides(self) -> list[Question]:
+        return [self._aside.renew()] if self._aside else []
 
     @contextmanager
     def write(self, *locks: str) -> Iterator[PostgresTransaction]:
         # The locks come before `now`, so that writers that waited have increasing times.
-        taking = "; ".join(f"SELECT pg_advisory_xact_lock({lock_number('write', lock)})" for lock in locks)
+        beginning = [Question("BEGIN", is_prepared=False), *map(lock, locks)]
         with self._slot():
-            with self._transaction(f"BEGIN; {taking}") as transaction:
+            with self._transaction(partial(self._begin, beginning)) as transaction:
                 yield transaction
-                transaction.send_rings()
-            self._commit(transaction.connection)
+            if transaction.begun is not None:
+                self._commit(transaction, transaction.begun)
 
     @contextmanager
     def _slot(self) -> Iterator[None]:
         """The right to use one of this process's connections. A thread inside a transaction need not wait again."""
-        if self._inside() is not None:
+        if getattr(self._thread, "is_inside", False):
             yield
             return
         if not self._slots.acquire(timeout=self._patience):
@@ -121,108 +173,134 @@ class PostgresStore:
                 f"{self._patience:g} seconds. Check that the server answers, and try again."
             )
             raise StoreUnavailable(message, store=self.describe())
+        self._thread.is_inside = True
         try:
             yield
         finally:
+            self._thread.is_inside = False
             self._slots.release()
 
     @contextmanager
-    def _transaction(self, begin: str) -> Iterator[PostgresTransaction]:
-        """Begin with one round trip, and roll back if anything is raised. The caller commits."""
-        connection, facts = self._ask(f"{begin}; {_FACTS}")
-        outer, self._thread.connection = self._inside(), connection
-        now = self._clock() if self._clock else facts["now"]
-        transaction = PostgresTransaction(connection, self._statements, now, self._translated)
+    def _transaction(
+        self, begin: Callable[[PostgresTransaction, list[Question]], None]
+    ) -> Iterator[PostgresTransaction]:
+        """Roll back if anything is raised. The caller commits."""
+        transaction = PostgresTransaction(self._statements, begin, self._translated)
         try:
-            self._schema.check(connection, facts["version"], facts["application"])
-            self._replacements.check(facts["epoch"])
             with self._translated():
                 yield transaction
-        except SchemaMismatch:
-            connection.close()  # otherwise a migrating process would count this one as a user of the old schema
-            raise
+                if not transaction.time:  # it was never begun, but even an empty one makes sure of the store
+                    transaction.fly()
         except BaseException:
-            self._give_back(connection, "ROLLBACK")
+            if transaction.begun is not None:
+                self._give_back(transaction.begun, [Question("ROLLBACK", is_prepared=False)])
             raise
         finally:
             transaction.has_ended = True
-            self._thread.connection = outer
 
-    def _commit(self, connection: Connection) -> None:
+    def _begin(self, beginning: list[Question], transaction: PostgresTransaction, waiting: list[Question]) -> None:
+        """The first flight of a transaction: it begins, takes its locks, and already asks what the caller wants."""
+        facts = Question(_FACTS)
+        connection = self._launch([*beginning, facts, *waiting], facts)
+        transaction.begun = connection
+        self._admit(transaction, connection, facts)
+
+    def _admit(self, transaction: PostgresTransaction, connection: Connection, facts: Question) -> None:
+        """Make sure that the transaction is on a store of this schema, and on the store of the calls before."""
+        found = self._check_schema(connection, facts)
+        self._replacements.check(found["epoch"])
+        transaction.time = self._clock() if self._clock else found["now"]
+
+    def _check_schema(self, connection: Connection, facts: Question) -> Row:
+        (found,) = facts.rows
         try:
-            connection.execute("COMMIT", prepare=False)
-        except psycopg.Error as error:
-            answered = not connection.closed
-            connection.close()
-            self._give_back(connection)
-            raise translate_commit(error, self.describe(), answered) from error
-        except BaseException:  # interrupted: the server may still answer on this connection
-            connection.close()
+            self._schema.check(connection, found["version"], found["application"])
+        except SchemaMismatch:
+            connection.close()  # otherwise a migrating process would count this one as a user of the old schema
             raise
+        return found
+
+    def _commit(self, transaction: PostgresTransaction, connection: Connection) -> None:
+        """Send what is left with the commit, in one flight."""
+        before, (commit, *after) = transaction.last_words(), self._ending()
+        try:
+            connection.fly([*before, commit, *after])
+        except psycopg.Error as error:
+            if not commit.is_answered:
+                # The server's error before the commit is an answer too: it then skips the commit.
+                answered = not connection.closed or any(each.error and each.error.sqlstate for each in before)
+                connection.close()
+                self._give_back(connection)
+                raise translate_commit(error, self.describe(), answered) from error
         note_change()
         self._give_back(connection)
 
     def change_counter(self) -> int:
         # The next transaction id, which every write increases.
-        connection, row = self._ask("SELECT pg_snapshot_xmax(pg_current_snapshot())::text AS next_transaction")
-        self._give_back(connection)
-        return int(row["next_transaction"])
+        return int(
+            self._ask("SELECT pg_snapshot_xmax(pg_current_snapshot())::text AS next_transaction")["next_transaction"]
+        )
 
     def is_locked(self, key: int) -> bool:
         """Whether any session holds an advisory lock on this key; False if the server does not answer."""
         try:
-            connection, row = self._ask(f"SELECT NOT pg_try_advisory_xact_lock({key}) AS locked")
+            return bool(self._ask("SELECT NOT pg_try_advisory_xact_lock($1::bigint) AS locked", key)["locked"])
         except StoreError:
             return False
-        self._give_back(connection)
-        return bool(row["locked"])
+
+    def _ask(self, text: str, *values: Any) -> Row:
+        """The row of a query of this store's own, which needs no schema."""
+        question = Question(text, values)
+        self._give_back(self._launch([question]))
+        return question.rows[0]
 
     def _translated(self) -> AbstractContextManager[None]:
         return translated(self.describe())
 
-    def _inside(self) -> Connection | None:
-        """The connection of this thread's open transaction, if there is one."""
-        return getattr(self._thread, "connection", None)
-
     # -- connections
 
-    def _ask(self, question: str) -> tuple[Connection, Row]:
-        """Send a query; returns the connection and the row. Nothing was changed, so a lost connection is replaced."""
+    def _launch(self, flight: list[Question], facts: Question | None = None) -> Connection:
+        """Send the first flight on a connection, and return the connection.
+
+        Nothing is changed by it, so a lost connection is replaced. If the schema is missing, it is created.
+        """
         connection, fresh = self._borrow()
         connection.patience = self._patience
         try:
-            return connection, self._first_answer(connection, question)
+            try:
+                connection.fly(flight)
+            except (UndefinedTable, UndefinedColumn):  # a new database, or tables of another program
+                if facts is None or facts.is_answered:
+                    raise
+            if facts is not None and (not facts.is_answered or facts.rows[0]["version"] is None):
+                # The version is None while another process commits the new tables.
+                connection.execute("ROLLBACK")
+                self._schema.prepare(connection)
+                connection.fly(flight)
+            return connection
         except psycopg.Error as error:
             lost = connection.closed
-            connection.close()
+            with closing(connection):
+                if facts is not None and facts.is_answered and not lost:
+                    connection.execute("ROLLBACK")
+                    self._check_schema(connection, facts)  # another schema may explain it
             if fresh or not lost:
                 raise translate(error, self.describe()) from error
         except BaseException:
             connection.close()
             raise
         self.close()  # the other idle connections are probably lost too
-        return self._ask(question)
-
-    def _first_answer(self, connection: Connection, question: str) -> Row:
-        try:
-            row = _last_row(connection.execute(question.encode(), prepare=False))
-            if row.get("version", "") is not None:  # None: another process commits the new tables at this moment
-                return row
-        except (UndefinedTable, UndefinedColumn):  # a new database, or tables of another program
-            pass
-        connection.execute("ROLLBACK")
-        self._schema.prepare(connection)
-        return _last_row(connection.execute(question.encode(), prepare=False))
+        return self._launch(flight, facts)
 
     def _borrow(self) -> tuple[Connection, bool]:
         with self._idle_lock:
             kept = self._idle.pop()[1] if self._idle else None
         return (self._open(), True) if kept is None else (kept, False)
 
-    def _give_back(self, connection: Connection, last_word: str = "") -> None:
+    def _give_back(self, connection: Connection, last_words: Sequence[Question] = ()) -> None:
         try:
-            if last_word:
-                connection.execute(last_word.encode(), prepare=False)
+            if last_words and not connection.closed:
+                connection.fly(last_words)
         except psycopg.Error:
             connection.close()
         if connection.closed:
@@ -366,12 +444,3 @@ class PostgresStore:
             idle, self._idle = self._idle, []
         for _, connection in idle:
             connection.close()
-
-
-def _last_row(cursor: psycopg.Cursor[Row]) -> Row:
-    """The row of the last of several statements sent as one."""
-    while cursor.nextset():
-        pass
-    row = cursor.fetchone()
-    assert row is not None
-    return row

@@ -8,18 +8,16 @@ from contextlib import AbstractContextManager
 from functools import cache
 from itertools import chain, count
 
-import psycopg
 from psycopg import sql
 
 from conch.bells.base import notification
 from conch.ids import lock_number
-from conch.lean import Any
+from conch.lean import Any, NamedTuple
 from conch.storage.base import DERIVED, Check, Phrase, Row
-from conch.storage.postgres.address import SCHEMA, Connection
+from conch.storage.postgres.connection import SCHEMA, Connection, Question
 from conch.storage.statements import expand_lists, referred_first
 
-_RING = """
-SELECT bell, pg_notify(bell, '') FROM unnest(%(bells)s::text[], %(keys)s::bigint[]) AS rung (bell, key)
+_RING = """SELECT bell, pg_notify(bell, '') FROM unnest($1::text[], $2::bigint[]) AS rung (bell, key)
 WHERE NOT pg_try_advisory_xact_lock(key)
 """
 # Not information_schema, which hides tables that the role has no rights on.
@@ -36,6 +34,7 @@ WHERE attrelid = format('%%I.%%I', %s::text, %s::text)::regclass AND attidentity
 # While a whole table is read, a transaction can be idle, and a query can run, for longer than is otherwise allowed.
 _UNHURRIED = "SET LOCAL idle_in_transaction_session_timeout = 0; SET LOCAL statement_timeout = 0"
 _ROWS_AT_ONCE = 500
+_MOST_WAITING = 200  # statements in a flight; a long import must not fill the memory
 
 _PARAMETER = re.compile(r"(?<!:):(\w+)")
 
@@ -46,33 +45,124 @@ def spell(statement: str) -> str:
     return _PARAMETER.sub(r"%(\1)s", statement.replace("%", "%%"))
 
 
+class _Spelled(NamedTuple):
+    text: str
+    names: tuple[str, ...]
+
+
+@cache
+def _number(statement: str) -> _Spelled:
+    """A statement with `:name` parameters in the server's form, `$1`, and the names in the order of the numbers."""
+    names = list(dict.fromkeys(_PARAMETER.findall(statement)))
+    return _Spelled(_PARAMETER.sub(lambda found: f"${names.index(found[1]) + 1}", statement), tuple(names))
+
+
+def ask(statements: Mapping[str, str], statement: str, parameters: Mapping[str, Any]) -> Question:
+    """The named statement with its parameters, for a flight."""
+    expanded, flat = expand_lists(statements[statement], dict(parameters))
+    text, names = _number(expanded)
+    return Question(text, [flat[name] for name in names])
+
+
+def _key(statement: str, parameters: dict[str, Any]) -> str:
+    return f"{statement} {sorted(parameters.items())}"
+
+
+def lock(name: str) -> Question:
+    return Question("SELECT pg_advisory_xact_lock($1::bigint)", [lock_number("write", name)])
+
+
 class PostgresTransaction:
+    """It begins with its first flight. Changes, and rows to fetch ahead, wait for the next read or the end."""
+
     def __init__(
         self,
-        connection: Connection,
         statements: Mapping[str, str],
-        now: int,
+        begin: Callable[[PostgresTransaction, list[Question]], None],
         translated: Callable[[], AbstractContextManager[None]],
     ) -> None:
-        """`translated` turns the driver's errors into this store's errors."""
-        self.connection = connection
+        """`begin` sends the first flight, and sets the time, and `begun` if more flights can follow.
+
+        `translated` turns the driver's errors into this store's errors.
+        """
         self._statements = statements
+        self._begin = begin
+        self.begun: Connection | None = None
+        self.time = 0
+        self._waiting: list[Question] = []
+        self._ahead: dict[str, Question] = {}
         self._rings: list[str] = []
         self._called: str | None = None
-        self.heard = False
+        self._ringing: Question | None = None
         self._dumps = count(1)
         self._translated = translated
-        self.now = now
         self.has_ended = False
 
+    @property
+    def now(self) -> int:
+        if not self.time:
+            self.fly()
+        return self.time
+
+    @property
+    def connection(self) -> Connection:
+        """For statements that travel alone, after all that has been asked before."""
+        if self.begun is None or self._waiting:
+            self.fly()
+        assert self.begun is not None
+        return self.begun
+
     def one(self, statement: str, **parameters: Any) -> Row | None:
-        return self._execute(statement, parameters).fetchone()
+        return next(iter(self.all(statement, **parameters)), None)
 
     def all(self, statement: str, **parameters: Any) -> list[Row]:
-        return self._execute(statement, parameters).fetchall()
+        question = self._ahead.pop(_key(statement, parameters), None) if self._ahead else None
+        if question is None:
+            question = self._await(statement, parameters)
+        if not question.is_answered:
+            self.fly()
+        return question.rows
 
-    def run(self, statement: str, **parameters: Any) -> int:
-        return self._execute(statement, parameters).rowcount
+    def ahead(self, statement: str, **parameters: Any) -> bool:
+        self._ahead[_key(statement, parameters)] = self._await(statement, parameters)
+        return True
+
+    def forget(self) -> None:
+        self._ahead.clear()
+
+    def run(self, statement: str, **parameters: Any) -> None:
+        self._await(statement, parameters)
+        if len(self._waiting) >= _MOST_WAITING:
+            self.fly()
+
+    def count(self, statement: str, **parameters: Any) -> int:
+        question = self._await(statement, parameters)
+        self.fly()
+        return question.count
+
+    def _await(self, statement: str, parameters: dict[str, Any]) -> Question:
+        if self.has_ended:
+            raise RuntimeError(f"{statement} was asked for after its transaction.")
+        question = ask(self._statements, statement, parameters)
+        self._waiting.append(question)
+        return question
+
+    def fly(self) -> None:
+        """Send all that waits."""
+        if self.has_ended:
+            raise RuntimeError("Rows were read after their transaction.")
+        waiting, self._waiting = self._waiting, []
+        if self.begun is None:
+            self._begin(self, waiting)
+        else:
+            self.begun.fly(waiting)
+
+    def last_words(self) -> list[Question]:
+        """What still has to be sent, with the commit."""
+        waiting, self._waiting = self._waiting, []
+        if self._rings:
+            waiting.append(self._ring())
+        return waiting
 
     def match(self, phrases: Sequence[Phrase], any_of: Sequence[Phrase] = ()) -> str:
         one = [f"({' | '.join(map(_spell_phrase, any_of))})"] if any_of else []
@@ -85,25 +175,29 @@ class PostgresTransaction:
         self._called = channel
         self._rings.insert(0, channel)
 
-    def send_rings(self) -> None:
+    def _ring(self) -> Question:
         """Notify only channels that may have a listener, because commits with notifications wait for each other.
 
         A listener holds a shared lock on its channel. If there is none, this transaction holds the lock until it ends.
         A new listener waits for that, and then sees the change.
         """
-        if self._rings:
-            bells = [notification(channel) for channel in self._rings]
-            keys = [lock_number("bell", channel) for channel in self._rings]
-            rung = self.connection.execute(_RING, {"bells": bells, "keys": keys})
-            if self._called is not None:
-                self.heard = notification(self._called) in {row["bell"] for row in rung}
+        bells = [notification(channel) for channel in self._rings]
+        keys = [lock_number("bell", channel) for channel in self._rings]
+        self._ringing = Question(_RING, [bells, keys])
+        return self._ringing
+
+    @property
+    def heard(self) -> bool:
+        rung = self._ringing.rows if self._ringing else []
+        return self._called is not None and notification(self._called) in {row["bell"] for row in rung}
 
     def lock(self, name: str) -> None:
-        self.connection.execute(f"SELECT pg_advisory_xact_lock({lock_number('write', name)})".encode())
+        self._waiting.append(lock(name))
 
     def take_time(self) -> None:
-        self.connection.take_time()
-        self.connection.execute(_UNHURRIED)
+        connection = self.connection
+        connection.take_time()
+        connection.execute(_UNHURRIED)
 
     def tables(self) -> list[str]:
         with self._translated():
@@ -157,12 +251,6 @@ class PostgresTransaction:
     def truncate(self, tables: list[str]) -> None:
         names = sql.SQL(", ").join(map(sql.Identifier, tables))
         self.connection.execute(sql.SQL("TRUNCATE {} RESTART IDENTITY CASCADE").format(names))
-
-    def _execute(self, statement: str, parameters: dict[str, Any]) -> psycopg.Cursor[Row]:
-        if self.has_ended:
-            raise RuntimeError(f"{statement} was asked for after its transaction.")
-        expanded, flat = expand_lists(self._statements[statement], parameters)
-        return self.connection.execute(spell(expanded), flat)
 
 
 def _spell_phrase(phrase: Phrase) -> str:

@@ -1,13 +1,16 @@
 -- name: append_event
 INSERT INTO room_events
-  (event_id, room_id, turn_id, event_type, from_agent_id, from_agent, to_agent_id, to_agent, handoff_json, reason,
+  (event_seq, event_id, room_id, turn_id, event_type, from_agent_id, from_agent, to_agent_id, to_agent, handoff_json, reason,
    details_json, created_at)
 VALUES
-  (:event_id, :room_id, :turn_id, :event_type,
+  (:event_seq, :event_id, :room_id, :turn_id, :event_type,
    :from_agent_id, (SELECT name FROM room_members WHERE room_id = :room_id AND agent_id = :from_agent_id),
    :to_agent_id, (SELECT name FROM room_members WHERE room_id = :room_id AND agent_id = :to_agent_id),
    :handoff_json, :reason, :details_json, :created_at)
-RETURNING event_seq, from_agent, to_agent;
+RETURNING from_agent, to_agent;
+
+-- name: pending_event
+SELECT e.* FROM path_rooms r JOIN room_events e ON e.event_seq = r.pending_handoff_event_seq WHERE r.room_id = :room_id;
 
 -- name: find_event
 SELECT * FROM room_events WHERE event_seq = :event_seq;

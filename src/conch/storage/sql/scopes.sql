@@ -85,6 +85,14 @@ LEFT JOIN registrations g ON g.room_id = m.room_id AND g.agent_id = m.agent_id
 WHERE m.room_id = :room_id AND m.ordinal > :after
 ORDER BY m.ordinal LIMIT :limit;
 
+-- name: room_agent
+SELECT
+  m.name, m.ordinal, m.takes_turns, a.agent_id, a.last_seen_at, a.host_id, a.boot_id, a.pid, a.process_started_at,
+  g.role, g.registered_at
+FROM room_members m JOIN agents a ON a.agent_id = m.agent_id
+LEFT JOIN registrations g ON g.room_id = m.room_id AND g.agent_id = m.agent_id
+WHERE m.room_id = :room_id AND m.agent_id = :agent_id;
+
 -- name: register_agent
 INSERT INTO registrations (room_id, agent_id, role, registered_at) VALUES (:room_id, :agent_id, :role, :now)
 ON CONFLICT (room_id, agent_id) DO UPDATE SET role = COALESCE(excluded.role, registrations.role);
@@ -92,3 +100,8 @@ ON CONFLICT (room_id, agent_id) DO UPDATE SET role = COALESCE(excluded.role, reg
 -- name: append_activity
 INSERT INTO room_activity (room_id, kind, agent_id, agent_name, subject_id, details_json, created_at)
 VALUES (:room_id, :kind, :agent_id, :agent_name, :subject_id, :details_json, :now);
+
+-- name: append_acceptance
+INSERT INTO room_activity (room_id, kind, agent_id, agent_name, subject_id, created_at)
+SELECT :room_id, 'accepted', :agent_id, :name, event_id, CAST(:now AS BIGINT)
+FROM protocol_events WHERE handoff_event_seq = :event_seq AND state <> 'accepted';

@@ -17,7 +17,7 @@ from conch.errors import (
     StoreUncertain,
 )
 from conch.lean import Any
-from conch.storage.base import Check, Problem, Replacement, Restoration, Row
+from conch.storage.base import Aside, Check, Problem, Replacement, Restoration, Row
 from conch.storage.replacement import Replacements, new_epoch
 from conch.storage.sqlite import sqlite3
 from conch.storage.sqlite.connections import Connections, FilesTaken, Lent
@@ -111,11 +111,21 @@ class SqliteStore:
             finally:
                 tx.has_ended = True
 
+    def look(self) -> AbstractContextManager[SqliteTransaction]:
+        return self.read()
+
     def glance(self, statement: str, **parameters: Any) -> list[Row]:
+        return self.glances((statement, parameters))[0]
+
+    def glances(self, *questions: tuple[str, Row]) -> list[list[Row]]:
         with self._connections.borrowed() as lent:
-            return SqliteTransaction(lent.connection, self._statements, 0, self._translated).all(
-                statement, **parameters
-            )
+            looking = SqliteTransaction(lent.connection, self._statements, 0, self._translated)
+            return [looking.all(statement, **given) for statement, given in questions]
+
+    @contextmanager
+    def aside(self, statement: str, **parameters: Any) -> Iterator[Aside]:
+        """Asks nothing: here a query of its own costs no more."""
+        yield _nothing
 
     @contextmanager
     def write(self, *locks: str) -> Iterator[SqliteTransaction]:
@@ -503,3 +513,7 @@ class SqliteStore:
             connection.execute(self._statements["ensure_epoch"], {"epoch": new_epoch()})
             connection.execute(self._statements["ensure_mark"])
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+
+
+def _nothing() -> None:
+    return None

@@ -75,7 +75,17 @@ class SqliteTransaction:
         names = [column[0] for column in cursor.description]
         return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
-    def run(self, statement: str, **parameters: Any) -> int:
+    def ahead(self, statement: str, **parameters: Any) -> bool:
+        """Does nothing: here no query is far away."""
+        return False
+
+    def forget(self) -> None:
+        """Does nothing: nothing is fetched ahead."""
+
+    def run(self, statement: str, **parameters: Any) -> None:
+        self._execute(statement, parameters)
+
+    def count(self, statement: str, **parameters: Any) -> int:
         return self._execute(statement, parameters).rowcount
 
     def match(self, phrases: Sequence[Phrase], any_of: Sequence[Phrase] = ()) -> str:

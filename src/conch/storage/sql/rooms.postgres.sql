@@ -1,0 +1,30 @@
+-- What a call will probably need of a room, found without knowing the room's row, so that both travel together.
+
+-- name: people_of_room
+-- An agent, and the one that the room waits for.
+SELECT m.*, a.last_seen_at
+FROM room_members m JOIN agents a ON a.agent_id = m.agent_id
+WHERE m.room_id = :room_id AND m.agent_id IN (
+  SELECT CAST(:agent_id AS TEXT) UNION ALL SELECT COALESCE(owner, reserved_for) FROM path_rooms WHERE room_id = :room_id
+);
+
+-- name: members_after
+-- Like `members_from`, beginning at the place of an agent.
+SELECT * FROM (
+  SELECT * FROM (
+    SELECT 0 AS lap, m.*, a.last_seen_at
+    FROM room_members m JOIN agents a ON a.agent_id = m.agent_id
+    WHERE m.room_id = :room_id AND m.is_gone = 0
+      AND m.ordinal > (SELECT ordinal FROM room_members WHERE room_id = :room_id AND agent_id = :agent_id)
+    ORDER BY m.ordinal LIMIT :limit
+  ) ahead
+  UNION ALL
+  SELECT * FROM (
+    SELECT 1 AS lap, m.*, a.last_seen_at
+    FROM room_members m JOIN agents a ON a.agent_id = m.agent_id
+    WHERE m.room_id = :room_id AND m.is_gone = 0
+      AND m.ordinal <= (SELECT ordinal FROM room_members WHERE room_id = :room_id AND agent_id = :agent_id)
+    ORDER BY m.ordinal LIMIT :limit
+  ) behind
+) around
+ORDER BY lap, ordinal LIMIT :limit;
