@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.contract.conftest import DEADLINE
 
 from conch.agents.records import Caller
 from conch.app import App
@@ -15,7 +17,7 @@ from conch.bus.peers import Peer
 from conch.clock import DAY
 from conch.errors import UnknownRoom
 from conch.retention.pruning import Pruned, Pruning
-from conch.retention.retention import Retention
+from conch.retention.retention import Retention, keep_pruned
 from conch.rooms.log import list_events
 from conch.rooms.room import Room
 from conch.storage.base import Problem
@@ -111,6 +113,20 @@ def test_a_message_that_a_living_agent_has_not_read_stays_with_all_after_it(worl
 
     assert world.prune().messages == 1
     assert world.texts() == ["unread", "unread too"]
+    assert world.problems() == []
+
+
+def test_an_agent_that_joined_later_holds_back_nothing_from_before(world: World, agent: Callable[..., Caller]) -> None:
+    world.say("history")
+    world.read()
+    world.pass_days(100)
+    carol = agent("carol:1")
+    world.app.membership.join_path(carol, str(world.root))
+    reader = world.app.peers.join_as_itself(carol, world.room.topic_id)
+    world.say("young")
+
+    assert world.prune().messages == 1
+    assert [each.content_markdown for each in world.app.messages.sync(reader, []).page.received] == ["young"]
     assert world.problems() == []
 
 
@@ -243,6 +259,48 @@ def test_a_closed_topic_goes_unless_it_has_what_a_living_agent_has_not_read(worl
     assert world.prune().topics == 1
     assert world.texts(topics[1]) == ["hello"]
     assert world.problems() == []
+
+
+def test_a_closed_room_stays_while_a_notice_in_it_is_not_accepted(world: World) -> None:
+    sent = world.app.notices.send(world.ada, world.room.room_id, "BLOCKED", "bob:1", BLOCKED).event.event_id
+    lease = world.claim(world.ada)
+    world.app.membership.close_room(world.ada, lease.room_id, lease.lease_id, lease.turn_id, "done")
+    world.pass_days(100)
+
+    assert world.prune().rooms == 0
+    world.app.notices.mark(world.bob, sent, "accepted")
+    world.pass_days(100)
+
+    assert (world.prune().rooms, world.problems()) == (1, [])
+
+
+def test_by_the_setting_it_is_pruned_once_a_day_by_whoever_comes_first(world: World) -> None:
+    world.say("old")
+    world.read()
+    world.pass_days(100)
+    app, settings = world.app, world.app.settings._replace(retention_days=90)
+    first, second = (Retention(app.store, app.bell, settings) for _ in range(2))
+
+    outcomes = [first.prune_if_due(), second.prune_if_due(), world.retention.prune_if_due()]
+    world.pass_days(1)
+
+    assert [outcome and outcome.pruned.messages for outcome in outcomes] == [1, None, None]
+    assert second.prune_if_due() is not None
+    assert world.problems() == []
+
+
+def test_a_server_prunes_in_a_thread_of_its_own(world: World) -> None:
+    world.say("old")
+    world.read()
+    world.pass_days(100)
+    retention = Retention(world.app.store, world.app.bell, world.app.settings._replace(retention_days=90))
+
+    keep_pruned(retention, first_pause=0)
+
+    deadline = time.monotonic() + DEADLINE
+    while world.texts() and time.monotonic() < deadline:
+        time.sleep(0.02)  # so that the other thread gets the interpreter
+    assert world.texts() == []
 
 
 @pytest.mark.parametrize("steps", range(0, 9, 2))

@@ -112,8 +112,11 @@ class Pruning:
 
     def _topic(self, tx: Transaction, row: Row) -> _Place:
         topic_id, pruned, last = row["topic_id"], row["pruned_seq"], row["last_seq"]
-        given = {"topic_id": topic_id, "cutoff": self.cutoff, "alive_since": self._alive_since, "after": pruned}
-        found = [tx.one("first_young", **given), tx.one("first_unread", **given)]
+        given = {"topic_id": topic_id, "cutoff": self.cutoff, "after": pruned}
+        found = [
+            tx.one("first_young", **given),
+            tx.one("first_unread", alive_since=self._alive_since, through=last, **given),
+        ]
         if row["status"] == "open":  # nobody can answer on a closed topic
             found.append(tx.one("first_pending", **given))
         place = min([last + 1, *(each["seq"] for each in found if each and each["seq"] is not None)])
@@ -151,18 +154,18 @@ class Pruning:
             self._between()
             through = min(after + _STEP, place.through)
             with self._store.write(place.name, INDEX_LOCK) as tx:
-                if not self._may_prune(tx, place, after):
+                if not self._may_prune(tx, place.name, after, through):
                     break
                 _delete_messages(tx, place.name, after, through)
             after = through
         return after - place.pruned
 
-    def _may_prune(self, tx: Transaction, place: _Place, after: int) -> bool:
+    def _may_prune(self, tx: Transaction, topic_id: str, after: int, through: int) -> bool:
         """Whether nobody has pruned further, or set a cursor back, since the topic was looked at."""
-        now = tx.one("topic_numbers", topic_id=place.name)
-        unread = tx.one("first_unread", topic_id=place.name, alive_since=self._alive_since)
-        first = unread["seq"] if unread else None
-        return now is not None and now["pruned_seq"] == after and (first is None or first > place.through)
+        now = tx.one("topic_numbers", topic_id=topic_id)
+        given = {"topic_id": topic_id, "cutoff": self.cutoff, "alive_since": self._alive_since, "through": through}
+        unread = tx.one("first_unread", **given)
+        return now is not None and now["pruned_seq"] == after and (unread is None or unread["seq"] is None)
 
     def _prune_events(self, place: _Place) -> int:
         total = 0

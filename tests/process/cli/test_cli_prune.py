@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
 from typing import Any
 
 import pytest
+from tests.process.cli.conftest import CONCH
+
+from conch.app import App, open_app
+from conch.upkeep.verify import verify_store
 
 
 @pytest.fixture
@@ -49,3 +54,39 @@ def test_a_time_is_required_unless_the_setting_gives_one(conch: Any) -> None:
     assert (missing.status, missing.error["field"]) == (2, "older")
     assert (wrong.status, wrong.error["field"]) == (2, "older")
     assert conch("db", "prune", "--dry-run", CONCH_RETENTION_DAYS="30").status == 0
+
+
+def test_a_prune_that_is_killed_leaves_a_sound_store_and_the_next_one_goes_on(conch: Any, environ: Any) -> None:
+    conch("join")
+    conch("join", agent="bob:2")
+    app = open_app(environ)
+    topic_id = conch("state", "--json").data["room"]["topic_id"]
+    peers = {row["name"]: row["peer_id"] for row in _rows(app, "peers") if row["topic_id"] == topic_id}
+    with app.store.write(topic_id) as tx:
+        tx.load("messages", (_message(topic_id, seq, min(peers.values())) for seq in range(1, 20_001)))
+        tx.one("take_seqs", topic_id=topic_id, count=20_000, now=2)
+        tx.run("raise_cursors", topic_id=topic_id, through=20_000)
+    command = [*CONCH, "db", "prune", "--older", "1d", "--yes"]
+    running = subprocess.Popen(command, env=environ)
+    while not (pruned := max(row["pruned_seq"] for row in _rows(app, "topic_seq"))) and running.poll() is None:
+        pass
+    running.kill()
+    running.wait()
+
+    problems = verify_store(app.store).problems
+    app.close()
+
+    assert pruned and problems == []
+    assert conch("db", "prune", "--older", "1d", "--yes").status == 0
+    assert conch("db", "prune", "--older", "1d", "--dry-run", "--json").data["messages"] == 0
+    assert conch("db", "verify").status == 0
+
+
+def _rows(app: App, table: str) -> list[dict[str, Any]]:
+    with app.store.read() as tx:
+        return list(tx.dump(table))
+
+
+def _message(topic_id: str, seq: int, sender_id: int) -> dict[str, Any]:
+    about = {"message_id": f"m{seq}", "topic_id": topic_id, "seq": seq, "sender_id": sender_id, "own_seq": seq}
+    return {**about, "message_type": "message", "content_markdown": f"old {seq}", "created_at": 1_000_000 + seq}

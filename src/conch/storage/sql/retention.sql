@@ -9,13 +9,17 @@ FROM topics t JOIN topic_seq s ON s.topic_id = t.topic_id ORDER BY t.created_at,
 SELECT pruned_seq, next_seq - 1 AS last_seq FROM topic_seq WHERE topic_id = :topic_id;
 
 -- name: first_unread
--- The first message of another peer that a living cursor has not passed.
+-- The first message of another peer that a living cursor has not passed. What was said before a peer joined does not wait
+-- for it, so a peer that joined after `cutoff` has nothing old to read.
 SELECT min((
-  SELECT m.seq FROM messages m WHERE m.topic_id = c.topic_id AND m.seq > c.last_seq AND m.sender_id <> c.peer_id
+  SELECT m.seq FROM messages m
+  WHERE m.topic_id = c.topic_id AND m.seq > c.last_seq AND m.seq <= :through AND m.sender_id <> c.peer_id
+    AND m.created_at >= p.created_at
   ORDER BY m.seq LIMIT 1
 )) AS seq
 FROM cursors c JOIN peers p ON p.peer_id = c.peer_id LEFT JOIN agents a ON a.agent_id = p.agent_id
-WHERE c.topic_id = :topic_id AND (c.updated_at >= :alive_since OR a.last_seen_at >= :alive_since);
+WHERE c.topic_id = :topic_id AND c.last_seq < :through AND p.created_at < :cutoff
+  AND (c.updated_at >= :alive_since OR a.last_seen_at >= :alive_since);
 
 -- name: first_pending
 -- The first pending question, or the first message of the thread in which one was asked.
