@@ -50,9 +50,9 @@ class Facts(NamedTuple):
 
 SHOWN: dict[str, Callable[[Facts], str]] = {
     "size of the store's file": lambda facts: f"{facts.size / 1e6:,.1f} MB",
-    "`conch mcp`, spawn to `initialize`": lambda facts: milliseconds(facts.start),
-    "`join_path` of the room": lambda facts: milliseconds(facts.join),
-    "`get_room_state`": lambda facts: milliseconds(facts.state),
+    "`conch mcp`, spawn to `initialize`, fastest": lambda facts: milliseconds(facts.start),
+    "`join_path` of the room, fastest": lambda facts: milliseconds(facts.join),
+    "`get_room_state`, fastest": lambda facts: milliseconds(facts.state),
 }
 
 
@@ -117,7 +117,7 @@ def _look(scratch: Scratch, path: str, plan: Plan) -> Facts:
             states.append(time.perf_counter() - joined)
         server.close()
     size = Path(scratch.environ()["CONCH_DATA_DIR"], "rooms.sqlite").stat().st_size
-    return Facts(size, *(Spread.of(each).p50 for each in (starts, joins, states)))
+    return Facts(size, min(starts), min(joins), min(states))  # other work on the machine only adds to them
 
 
 class _Rival:
