@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import queue
+import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from tests.process.forking import Fork, Forks
@@ -120,6 +124,13 @@ class Client:
     def wait_for_exit(self) -> int:
         return self.process.wait(timeout=SECONDS)
 
+    def end(self) -> None:
+        """Go away in an orderly manner."""
+        self.process.stdin.close()
+
+    def kill(self) -> None:
+        self.process.kill()
+
     def rest(self) -> list[Any]:
         """Every message that is still to come, until the server closes its output."""
         messages = []
@@ -129,6 +140,73 @@ class Client:
 
     def undone(self) -> int:
         return len(self.journal.read_text().splitlines()) if self.journal.exists() else 0
+
+
+class WebClient(Client):
+    """The same over HTTP: each message is a request of its own, and what comes back is put into one line."""
+
+    def __init__(self, address: str, token: str, agent: str) -> None:
+        parts = urlsplit(address)
+        self.envelope = None
+        self._host, self._port = parts.hostname or "", parts.port or 0
+        self._path = f"/mcp?agent={agent}"
+        self._headers = {
+            "Authorization": f"Bearer {token}",
+            "Accept": "application/json, text/event-stream",
+            "Content-Type": "application/json",
+        }
+        self._lines: queue.Queue[bytes] = queue.Queue()
+        self._next_id = 1000
+        self._cancelled: set[object] = set()
+        self._open: dict[http.client.HTTPConnection, threading.Thread] = {}
+
+    def send(self, message: object) -> None:
+        body = message if isinstance(message, bytes) else json.dumps(message).encode()
+        connection = http.client.HTTPConnection(self._host, self._port, timeout=SECONDS)
+        connection.request("POST", self._path, body, self._headers)
+        thread = threading.Thread(target=self._hear, args=[connection])
+        self._open[connection] = thread
+        thread.start()
+        if b'"id"' not in body:
+            thread.join(SECONDS)
+
+    def _hear(self, connection: http.client.HTTPConnection) -> None:
+        try:
+            reply = connection.getresponse()
+            if reply.getheader("Mcp-Session-Id"):
+                self._headers["Mcp-Session-Id"] = reply.getheader("Mcp-Session-Id") or ""
+            is_stream = "event-stream" in (reply.getheader("Content-Type") or "")
+            for line in reply if is_stream else [b"data: " + reply.read()]:
+                text = line.removeprefix(b"data: ").strip()
+                if line.startswith(b"data: ") and text and self._is_wanted(json.loads(text)):
+                    self._lines.put(text + b"\n")
+        except (OSError, ValueError, AttributeError, http.client.HTTPException):
+            pass  # the test has cut the connection
+        connection.close()
+
+    def _is_wanted(self, message: Object) -> bool:
+        """Over HTTP, the request that was cancelled gets an error, which a client drops."""
+        return not (message.get("id") in self._cancelled and "error" in message)
+
+    def cancel(self, request_id: object) -> None:
+        self._cancelled.add(request_id)
+        super().cancel(request_id)
+
+    def end(self) -> None:
+        """Cut every connection."""
+        for connection, thread in self._open.items():
+            if connection.sock is not None:
+                with suppress(OSError):
+                    connection.sock.shutdown(socket.SHUT_RDWR)
+            thread.join(SECONDS)
+        self._open.clear()
+
+    kill = end
+
+    def rest(self) -> list[Any]:
+        self.end()
+        self._lines.put(b"")
+        return super().rest()
 
 
 class Servers:
@@ -216,6 +294,32 @@ def conch(servers: Servers) -> Callable[..., Client]:
         return client
 
     return conch
+
+
+@pytest.fixture
+def web(tmp_path: Path) -> Iterator[Callable[..., WebClient]]:
+    """Connect an agent to `conch serve`, ready for calls."""
+    clients: list[WebClient] = []
+    servers: list[subprocess.Popen[str]] = []
+
+    def connect(agent_id: str) -> WebClient:
+        if not servers:
+            command = [sys.executable, "-m", "conch", "serve", "--port", "0"]
+            environ = {**os.environ, "CONCH_DATA_DIR": str(tmp_path / "data")}
+            servers.append(subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True))
+            connect.printed = servers[0].stdout.readline().strip().partition("/?token=")  # type: ignore[attr-defined]
+        address, _, token = connect.printed  # type: ignore[attr-defined]
+        clients.append(WebClient(address, token, agent_id))
+        clients[-1].initialize()
+        return clients[-1]
+
+    yield connect
+    for client in clients:
+        client.end()
+    for server in servers:
+        server.terminate()
+        assert server.wait(SECONDS) == 0
+        server.stdout.close()
 
 
 @pytest.fixture

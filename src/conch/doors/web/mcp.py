@@ -7,7 +7,7 @@ address (`/mcp?agent=NAME`), or else everything that one client program sends.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 
 import anyio
@@ -39,6 +39,7 @@ _IDLE_SECONDS = 4 * 3_600.0  # as long as a silent agent counts as active
 _LONGEST_NAME = 64
 _LAST_SECONDS = 0.4
 _CALLER = "conch.caller"
+_TURNS = 5  # of the event loop, after which a connection that the client has closed is known to be closed
 
 _Context = ServerRequestContext[Any, Any]
 
@@ -114,9 +115,33 @@ class McpDoor:
                 caller.leave()
             return message
 
-        reply = _Ending(send)
-        await self._manager.handle_request({**scope, _CALLER: caller}, watch, reply)
-        await reply.end()
+        async def about_to_write() -> None:
+            if caller.run is not None and caller.run.has_replied:
+                for _ in range(_TURNS):
+                    await anyio.sleep(0)
+                with anyio.move_on_after(0):
+                    await watch()
+                caller.gets_reply = not caller.is_gone
+
+        reply = _Ending(send, about_to_write, lambda: self._settle(caller))
+        try:
+            await self._manager.handle_request({**scope, _CALLER: caller}, watch, reply)
+            await reply.end()
+        finally:
+            caller.leave()
+            with anyio.CancelScope(shield=True):
+                await self._settle(caller)
+
+    async def _settle(self, caller: _Caller) -> None:
+        """Count what a reply brought as delivered, or take it back if its client went away before it was written.
+
+        A client may go away as soon as it has the reply.
+        """
+        run = caller.run
+        if run is not None and run.has_replied:
+            await run_sync(run.settle, caller.gets_reply, limiter=self._limiter)
+            self._calls.discard(run)
+            run.settled.set()
 
     # -- its tools
 
@@ -137,16 +162,18 @@ class McpDoor:
         meta: Object = dict(context.meta or {})
         session = self._session(context)
         session.note_sessions(meta)
+        for former in [each for each in self._calls if each.session is session and each.has_replied]:
+            await former.settled.wait()  # the client has its reply, but the store may not know yet
         run = _Run(tool, session, params.arguments or {}, _progress(context, meta))
-        caller: _Caller | None = context.request.scope.get(_CALLER) if context.request is not None else None
-        if caller is not None:
-            caller.when_gone(run.abandon)
+        caller: _Caller = context.request.scope[_CALLER] if context.request is not None else _Caller()
+        caller.start(run)
         self._calls.add(run)
         try:
             reply = await run_sync(run.work, abandon_on_cancel=True, limiter=self._limiter)
         finally:
-            run.abandon()  # does nothing if it was finished
-            self._calls.discard(run)
+            if not run.has_replied:
+                run.abandon()
+                self._calls.discard(run)
         return types.CallToolResult(
             content=[types.TextContent(type="text", text=reply.text)],
             structured_content=reply.data,
@@ -207,19 +234,29 @@ def _progress(context: _Context, meta: Object) -> Callable[[str], None] | None:
 
 
 class _Ending:
-    """Passes on a reply, and ends it if the server stops in the middle of a stream."""
+    """Passes on a reply, tells what happens to it, and ends it if the server stops in the middle of a stream."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(
+        self, send: Send, about_to_write: Callable[[], Awaitable[None]], written: Callable[[], Awaitable[None]]
+    ) -> None:
         self._send = send
+        self._about_to_write = about_to_write
+        self._written = written
         self._is_open = False
 
     async def __call__(self, message: Message) -> None:
-        is_body = message["type"] == "http.response.body"
-        self._is_open = not is_body or message.get("more_body", False)
-        await self._send(message)
+        if message.get("body"):
+            await self._about_to_write()
+        is_last = message["type"] == "http.response.body" and not message.get("more_body", False)
+        self._is_open = True
+        await self._send({**message, "more_body": True} if is_last else message)
+        if is_last:
+            await self._written()
+            await self.end()
 
     async def end(self) -> None:
         if self._is_open:
+            self._is_open = False
             await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
@@ -227,42 +264,62 @@ class _Caller:
     """The client that waits for one HTTP reply. Without it, the reply is lost."""
 
     def __init__(self) -> None:
-        self._is_gone = False
-        self._act: Callable[[], None] | None = None
+        self.is_gone = False
+        self.gets_reply = False
+        self.run: _Run | None = None
 
-    def when_gone(self, act: Callable[[], None]) -> None:
-        self._act = act
-        if self._is_gone:
-            act()
+    def start(self, run: _Run) -> None:
+        self.run = run
+        if self.is_gone:
+            run.abandon()
 
     def leave(self) -> None:
-        self._is_gone = True
-        if self._act is not None:
-            self._act()
+        self.is_gone = True
+        if self.run is not None:
+            self.run.abandon()
 
 
 class _Run:
     """One call of a tool on a thread. What it brings is taken back if nobody waits for it any more."""
 
     def __init__(self, tool: Tool, session: Session, arguments: Object, report: Callable[[str], None] | None) -> None:
+        self.session = session
+        self.settled = anyio.Event()
         self._tool = tool
-        self._session = session
         self._arguments = arguments
         self._call = Call(report)
         self._lock = Lock()
-        self._is_over = False
+        self._is_abandoned = False
+        self._reply: Reply | None = None
+
+    @property
+    def has_replied(self) -> bool:
+        """Whether a reply is on its way, so that it is to be settled."""
+        return self._reply is not None
 
     def work(self) -> Reply:
-        reply = call_tool(self._tool, self._session, self._arguments, self._call)
+        reply = call_tool(self._tool, self.session, self._arguments, self._call)
         with self._lock:
-            is_wanted, self._is_over = not self._is_over, True
-        with suppress(Exception):  # as for every lost reply, a lease that is never used ends by itself
-            reply.delivery.sent() if is_wanted else reply.delivery.not_sent()
+            if not self._is_abandoned:
+                self._reply = reply
+                return reply
+        _deliver(reply, False)
         return reply
 
+    def settle(self, has_arrived: bool) -> None:
+        if self._reply is not None:
+            _deliver(self._reply, has_arrived)
+            self._reply = None
+
     def abandon(self) -> None:
+        """Stop the call. A reply that is on its way is settled by the connection that carries it."""
         with self._lock:
-            if self._is_over:
+            if self._is_abandoned or self._reply is not None:
                 return
-            self._is_over = True
+            self._is_abandoned = True
         self._call.cancel()
+
+
+def _deliver(reply: Reply, has_arrived: bool) -> None:
+    with suppress(Exception):  # as for every lost reply, a lease that is never used ends by itself
+        reply.delivery.sent() if has_arrived else reply.delivery.not_sent()
