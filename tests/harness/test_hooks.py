@@ -219,6 +219,13 @@ def test_enforce_stick_refuses_an_edit_while_another_agent_holds_the_stick(
 
 PATCH = "*** Begin Patch\n*** Update File: src/a.py\n@@\n-x\n+y\n*** End Patch"
 CHANGES = [
+    ("Bash", {"command": "bash -lc 'cd src && rm a.py'"}),
+    ("Bash", {"command": "sudo -u me timeout 5s rm src/a.py"}),
+    ("Bash", {"command": "cp -t src other.py"}),
+    ("Bash", {"command": "find src -name '*.py' -delete"}),
+    ("Bash", {"command": "git checkout main src/a.py"}),
+    ("Bash", {"command": "echo `rm src/a.py`"}),
+    ("Bash", {"command": "! rm src/{a,b}.py"}),
     ("Write", {"file_path": "src/a.py"}),
     ("NotebookEdit", {"notebook_path": "src/a.ipynb"}),
     ("apply_patch", {"command": PATCH}),
@@ -231,6 +238,9 @@ CHANGES = [
     ("run_shell_command", {"command": f"apply_patch <<'EOF'\n{PATCH}\nEOF"}),
 ]
 READS = [
+    ("Bash", {"command": "sudo grep rm src/a.py"}),
+    ("Bash", {"command": "git checkout -b src main"}),
+    ("Bash", {"command": "echo bash -c 'rm src/a.py'"}),
     ("Read", {"file_path": "src/a.py"}),
     ("Bash", {"command": "cat src/a.py | grep '>' && ls src 2>&1"}),
     ("Bash", {"command": "cat <<'EOF'\necho x > src/a.py\nEOF"}),

@@ -24,12 +24,18 @@ _PATHS = ("file_path", "filePath", "path", "notebook_path", "absolute_path", "ta
 _PATCHES = ("command", "patch", "patchText", "input")
 _PATCHED = ("*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: ")
 # Commands all of whose arguments are changed, and those that change only the last one.
-_CHANGE_ALL = _words("rm rmdir touch truncate tee mv unlink shred")
+_CHANGE_ALL = _words("rm rmdir mkdir touch truncate tee mv unlink shred")
 _CHANGE_LAST = _words("cp ln install rsync")
-_IN_PLACE = _words("sed perl")
-_BEFORE = _words("sudo env time nice nohup command exec builtin then do else")
+_INTO = ("-t", "--target-directory")  # of `cp`, `mv`, `ln` and `install`
+_IN_PLACE = _words("sed gsed perl")
+_NESTED = _words("bash sh zsh dash")  # with `-c`, they run another command line
+_KNOWN = _CHANGE_ALL | _CHANGE_LAST | _IN_PLACE | _NESTED | _words("dd git find")
+_KEYWORDS = _words("if then elif else while until do !")
+# Programs that run the command after their own options.
+_WRAPPERS = _words("sudo doas env time timeout nice ionice stdbuf setsid nohup command exec builtin xargs")
 _GIT_PATHS = _words("rm mv restore checkout")
-_OPERATORS = (";", "&&", "||", "|&", "|", "&", "\n", "(", ")", "{", "}")
+_OPERATORS = (";", "&&", "||", "|&", "|", "&", "\n", "(", ")", "{", "}", "`")
+_DEEPEST = 3
 _REDIRECTIONS = (">>", ">|", "&>>", "&>", ">")
 
 
@@ -59,7 +65,7 @@ def _patched(patch: str) -> list[str]:
 # -- shell
 
 
-def _written_by_shell(command: str, cwd: str) -> list[str]:
+def _written_by_shell(command: str, cwd: str, depth: int = 0) -> list[str]:
     """The files that a shell command plainly writes: redirections, and well-known programs such as `rm` or `sed -i`.
 
     A word with a variable or a substitution is not plain. Of a pattern, only the folder counts.
@@ -68,8 +74,9 @@ def _written_by_shell(command: str, cwd: str) -> list[str]:
     folder = cwd
     for words in _Scanner(command).scan():
         arguments, targets = _split(words)
-        while arguments and (arguments[0] in _BEFORE or _is_assignment(arguments[0])):
-            arguments = arguments[1:]
+        arguments = _unwrapped(arguments)
+        for line in _nested(arguments) if depth < _DEEPEST else ():
+            found += _written_by_shell(line, folder, depth + 1)
         if arguments[:1] == ["cd"]:
             folder = os.path.normpath(os.path.join(folder, *_plain(arguments[1:2])))
             continue
@@ -77,16 +84,49 @@ def _written_by_shell(command: str, cwd: str) -> list[str]:
     return found
 
 
+def _nested(arguments: list[str]) -> list[str]:
+    """The command line that a shell is told to run, such as that of `bash -lc LINE`."""
+    if not arguments or os.path.basename(arguments[0]) not in _NESTED:
+        return []
+    return [after for before, after in pairwise(arguments) if before.startswith("-") and before.endswith("c")][:1]
+
+
+def _unwrapped(arguments: list[str]) -> list[str]:
+    """The command behind keywords, assignments and programs that only run another one."""
+    while arguments:
+        first = os.path.basename(arguments[0])
+        if first in _WRAPPERS:
+            arguments = _after_options(arguments[1:])
+        elif first in _KEYWORDS or _is_assignment(first):
+            arguments = arguments[1:]
+        else:
+            break
+    return arguments
+
+
+def _after_options(words: list[str]) -> list[str]:
+    """The words from the program on, behind options, their values and a duration, such as `-u me` or `5s`."""
+    for place, word in enumerate(words):
+        is_value = place > 0 and words[place - 1].startswith("-") and os.path.basename(word) not in _KNOWN
+        if not (is_value or word.startswith("-") or word[:1].isdigit() or _is_assignment(word)):
+            return words[place:]
+    return []
+
+
 def _written(arguments: list[str]) -> list[str]:
     """The arguments of one simple command that it changes."""
     if not arguments:
         return []
     program = os.path.basename(arguments[0])
-    rest = [argument for argument in arguments[1:] if not argument.startswith("-")]
-    if program in _CHANGE_ALL:
-        return rest
-    if program in _CHANGE_LAST:
-        return rest[-1:]
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    rest = [word for word in arguments[1:end] if not word.startswith("-")] + arguments[end + 1 :]
+    if program in _CHANGE_ALL or program in _CHANGE_LAST:
+        into = [after for before, after in pairwise(arguments) if before in _INTO]
+        into += [word.partition("=")[2] for word in arguments if word.startswith(f"{_INTO[1]}=")]
+        return into + rest if program in _CHANGE_ALL else into or rest[-1:]
+    if program == "find" and "-delete" in arguments:
+        options = next(place for place, word in enumerate(arguments) if word.startswith("-"))
+        return arguments[1:options] or ["."]
     if program in _IN_PLACE and any(each.startswith(("-i", "--in-place", "-pi", "-ni")) for each in arguments[1:]):
         scripts = [after for before, after in pairwise(arguments) if before in ("-e", "-f")]
         return [argument for argument in rest if argument not in scripts] if scripts else rest[1:]
@@ -99,7 +139,10 @@ def _written_by_git(arguments: list[str], rest: list[str]) -> list[str]:
     if rest[:1] and rest[0] in _GIT_PATHS:
         if "--" in arguments:
             return arguments[arguments.index("--") + 1 :]
-        return [] if rest[0] == "checkout" else rest[1:]  # `git checkout main` changes a branch, or a file
+        if {"-b", "-B", "--orphan"} & {*arguments}:  # a new branch
+            return []
+        # `git checkout main` changes a branch, or a file; `git checkout main FILE` changes a file.
+        return rest[2:] if rest[0] == "checkout" else rest[1:]
     return []
 
 
@@ -125,7 +168,7 @@ def _plain(words: list[str]) -> list[str]:
         if any(sign in word for sign in "$`") or word in ("-", "/dev/null"):
             continue
         head = word
-        while any(sign in head for sign in "*?["):
+        while any(sign in head for sign in "*?[{"):
             head = os.path.dirname(head)
         plain.append(os.path.expanduser(head or "."))
     return plain
