@@ -90,6 +90,26 @@ def test_an_existing_hook_runs_first_and_comes_back_byte_for_byte(
     assert sorted(path.name for path in hook.parent.glob("pre-commit*") if path.suffix != ".sample") == ["pre-commit"]
 
 
+@pytest.mark.parametrize("shebang", ["#!/usr/bin/env sh", "#!/bin/bash -e"])
+def test_an_existing_hook_that_looks_at_its_own_name_still_works(
+    repository: Path, environ: dict[str, str], conch: Conch, shebang: str
+) -> None:
+    """The hooks of husky find their script by their own name, and source a file beside it."""
+    hooks = repository / ".husky"
+    hooks.mkdir()
+    (hooks / "beside").write_text('echo "I am $(basename "$0") with $#" >&2\nexit 4\n')
+    (hooks / "pre-commit").write_text(f'{shebang}\n. "$(dirname "$0")/beside"\n')
+    (hooks / "pre-commit").chmod(0o755)
+    git(repository, environ, "config", "core.hooksPath", ".husky")
+
+    conch("two", "guard", "install")
+    stage(repository, environ, "b.py")
+    committed = git(repository, environ, "commit", "-m", "x")
+
+    assert "I am pre-commit with 0" in committed.stderr
+    assert committed.returncode != 0
+
+
 def test_a_worktree_uses_the_hook_of_its_repository(
     repository: Path, environ: dict[str, str], conch: Conch, tmp_path: Path
 ) -> None:
@@ -107,6 +127,19 @@ def test_the_hook_follows_the_configured_folder(repository: Path, environ: dict[
     conch("two", "guard", "install")
 
     assert (repository / ".hooks" / "pre-commit").exists()
+
+
+def test_the_hook_follows_the_folder_in_the_users_configuration(
+    repository: Path, environ: dict[str, str], conch: Conch, tmp_path: Path
+) -> None:
+    settings = tmp_path / "config" / "git" / "config"
+    settings.parent.mkdir(parents=True)
+    settings.write_text(f"[core]\n\thooksPath = {tmp_path / 'hooks'} ; for all\n")
+    environ |= {"XDG_CONFIG_HOME": str(tmp_path / "config"), "HOME": str(tmp_path)}
+
+    conch("two", "guard", "install")
+
+    assert (tmp_path / "hooks" / "pre-commit").exists()
 
 
 def test_a_broken_store_stops_no_commit(repository: Path, environ: dict[str, str], conch: Conch) -> None:

@@ -10,12 +10,13 @@ from conch.lean import Literal, NamedTuple, re
 
 _MARK = "# Written by `conch guard install`; `conch guard uninstall` removes it."
 _KEPT = ".before-conch"
+_SHELLS = ("sh", "bash", "dash", "ksh", "zsh")
 # The hook must not stand in the way if conch is gone or its store is in trouble: only status 1 is a refusal.
 _SCRIPT = """\
 #!/bin/sh
 {mark}
 if [ -x "$0{kept}" ]; then
-  "$0{kept}" "$@" || exit $?
+  {run} "$@" || exit $?
 fi
 conch={program}
 command -v "$conch" > /dev/null 2>&1 || exit 0
@@ -35,8 +36,9 @@ def install(directory: str, program: str) -> Hooked:
     """Add the hook to the repository of a directory, for all its worktrees. An existing hook is kept and runs first."""
     path = _hook_path(directory)
     kept = path + _KEPT
-    script = _SCRIPT.format(mark=_MARK, kept=_KEPT, program=shlex.quote(program))
     is_ours = _is_ours(path)
+    run = _run_kept(_read(kept) if is_ours else _read(path))
+    script = _SCRIPT.format(mark=_MARK, kept=_KEPT, run=run, program=shlex.quote(program))
     if is_ours and _read(path) == script:
         return Hooked(path, "unchanged", kept if os.path.lexists(kept) else None)
     if not is_ours and os.path.lexists(path):
@@ -65,6 +67,20 @@ def uninstall(directory: str) -> Hooked:
     return Hooked(path, "removed", None)
 
 
+def _run_kept(text: str) -> str:
+    """How our hook runs the one that was there before.
+
+    A shell script may look at its own name, as those of husky do. So its shell reads it under the name of the hook.
+    """
+    first = text.partition("\n")[0]
+    words = first[2:].split() if first.startswith("#!") else []
+    if words and os.path.basename(words[0]) == "env":
+        words = words[1:]
+    if words and os.path.basename(words[0]) in _SHELLS:
+        return f"""{shlex.join(words)} -c '. "$0{_KEPT}"' "$0\""""
+    return f'"$0{_KEPT}"'
+
+
 def _is_ours(path: str) -> bool:
     return _MARK in _read(path)
 
@@ -86,9 +102,17 @@ def _hook_path(directory: str) -> str:
     if os.path.isfile(git):  # a linked worktree: the file says where its part of the repository is
         git = os.path.join(top, _read(git).removeprefix("gitdir:").strip())
     common = os.path.normpath(os.path.join(git, _read(os.path.join(git, "commondir")).strip()))
-    chosen = _configured(os.path.join(common, "config")) or _configured(os.path.expanduser("~/.gitconfig"))
+    own = (os.path.join(git, "config.worktree"), os.path.join(common, "config"))
+    chosen = next(filter(None, map(_configured, (*own, *_global_files()))), "")
     folder = os.path.join(top, os.path.expanduser(chosen)) if chosen else os.path.join(common, "hooks")
     return os.path.join(folder, "pre-commit")
+
+
+def _global_files() -> list[str]:
+    """The user's and the system's configuration of git, the strongest first."""
+    chosen = os.environ.get("GIT_CONFIG_GLOBAL")
+    usual = os.path.join(os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config"), "git", "config")
+    return [*([chosen] if chosen else [os.path.expanduser("~/.gitconfig"), usual]), "/etc/gitconfig"]
 
 
 def _find_top(directory: str) -> str:
@@ -105,4 +129,4 @@ def _configured(file: str) -> str:
     """The value of `core.hooksPath` in a configuration file; empty if it is not set."""
     found = re.findall(r"(?ims)^\s*\[core\]([^\[]*)", _read(file))
     values = [each for section in found for each in re.findall(r"(?im)^\s*hookspath\s*=\s*(.+?)\s*$", section)]
-    return values[-1].strip('"') if values else ""
+    return re.sub(r"\s[#;].*", "", values[-1]).strip('"') if values else ""
