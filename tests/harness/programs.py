@@ -254,11 +254,10 @@ class _OpenCode:
 
 class _Gemini:
     def __init__(self, scene: Scene) -> None:
-        scene.environ |= {
-            "GEMINI_API_KEY": "x",
-            "GOOGLE_GEMINI_BASE_URL": scene.model.address,
-            "GEMINI_CLI_TRUST_WORKSPACE": "true",
-        }
+        # It keeps keys from its servers, so a resumed run reads them from here.
+        keys = f"GEMINI_API_KEY=x\nGOOGLE_GEMINI_BASE_URL={scene.model.address}\nGEMINI_CLI_TRUST_WORKSPACE=true\n"
+        (scene.home / ".gemini" / ".env").write_text(keys)
+        scene.environ["GEMINI_CLI_TRUST_WORKSPACE"] = "true"
         process = scene.spawn("gemini", {}, "--acp", "-y", "-m", "gemini-2.5-flash")
         self._lines = _Lines(process, _allow)
         self._lines.call("initialize", protocolVersion=1, clientCapabilities={})

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 from conch.app import App
 from conch.bells.base import agent_channel, room_channel, topic_channel
@@ -94,13 +95,14 @@ class Waker:
 
         reasons = wait_for(self._app.bell, channels, look, _ROUND_SECONDS, self._call)
         if reasons:
-            self._app.waking.wake(agent_id, signs, reasons, self._ring)
+            self._app.waking.wake(agent_id, signs, reasons, partial(self._ring, agent_id))
 
-    def _ring(self, text: str, session_id: str) -> Rung:
+    def _ring(self, agent_id: str, text: str, session_id: str) -> Rung:
         """Call the harness with a prompt for a session."""
         from conch.harnesses.catalogue import HARNESSES  # once in a while, so not at every start of a server
 
         harness: Harness | None = HARNESSES.get(slug_of(self._client_name() or ""))
         if harness is None or harness.ring is None:
             return Rung("failed", "conch cannot wake this harness")
-        return harness.ring(Alarm(text, session_id, os.environ))
+        # A resumed run is another process of the same agent.
+        return harness.ring(Alarm(text, session_id, {**os.environ, "CONCH_AGENT_ID": agent_id}))
