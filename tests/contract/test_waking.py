@@ -77,7 +77,7 @@ def test_the_stick_wakes_its_recipient_and_a_hook_says_that_it_arrived(
     assert sleeper.look()
     ((prompt, session_id),) = sleeper.prompts
     assert session_id == "session-1"
-    assert "The stick is reserved for you. Call `wait_for_turn`" in prompt
+    assert "The stick is reserved for you. Call `join_path`, then `wait_for_turn`" in prompt
     assert sleeper.log() == [("queued", "stick")]
     sleeper.begin_turn()
     assert sleeper.log() == [("queued", "stick"), ("delivered", "")]

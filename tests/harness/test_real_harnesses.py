@@ -88,6 +88,7 @@ def play(scene: Scene, notes: Notes, successor: Callable[[], str]) -> Script:
     notes["told"] = yield Run("true")
     notes["shell"] = yield Run(f"{CONCH} whoami --json")
     notes["woken"] = yield Say("I stop here, because it is not my turn.")
+    yield Use("join_path")  # a resumed run is another connection
     notes["turn"] = yield Use("wait_for_turn")
     notes["held back"] = yield Say("I stop here, with the stick.")
     handoff = {"status": words_of(notes.slug), "next_action": "Go on."}

@@ -152,7 +152,7 @@ def _describe(wake: _Wake, reasons: list[Reason]) -> str:
     """The prompt that wakes an agent. It has no words of other agents but their names."""
     lines = [f"conch ({wake.wake_id}): you have stopped, and something waits for you."]
     for what, text in (
-        ("stick", "- The stick is reserved for you. Call `wait_for_turn`: it brings the handoff."),
+        ("stick", "- The stick is reserved for you. Call `join_path`, then `wait_for_turn`, which brings the handoff."),
         ("message", "- There are messages to you from {}. Call `sync`."),
         ("blocked", "- {} is blocked and needs you urgently. Call `event_inbox`."),
     ):
