@@ -83,6 +83,16 @@ class ScriptedTransaction:
     def run(self, statement: str, **parameters: Any) -> Any:
         return self._ask(lambda: self._tx.run(statement, **parameters))
 
+    def count(self, statement: str, **parameters: Any) -> Any:
+        return self._ask(lambda: self._tx.count(statement, **parameters))
+
+    def ahead(self, statement: str, **parameters: Any) -> bool:
+        """Does nothing, as on SQLite."""
+        return False
+
+    def forget(self) -> None:
+        """Does nothing: nothing is fetched ahead."""
+
     def lock(self, name: str) -> None:
         """Does nothing: SQLite has one writer at a time."""
 
@@ -105,6 +115,8 @@ class SteppedStore:
 
     def read(self) -> AbstractContextManager[Any]:
         return self._transaction(self._store.read)
+
+    look = read
 
     def write(self, *locks: str) -> AbstractContextManager[Any]:
         return self._transaction(self._store.write)
