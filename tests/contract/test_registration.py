@@ -23,6 +23,7 @@ def test_a_registered_name_and_role_are_told_to_everybody(ada: Any, bob: Any) ->
     assert registered == {
         "agent_id": "ada:1",
         "name": "amber-otter",
+        "kind": "agent",
         "role": "reviewer",
         "liveness": "active",
         "last_seen_at": "2027-01-15T08:00:00.000Z",
