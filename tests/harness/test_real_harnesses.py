@@ -20,7 +20,7 @@ from tests.harness.programs import CONCH, PROGRAMS, SECONDS, AppServer, Scene
 
 from conch.waking.signs import Signs
 
-ORDER = ["claude-code", "codex", "opencode"]  # Gemini CLI runs no hooks around tools while it is driven like this
+ORDER = ["claude-code", "codex"]  # the others are not held back, or run no hooks around tools, while driven like this
 RIVAL = "rival:1"
 TAKEN = "src/taken.py"
 GEMINI_SETTINGS = '{"security": {"auth": {"selectedType": "gemini-api-key"}}} // mine\n'
