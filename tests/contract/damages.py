@@ -863,7 +863,7 @@ UNTOLD = {
     "room_activity": "agent_name",
     "room_checkpoints": "created_at",
     "room_events": "event_id from_agent to_agent reason created_at",
-    "room_members": "display_name",
+    "room_members": "display_name waited_at waiting_since",
     "topic_seq": "updated_at",
     "topics": "created_at",
 }

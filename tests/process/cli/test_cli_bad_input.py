@@ -74,6 +74,7 @@ AS_HOLDER: list[tuple[Words, str, str]] = [
     (("close", "--reason", ""), "invalid_argument", "reason"),
     (("close", "--reason", LONG), "limit_exceeded", "reason"),
     (("close", "--reason", NOT_UTF8), "invalid_argument", "reason"),
+    (("search", "--topic", NOT_UTF8, "text"), "INVALID_ARGUMENT", "topic"),
     (("reorder", "ada:1"), "invalid_argument", "agent"),
     (("reorder", "ada:1", "ada:1"), "invalid_argument", "agent"),
     (("reorder", "", ""), "invalid_argument", "agent"),

@@ -487,7 +487,7 @@ COMMANDS |= grouped(
                 default="hybrid",
                 choices=("hybrid", "fts", "semantic"),
             ),
-            flag("--topic", "TOPIC", "only in this topic (id or name); default: all topics"),
+            flag("--topic", "TOPIC", "only in this topic (id or name); default: all topics", text),
             flag("--sender", "AGENT", "only messages from this agent"),
             flag("--type", "TYPE", "only messages of this type"),
             flag("--since", "WHEN", "only messages sent since this time (2026-01-31T12:00) or age (90s, 5m, 2h, 3d)"),
