@@ -99,17 +99,18 @@ def test_sync_does_not_count_what_it_brings(ada: Client, bob: Client) -> None:
 
 def test_an_open_question_is_counted_until_it_is_answered(ada: Client, bob: Client) -> None:
     question = bob.data("ask", topic_id=bob.home, question="Why?", wait_seconds=0)["question_id"]
-    unread = mail(ada, "pending_list", topic_id=ada.home, wait_seconds=0)
-    ada.read(ada.home)
     waiting = mail(ada)
+    ada.read(ada.home)
+    read = mail(ada)
     listed = mail(ada, "pending_list", topic_id=ada.home, wait_seconds=0)
     response = {"question_id": question, "answer_markdown": "Because.", "suggested_followups": ["So?"]}
 
     answered = mail(ada, "answer", topic_id=ada.home, responses=[response])
 
-    asked = {"count": 1, "topic_id": ada.home, "question_id": question, "from": bob.name, "line": "Why?"}
-    assert waiting == {"questions": asked}
-    assert unread == listed == answered == {}
+    asked = {"count": 1, "topic_id": ada.home, "question_id": question}
+    assert waiting == {"questions": {**asked, "from": bob.name, "line": "Why?"}, "others": 1}
+    assert read == {"questions": asked}, "what was read is not repeated"
+    assert listed == answered == {}
 
 
 def test_a_question_to_another_is_not_open_to_you(ada: Client, bob: Client, enter: Enter) -> None:
@@ -128,15 +129,42 @@ def test_an_answer_that_ask_brings_is_not_counted(ada: Client, bob: Client) -> N
 
     assert mail(ada) == {"others": 1}
     assert mail(ada, "ask_poll", topic_id=ada.home, question_id=question) == {}
+    assert mail(ada) == {}
+
+    bob.send(bob.home, "more", "for you", metadata={"to": ada.name})
+    assert mail(ada)["to_you"]["count"] == 2
+    assert len(ada.read(ada.home)) == 3, "the answer is still unread"
 
 
-def test_notices_are_counted_until_they_are_seen(ada: Client, bob: Client) -> None:
+def test_the_line_of_a_question_that_pending_list_brought_is_not_repeated(ada: Client, bob: Client) -> None:
+    bob.send(bob.home, "Why?", message_type="question", metadata={"to": ada.name})
+    bob.send(bob.home, "for you", metadata={"to": ada.name})
+    unread = {"count": 1, "topic_id": ada.home, "from": bob.name, "line": "for you"}
+
+    listed = ada.call("pending_list", topic_id=ada.home, wait_seconds=0).data
+    later = mail(ada)
+    question_id = bob.send(bob.home, "And why not?", message_type="question")[0]["message_id"]
+
+    asked = {"count": 1, "topic_id": ada.home, "question_id": listed["questions"][0]["question_id"]}
+    assert listed["mail"] == {"to_you": unread}
+    assert later == {"to_you": unread, "questions": asked}
+    assert mail(ada)["questions"] == {
+        **asked,
+        "count": 2,
+        "question_id": question_id,
+        "from": bob.name,
+        "line": "And why not?",
+    }
+
+
+def test_notices_are_counted_until_they_are_marked_but_their_lines_shown_once(ada: Client, bob: Client) -> None:
     sent = bob.data("event_send", event_type="HANDOFF", to_agent=ada.name, payload=HANDOFF)["event"]
     notice = {"room_id": ada.room_id, "event_id": sent["id"], "event_type": "HANDOFF"}
     waiting = mail(ada)
 
     assert mail(ada, "event_inbox") == {}
-    assert mail(ada) == waiting == {"notices": {"count": 1, **notice, "from": bob.name, "line": "Parser"}}
+    assert waiting == {"notices": {"count": 1, **notice, "from": bob.name, "line": "Parser"}}
+    assert mail(ada) == {"notices": {"count": 1, **notice}}
     assert mail(ada, "event_mark", event_id=sent["id"], mark="seen") == {}
 
 
@@ -291,7 +319,7 @@ def test_a_reservation_that_no_longer_matters_to_the_holder_is_not_in_its_mail(
     assert "reserved" not in mail(ada)
 
 
-def test_what_a_hook_has_shown_is_no_longer_mail_but_still_unread(ada: Client, bob: Client, app: App) -> None:
+def test_what_a_hook_has_shown_is_not_repeated_as_mail_but_still_unread(ada: Client, bob: Client, app: App) -> None:
     bob.send(bob.home, "Which branch?", metadata={"to": ada.name})
     bob.call("event_send", event_type="HANDOFF", to_agent=ada.name, payload=HANDOFF)
     agent_id = ada.data("get_room_state")["members"][0]["agent_id"]
@@ -299,7 +327,7 @@ def test_what_a_hook_has_shown_is_no_longer_mail_but_still_unread(ada: Client, b
 
     mark_shown(app.store, find_news(app.store, agent_id, 10, to_all=False))
 
-    assert mail(ada) == {}
+    assert [(kind, "line" in found) for kind, found in mail(ada).items()] == [("notices", False)]
     assert not find_news(app.store, agent_id, 10, to_all=False)
     assert len(ada.data("sync", topic_id=ada.home, wait_seconds=0)["received"]) == 1
     assert [event["state"] for event in ada.data("event_inbox")["events"]] == ["unread"]

@@ -1,13 +1,15 @@
 """What waits for an agent: messages to it, open questions, notices. Looking moves no cursor and marks nothing as seen.
 
-What a hook or a listener has shown to the agent is left out (see `delivery.py`), but an open question is counted until
-it is answered.
+What the agent was shown is left out: by a hook or a listener (see `delivery.py`), or by an earlier reply. But an open
+question is counted until it is answered, and a notice until it is marked; only their lines are not repeated.
 
 Every reply says it, so an agent that only works and renews its lease still learns that it was written to. If nothing
 waits, that costs one query by indexes; otherwise one more for each kind of thing that waits.
 """
 
 from __future__ import annotations
+
+from collections.abc import Collection
 
 from conch.agents.records import label
 from conch.lean import Any, NamedTuple, json
@@ -28,7 +30,7 @@ class Waiting(NamedTuple):
     sender_agent_id: str | None
     """None for conch itself, and for senders of imported messages."""
     line: str
-    """Empty for a question that was shown already."""
+    """Empty for a question or a notice that was shown already."""
     event_type: str
 
     @property
@@ -69,22 +71,29 @@ def read_mail(
     agent_id: str,
     topic_id: str = "",
     through: int = 0,
-    seqs: tuple[int, ...] = (),
     ids: tuple[str, ...] = (),
+    brought: Collection[tuple[str, int]] = (),
+    asked: tuple[str, ...] = (),
     kinds: Row | None = None,
 ) -> Mail:
-    """What waits for an agent, without what it is just getting.
+    """What waits for an agent, without what it is getting now and the single messages that it was `brought` before.
 
-    That is: the messages of a topic `through` a number and those with one of the `seqs`, and the questions and notices
-    with one of the `ids`. A caller that has just looked which `kinds` there are passes them, to save a query.
+    It is getting the messages of a topic `through` a number, and the questions and notices with one of the `ids`. The
+    questions in `asked` were brought before. A message is named by its topic and its number. A caller that has
+    just looked which `kinds` there are passes them, to save a query.
     """
     if kinds is None:
         (kinds,) = store.glance("mail_kinds", agent_id=agent_id)
     if not any(kinds.values()):
         return _NOTHING
     given: dict[str, Row] = {
-        "messages": {"topic_id": topic_id, "through": through, "most": _MOST},
-        "questions": {"ids": list(ids) or [""]},
+        "messages": {
+            "topic_id": topic_id,
+            "through": through,
+            "brought": [f"{place} {seq}" for place, seq in brought] or [""],
+            "most": _MOST,
+        },
+        "questions": {"ids": list(ids) or [""], "shown": list(asked) or [""]},
         "notices": {"ids": list(ids) or [""], "most": _MOST},
         "reservations": {"most": _MOST},
     }
@@ -95,8 +104,8 @@ def read_mail(
             found.setdefault(row["kind"], []).append(row)
     unread = 0
     for row in found.get("unread", ()):
-        brought = sum(seq > row["last_seq"] for seq in seqs) if row["place"] == topic_id else 0
-        unread += int(row["number"]) - brought
+        passed = sum(place == row["place"] and seq > row["last_seq"] for place, seq in brought)
+        unread += int(row["number"]) - passed
     unread -= sum(int(row["number"]) for row in found.get("shown", ()))
     to_you = _newest(found.get("to_you", []))
     return Mail(
@@ -123,7 +132,7 @@ def _newest(rows: list[Row]) -> Waiting | None:
 def _line(row: Row) -> str:
     """The first line that says anything; of a notice, its subject or what it asks for."""
     text = str(row["line"] or "")
-    if row["kind"] in ("notice", "hand_over"):
+    if text and row["kind"] in ("notice", "hand_over"):
         payload = json.loads(text)
         wanted = "requested_action" if row["kind"] == "hand_over" else "subject"
         text = str(payload.get(wanted) or payload.get("resolution_hint") or payload.get("evidence") or "")

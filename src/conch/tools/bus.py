@@ -169,15 +169,20 @@ def sync(session: Session, given: Object, call: Call) -> Reply:
     end = f"status={synced.status} cursor={cursor}"
     text = "\n".join([*received.lines, *sent_lines, end])
     moves = auto_advance and bool(synced.page.received)
+    questions = tuple(each.message_id for each in synced.page.received if each.message_type == "question")
+    delivered = Delivered(topic_id, through=synced.page.last_seq, ids=questions)
+
+    def settle() -> None:
+        app.messages.settle(synced, auto_advance)
+        session.brought.add(delivered)
+
     delivery = QueuedDelivery(
         session.replies,
         topic_id,
-        sent=partial(app.messages.settle, synced, auto_advance),
+        sent=settle,
         # A delivery is kept for a while, so this task must not hold on to the messages.
         retracted=partial(app.messages.retract, peer, synced.page.standing) if moves else None,
     )
-    questions = tuple(each.message_id for each in synced.page.received if each.message_type == "question")
-    delivered = Delivered(topic_id, through=synced.page.last_seq, ids=questions)
     return Reply(data, text, delivery, next=view.after_sync(synced.page), delivered=delivered, shown=synced.page)
 
 

@@ -58,7 +58,7 @@ def _is_shown(found: Mail, newest: Waiting) -> bool:
 def _notice(found: Waiting) -> Object:
     kind = "message_id" if _is_nudge(found) else "event_id"
     about = {"room_id": found.place, kind: found.id, "event_type": found.event_type}
-    return {**about, **_newest(found)}
+    return {**about, **(_newest(found) if found.line else {})}
 
 
 def _is_nudge(found: Waiting) -> bool:

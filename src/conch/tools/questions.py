@@ -24,7 +24,8 @@ def ask(session: Session, given: Object, call: Call) -> Reply:
         settled = questions.wait(asked.question.topic_id, asked.question.question_id, seconds, call)
     except StoreError as trouble:  # an error would make the caller ask again
         return view.asked("timeout", asked, session.budget(), trouble=trouble)
-    return view.asked(settled.outcome if settled else "timeout", settled or asked, session.budget())
+    reply = view.asked(settled.outcome if settled else "timeout", settled or asked, session.budget())
+    return session.remembering(reply)
 
 
 def ask_poll(session: Session, given: Object, call: Call) -> Reply:
@@ -32,7 +33,7 @@ def ask_poll(session: Session, given: Object, call: Call) -> Reply:
     asked = session.app.questions.poll(given["topic_id"], given["question_id"], after or 0)
     stored = asked.question.status  # stays pending after an answer, so that more can follow
     status = "answered" if asked.answers_count and stored == "pending" else stored
-    return view.asked(status, asked, session.budget())
+    return session.remembering(view.asked(status, asked, session.budget()))
 
 
 def ask_cancel(session: Session, given: Object, call: Call) -> Reply:
@@ -76,7 +77,8 @@ def pending_list(session: Session, given: Object, call: Call) -> Reply:
     shown = found[: page.length]
     seqs, ids = tuple(each.seq for each in shown), tuple(each.question_id for each in shown)
     delivered = Delivered(peer.topic_id, seqs=seqs, ids=ids)
-    return Reply(data, page.text("No question is waiting for you."), next=following, delivered=delivered)
+    reply = Reply(data, page.text("No question is waiting for you."), next=following, delivered=delivered)
+    return session.remembering(reply)
 
 
 def answer(session: Session, given: Object, call: Call) -> Reply:

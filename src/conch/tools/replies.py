@@ -19,6 +19,7 @@ def known(**facts: Any) -> Object:
 
 # Replies of one batch may wait for each other. After this time a call goes on, and may return messages a second time.
 _LONGEST_SECONDS = 1.0
+_MOST_REMEMBERED = 20  # replies
 
 
 class ReplyQueue:
@@ -166,6 +167,31 @@ class Delivered(NamedTuple):
     """Single messages of the topic."""
     ids: tuple[str, ...] = ()
     """Questions and notices."""
+
+
+class Brought:
+    """Messages that replies of one connection have brought although its cursors do not pass them.
+
+    Mail does not repeat them. A new connection begins without them, so the oldest may be forgotten as well.
+    """
+
+    def __init__(self) -> None:
+        self._replies: list[Delivered] = []
+
+    def add(self, delivered: Delivered) -> None:
+        if delivered.seqs or delivered.ids:
+            self._replies = [*self._replies[1 - _MOST_REMEMBERED :], delivered]
+
+    def drop(self, delivered: Delivered) -> None:
+        self._replies = [each for each in self._replies if each is not delivered]
+
+    def messages(self, now: Delivered) -> set[tuple[str, int]]:
+        """The topic and the number of each message, with those that are brought now."""
+        return {(each.topic_id, seq) for each in [*self._replies, now] for seq in each.seqs}
+
+    def questions(self) -> tuple[str, ...]:
+        """The ids of the questions, of which only the number is still mail."""
+        return tuple(question_id for each in self._replies for question_id in each.ids)
 
 
 class Reply(NamedTuple):

@@ -6,12 +6,12 @@ from functools import partial
 
 from conch.calls import Call
 from conch.errors import InvalidArgument
-from conch.notices.events import MARKS, SENDABLE, STATES, URGENCIES
+from conch.notices.events import MARKS, SENDABLE, STATES, URGENCIES, ProtocolEvent
 from conch.scopes.reservations import LONGEST_TTL, SHORTEST_TTL, TTL_MINUTES
 from conch.tools import fields
 from conch.tools import scopes_view as view
 from conch.tools.registry import Tool, grouped
-from conch.tools.replies import NOTHING_FOLLOWS, Delivered, Object, Reply, known, undone_by
+from conch.tools.replies import NOTHING_FOLLOWS, Delivered, Delivery, Object, QueuedDelivery, Reply, known, undone_by
 from conch.tools.session import Session
 from conch.tools.text import one_line
 
@@ -156,10 +156,22 @@ def event_inbox(session: Session, given: Object, call: Call) -> Reply:
     following = page.next(
         cursor, "With `event_mark`, accept those you take on, and mark the others as seen." if is_open else ""
     )
-    delivered = Delivered(ids=tuple(event.event_id for event in events[: page.length]))
-    return Reply(
-        data, page.text("No notices for you."), next=following, delivered=delivered, shown=events[: page.length]
-    )
+    shown = events[: page.length]
+    delivered = Delivered(ids=tuple(event.event_id for event in shown))
+    text, showing = page.text("No notices for you."), _showing(session, shown)
+    return Reply(data, text, showing, next=following, delivered=delivered, shown=shown)
+
+
+def _showing(session: Session, events: list[ProtocolEvent]) -> Delivery:
+    """Hooks, listeners and mail do not repeat these. They stay unread until they are marked."""
+    store, unread = session.app.store, [event for event in events if event.state == "unread"]
+    if not unread:
+        return NOTHING_FOLLOWS
+    from conch.notices.delivery import News, mark_shown, mark_unshown  # the other tools here do not need it
+
+    news = News(session.caller().agent_id, [], [], unread, has_more=False, to_all=False, store=len(store.replacements))
+    show, unshow = partial(mark_shown, store, news), partial(mark_unshown, store, news)
+    return QueuedDelivery(session.replies, "notices", sent=show, retracted=unshow)
 
 
 def event_mark(session: Session, given: Object, call: Call) -> Reply:

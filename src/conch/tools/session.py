@@ -18,7 +18,7 @@ from conch.lean import TYPE_CHECKING, Any, Lock, threading
 from conch.tools.offers import recall
 from conch.tools.own import OwnIds
 from conch.tools.pages import Budget
-from conch.tools.replies import Delivered, ReplyQueue
+from conch.tools.replies import Brought, Delivered, QueuedDelivery, Reply, ReplyQueue
 from conch.tools.text import one_line
 
 if TYPE_CHECKING:
@@ -120,6 +120,7 @@ class Session:
         self._stores = 0
         self._reported = 0
         self._glimpse = _Glimpse()
+        self.brought = Brought()
         self.replies = ReplyQueue()
         self.own = OwnIds(self.replies)
 
@@ -131,7 +132,7 @@ class Session:
                 _report_trouble(replacement.message)
             self._stores = len(found)
             self._names |= {topic_id: peer.agent_name for topic_id, peer in self._peers.items()}
-            self._caller, self._peers = None, {}
+            self._caller, self._peers, self.brought = None, {}, Brought()
             self.own.forget_all()
         return self._reported
 
@@ -276,6 +277,12 @@ class Session:
         except Exception:  # a hint; whatever fails here, and an empty queue, must not take the reply with it
             return None
 
+    def remembering(self, reply: Reply) -> Reply:
+        """The reply, whose messages and questions later mail does not repeat once it was sent."""
+        brought, delivered = self.brought, reply.delivered
+        add, drop = partial(brought.add, delivered), partial(brought.drop, delivered)
+        return reply._replace(delivery=QueuedDelivery(self.replies, "mail", sent=add, retracted=drop))
+
     def mail_of_command(self, delivered: Delivered) -> Mail | None:
         """The same for a command; None if the command did not need to know its caller."""
         return self.mail(delivered, [], can_wait=True) if self._caller is not None else None
@@ -285,7 +292,9 @@ class Session:
 
         self.replies.wait_for(before)  # what they brought is mail until it is recorded that they were sent
         agent_id = self.find_agent_id()
-        found = read_mail(self.app.store, agent_id, *delivered, kinds) if agent_id else None
+        topic_id, through, _, ids = delivered
+        brought, asked = self.brought.messages(delivered), self.brought.questions()
+        found = read_mail(self.app.store, agent_id, topic_id, through, ids, brought, asked, kinds) if agent_id else None
         # A client that cannot read messages can do nothing about those that are not to it.
         return found._replace(others=0) if found and not self._can_call("sync") else found
 

@@ -12,7 +12,7 @@ from conch.errors import ConchError
 from conch.host.paths import parse_scope, respell
 from conch.lean import TYPE_CHECKING, Any
 from conch.tools import scopes_view
-from conch.tools.replies import NOTHING_FOLLOWS, Delivery, Object, Reply
+from conch.tools.replies import Object, Reply
 from conch.tools.text import MARGIN, one_line
 
 if TYPE_CHECKING:
@@ -158,18 +158,7 @@ def inbox(context: Context) -> Report:
     options = context.options
     found = context.room_tool("scopes.event_inbox", state=options.state, limit=options.limit, bead_id=options.bead)
     text = "\n".join(map(_notice, found.shown)) or "No notices for you."
-    return Report(found.data, text, delivery=_shown(context, found.shown))
-
-
-def _shown(context: Context, events: list[ProtocolEvent]) -> Delivery:
-    """What was printed is not mail any more, as after `conch listen`. It stays unread until it is marked."""
-    store, unread = context.app.store, [event for event in events if event.state == "unread"]
-    if not unread:
-        return NOTHING_FOLLOWS
-    from conch.notices.delivery import News, mark_shown  # the other commands here do not need it
-
-    news = News(context.caller.agent_id, [], [], unread, has_more=False, to_all=False, store=len(store.replacements))
-    return Delivery(sent=lambda: mark_shown(store, news))
+    return Report(found.data, text, delivery=found.delivery)
 
 
 def _notice(event: ProtocolEvent) -> str:

@@ -1,7 +1,7 @@
 -- What waits for an agent. `mail_kinds` says which kinds there are, and every reply pays for it, so it only touches
 -- indexes. The others run only if there is something, and cut their numbers off, so that no flood makes them slow.
--- What one peer of an agent has read, the agent has read. What a hook or a listener has shown is left out. An open
--- question is counted even then, until it is answered, but its line is not repeated.
+-- What one peer of an agent has read, the agent has read. What was shown is left out. An open question is counted even
+-- then, until it is answered, and a notice until it is marked, but their lines are not repeated.
 
 -- name: mail_kinds
 SELECT
@@ -51,12 +51,12 @@ WITH mine AS MATERIALIZED (
     (SELECT count(*) FROM (
       SELECT 1 AS one FROM message_addressees a
       WHERE a.addressee = n.name AND a.topic_id = n.topic_id AND a.seq > u.last_seq AND a.seq > u.shown_seq
-        AND a.sender_id NOT IN (SELECT peer_id FROM mine)
+        AND a.sender_id NOT IN (SELECT peer_id FROM mine) AND a.topic_id || ' ' || a.seq NOT IN :brought
       LIMIT :most
     ) counted) AS number,
     (SELECT a.seq FROM message_addressees a
      WHERE a.addressee = n.name AND a.topic_id = n.topic_id AND a.seq > u.last_seq AND a.seq > u.shown_seq
-       AND a.sender_id NOT IN (SELECT peer_id FROM mine)
+       AND a.sender_id NOT IN (SELECT peer_id FROM mine) AND a.topic_id || ' ' || a.seq NOT IN :brought
      ORDER BY a.seq DESC LIMIT 1) AS newest
   FROM unread u JOIN names n ON n.topic_id = u.topic_id WHERE u.highest > u.last_seq
 )
@@ -82,7 +82,7 @@ SELECT 'shown', u.topic_id, u.last_seq, (
   SELECT count(*) FROM (
     SELECT DISTINCT a.seq FROM names n JOIN message_addressees a ON a.addressee = n.name AND a.topic_id = n.topic_id
     WHERE n.topic_id = u.topic_id AND a.seq > u.last_seq AND a.seq <= u.shown_seq
-      AND a.sender_id NOT IN (SELECT peer_id FROM mine)
+      AND a.sender_id NOT IN (SELECT peer_id FROM mine) AND a.topic_id || ' ' || a.seq NOT IN :brought
     LIMIT :most
   ) counted
 ), NULL, NULL, NULL, NULL, NULL
@@ -112,7 +112,8 @@ WITH mine AS MATERIALIZED (
   SELECT n.topic_id, n.agent_name AS name FROM mine m JOIN agent_name_reservations n ON n.peer_id = m.peer_id
   UNION SELECT topic_id, :agent_id FROM mine
 ), waiting AS MATERIALIZED (
-  SELECT m.topic_id, m.seq, CASE WHEN m.seq > COALESCE(y.through, 0) THEN m.seq END AS unshown
+  SELECT m.topic_id, m.seq, CASE WHEN m.seq > COALESCE(y.through, 0) AND q.question_id NOT IN :shown THEN m.seq END
+    AS unshown
   FROM (SELECT DISTINCT topic_id FROM mine) t
   LEFT JOIN marks y ON y.agent_id = :agent_id AND y.kind = 'to_you' AND y.place = t.topic_id
   JOIN questions q ON q.question_id IN (
@@ -143,13 +144,13 @@ SELECT * FROM (
   SELECT 'notice' AS kind, e.room_id AS place, e.number AS last_seq, (
     SELECT count(*) FROM (
       SELECT 1 AS one FROM protocol_events x
-      WHERE x.to_agent_id = :agent_id AND x.state = 'unread' AND x.shown_at IS NULL AND x.event_id NOT IN :ids
+      WHERE x.to_agent_id = :agent_id AND x.state = 'unread' AND x.event_id NOT IN :ids
       LIMIT :most
     ) counted
   ) AS number, e.event_id AS id, e.from_agent AS sender, e.from_agent_id AS sender_agent_id,
-    e.payload_json AS line, e.event_type
+    CASE WHEN e.shown_at IS NULL THEN e.payload_json END AS line, e.event_type
   FROM protocol_events e
-  WHERE e.to_agent_id = :agent_id AND e.state = 'unread' AND e.shown_at IS NULL AND e.event_id NOT IN :ids
+  WHERE e.to_agent_id = :agent_id AND e.state = 'unread' AND e.event_id NOT IN :ids
   ORDER BY e.number DESC LIMIT 1
 ) newest
 UNION ALL
