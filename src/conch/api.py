@@ -1,7 +1,7 @@
 """conch for Python programs: `import conch`, then `conch.join()` or `await conch.join_async()`.
 
-A program is one agent, with the same rules as any other: it uses the tools of the MCP server. What they refuse is a
-`conch.ConchError` with the same code.
+A program is one agent, with the same rules as any other: it uses the tools of the MCP server. A refused call
+raises `conch.ConchError` with the same code.
 """
 
 from __future__ import annotations

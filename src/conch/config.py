@@ -108,7 +108,7 @@ SETTINGS = (
     Setting(
         "retention_days",
         0,
-        "how long to keep what is closed, read, ended and accepted; a server deletes it about once a day; 0: for ever",
+        "how long to keep what is closed, read, ended or accepted; then a server deletes it; 0: keep everything",
         0,
         36_500,
     ),

@@ -104,7 +104,7 @@ def test_the_bus_reads_as_a_product_of_its_own() -> None:
     text = instructions(select_tools(["bus"]))
 
     assert "call listen. To read and send messages, call sync" in text
-    assert "To check for messages means to call sync, then to answer." in text
+    assert "To check for messages, call sync, then answer." in text
     assert not re.search(r"\b(stick|turn|room|checkout)\b", text)
 
 

@@ -1,6 +1,6 @@
 """Working agreements: what a user and a project add to the instructions that every agent gets.
 
-A project's agreement is a file in the repository, so that everybody who works there has it. A user's agreement lies in
+A project's agreement is a file in the repository, so that everyone who works there gets it. A user's agreement lies in
 the data directory, which every door of conch knows.
 """
 

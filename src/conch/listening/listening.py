@@ -99,7 +99,7 @@ class Listening:
         return Heard(news=news) if news else None
 
     def _was_told(self, caller: Caller, wait: Any) -> bool:
-        """Whether a listener was told that it may take over this turn. It may have decided against it."""
+        """Whether a listener has already reported this takeover. Its agent may have decided against it."""
         if wait.status != "takeover_available":
             return False
         given = {"agent_id": caller.agent_id, "kind": "takeover", "place": wait.snapshot.room.room_id}
@@ -117,7 +117,7 @@ class Listening:
             return _channels(agent_id, *_places(tx, agent_id, takes_turns=True))
 
     def note_takeover(self, caller: Caller, wait: Any) -> None:
-        """Note that the agent was told of a takeover."""
+        """Note that the agent knows of a takeover."""
         room = wait.snapshot.room
         given = {"agent_id": caller.agent_id, "kind": "takeover", "place": room.room_id, "through": room.turn_id}
         with self._store.write(caller.agent_id) as tx:

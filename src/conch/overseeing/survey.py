@@ -148,7 +148,7 @@ def _read(tx: Transaction, snapshot: Snapshot, viewer_id: str) -> _Facts:
 
 
 def _work(tx: Transaction, snapshot: Snapshot, grant: Event | None) -> str:
-    """What the holder of the stick works on: the last note that it wrote since, or else what it was told to do."""
+    """What the holder of the stick works on: the last note that it wrote since, or else what it was handed."""
     if grant is None:
         return ""
     owner = snapshot.room.owner

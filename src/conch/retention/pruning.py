@@ -62,7 +62,7 @@ class Pruning:
             now = tx.now
         self._store = store
         self.cutoff = now - age
-        # However young what goes may be, nobody loses messages over a long weekend.
+        # Even with a short age, no agent loses messages over a long weekend.
         self._alive_since = now - max(age, _LEAST_LIFE)
         self._between = between
 

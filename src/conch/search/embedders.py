@@ -98,7 +98,7 @@ def load_embedder(model: Model) -> Embedder:
     try:
         return model.load()
     except Exception as error:  # a broken package must not stop the search by words
-        message = f"The model {model.name} cannot be loaded ({error}). Install it again with `{_INSTALL}`."
+        message = f"The model {model.name} cannot be loaded ({error}). Install its package again."
         raise SemanticUnavailable(message, model=model.name) from error
 
 

@@ -1,6 +1,7 @@
 """What a client can read and watch without calling a tool: the room, the inbox, a topic.
 
-Reading moves no cursor and marks nothing as shown. To watch is to be told that a resource may have changed.
+Reading moves no cursor and marks nothing as shown. A client that watches a resource gets a notice when it may have
+changed.
 """
 
 from __future__ import annotations
@@ -229,7 +230,7 @@ def explain(session: Session, refusal: ConchError) -> str:
 
 
 class Watch:
-    """Some resources that a client watches. It is made before the client is told so, so that no change is missed."""
+    """Some resources that a client watches. It starts before the client gets its reply, so that no change is missed."""
 
     def __init__(self, resources: Sequence[Resource], session: Session, uris: Sequence[str], strict: bool) -> None:
         """What cannot be read now is left out, or refused with a ConchError if the watch is `strict`."""

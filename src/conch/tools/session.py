@@ -45,7 +45,7 @@ def _report_trouble(message: str) -> None:
     """Write one line to standard error, if there is one."""
     try:
         print(f"conch: {one_line(message)}", file=sys.stderr, flush=True)
-    except (OSError, ValueError):  # closed, or full: the caller is told anyway
+    except (OSError, ValueError):  # closed, or full: the caller gets an error anyway
         pass
 
 

@@ -116,7 +116,7 @@ def sentence(entry: Entry) -> str:
         return f"{agent_label(agent_id, details['former_name'])} registered{renamed}{role}"
     if entry.kind == "wake":
         why = f" ({details['why']})" if details["why"] else ""
-        return f"waking {who} is {details['state']}{why}"
+        return f"wake of {who}: {details['state']}{why}"
     return _notice(entry)
 
 

@@ -60,4 +60,4 @@ def test_a_stopped_agent_is_woken_by_its_own_server(
     assert token == {"type": "auth", "token": "token"}
     assert "messages to you from rival" in text
     assert "Hello." in shown
-    assert "is delivered" in run(tmp_path, "rival:1", "events")
+    assert ": delivered" in run(tmp_path, "rival:1", "events")

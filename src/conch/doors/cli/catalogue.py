@@ -30,7 +30,7 @@ _NAMES = Group("names", TALK.invalid, TALK.name, "free a name on a topic")
 _DB = Group("db", heading=OTHERS.name, summary="the store: path, verify, backup, restore, migrate, copy ...")
 _GUARD = Group("guard", heading=SCOPES.name, summary="refuse commits of files that another agent has reserved")
 _INSTRUCTIONS = Group(
-    "instructions", heading=OTHERS.name, summary="what agents are told, and your own working agreement"
+    "instructions", heading=OTHERS.name, summary="the instructions for agents, and your working agreement"
 )
 FAMILIES = {group.name: group for group in (_GUARD, _AGENT, _TOPICS, _NAMES, _INSTRUCTIONS, _DB)}
 
@@ -90,7 +90,7 @@ _HARNESSES = words(
 )
 _INSTALLING = (
     switch("--all", "every harness on this machine, which is the default"),
-    switch("--project", "the settings of the project here, which everybody who works in it shares"),
+    switch("--project", "the settings of the project here, which everyone who works in it shares"),
     switch("--user", "your own settings, for all projects (default)", unless="--project"),
     switch("--print", "show every change, and make none"),
 )
@@ -686,7 +686,7 @@ COMMANDS |= grouped(
         "set up the harnesses on this machine to use conch",
         "Write what a harness needs to take part: the MCP server, hooks, and the skill. Without a name, every harness "
         "on this machine gets it. conch only adds its own entries, keeps comments and links, and leaves a file alone "
-        "if it cannot read it. Running it again changes nothing; `conch uninstall` takes everything back.",
+        "if it cannot read it. Running it again changes nothing; `conch uninstall` undoes everything.",
         (
             _HARNESSES,
             *_INSTALLING,
@@ -696,14 +696,14 @@ COMMANDS |= grouped(
         ),
         "  conch install                    every harness on this machine\n"
         "  conch install claude codex       only these two\n"
-        "  conch install claude --project   for everybody who works in this project",
+        "  conch install claude --project   for everyone who works in this project",
         needs_store=False,
     ),
     Command(
         "uninstall",
         "installing.uninstall",
-        "take back what `conch install` wrote",
-        "Take back exactly what `conch install` wrote. A file that has not changed since is restored, byte for byte. "
+        "undo what `conch install` wrote",
+        "Undo exactly what `conch install` wrote. A file that has not changed since is restored, byte for byte. "
         "From any other file, conch removes only its own entries.",
         (_HARNESSES, *_INSTALLING, _JSON),
         needs_store=False,
@@ -822,7 +822,7 @@ COMMANDS |= grouped(
         "db prune",
         "retention.prune",
         "delete what is old and done with",
-        "Delete what is older than a time and done with: closed rooms and topics, messages that everybody has read, "
+        "Delete what is older than a time and done with: closed rooms and topics, messages that all agents have read, "
         "the log of earlier turns, ended reservations, accepted notices. What is open, unread, pending or unaccepted "
         "stays. The command says what it would delete, and asks. It works in short steps, so agents can keep working, "
         "and it can be stopped at any moment. No backup is made.",
@@ -1036,9 +1036,9 @@ COMMANDS |= grouped(
     Command(
         "instructions show",
         "instructing.show",
-        "show what every agent is told",
-        "Show the instructions that the MCP server gives to a model, with the working agreements of you and of this "
-        "project, and where those are kept.",
+        "show the instructions for agents",
+        "Show the instructions that the MCP server gives to a model, with your working agreement and that of this "
+        "project, and where both are kept.",
         _PROJECT,
         needs_store=False,
     ),

@@ -293,7 +293,7 @@ class _Demo:
             self._show(name, at, data, "learns {ms} later: {status}, {reason}")
 
     def _take_over(self, name: str, text: str, **expected: str) -> None:
-        """A takeover brings no handoff, so the new owner looks for the last one in the log."""
+        """Take the stick over, and show the last handoff as the log has it."""
         given = {"expected_turn_id": self._lease["expected_turn_id"], "reason": "claude does not answer"}
         if "error" in self._call(name, "takeover_stick", text, expected, **given):
             return

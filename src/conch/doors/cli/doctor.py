@@ -76,7 +76,7 @@ def _try(check: Callable[[], list[_Finding]]) -> list[_Finding]:
     except ConchError as refusal:
         return [_Finding("store", "problem", refusal.message, "Run `conch db verify`.", refusal.code)]
     except (OSError, ValueError) as problem:
-        return [_Finding("check", "problem", f"{type(problem).__name__}: {problem}", "Mend this and try again.")]
+        return [_Finding("check", "problem", f"{type(problem).__name__}: {problem}", "Fix this and try again.")]
 
 
 def _line(finding: _Finding) -> str:
@@ -240,7 +240,7 @@ def _harness(place: Place, harness: Harness) -> list[_Finding]:
     states = {result.outcome for result in results}
     if "refused" in states:
         bad = next(result for result in results if result.outcome == "refused")
-        return [_Finding(harness.title, "problem", f"{bad.path}: {bad.why}", "Mend the file and run `conch install`.")]
+        return [_Finding(harness.title, "problem", f"{bad.path}: {bad.why}", "Fix the file and run `conch install`.")]
     if "written" in states:
         missing = [result.path for result in results if result.outcome == "written"]
         advice = f"Run `conch install {harness.slug}`."

@@ -1,4 +1,4 @@
-"""`conch instructions`: what every agent is told, and the working agreements that a user and a project add to it."""
+"""`conch instructions`: the instructions for every agent, and the working agreements that a user and a project add."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def edit(options: Any) -> Report:
     who = "your agents" if options.user else "the agents of this project"
     if not exists:
         return Report(data, f"There is no agreement at {one_line(agreement.path)} now.")
-    return Report(data, f"Wrote {one_line(agreement.path)}. From their next session on, {who} are told this.")
+    return Report(data, f"Wrote {one_line(agreement.path)}. From their next session on, {who} get it.")
 
 
 def _user() -> Agreement:

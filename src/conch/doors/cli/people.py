@@ -143,7 +143,7 @@ def redact(context: Context) -> Report:
     redacted = Steering(context.app).redact(person, message_id, options.reason, secret)
     is_tidy, copies, message = store.tidy(compact=True), store.copies(), redacted.message
     lines = [f"Redacted message #{message.seq} of {message.sender_label}. The next search builds the index again."]
-    lines += [f"{redacted.repeats} other places repeated it, and no longer do."] if redacted.repeats else []
+    lines += [f"Other places that repeated it, now without it: {redacted.repeats}."] if redacted.repeats else []
     lines += [_STILL_READ] if not is_tidy else []
     lines += ["Copies that were made before still have it:", *map(one_line, copies)] if copies else []
     data = {

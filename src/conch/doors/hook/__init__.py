@@ -1,3 +1,3 @@
-"""The door for hooks: `conch hook EVENT`, which harnesses run at every edit."""
+"""The door for hooks: `conch hook EVENT`, which harnesses run around tools, prompts and sessions."""
 
 from __future__ import annotations

@@ -161,7 +161,7 @@ class _Scene:
     def begin(self) -> tuple[Answer, _After]:
         directory = canonicalize(self._cwd)
         if workspace_root(directory) in (os.path.realpath(os.path.expanduser("~")), os.path.sep):
-            return _NOTHING, None  # not a project: such a room would be everybody's
+            return _NOTHING, None  # not a project: all sessions would share such a room
         from conch.doors.hook import texts
         from conch.host.agreements import find_agreements
 

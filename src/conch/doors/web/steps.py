@@ -52,7 +52,7 @@ class RoomActions:
             "unreserve": Action(
                 self._unreserve,
                 fields.takes({**steps, **member, "scope": fields.SCOPE}),
-                "The agent may be changing these files right now. It is told that its reservation has ended.",
+                "The agent may be changing these files right now. It gets a message that its reservation has ended.",
             ),
             "kick": Action(
                 self._kick,

@@ -180,7 +180,7 @@ FROM marks k LEFT JOIN topic_seq s ON s.topic_id = k.place
 WHERE k.kind <> 'takeover' AND (k.through < 0 OR k.through >= COALESCE(s.next_seq, 0));
 
 -- check: marks
--- {agent_id} was told that it may take over in turn {through} of room {place}, which is not so far.
+-- {agent_id} was offered a takeover in turn {through} of room {place}, but that room has not reached this turn.
 SELECT k.agent_id, k.place, k.through
 FROM marks k LEFT JOIN path_rooms r ON r.room_id = k.place
 WHERE k.kind = 'takeover' AND (k.through < 0 OR k.through > COALESCE(r.turn_id, -1));

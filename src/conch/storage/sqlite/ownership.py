@@ -1,6 +1,6 @@
 """Refuses a place for the store that another user could change, before anything there is read, made or changed.
 
-Whoever can replace the store, or a folder or link on the way to it, can make an agent believe anything.
+A user who can replace the store, or a folder or link on the way to it, can make an agent believe anything.
 """
 
 from __future__ import annotations

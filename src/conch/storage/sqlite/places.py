@@ -10,7 +10,7 @@ backup copied over the store, SQLite would show it a store that never was.
 If an older copy of the file is put over it with plain tools, it is still the same file, and the same store. So the
 header of the file has a mark, and every write moves it on by one. SQLite changes the file only when it moves `-wal`
 into it. Until then the file has an older mark: not older than the one it had when `-wal` began, which the first write
-after that notes in the store. Any other mark in the file, and one that goes back, is that of a copy.
+after that notes in the store. Any other mark, or one that goes back, shows that the file is a copy.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from conch.lean import Lock, NamedTuple
 
 try:
     import fcntl
-except ImportError:  # Windows has no flock, and does not let anybody delete an open file
+except ImportError:  # Windows has no flock, and does not let any process delete an open file
     fcntl = None  # type: ignore[assignment]
 
 SIDES = ("-wal", "-shm")

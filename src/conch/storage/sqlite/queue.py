@@ -32,13 +32,13 @@ class Queue:
         self.path = path
         self._free: list[int] = []  # open files without a lock
         self._standing = Lock()  # held for the one writer or abandoned thread that stands in the queue
-        self._stuck = False  # a writer waited in vain, and its thread still stands in the queue
+        self._stuck = False  # a writer has given up, and its thread still stands in the queue
         self._closed = False
 
     def enter(self, seconds: float) -> int | None:
         """Wait for our turn, up to `seconds`. Returns the file to `leave` with, or None without our turn.
 
-        The kernel frees the place of a dead process, but not of a stopped one. After one writer has waited in vain, the
+        The kernel frees the place of a dead process, but not of a stopped one. After one writer has given up, the
         others do not wait at all until the queue moves.
         """
         file = self._take_file()

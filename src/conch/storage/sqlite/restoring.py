@@ -102,7 +102,7 @@ def replace_contents(live: sqlite3.Connection, scratch: str, kept: str, seconds:
         raise
     finally:
         source.close()
-    live.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # in vain if another process reads; then a later one does it
+    live.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # while another process reads, a later one must do it
     return None if is_empty else kept
 
 
