@@ -33,7 +33,7 @@ NO_PEER = 0  # no peer has this id
 LONGEST_NAME = 64
 LONGEST_OWN_NAME = 48
 _SYSTEM = "conch"  # the sender of system messages; no agent can take this name
-_PRESENCE_INTERVAL = SECOND  # at most one presence write per second
+PRESENCE_INTERVAL = SECOND  # at most one presence write per second
 
 
 class Peer(NamedTuple):
@@ -67,7 +67,7 @@ class Standing(NamedTuple):
     highest_seq: int
     last_seq: int
     is_fresh: bool
-    """The peer's presence was written less than `_PRESENCE_INTERVAL` ago, so it need not be written again."""
+    """The peer's presence was written less than `PRESENCE_INTERVAL` ago, so it need not be written again."""
     resets: int
     """How many times the cursor was reset by hand."""
     store: int
@@ -218,7 +218,7 @@ def load_standing(tx: Transaction, peer: Peer, store: int = 0) -> tuple[Peer, St
         message = f"You have no name on topic {peer.topic_id}."
         raise AgentNotJoined(message, Advice("join_topic"), field="topic_id", topic_id=peer.topic_id)
     # At least 0: after the clock was set back, presence must not count as fresh until the clock catches up.
-    is_fresh = 0 <= tx.now - row["updated_at"] < _PRESENCE_INTERVAL
+    is_fresh = 0 <= tx.now - row["updated_at"] < PRESENCE_INTERVAL
     standing = Standing(row["status"], row["next_seq"] - 1, row["last_seq"], is_fresh, row["resets"], store)
     return peer._replace(peer_id=row["peer_id"], agent_name=row["name"]), standing
 

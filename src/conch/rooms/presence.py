@@ -218,7 +218,7 @@ class Rooms:
 
         It asks the store at most once per renewal interval.
         """
-        if time.monotonic() < self._active_until.get(caller.agent_id, 0.0):
+        if not self._may_be_due(caller):
             return
         with self._store.look() as tx:
             row = tx.one("agent_seen", agent_id=caller.agent_id)
@@ -227,6 +227,24 @@ class Rooms:
             with self._store.write(caller.agent_id) as tx:
                 tx.run("touch_agent", agent_id=caller.agent_id, now=tx.now)
         self._note_touch(caller)
+
+    @contextmanager
+    def renewing(self, caller: Caller) -> Iterator[None]:
+        """Let a sign of life that may be due travel with the first transaction of a call, if that saves time."""
+        if not self._may_be_due(caller) or processes.check(caller.process) == "gone":
+            yield
+            return
+
+        def note(rows: list[Row]) -> None:
+            if any(row["is_fresh"] for row in rows):
+                self._note_touch(caller)
+
+        interval = self._renewal_ms * MILLISECOND
+        with self._store.beforehand("renew_agent", note, agent_id=caller.agent_id, interval=interval):
+            yield
+
+    def _may_be_due(self, caller: Caller) -> bool:
+        return time.monotonic() >= self._active_until.get(caller.agent_id, 0.0)
 
     def _note_touch(self, caller: Caller) -> None:
         self._active_until[caller.agent_id] = time.monotonic() + self._renewal_ms / 1_000

@@ -20,6 +20,10 @@ Execute = Callable[[str, Parameters], list[Row]]
 Aside = Callable[[], list[Row] | None]
 
 
+def ignore_rows(rows: list[Row]) -> None:
+    pass
+
+
 class Phrase(NamedTuple):
     """Words that follow each other in a text. With `is_prefix` the last one matches any word that starts with it.
 
@@ -168,6 +172,15 @@ class Store(Protocol):
         """Ask this query too whenever a transaction of this thread ends, if that saves a round trip.
 
         The function returns the rows of the last time, or None.
+        """
+
+    def beforehand(
+        self, statement: str, then: Callable[[list[Row]], None] = ignore_rows, **parameters: Any
+    ) -> AbstractContextManager[None]:
+        """Make a small change ahead of the next transaction of this thread, if that saves a round trip.
+
+        `then` gets the rows that it returns. It is a change that may be missing: if it fails, nobody is told. The
+        parameter `now` is added; None stands for the server's clock.
         """
 
     def write(self, *locks: str) -> AbstractContextManager[Transaction]:

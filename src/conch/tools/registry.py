@@ -113,7 +113,7 @@ def _warned(reply: Reply, replacements: list[Replacement]) -> Reply:
 
 def call_tool(tool: Tool, session: Session, arguments: Object, call: Call) -> Reply:
     """Like `run_tool`, but never raises: a refusal, or a defect of ours, becomes an error reply."""
-    with session.expecting_mail() as kinds:
+    with session.expecting_mail() as kinds, session.staying_active():
         return _call_tool(tool, session, arguments, call, kinds)
 
 

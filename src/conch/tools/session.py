@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 
 from conch.agents.connections import close_connection
@@ -244,6 +244,12 @@ class Session:
                 self.stay_active()
             except StoreError:
                 pass  # failing to record presence must not fail the call
+
+    def staying_active(self) -> AbstractContextManager[None]:
+        """Keep the caller active with the first transaction of a call, if the caller is known and that saves time."""
+        if self._caller is None or self._is_outdated(self._caller):
+            return nullcontext()
+        return self.app.rooms.renewing(self._caller)
 
     @contextmanager
     def expecting_mail(self) -> Iterator[Callable[[], Row | None]]:

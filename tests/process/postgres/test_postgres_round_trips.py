@@ -13,11 +13,14 @@ from tests.process.postgres.flights import Flights, counted
 from conch.agents.identity import Signal, Signals
 from conch.app import App, open_app
 from conch.calls import Call
+from conch.clock import SECOND, system_clock
 from conch.tools.catalogue import TOOLS
 from conch.tools.registry import call_tool
 from conch.tools.session import Session
 
 Object = dict[str, Any]
+Counting = Callable[[Callable[[], object]], list[list[str]]]
+LATER = 6 * 60 * SECOND  # a sign of life is due once it is five minutes old
 HANDOFF = {"status": "done", "next_action": "go on"}
 
 
@@ -27,13 +30,41 @@ def flights(server: Any) -> Iterator[Flights]:
         yield flights
 
 
+class Clock:
+    """Says the system's time, and later."""
+
+    def __init__(self) -> None:
+        self.ahead = 0
+
+    def __call__(self) -> int:
+        return system_clock() + self.ahead
+
+
 @pytest.fixture
-def app(environ: dict[str, str], flights: Flights, database: str) -> Iterator[App]:
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def app(environ: dict[str, str], flights: Flights, database: str, clock: Clock) -> Iterator[App]:
     """In this process, with the proxy between it and the server."""
     url = f"postgresql://conch@127.0.0.1:{flights.port}/{database}?gssencmode=disable&sslmode=disable"
-    app = open_app({**environ, "CONCH_STORE": url})
+    app = open_app({**environ, "CONCH_STORE": url}, clock)
     yield app
     app.close()
+
+
+@pytest.fixture(params=["presence is fresh", "presence is due"])
+def counting(request: pytest.FixtureRequest, app: App, clock: Clock, flights: Flights) -> Counting:
+    """Counts the round trips of a call, soon after the last one or so late that the call has to record presence."""
+
+    def count(act: Callable[[], object]) -> list[list[str]]:
+        if request.param == "presence is due":
+            clock.ahead += LATER
+            app.rooms._active_until.clear()
+        return flights.during(act)
+
+    return count
 
 
 class Caller:
@@ -42,13 +73,13 @@ class Caller:
     def __init__(self, app: App, agent_id: str, workspace: str) -> None:
         signal = Signal("explicit", agent_id, "CONCH_AGENT_ID")
         signals = Signals((signal,), "agent", None, None, "mcp_harness", "")
-        self._session = Session(app, "mcp", signals=lambda called_in: signals)
+        self.session = Session(app, "mcp", signals=lambda called_in: signals)
         self._workspace = workspace
         self.joined = self.join()
 
     def call(self, tool: str, **arguments: Any) -> Object:
         """Call a tool, and report that its reply has arrived, as a door does."""
-        reply = call_tool(TOOLS[tool], self._session, arguments, Call())
+        reply = call_tool(TOOLS[tool], self.session, arguments, Call())
         assert not reply.is_error, reply.text
         reply.delivery.sent()
         return reply.data
@@ -93,53 +124,92 @@ def require(found: list[list[str]], most: int) -> None:
     assert found, "the proxy has counted nothing"
 
 
-def test_a_sync_that_sends(flights: Flights, ada: Caller) -> None:
+def test_a_sync_that_sends(counting: Counting, ada: Caller) -> None:
     ada.sync("warm-up")
 
-    require(flights.during(lambda: ada.sync("hello")), 3)
+    require(counting(lambda: ada.sync("hello")), 3)
 
 
-def test_a_sync_with_nothing_to_read(flights: Flights, ada: Caller) -> None:
+def test_a_sync_with_nothing_to_read(counting: Counting, ada: Caller) -> None:
     ada.sync()
 
-    require(flights.during(ada.sync), 1)
+    require(counting(ada.sync), 1)
 
 
-def test_a_sync_that_receives_and_moves_its_cursor(flights: Flights, ada: Caller, bob: Caller) -> None:
+def test_a_sync_that_receives_and_moves_its_cursor(counting: Counting, ada: Caller, bob: Caller) -> None:
     ada.sync("warm-up")
     bob.sync()
     ada.sync("hello")
     received: list[Object] = []
 
-    found = flights.during(lambda: received.append(bob.sync()))
+    found = counting(lambda: received.append(bob.sync()))
 
     assert [each["content_markdown"] for each in received[0]["received"]] == ["hello"]
     require(found, 4)
 
 
-def test_a_claim_a_heartbeat_and_a_release(flights: Flights, ada: Caller, bob: Caller) -> None:
+def test_a_claim_a_heartbeat_and_a_release(counting: Counting, ada: Caller, bob: Caller) -> None:
     for caller in (ada, bob):
         caller.claim()
         caller.call("heartbeat")
         caller.release()
 
-    claiming = flights.during(ada.claim)
-    beating = flights.during(lambda: ada.call("heartbeat"))
-    releasing = flights.during(ada.release)
+    claiming = counting(ada.claim)
+    beating = counting(lambda: ada.call("heartbeat"))
+    releasing = counting(ada.release)
 
     require(claiming, 4)
     require(beating, 2)
     require(releasing, 3)
 
 
-def test_a_join_of_a_known_room(flights: Flights, ada: Caller, bob: Caller) -> None:
-    require(flights.during(ada.join), 4)
+def test_a_join_of_a_known_room(counting: Counting, ada: Caller, bob: Caller) -> None:
+    require(counting(ada.join), 4)
 
 
 @pytest.mark.parametrize("reserved", ["src", "docs"])
-def test_a_check_of_a_path(flights: Flights, ada: Caller, bob: Caller, reserved: str) -> None:
+def test_a_check_of_a_path(counting: Counting, ada: Caller, bob: Caller, reserved: str) -> None:
     bob.call("scope_reserve", scope=reserved)
     check: Callable[[], Object] = lambda: ada.call("scope_check", scope="src/a.py")  # noqa: E731
     check()
 
-    require(flights.during(check), 1)
+    require(counting(check), 1)
+
+
+def test_presence_that_travels_along_is_recorded(ada: Caller, clock: Clock, app: App) -> None:
+    ada.sync()
+    clock.ahead += LATER
+    late = clock()
+    app.rooms._active_until.clear()
+
+    reply = call_tool(TOOLS["sync"], ada.session, {"topic_id": ada.joined["topic_id"], "wait_seconds": 0}, Call())
+
+    with app.store.read() as tx:  # before the reply is delivered
+        (agent,), (cursor,) = tx.dump("agents"), tx.dump("cursors")
+    assert not reply.is_error
+    assert min(agent["last_seen_at"], cursor["updated_at"]) >= late
+
+
+def test_a_sign_of_life_never_waits_for_another_transaction(ada: Caller, clock: Clock, app: App) -> None:
+    clock.ahead += LATER
+    told: list[list[Object]] = []
+    renew = {"agent_id": "codex:ada", "interval": SECOND}
+
+    with app.store.write("a") as tx:
+        tx.run("touch_agent", agent_id="codex:ada", now=tx.now)
+        assert tx.one("agent_seen", agent_id="codex:ada")
+        with app.store.beforehand("renew_agent", told.append, **renew), app.store.look() as other:
+            assert other.one("agent_seen", agent_id="codex:ada")
+
+    assert told == [[{"is_fresh": False}]]
+
+
+def test_a_sign_of_life_that_fails_fails_nothing_else(ada: Caller, app: App) -> None:
+    told: list[list[Object]] = []
+    wrong = {"agent_id": "codex:ada", "interval": "no number"}
+
+    with app.store.beforehand("renew_agent", told.append, **wrong), app.store.look() as tx:
+        found = tx.one("agent_seen", agent_id="codex:ada")
+
+    assert found is not None
+    assert told == []

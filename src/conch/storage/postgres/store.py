@@ -16,7 +16,7 @@ from conch.calls import note_change
 from conch.clock import Clock
 from conch.errors import OtherToolNeeded, SchemaMismatch, StoreError, StoreUnavailable
 from conch.lean import Any
-from conch.storage.base import INDEX_LOCK, Aside, Check, Problem, Replacement, Restoration, Row
+from conch.storage.base import INDEX_LOCK, Aside, Check, Problem, Replacement, Restoration, Row, ignore_rows
 from conch.storage.postgres.address import Address
 from conch.storage.postgres.connection import SCHEMA, Connection, Question
 from conch.storage.postgres.errors import translate, translate_commit, translate_refusal, translated
@@ -54,6 +54,14 @@ class _Aside:
 
     def rows(self) -> list[Row] | None:
         return self._question.rows if self._question and self._question.is_answered else None
+
+
+class _Note:
+    """A small change of a thread that travels ahead of its next transaction, and whom to tell its rows."""
+
+    def __init__(self, question: Question, then: Callable[[list[Row]], None]) -> None:
+        self.question = question
+        self.then = then
 
 
 class PostgresStore:
@@ -139,6 +147,23 @@ class PostgresStore:
             yield aside.rows
         finally:
             self._thread.aside = outer
+
+    @contextmanager
+    def beforehand(
+        self, statement: str, then: Callable[[list[Row]], None] = ignore_rows, **parameters: Any
+    ) -> Iterator[None]:
+        now = self._clock() if self._clock else None
+        note = _Note(ask(self._statements, statement, {**parameters, "now": now}), then)
+        outer, self._thread.notes = self._notes, [*self._notes, note]
+        try:
+            yield
+        finally:
+            self._thread.notes = [each for each in self._notes if each in outer]  # without those that have gone
+
+    @property
+    def _notes(self) -> list[_Note]:
+        """What travels ahead of the next transaction of this thread."""
+        return getattr(self._thread, "notes", [])
 
     @property
     def _aside(self) -> _Aside | None:
@@ -268,7 +293,7 @@ class PostgresStore:
         connection.patience = self._patience
         try:
             try:
-                connection.fly(flight)
+                self._depart(connection, flight)
             except (UndefinedTable, UndefinedColumn):  # a new database, or tables of another program
                 if facts is None or facts.is_answered:
                     raise
@@ -291,6 +316,32 @@ class PostgresStore:
             raise
         self.close()  # the other idle connections are probably lost too
         return self._launch(flight, facts)
+
+    def _depart(self, connection: Connection, flight: list[Question]) -> None:
+        """Send the first flight, and the notes of this thread ahead of it.
+
+        A note is a transaction of its own. If it fails, nothing else has happened, and the flight leaves without it.
+        """
+        notes, self._thread.notes = self._notes, []
+        if not self._send_notes(connection, notes, flight):
+            connection.fly(flight)
+        else:
+            for note in notes:
+                note.then(note.question.rows)
+
+    def _send_notes(self, connection: Connection, notes: list[_Note], flight: list[Question]) -> bool:
+        """Whether the notes have been made, and the flight with them. Otherwise, neither has happened."""
+        if not notes:
+            return False
+        begin, commit = Question("BEGIN", is_prepared=False), Question("COMMIT", is_prepared=False)
+        try:
+            connection.fly([begin, *(note.question for note in notes), commit, *flight])
+        except psycopg.Error:
+            if connection.closed or commit.is_answered:
+                raise
+            connection.execute("ROLLBACK")
+            return False
+        return True
 
     def _borrow(self) -> tuple[Connection, bool]:
         with self._idle_lock:

@@ -28,3 +28,17 @@ SELECT * FROM (
   ) behind
 ) around
 ORDER BY lap, ordinal LIMIT :limit;
+
+-- name: renew_agent
+-- Renew a sign of life that is due, and tell whether it is fresh now. It never waits for another transaction.
+WITH present AS (
+  SELECT COALESCE(CAST(:now AS BIGINT), CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)) AS now
+), due AS (
+  SELECT a.agent_id, p.now FROM agents a, present p
+  WHERE a.agent_id = :agent_id AND a.last_seen_at <= p.now - :interval
+  FOR UPDATE OF a SKIP LOCKED
+), renewed AS (
+  UPDATE agents SET last_seen_at = due.now FROM due WHERE agents.agent_id = due.agent_id RETURNING due.agent_id
+)
+SELECT a.last_seen_at > p.now - :interval OR EXISTS (SELECT 1 FROM renewed) AS is_fresh
+FROM agents a, present p WHERE a.agent_id = :agent_id;

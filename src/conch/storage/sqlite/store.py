@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 
 from conch.calls import note_change
 from conch.clock import Clock, system_clock
@@ -17,7 +17,7 @@ from conch.errors import (
     StoreUncertain,
 )
 from conch.lean import Any
-from conch.storage.base import Aside, Check, Problem, Replacement, Restoration, Row
+from conch.storage.base import Aside, Check, Problem, Replacement, Restoration, Row, ignore_rows
 from conch.storage.replacement import Replacements, new_epoch
 from conch.storage.sqlite import sqlite3
 from conch.storage.sqlite.connections import Connections, FilesTaken, Lent
@@ -126,6 +126,12 @@ class SqliteStore:
     def aside(self, statement: str, **parameters: Any) -> Iterator[Aside]:
         """Asks nothing: here a query of its own costs no more."""
         yield _nothing
+
+    def beforehand(
+        self, statement: str, then: Callable[[list[Row]], None] = ignore_rows, **parameters: Any
+    ) -> AbstractContextManager[None]:
+        """Changes nothing: here a transaction of its own costs no more."""
+        return nullcontext()
 
     @contextmanager
     def write(self, *locks: str) -> Iterator[SqliteTransaction]:
