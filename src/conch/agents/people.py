@@ -55,7 +55,7 @@ def _doubt_program(signals: Signals) -> _Doubt | None:
         return None
     sentence = (
         f"The program {signals.slug!r} runs this, or has opened this terminal: type the command in a shell in another "
-        "terminal program, in tmux or over ssh, or use the console (`conch serve`)."
+        "terminal program, in tmux or over ssh, or use the console."
     )
     return _Doubt("unknown_program", sentence)
 

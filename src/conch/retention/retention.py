@@ -69,7 +69,7 @@ def _keep_pruned(retention: Retention, first_pause: float, pause: float) -> None
     while True:
         try:
             retention.prune_if_due()
-        except StoreError:  # the calls report it, and the next round tries again
+        except StoreError:  # the calls report it, and the next day's round goes on from there
             pass
         time.sleep(pause)
 

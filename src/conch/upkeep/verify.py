@@ -21,7 +21,7 @@ from conch.search.embedders import MOST_VECTORS
 from conch.storage.base import DERIVED, Check, Problem, Row, Store, Transaction
 
 _MOST_PER_CHECK = 20
-_PASSING = (StoreBusy, StoreInterrupted)  # these say nothing about the store: the caller tries again
+_Errors = tuple[type[StoreError], ...]
 
 
 class Verification(NamedTuple):
@@ -33,14 +33,15 @@ class Verification(NamedTuple):
 def verify_store(store: Store) -> Verification:
     """Check everything and change nothing. All rows are read in one view of the store, so writers do not matter."""
     problems, checks, rooms = store.integrity_problems(), store.checks(), 0
+    passing = _find_passing(problems)
     try:
         with store.read() as tx:
             tx.take_time()
             rooms, found = _replay(tx, problems)
             problems += found
             for check in checks:
-                problems += _run(tx, check)
-    except _PASSING:
+                problems += _run(tx, check, passing)
+    except passing:
         raise
     except StoreError as error:
         if not problems:
@@ -57,12 +58,20 @@ def _replay(tx: Transaction, problems: list[Problem]) -> tuple[int, list[Problem
     return verify_rooms(tx)
 
 
-def _run(tx: Transaction, check: Check) -> list[Problem]:
+def _find_passing(problems: list[Problem]) -> _Errors:
+    """The errors that say nothing about the store: the caller tries again.
+
+    On a server, a missing table looks like an interruption. If the schema was changed, it is none.
+    """
+    return (StoreBusy,) if any(problem.kind == "schema" for problem in problems) else (StoreBusy, StoreInterrupted)
+
+
+def _run(tx: Transaction, check: Check, passing: _Errors) -> list[Problem]:
     parameters = {"most_vectors": MOST_VECTORS} if ":most_vectors" in check.query else {}
     try:
         with closing(tx.scan(check, **parameters)) as rows:
             return [_to_problem(check, row) for row in islice(_broken(check, rows), _MOST_PER_CHECK)]
-    except _PASSING:
+    except passing:
         raise
     except StoreError as error:
         return [_unchecked(check.table, f"Not checked: {check.sentence!r}. {error.message}")]
