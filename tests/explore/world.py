@@ -13,7 +13,7 @@ import itertools
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -117,6 +117,10 @@ class SteppedStore:
         return self._transaction(self._store.read)
 
     look = read
+
+    def beforehand(self, statement: str, **parameters: Any) -> AbstractContextManager[None]:
+        """Changes nothing, as on SQLite."""
+        return nullcontext()
 
     def write(self, *locks: str) -> AbstractContextManager[Any]:
         return self._transaction(self._store.write)
