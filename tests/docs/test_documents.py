@@ -67,7 +67,8 @@ def steps(page: Path) -> list[tuple[str, str, str]]:
 
 
 def as_typed(who: str, command: str) -> str:
-    """At a prompt without a name, the id that the page itself has exported stays."""
+    """At a prompt without a name, the id that the page has exported stays. A notice is the first in the inbox."""
+    command = re.sub(r"\bproto_[0-9a-f]+", "$(conch agent inbox --json | grep -o 'proto_[0-9a-f]*' | head -1)", command)
     if not who:
         return command
     restore = '[ -n "$exported" ] && export CONCH_AGENT_ID=$exported || unset CONCH_AGENT_ID'
