@@ -184,7 +184,7 @@ def _guardians(context: Context) -> list[_Finding]:
         return [_Finding("guardians", "ok", f"{len(running)} renew leases")]
     pids = " ".join(map(str, sorted(running)))
     found = f"{len(running)} processes renew leases, but only {held['number']} leases are held"
-    return [_Finding("guardians", "note", found, f"Those without a lease end by themselves. Else run: kill {pids}")]
+    return [_Finding("guardians", "note", found, f"Those without a lease should end soon. If not: kill {pids}")]
 
 
 # -- the server and the hook, as a harness starts them

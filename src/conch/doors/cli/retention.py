@@ -1,4 +1,4 @@
-"""The commands with which a store forgets: what is old, or one message."""
+"""`conch db prune`: deletes what is old and done with."""
 
 from __future__ import annotations
 

@@ -177,7 +177,7 @@ def _trouble_line(trouble: Trouble, now: int) -> _Line:
             if trouble.member
             else one_line(label(trouble.question.agent_id, trouble.question.asked_by))
         )
-        what = f"has no answer to #{trouble.question.seq} for {lasted}"
+        what = f"has had no answer to #{trouble.question.seq} for {lasted}"
         return _Line("trouble", who, what, f'conch answer {trouble.question.seq} "..."')
     if trouble.notice is not None:
         about = trouble.notice.payload.get("subject") or trouble.notice.event_type

@@ -158,7 +158,7 @@ class Shell {
       <nav aria-label="Main">${NAVIGATION.map(([name, address, text]) =>
         html`<a href=${address} aria-current=${this.route.name === name ? "page" : nothing}>${text}</a>`)}</nav>
       <form class="search" role="search" @submit=${(event) => { event.preventDefault(); this.search(event.target.elements.search.value, "hybrid"); }}>
-        <input type="search" id="search" aria-label="Search what was said" placeholder="Search what was said" autocomplete="off"
+        <input type="search" id="search" aria-label="Search messages" placeholder="Search messages" autocomplete="off"
           .value=${this.route.name === "search" ? this.route.query.get("q") ?? "" : ""} @input=${(event) => this.search(event.target.value)}>
         <kbd aria-hidden="true">/</kbd></form>
       <span class="live ${this.isLive ? "" : "lost"}" role="status" title=${this.isLive ? "Changes appear at once" : "Not connected"}><span>${this.isLive ? "live" : "not connected"}</span></span>

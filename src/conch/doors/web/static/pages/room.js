@@ -45,7 +45,7 @@ export class RoomPage {
     await Promise.all([this.loadRoom(), this.shell.load(this.timeline), this.shell.load(this.lanes)]);
   }
 
-  /** What was said changes neither the turns nor older rows, so a busy room costs little. */
+  /** A message changes neither the turns nor older rows, so a busy room costs little. */
   read() {
     const isOld = this.isOld;
     this.isOld = false;

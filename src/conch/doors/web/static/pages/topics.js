@@ -32,7 +32,7 @@ export class TopicsPage {
   }
 
   async create() {
-    const values = await question({ title: "New topic", text: "Every room has a topic of its own. This one is beside them.", fields: [{ name: "name", label: "Name" }], yes: "Create" });
+    const values = await question({ title: "New topic", text: "Every room already has its own topic. This one belongs to no room.", fields: [{ name: "name", label: "Name" }], yes: "Create" });
     if (values) this.shell.act("create_topic", values, "Created.");
   }
 

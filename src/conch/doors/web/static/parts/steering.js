@@ -30,7 +30,7 @@ export class Steering {
 
   reserve() {
     return this.ask("reserve", {}, "Reserved.", {
-      title: "Reserve a path", text: "Agents that want it meet your reservation.",
+      title: "Reserve a path", text: "Until you release it, no agent can reserve it.",
       fields: [{ name: "scope", label: "Path in the workspace", hint: "A file, a folder, or folder/*" }, { name: "bead_id", label: "Work item", optional: true }], yes: "Reserve",
     });
   }
