@@ -290,8 +290,8 @@ class Session:
         return reply._replace(delivery=QueuedDelivery(self.replies, "mail", sent=add, retracted=drop))
 
     def mail_of_command(self, delivered: Delivered) -> Mail | None:
-        """The same for a command; None if the command did not need to know its caller."""
-        return self.mail(delivered, [], can_wait=True) if self._caller is not None else None
+        """The same for a command, even if the command did not need to know its caller."""
+        return self.mail(delivered, [], can_wait=True)
 
     def _look_for_mail(self, delivered: Delivered, before: list[threading.Event], kinds: Row | None) -> Mail | None:
         from conch.notices.mail import read_mail  # not at the top: not every command needs it

@@ -28,6 +28,19 @@ STEPS = {
     "kick": ("kick", "ada:1", *WHY),
     "redact": ("redact", "1", *WHY),
 }
+# Commands that do not need to know who runs them.
+READERS = (
+    ("topics", "list"),
+    ("search", "lunch"),
+    ("topics", "create", "x"),
+    ("topics", "rename", "x", "y"),
+    ("rooms",),
+)
+
+
+@pytest.fixture
+def on_each_engine(env: dict[str, str], every_engine: dict[str, str]) -> None:
+    env.update(every_engine)
 
 
 @pytest.fixture
@@ -138,15 +151,16 @@ def test_a_person_redacts_a_message_and_a_secret_that_others_repeat(terminal: Te
     assert "hunter2" not in told
 
 
-@pytest.mark.usefixtures("held")
+@pytest.mark.usefixtures("on_each_engine", "held")
 def test_a_holder_on_the_command_line_sees_a_nudge_at_once(terminal: Terminal, conch: Conch) -> None:
     terminal().run("nudge", "ada:1", "Lunch is ready")
 
     shown, refused = conch("note", "Going on"), conch("reserve", "/")
     data, error = conch("state", "--json").data, conch("reserve", "/", "--json").error
+    others = [conch(*words).out for words in READERS]
     read, after = conch("read"), conch("note", "Read")
 
-    for text in (shown.out, refused.err):
+    for text in (shown.out, refused.err, *others):
         assert re.search(r'^Mail: a person asks you to HAND OVER .*human·.*"Lunch is ready"', text, re.MULTILINE)
     assert data["mail"]["asked_to_hand_over"]["line"] == error["mail"]["asked_to_hand_over"]["line"] == "Lunch is ready"
     assert "Lunch is ready" in read.out and "Mail:" not in read.out + after.out

@@ -67,7 +67,7 @@ DONE = ("--status", "s", "--next", "n")
         (("ask", "What?", "--wait", "0"), 5),
         (("answer", "1", "Because."), 6),
         (("questions",), 3),
-        (("topics", "list"), 1),
+        (("topics", "list"), 2),
         (("topics", "show"), 4),
         (("agent", "list"), 3),
         (("agent", "show"), 4),

@@ -121,7 +121,8 @@ def _handle(command: str, handler: Callable[[Context], Report], app: App, option
         raise  # a store in trouble has no mail either
     except ConchError as refusal:
         report = _refused(refusal, command)
-    mail = None if report.is_printed else context.session.mail_of_command(context.delivered)
+    has_mail = not report.is_printed and COMMANDS[command].group.name != "db"  # those are not for agents
+    mail = context.session.mail_of_command(context.delivered) if has_mail else None
     if not mail:
         return report
     from conch.doors.cli.mail import add_mail  # rarely needed
