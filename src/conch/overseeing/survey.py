@@ -68,6 +68,7 @@ class Trouble(NamedTuple):
 
 
 class Survey(NamedTuple):
+    viewer_id: str
     snapshot: Snapshot
     turn_since: int | None
     """When the current turn began; None if no agent has the stick."""
@@ -109,6 +110,7 @@ def survey(store: Store, bell: Bell, rooms: Rooms, room_id: str, viewer_id: str,
     standings = [_standing(bell, snapshot, member, facts, left.get(member.agent_id)) for member in members]
     waiting = {each.member.agent_id for each in standings if each.doing == "waiting"}
     return Survey(
+        viewer_id,
         snapshot,
         facts.grant.created_at if facts.grant else None,
         next_in_sequence(snapshot, waiting) if snapshot.room.owner else None,

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+import shlex
+import sqlite3
 import subprocess
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -71,6 +74,23 @@ def test_the_command_that_a_line_names_works(busy: Conch) -> None:
     assert busy("answer", "1", "Yes", agent=OWNER).status == 0
 
     assert "asked #1" not in busy("status", agent=OWNER).out
+
+
+def test_a_notice_that_nobody_accepts_names_a_command_that_works(busy: Conch, tmp_path: Path) -> None:
+    notice = ("--subject", "Parser", "--summary", "half done", "--next", "the rest")
+    event_id = busy("agent", "send", WAITER, *notice, "--json", agent=OWNER).data["event"]["id"]
+    with closing(sqlite3.connect(tmp_path / "data" / "rooms.sqlite")) as connection, connection:
+        connection.execute("UPDATE protocol_events SET created_at = created_at - 3600000000")
+
+    remind, accept = (
+        re.search(r'^! .*has not accepted "Parser" for 1 h 00 min +conch (.*)$', busy("status", agent=agent).out, re.M)
+        for agent in (OWNER, WAITER)
+    )
+
+    assert remind and busy(*shlex.split(remind[1]), agent=OWNER).status == 0
+    assert "message to you" in busy("state", agent=WAITER).out
+    assert accept and accept[1] == f"agent accept {event_id}" and busy(*accept[1].split(), agent=WAITER).status == 0
+    assert "has not accepted" not in busy("status", agent=OWNER).out
 
 
 def test_without_a_note_the_holder_works_on_what_it_was_handed(conch: Conch) -> None:

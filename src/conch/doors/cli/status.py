@@ -13,6 +13,7 @@ from conch.doors.cli.tables import columns, shortened, wrapped
 from conch.errors import ConchError
 from conch.lean import NamedTuple
 from conch.members.adoption import Candidate
+from conch.notices.events import ProtocolEvent
 from conch.overseeing.survey import Question, Standing, Survey, Trouble, has_gone, survey
 from conch.rooms.room import Member, Snapshot
 from conch.tools import overview_view
@@ -91,9 +92,8 @@ def find_left(context: Context, snapshot: Snapshot) -> list[Candidate]:
 
 def room_lines(found: Survey, width: int | None) -> list[str]:
     """A room for a person: the head, what is wrong, the members, the reservations."""
-    now = found.snapshot.now
     lines = [
-        *(_trouble_line(each, now) for each in found.troubles),
+        *(_trouble_line(found, each) for each in found.troubles),
         *(line for each in found.standings for line in _standing_lines(found, each)),
     ]
     shown = [_head(found, width), *_laid_out(lines, width), *_reservation_lines(found, width)]
@@ -169,8 +169,8 @@ def _asked(question: Question, now: int) -> str:
     return f"asked #{question.seq} {_span(now - question.asked_at)} ago: {_quoted(question.text)}"
 
 
-def _trouble_line(trouble: Trouble, now: int) -> _Line:
-    lasted = _span(now - trouble.since)
+def _trouble_line(found: Survey, trouble: Trouble) -> _Line:
+    lasted = _span(found.snapshot.now - trouble.since)
     if trouble.question is not None:
         who = (
             _name_of(trouble.member)
@@ -181,9 +181,19 @@ def _trouble_line(trouble: Trouble, now: int) -> _Line:
         return _Line("trouble", who, what, f'conch answer {trouble.question.seq} "..."')
     if trouble.notice is not None:
         about = trouble.notice.payload.get("subject") or trouble.notice.event_type
-        return _Line("trouble", _name_of(trouble.member), f"has not accepted {_quoted(str(about))} for {lasted}")
+        what = f"has not accepted {_quoted(str(about))} for {lasted}"
+        return _Line("trouble", _name_of(trouble.member), what, _notice_hint(found, trouble.notice, trouble.member))
     what = f"{_WHY[trouble.reason]}, for {lasted}: any member may take over"
     return _Line("trouble", _name_of(trouble.member), what, 'conch take --reason "..."')
+
+
+def _notice_hint(found: Survey, notice: ProtocolEvent, member: Member | None) -> str:
+    """Only the recipient can accept a notice. Others can remind it."""
+    if member is None:
+        return 'conch send "..."'
+    if member.agent_id == found.viewer_id:
+        return f"conch agent accept {notice.event_id}"
+    return f'conch send "..." --to {member.name}'
 
 
 def _name_of(member: Member | None) -> str:
