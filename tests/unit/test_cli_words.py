@@ -66,6 +66,22 @@ def test_the_words_of_other_programs_are_suggested_too() -> None:
     assert near_commands("wipe") == ["db wipe"]
 
 
+@pytest.mark.parametrize(
+    ("typed", "own"),
+    [
+        ("sync", "read"),
+        ("topics create x", "topics create"),
+        ("db", "db path"),
+        ("wipe", "db wipe"),
+        ("", "topics list"),
+    ],
+)
+@pytest.mark.parametrize("program", ["cli", "agent-bus cli"])
+def test_the_commands_of_another_program_name_their_own(program: str, typed: str, own: str) -> None:
+    with pytest.raises(InvalidArgument, match=f"use `conch {own}`"):
+        parse_options(split_words(f"{program} {typed}".split()))
+
+
 def test_what_looks_like_nothing_gets_no_suggestion() -> None:
     assert near_commands("xyzzy") == near_commands("") == near_options("--qqq", ()) == []
 

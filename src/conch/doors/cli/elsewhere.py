@@ -9,6 +9,7 @@ from conch.doors.cli.catalogue import COMMANDS
 # The programs themselves, and the command for one that is called without a word.
 _PROGRAMS = {
     "agent_bus": "mcp",
+    "cli": "topics list",
     "talking_stick": "mcp",
     "bb": "agent list",
     "bb_init": "init",
@@ -41,18 +42,6 @@ ELSEWHERE = {
     "reorder_members": "reorder",
     "set_room_policy": "policy",
     "heartbeat": "agent heartbeat",
-    "cli": "topics list",
-    "cli db": "db path",
-    "cli db wipe": "db wipe",
-    "cli wipe": "db wipe",
-    "cli topics": "topics list",
-    "cli topics list": "topics list",
-    "cli topics create": "topics create",
-    "cli topics close": "topics close",
-    "cli topics rename": "topics rename",
-    "cli topics export": "topics export",
-    "cli search": "search",
-    "cli messages": "read",
     "topic_create": "topics create",
     "topic_list": "topics list",
     "topic_resolve": "topics show",
@@ -79,14 +68,16 @@ ELSEWHERE = {
     "event_mark": "agent seen",
     "ping": "whoami",
 }
+# What only means something after the name of a program.
+_AFTER_PROGRAM = {"db": "db path", "wipe": "db wipe", "topics": "topics list", "messages": "read"}
 
 
 def find_own(words: Sequence[str]) -> str | None:
     """The command of conch for the words of another program."""
     plain = [word.lower().replace("-", "_") for word in words if not word.startswith("-")]
-    program = _PROGRAMS.get(plain[0]) if plain else None
-    if program is not None:
-        del plain[0]
-    known = ELSEWHERE if program is None else ELSEWHERE | {name: name for name in COMMANDS}
+    program = None
+    while plain and plain[0] in _PROGRAMS:  # `agent_bus cli sync` names two
+        program = _PROGRAMS[plain.pop(0)]
+    known = ELSEWHERE if program is None else ELSEWHERE | _AFTER_PROGRAM | {name: name for name in COMMANDS}
     beginnings = (" ".join(plain[:length]) for length in (3, 2, 1))
     return next((known[each] for each in beginnings if each in known), program)
