@@ -107,7 +107,7 @@ class Signs:
             return ""
 
     def _put(self, name: str, text: str) -> None:
-        """Write a file in one step. If that fails, the agent is only not woken."""
+        """Write a file in one step. If that fails, the agent is not woken, and nothing worse happens."""
         draft = self._path(f"{name}-{os.getpid()}")
         with suppress(OSError):
             with open(draft, "w", encoding="utf-8") as file:
