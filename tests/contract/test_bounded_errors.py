@@ -57,7 +57,7 @@ def test_no_refusal_is_larger_than_a_reply_may_be(ada: Client) -> None:
 def test_no_refusal_names_all_members_of_a_room(app: App, ada: Client) -> None:
     with app.store.write(ada.room_id) as tx:
         for number in range(MEMBERS):
-            add_member(tx, ada, f"other:{number}", f"{number:048d}")
+            add_member(tx, ada, f"other:{number}", f"{number:048d}", number + 1)
     known = {"room_id": ada.room_id, "topic_id": ada.home, "wait_seconds": 0, "max_wait_ms": 0}
 
     for name, tool in IN_ORDER:

@@ -37,7 +37,9 @@ FORGED = "Z9"  # a word that search finds, and so short that many fit into the s
 PLAIN = f"{FORGED}: ok"  # a name that nobody refuses
 BUNCHES = [DANGEROUS[start : start + 21] for start in range(0, len(DANGEROUS), 21)]
 ANY_LINE_END = re.compile("|".join(map(re.escape, DANGEROUS)))
-STORE = {f"db {action}" for action in ("path", "verify", "reindex", "backup", "migrate", "copy", "restore", "wipe")}
+STORE = {
+    f"db {action}" for action in ("path", "verify", "reindex", "backup", "migrate", "copy", "restore", "prune", "wipe")
+}
 # `import` shows what is in a file, on single lines. `watch` needs a terminal; it shows what `status` and `events` do.
 NO_TEXT_OF_OTHERS = {"mcp", "serve", "install", "uninstall", "doctor", "demo", "version", "import", "watch", *STORE}
 NO_TEXT_OF_OTHERS |= {"hook"}  # a test of its own below has all its events
@@ -605,6 +607,7 @@ def every_command(evil: str) -> Iterator[tuple[str, str, list[str]]]:
         ("bob:2", "unreserve", "--of", evil, evil, "--reason", evil),
         ("bob:2", "nudge", evil, evil),
         ("bob:2", "kick", evil, "--reason", evil),
+        ("bob:2", "redact", evil, "--reason", evil),
         ("eve:3", "state"),
         ("eve:3", "release", *ours),
         ("eve:3", "send", evil, "--to", evil),

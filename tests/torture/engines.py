@@ -30,7 +30,7 @@ TABLES = {
 }
 
 Tables = dict[str, list[Object]]
-MOST_TRIES = 20
+MOST_TRIES = 40  # of a command that the agents get in the way of; `pg_restore` loses every deadlock with them
 
 
 class Engine(Protocol):

@@ -239,7 +239,7 @@ def test_a_reservation_is_refused_to_others_until_it_is_released(conch: Conch, n
     assert f"src/* by ada·{names['ada:1']} (active)" in refused.err and "(RESERVATION_CONFLICT)" in refused.err
     assert as_json.error["holders"][0]["owner"] == names["ada:1"]
     assert forbidden.error["code"] == "RELEASE_FORBIDDEN"
-    assert released.out == "Released src/*.\n"
+    assert released.out.splitlines()[0] == "Released src/*."
     assert granted.out.startswith("Reserved src/lib until ")
 
 
