@@ -96,7 +96,7 @@ def words_for(command: Command) -> list[str]:
     needed = [option for option in command.options if option.required]
     values = {option.name: "1" if option.parse is not str else "known" for option in needed}
     given = [word for option in needed for word in ((option.name, values[option.name]) if option.is_flag else ("x",))]
-    given += ["known"] if command.name == "pass" else []  # it needs an agent, in one of two ways
+    given += {"pass": ["known"], "db prune": ["--older", "90d"]}.get(command.name, [])  # required in one of two ways
     return [*command.name.split(), *given, *(("--yes",) if command.name.startswith("db ") and has_yes(command) else ())]
 
 
