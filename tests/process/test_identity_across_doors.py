@@ -13,8 +13,9 @@ import pytest
 
 # A harness as conch meets it: a process by that name, which starts an MCP server and shell commands. What to do
 # comes as words: `mcp NAME` joins through a server, `open NAME` too but leaves it running, `turn NAME` also asks for
-# the stick, `shell` asks a command who it is, and `register NAME` registers a script. A third word is the session that
-# the step belongs to, a fourth the session at the root of a subagent's.
+# the stick, `look NAME` leaves a server running that only looks who is in the room. `shell` asks a command who it is,
+# `register NAME` registers a script, and `init NAME` does so too. A third word is the session that the step belongs to,
+# a fourth the session at the root of a subagent's.
 HARNESS = '''
 import json, os, subprocess, sys
 
@@ -30,8 +31,11 @@ def through_mcp(name, door, thread, root):
     client = {"name": name, "version": "1"}
     ask(1, "initialize", {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client})
     meta = {"_meta": {"threadId": thread, **({"sessionId": root} if root else {})}} if thread else {}
-    joined = ask(2, "tools/call", {"name": "join_path", "arguments": {}, **meta})["structuredContent"]
     opened.append(server)
+    if door == "look":
+        found = ask(2, "tools/call", {"name": "list_rooms", "arguments": {}, **meta})["structuredContent"]
+        return [agent_id for room in found["rooms"] for agent_id in room["members"]]
+    joined = ask(2, "tools/call", {"name": "join_path", "arguments": {}, **meta})["structuredContent"]
     if door == "turn":
         arguments = {"room_id": joined["room_id"], "max_wait_ms": 0}
         turn = ask(3, "tools/call", {"name": "wait_for_turn", "arguments": arguments, **meta})
@@ -67,7 +71,8 @@ def through_orphan():
 def take(door, client="-", thread=None, root=None):
     if door == "orphan":
         return through_orphan()
-    words = {"shell": "whoami", "register": f"agent register {client}"}.get(door)
+    named = {"register": f"agent register {client}", "init": f"init --register {client}"}
+    words = {"shell": "whoami", **named}.get(door)
     return through_shell(words, thread, root) if words else through_mcp(client, door, thread, root)
 
 print(json.dumps([take(*step.split()) for step in sys.argv[2:]]))
@@ -152,6 +157,14 @@ def test_a_script_that_registered_a_name_is_not_the_agent_of_a_server_beside_it(
 
     assert first != second
     assert (again[0] == first or steps[0] == "open acme") and (again[1] == second or steps[1] == "open acme")
+
+
+@pytest.mark.parametrize("command", ["register", "init"])
+def test_a_script_that_creates_a_room_joins_it_alone(run_harness: Any, command: str) -> None:
+    before, script, members = run_harness("runner", "look acme", f"{command} ci-bot", "look acme")
+
+    assert before == []
+    assert members == [script]
 
 
 def test_of_two_servers_that_run_at_the_same_time_only_one_gets_the_stick(run_harness: Any) -> None:

@@ -47,6 +47,10 @@ class Membership:
 
     # -- joining and leaving
 
+    def open_room(self, context_path: str) -> str:
+        """The id of the room of a workspace, which is created if there is none. Nobody joins it."""
+        return self._find_or_create(canonicalize(context_path), force_new=False)[0]
+
     def join_path(self, caller: Caller, context_path: str, force_new: bool = False, limit: int = NO_LIMIT) -> Joined:
         """Join the room of a workspace; create it if there is none. Joining again only refreshes presence.
 

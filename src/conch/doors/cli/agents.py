@@ -51,8 +51,13 @@ def _room_to_register_in(context: Context) -> str:
     except UnknownRoom:
         if context.options.room is not None or not _is_named_script(context, context.options.name):
             raise
-    check_name(context.options.name)
-    return str(context.tool("turns.join_path", context_path=context.path()).data["room_id"])
+    return _open_room(context, context.path(), context.options.name)
+
+
+def _open_room(context: Context, place: str, name: str) -> str:
+    """Create a room for the script of this name. The agent behind its process, if there is one, does not join."""
+    check_name(name)
+    return context.app.membership.open_room(place)
 
 
 def _is_named_script(context: Context, name: str | None) -> bool:
@@ -239,8 +244,10 @@ def _candidates(context: Context, room: Room) -> list[Candidate]:
 def _enter(context: Context, place: str, room: Room | None) -> str:
     """Join the room, unless a script has joined it before under the name that it registers."""
     name = context.options.register
-    if room is not None and _act_as_script(context, room.room_id, name):
-        return room.room_id
+    if name is not None and _is_named_script(context, name):
+        room_id = room.room_id if room else _open_room(context, place, name)
+        if _act_as_script(context, room_id, name):
+            return room_id
     if room is not None and name is not None:
         context.app.registration.require_free(context.caller, room.room_id, name)
     return str(context.tool("turns.join_path", context_path=place).data["room_id"])
