@@ -290,13 +290,13 @@ def test_a_damaged_store_that_cannot_be_moved_aside_stays_where_it_is(
 
 @pytest.fixture
 def small_disk(shell: Shell, conch: Any, tmp_path: Path) -> Any:
-    """A shell that sees the data directory on a disk of 1 MB, with a room in it."""
+    """A shell that sees the data directory on a disk of 2 MB, with a room in it."""
     if subprocess.run(["unshare", "-rm", "true"], capture_output=True).returncode != 0:
         pytest.skip("no disk can be mounted here")
     harness = shell("claude")
     harness.become("unshare -rm /bin/bash")
     data = tmp_path / "data"
-    assert harness.bash(f"mkdir {data} && mount -t tmpfs -o size=1m tmpfs {data}") == 0
+    assert harness.bash(f"mkdir {data} && mount -t tmpfs -o size=2m tmpfs {data}") == 0
     assert harness.run("join").status == 0
     return harness
 

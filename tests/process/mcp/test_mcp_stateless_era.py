@@ -80,7 +80,7 @@ def test_initialize_is_refused_once_the_connection_is_stateless(stateless):
     assert error["data"] == {"supported": ["2026-07-28"], "requested": "2025-11-25"}
 
 
-@pytest.mark.parametrize("method", ["ping", "logging/setLevel", "resources/subscribe", "subscriptions/listen", "x"])
+@pytest.mark.parametrize("method", ["ping", "logging/setLevel", "resources/subscribe", "x"])
 def test_a_method_that_is_gone_or_unknown_is_not_found(stateless, method):
     assert stateless.ask(method)["error"]["code"] == -32601
 
