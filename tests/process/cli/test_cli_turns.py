@@ -340,7 +340,7 @@ def test_a_member_that_is_gone_is_only_counted(conch: Conch, room: str, shell: C
     state, everything = conch("state"), conch("state", "--all")
     conch("reorder", "bob:2", "ada:1")
 
-    assert name not in state.out and "1 more are gone; `conch state --all` lists them." in state.out
-    assert f"claude·{name}" in everything.out and "more are gone" not in everything.out
+    assert name not in state.out and "1 more is gone; `conch state --all` lists them." in state.out
+    assert f"claude·{name}" in everything.out and "more is gone" not in everything.out
     assert conch("state", "--json").data["members_gone"] == 1
     assert [m["agent_id"] for m in conch("state", "--all", "--json").data["members"]] == ["bob:2", "ada:1", gone]

@@ -66,7 +66,8 @@ def state(context: Context) -> Report:
     if shown.members:
         lines += ["", _members(snapshot, shown.members)]
     if shown.gone:
-        lines.append(f"{shown.gone} more are gone; `conch state --all` lists them.")
+        are = "is" if shown.gone == 1 else "are"
+        lines.append(f"{shown.gone} more {are} gone; `conch state --all` lists them.")
     data = {
         "room": turns_view.path_room(snapshot, caller.agent_id, shown.members),
         **turns_view.list_members(snapshot, shown, context.session.budget()).data,

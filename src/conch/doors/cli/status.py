@@ -98,7 +98,8 @@ def room_lines(found: Survey, width: int | None) -> list[str]:
     ]
     shown = [_head(found, width), *_laid_out(lines, width), *_reservation_lines(found, width)]
     if found.gone:
-        shown += _dim(f"{found.gone} more are gone and left nothing; `conch state --all` lists them.", width)
+        are = "is" if found.gone == 1 else "are"
+        shown += _dim(f"{found.gone} more {are} gone and left nothing; `conch state --all` lists them.", width)
     if not found.standings:
         shown.append("Nobody is here.")
     return shown
