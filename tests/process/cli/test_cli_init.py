@@ -206,7 +206,7 @@ def test_without_evidence_and_without_a_yes_nothing_is_resumed(
     screen.type(typed)
 
     refused = b" ".join(screen.read_until(b"ended: 1.").split())
-    assert b"You did not say yes, so amber-otter was not resumed. (ADOPTION_REJECTED)" in refused
+    assert b"You did not say yes, so nothing was changed. (ADOPTION_REJECTED)" in refused
     assert members(conch) == [lost]
 
 

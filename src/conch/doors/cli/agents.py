@@ -268,8 +268,7 @@ def _must_confirm(context: Context, room: Room | None, name: str) -> bool:
         if refusal.details["reason"] != NO_EVIDENCE or not _may_ask(context):
             raise
         if not _confirms(context, room.room_id, refusal):
-            message = f"You did not say yes, so {refusal.details['name']} was not resumed."
-            raise AdoptionRejected(message, **refusal.details) from None
+            raise AdoptionRejected("You did not say yes, so nothing was changed.", **refusal.details) from None
         return True
 
 
