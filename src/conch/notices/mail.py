@@ -9,11 +9,11 @@ waits, that costs one query by indexes; otherwise one more for each kind of thin
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from conch.agents.records import label
 from conch.lean import Any, NamedTuple, json
-from conch.storage.base import Row, Store
+from conch.storage.base import Query, Row, Store
 
 _LONGEST_LINE = 120
 _MOST = 100  # larger numbers are not counted
@@ -63,7 +63,29 @@ class Mail(NamedTuple):
         return self._replace(**short)
 
 
+Seen = Sequence[tuple[Query, list[Row]]]
 _NOTHING = Mail(None, None, None, None, None, 0)
+
+
+def mail_queries(
+    agent_id: str,
+    topic_id: str = "",
+    through: int = 0,
+    ids: tuple[str, ...] = (),
+    brought: Collection[tuple[str, int]] = (),
+    asked: tuple[str, ...] = (),
+) -> list[Query]:
+    """What `read_mail` asks with the same arguments: first which kinds there are, then each kind."""
+    numbers = sorted(f"{place} {seq}" for place, seq in brought)
+    messages = {"topic_id": topic_id, "through": through, "brought": numbers or [""], "most": _MOST}
+    given: dict[str, Row] = {
+        "kinds": {},
+        "messages": messages,
+        "questions": {"ids": list(ids) or [""], "shown": list(asked) or [""]},
+        "notices": {"ids": list(ids) or [""], "most": _MOST},
+        "reservations": {"most": _MOST},
+    }
+    return [(f"mail_{kind}", {"agent_id": agent_id, **each}) for kind, each in given.items()]
 
 
 def read_mail(
@@ -74,32 +96,21 @@ def read_mail(
     ids: tuple[str, ...] = (),
     brought: Collection[tuple[str, int]] = (),
     asked: tuple[str, ...] = (),
-    kinds: Row | None = None,
+    seen: Seen = (),
 ) -> Mail:
     """What waits for an agent, without what it is getting now and the single messages that it was `brought` before.
 
     It is getting the messages of a topic `through` a number, and the questions and notices with one of the `ids`. The
     questions in `asked` were brought before. A message is named by its topic and its number. A caller that has
-    just looked which `kinds` there are passes them, to save a query.
+    just `seen` the rows of some of the queries passes them, to save time.
     """
-    if kinds is None:
-        (kinds,) = store.glance("mail_kinds", agent_id=agent_id)
-    if not any(kinds.values()):
+    first, *others = mail_queries(agent_id, topic_id, through, ids, brought, asked)
+    ((kinds,),) = _ask(store, [first], seen)
+    wanted = [query for query in others if kinds[query[0].removeprefix("mail_")]]
+    if not wanted:
         return _NOTHING
-    given: dict[str, Row] = {
-        "messages": {
-            "topic_id": topic_id,
-            "through": through,
-            "brought": [f"{place} {seq}" for place, seq in brought] or [""],
-            "most": _MOST,
-        },
-        "questions": {"ids": list(ids) or [""], "shown": list(asked) or [""]},
-        "notices": {"ids": list(ids) or [""], "most": _MOST},
-        "reservations": {"most": _MOST},
-    }
     found: dict[str, list[Row]] = {}
-    questions = [(f"mail_{kind}", {"agent_id": agent_id, **given[kind]}) for kind in filter(kinds.get, given)]
-    for rows in store.glances(*questions):
+    for rows in _ask(store, wanted, seen):
         for row in rows:
             found.setdefault(row["kind"], []).append(row)
     unread = 0
@@ -116,6 +127,12 @@ def read_mail(
         reserved=_newest(found.get("reserved", [])),
         others=max(0, unread - to_you.number) if to_you else unread,
     )
+
+
+def _ask(store: Store, queries: list[Query], seen: Seen) -> list[list[Row]]:
+    """The rows of each query: as they were seen, or all from the store."""
+    found = [rows for query in queries for known, rows in seen if known == query]
+    return found if len(found) == len(queries) else store.glances(*queries)
 
 
 def _newest(rows: list[Row]) -> Waiting | None:

@@ -17,7 +17,8 @@ INDEX_LOCK = "search"  # the lock of those tables
 Row = dict[str, Any]
 Parameters = dict[str, Any]
 Execute = Callable[[str, Parameters], list[Row]]
-Aside = Callable[[], list[Row] | None]
+Query = tuple[str, Row]  # the name of a statement and its parameters
+Aside = Callable[[], list[list[Row]] | None]
 
 
 def ignore_rows(rows: list[Row]) -> None:
@@ -165,13 +166,13 @@ class Store(Protocol):
     def glance(self, statement: str, **parameters: Any) -> list[Row]:
         """The rows of one query by itself: cheaper than a transaction, for what may be missing or a little old."""
 
-    def glances(self, *questions: tuple[str, Row]) -> list[list[Row]]:
+    def glances(self, *queries: Query) -> list[list[Row]]:
         """The rows of several queries, each by itself."""
 
-    def aside(self, statement: str, **parameters: Any) -> AbstractContextManager[Aside]:
-        """Ask this query too whenever a transaction of this thread ends, if that saves a round trip.
+    def aside(self, *queries: Query) -> AbstractContextManager[Aside]:
+        """Ask these queries too whenever a transaction of this thread ends, if that saves a round trip.
 
-        The function returns the rows of the last time, or None.
+        The function returns the rows of each of the last time, or None.
         """
 
     def beforehand(

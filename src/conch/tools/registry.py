@@ -17,8 +17,8 @@ from conch.tools.session import Session
 from conch.tools.text import behind_margin, visible
 
 if TYPE_CHECKING:
-    from conch.notices.mail import Mail
-    from conch.storage.base import Replacement, Row
+    from conch.notices.mail import Mail, Seen
+    from conch.storage.base import Replacement
 
 # The code for an invalid argument, in the groups that have their own.
 _INVALID_ARGUMENT = {"bus": "INVALID_ARGUMENT", "questions": "INVALID_ARGUMENT", "scopes": "INVALID_ARGS"}
@@ -113,11 +113,11 @@ def _warned(reply: Reply, replacements: list[Replacement]) -> Reply:
 
 def call_tool(tool: Tool, session: Session, arguments: Object, call: Call) -> Reply:
     """Like `run_tool`, but never raises: a refusal, or a defect of ours, becomes an error reply."""
-    with session.expecting_mail() as kinds, session.staying_active():
-        return _call_tool(tool, session, arguments, call, kinds)
+    with session.expecting_mail() as seen, session.staying_active():
+        return _call_tool(tool, session, arguments, call, seen)
 
 
-def _call_tool(tool: Tool, session: Session, arguments: Object, call: Call, kinds: Callable[[], Row | None]) -> Reply:
+def _call_tool(tool: Tool, session: Session, arguments: Object, call: Call, seen: Callable[[], Seen]) -> Reply:
     before = session.replies.unsettled()
     try:
         reply = retry_interrupted(lambda: run_tool(tool, session, arguments, call))
@@ -128,7 +128,7 @@ def _call_tool(tool: Tool, session: Session, arguments: Object, call: Call, kind
     except Exception as error:
         reply = _failed(_explain(tool, error), session, call)
     try:
-        return _told(reply, session, session.mail(reply.delivered, before, tool.needs_store, kinds()))
+        return _told(reply, session, session.mail(reply.delivered, before, tool.needs_store, seen()))
     except Exception as error:  # the caller gets an error instead, so undo what the reply would have brought
         undo = reply.delivery.not_sent
         return _refused(_explain(tool, error), session)._replace(delivery=Delivery(sent=undo, not_sent=undo))

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from conch.app import App
     from conch.bus.peers import Peer
     from conch.calls import Call
-    from conch.notices.mail import Mail
-    from conch.storage.base import Replacement, Row
+    from conch.notices.mail import Mail, Seen
+    from conch.storage.base import Replacement
     from conch.tools.patience import Patience
 
 _MOST_SESSIONS = 100  # of one connection; each is stored
@@ -37,8 +37,8 @@ def _nothing() -> str | None:
     return None
 
 
-def _nothing_seen() -> Row | None:
-    return None
+def _nothing_seen() -> Seen:
+    return ()
 
 
 def _report_trouble(message: str) -> None:
@@ -120,6 +120,7 @@ class Session:
         self._stores = 0
         self._reported = 0
         self._glimpse = _Glimpse()
+        self._mail_before: set[str] = set()  # the queries that found mail at the last call
         self.brought = Brought()
         self.replies = ReplyQueue()
         self.own = OwnIds(self.replies)
@@ -252,32 +253,33 @@ class Session:
         return self.app.rooms.renewing(self._caller)
 
     @contextmanager
-    def expecting_mail(self) -> Iterator[Callable[[], Row | None]]:
-        """Let the store look which kinds of mail there are while it works for the caller, if that saves time.
+    def expecting_mail(self) -> Iterator[Callable[[], Seen]]:
+        """Let the store look for mail while it works for the caller, if that saves time.
 
-        The function returns what it has seen, or None.
+        It asks for the mail itself only if there was some before, because that costs about half a call. The function
+        returns what it has seen. It counts if the reply brings nothing that would otherwise be mail.
         """
+        from conch.notices.mail import mail_queries  # not at the top: not every command needs it
+
         caller = self._caller
         if caller is None:
             yield _nothing_seen
             return
-        with self.app.store.aside("mail_kinds", agent_id=caller.agent_id) as seen:
+        brought, asked = self.brought.messages(Delivered()), self.brought.questions()
+        first, *others = mail_queries(caller.agent_id, brought=brought, asked=asked)
+        queries = [first, *(query for query in others if query[0] in self._mail_before)]
+        with self.app.store.aside(*queries) as answers:
+            yield lambda: list(zip(queries, answers() or (), strict=False))
+            if found := answers():
+                self._mail_before = {f"mail_{kind}" for kind, waits in found[0][0].items() if waits}
 
-            def kinds() -> Row | None:
-                rows = seen() if self._caller is not None and self._caller.agent_id == caller.agent_id else None
-                return rows[0] if rows else None
-
-            yield kinds
-
-    def mail(
-        self, delivered: Delivered, before: list[threading.Event], can_wait: bool, kinds: Row | None = None
-    ) -> Mail | None:
+    def mail(self, delivered: Delivered, before: list[threading.Event], can_wait: bool, seen: Seen = ()) -> Mail | None:
         """What waits for the caller; None if the caller is new, or if the store does not answer.
 
         What this reply has delivered is left out, and so is what the replies `before` it brought. If it must not wait
         for the store, it gives up after a moment.
         """
-        look = partial(self._look_for_mail, delivered, before, kinds)
+        look = partial(self._look_for_mail, delivered, before, seen[:1] if before else seen)
         try:
             return look() if can_wait else self._glimpse.take(look)
         except Exception:  # a hint; whatever fails here, and an empty queue, must not take the reply with it
@@ -293,14 +295,14 @@ class Session:
         """The same for a command, even if the command did not need to know its caller."""
         return self.mail(delivered, [], can_wait=True)
 
-    def _look_for_mail(self, delivered: Delivered, before: list[threading.Event], kinds: Row | None) -> Mail | None:
+    def _look_for_mail(self, delivered: Delivered, before: list[threading.Event], seen: Seen) -> Mail | None:
         from conch.notices.mail import read_mail  # not at the top: not every command needs it
 
         self.replies.wait_for(before)  # what they brought is mail until it is recorded that they were sent
         agent_id = self.find_agent_id()
         topic_id, through, _, ids = delivered
         brought, asked = self.brought.messages(delivered), self.brought.questions()
-        found = read_mail(self.app.store, agent_id, topic_id, through, ids, brought, asked, kinds) if agent_id else None
+        found = read_mail(self.app.store, agent_id, topic_id, through, ids, brought, asked, seen) if agent_id else None
         # A client that cannot read messages can do nothing about those that are not to it.
         return found._replace(others=0) if found and not self._can_call("sync") else found
 

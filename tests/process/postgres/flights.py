@@ -30,7 +30,8 @@ class Flights:
             self.found = []
         act()
         with self._lock:
-            return self.found
+            found, self.found = self.found, []
+        return found
 
     def note(self, words: list[str], *, is_new: bool) -> None:
         with self._lock:

@@ -54,19 +54,6 @@ def app(environ: dict[str, str], flights: Flights, database: str, clock: Clock) 
     app.close()
 
 
-@pytest.fixture(params=["presence is fresh", "presence is due"])
-def counting(request: pytest.FixtureRequest, app: App, clock: Clock, flights: Flights) -> Counting:
-    """Counts the round trips of a call, soon after the last one or so late that the call has to record presence."""
-
-    def count(act: Callable[[], object]) -> list[list[str]]:
-        if request.param == "presence is due":
-            clock.ahead += LATER
-            app.rooms._active_until.clear()
-        return flights.during(act)
-
-    return count
-
-
 class Caller:
     """A connection that shows who it is at every join, as a real one does."""
 
@@ -114,6 +101,35 @@ def ada(app: App, workspace: str) -> Caller:
 @pytest.fixture
 def bob(app: App, workspace: str) -> Caller:
     return Caller(app, "claude:bob", workspace)
+
+
+@pytest.fixture
+def post(app: App, tmp_path: Path, ada: Caller, bob: Caller) -> Callable[[], Object]:
+    """Lets an agent in another room send a message on a topic that ada and bob have joined, but do not read."""
+    eve = Caller(app, "gemini:eve", os.path.realpath(tmp_path))
+    topic_id = eve.call("topic_create", name="elsewhere")["topic_id"]
+    for caller in (eve, ada, bob):
+        caller.call("topic_join", topic_id=topic_id, agent_name=caller.joined["agent_id"].replace(":", "-"))
+    outbox = [{"content_markdown": "Look at this."}]
+    return lambda: eve.call("sync", topic_id=topic_id, outbox=outbox, wait_seconds=0)
+
+
+@pytest.fixture(params=["nothing else", "presence", "mail", "presence and mail"])
+def counting(
+    request: pytest.FixtureRequest, app: App, clock: Clock, flights: Flights, post: Callable[[], Object]
+) -> Counting:
+    """Counts the round trips of a call, which may have to record presence and to tell of mail."""
+
+    if "mail" in request.param:
+        post()
+
+    def count(act: Callable[[], object]) -> list[list[str]]:
+        if "presence" in request.param:
+            clock.ahead += LATER
+            app.rooms._active_until.clear()
+        return flights.during(act)
+
+    return count
 
 
 def require(found: list[list[str]], most: int) -> None:
@@ -164,6 +180,8 @@ def test_a_claim_a_heartbeat_and_a_release(counting: Counting, ada: Caller, bob:
 
 
 def test_a_join_of_a_known_room(counting: Counting, ada: Caller, bob: Caller) -> None:
+    ada.join()
+
     require(counting(ada.join), 4)
 
 

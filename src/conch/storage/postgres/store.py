@@ -16,7 +16,7 @@ from conch.calls import note_change
 from conch.clock import Clock
 from conch.errors import OtherToolNeeded, SchemaMismatch, StoreError, StoreUnavailable
 from conch.lean import Any
-from conch.storage.base import INDEX_LOCK, Aside, Check, Problem, Replacement, Restoration, Row, ignore_rows
+from conch.storage.base import INDEX_LOCK, Aside, Check, Problem, Query, Replacement, Restoration, Row, ignore_rows
 from conch.storage.postgres.address import Address
 from conch.storage.postgres.connection import SCHEMA, Connection, Question
 from conch.storage.postgres.errors import translate, translate_commit, translate_refusal, translated
@@ -42,18 +42,19 @@ _FACTS = """SELECT
 
 
 class _Aside:
-    """A query that is asked again and again, beside others. Its latest answer counts."""
+    """Queries that are asked again and again, beside others. Their latest answers count."""
 
-    def __init__(self, make: Callable[[], Question]) -> None:
+    def __init__(self, make: Callable[[], list[Question]]) -> None:
         self._make = make
-        self._question: Question | None = None
+        self._questions: list[Question] = []
 
-    def renew(self) -> Question:
-        self._question = self._make()
-        return self._question
+    def renew(self) -> list[Question]:
+        self._questions = self._make()
+        return self._questions
 
-    def rows(self) -> list[Row] | None:
-        return self._question.rows if self._question and self._question.is_answered else None
+    def rows(self) -> list[list[Row]] | None:
+        answered = [each.rows for each in self._questions if each.is_answered]
+        return answered if answered and len(answered) == len(self._questions) else None
 
 
 class _Note:
@@ -127,8 +128,8 @@ class PostgresStore:
     def glance(self, statement: str, **parameters: Any) -> list[Row]:
         return self.glances((statement, parameters))[0]
 
-    def glances(self, *questions: tuple[str, Row]) -> list[list[Row]]:
-        asked = [ask(self._statements, statement, given) for statement, given in questions]
+    def glances(self, *queries: Query) -> list[list[Row]]:
+        asked = self._ask_all(queries)
         try:
             with self._slot():
                 self._give_back(self._launch(asked))
@@ -136,12 +137,12 @@ class PostgresStore:
             if not isinstance(trouble.__cause__, UndefinedTable):
                 raise
             with self.read() as transaction:  # they were dropped: a whole transaction notices, and creates them again
-                return [transaction.all(statement, **given) for statement, given in questions]
+                return [transaction.all(statement, **given) for statement, given in queries]
         return [question.rows for question in asked]
 
     @contextmanager
-    def aside(self, statement: str, **parameters: Any) -> Iterator[Aside]:
-        aside = _Aside(partial(ask, self._statements, statement, parameters))
+    def aside(self, *queries: Query) -> Iterator[Aside]:
+        aside = _Aside(partial(self._ask_all, queries))
         outer, self._thread.aside = self._aside, aside
         try:
             yield aside.rows
@@ -174,7 +175,10 @@ class PostgresStore:
         return [Question("COMMIT", is_prepared=False), *self._besides()]
 
     def _besides(self) -> list[Question]:
-        return [self._aside.renew()] if self._aside else []
+        return self._aside.renew() if self._aside else []
+
+    def _ask_all(self, queries: Sequence[Query]) -> list[Question]:
+        return [ask(self._statements, statement, given) for statement, given in queries]
 
     @contextmanager
     def write(self, *locks: str) -> Iterator[PostgresTransaction]:

@@ -17,7 +17,7 @@ from conch.errors import (
     StoreUncertain,
 )
 from conch.lean import Any
-from conch.storage.base import Aside, Check, Problem, Replacement, Restoration, Row, ignore_rows
+from conch.storage.base import Aside, Check, Problem, Query, Replacement, Restoration, Row, ignore_rows
 from conch.storage.replacement import Replacements, new_epoch
 from conch.storage.sqlite import sqlite3
 from conch.storage.sqlite.connections import Connections, FilesTaken, Lent
@@ -117,13 +117,13 @@ class SqliteStore:
     def glance(self, statement: str, **parameters: Any) -> list[Row]:
         return self.glances((statement, parameters))[0]
 
-    def glances(self, *questions: tuple[str, Row]) -> list[list[Row]]:
+    def glances(self, *queries: Query) -> list[list[Row]]:
         with self._connections.borrowed() as lent:
             looking = SqliteTransaction(lent.connection, self._statements, 0, self._translated)
-            return [looking.all(statement, **given) for statement, given in questions]
+            return [looking.all(statement, **given) for statement, given in queries]
 
     @contextmanager
-    def aside(self, statement: str, **parameters: Any) -> Iterator[Aside]:
+    def aside(self, *queries: Query) -> Iterator[Aside]:
         """Asks nothing: here a query of its own costs no more."""
         yield _nothing
 
