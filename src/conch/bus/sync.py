@@ -199,7 +199,7 @@ class Messages:
                 given["peer_id"] = peer.peer_id
                 after = self._silent_through(peer, standing)
                 messages = _next_messages(tx, _OTHERS, after, wanted, given)
-            has_news = _has_news(tx, peer, messages, include_self)
+            has_news = _has_news(tx, peer, messages, wanted)
             called = find_addressees(tx, messages)
         peer = peer._replace(names=tuple(name for name, each in called.items() if each.peer_id == peer.peer_id))
         if not messages and not include_self:
@@ -347,12 +347,14 @@ def _fitting(messages: list[Message], max_chars: int) -> list[Message]:
     return messages
 
 
-def _has_news(tx: Transaction, peer: Peer, messages: list[Message], include_self: bool) -> bool:
+def _has_news(tx: Transaction, peer: Peer, messages: list[Message], wanted: _Wanted) -> bool:
     """Whether there is more to read than acknowledgements, which alone do not end a wait."""
     if not messages or any(message.message_type != "ack" for message in messages):
         return bool(messages)
+    if len(messages) <= wanted.max_items and sum(message.size for message in messages) <= wanted.max_chars:
+        return False  # that was all; what has come since then rings the bell
     # The page has only acknowledgements; other messages may follow behind it.
-    own = NO_PEER if include_self else peer.peer_id
+    own = NO_PEER if wanted.include_self else peer.peer_id
     given = {"topic_id": peer.topic_id, "after": messages[-1].seq, "peer_id": own}
     return tx.one("more_than_acks_after", **given) is not None
 
