@@ -19,7 +19,7 @@ def test_initialize_introduces_the_server(raw):
     result = raw.initialize()["result"]
 
     assert result["serverInfo"]["name"] == "conch"
-    assert result["capabilities"] == {"tools": {}}
+    assert result["capabilities"] == {"tools": {}, "prompts": {}, "resources": {"subscribe": True}}
     assert "If has_more is true, call again" in result["instructions"]
 
 

@@ -12,7 +12,7 @@ def test_discover_introduces_the_server(stateless):
     result = stateless.ask("server/discover")["result"]
 
     assert result["supportedVersions"] == ["2026-07-28"]
-    assert result["capabilities"] == {"tools": {}}
+    assert result["capabilities"] == {"tools": {}, "prompts": {}, "resources": {"subscribe": True}}
     assert "If has_more is true, call again" in result["instructions"]
     assert result["resultType"] == "complete"
     assert result["_meta"][SERVER]["name"] == "conch"
