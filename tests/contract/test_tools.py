@@ -27,7 +27,9 @@ class Client:
         self.room_id = self.joined["room_id"]
 
     def call(self, tool: str, /, **arguments: Any) -> Reply:
-        return call_tool(TOOLS[tool], self._session, arguments, Call())
+        reply = call_tool(TOOLS[tool], self._session, arguments, Call())
+        reply.delivery.sent()
+        return reply
 
     def data(self, tool: str, /, **arguments: Any) -> dict[str, Any]:
         outcome = self.call(tool, **arguments)

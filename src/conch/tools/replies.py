@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from time import monotonic
 
 from conch.calls import retry_interrupted
 from conch.lean import Any, Lock, NamedTuple, threading
@@ -46,9 +47,10 @@ class ReplyQueue:
             return list(self._unsettled.values())
 
     def wait_for(self, replies: list[threading.Event]) -> None:
-        """Wait until these replies are settled."""
+        """Wait until these replies are settled, for a moment in all: a client may leave many of them unread."""
+        deadline = monotonic() + _LONGEST_SECONDS
         for reply in replies:
-            reply.wait(_LONGEST_SECONDS)
+            reply.wait(max(0.0, deadline - monotonic()))
 
     def enter(self, subject: str) -> tuple[Task, Task]:
         """Make later calls wait for a new reply. Returns two tasks: wait for the reply before it, settle this one."""

@@ -429,6 +429,8 @@ class Connections:
             if self._set_sides_aside(old, now):  # SQLite would show what they hold, mixed with the copy
                 self._replacements.is_to_be_told = True
                 wait_until_written(self.path)
+                # The next process that notices must not take this for a lost `-wal`, and write its own over the copy.
+                lent.generation.users.record(survey(self.path))
             message = f"Another file or an older copy was put over the store at {self.path} while processes used it."
             return self._replacements.add(message, path=self.path, rescued=None)
         message = f"The store at {self.path} was deleted or replaced while processes used it."

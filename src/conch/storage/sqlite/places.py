@@ -195,6 +195,7 @@ class OpenFiles:
             return None
         known, mark = self._mark, self._header.mark()  # in this order, because other threads ask too
         if mark is None or not is_ahead(mark, known):
+            self.is_overwritten = True  # even if the whole copy is there at the next look, and looks ahead by chance
             return None
         self._mark = mark
         return mark
