@@ -185,6 +185,7 @@ BEGIN
     IF tables IS NULL THEN RETURN; END IF;
     EXECUTE 'LOCK TABLE ' || tables || ' IN EXCLUSIVE MODE';
     FOREACH one IN ARRAY string_to_array(tables, ', ') LOOP EXECUTE 'DELETE FROM ' || one; END LOOP;
+    DELETE FROM conch.meta WHERE key = 'pruned_at';
     PERFORM setval(format('%I.%I', schemaname, sequencename), 1, false)
         FROM pg_sequences WHERE schemaname = 'conch' AND last_value IS NOT NULL;
 END $$

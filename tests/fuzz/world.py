@@ -25,7 +25,8 @@ Object = dict[str, Any]
 SECONDS = 60
 URGENT = {"subject": "CI", "blocker": "no token", "requested_action": "add one", "urgency": "high"}  # has no rate
 # A refused call is still a sign of life.
-PRESENCE = {"agents": {"last_seen_at"}, "cursors": {"updated_at"}}
+# Signs of life, and what an earlier call writes down once its reply was written.
+PRESENCE = {"agents": {"last_seen_at"}, "cursors": {"updated_at"}, "protocol_events": {"shown_at"}}
 
 
 class Server:
