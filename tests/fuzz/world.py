@@ -24,8 +24,7 @@ from conch.doors.cli.catalogue import COMMANDS
 Object = dict[str, Any]
 SECONDS = 60
 URGENT = {"subject": "CI", "blocker": "no token", "requested_action": "add one", "urgency": "high"}  # has no rate
-# A refused call is still a sign of life.
-# Signs of life, and what an earlier call writes down once its reply was written.
+# A refused call is still a sign of life. A notice is noted as shown after the reply of an earlier call.
 PRESENCE = {"agents": {"last_seen_at"}, "cursors": {"updated_at"}, "protocol_events": {"shown_at"}}
 
 

@@ -7,7 +7,6 @@ import time
 from conch.bells.base import Bell
 from conch.clock import DAY
 from conch.config import Settings
-from conch.errors import StoreError
 from conch.lean import NamedTuple, threading
 from conch.retention.pruning import Pruned, Pruning, idle_channels
 from conch.storage.base import Store
@@ -69,7 +68,7 @@ def _keep_pruned(retention: Retention, first_pause: float, pause: float) -> None
     while True:
         try:
             retention.prune_if_due()
-        except StoreError:  # the calls report it, and the next day's round goes on from there
+        except Exception:  # the store may be closed by now; calls report other trouble, and the next day goes on
             pass
         time.sleep(pause)
 
