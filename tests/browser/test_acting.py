@@ -51,7 +51,7 @@ def test_answer_in_the_row_of_the_question(room: Any) -> None:
 
 
 def test_ask_the_room(room: Any) -> None:
-    room.get_by_label("Message").fill("Who reviews?")
+    room.get_by_label("Message", exact=True).fill("Who reviews?")
     room.get_by_role("button", name="Ask", exact=True).click()
 
     room.locator("#timeline > li", has_text="Who reviews?").get_by_text("Needs input").wait_for()
@@ -184,7 +184,7 @@ def test_a_topic_from_its_beginning_to_its_end(console: Console, visit: Callable
     page.get_by_role("button", name="New topic…").click()
     confirm(page, "Create", name="release notes")
     page.get_by_role("link", name="release notes").click()
-    page.get_by_label("Message").fill("Who writes them?")
+    page.get_by_label("Message", exact=True).fill("Who writes them?")
     page.get_by_role("button", name="Send").click()
     message = page.locator(".talk > .message", has_text="Who writes them?")
     message.get_by_role("button", name="Reply").click()

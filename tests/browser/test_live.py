@@ -28,10 +28,10 @@ def test_two_browsers_see_each_others_changes(console: Console, visit: Callable[
     for page in (one, other):
         page.locator("#timeline > li").first.wait_for()
 
-    one.get_by_label("Message").fill("From the first browser")
+    one.get_by_label("Message", exact=True).fill("From the first browser")
     one.get_by_role("button", name="Send").click()
     other.locator("#timeline").get_by_text("From the first browser").wait_for()
-    other.get_by_label("Message").fill("From the second browser")
+    other.get_by_label("Message", exact=True).fill("From the second browser")
     other.get_by_role("button", name="Send").click()
 
     one.locator("#timeline").get_by_text("From the second browser").wait_for()
