@@ -1,4 +1,4 @@
-"""Shared by all suites: a real PostgreSQL server without any set-up, from a wheel or else the system's own."""
+"""Shared by all suites: a real PostgreSQL server without any setup, from a wheel or else the system's own."""
 
 from __future__ import annotations
 

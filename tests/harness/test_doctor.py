@@ -1,4 +1,4 @@
-"""`conch doctor` finds what is wrong with a set-up, and says what to do."""
+"""`conch doctor` finds what is wrong with a setup, and says what to do."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ LAYERS = [
     Layer(("upkeep",), "checks a whole store: files, schema, logs and rows; deletes one, or a room of it"),
     Layer(("retention",), "what a store forgets: what is old, and what a person redacts"),
     Layer(("app",), "connects one store and one bell with the domains"),
-    Layer(("overseeing",), "what a person sees of a room at one glance, and how a person steps in between agents"),
+    Layer(("overseeing",), "what a person sees of a room at a glance, and how a person steps in between agents"),
     Layer(("tools",), "the tools with their schemas and views, shared by all doors"),
     Layer(("api",), "the same tools for Python programs"),
     Layer(("doors",), "the ways in: `mcp`, `cli`, `hook` and `web`. They hold no rules and do not import each other"),

@@ -1,4 +1,4 @@
-"""The store and the agents' processes at one glance."""
+"""The store and the agents' processes at a glance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a room at one glance looks to programs."""
+"""How a room at a glance looks to programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`conch status` and `conch watch`: a person sees at one glance what goes on in a room."""
+"""`conch status` and `conch watch`: a person sees at a glance what goes on in a room."""
 
 from __future__ import annotations
 

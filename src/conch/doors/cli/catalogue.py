@@ -269,8 +269,8 @@ COMMANDS |= grouped(
     Command(
         "status",
         "status.status",
-        "the room at one glance: who works, waits, asks or is gone",
-        "Show the room at one glance: what is wrong, who has the stick and what it works on, who waits, who asked "
+        "the room at a glance: who works, waits, asks or is gone",
+        "Show the room at a glance: what is wrong, who has the stick and what it works on, who waits, who asked "
         "something, who is gone and what it left, and what is reserved. `conch` alone does the same on a terminal.",
         (switch("--all", "every open room"), *_ROOM),
         "  conch status          the room of the working directory\n"
@@ -281,7 +281,7 @@ COMMANDS |= grouped(
     Command(
         "watch",
         "watch.watch",
-        "the room at one glance, live, with the timeline below",
+        "the room at a glance, live, with the timeline below",
         "Show the room as `conch status` does, live, with the timeline below. It changes as soon as something happens. "
         "Watching makes nobody a member. `q` ends it.",
         _ROOM,
@@ -660,7 +660,7 @@ COMMANDS |= grouped(
     Command(
         "doctor",
         "doctor.doctor",
-        "check the set-up, and say what to do",
+        "check the setup, and say what to do",
         "Check the store with a real write and read, the bell with a real ring, permissions, clocks and versions. "
         "Start the server and a hook as a harness does, and read the settings of each harness back. Each finding says "
         "what to do. The exit status is 0 only if there is no problem.",

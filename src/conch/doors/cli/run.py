@@ -58,7 +58,7 @@ def _explain_usage(command: str) -> int:
 
 
 def _glance() -> int:
-    """`conch` alone on a terminal: the room here at one glance, or the help if there is none."""
+    """`conch` alone on a terminal: the room here at a glance, or the help if there is none."""
     options = parse_options(Words("status", []))
     try:
         app = open_app(os.environ)

@@ -1,4 +1,4 @@
-"""`conch status`: every member of a room at one glance. What is wrong comes first."""
+"""`conch status`: every member of a room at a glance. What is wrong comes first."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def status(context: Context) -> Report:
 
 
 def look(context: Context, snapshot: Snapshot, candidates: list[Candidate] | None = None) -> Survey:
-    """A room at one glance. Without `candidates`, this asks git what the members that are gone have left."""
+    """A room at a glance. Without `candidates`, this asks git what the members that are gone have left."""
     app, room_id = context.app, snapshot.room.room_id
     viewer_id = context.caller.agent_id
     if candidates is None:

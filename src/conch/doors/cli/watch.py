@@ -1,4 +1,4 @@
-"""`conch watch`: the room at one glance, live, with the timeline below.
+"""`conch watch`: the room at a glance, live, with the timeline below.
 
 The screen changes when a bell rings. Only the times on it move by themselves, without asking the store.
 """

@@ -47,7 +47,7 @@ def agent_view(agent_id: str | None, name: str | None) -> Object:
 
 
 def room_view(survey: Survey, viewer_id: str) -> Object:
-    """A room at one glance, for a page."""
+    """A room at a glance, for a page."""
     snapshot = survey.snapshot
     room = snapshot.room
     return {
