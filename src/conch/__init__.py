@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from conch.lean import TYPE_CHECKING
 
-if TYPE_CHECKING:  # what `__getattr__` returns, for those who check types
+if TYPE_CHECKING:  # what `__getattr__` returns, for type checkers
     from conch.api import Answer as Answer
     from conch.api import AsyncRoom as AsyncRoom
     from conch.api import Heard as Heard

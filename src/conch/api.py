@@ -106,7 +106,7 @@ class Room:
     # -- the stick
 
     def wait(self, timeout: float | None = None, *, call: Call | None = None) -> Turn | None:
-        """Wait for the stick; None if the time is up, or if only a takeover would bring it."""
+        """Wait for the stick; None if the time is up, or if only a takeover could get it."""
 
         def attempt(seconds: float) -> Object | None:
             found = self._call("wait_for_turn", call, room_id=self.room_id, max_wait_ms=int(seconds * 1_000))
@@ -193,7 +193,7 @@ class Room:
         self._call("scope_release", None, room_id=self.room_id, scope=scope)
 
     def _call(self, tool: str, call: Call | None, /, **given: Any) -> Object:
-        """Run a tool. What it brings is given back if the caller no longer waits for it."""
+        """Run a tool. What it grants is taken back if the caller no longer waits for it."""
         call = call or Call()
         reply = retry_interrupted(lambda: run_tool(TOOLS[tool], self._session, given, call))
         if call.cancelled:

@@ -121,7 +121,7 @@ def some_of(names: Sequence[str], most: int = 5) -> str:
 
 
 def find_lack(error: Exception) -> str | None:
-    """What the system has run out of, if that is why an error happened that no code of ours has foreseen."""
+    """What the system has run out of, if that caused an unexpected error."""
     if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == ENOMEM):
         return "there is not enough memory"
     if isinstance(error, OSError) and error.errno in (EMFILE, ENFILE):

@@ -45,17 +45,19 @@ META = {
 
 TYPES = {
     "a word in place of a time": Damage(
-        "messages", "that is no integer", "UPDATE messages SET created_at = 'x'", SQLITE
+        "messages", "that is not of type integer", "UPDATE messages SET created_at = 'x'", SQLITE
     ),
-    "a number that is not whole": Damage("cursors", "that is no integer", "UPDATE cursors SET resets = 0.5", SQLITE),
+    "a number that is not whole": Damage(
+        "cursors", "that is not of type integer", "UPDATE cursors SET resets = 0.5", SQLITE
+    ),
     "bytes in place of a text": Damage(
-        "messages", "that is no text", "UPDATE messages SET content_markdown = x'00ff' WHERE seq = 1", SQLITE
+        "messages", "that is not of type text", "UPDATE messages SET content_markdown = x'00ff' WHERE seq = 1", SQLITE
     ),
     "text that is not UTF-8": Damage(
         "messages", "not UTF-8", "UPDATE messages SET content_markdown = CAST(x'ff41' AS TEXT) WHERE seq = 1", SQLITE
     ),
     "a text in place of a vector": Damage(
-        "index_vectors", "that is no blob", "INSERT INTO index_vectors VALUES ('m', 1, 'words')", SQLITE
+        "index_vectors", "that is not of type blob", "INSERT INTO index_vectors VALUES ('m', 1, 'words')", SQLITE
     ),
     "a time before all clocks": Damage("agents", "impossible last_seen_at", "UPDATE agents SET last_seen_at = -5"),
     "a time after all calendars": Damage(
@@ -197,10 +199,10 @@ ROOMS = {
         "topics", "belongs to no room", "UPDATE topics SET mode = 'home' WHERE name = 'pink'"
     ),
     "a home topic from another time": Damage(
-        "topics", "created at another time", "UPDATE topics SET created_at = created_at + 1 WHERE mode = 'home'"
+        "topics", "created at different times", "UPDATE topics SET created_at = created_at + 1 WHERE mode = 'home'"
     ),
     "a home topic that was closed for another reason": Damage(
-        "topics", "for another reason", "UPDATE topics SET close_reason = 'tired' WHERE status = 'closed'"
+        "topics", "for different reasons", "UPDATE topics SET close_reason = 'tired' WHERE status = 'closed'"
     ),
     "two members with each other's names": Damage(
         "room_members",
@@ -463,12 +465,12 @@ QUESTIONS = {
     "a pending question with an end": Damage(
         "questions", "is pending", "UPDATE questions SET cancel_reason = 'why' WHERE status = 'pending'"
     ),
-    "a question asked at another time": Damage("questions", "another time", "UPDATE questions SET asked_at = 1"),
+    "a question asked at another time": Damage("questions", "different times", "UPDATE questions SET asked_at = 1"),
     "an answer that is none": Damage("answers", "no message of type answer", f"UPDATE answers SET answer_id = {FIRST}"),
     "an answer of a stranger": Damage(
         "answers", "a peer of another topic", f"UPDATE answers SET answered_by_id = {HOME_PEER}"
     ),
-    "an answer at another time": Damage("answers", "another time", "UPDATE answers SET answered_at = 1"),
+    "an answer at another time": Damage("answers", "different times", "UPDATE answers SET answered_at = 1"),
     "an answer that is not counted": Damage("answers", "is counted", "DELETE FROM answers"),
     "an answer to no question": Damage("answers", "does not exist", "UPDATE answers SET question_id = 'msg_x'"),
 }

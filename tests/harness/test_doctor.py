@@ -52,7 +52,7 @@ def test_what_a_power_cut_may_cost_is_told(home: Path, conch: Conch, environ: di
     environ["CONCH_SYNCHRONOUS"] = "full"
     told.append(findings(conch("one", "doctor"))["durability"]["found"])
 
-    assert told[0].startswith("normal: after a power cut the last commits may be gone")
+    assert told[0].startswith("normal: a power cut may lose the last commits")
     assert told[1] == "full: every commit survives a power cut"
 
 

@@ -40,7 +40,7 @@ LAYERS = [
     Layer(("turns", "scopes"), "the stick; reservations of paths"),
     Layer(("members",), "joining and leaving a room, names in a room, adopted identities"),
     Layer(("listening", "waking"), "what is new for an agent, and waiting for it; waking an agent that has stopped"),
-    Layer(("importing",), "takes over the data of other programs"),
+    Layer(("importing",), "imports the data of other programs"),
     Layer(("upkeep",), "checks a whole store: files, schema, logs and rows; deletes one, or a room of it"),
     Layer(("retention",), "what a store forgets: what is old, and what a person redacts"),
     Layer(("app",), "connects one store and one bell with the domains"),

@@ -8,7 +8,7 @@ from conch.host.processes import Process
 from conch.lean import NamedTuple
 from conch.storage.base import Row, Store, Transaction
 
-# Before the parent of a connection with an id of its own choice: no other connection continues that one.
+# Prefixes the parent of a connection whose client chose its agent id, so that no other connection continues it.
 _OVERRIDE = "override:"
 
 
@@ -68,9 +68,9 @@ def close_connection(store: Store, connection: str) -> None:
 
 
 def _note_ended(tx: Transaction, parent: str, ended_at: int) -> None:
-    """Record the end of those that could not say so, because their process was killed.
+    """Record the end of connections whose process was killed before it could do so.
 
-    This happens whenever a connection is opened or closed. So one whose end is not recorded ended after all others.
+    This runs whenever a connection opens or closes, so a connection without a recorded end ended after all others.
     """
     for row in tx.all("connections_below", parents=[parent]):
         if row["closed_at"] is None and not _is_live(row):
@@ -95,7 +95,7 @@ def recorded_agent(tx: Transaction, connection: Connection) -> str | None:
 def continued_agent(tx: Transaction, connection: Connection, linked: list[str]) -> str | None:
     """The agent that this new connection continues, if there is one.
 
-    That is the agent of the latest connection of the same client that has ended, or a `linked` one that only commands
+    That is the agent of the same client's last connection, if it has ended, or else a `linked` agent that only commands
     have used. An agent with a living connection is never continued.
     """
     below = _ended_last(tx.all("connections_below", parents=[connection.parent]))
@@ -130,7 +130,7 @@ def _is_live(row: Row) -> bool:
 
 
 def _ended_last(rows: list[Row]) -> list[Row]:
-    """The connections by the time of their end, the latest first. An end that is not recorded is later than all."""
+    """The connections, the last to end first. A connection without a recorded end comes before all others."""
     return sorted(
         rows, key=lambda row: (row["closed_at"] is None, row["closed_at"] or 0, row["opened_at"]), reverse=True
     )

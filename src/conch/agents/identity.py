@@ -34,7 +34,7 @@ from conch.ids import digest
 from conch.lean import Any, Literal, NamedTuple
 from conch.storage.base import Row, Store, Transaction
 
-_COMMANDS = "commands:"  # the commands of a process with several MCP connections: none of them is known to run one
+_COMMANDS = "commands:"  # the commands of a process with several MCP connections, none of which is known to run them
 _MOST_ENDED = 5
 
 
@@ -104,8 +104,8 @@ class _Verdict(NamedTuple):
 def identify(store: Store, signals: Signals, known: str | None = None) -> Caller:
     """Return the agent that these signals identify. Creates the agent and the missing links.
 
-    `known` is the agent that they identified before, probably the same. InvalidSetting if CONCH_AGENT_ID names an agent
-    that lives elsewhere by an override.
+    `known` is the agent that they identified before, probably the same. InvalidSetting if CONCH_AGENT_ID is the id that
+    a living agent elsewhere chose with an override.
     """
     with store.look() as tx:  # usually nothing changes, and a read never waits for writers
         _fetch_ahead(tx, signals, known)
@@ -151,7 +151,7 @@ def load_caller(store: Store, text: str, topic_id: str | None = None) -> Caller:
 
 
 def require_itself(caller: Caller, signals: Signals) -> None:
-    """InvalidArgument if the agent is alive in another process than the one that shows these signals."""
+    """InvalidArgument if the agent is alive, but not in the process that shows these signals."""
     own = (signals.harness, signals.terminal)
     if caller.agent_id == signals.explicit or caller.process in own or processes.check(caller.process) != "alive":
         return
@@ -227,7 +227,7 @@ def _judge(tx: Transaction, signals: Signals) -> _Verdict:
 
 
 def _fetch_ahead(tx: Transaction, signals: Signals, known: str | None) -> None:
-    """What `_judge` asks for, as far as it is known before."""
+    """Fetch ahead what `_judge` will ask for, as far as that is known."""
     if signals.connection is not None:
         tx.ahead("find_connection", connection=signals.connection.key)
         if known is not None:
@@ -261,7 +261,7 @@ def _find_links(tx: Transaction, signals: Signals, known: str | None) -> list[_L
 
 
 def _refuse_override(tx: Transaction, agent: Row, mine: Process | None) -> None:
-    """An override is no export: its connection must not share an agent with the processes that export the id."""
+    """Refuse an exported id that a connection has taken by override: the two must not share an agent."""
     agent_id = agent["agent_id"]
     if is_override(tx, agent_id) and (mine is None or recorded_process(agent) != mine):
         message = (
@@ -293,8 +293,8 @@ def _link_of_new_connection(tx: Transaction, link: _Link, connection: Connection
 def _link_of_command(tx: Transaction, link: _Link, signals: Signals) -> _Link:
     """A command is the agent of the only open connection below its process.
 
-    If several are open, nothing tells which of their agents runs it. Then the commands of that process are an agent of
-    their own, because a guess could give them the stick of another.
+    If several are open, conch cannot tell which of their agents runs it. So the commands of that process are an agent
+    of their own: a guess could give them another agent's stick.
     """
     served = [each for each in connections_below(tx, link.signal.value) if each.is_open]
     if len({each.agent_id for each in served}) > 1:
@@ -368,7 +368,7 @@ def _store_verdict(tx: Transaction, verdict: _Verdict, signals: Signals) -> Row:
 
 
 def _process_to_record(agent: Row, signals: Signals) -> Process | None:
-    """The process to record for the agent: the caller's harness, if known, unless the agent lives by another one."""
+    """The process to record for the agent: the caller's harness if known, unless it already lives in another one."""
     recorded, own = recorded_process(agent), signals.harness or signals.terminal
     if agent["is_timed"] and signals.connection is None:
         own = None  # a script's process ends, and the agent goes on in the next one
@@ -407,7 +407,7 @@ def _check_explicit(tx: Transaction, agent_id: str) -> str:
 
 
 def _own_slug(signals: Signals) -> str:
-    """The name of the harness. A program cannot name itself a person, nor conch itself."""
+    """The name of the harness. A program cannot call itself a person or conch."""
     from conch.letters.names import poses_as  # only a new agent needs it
 
     return signals.slug if signals.is_person or poses_as(signals.slug) is None else "agent"

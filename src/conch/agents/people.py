@@ -17,7 +17,7 @@ from conch.storage.base import Store
 
 
 class Person(NamedTuple):
-    """A caller whom a door knows to be a person. What only people may do asks for one."""
+    """A caller that a door knows to be a person. Actions that only people may take require one."""
 
     caller: Caller
 
@@ -45,17 +45,20 @@ def _doubt_identity(caller: Caller, signals: Signals) -> _Doubt | None:
     if not is_person(caller.agent_id):
         return _doubt_program(signals) or _Doubt("agent", f"You are {caller.label}, an agent: ask a person to do it.")
     if signals.terminal is None:
-        return _Doubt("no_terminal", "No terminal shows that a person types this: run it in a terminal.")
+        return _Doubt(
+            "no_terminal",
+            "There is no terminal to show that you are a person: run this in one.",
+        )
     return None
 
 
 def _doubt_program(signals: Signals) -> _Doubt | None:
-    """A terminal shows a person only if a program opened it that does so for people, and only shells are below it."""
+    """A terminal counts as a person's only if a known terminal program opened it and only shells run in it."""
     if signals.session_kind == HARNESS_SESSION or processes.controlling_tty() is None:
         return None
     sentence = (
-        f"The program {signals.slug!r} runs this, or has opened this terminal: type the command in a shell in another "
-        "terminal program, in tmux or over ssh, or use the console."
+        f"The program {signals.slug!r} runs this command or opened this terminal. Use a shell in another terminal "
+        "program, in tmux or over ssh, or use the console."
     )
     return _Doubt("unknown_program", sentence)
 
@@ -66,11 +69,11 @@ def _doubt_mark(environ: Mapping[str, str]) -> _Doubt | None:
 
 
 def _doubt_namespace(store: Store) -> _Doubt | None:
-    """A sandbox hides the harness above it. A container in which harnesses run is where its people type, too."""
+    """A sandbox hides the harness above it. But in a container that runs harnesses, people type too."""
     if not processes.is_in_pid_namespace():
         return None
     with store.read() as tx:
         here = {"host_id": processes.host_id(), "session_kind": HARNESS_SESSION}
         if tx.one("agent_on_host", **here) is not None:
             return None
-    return _Doubt("foreign_namespace", "This shell is in a PID namespace without agents: use one where the agents run.")
+    return _Doubt("foreign_namespace", "This shell is in a sandbox without agents: use one where they run.")

@@ -1,4 +1,4 @@
-"""Agents as the store knows them: their ids, their names, and the processes that they live by."""
+"""Agents as the store knows them: their ids, their names, and the processes that keep them alive."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Caller(NamedTuple):
 def label(agent_id: str | None, name: str | None) -> str:
     """What people call an agent: its kind and its name, such as `claude·deft-osprey`.
 
-    If its name is not known, the rest of the agent_id takes its place. A sender that is no agent has only a name.
+    If its name is not known, the rest of the agent_id takes its place. A sender that is not an agent has only a name.
     """
     if agent_id is None:
         return name or "nobody"
@@ -144,9 +144,9 @@ def find_obstacle(tx: Transaction, agent_id: str) -> Obstacle | None:
 
 
 def find_like(tx: Transaction, statement: str, name: str, **where: Any) -> str | None:
-    """A reserved name that looks the same, or another one among those that the statement searches.
+    """A name that looks the same: a reserved one, or one that the statement finds.
 
-    Until the transaction ends, no other one can take a new name. Known names need no such lock.
+    No other transaction can take a new name until this one ends. Names that exist already need no such lock.
     """
     from conch.letters.names import poses_as, skeletons
 

@@ -1,5 +1,5 @@
-"""Scripts are known by the names they register, because their processes tell nothing: each run has a new one, and a
-scheduler or a CI runner starts them all.
+"""Scripts are known by the names they register, because their processes do not identify them: each run is a new
+process, and one scheduler or CI runner starts them all.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from conch.storage.base import Store
 
 
 def is_script(signals: Signals) -> bool:
-    """Whether neither a harness nor a person at a terminal nor a CONCH_AGENT_ID is behind a command."""
+    """Whether a script runs the command: there is no harness, no person at a terminal and no CONCH_AGENT_ID."""
     return signals.session_kind != HARNESS_SESSION and signals.terminal is None and signals.explicit is None
 
 
 def script_named(store: Store, caller: Caller, room_id: str, name: str, is_free: bool) -> Caller:
     """The script that registers under this name in a room: the one that did so before, otherwise the caller.
 
-    A caller that has registered another name, as a script, is not this one, and neither is the agent of an MCP
-    connection, which the same process may have. If the name is free, it is a new agent.
+    A caller that has registered another name as a script is a different agent, and so is the agent of an MCP connection
+    of the same process. If the name is free, this is a new agent.
     """
     signal = f"script:{room_id}:{name}"
     with store.write(LOCK) as tx:

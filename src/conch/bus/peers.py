@@ -71,7 +71,7 @@ class Standing(NamedTuple):
     resets: int
     """How many times the cursor was reset by hand."""
     store: int
-    """From which store it was read: how many were replaced before. A reply must not move a cursor of another one."""
+    """How many stores were replaced before it was read. A reply must not move a cursor in a later store."""
 
 
 class Presence(NamedTuple):
@@ -123,7 +123,7 @@ class Peers:
             topic = find_topic(tx, topic_id)
             if not allow_closed:
                 require_open(topic_id, topic.status)
-            # First, as everywhere: a new name takes a lock that other calls of this agent take after its row.
+            # Before `_claim`, which may lock all new names: other calls take these two locks in the same order.
             tx.run("touch_agent", agent_id=caller.agent_id, now=tx.now)
             row, token = _claim(tx, topic, caller, agent_name, reclaim_token)
             return Joined(topic, _to_peer(row, caller.agent_id), token)

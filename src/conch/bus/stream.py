@@ -190,7 +190,7 @@ def find_addressees(tx: Transaction, messages: list[Message]) -> dict[str, Calle
 
 
 def _with_names(tx: Transaction, topic_id: str, metadata_json: str | None) -> str | None:
-    """The metadata with the names of peers where their labels are in `to`: a reader looks for its names."""
+    """The metadata with the labels in `to` replaced by names, because a reader looks for its names."""
     if metadata_json is None or '"to"' not in metadata_json or not _has_dot(metadata_json):
         return metadata_json
     metadata = json.loads(metadata_json)

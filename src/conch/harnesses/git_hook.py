@@ -11,7 +11,7 @@ from conch.lean import Literal, NamedTuple, re
 _MARK = "# Written by `conch guard install`; `conch guard uninstall` removes it."
 _KEPT = ".before-conch"
 _SHELLS = ("sh", "bash", "dash", "ksh", "zsh")
-# The hook must not stand in the way if conch is gone or its store is in trouble: only status 1 is a refusal.
+# Only status 1 refuses a commit, so that the hook does no harm if conch is gone or its store fails.
 _SCRIPT = """\
 #!/bin/sh
 {mark}
@@ -56,7 +56,7 @@ def install(directory: str, program: str) -> Hooked:
 
 
 def uninstall(directory: str) -> Hooked:
-    """Remove our hook, and put the one that was there before back."""
+    """Remove our hook, and restore the one that was there before."""
     path = _hook_path(directory)
     if not _is_ours(path):
         return Hooked(path, "absent", None)

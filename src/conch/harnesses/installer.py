@@ -1,8 +1,8 @@
-"""Writes the settings of harnesses, and takes exactly that back.
+"""Writes the settings of harnesses, and undoes exactly that.
 
 A file is changed as text, in one step, through links, and keeps its permissions. For each file that it changes, conch
 keeps a record in its data directory: what was there before, and which harnesses need the change. `uninstall` restores
-that, byte for byte. If the file has changed since, it takes only its own entries out.
+that, byte for byte. If the file has changed since, it removes only its own entries.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Takes over what other programs of this kind have stored."""
+"""Imports the data of similar programs."""

@@ -1,4 +1,4 @@
-"""Takes over a file of another program. Importing it again adds only what is new in it."""
+"""Imports a file of another program. Importing it again adds only what is new in it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _Undone(Exception):
 
 
 def import_file(store: Store, settings: Settings, path: str, *, is_dry_run: bool) -> Outcome:
-    """Add what the file has and the store has not. A dry run does the same and takes it back.
+    """Add what the file has and the store does not. A dry run does the same and rolls it back.
 
     A room is added in one step, a topic in short ones, so that agents can write meanwhile. After an error or a kill,
     import again: the rest is added then.
@@ -59,7 +59,7 @@ def import_file(store: Store, settings: Settings, path: str, *, is_dry_run: bool
 
 
 def _try(store: Store, parts: _Parts) -> None:
-    """Add everything, and take it back."""
+    """Add everything, and roll it back."""
     with suppress(_Undone), store.write("import", NAMES_LOCK, LOCK) as tx:
         tx.take_time()
         for part in parts:

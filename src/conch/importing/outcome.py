@@ -1,4 +1,4 @@
-"""What an import takes over, and what it cannot take over as it is."""
+"""What an import adds, and what it cannot add as it is."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _parse_iso(text: str) -> float:
 
 
 def to_object(text: object) -> dict[str, Any] | None:
-    """The JSON object in a text. What is no object is kept as a text inside one."""
+    """The JSON object in a text. Anything else is kept as a text inside an object."""
     if text is None:
         return None
     try:

@@ -1,7 +1,7 @@
-"""Takes over the rooms, members and log of a talking stick.
+"""Imports the rooms, members and log of a talking stick.
 
-A room that is new gets the log as it was. If agents have worked in the room here, or an event could not have followed
-the events before it, what the file says becomes notes: the stick stays where it is, and the log stays sound.
+A room that is new gets the log as it was. If agents have already worked in the room here, or an event could not follow
+the events before it, the file's events become notes. So the stick stays where it is, and the log stays sound.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Takes over the topics, messages, names and cursors of a message bus.
+"""Imports the topics, messages, names and cursors of a message bus.
 
 Only what is new is added, and nothing that is in the store changes. The ids are derived from those of the file.
 """

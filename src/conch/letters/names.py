@@ -21,7 +21,7 @@ _AUGMENTED = {
     "Hang": {"Kore"},
     "Bopo": {"Hanb"},
 }
-_RESERVED = ("conch", "system", "human")  # the speakers that are no agents: the program itself, and people
+_RESERVED = ("conch", "system", "human")  # the speakers that are not agents: the program itself, and people
 _ANY_SCRIPT = {"Zyyy", "Zinh"}  # common (digits, punctuation, emoji) and inherited (accents)
 _UNKNOWN = frozenset({"Zzzz"})
 

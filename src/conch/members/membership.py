@@ -179,9 +179,8 @@ class Membership:
             return snapshot.room
 
     def kick(self, person: Person, room_id: str, agent_id: str, reason: str) -> Kicked:
-        """End the membership of another member, by a person. Its stick and its reservations are open to the others.
-
-        The next owner gets the handoff that the member had.
+        """End the membership of another member, by a person. Its reservations end and its stick becomes free. The next
+        owner gets the handoff that the member had.
         """
         with self._rooms.change(person.caller, room_id) as (tx, snapshot):
             member, room = snapshot.member(agent_id), snapshot.room

@@ -85,7 +85,7 @@ class Steering:
         return ended
 
     def kick(self, person: Person, room_id: str, agent_id: str, reason: str) -> Kicked:
-        """End an agent's membership. What it held is open to the others."""
+        """End an agent's membership. Its reservations end, and its stick becomes free."""
         self._begin(person, room_id, reason)
         return self._membership.kick(person, room_id, agent_id, reason)
 

@@ -45,11 +45,11 @@ class Standing(NamedTuple):
     member: Member
     doing: Doing
     since: int
-    """When that began. Of members that neither hold the stick nor wait, it is when they were last seen."""
+    """When that began. For members that neither hold the stick nor wait, when they were last seen."""
     work: str
     """What the holder works on, in an agent's words: its last note, or else what it was handed. Empty if unknown."""
     questions: list[Question]
-    """Those it asked and that nobody has answered."""
+    """Questions it asked that nobody has answered."""
     unread: int
     """Messages of the viewer that it has not read."""
     left: Candidate | None
@@ -57,7 +57,7 @@ class Standing(NamedTuple):
 
 
 class Trouble(NamedTuple):
-    """Something that a person should look at. `code` says what; one of the others says about which."""
+    """Something that a person should look at. `code` says what it is, and the other fields whom or what it is about."""
 
     code: Literal["takeover", "unanswered", "unaccepted"]
     since: int

@@ -143,9 +143,9 @@ class Roll:
         everyone: list[Row] | None = None,
         first: str | None = None,
     ) -> None:
-        """`expected` is the agent that the room waits for. Almost every call needs it, so it is read with the `first`.
+        """`expected` is the agent that the room waits for. Almost every call needs it, so it is read with `first`.
 
-        That is an agent that was fetched ahead.
+        `first` is an agent that was fetched ahead.
         """
         self._tx = tx
         self._room_id = room_id

@@ -31,7 +31,7 @@ class WaitNote:
             self._write(_SOON)
 
     def end(self) -> None:
-        """The wait ends without the stick. A wait that ends with it need not be noted: the log tells."""
+        """The wait ends without the stick. A wait that ends with it need not be noted, because the log shows it."""
         if self._waits:
             self._write(_EVER)
 

@@ -38,7 +38,7 @@ class Guard:
         self._rooms = rooms
 
     def judge(self, agent_id: str | None, paths: list[str], is_strict: bool = False) -> list[Objection]:
-        """What speaks against a change of these files by an agent. It only reads; None is an agent without an id.
+        """The objections to a change of these files by an agent, which may have no id yet. It changes nothing.
 
         If it is strict, a policy that only warns counts as one that forbids.
         """

@@ -172,7 +172,7 @@ class Store(Protocol):
     def aside(self, *queries: Query) -> AbstractContextManager[Aside]:
         """Ask these queries too whenever a transaction of this thread ends, if that saves a round trip.
 
-        The function returns the rows of each of the last time, or None.
+        The function returns the latest rows of each query, or None.
         """
 
     def beforehand(
@@ -180,12 +180,12 @@ class Store(Protocol):
     ) -> AbstractContextManager[None]:
         """Make a small change ahead of the next transaction of this thread, if that saves a round trip.
 
-        `then` gets the rows that it returns. It is a change that may be missing: if it fails, nobody is told. The
+        `then` gets the rows that it returns. A failure is ignored, so use it only for a change that may be lost. The
         parameter `now` is added; None stands for the server's clock.
         """
 
     def write(self, *locks: str) -> AbstractContextManager[Transaction]:
-        """One atomic change. Writers that name the same lock run one after another, from their first question on."""
+        """One atomic change. Writers that name the same lock run one after another, from their first query on."""
 
     @property
     def replacements(self) -> list[Replacement]:

@@ -49,11 +49,11 @@ def set_room_policy(session: Session, given: Object, call: Call) -> Reply:
     return Reply({"room_id": snapshot.room.room_id, "policy": policy}, text)
 
 
-# The other names of durations say what they mean.
+# The names of the other durations explain themselves.
 _DURATIONS = {
-    "claim_ttl_ms": "To claim a stick that is offered.",
-    "wait_for_turn_poll_ms": "Between looks without a bell.",
-    "presence_ttl_ms": "A silent member counts as active.",
+    "claim_ttl_ms": "Time to claim an offered stick.",
+    "wait_for_turn_poll_ms": "Time between polls, without a bell.",
+    "presence_ttl_ms": "Time a silent member stays active.",
 }
 
 

@@ -300,7 +300,7 @@ TOOLS = grouped(
         "Move your cursor, to read messages again or to skip some.",
         fields.takes(
             topic_id=fields.TOPIC_ID,
-            last_seq={**_SEQ, "description": "You read on after this seq. Default 0: from the first message."},
+            last_seq={**_SEQ, "description": "The last seq to skip. Default 0: read all."},
         ),
         fields.REPEATABLE,
     ),
@@ -316,7 +316,7 @@ TOOLS = grouped(
             max_items=fields.limit(_MOST_ITEMS, _FEW_ITEMS),
             include_self=fields.flag("Your own messages too."),
             wait_seconds=fields.WAIT_SECONDS,
-            auto_advance=fields.flag("Default true: received counts as read."),
+            auto_advance=fields.flag("Default true: what you get counts as read."),
             ack_through={**_SEQ, "description": "The last seq you read, if auto_advance=false."},
         ),
         fields.WRITES,

@@ -84,9 +84,9 @@ def _check(tool: Tool, schema: Object, session: Session, arguments: Object) -> O
 
 
 def _find_fence(tool: Tool, session: Session, arguments: Object) -> ConchError | None:
-    """What refuses the turn that these arguments show, whatever else is wrong with them.
+    """The refusal of the turn in these arguments, whatever else is wrong with them.
 
-    A caller whose turn is over must stop. An error about its handoff would make it mend the handoff and try again.
+    A caller whose turn is over must stop. An error about its handoff would make it fix the handoff and try again.
     """
     shown = {name: schema for name, schema in tool.input_schema["properties"].items() if name in fields.FENCED}
     if "expected_turn_id" not in shown:
@@ -157,7 +157,7 @@ def _without_long(data: Object) -> Object:
 
 
 def _explain(tool: Tool, error: Exception) -> ConchError:
-    """What a failure means that no code of ours has foreseen: the system lacks something, or conch has a defect."""
+    """The error for an unexpected failure: the system has run out of something, or conch has a defect."""
     lack = find_lack(error)
     if lack is not None:
         print(f"conch: {tool.name} failed, because {lack}.", file=sys.stderr)

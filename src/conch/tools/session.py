@@ -257,7 +257,7 @@ class Session:
         """Let the store look for mail while it works for the caller, if that saves time.
 
         It asks for the mail itself only if there was some before, because that costs about half a call. The function
-        returns what it has seen. It counts if the reply brings nothing that would otherwise be mail.
+        returns what it has seen, which is right unless the reply itself delivers some of that mail.
         """
         from conch.notices.mail import mail_queries  # not at the top: not every command needs it
 
@@ -282,11 +282,11 @@ class Session:
         look = partial(self._look_for_mail, delivered, before, seen[:1] if before else seen)
         try:
             return look() if can_wait else self._glimpse.take(look)
-        except Exception:  # a hint; whatever fails here, and an empty queue, must not take the reply with it
+        except Exception:  # mail is only a hint: a failure here, or an empty queue, must not fail the reply
             return None
 
     def remembering(self, reply: Reply) -> Reply:
-        """The reply, whose messages and questions later mail does not repeat once it was sent."""
+        """The same reply. Once it is sent, later mail does not repeat its messages and questions."""
         brought, delivered = self.brought, reply.delivered
         add, drop = partial(brought.add, delivered), partial(brought.drop, delivered)
         return reply._replace(delivery=QueuedDelivery(self.replies, "mail", sent=add, retracted=drop))

@@ -194,7 +194,7 @@ TOOLS = grouped(
             room_id=fields.ROOM_ID,
             cursor={
                 **fields.CURSOR,
-                "description": "From not_yet: the wait ends when anything newer happens.",
+                "description": "From not_yet: anything newer also ends the wait.",
             },
             max_wait_ms={
                 "type": "integer",

@@ -59,9 +59,9 @@ def _replay(tx: Transaction, problems: list[Problem]) -> tuple[int, list[Problem
 
 
 def _find_passing(problems: list[Problem]) -> _Errors:
-    """The errors that say nothing about the store: the caller tries again.
+    """The errors that say nothing about the store, so the caller tries again.
 
-    On a server, a missing table looks like an interruption. If the schema was changed, it is none.
+    On a server, a missing table looks like an interruption, so with a changed schema an interruption does not count.
     """
     return (StoreBusy,) if any(problem.kind == "schema" for problem in problems) else (StoreBusy, StoreInterrupted)
 

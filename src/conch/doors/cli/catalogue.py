@@ -240,8 +240,8 @@ COMMANDS |= grouped(
         "kick",
         "people.kick",
         "end an agent's membership",
-        "End the membership of an agent. Its stick and its reservations are open to the others. The agent learns "
-        "who did it and why at its next call.",
+        "End the membership of an agent. Its reservations end, and its stick becomes free. At its next call, the agent "
+        "learns who did it and why.",
         (_HOLDER, _REASON._replace(required=True), *_ROOM),
         '  conch kick amber --reason "it runs in the wrong checkout"',
     ),
@@ -634,8 +634,8 @@ COMMANDS |= grouped(
     Command(
         "import",
         "imports.import_data",
-        "take over the data of another program",
-        "Take over the topics, messages, names and cursors of a message bus (schema version 5 or 6), or the rooms, "
+        "import the data of another program",
+        "Import the topics, messages, names and cursors of a message bus (schema version 5 or 6), or the rooms, "
         "members and log of a talking stick. The file does not change. Importing it again adds only what is new in it.",
         (
             word("file", "FILE", "the database file of the other program"),
@@ -676,7 +676,7 @@ COMMANDS |= grouped(
         "nothing to say or something is wrong.",
         (
             word("event", "EVENT", "such as PreToolUse or SessionStart, as the harness calls it"),
-            flag("--harness", "NAME", "the harness that asks; default: the one whose marks are in the environment"),
+            flag("--harness", "NAME", "the harness that asks; default: the one that the environment shows"),
         ),
         needs_store=False,
     ),
@@ -1013,7 +1013,7 @@ COMMANDS |= grouped(
         "guard uninstall",
         "guarding.uninstall",
         "remove git's pre-commit hook",
-        "Remove the hook of `conch guard install`, and put the one that was there before back.",
+        "Remove the hook of `conch guard install`, and restore the one that was there before.",
         _REPOSITORY,
         needs_store=False,
     ),

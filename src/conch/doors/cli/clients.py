@@ -1,6 +1,6 @@
-"""Asks the harnesses themselves what they make of their settings: their own MCP clients, and Codex whether it trusts.
+"""Asks the harnesses' own MCP clients whether they accept our settings, and Codex whether it trusts our hooks.
 
-Only `conch doctor` does this. It starts the programs of the harnesses, with arguments that conch knows beforehand.
+Only `conch doctor` does this. It starts the programs of the harnesses, with fixed arguments.
 """
 
 from __future__ import annotations

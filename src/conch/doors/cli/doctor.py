@@ -130,20 +130,22 @@ def _durability(context: Context) -> list[_Finding]:
     value = context.app.store.durability()
     if value not in ("normal", "off"):
         return [_Finding("durability", "ok", f"{value}: every commit survives a power cut")]
-    found = f"{value}: after a power cut the last commits may be gone; after a crash of a process, none"
+    found = f"{value}: a power cut may lose the last commits; a crash of a process loses none"
     return [_Finding("durability", "ok" if value == "normal" else "note", found)]
 
 
 def _permissions(context: Context) -> list[_Finding]:
     folder = os.path.abspath(os.path.expanduser(context.app.settings.data_dir))
     if not os.path.isdir(folder):
-        return [_Finding("permissions", "ok", f"{folder} does not exist, and nothing needs it")]
+        return [_Finding("permissions", "ok", f"{folder} does not exist, and is not needed")]
     mode = stat.S_IMODE(os.stat(folder).st_mode)
     if not os.access(folder, os.W_OK):
         advice = "Make it writable. In Codex's sandbox, `conch install codex` names it in writable_roots."
-        return [_Finding("permissions", "problem", f"{folder} cannot be written", advice)]
+        return [_Finding("permissions", "problem", f"{folder} is not writable", advice)]
     if mode & 0o022:
-        return [_Finding("permissions", "problem", f"others may write {folder} ({mode:o})", f"Run: chmod 700 {folder}")]
+        return [
+            _Finding("permissions", "problem", f"others can write to {folder} ({mode:o})", f"Run: chmod 700 {folder}")
+        ]
     return [_Finding("permissions", "ok", f"{folder} ({mode:o})")]
 
 
@@ -167,13 +169,13 @@ def _other_programs() -> list[_Finding]:
     found = [os.path.join(folder, "conch") for folder in folders]
     others = [path for path in found if os.access(path, os.X_OK) and os.path.realpath(path) != own]
     if not others:
-        return [_Finding("programs", "ok", "there is no other conch on the path")]
+        return [_Finding("programs", "ok", "there is no other conch on PATH")]
     advice = "If it is another program, remove it, or put the right folder first in PATH."
     return [_Finding("programs", "note", f"there is another conch at {', '.join(others)}", advice)]
 
 
 def _guardians(context: Context) -> list[_Finding]:
-    """Processes that renew a lease end with it. More of them than leases means that some do not."""
+    """A guardian ends with its lease, so if there are more guardians than leases, some do not end."""
     store = context.app.store
     users = processes.other_users_of(store.describe()) if os.path.isabs(store.describe()) else None
     if users is None:
@@ -234,7 +236,7 @@ def _harnesses(place: Place) -> list[_Finding]:
 
 
 def _harness(place: Place, harness: Harness) -> list[_Finding]:
-    """What its settings say now, beside what `conch install` would write; and what its own client says about them."""
+    """Compares its settings with what `conch install` would write, and asks its own client about them."""
     place = place._replace(wakes=wakes(harness, place))
     results = Installer(place, is_dry=True).install(harness)
     states = {result.outcome for result in results}
@@ -244,13 +246,14 @@ def _harness(place: Place, harness: Harness) -> list[_Finding]:
     if "written" in states:
         missing = [result.path for result in results if result.outcome == "written"]
         advice = f"Run `conch install {harness.slug}`."
-        return [_Finding(harness.title, "note", f"not set up, or by an older conch: {', '.join(missing)}", advice)]
+        found = f"not set up, or set up by an older conch: {', '.join(missing)}"
+        return [_Finding(harness.title, "note", found, advice)]
     if trouble := _hook(place.program, harness.slug):
         return [_Finding(harness.title, "problem", trouble, "Install conch again.")]
     woken = "; conch wakes its agents" if place.wakes else ""
-    found = [_Finding(harness.title, "ok", f"its settings are those of this version, a hook answers{woken}")]
+    works = [_Finding(harness.title, "ok", f"its settings are current, and a hook answers{woken}")]
     opinions = [ask_client(harness), ask_codex_trust() if harness.slug == "codex" else None]
-    return found + [
+    return works + [
         _Finding(harness.title, opinion.state, opinion.said, "" if opinion.state == "ok" else " ".join(harness.steps))
         for opinion in opinions
         if opinion

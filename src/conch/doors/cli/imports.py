@@ -1,4 +1,4 @@
-"""The command that takes over the data of another program."""
+"""The command that imports the data of another program."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LONGEST = 200
 
 
 def import_data(context: Context) -> Report:
-    """Add what the file has and the store has not."""
+    """Add what the file has and the store does not."""
     file, is_dry_run = context.options.file, context.options.dry_run
     outcome = import_file(context.app.store, context.app.settings, file, is_dry_run=is_dry_run)
     data = {

@@ -22,8 +22,8 @@ from conch.tools.text import one_line
 from conch.turns.waiting import Takeover
 
 _STILL_READ = (
-    "Another process reads the store, so the file beside it (-wal) may still have the text. Run the same command again "
-    "when it has finished."
+    "Another process is reading the store, so the file beside it (-wal) may still have the text. Run the same command "
+    "again when that process has finished."
 )
 _NOT_REACHED = "Agents that have read the message still know it: change the secret."
 
@@ -134,7 +134,7 @@ def unreserve(context: Context) -> Report:
 
 
 def redact(context: Context) -> Report:
-    """Take the text of a message out of the store: also from its index, its log, its free pages and what repeats it."""
+    """Remove the text of a message from the store, its index, `-wal`, free pages and everything that repeats it."""
     person, options, store = _person(context), context.options, context.app.store
     message_id = options.message
     if message_id.removeprefix("#").isdecimal():
@@ -143,7 +143,7 @@ def redact(context: Context) -> Report:
     redacted = Steering(context.app).redact(person, message_id, options.reason, secret)
     is_tidy, copies, message = store.tidy(compact=True), store.copies(), redacted.message
     lines = [f"Redacted message #{message.seq} of {message.sender_label}. The next search builds the index again."]
-    lines += [f"Other places that repeated it, now without it: {redacted.repeats}."] if redacted.repeats else []
+    lines += [f"It was also removed from places that repeated it: {redacted.repeats}."] if redacted.repeats else []
     lines += [_STILL_READ] if not is_tidy else []
     lines += ["Copies that were made before still have it:", *map(one_line, copies)] if copies else []
     data = {
@@ -158,7 +158,7 @@ def redact(context: Context) -> Report:
 
 
 def _ask_secret() -> str:
-    from getpass import getpass  # so that it is in no history of a shell
+    from getpass import getpass  # an option would stay in the shell's history
 
     return getpass("The secret itself, to remove it wherever it appears: ").strip()
 

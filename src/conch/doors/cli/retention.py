@@ -27,7 +27,7 @@ def prune(context: Context) -> Report:
     outcome = retention.prune(age, options.compact)
     said = f"Deleted {_spell(outcome.pruned)} in {place}."
     if not outcome.is_tidy:
-        said += " Another process reads the store, so the file beside it (-wal) stays large until it has finished."
+        said += " Another process is reading the store, so the file beside it (-wal) stays large until it has finished."
     return Report({**outcome.pruned._asdict(), "dry_run": False}, said)
 
 

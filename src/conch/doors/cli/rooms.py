@@ -13,7 +13,7 @@ from conch.rooms.room import Member, Shown, Snapshot
 from conch.tools import turns_view
 from conch.tools.text import one_line
 
-_WATCHING = "You watch: no release reserves the stick for you. `conch wait` takes a turn."
+_WATCHING = "You only watch, so the stick does not come to you by itself. Run `conch wait` to take a turn."
 _LONGEST_NUMBER = 18  # digits that fit into 64 bits
 
 

@@ -27,7 +27,7 @@ _MOST_ANSWERED = 256
 _UNKNOWN = sys.maxsize
 _LOOK_SECONDS = 1.0
 _SHORT_SECONDS = 0.01
-_PATIENCE_SECONDS = 10.0  # without any reading by the client, before an unread reply is taken back
+_PATIENCE_SECONDS = 10.0  # how long a client may read nothing before its unread replies are taken back
 
 
 class Batch:

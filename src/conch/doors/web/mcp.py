@@ -39,7 +39,7 @@ _IDLE_SECONDS = 4 * 3_600.0  # as long as a silent agent counts as active
 _LONGEST_NAME = 64
 _LAST_SECONDS = 0.4
 _CALLER = "conch.caller"
-_TURNS = 5  # of the event loop, after which a connection that the client has closed is known to be closed
+_TURNS = 5  # rounds of the event loop, after which the server knows that the client has closed the connection
 
 _Context = ServerRequestContext[Any, Any]
 
@@ -234,7 +234,7 @@ def _progress(context: _Context, meta: Object) -> Callable[[str], None] | None:
 
 
 class _Ending:
-    """Passes on a reply, tells what happens to it, and ends it if the server stops in the middle of a stream."""
+    """Passes on a reply, reports when it is written, and ends it if the server stops in the middle of a stream."""
 
     def __init__(
         self, send: Send, about_to_write: Callable[[], Awaitable[None]], written: Callable[[], Awaitable[None]]
@@ -261,7 +261,7 @@ class _Ending:
 
 
 class _Caller:
-    """The client that waits for one HTTP reply. Without it, the reply is lost."""
+    """The client that waits for one HTTP reply. If it goes away, the reply is lost."""
 
     def __init__(self) -> None:
         self.is_gone = False
@@ -294,7 +294,7 @@ class _Run:
 
     @property
     def has_replied(self) -> bool:
-        """Whether a reply is on its way, so that it is to be settled."""
+        """Whether a reply is on its way and must be settled."""
         return self._reply is not None
 
     def work(self) -> Reply:
@@ -321,5 +321,5 @@ class _Run:
 
 
 def _deliver(reply: Reply, has_arrived: bool) -> None:
-    with suppress(Exception):  # as for every lost reply, a lease that is never used ends by itself
+    with suppress(Exception):  # if this fails, a lease that nobody uses lapses by itself
         reply.delivery.sent() if has_arrived else reply.delivery.not_sent()

@@ -61,7 +61,7 @@ def serve(app: App, options: Serving, tools: Mapping[str, Tool], instructions: s
         ssl_certfile=options.certificate,
         ssl_keyfile=options.key,
     )
-    logging.getLogger("mcp").setLevel(logging.ERROR)  # what clients do wrong is no trouble of ours
+    logging.getLogger("mcp").setLevel(logging.ERROR)  # mistakes of clients are not errors of the server
     if app.settings.retention_days:
         keep_pruned(Retention(app.store, app.bell, app.settings))
     server = _Server(config, (hub.close, door.stop))

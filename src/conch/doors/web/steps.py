@@ -57,7 +57,7 @@ class RoomActions:
             "kick": Action(
                 self._kick,
                 fields.takes({**steps, **member}),
-                "The agent is no longer a member. Its stick and its reservations are open to the others.",
+                "The agent is no longer a member. Its reservations end, and any member may take its stick.",
             ),
             "close_room": Action(
                 self._close_room,

@@ -105,7 +105,7 @@ def _trouble(snapshot: Snapshot, trouble: Trouble, viewer_id: str) -> Object:
     elif question is not None:
         sentence = f"{label(question.agent_id, question.asked_by)} asked something, and nobody has answered."
     elif notice is not None:
-        sentence = f"{notice.recipient or 'Nobody'} has not accepted what {notice.sender} sent."
+        sentence = f"{notice.recipient or 'The recipient'} has not accepted what {notice.sender} sent."
     return known(
         code=trouble.code,
         since=to_iso(trouble.since),

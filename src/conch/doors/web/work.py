@@ -137,7 +137,7 @@ class Desk:
 
 
 def _explain(what: str, error: Exception) -> ConchError:
-    """What a failure means that no code of ours has foreseen. The traceback goes to the log of the server."""
+    """The reply to an unexpected failure. Its traceback goes to the log of the server."""
     lack = find_lack(error)
     if lack is not None:
         return ResourcesExhausted(f"The request failed, because {lack}. Check what was changed, and try again later.")

@@ -66,7 +66,7 @@ WHERE r.seq >= m.seq;
 SELECT message_id, topic_id FROM messages WHERE message_id = '' OR message_type = '';
 
 -- check: messages
--- Messages {message_id} and its successor in topic {topic_id} have numbers in the wrong order.
+-- Message {message_id} of topic {topic_id} and the next one are numbered in the wrong order.
 SELECT m.message_id, m.topic_id
 FROM messages m JOIN messages n ON n.topic_id = m.topic_id AND n.seq = m.seq + 1
 WHERE n.number <= m.number;
@@ -221,7 +221,7 @@ WHERE p.peer_id IS NULL;
 SELECT question_id, status FROM questions WHERE status <> 'cancelled' AND cancel_reason IS NOT NULL;
 
 -- check: questions
--- Question {question_id} was asked at another time than its message was sent.
+-- Question {question_id} and its message have different times.
 SELECT q.question_id, q.asked_at, m.created_at
 FROM questions q JOIN messages m ON m.message_id = q.question_id WHERE q.asked_at <> m.created_at;
 
@@ -240,7 +240,7 @@ LEFT JOIN peers p ON p.peer_id = a.answered_by_id AND p.topic_id = q.topic_id
 WHERE p.peer_id IS NULL;
 
 -- check: answers
--- Answer {answer_id} was given at another time than its message was sent.
+-- Answer {answer_id} and its message have different times.
 SELECT a.answer_id, a.answered_at, m.created_at
 FROM answers a JOIN messages m ON m.message_id = a.answer_id WHERE a.answered_at <> m.created_at;
 

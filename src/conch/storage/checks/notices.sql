@@ -49,7 +49,7 @@ WHERE e.event_type IN ('release', 'pass') AND n.event_id IS NULL
   AND e.event_seq > (SELECT min(handoff_event_seq) FROM protocol_events);
 
 -- check: protocol_events
--- Notice {event_id} of room {room_id} differs from event {handoff_event_seq}, the handoff that it tells of.
+-- Notice {event_id} of room {room_id} differs from event {handoff_event_seq}, the handoff that it is about.
 SELECT n.event_id, n.room_id, n.handoff_event_seq
 FROM protocol_events n JOIN room_events e ON e.event_seq = n.handoff_event_seq
 WHERE n.created_at <> e.created_at OR n.from_agent_id <> e.from_agent_id OR n.from_agent <> e.from_agent;

@@ -38,12 +38,12 @@ FROM path_rooms r JOIN topics t ON t.topic_id = r.topic_id
 WHERE (t.status = 'closed') <> (r.state = 'closed');
 
 -- check: topics
--- The home topic {topic_id} was created at another time than its room {room_id}.
+-- The home topic {topic_id} and its room {room_id} were created at different times.
 SELECT t.topic_id, t.created_at, r.room_id
 FROM path_rooms r JOIN topics t ON t.topic_id = r.topic_id WHERE t.created_at <> r.created_at;
 
 -- check: topics
--- The home topic {topic_id} was closed at another time, or for another reason, than its room {room_id}.
+-- The home topic {topic_id} and its room {room_id} were closed at different times or for different reasons.
 SELECT t.topic_id, t.closed_at, t.close_reason, r.room_id
 FROM path_rooms r JOIN topics t ON t.topic_id = r.topic_id
 JOIN room_events e ON e.event_seq = r.last_event_seq AND e.event_type = 'close'

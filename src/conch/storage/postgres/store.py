@@ -476,7 +476,7 @@ class PostgresStore:
             return str(row["synchronous_commit"]) if row else ""
 
     def copies(self) -> list[str]:
-        """None that conch knows of: `pg_dump` writes where it is told to."""
+        """conch knows of none: the user chooses where `pg_dump` writes."""
         return []
 
     def empty_indexes(self) -> None:

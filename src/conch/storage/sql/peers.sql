@@ -69,7 +69,7 @@ DELETE FROM agent_name_reservations WHERE peer_id = :peer_id;
 UPDATE agent_name_reservations SET peer_id = :heir_id WHERE peer_id = :peer_id AND agent_name <> :kept;
 
 -- name: add_cursor
--- Behind the messages that are gone.
+-- A new cursor starts after the pruned messages.
 INSERT INTO cursors (peer_id, topic_id, last_seq, updated_at)
 SELECT :peer_id, topic_id, pruned_seq, :now FROM topic_seq WHERE topic_id = :topic_id;
 
@@ -85,7 +85,7 @@ SET
 WHERE peer_id = :peer_id;
 
 -- name: set_cursor
--- Not before the messages that are gone.
+-- A cursor never points into the pruned messages.
 UPDATE cursors SET resets = resets + 1, updated_at = :now, last_seq = (
   SELECT CASE WHEN s.pruned_seq > :last_seq THEN s.pruned_seq ELSE :last_seq END
   FROM topic_seq s WHERE s.topic_id = cursors.topic_id

@@ -9,7 +9,7 @@ FROM topics t JOIN topic_seq s ON s.topic_id = t.topic_id ORDER BY t.created_at,
 SELECT pruned_seq, next_seq - 1 AS last_seq FROM topic_seq WHERE topic_id = :topic_id;
 
 -- name: first_unread
--- The first message of another peer that a living cursor has not passed. What was said before a peer joined does not wait
+-- The first message of another peer that a living cursor has not passed. Messages from before a peer joined do not wait
 -- for it, so a peer that joined after `cutoff` has nothing old to read.
 SELECT min((
   SELECT m.seq FROM messages m
@@ -71,7 +71,7 @@ SELECT DISTINCT kind FROM index_progress WHERE topic_id = :topic_id AND kind <> 
 DELETE FROM messages WHERE topic_id = :topic_id AND seq > :after AND seq <= :through;
 
 -- name: raise_cursors
--- A cursor that does not live any more goes behind what is gone.
+-- Moves cursors that are no longer in use past the pruned messages.
 UPDATE cursors SET last_seq = :through WHERE topic_id = :topic_id AND last_seq < :through;
 
 -- name: raise_progress

@@ -44,7 +44,8 @@ WHERE room_id = :room_id AND event_seq > :since AND (
 ORDER BY event_seq DESC LIMIT 1;
 
 -- name: unfinished_turn
--- A turn of an agent, under any of its ids, since the last handoff in the room. A grant that was never delivered is none.
+-- A turn of an agent, under any of its ids, since the last handoff in the room. A grant that was never delivered does
+-- not count.
 SELECT g.event_seq FROM room_events g
 WHERE g.room_id = :room_id AND g.event_type IN ('claim', 'takeover') AND g.to_agent_id IN :agent_ids
   AND g.event_seq > COALESCE((

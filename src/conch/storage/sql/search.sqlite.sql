@@ -36,5 +36,5 @@ WITH RECURSIVE found (term) AS (
 SELECT term FROM found WHERE term < :end;
 
 -- name: delete_words
--- The index has no texts, so it must be told the words again.
+-- The index has no texts, so deleting needs the words again.
 INSERT INTO index_words (index_words, rowid, words) VALUES ('delete', :number, :words);

@@ -123,7 +123,7 @@ def _find_misfits(connection: sqlite3.Connection, table: str) -> Iterator[Proble
     for rowid, misfit, text in _fetch_bytes(connection, query) if kinds else ():
         if misfit is not None:
             column = misfit.decode()
-            sentence = f"Row {rowid} of {table} has a value in {column} that is no {kinds[column]}."
+            sentence = f"Row {rowid} of {table} has a value in {column} that is not of type {kinds[column]}."
             yield Problem("row", table, sentence, {"rowid": rowid, "column": column})
         elif not _is_text(text or b""):
             yield Problem("row", table, f"Row {rowid} of {table} has a text that is not UTF-8.", {"rowid": rowid})
