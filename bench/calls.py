@@ -107,7 +107,7 @@ def round_trip_row(what: str, ours: Spread, beside: str, theirs: Spread | None, 
 
 
 def mail_row(what: str, ours: Spread, beside: str, theirs: Spread) -> Row:
-    """What mail costs: a call that has it, beside one that has not."""
+    """What mail costs: a call with mail, beside one without."""
     ratio = times(ours.p50, theirs.p50)
     return Row(f"{what}, p50 / p99 of {ours.size}", _pair(ours), f"{beside}: {_pair(theirs)}", ratio)
 

@@ -1,4 +1,4 @@
-"""A proxy before PostgreSQL that makes it seem far away: `python bench/delay.py SOCKET MILLISECONDS`.
+"""A proxy in front of PostgreSQL that makes it seem far away: `python bench/delay.py SOCKET MILLISECONDS`.
 
 A round trip takes so many milliseconds longer, half of them on each way. It prints its port, and ends when its input
 ends, or after ten minutes.

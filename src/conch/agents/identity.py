@@ -272,7 +272,7 @@ def _refuse_override(tx: Transaction, agent: Row, mine: Process | None) -> None:
 
 
 def _weakest_links(tx: Transaction, process: list[_Link], signals: Signals, known: str | None) -> list[_Link]:
-    """The link of the process above, as this caller sees it. A connection that is known is a link of its own."""
+    """The link of the process above, as this caller sees it. A known connection has its own link instead."""
     if known is not None and signals.connection is not None:
         signal = Signal("connection", signals.connection.key, "this connection")
         return [_link_to(tx, signal, known, signals)]

@@ -246,7 +246,7 @@ else:
         """Unlock and close. Closing alone would leave the lock with a child that another thread has just forked."""
         try:
             fcntl.flock(announcement, fcntl.LOCK_UN)
-        except OSError:  # closing must do: this often follows a commit, which must not be reported as failed
+        except OSError:  # closing is enough: this often follows a commit, which must not be reported as failed
             pass
         os.close(announcement)
 

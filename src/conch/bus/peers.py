@@ -28,7 +28,7 @@ from conch.host import processes
 from conch.lean import NamedTuple
 from conch.storage.base import Row, Store, Transaction
 
-_MOST_AT_ONCE = 500  # in a list for the store: its time grows with the square, and each engine has a limit
+_MOST_AT_ONCE = 500  # names in one query: its time grows with the square, and each engine has a limit
 NO_PEER = 0  # no peer has this id
 LONGEST_NAME = 64
 LONGEST_OWN_NAME = 48

@@ -119,7 +119,7 @@ class Questions:
     def wait(self, topic_id: str, question_id: str, wait_seconds: float, call: Call) -> Asked | None:
         """Return the question as soon as it has an answer or has ended; None if it is still open after `wait_seconds`.
 
-        StoreError if nobody can know. The question was asked before, so a caller must not ask it again then.
+        StoreError if the store cannot say. The question is already asked, so the caller must not ask it again.
         """
 
         def look(pause: Pause) -> Asked | None:
@@ -256,7 +256,7 @@ def _load(tx: Transaction, topic_id: str, question_id: str, after: int = 0) -> A
         raise TopicMismatch(message, field="topic_id", question_id=question_id, topic_id=row["topic_id"])
     answers = tx.all("answers_to", question_id=question_id, after=after, limit=MOST_ANSWERS + 1)
     count = len(answers)
-    if after or count > MOST_ANSWERS:  # rare, and then the page does not show how many there are
+    if after or count > MOST_ANSWERS:  # rare: then the page alone does not show how many answers there are
         counted = tx.one("count_answers", question_id=question_id)
         count = counted["answers_count"] if counted else count
     return Asked(Question(**row), [to_message(answer) for answer in answers], count)

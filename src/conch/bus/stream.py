@@ -54,7 +54,7 @@ class Message(NamedTuple):
         return _addressees(self.metadata_json)
 
     def addressee_labels(self, called: dict[str, Called]) -> list[str]:
-        """What people call the addressees. What means no peer stays as it was written."""
+        """What people call the addressees. An addressee that is not a peer stays as it was written."""
         return [called[each].label if each in called else each for each in self.addressees]
 
 

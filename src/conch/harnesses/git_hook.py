@@ -29,7 +29,7 @@ class Hooked(NamedTuple):
     path: str
     outcome: Literal["written", "unchanged", "removed", "absent"]
     kept: str | None
-    """Where the hook is that was there before; it still runs."""
+    """Where the earlier hook is kept; it still runs."""
 
 
 def install(directory: str, program: str) -> Hooked:

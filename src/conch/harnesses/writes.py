@@ -40,7 +40,7 @@ _REDIRECTIONS = (">>", ">|", "&>>", "&>", ">")
 
 
 def changed_paths(tool: str, given: dict[str, Any], cwd: str) -> list[str]:
-    """The absolute paths that the call of a tool plainly changes. Nothing is asked of the filesystem."""
+    """The absolute paths that a tool call plainly changes. It does not look at the filesystem."""
     name = tool.lower()
     if name in _SHELLS:
         command = next((given[key] for key in ("command", "cmd", "script") if given.get(key)), "")

@@ -1,6 +1,6 @@
 """Asks git and bd about a workspace without running code from it. No other module may run these programs.
 
-Agents can write every file of a workspace, including its `.git`, and nobody has read it. So the programs run in a
+Agents can write every file of a workspace, including its `.git`, and nobody has reviewed them. So the programs run in a
 sandbox, and git sees a mirror of the repository instead of the repository: see `sandboxes` and `mirrors`.
 """
 

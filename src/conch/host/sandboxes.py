@@ -1,6 +1,6 @@
 """Runs a foreign program: found outside of the workspace, in a new environment, with a deadline.
 
-Only `commands` uses this module. It knows what each program needs besides.
+Only `commands` uses this module, and adds what each program needs.
 """
 
 from __future__ import annotations

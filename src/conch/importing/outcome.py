@@ -12,7 +12,7 @@ _MILLISECONDS = 1e11  # no time in seconds is this large
 
 
 class Change(NamedTuple):
-    """Something that is stored in another way than the file has it, or not at all."""
+    """Something that is stored differently from the file, or not at all."""
 
     what: str
     given: str

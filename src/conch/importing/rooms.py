@@ -192,7 +192,7 @@ class _Writer:
         self._outcome.add("members")
 
     def _agent(self, agent: str) -> str:
-        """The agent_id in the store. No agent of the store gets what an agent of the file with its id has done."""
+        """The agent_id in the store. An agent here never gets the history of an agent of the file with the same id."""
         if agent not in self._agents:
             objection = self._object(agent)
             agent_id = agent if objection is None else derived_id("imported", agent).replace("_", ":")

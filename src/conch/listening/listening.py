@@ -3,7 +3,7 @@
 It ends with the stick if the stick was offered to the agent, when the agent may take over, or with the news. An agent
 has one listener at a time, because two would share what is new between them.
 
-What is new, and what was shown already, is the matter of `notices/delivery.py`.
+`notices/delivery.py` decides what is new, and what was shown already.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ def record(
 
 
 def record_acceptance(tx: Transaction, room_id: str, given: Row) -> None:
-    """Append that the notice of a handoff is accepted, unless it is already. Do it before that changes."""
+    """Record that the notice of a handoff is accepted, unless it already was. Call this before the notice changes."""
     tx.run("append_acceptance", room_id=room_id, **given)
     tx.ring(activity_channel(room_id))
 

@@ -1,7 +1,7 @@
 """Protocol events: notices that their recipient must see and accept.
 
 A notice that repeats an unread one is not stored again; the first one counts how often it came. An agent can cause 60
-new notices a minute for each recipient, besides those that tell of a high urgency.
+new notices a minute for each recipient, not counting those of high urgency.
 
 Agents send HANDOFF and BLOCKED. Only the system sends INCURSION and RESUME; it also writes a HANDOFF when an owner
 releases or passes the stick. An event belongs to its recipient's `agent_id`. It keeps the names that the

@@ -3,8 +3,8 @@
 What the agent was shown is left out: by a hook or a listener (see `delivery.py`), or by an earlier reply. But an open
 question is counted until it is answered, and a notice until it is marked; only their lines are not repeated.
 
-Every reply says it, so an agent that only works and renews its lease still learns that it was written to. If nothing
-waits, that costs one query by indexes; otherwise one more for each kind of thing that waits.
+Every reply includes it, so an agent that only works and renews its lease still learns of messages to it. If nothing
+waits, this costs one indexed query; otherwise one more for each kind of thing that waits.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Puts every fact of a reply's object into its text: some harnesses show a model only the one, others only the other.
+"""Puts every fact of a reply's object into its text, because some harnesses show a model only one of the two.
 
 A view writes what reads well. `tell` adds whatever the view left out, as `name=value`, so the two cannot drift apart.
 """

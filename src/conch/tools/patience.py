@@ -44,7 +44,7 @@ _LISTEN_LATER = "End your turn, or call `listen` again."
 
 
 class Patience(NamedTuple):
-    """What the client of a call survives."""
+    """How long the client of a call waits for its reply."""
 
     survives_ms: int
     """0 if the client is not known."""

@@ -32,12 +32,12 @@ _MIME = "text/plain"
 
 
 class Sight(NamedTuple):
-    """How a resource looks, as far as it takes to see a change, and the bells that ring for one."""
+    """Enough of a resource to see a change in it, and the bells that ring for one."""
 
     sign: object
     channels: Sequence[str]
     process: Process | None = None
-    """Its end is a change too: nobody rings for the dead."""
+    """A process whose end is a change too: a dead process rings no bell."""
 
 
 class Resource(NamedTuple):

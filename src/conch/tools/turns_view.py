@@ -223,7 +223,7 @@ def after_claim(wait: Wait) -> str:
 
 
 def _after_look(snapshot: Snapshot, caller_id: str) -> str:
-    """What an agent can do that has looked at the room."""
+    """What an agent that has looked at the room can do."""
     if snapshot.room.state == "closed":
         return "Call `join_path` to open a new room here."
     if snapshot.find(caller_id) is None:
@@ -235,7 +235,7 @@ def _after_look(snapshot: Snapshot, caller_id: str) -> str:
 
 
 def after_join(snapshot: Snapshot, caller_id: str) -> str:
-    """What an agent can do that has joined. One that comes back may hold the stick."""
+    """What an agent that has joined can do. One that comes back may hold the stick."""
     if snapshot.room.owner == caller_id:
         return "You hold the stick: call `wait_for_turn` to go on with your turn."
     if snapshot.room.reserved_for == caller_id:

@@ -87,7 +87,7 @@ def handoff_text(handoff: Handoff | None, author: str) -> str:
 
 
 def last_handoff_text(last: Event | None) -> str:
-    """What there is to go on from after a takeover."""
+    """What the agent can continue from after a takeover."""
     if last is None or last.handoff is None:
         return "No agent has handed over before: `conch events` shows what happened."
     return f"The last handoff, from {last.who(last.from_agent_id)}:\n{handoff_lines(last.handoff)}"

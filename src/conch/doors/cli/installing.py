@@ -75,7 +75,7 @@ def wakes(harness: Harness, place: Place) -> bool:
 
 
 def find_program(is_shared: bool = False) -> str:
-    """How others start conch. Settings that several machines share hold no path of this one."""
+    """The command that starts conch. Settings that several machines share must not contain a path of this one."""
     if is_shared:
         return "conch"
     beside = os.path.join(os.path.dirname(sys.executable), "conch")

@@ -93,7 +93,7 @@ def message_texts(context: Context, messages: list[Message], peer: Peer) -> list
 
 
 def _addressee_labels(context: Context, messages: list[Message]) -> dict[int, list[str]]:
-    """For each message of one topic, the agents that it is for. What means no peer stays as it was written."""
+    """For each message of one topic, its addressees. An addressee that is not a peer stays as it was written."""
     wanted = {name for each in messages for name in each.addressees}
     called = context.app.peers.find_called(messages[0].topic_id, wanted) if wanted else {}
     return {each.seq: each.addressee_labels(called) for each in messages}

@@ -156,7 +156,7 @@ def presentable(value: Any) -> Any:
 
 
 def _moment(key: str, value: Any) -> Any:
-    """A moment in seconds, as the tools of the bus give it, in the one form that the command line has for moments."""
+    """A moment in seconds, as the bus tools return it, in the form that the command line uses."""
     return to_iso(round(value * SECOND)) if isinstance(value, float) and key.endswith("_at") else value
 
 

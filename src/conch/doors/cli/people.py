@@ -75,7 +75,7 @@ def _ignore(_: Any) -> None:
 
 
 def taken_text(context: Context, taken: Takeover) -> str:
-    """What a person or an agent sees that took the stick."""
+    """What the person or agent that took the stick sees."""
     lease = turns_view.lease(taken.room)
     return "\n".join([
         f"The stick is yours (turn {lease['turn_id']}), taken from {taken.loser}. {lease_text(context, lease)}",

@@ -32,7 +32,7 @@ def prune(context: Context) -> Report:
 
 
 def _age(context: Context) -> int:
-    """How old what goes must be, in microseconds."""
+    """The least age of what is deleted, in microseconds."""
     age: int | None = context.options.older
     if age is not None:
         return age

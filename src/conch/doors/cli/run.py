@@ -108,7 +108,7 @@ def _report(command: str, app: App | None, options: Any) -> Report:
     except Exception as error:
         with suppress(Exception):
             if app is not None:
-                app.close()  # frees descriptors and memory: the words for an error have to be imported
+                app.close()  # frees descriptors and memory, which importing the error texts needs
         return _refused(_explain(error), command)
 
 

@@ -1,4 +1,4 @@
-"""What a person may have meant who mistyped a command or an option. Only needed after a mistake."""
+"""What a person who mistyped a command or an option may have meant. Only needed after a mistake."""
 
 from __future__ import annotations
 

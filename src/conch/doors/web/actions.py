@@ -122,7 +122,7 @@ class Actions:
 
 
 class _NotConfirmed(ConchError):
-    """The action is dangerous, so the person must say it twice."""
+    """The action is dangerous, so the person must confirm it."""
 
     code = "CONFIRM"
 

@@ -37,7 +37,7 @@ _MISSING = (
     UnknownRecipient,
     UnknownRoom,
 )
-# The first class that fits decides. Whatever else is refused contradicts the state of a room or a topic.
+# The first class that matches decides. Any other refusal is a conflict with the state of a room or a topic.
 _STATUSES: tuple[tuple[type[ConchError] | tuple[type[ConchError], ...], int], ...] = (
     (_MISSING, 404),
     (LimitExceeded, 413),
@@ -53,7 +53,7 @@ class JSON(Response):
     media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
-        # Text of agents may hold half a surrogate pair, which UTF-8 cannot; as `\ud800` it can be sent.
+        # Text of agents may hold half a surrogate pair, which UTF-8 cannot encode. The escape `\ud800` can be sent.
         return json.dumps(content, separators=(",", ":")).encode()
 
 

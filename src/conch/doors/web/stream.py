@@ -25,10 +25,10 @@ from conch.notices.feed import find_end, read_news, watched_channels
 from conch.notices.timeline import Place
 from conch.tools.replies import Object
 
-_LINGER_SECONDS = 0.005  # news of one moment come together
+_LINGER_SECONDS = 0.005  # news that arrive within this time are sent together
 _GLANCE_SECONDS = 5.0  # a process that ends, and a lease that runs out, ring no bell
 _PING_SECONDS = 15.0
-_MOST_QUEUED = 2_000  # a page that reads more slowly than this is cut off, and comes back for the rest
+_MOST_QUEUED = 2_000  # events; a page that falls further behind is cut off, and comes back for the rest
 _RETRY_SECONDS = 1.0
 
 

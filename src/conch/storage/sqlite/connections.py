@@ -49,11 +49,11 @@ class FilesTaken(Exception):
 
 
 class _Unsettled(Exception):
-    """The files are not the ones written down: they were taken, or their last user leaves at this moment."""
+    """The files are not the ones written down: they were replaced, or their last user is leaving right now."""
 
 
 class _Hidden(Exception):
-    """The system does not let us look at the files: the folder was closed to us, for example."""
+    """The system does not let us look at the files, for example because we may no longer enter the folder."""
 
     def __init__(self, error: OSError) -> None:
         super().__init__(error)

@@ -77,7 +77,7 @@ class Shell {
 
   // -- data
 
-  /** Let a part of the page read what it shows. What goes wrong stands in its place, unless it already shows something. */
+  /** Let a part of the page read what it shows. An error is shown in its place, unless it already shows something. */
   async load(part) {
     if (!part) return;
     try {

@@ -73,7 +73,7 @@ function block(lines, at, depth) {
   if (!lines[at].trim()) return [null, at + 1];
   if (FENCE.test(lines[at])) return fenced(lines, at);
   const heading = HEADING.exec(lines[at]);
-  // A heading of a message is no heading of the page, so it is only strong.
+  // A heading in a message is not a heading of the page, so it is only bold.
   if (heading) return [element("p", [element("strong", inline(heading[2]))]), at + 1];
   if (QUOTE.test(lines[at]) && depth < 4) return quote(lines, at, depth);
   if (BULLET.test(lines[at])) return list(lines, at);

@@ -3,7 +3,7 @@
 import { now } from "./api.js";
 
 const MINUTE = 60, HOUR = 3600, DAY = 86400;
-// To make a format takes longer than to draw a row, so there is one of each.
+// Creating a format takes longer than drawing a row, so each is created once.
 const HOURS = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
 const DAYS = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
 const EXACT = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "long" });

@@ -1,4 +1,4 @@
-// One topic: its messages with their threads, who reads it, and what one can say.
+// One topic: its messages with their threads, who reads it, and a box to write.
 
 import { html, nothing } from "../vendor/lit-html/lit-html.js";
 import { repeat } from "../vendor/lit-html/directives/repeat.js";

@@ -44,7 +44,7 @@ export class TopicsPage {
           html`<a class="button quiet" href="/topics?status=${status}" aria-current=${this.status === status ? "true" : nothing}>${status}</a>`)}</div>
         <button class="button" @click=${() => this.create()}>New topic…</button></div>
       ${this.topics === null ? nothing : this.topics.length ? html`<div class="card"><ul class="list">${this.topics.map(topicRow)}</ul></div>`
-        : html`<div class="card"><p class="empty">There is no such topic. Every room has one of its own.</p></div>`}
+        : html`<div class="card"><p class="empty">There are no topics here. Every room has its own topic.</p></div>`}
       ${this.cursor ? html`<div class="more-rows"><button class="button" @click=${() => this.more()}>Show more</button></div>` : nothing}`;
   }
 }

@@ -30,14 +30,14 @@ export class Steering {
 
   reserve() {
     return this.ask("reserve", {}, "Reserved.", {
-      title: "Reserve a path", text: "Until you release it, no agent can reserve it.",
+      title: "Reserve a path", text: "Until you release it or it expires, no agent can reserve it.",
       fields: [{ name: "scope", label: "Path in the workspace", hint: "A file, a folder, or folder/*" }, { name: "bead_id", label: "Work item", optional: true }], yes: "Reserve",
     });
   }
 
   /** Go on as an agent that is gone. */
   resume(member) {
-    const found = member.left ? member.left.evidence : "conch found no unfinished work of it here. The log will say that you decided.";
+    const found = member.left ? member.left.evidence : "conch found no unfinished work of this agent. The log will say that you decided.";
     return this.ask("adopt", { agent_id: member.agent_id }, `You are ${member.name} now.`, {
       title: `Resume as ${member.name}?`, text: `You get its name, its reservations and its notices. ${found}`, yes: "Resume", danger: true,
     });
@@ -88,7 +88,7 @@ export class Steering {
 
   kick(member) {
     return this.ask("kick", { agent_id: member.agent_id }, `${label(member)} is no longer a member.`, {
-      title: `Remove ${label(member)} from the room?`, text: "It loses its place, and what it held is open to the others. It may join again.",
+      title: `Remove ${label(member)} from the room?`, text: "It loses its place and its reservations, and any member may take its stick. It may join again.",
       fields: [REASON], yes: "Remove", danger: true,
     });
   }

@@ -1,4 +1,4 @@
-// A timeline that asks for what it shows: the latest page, older ones while the reader scrolls down, new rows as they come.
+// A timeline that loads what it shows: the latest page, older ones as the reader scrolls down, new rows as they come.
 
 import { html, nothing } from "../vendor/lit-html/lit-html.js";
 import { repeat } from "../vendor/lit-html/directives/repeat.js";
