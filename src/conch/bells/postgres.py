@@ -95,6 +95,7 @@ class _ServerWatcher:
         self._known: set[str] = set()  # the channels that the server knows we listen to
         # Channels whose listeners must look once more, because the server did not know them in time.
         self._late: set[str] = set()
+        self._lost: set[str] = set()  # the channels that the server knew when the connection was lost
         self._failures = 0
         self._closed = False
         self._nudged, self._nudging = os.pipe()  # interrupts the thread's poll
@@ -165,7 +166,7 @@ class _ServerWatcher:
                 except (psycopg.Error, OSError):
                     self._fail()
                 with self._changed:
-                    self._known.clear()
+                    self._known = set()
                     self._late.update(self._wakes)  # rings are lost until it reconnects, so all must look again
         finally:
             with self._changed:  # the thread that closes the bell may still write to the pipe
@@ -182,9 +183,13 @@ class _ServerWatcher:
             return not self._closed
 
     def _fail(self) -> None:
+        """Let listeners look, and see that the server is away, if the first attempt to connect again fails too."""
         with self._changed:
             self._failures += 1
+            away, self._lost = self._lost, self._known
             self._changed.notify_all()
+        for channel in away:
+            self._wake(channel)
 
     def _hear(self, connection: Connection) -> None:
         """Pass on rings until the connection is lost, all listeners are gone for a while, or the bell is closed."""
@@ -220,7 +225,7 @@ class _ServerWatcher:
             connection.execute("; ".join(words).encode())
         with self._changed:
             self._known = (self._known | begun) - ceased
-            self._failures = 0
+            self._failures, self._lost = 0, set()
             late = self._late & self._known
             self._late -= late
             self._changed.notify_all()

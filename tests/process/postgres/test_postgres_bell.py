@@ -117,6 +117,16 @@ def test_listening_to_a_server_that_is_down_holds_nobody_up_and_everybody_looks_
             assert ear.wait(SOON)
 
 
+def test_everybody_looks_at_once_when_the_server_goes_away_and_once_more_when_it_is_back(app: App, server: Any) -> None:
+    with app.bell.listen("a") as ear:
+        server.stop()
+
+        assert ear.wait(SOON)
+        assert not ear.wait(0)
+        server.start()
+        assert ear.wait(SOON)
+
+
 def test_a_lost_connection_is_made_anew_and_everybody_looks_again(app: App, server: Any, database: str) -> None:
     with app.bell.listen("a") as ear:
         server.ask(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {OURS}", database)
