@@ -58,6 +58,16 @@ def test_a_glance_shows_who_works_waits_and_asks_and_what_is_reserved(busy: Conc
     assert re.search(rf"reserved  docs \({label(busy, ASKER)}, 1 h 59 min left\)", seen)
 
 
+def test_the_holder_comes_first_then_who_waits_then_who_asks_wherever_they_are_in_the_sequence(
+    busy: Conch, waiting: object
+) -> None:
+    assert busy("reorder", ASKER, WAITER, OWNER, agent=OWNER).status == 0
+
+    signs = [line[0] for line in busy("status", agent="viewer:1").out.splitlines()[1:]]
+
+    assert signs == ["●", "◐", "?", "r"]
+
+
 def test_an_agent_that_waits_and_has_asked_is_shown_as_both(busy: Conch, start: Start) -> None:
     child = start("wait", agent=ASKER)
     assert child.stderr is not None and "held the stick" in child.stderr.readline()

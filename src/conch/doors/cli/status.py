@@ -20,6 +20,7 @@ from conch.tools import overview_view
 from conch.tools.replies import Delivered
 from conch.tools.text import one_line
 
+# Members are listed in this order, and those that do the same in the room's sequence.
 _SIGNS = {
     "trouble": ("!", "!", "red"),
     "holding": ("\u25cf", "*", "green"),
@@ -92,10 +93,9 @@ def find_left(context: Context, snapshot: Snapshot) -> list[Candidate]:
 
 def room_lines(found: Survey, width: int | None) -> list[str]:
     """A room for a person: the head, what is wrong, the members, the reservations."""
-    lines = [
-        *(_trouble_line(found, each) for each in found.troubles),
-        *(line for each in found.standings for line in _standing_lines(found, each)),
-    ]
+    members = [_standing_lines(found, each) for each in found.standings]
+    members.sort(key=lambda lines: list(_SIGNS).index(lines[0].sign))
+    lines = [*(_trouble_line(found, each) for each in found.troubles), *(line for each in members for line in each)]
     shown = [_head(found, width), *_laid_out(lines, width), *_reservation_lines(found, width)]
     if found.gone:
         are = "is" if found.gone == 1 else "are"
