@@ -15,6 +15,7 @@ _NEAR = 0.5  # the least similarity, from 0 to 1
 _SAFE_AND_NEAR = 0.6
 _AS_NEAR = 0.15  # a difference in similarity that does not count
 _WHOLE = 0.75  # the similarity of a word that is the beginning of another
+_SLIP = 0.85  # the similarity of a word with one slip, however short it is
 # Options that make a command claim, take over or destroy more than it does without them.
 _CHANGING = (
     "--cancel",
@@ -64,7 +65,17 @@ def _near(typed: str, known: Mapping[str, str], safe: Sequence[str]) -> list[str
 
 def _similarity(typed: str, word: str) -> float:
     begins = len(typed) > 1 and word.startswith(typed)
-    return max(SequenceMatcher(None, typed, word).ratio(), _WHOLE if begins else 0.0)
+    least = _SLIP if _is_one_slip(typed, word) else _WHOLE if begins else 0.0
+    return max(SequenceMatcher(None, typed, word).ratio(), least)
+
+
+def _is_one_slip(typed: str, word: str) -> bool:
+    """Whether one letter is too many, missing, wrong or swapped with the next."""
+    both = list(zip(typed, word, strict=False))
+    same = next((place for place, (one, other) in enumerate(both) if one != other), len(both))
+    given, meant = typed[same:], word[same:]
+    is_swapped = given[:2] == meant[1::-1] and given[2:] == meant[2:]
+    return is_swapped or given[1:] in (meant, meant[1:]) or given == meant[1:]
 
 
 def did_you_mean(found: Sequence[str], before: str = "") -> str:
