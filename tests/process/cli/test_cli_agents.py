@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable
@@ -177,6 +178,15 @@ def test_a_name_registered_at_a_terminal_outlives_the_terminal(
 
     assert beside["liveness"] == "active"
     assert cron.run("agent", "heartbeat", "--agent", "ci-bot", "--json").data["liveness"] == "active"
+
+
+def test_a_name_is_registered_at_a_local_time(conch: Conch) -> None:
+    conch("join")
+
+    assert re.fullmatch(
+        r"You are ada·amber-otter, agent: active, last seen \d\d:\d\d \(0 s ago\)\.\n",
+        conch("agent", "register", "amber-otter").out,
+    )
 
 
 def test_a_name_registered_by_a_harness_ends_with_it(shell: Callable[[str], Any], conch: Conch) -> None:

@@ -40,8 +40,8 @@ def register(context: Context) -> Report:
     room_id, hint = _room_to_register_in(context), ""
     if _act_as_script(context, room_id, name):
         hint = f" With `--agent {name}`, the commands of any process act as it."
-    reply = context.tool("scopes.agent_register", room_id=room_id, name=name, role=role)
-    return Report(reply.data, reply.text + hint)
+    report = as_report(context.tool("scopes.agent_register", room_id=room_id, name=name, role=role))
+    return report._replace(text=report.text + hint)
 
 
 def _room_to_register_in(context: Context) -> str:
