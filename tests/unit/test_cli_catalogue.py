@@ -38,6 +38,7 @@ def test_choices_and_limits_are_those_of_the_domains() -> None:
     assert option("agent send", "--type").choices == tuple(events.SENDABLE)
     assert option("agent send", "--urgency").choices == events.URGENCIES
     assert option("agent inbox", "--state").choices == (*events.STATES, "all")
-    assert f"{SHORTEST_TTL} to {LONGEST_TTL} (default: {TTL_MINUTES})" in option("agent reserve", "--ttl").help
+    limits = f"from {SHORTEST_TTL}m to {LONGEST_TTL // 60}h; a number: minutes (default: {TTL_MINUTES // 60}h)"
+    assert option("agent reserve", "--ttl").help.endswith(limits)
     assert f"ROLE: {', '.join(ROLES)} (default: {ROLES[0]})" in option("release", "--artifact").help
     assert option("mcp", "--tools").help.endswith(f": {', '.join([*GROUPS, 'everyday'])}")

@@ -6,37 +6,39 @@ import pytest
 
 from conch import errors
 from conch.doors.cli.catalogue import COMMANDS, FAMILIES
-from conch.doors.cli.command import age, minutes, parse_duration, seconds
+from conch.doors.cli.command import age, parse_duration, seconds, ttl_minutes
+from conch.doors.cli.elsewhere import ELSEWHERE
 from conch.doors.cli.parser import Words, parse_options, split_words
 from conch.doors.cli.suggestions import near_commands, near_options
 from conch.doors.exits import status_of
 from conch.errors import ConchError, InvalidArgument
+from conch.scopes.reservations import LONGEST_TTL, SHORTEST_TTL
 
 
-def misspelt(word: str) -> list[str]:
-    """The word with one letter left out, doubled or swapped with the next, behind its first letter."""
-    places = range(1, len(word))
-    without = [word[:place] + word[place + 1 :] for place in places if word[place].isalpha()]
-    doubled = [word[:place] + word[place] + word[place:] for place in places if word[place].isalpha()]
-    swapped = [word[:p] + word[p + 1] + word[p] + word[p + 2 :] for p in places[:-1] if word[p : p + 2].isalpha()]
-    known = {*COMMANDS, *FAMILIES}
-    return [each for each in {*without, *doubled, *swapped} if each not in known and len(each) > 3]
-
-
-@pytest.mark.parametrize("name", [name for name in COMMANDS if len(name) > 4])
-def test_a_command_with_one_wrong_letter_is_suggested(name: str) -> None:
-    family, _, action = name.rpartition(" ")
-
-    for typed in misspelt(action):
-        assert name in near_commands(f"{family} {typed}".strip()), typed
+def misspelt(word: str) -> set[str]:
+    """The word with one letter left out, doubled, wrong or swapped with the next."""
+    ends = [(word[:place], word[place:]) for place in range(len(word))]
+    without = {head + tail[1:] for head, tail in ends}
+    doubled = {head + tail[0] + tail for head, tail in ends}
+    wrong = {head + letter + tail[1:] for head, tail in ends for letter in "aeostx"}
+    swapped = {head + tail[1::-1] + tail[2:] for head, tail in ends}
+    return {each for each in without | doubled | wrong | swapped if each != word and len(each) > 1}
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_an_option_with_one_wrong_letter_is_suggested(name: str) -> None:
+def test_a_command_with_one_slip_is_suggested_so_that_none_that_only_reads_is_missing(name: str) -> None:
+    family, _, action = name.rpartition(" ")
+
+    for typed in (f"{family} {each}".strip() for each in misspelt(action)):
+        assert typed in {*COMMANDS, *FAMILIES, *ELSEWHERE} or name in near_commands(typed), typed
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_an_option_with_one_slip_is_suggested(name: str) -> None:
     options = COMMANDS[name].options
     names = [option.name for option in options if option.is_flag]
 
-    for option in [each for each in names if len(each) > 5]:
+    for option in names:
         for typed in misspelt(option.removeprefix("--")):
             assert f"--{typed}" in names or option in near_options(f"--{typed}", options), typed
 
@@ -99,7 +101,7 @@ def test_a_duration_has_a_unit_and_a_bare_number_counts_seconds(given: str, expe
 
 @pytest.mark.parametrize(("given", "expected"), [("30", 30), ("30m", 30), ("2h", 120), ("300s", 5), ("1d", 1_440)])
 def test_a_bare_number_of_a_ttl_counts_minutes(given: str, expected: int) -> None:
-    assert minutes(given) == expected
+    assert ttl_minutes(given) == expected
 
 
 @pytest.mark.parametrize(
@@ -107,21 +109,28 @@ def test_a_bare_number_of_a_ttl_counts_minutes(given: str, expected: int) -> Non
     ["", "s", "soon", "-1", "-5m", "5x", "m5", "5mm", "nan", "inf", "1e400s", "\uff11m", "1_0s", "9999999999d"],
 )
 def test_what_is_not_a_duration_is_refused(given: str) -> None:
-    for parse in (seconds, minutes):
+    for parse in (seconds, ttl_minutes):
         with pytest.raises(ValueError, match="must be"):
             parse(given)
     assert parse_duration(given) is None
 
 
 def test_a_ttl_is_rounded_up_to_whole_minutes() -> None:
-    assert [minutes(given) for given in ("90s", "5m", "301s", "0.5")] == [2, 5, 6, 1]
+    assert [ttl_minutes(given) for given in ("299s", "5m", "301s", "5.5")] == [5, 5, 6, 6]
+
+
+@pytest.mark.parametrize("given", ["90s", "4", f"{SHORTEST_TTL - 1}m", f"{LONGEST_TTL + 1}", "25h", "2d"])
+def test_a_ttl_that_is_too_short_or_too_long_is_refused_with_units(given: str) -> None:
+    with pytest.raises(InvalidArgument, match=f"--ttl must be from 5 minutes to 24 hours.*, not '{given}'"):
+        parse_options(split_words(["reserve", "src", "--ttl", given]))
+    assert (ttl_minutes(f"{SHORTEST_TTL}m"), ttl_minutes(f"{LONGEST_TTL}m")) == (SHORTEST_TTL, LONGEST_TTL)
 
 
 def test_every_option_that_takes_a_time_says_which_durations_it_takes() -> None:
     timed = [option for command in COMMANDS.values() for option in command.options if option.value == "TIME"]
 
     assert {option.name for option in timed} == {"--timeout", "--wait", "--ttl", "--older"}
-    assert all("2h" in option.help and option.parse in (seconds, minutes, age) for option in timed)
+    assert all("2h" in option.help and option.parse in (seconds, ttl_minutes, age) for option in timed)
     assert not [option for c in COMMANDS.values() for option in c.options if option.value in ("SECONDS", "MINUTES")]
 
 

@@ -9,10 +9,10 @@ from conch.doors.cli.command import (
     flag,
     grouped,
     integer,
-    minutes,
     seconds,
     switch,
     text,
+    ttl_minutes,
     word,
     words,
 )
@@ -58,7 +58,7 @@ _SCOPE = word("scope", "SCOPE", _SCOPE_HELP)
 _SCOPES = words("scope", "PATH", _SCOPE_HELP)
 _BEAD = flag("--bead", "ID", "the work item (bead) it is for")
 _RESERVING = (
-    flag("--ttl", "TIME", "how long it lasts: 30m, 2h or a number of minutes, 5 to 1440 (default: 120)", minutes),
+    flag("--ttl", "TIME", "how long it lasts, from 5m to 24h; a number: minutes (default: 2h)", ttl_minutes),
     switch("--takeover-stale", "take it over from stale or evicted owners"),
     _BEAD,
     *_SPEAKER,

@@ -135,12 +135,13 @@ def seconds(given: str) -> float:
     return number
 
 
-def minutes(given: str) -> int:
-    """A duration in minutes, rounded up to whole ones. A bare number counts minutes."""
+def ttl_minutes(given: str) -> int:
+    """How long a reservation lasts, in minutes, rounded up to whole ones. A bare number counts minutes."""
     number = _duration(given, 60)
-    if number is None:
-        raise ValueError(f"must be a time such as 90, 90m or 2h, not {given[:80]!r}")
-    return -int(-number // 60)
+    found = -1 if number is None else -int(-number // 60)
+    if not 5 <= found <= 24 * 60:  # a test compares this with `scopes.reservations`, which takes long to import
+        raise ValueError(f"must be from 5 minutes to 24 hours, such as 30m or 2h, not {given[:80]!r}")
+    return found
 
 
 def age(given: str) -> int:
