@@ -1,6 +1,6 @@
 """Run the tests beside each other, then each one that failed once more, alone:  python -m tests [PYTEST OPTION...]
 
-Tests with real processes can fail because the machine is busy. One that passes alone is named, so that it gets mended.
+Tests with real processes can fail because the machine is busy. One that passes alone is named, so that it gets fixed.
 The run fails if a test fails again, or if more than five failed the first time.
 """
 

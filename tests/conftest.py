@@ -36,7 +36,7 @@ hypothesis.settings.load_profile("conch")
 
 @pytest.fixture(autouse=True)
 def no_signal_stays_blocked() -> Iterator[None]:
-    """A test that leaves a signal blocked must fail itself. Otherwise later tests fail, whose children never get it."""
+    """A test that leaves a signal blocked must fail itself. Otherwise the children of later tests never get it."""
     yield
     assert signal.pthread_sigmask(signal.SIG_SETMASK, ()) == set()
 
@@ -52,7 +52,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def put_store(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], None]:
-    """Puts a new, empty store into a data folder: to copy one takes a fraction of what all migrations take."""
+    """Puts a new, empty store into a data folder. Copying one is much faster than running all migrations."""
     from conch.app import open_app
 
     template = tmp_path_factory.mktemp("template") / "rooms.sqlite"

@@ -86,8 +86,8 @@ POLICY_SETTINGS = (
     Setting(
         "guard",
         "warn",
-        "what a hook does before an edit of a file that another agent has reserved; enforce_stick: or while another "
-        "agent holds the stick",
+        "what a hook does before an edit of a file that another agent has reserved; enforce_stick also refuses "
+        "edits while another agent holds the stick",
         choices=("off", "warn", "enforce", "enforce_stick"),
     ),
 )

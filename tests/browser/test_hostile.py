@@ -68,7 +68,7 @@ Promise.all([
 
 @pytest.fixture
 def other_origin() -> Iterator[str]:
-    """A page of somebody else, on another port of this machine: the same site, so that the cookie goes along."""
+    """A foreign page on another port of this machine: the same site, so the browser sends the cookie."""
 
     class Page(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

@@ -847,7 +847,7 @@ INSERT INTO room_checkpoints SELECT room_id, 0, '{"room": {"owner": null, "reser
   "members": {}}', 7 FROM path_rooms;
 """
 
-# Columns that say what nothing else says, so that nobody can know whether another value of the same kind is wrong.
+# Columns whose values nothing else in the store determines, so `verify` cannot find a wrong one of the same kind.
 UNTOLD = {
     "agent_signals": "signal linked_at",
     "agents": "harness created_at last_seen_at",

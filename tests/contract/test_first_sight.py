@@ -1,4 +1,4 @@
-"""What an agent sees that has never met conch: the same facts in the object and in the text, few, and what to do next.
+"""What an agent that is new to conch sees: the same few facts in the object and in the text, and what to do next.
 
 Some harnesses show a model only `structuredContent`, some only the text, some both.
 """
@@ -65,7 +65,7 @@ def leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 def is_in(text: str, name: str, value: Any) -> bool:
     if isinstance(value, bool) or value is None or value == "":
-        return True  # what is true is told by words, and what is not there by their absence
+        return True  # words say that something is true; if it is not, they are missing
     if isinstance(value, str) and not value.isdecimal():
         return all(line.strip() in text for line in value.splitlines())
     numbered = "|#" if name.endswith("seq") else '|"' if name == "cursor" else "|[:-]" if name == "lines" else ""

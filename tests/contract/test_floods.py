@@ -1,4 +1,4 @@
-"""No agent can bury another's notices: repeated ones are one, the urgent ones come first, and there is a limit."""
+"""No agent can flood another's inbox: repeated notices are merged, urgent ones come first, and there is a limit."""
 
 from __future__ import annotations
 

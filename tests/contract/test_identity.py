@@ -440,7 +440,7 @@ def test_an_impostor_learns_nothing_and_its_end_changes_nothing_for_the_living_o
 
 
 def connected(parent: Process, server: Process, *found: Signal, client: str = "codex-mcp-client") -> Signals:
-    """What a server sees that serves this client, below this parent."""
+    """What the server of this client, below this parent, sees."""
     connection = Connection(server, process_signal(parent).value, client)
     return seen(*found, harness=parent)._replace(connection=connection)
 
@@ -545,7 +545,7 @@ def test_a_command_of_the_harness_is_the_agent_of_its_connection(store: Store, c
 
 
 def in_session(signals: Signals) -> Signals:
-    """The same caller where a session id tells, and the process above does not."""
+    """The same caller, identified by a session id and not by the process above."""
     return signals._replace(found=tuple(signal for signal in signals.found if signal.kind != "process"))
 
 

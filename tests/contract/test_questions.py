@@ -63,7 +63,7 @@ def test_a_question_that_is_not_waited_for_is_queued(red: Any, pink: str) -> Non
         "answers": [],
         "has_more": False,
         "warnings": [],
-        "next": "Go on with other work. ask_poll or sync brings the answers later.",
+        "next": "Go on with other work. ask_poll or sync returns the answers later.",
     }
 
 

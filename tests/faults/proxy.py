@@ -1,4 +1,4 @@
-"""A proxy before PostgreSQL that does one thing to one of the messages that pass."""
+"""A proxy in front of PostgreSQL that does one thing to one of the messages that pass."""
 
 from __future__ import annotations
 

@@ -171,7 +171,7 @@ def judge(answers: list[Answer], count: Count) -> list[str]:
 
 
 def _was_made(answer: Answer) -> bool:
-    """Whether a call took effect that could not say so."""
+    """Whether a call that could not say so took effect."""
     return answer.code == UNCERTAIN and answer.after > answer.before
 
 

@@ -26,7 +26,7 @@ def _codes(error: type[ConchError]) -> Iterator[str]:
 
 
 INVALID = {"invalid_argument", "limit_exceeded", "invalid_handoff", "INVALID_ARGUMENT", "INVALID_ARGS"}
-# How a command ends that waited in vain, or that checked and found something.
+# How a command ends if nothing came while it waited, or if it checked and found something.
 OUTCOMES = {"not_yet", "takeover_available", "timeout", "verification_failed"}
 CODES = {*_codes(ConchError), *INVALID, *OUTCOMES} - {"internal_error", "DB_ERROR"}
 NOT_JSON = -32700

@@ -1,4 +1,4 @@
-"""`conch install` writes what each harness needs, and nothing else; `conch uninstall` takes exactly that back."""
+"""`conch install` writes what each harness needs, and nothing else; `conch uninstall` undoes exactly that."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ def browse(seat, other):
 
 
 def leave_a_question_open(seat):
-    """The client said that it has roots, and then does not tell them."""
+    """The client said that it has roots, and then does not list them."""
     called = seat.start("tools/call", {"name": "list_rooms", "arguments": {}})
     assert seat.receive()["method"] == "roots/list"
     assert seat.receive()["method"] == "notifications/cancelled"

@@ -27,7 +27,7 @@ def start_together(players: list[Any], gate: Any) -> None:
 
 
 def replay(app: App) -> int:
-    """Follow the record of reservations; how many there were. No two owners may have what overlaps."""
+    """Replay the record of reservations; returns how many there were. Those of two owners must not overlap."""
     with app.store.read() as tx:
         keys = {row["reservation_id"]: row["scope_key"] for row in tx.dump("reservations")}
         record = sorted(tx.dump("room_activity"), key=lambda row: row["number"])

@@ -1,4 +1,4 @@
-"""`python -m tests.torture.soak`: eight agents at work for half an hour. What grows that should not?
+"""`python -m tests.torture.soak`: eight agents at work for half an hour. Does anything grow that should not?
 
 Prints memory, descriptors, threads, write-ahead log and latency of the last minute beside the second one. In a shorter
 run, a sixth of it takes the place of a minute. Exits with 1 if a call was not answered or failed by a defect.

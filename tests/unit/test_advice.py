@@ -34,7 +34,7 @@ def find_steps() -> set[str]:
 
 
 def find_sentences(tree: ast.AST) -> Iterator[str]:
-    """Every text with a blank in it that is no docstring."""
+    """Every text with a space in it that is not a docstring."""
     alone = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in alone:

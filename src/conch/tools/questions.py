@@ -111,7 +111,7 @@ TOOLS = grouped(
         ask,
         "Ask the others",
         "Ask the peers of a topic a question and wait for the first answer. After a timeout the question stays "
-        "open: `ask_poll` or `sync` brings its answers.",
+        "open: `ask_poll` or `sync` returns its answers.",
         fields.takes({"question": fields.TEXT}, topic_id=fields.TOPIC_ID, wait_seconds=fields.WAIT_SECONDS),
         fields.WRITES,
     ),

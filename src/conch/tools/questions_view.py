@@ -63,7 +63,7 @@ def asked(
     elif shown.answers:
         following = _follow_up(shown)
     elif shown.question.status == "pending":
-        following = "Go on with other work. `ask_poll` or `sync` brings the answers later."
+        following = "Go on with other work. `ask_poll` or `sync` returns the answers later."
     return Reply(
         data, f"{facts}\n\n{_answers_text(shown)}" if shown.answers else facts, next=following, delivered=delivered
     )

@@ -1,4 +1,4 @@
-"""A proxy before PostgreSQL that counts round trips, and says what each of them asked."""
+"""A proxy in front of PostgreSQL that counts round trips, and says what each of them asked."""
 
 from __future__ import annotations
 

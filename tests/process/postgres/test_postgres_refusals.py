@@ -98,7 +98,7 @@ def test_a_server_that_never_answers_is_given_up_on(join: Join) -> None:
 
 @pytest.fixture
 def web_port() -> Iterator[int]:
-    """Where something answers that is no database."""
+    """Where something other than a database answers."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def answer() -> None:

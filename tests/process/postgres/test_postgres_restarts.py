@@ -21,7 +21,7 @@ from conch.bells.base import seat_channel
 
 HANDOFF = {"status": "done", "next_action": "go on"}
 LONG_MS = 28_000
-SOONER = 15.0  # than a wait of that length ends, or looks again unasked
+SOONER = 15.0  # seconds; a wait of LONG_MS neither ends nor polls by itself sooner
 TERMINATE = """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
 """
@@ -191,7 +191,7 @@ def held(agents: Callable[..., Any], app: App, workspace: str, until: Callable[.
 
 
 def turn_away(port: int, times: int) -> None:
-    """Listen in the server's place and close every connection, more often than a bell reconnects before a look."""
+    """Listen in the server's place and close so many connections that the waiter looks at the store meanwhile."""
     with socket.create_server(("127.0.0.1", port)) as listener:
         listener.settimeout(SOONER)
         for _ in range(times):

@@ -105,8 +105,8 @@ COMMANDS = grouped(
         "join the room of a workspace",
         "Join the room of a workspace. The workspace is the git top level, or else the "
         "nearest directory with a marker such as AGENTS.md, or else the directory itself. "
-        "Joining again is harmless. A person who joins is an observer: no release reserves the stick for you, but "
-        "you can send, ask, answer, and wait for the stick yourself.",
+        "Joining again is harmless. A person who joins only watches: the stick does not come to you by itself, but "
+        "you can send, ask, answer, and wait for the stick.",
         (
             word("path", "DIR", "a path in the workspace; default: the working directory", required=False),
             switch("--force-new", "make a nested room at exactly this path"),
@@ -164,7 +164,7 @@ COMMANDS = grouped(
         "turns.pass_stick",
         "hand over to one member of your choice",
         "Hand the stick to one active member, with the same handoff as `conch release`. A person at a terminal can "
-        "do it for the agent that has the stick, with a reason; the handoff is optional then.",
+        "pass it on for its holder, with a reason; then the handoff is optional.",
         (
             word("to", "AGENT", _AGENT_HELP, required=False),
             flag("--to", "AGENT", "the same as AGENT", field="recipient"),
@@ -206,8 +206,8 @@ COMMANDS |= grouped(
         "unreserve",
         "people.unreserve",
         "release reservations, or end an agent's",
-        "Release your reservations, one after the other. A person at a terminal can end those of an agent, with "
-        "--of and a reason; the agent gets a message.",
+        "Release your reservations of these paths: all of them or none. A person at a terminal can end those of an "
+        "agent, with --of and a reason; the agent gets a message.",
         (
             _SCOPES,
             flag("--of", "AGENT", "for a person: end the reservations of this agent"),
@@ -248,11 +248,11 @@ COMMANDS |= grouped(
     Command(
         "redact",
         "people.redact",
-        "take the text of a message out of the store",
-        "Take the text of a message out of the store for good, such as a password that was pasted: out of the message, "
-        "the search index, free pages and the log beside the file, and out of everything that repeats it. The message "
-        "stays in its place and says who redacted it and why. Copies that were made before are named, and left alone. "
-        "The file is rewritten, and nobody can write meanwhile.",
+        "remove the text of a message from the store",
+        "Remove the text of a message, such as a pasted password, from the store for good: from the message, the "
+        "search index, free pages, the -wal beside the file, and everything that repeats it. The message stays in its "
+        "place and says who redacted it and why. The command names copies that were made before, and leaves them "
+        "alone. It rewrites the file, and no agent can write meanwhile.",
         (
             word("message", "MESSAGE", "the number of the message on its topic, or its id", text),
             _REASON._replace(required=True),
@@ -283,7 +283,7 @@ COMMANDS |= grouped(
         "watch.watch",
         "the room at a glance, live, with the timeline below",
         "Show the room as `conch status` does, live, with the timeline below. It changes as soon as something happens. "
-        "Watching makes nobody a member. `q` ends it.",
+        "Watching does not make you a member. `q` ends it.",
         _ROOM,
         reads=True,
     ),
@@ -671,7 +671,7 @@ COMMANDS |= grouped(
         "hook",
         "",
         "answer a hook of a harness (harnesses start this)",
-        "Read the JSON that a harness gives to its hooks from standard input, and answer in the form of that harness. "
+        "Read what a harness tells its hooks, as JSON on standard input, and answer in that harness's form. "
         "`conch install` sets the hooks up; you rarely run this. It always exits with 0, and prints `{}` if there is "
         "nothing to say or something is wrong.",
         (
@@ -822,14 +822,14 @@ COMMANDS |= grouped(
         "db prune",
         "retention.prune",
         "delete what is old and done with",
-        "Delete what is older than a time and done with: closed rooms and topics, messages that all agents have read, "
+        "Delete what is old and done with: closed rooms and topics, messages that all agents have read, "
         "the log of earlier turns, ended reservations, accepted notices. What is open, unread, pending or unaccepted "
         "stays. The command says what it would delete, and asks. It works in short steps, so agents can keep working, "
         "and it can be stopped at any moment. No backup is made.",
         (
             flag("--older", "TIME", "how old: 90d, 2h or a number of days (default: CONCH_RETENTION_DAYS)", age),
             switch("--dry-run", "only say what would be deleted"),
-            switch("--compact", "give the space back to the disk; nobody can write meanwhile"),
+            switch("--compact", "give the space back to the disk; no agent can write meanwhile"),
             switch("--yes", "do not ask; scripts need it"),
             *_SHARED,
         ),
