@@ -10,7 +10,7 @@ import pytest
 from tests.contract.conftest import in_background
 
 import conch
-from conch.api import AsyncRoom, Room, join, join_async
+from conch.doors.api import AsyncRoom, Room, join, join_async
 from conch.errors import ConchError
 
 DONE = {"status": "wrote it", "next_action": "review it"}

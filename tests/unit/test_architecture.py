@@ -46,8 +46,11 @@ LAYERS = [
     Layer(("app",), "connects one store and one bell with the domains"),
     Layer(("overseeing",), "what a person sees of a room at a glance, and how a person steps in between agents"),
     Layer(("tools",), "the tools with their schemas and views, shared by all doors"),
-    Layer(("api",), "the same tools for Python programs"),
-    Layer(("doors",), "the ways in: `mcp`, `cli`, `hook` and `web`. They hold no rules and do not import each other"),
+    Layer(
+        ("doors",),
+        "the ways in: `mcp`, `cli`, `hook`, `web`, and `api` for Python programs. They hold no rules and do not import "
+        "each other",
+    ),
     Layer(("main",), "the `conch` command"),
 ]
 DOMAINS = (
@@ -154,13 +157,14 @@ def test_rooms_are_changed_through_one_gate() -> None:
     exceptions = {
         "members.membership": ["_create", "enter", "join_path"],  # the caller is not a member yet
         "notices.delivery": ["_mark"],  # changes nothing that others see
+        "overseeing.steering": ["redact"],  # a message on a topic, which may have no room
         "turns.waiting": ["give_back"],  # undoes a claim for a process that may have ended since
     }
 
     writers = {
         name: sorted(function.name for function in functions(name) if opens_a_write(function))
         for name in SOURCES
-        if package(name) in ("notices", "turns", "scopes", "members", "overview")
+        if package(name) in ("notices", "turns", "scopes", "members", "overseeing")
     }
 
     assert {name: found for name, found in writers.items() if found} == exceptions
