@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from tests.callers import named
-from tests.process.forking import Forks
+from tests.process.forking import Forks, close_streams
 
 from conch.agents.records import Caller
 from conch.app import App, open_app
@@ -213,11 +213,7 @@ class Player:
             print(self.popen.stderr.read() if self.popen.stderr else "")  # why it ended before its time, if it did
         self.kill()
         self._reader.join()
-        for stream in (self.popen.stdin, self.popen.stdout, self.popen.stderr):
-            try:
-                stream.close()  # type: ignore[union-attr]
-            except BrokenPipeError:
-                pass
+        close_streams(self.popen)
 
 
 @pytest.fixture

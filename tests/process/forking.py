@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -69,6 +70,14 @@ class Fork:
         """Wait for its end, then read the little that it has written."""
         self.wait(timeout)
         return self.stdout.read(), self.stderr.read() if self.stderr is not None else None
+
+
+def close_streams(process: Fork | subprocess.Popen[Any]) -> None:
+    """Close our ends of its pipes. It may have ended before it had read everything."""
+    for stream in (process.stdin, process.stdout, process.stderr):
+        if stream is not None:
+            with suppress(OSError):
+                stream.close()
 
 
 class Forks:

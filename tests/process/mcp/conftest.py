@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import queue
+import signal
 import socket
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from tests.process.forking import Fork, Forks
+from tests.process.forking import Fork, Forks, close_streams
 
 CONCH, PROBE = "conch.main", "tests.process.mcp.probe_server"
 AFRESH = {CONCH: ["-m", "conch"], PROBE: ["-X", "dev", str(Path(__file__).with_name("probe_server.py"))]}
@@ -249,11 +250,7 @@ class Servers:
         for client in self._clients:
             client.process.kill()
             client.process.wait()
-            for stream in (client.process.stdin, client.process.stdout, client.process.stderr):
-                try:
-                    stream.close()
-                except (AttributeError, OSError):
-                    pass
+            close_streams(client.process)
 
 
 @pytest.fixture
@@ -297,18 +294,14 @@ def conch(servers: Servers) -> Callable[..., Client]:
 
 
 @pytest.fixture
-def web(tmp_path: Path) -> Iterator[Callable[..., WebClient]]:
+def web(tmp_path: Path, server_forks: Forks) -> Iterator[Callable[..., WebClient]]:
     """Connect an agent to `conch serve`, ready for calls."""
+    environ = {**os.environ, "CONCH_DATA_DIR": str(tmp_path / "data")}
+    server = server_forks.start(["serve", "--port", "0"], environ, tmp_path)
+    address, _, token = server.stdout.readline().strip().partition("/?token=")
     clients: list[WebClient] = []
-    servers: list[subprocess.Popen[str]] = []
 
     def connect(agent_id: str) -> WebClient:
-        if not servers:
-            command = [sys.executable, "-m", "conch", "serve", "--port", "0"]
-            environ = {**os.environ, "CONCH_DATA_DIR": str(tmp_path / "data")}
-            servers.append(subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True))
-            connect.printed = servers[0].stdout.readline().strip().partition("/?token=")  # type: ignore[attr-defined]
-        address, _, token = connect.printed  # type: ignore[attr-defined]
         clients.append(WebClient(address, token, agent_id))
         clients[-1].initialize()
         return clients[-1]
@@ -316,10 +309,10 @@ def web(tmp_path: Path) -> Iterator[Callable[..., WebClient]]:
     yield connect
     for client in clients:
         client.end()
-    for server in servers:
-        server.terminate()
-        assert server.wait(SECONDS) == 0
-        server.stdout.close()
+    server.send_signal(signal.SIGTERM)
+    _, errors = server.communicate(SECONDS)
+    close_streams(server)
+    assert (server.returncode, errors) == (0, "")
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from urllib.parse import quote
 import psycopg
 import pytest
 from tests.conftest import Postgres, Programs
-from tests.process.forking import Fork, Forks
+from tests.process.forking import Fork, Forks, close_streams
 from tests.process.postgres.requests import Requests
 
 from conch.app import App, open_app
@@ -217,11 +217,7 @@ class Agent:
         self.popen.kill()
         self.popen.wait()
         self._reader.join()
-        for stream in (self.popen.stdin, self.popen.stdout, self.popen.stderr):
-            try:
-                stream.close()  # type: ignore[union-attr]
-            except BrokenPipeError:
-                pass
+        close_streams(self.popen)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from tests.process.forking import Forks
+from tests.process.forking import Forks, close_streams
 
 SECONDS = 30
 
@@ -132,9 +132,7 @@ class Console:
     def close(self) -> None:
         for stream in self._streams:
             stream.cut()
-        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
-            if pipe is not None:
-                pipe.close()
+        close_streams(self.process)
 
 
 @pytest.fixture
