@@ -159,7 +159,7 @@ ROOMS = {
     "a claim of an owned room": Damage(
         "path_rooms", "claim_expires_at", "UPDATE path_rooms SET claim_expires_at = 5 WHERE owner IS NOT NULL"
     ),
-    "an owner that is no member": Damage(
+    "an owner that is not a member": Damage(
         "path_rooms",
         "not a member",
         "DELETE FROM room_members WHERE agent_id = (SELECT owner FROM path_rooms WHERE owner IS NOT NULL)",
@@ -178,7 +178,7 @@ ROOMS = {
     "another policy": Damage(
         "path_rooms", "policy_json", "UPDATE path_rooms SET policy_json = '{\"claim_ttl_ms\": 1}'"
     ),
-    "a policy that is no object": Damage(
+    "a policy that is not an object": Damage(
         "path_rooms", "not a JSON object", "UPDATE path_rooms SET policy_json = '[]' WHERE state = 'owned'"
     ),
     "a pending handoff that is none": Damage(
@@ -267,7 +267,7 @@ LOG = {
     "a release without a handoff": Damage(
         "room_events", "it has no handoff", "UPDATE room_events SET handoff_json = NULL WHERE event_type = 'release'"
     ),
-    "a handoff that is no JSON": Damage(
+    "a handoff that is not JSON": Damage(
         "room_events", "cannot be replayed", "UPDATE room_events SET handoff_json = '{' WHERE event_type = 'release'"
     ),
     "an order of nobody": Damage(
@@ -316,7 +316,7 @@ LOG = {
     "an event without an id": Damage(
         "room_events", "no event_id", "UPDATE room_events SET event_id = '' WHERE event_type = 'note'"
     ),
-    "details of an event that are no object": Damage(
+    "details of an event that are not an object": Damage(
         "room_events", "not a JSON object", "UPDATE room_events SET details_json = '0' WHERE event_type = 'leave'"
     ),
     "a member that joined at another time": Damage(
@@ -390,10 +390,10 @@ BUS = {
     "messages in the wrong order": Damage(
         "messages", "in the wrong order", f"UPDATE messages SET number = number + 9999 WHERE message_id = {FIRST}"
     ),
-    "metadata that is no object": Damage(
+    "metadata that is not an object": Damage(
         "messages", "not a JSON object", f"UPDATE messages SET metadata_json = '[1' WHERE message_id = {FIRST}"
     ),
-    "a topic's metadata that is no object": Damage(
+    "a topic's metadata that is not an object": Damage(
         "topics", "not a JSON object", "UPDATE topics SET metadata_json = '3' WHERE name = 'pink'"
     ),
     "an own peer of no agent": Damage("peers", "own peer of no agent", "UPDATE peers SET agent_id = NULL"),
@@ -634,7 +634,7 @@ NOTICES = {
         " SELECT room_id, kind, agent_id, agent_name, subject_id, details_json, created_at FROM room_activity"
         " WHERE kind = 'released'",
     ),
-    "a payload that is no JSON": Damage(
+    "a payload that is not JSON": Damage(
         "protocol_events", "not a JSON object", "UPDATE protocol_events SET payload_json = 'no'"
     ),
     "a notice that nobody sent": Damage(
@@ -647,7 +647,7 @@ NOTICES = {
     "an activity of an unknown kind": Damage(
         "room_activity", "unknown kind, dance", "UPDATE room_activity SET kind = 'dance' WHERE kind = 'registered'"
     ),
-    "details that are no object": Damage(
+    "details that are not an object": Damage(
         "room_activity", "not a JSON object", "UPDATE room_activity SET details_json = '7'"
     ),
     "an activity in no room": Damage("room_activity", "does not exist", "UPDATE room_activity SET room_id = 'room_x'"),

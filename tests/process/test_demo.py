@@ -92,7 +92,7 @@ def place(tmp_path: Path) -> Place:
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Place, subprocess.CompletedProcess[str]]]:
-    """One demo in a pipe, from a directory that is no workspace; several promises are read off it."""
+    """One demo in a pipe, from a directory that is not a workspace; several promises are read off it."""
     place = Place.make(tmp_path_factory.mktemp("shown"))
     yield place, run_demo(place)
 

@@ -134,7 +134,7 @@ class Pruning:
         return places
 
     def _ended(self, tx: Transaction, statement: str, rooms: list[_Place]) -> list[list[str]]:
-        """The ids of ended rows, some at a time. A notice stays as long as the handoff that it tells of."""
+        """The ids of ended rows, some at a time. A notice stays as long as the handoff that it is about."""
         through = {place.name: place.through for place in rooms}
         after, found = 0, []
         while rows := tx.all(statement, after=after, cutoff=self.cutoff, most=_STEP):

@@ -61,7 +61,7 @@ def _add(text: str, facts: Iterator[tuple[str, Any]], ending: str = "") -> str:
 def _facts(data: Object, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Every value that is not an object, and every list of such values, by its name.
 
-    What is false or empty is no fact.
+    What is false or empty is not a fact.
     """
     for name, value in data.items():
         if name in _SHOWN_WHOLE or value is None or value is False or value in ("", [], {}):

@@ -24,7 +24,7 @@ class _Escapes(dict[int, str | int]):
     """A table for `str.translate`. It looks each character up at its first use, so importing costs nothing."""
 
     def __missing__(self, code: int) -> str | int:
-        if len(self) >= _MOST_ESCAPES:  # otherwise a text with all characters would stay in memory for ever
+        if len(self) >= _MOST_ESCAPES:  # otherwise a text with all characters would stay in memory forever
             self.clear()
         escape = self[code] = code if _is_shown(code) else ascii(chr(code))[1:-1]
         return escape

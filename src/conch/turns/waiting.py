@@ -290,8 +290,8 @@ class Claims:
         """Undo a claim or a takeover whose reply did not reach the caller. Returns whether it was undone.
 
         The stick is offered again as before. It becomes free if it was taken from an owner, because that owner's lease
-        has ended and must not come back to life, or if the agent that it was offered to has left or is gone. The next
-        owner gets the handoff that this owner had.
+        must not come back to life. It also becomes free if the agent that it was offered to has left or is gone. The
+        next owner gets the handoff that this owner had.
         """
         before, claimed = claim.before, claim.room
         with self._store.write(claimed.room_id) as tx:

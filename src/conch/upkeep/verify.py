@@ -89,7 +89,7 @@ def _passes(test: Callable[[Row], bool], row: Row) -> bool:
         return False
 
 
-# -- tests of one row. A text that is no JSON object is another rule's problem, except for the first test.
+# -- tests of one row. Only the first test minds a text that is not a JSON object; the others leave it alone.
 
 
 def _has_object(row: Row) -> bool:

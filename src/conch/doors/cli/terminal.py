@@ -14,7 +14,7 @@ _USUAL_WIDTH = 80
 
 
 def width(stream: TextIO | None = None) -> int | None:
-    """The columns of the terminal that a stream (default: standard output) writes to; None if it is no terminal."""
+    """The columns of the terminal that a stream (default: standard output) writes to; None if it is not one."""
     stream = stream or sys.stdout
     try:
         return (os.get_terminal_size(stream.fileno()).columns or _USUAL_WIDTH) if stream.isatty() else None

@@ -66,7 +66,7 @@ class Workers:
         with self._lock:
             worker = self._idle.pop() if self._idle else None
             if worker is None:
-                # Not `threading.Thread`: its `start` waits for ever if the new thread finds no memory to begin with.
+                # Not `threading.Thread`: its `start` waits forever if the new thread finds no memory to begin with.
                 new = _Worker(self, task)
                 self._beginning.add(new)
                 try:

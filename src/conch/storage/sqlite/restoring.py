@@ -117,7 +117,7 @@ def _left_all_as_it_was(error: StoreBusy | sqlite3.OperationalError) -> bool:
 
 
 def _patience(seconds: float) -> Callable[[int, int, int], None]:
-    """SQLite would try for ever to lock the store."""
+    """Gives up in time: by itself, SQLite would try forever to lock the store."""
     deadline = time.monotonic() + seconds
 
     def progress(status: int, remaining: int, total: int) -> None:

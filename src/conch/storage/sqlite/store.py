@@ -384,7 +384,7 @@ class SqliteStore:
             connection.close()  # otherwise a migrating process would count this one as a user of the old schema
             connection = self._prepare()
         if self._replacements.is_to_be_told:
-            with transaction(connection, "BEGIN"):  # it is no change that a caller asked for
+            with transaction(connection, "BEGIN"):  # not a change that a caller asked for
                 connection.execute(self._statements["set_epoch"], {"epoch": new_epoch()})
             self._replacements.is_to_be_told = False
         return connection
