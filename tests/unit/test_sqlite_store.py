@@ -9,7 +9,9 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Event, Thread
 
 import pytest
 
@@ -24,6 +26,7 @@ from conch.errors import (
 from conch.storage.sqlite.connections import Connections
 from conch.storage.sqlite.errors import translate
 from conch.storage.sqlite.files import filesystem_type
+from conch.storage.sqlite.queue import Queue
 from conch.storage.sqlite.recognition import APPLICATION_ID
 from conch.storage.sqlite.store import DIALECT, SqliteStore
 from conch.storage.statements import HERE, Migration, expand_lists, load_migrations
@@ -719,6 +722,56 @@ def test_a_store_opens_while_its_last_user_leaves(
 
     assert count(newcomer) == 1
     assert count(open_store()) == 1  # what is written down are the files of the newcomer
+
+
+@contextmanager
+def other_user(path: str) -> Iterator[int]:
+    """Another process among the users of the store, which has closed its connections."""
+    import fcntl
+
+    file = os.open(f"{path}.users", os.O_RDWR)
+    fcntl.flock(file, fcntl.LOCK_SH)
+    try:
+        yield file
+    finally:
+        os.close(file)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no flock")
+def test_one_that_looks_at_files_that_do_not_fit_does_not_wait_among_the_users(open_store: Open, path: str) -> None:
+    """All that did would keep each other from being alone, so the files would never be put in order."""
+    first = open_store()
+    use(first)
+    first.close()  # SQLite deletes the files beside the store, which are still written down
+    writer = Queue(f"{path}.queue")
+    turn = writer.enter(5)
+
+    with other_user(path), pytest.raises(StoreUnavailable, match="deleted or replaced"):  # busy, if it waited
+        count(open_store(busy_timeout_ms=100))
+
+    writer.leave(turn)
+    writer.close()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no flock")
+def test_a_store_opens_however_long_other_users_come_and_go(open_store: Open, path: str) -> None:
+    first = open_store()
+    use(first)
+    first.close()
+    record = Path(f"{path}.users").read_text().split()
+
+    def come_and_go(file: int) -> None:
+        for inode in range(30):  # longer than it takes to give up on files that were really taken
+            os.pwrite(file, " ".join([*record[:3], str(inode + 1), *record[4:]]).ljust(200).encode(), 0)
+            Event().wait(0.05)
+        os.close(file)
+
+    with other_user(path) as file:
+        others = Thread(target=come_and_go, args=(os.dup(file),))
+        others.start()
+
+    assert count(open_store()) == 1
+    others.join()
 
 
 def test_lists_of_many_lengths_need_few_statements() -> None:

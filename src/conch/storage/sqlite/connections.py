@@ -51,6 +51,10 @@ class FilesTaken(Exception):
 class _Unsettled(Exception):
     """The files are not the ones written down: they were replaced, or their last user is leaving right now."""
 
+    def __init__(self, recorded: Files | None, now: Files) -> None:
+        super().__init__(recorded, now)
+        self.found = recorded, now
+
 
 class _Hidden(Exception):
     """The system does not let us look at the files, for example because we may no longer enter the folder."""
@@ -263,15 +267,19 @@ class Connections:
         """Try for a moment if the files do not fit.
 
         The last user of a store deletes `-wal` and `-shm`. A process that came in beside it still expects them, and
-        has to come in again, alone. Files that were really taken still do not fit after that moment.
+        has to come in again, alone. Files that were really taken still do not fit after that moment. While others
+        come and go, what does not fit changes, and the moment begins again.
         """
         deadline = time.monotonic() + _SETTLE_SECONDS
         pause = 0.002
+        found = None
         while True:
             try:
                 return self._try_to_open_first(connect)
-            except _Unsettled:
-                if time.monotonic() > deadline:
+            except _Unsettled as unsettled:
+                if unsettled.found != found:
+                    found, deadline = unsettled.found, time.monotonic() + _SETTLE_SECONDS
+                elif time.monotonic() > deadline:
                     raise self._not_ours() from None
             except StoreInterrupted:
                 if time.monotonic() > deadline:
@@ -313,8 +321,8 @@ class Connections:
                 raise StoreInterrupted(f"The files of the store at {self.path} were replaced. Try again.")
             if users.is_alone or self._before is not None:
                 users.record(files.files)
-            elif not _fit(users.recorded(), files.files):  # the last user has left since we looked
-                raise _Unsettled
+            elif not _fit(recorded := users.recorded(), files.files):  # the last user has left since we looked
+                raise _Unsettled(recorded, files.files)
         except BaseException:
             if connection is not None:
                 connection.close()
@@ -330,14 +338,15 @@ class Connections:
         If nobody has the store open, or this process has noticed before and has saved what it could, then files that
         belong to a store that is gone are moved aside. Otherwise _Unsettled: the users must notice first, or leave.
         """
-        if _fit(users.recorded(), survey(self.path)):
+        recorded, now = users.recorded(), survey(self.path)
+        if _fit(recorded, now):
             return
+        if not users.is_alone and self._before is None:  # one that waited here would keep others from being alone
+            raise _Unsettled(recorded, now)
         with self._queue():
             recorded, now = users.recorded(), survey(self.path)
             if recorded is None or recorded.fit(now):
                 return
-            if not users.is_alone and self._before is None:
-                raise _Unsettled
             if not recorded.same_store(now):
                 self._set_sides_aside(recorded, now)
 
