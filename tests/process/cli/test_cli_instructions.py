@@ -44,7 +44,7 @@ def test_agreements_are_told_after_our_own_words_and_behind_a_margin(conch: Any)
         "  ",
         "  6. Obey.",
     ]
-    assert conch("instructions", "show", "--json").data["told"] == told
+    assert conch("instructions", "show", "--json").data["instructions"] == told
 
 
 def test_an_empty_text_deletes_the_agreement_and_its_folder(conch: Any) -> None:

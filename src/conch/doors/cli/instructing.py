@@ -21,11 +21,14 @@ from conch.tools.text import one_line, visible
 
 
 def show(options: Any) -> Report:
-    told = instructions_here(TOOLS, Settings.load(os.environ).data_dir, canonicalize(options.path or "."))
+    instructions = instructions_here(TOOLS, Settings.load(os.environ).data_dir, canonicalize(options.path or "."))
     both = (_user(), _project(options))
     places = [f"{each.kind}: {one_line(each.path)}{'' if each.text else ' (there is none)'}" for each in both]
-    data: Object = {"told": told, **{each.kind: {"path": each.path, "text": each.text or None} for each in both}}
-    return Report(data, "\n".join([visible(told), *places]))
+    data: Object = {
+        "instructions": instructions,
+        **{each.kind: {"path": each.path, "text": each.text or None} for each in both},
+    }
+    return Report(data, "\n".join([visible(instructions), *places]))
 
 
 def edit(options: Any) -> Report:
