@@ -50,7 +50,8 @@ class PostgresBell:
         self._is_deaf = False
 
     def recheck_seconds(self, poll_seconds: float) -> float:
-        return poll_seconds if self._is_deaf else _RECHECK_SECONDS
+        watcher = self._watcher
+        return poll_seconds if self._is_deaf or (watcher and watcher.is_away) else _RECHECK_SECONDS
 
     def listen(self, *channels: str, announce: str | None = None) -> WatchingEar:
         """Listen. All channels are announced, not only `announce`: a ringer notifies only the announced ones.
@@ -107,6 +108,11 @@ class _ServerWatcher:
             os.close(self._nudged)
             os.close(self._nudging)
             raise
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the last attempt to reach the server has failed, so that no ring is heard."""
+        return self._failures > 0
 
     def watch_channel(self, channel: str, wake: Wake) -> Stop:
         with self._changed:

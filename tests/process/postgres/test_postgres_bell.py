@@ -123,8 +123,10 @@ def test_everybody_looks_at_once_when_the_server_goes_away_and_once_more_when_it
 
         assert ear.wait(SOON)
         assert not ear.wait(0)
+        assert app.bell.recheck_seconds(1.0) == 1.0
         server.start()
         assert ear.wait(SOON)
+        assert app.bell.recheck_seconds(1.0) > 1.0
 
 
 def test_a_lost_connection_is_made_anew_and_everybody_looks_again(app: App, server: Any, database: str) -> None:
