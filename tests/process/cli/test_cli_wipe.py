@@ -178,6 +178,17 @@ def test_a_refused_close_claims_nothing(conch: Conch) -> None:
     assert conch("state", "--json").data["room"]["state"] == "idle"
 
 
+@pytest.mark.parametrize("key", ["\x03", "\x04"])
+def test_what_comes_after_an_unanswered_question_stands_below_it(two_rooms: str, terminal: Open, key: str) -> None:
+    window = terminal()
+    window.start("db", "wipe", "--room", two_rooms)
+    window.read_until(b"them: ")
+
+    window.type(key)
+
+    assert window.read_until(b"ended: ").startswith(b"\r\n")
+
+
 def test_on_a_terminal_a_person_is_asked_before_a_room_is_closed_for_others(conch: Conch, terminal: Open) -> None:
     conch("join")
     window = terminal()

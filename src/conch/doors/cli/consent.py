@@ -22,8 +22,13 @@ def may_ask() -> bool:
 
 def answer_to(question: str) -> str | None:
     """What the person types. None at the end of input, which is not a decision."""
-    write(sys.stderr, f"{question} ")
-    answer = sys.stdin.readline()
+    answer = ""
+    try:
+        write(sys.stderr, f"{question} ")
+        answer = sys.stdin.readline()
+    finally:
+        if not answer.endswith("\n"):  # after Ctrl-C or Ctrl-D, the next text must not stand behind the question
+            write(sys.stderr, "\n")
     return answer.strip() if answer else None
 
 

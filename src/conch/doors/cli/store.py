@@ -154,8 +154,8 @@ def _require_count(context: Context, doomed: Doomed) -> None:
     """Stop, unless `--yes` is given or a person types how many rooms there are."""
     if context.options.yes:
         return
-    where = f"in {one_line(context.app.store.describe())}"
-    facts = f"This deletes {'everything ' if context.options.room is None else ''}{where}: {_named(doomed)}."
+    what = "everything" if context.options.room is None else f"the room of {doomed.rooms[0].room.canonical_path}"
+    facts = one_line(f"This deletes {what} in {context.app.store.describe()}: {_named(doomed)}.")
     holders = [f"{one_line(each.member.label)} in {one_line(each.room.room.canonical_path)}" for each in doomed.holders]
     if holders:
         facts += f" Alive now, with the stick: {some_of(holders)}."
