@@ -144,6 +144,12 @@ def test_durations_are_read_wherever_an_option_takes_a_time() -> None:
     assert value("reserve", "a", "--ttl", "2h") == value("agent", "reserve", "a", "--ttl", "120") == 120
 
 
+@pytest.mark.parametrize("given", ["-1", "65536", "99999999999999999999"])
+def test_a_port_that_cannot_exist_is_refused(given: str) -> None:
+    with pytest.raises(InvalidArgument, match=f"--port must be from 0 to 65535, not '{given}'"):
+        parse_options(split_words(["serve", "--port", given]))
+
+
 # -- exit codes
 
 

@@ -9,6 +9,7 @@ from conch.doors.cli.command import (
     flag,
     grouped,
     integer,
+    port,
     seconds,
     switch,
     text,
@@ -715,7 +716,7 @@ COMMANDS |= grouped(
         "Serve the console: pages in a browser on which you see all rooms live and can step in. The same server speaks "
         "MCP at /mcp. It prints an address with a token, which signs your browser in. It needs the extra `serve`.",
         (
-            flag("--port", "N", "the port; default: 8377, or the next free one", integer),
+            flag("--port", "N", "the port; default: 8377, or the next free one", port),
             flag("--allow-host", "HOST", "a name under which a reverse proxy serves it", text, many=True),
             flag("--bind", "ADDRESS", "the address to listen on (default: 127.0.0.1)", default="127.0.0.1"),
             flag("--cert", "FILE", "the TLS certificate; needs --key"),

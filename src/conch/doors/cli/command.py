@@ -116,6 +116,13 @@ def integer(given: str) -> int:
         raise ValueError(f"must be a whole number, not {given[:80]!r}") from None
 
 
+def port(given: str) -> int:
+    number = integer(given)
+    if not 0 <= number <= 65_535:
+        raise ValueError(f"must be from 0 to 65535, not {given[:80]!r}")
+    return number
+
+
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
