@@ -122,10 +122,10 @@ def shows_path(given: str, path: str) -> bool:
 
 
 def respell(given: str, path: str) -> str:
-    """The path of a scope, with the wildcard that it was given with."""
+    """The path of a scope, with the wildcard or the slash that it was given with."""
     plain = given.replace("\\", "/")
     ending = plain[len(_without_wildcard(plain).rstrip("/")) :].lstrip("/")
-    text = (ending or ".") if path == "." else f"{path}/{ending}" if ending else path
+    text = (ending or ".") if path == "." else f"{path}/{ending}" if ending or plain.endswith("/") else path
     return f"./{text}" if text.startswith("~") else text  # a file called `~` is not the home directory
 
 

@@ -35,7 +35,7 @@ def busy(conch: Conch, start: Start) -> Conch:
     assert conch("wait", "--timeout", "0", agent=OWNER).status == 0
     assert conch("note", "refactoring the parser", agent=OWNER).status == 0
     assert conch("ask", "--wait", "0", "May I change render()?", agent=ASKER).status == 0
-    assert conch("agent", "reserve", "docs", agent=ASKER).status == 0
+    assert conch("agent", "reserve", "docs/", agent=ASKER).status == 0
     return conch
 
 
@@ -55,7 +55,16 @@ def test_a_glance_shows_who_works_waits_and_asks_and_what_is_reserved(busy: Conc
     assert re.search(r"waiting \d+ s, next", line_about(seen, label(busy, WAITER)))
     asked = line_about(seen, label(busy, ASKER))
     assert re.search(r'asked #1 \d+ s ago: "May I change render\(\)\?" +conch answer 1 "..."$', asked)
-    assert re.search(rf"reserved  docs \({label(busy, ASKER)}, 1 h 59 min left\)", seen)
+    assert re.search(rf"reserved  docs/ \({label(busy, ASKER)}, 1 h 59 min left\)", seen)
+
+
+def test_what_a_person_can_do_stands_behind_the_longest_text_in_one_column(busy: Conch) -> None:
+    assert busy("send", "please hurry", agent=WAITER).status == 0
+
+    seen = busy("status", agent=WAITER).out
+
+    owner, asker = line_about(seen, label(busy, OWNER)), line_about(seen, label(busy, ASKER))
+    assert owner.index("  1 unread from you") == asker.index("  conch answer 1") == asker.index('"  conch') + 1
 
 
 def test_the_holder_comes_first_then_who_waits_then_who_asks_wherever_they_are_in_the_sequence(
@@ -159,7 +168,7 @@ def test_a_script_gets_the_same_facts_as_json(busy: Conch, waiting: object) -> N
     assert doing == {OWNER: "holding", WAITER: "waiting", ASKER: "here"}
     assert (room["owner"], room["next"], room["troubles"]) == (OWNER, WAITER, [])
     assert room["members"][2]["questions"][0]["question_text"] == "May I change render()?"
-    assert room["reservations"][0]["scope"] == "docs"
+    assert room["reservations"][0]["scope"] == "docs/"
 
 
 def test_looking_makes_nobody_a_member(conch: Conch) -> None:

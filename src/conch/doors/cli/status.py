@@ -32,6 +32,7 @@ _SIGNS = {
     "gone": ("\u2717", "x", "red"),
 }
 _GAP = "  "
+_WIDEST_HEAD = 80  # columns; on a wide terminal, the right end of the head stays near the rest
 _NARROW = 60  # columns; below that, a line of three parts becomes three lines
 _LONGEST_TEXT = 120  # characters of what an agent wrote
 _DAY_HOURS = 48
@@ -114,7 +115,7 @@ def _head(found: Survey, width: int | None) -> str:
         right += f", {_span(found.snapshot.now - found.turn_since)}"
     elif room.reserved_for is None:
         right += ", the stick is free"
-    return terminal.mark(_spread(left, right, width), "bold")
+    return terminal.mark(_spread(left, right, None if width is None else min(width, _WIDEST_HEAD)), "bold")
 
 
 def _plain_name(name: str) -> str:
@@ -209,10 +210,10 @@ def _reservation_lines(found: Survey, width: int | None) -> list[str]:
     lines: list[str] = []
     for each in found.reservations:
         left = f"{_span(each.expires_at - found.snapshot.now)} left"
-        alive = "" if each.liveness == "active" else f", {each.liveness}"
+        open_to = "" if each.liveness == "active" else ", may be taken over"
         owner = one_line(label(each.agent_id, each.name))
         head = "reserved  " if not lines else " " * len("reserved  ")
-        lines += _hanging(head, f"{one_line(each.spelled)} ({owner}{alive}, {left})", width)
+        lines += _hanging(head, f"{one_line(each.spelled)} ({owner}{open_to}, {left})", width)
     return lines
 
 
@@ -220,19 +221,23 @@ def _reservation_lines(found: Survey, width: int | None) -> list[str]:
 
 
 def _laid_out(lines: list[_Line], width: int | None) -> list[str]:
-    longest = max((columns(line.who) for line in lines), default=0)
     if width is not None and width < _NARROW:
         return [part for line in lines for part in _stacked(line, width)]
-    return [part for line in lines for part in _beside(line, longest, width)]
+    longest = max((columns(line.who) for line in lines), default=0)
+    rows = [(f"{_sign(line)[0]} {line.who}{' ' * (longest - columns(line.who))}   ", line) for line in lines]
+    hinted = [(columns(start + line.what), columns(line.hint)) for start, line in rows if line.hint] or [(0, 0)]
+    # Hints stand below each other, as far to the left as the texts allow.
+    place = max(used for used, _ in hinted) + len(_GAP)
+    if width is not None:
+        place = min(place, width - max(hint for _, hint in hinted))
+    return [part for start, line in rows for part in _beside(start, line, place, width)]
 
 
-def _beside(line: _Line, longest: int, width: int | None) -> list[str]:
-    sign, colour = _sign(line)
-    start = f"{sign} {line.who}{' ' * (longest - columns(line.who))}   "
-    if width is None:
-        return [terminal.mark(start, colour) + line.what + (f"   {line.hint}" if line.hint else "")]
-    gap = width - columns(start) - columns(line.what) - columns(line.hint)
-    if line.hint and gap >= len(_GAP):
+def _beside(start: str, line: _Line, place: int, width: int | None) -> list[str]:
+    """A hint at its place, or behind a longer text, or below it if there is no room."""
+    colour, used = _sign(line)[1], columns(start + line.what)
+    gap = max(place - used, len(_GAP))
+    if line.hint and (width is None or used + gap + columns(line.hint) <= width):
         return [terminal.mark(start, colour) + line.what + " " * gap + terminal.mark(line.hint, "grey")]
     return [*_hanging(start, line.what, width, colour), *_dim(line.hint, width, " " * columns(start))]
 
