@@ -121,3 +121,16 @@ def test_the_mcp_server_loads_nothing_heavy_and_nothing_of_the_command_line(modu
 
 def test_a_claim_without_a_guardian_starts_no_process_and_loads_nothing_for_it(modules: Any) -> None:
     assert "subprocess" not in modules("wait", "--timeout", "0")
+
+
+def test_the_installed_program_loads_nothing_more_for_a_hook(conch: Any) -> None:
+    conch("join")
+    program = os.path.join(os.path.dirname(sys.executable), "conch")
+    command = [sys.executable, "-S", "-X", "importtime", program, "hook", "PostToolUse", "--harness", "claude-code"]
+    env = {**conch.env, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+
+    done = subprocess.run(command, env=env, cwd=conch.workspace, input=b'{"session_id": "1"}', capture_output=True)
+
+    loaded = {line.rpartition(b"|")[2].strip().decode() for line in done.stderr.splitlines()}
+    assert "conch.storage.sqlite.store" in loaded
+    assert loaded & (HEAVY | UNNEEDED) == set()
