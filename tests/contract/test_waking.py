@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ class Sleeper:
         self.signs.note_stop("session-1")
         self.prompts: list[tuple[str, str]] = []
         self.rung = Rung("queued")
+        self.work: Callable[[], object] = lambda: None
+        """What the agent does while its harness is called."""
 
     def look(self) -> bool:
         """What its server does whenever the bell rings. Returns whether the harness was called."""
@@ -39,6 +42,7 @@ class Sleeper:
 
     def _ring(self, text: str, session_id: str) -> Rung:
         self.prompts.append((text, session_id))
+        self.work()
         return self.rung
 
     def begin_turn(self) -> None:
@@ -192,6 +196,51 @@ def test_a_wake_that_nobody_sees_arrive_is_ambiguous_after_a_while(
     assert sleeper.log()[1:] == [("ambiguous", "no hook saw it arrive")]
     sleeper.begin_turn()
     assert sleeper.log()[2:] == [("delivered", "")]
+
+
+# -- runs in the background, which end with the turn
+
+
+@pytest.fixture
+def runner(sleeper: Sleeper, ada: Client) -> Sleeper:
+    """It takes the stick, and its harness ends before a hook can keep it from stopping."""
+
+    def take_turn() -> None:
+        sleeper.begin_turn()
+        ada.data("wait_for_turn", max_wait_ms=0)
+
+    sleeper.rung, sleeper.work = Rung("queued", has_ended=True), take_turn
+    return sleeper
+
+
+def test_a_run_that_ends_with_the_stick_is_resumed_once(runner: Sleeper, ada: Client, bob: Client) -> None:
+    pass_stick(bob, ada)
+
+    runner.look()
+
+    assert [session_id for _, session_id in runner.prompts] == ["session-1", "session-1"]
+    assert "You still hold the stick." in runner.prompts[1][0]
+    assert runner.log() == [("queued", "stick"), ("delivered", ""), ("queued", "held"), ("delivered", "")]
+    assert not runner.look()
+
+
+def test_a_run_that_a_hook_has_let_stop_is_not_resumed(runner: Sleeper, ada: Client, bob: Client) -> None:
+    take_turn = runner.work
+    runner.work = lambda: (take_turn(), runner.stop())
+    pass_stick(bob, ada)
+
+    runner.look()
+
+    assert len(runner.prompts) == 1
+
+
+def test_an_agent_is_woken_again_although_no_hook_saw_its_run_stop(runner: Sleeper, ada: Client, bob: Client) -> None:
+    runner.work = runner.begin_turn
+    tell(bob, ada)
+    runner.look()
+    tell(bob, ada, "Something new.")
+
+    assert runner.look()
 
 
 def test_only_one_server_of_an_agent_wakes_it(sleeper: Sleeper, tmp_path: Path) -> None:

@@ -44,6 +44,12 @@ def test_a_command_that_does_not_work_says_why(tmp_path: Path, script: str, sess
     assert rung.state == state and why in rung.why
 
 
+def test_a_command_that_leaves_a_process_behind_has_ended(tmp_path: Path) -> None:
+    ring = ring_by_command("codex", "TEXT", seconds=5)
+
+    assert ring(Alarm("t", "s", put_program(tmp_path, "sleep 9 &"))) == Rung("queued")
+
+
 def test_a_program_that_is_not_there_is_a_failure(tmp_path: Path) -> None:
     rung = ring_by_command("codex", "TEXT")(Alarm("t", "s", {"PATH": str(tmp_path)}))
 

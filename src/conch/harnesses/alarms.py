@@ -27,6 +27,8 @@ class Rung(NamedTuple):
 
     state: Literal["queued", "ambiguous", "failed"]
     why: str = ""
+    has_ended: bool = False
+    """Whether the agent has worked on it, and stopped again."""
 
 
 Ring = Callable[[Alarm], Rung]
@@ -73,34 +75,37 @@ def ring_by_command(*words: str, seconds: float = _SECONDS) -> Ring:
 
 def ring_by_resuming(*words: str) -> Ring:
     """A run of the harness without a terminal, which resumes the session. It ends with the turn."""
-    return ring_by_command(*words, seconds=_RUN_SECONDS)
+    ring = ring_by_command(*words, seconds=_RUN_SECONDS)
+    return lambda alarm: ring(alarm)._replace(has_ended=True)
 
 
 def _run(command: list[str], environ: Mapping[str, str], seconds: float) -> Rung:
     """Run a command of a harness. No shell reads the words."""
     import signal
     import subprocess
+    import tempfile
 
-    try:
-        process = subprocess.Popen(
-            command,
-            env=dict(environ),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
-    except OSError as problem:
-        return Rung("failed", f"{command[0]} does not start: {problem.strerror}")
-    assert process.stderr is not None
-    try:
-        _, errors = process.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        process.stderr.close()
-        return Rung("ambiguous", f"{os.path.basename(command[0])} did not end within {seconds:.0f} s")
-    if process.returncode:
-        said = (errors.decode(errors="replace").strip().splitlines() or ["without a word"])[-1][:_LONGEST]
-        return Rung("failed", f"{os.path.basename(command[0])} ended with {process.returncode}: {said}")
+    name = os.path.basename(command[0])
+    with tempfile.TemporaryFile() as errors:  # not a pipe: a process that the command leaves behind would keep it open
+        try:
+            process = subprocess.Popen(
+                command,
+                env=dict(environ),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                start_new_session=True,
+            )
+        except OSError as problem:
+            return Rung("failed", f"{command[0]} does not start: {problem.strerror}")
+        try:
+            status = process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            return Rung("ambiguous", f"{name} did not end within {seconds:.0f} s")
+        errors.seek(0)
+        said = errors.read().decode(errors="replace").strip().splitlines() if status else []
+    if status:
+        return Rung("failed", f"{name} ended with {status}: {(said or ['without a word'])[-1][:_LONGEST]}")
     return Rung("queued")

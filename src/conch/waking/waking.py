@@ -3,6 +3,7 @@
 An agent is woken for a stick that is reserved for it, for messages to it, and for a BLOCKED notice of high urgency; not
 for acknowledgements. One wake stands for everything that waits, and there is no other one until all of that was read.
 After a few in a row that brought no stick, the agent's user has to speak first. So agents cannot keep each other awake.
+A run in the background that ends with the stick in its hand is resumed once, as a hook keeps others from stopping.
 
 Each wake has a state in the room's timeline: `queued` (the harness was called), `delivered` (a hook saw it arrive),
 `ambiguous` (it may have arrived) or `failed` (it did not arrive).
@@ -36,7 +37,8 @@ class Reason(NamedTuple):
     """One thing that waits for an agent."""
 
     id: str
-    what: Literal["stick", "message", "blocked"]
+    what: Literal["stick", "message", "blocked", "held"]
+    """`held`: a run of the agent has ended, and it still holds the stick."""
     sender: str
     """A label; empty for the stick."""
 
@@ -95,9 +97,20 @@ class Waking:
         wake = _Wake(new_id("wake"), "queued", 0, [reason.id for reason in reasons], in_a_row, rooms[0]["room_id"])
         whats = ", ".join(sorted({reason.what for reason in reasons}))
         wake = self._settle(agent_id, signs, wake, "queued", whats)
-        rung = ring(_describe(wake, reasons), signs.session_id)
+        session_id = signs.session_id
+        rung = ring(_describe(wake, reasons), session_id)
         if rung.state != "queued" and _Wake.parse(signs.read_last()).state == "queued":  # a hook may have seen it
             self._settle(agent_id, signs, wake, rung.state, rung.why)
+        if rung.has_ended and not signs.has_stopped:  # what a hook had to say was lost with the run
+            signs.note_stop(session_id)
+            held = self._find_held(agent_id)
+            if held and reasons[0].what != "held":
+                self.wake(agent_id, signs, held, ring)
+
+    def _find_held(self, agent_id: str) -> list[Reason]:
+        """The sticks that the agent holds."""
+        rooms = self._store.glance("rooms_of_agent", agent_id=agent_id, limit=_MOST)
+        return [Reason(room["room_id"], "held", "") for room in rooms if room["owner"] == agent_id]
 
     def confirm(self, agent_id: str, signs: Signs, prompt: str) -> bool:
         """Whether conch itself wrote the prompt. If it is the last wake, that has arrived."""
@@ -145,7 +158,7 @@ class Waking:
 
 
 def _bring_stick(reasons: list[Reason]) -> bool:
-    return any(reason.what == "stick" for reason in reasons)
+    return any(reason.what in ("stick", "held") for reason in reasons)
 
 
 def _describe(wake: _Wake, reasons: list[Reason]) -> str:
@@ -153,6 +166,11 @@ def _describe(wake: _Wake, reasons: list[Reason]) -> str:
     lines = [f"conch ({wake.wake_id}): you have stopped, and something waits for you."]
     for what, text in (
         ("stick", "- The stick is reserved for you. Call `join_path`, then `wait_for_turn`, which brings the handoff."),
+        (
+            "held",
+            "- You still hold the stick. Call `join_path` and `wait_for_turn`. Then finish your work, and hand over "
+            "with `release_stick` or `pass_stick`.",
+        ),
         ("message", "- There are messages to you from {}. Call `sync`."),
         ("blocked", "- {} is blocked and needs you urgently. Call `event_inbox`."),
     ):
