@@ -17,6 +17,7 @@ from tests.harness.conftest import answer_to
 
 from conch.doors.hook.run import reply
 from conch.harnesses.texts import plugin_text
+from conch.waking.signs import Signs, ask_for_signs
 
 Object = dict[str, Any]
 Hook = Callable[..., Object]
@@ -123,6 +124,20 @@ def test_two_sessions_of_a_harness_are_two_agents_of_its_kind(harness: str, hook
     agents = [agent["agent_id"] for agent in conch("other", "who")["data"]["agents"]]
 
     assert len([agent_id for agent_id in agents if agent_id.startswith(f"{harness}:")]) == 2
+
+
+def test_a_prompt_without_text_is_not_the_users(hook: Hook, conch: Conch, tmp_path: Path) -> None:
+    """Qwen Code reports one after each tool. Whether the user has spoken decides whether agents may go on waking it."""
+    ask_for_signs(str(tmp_path / "data"))
+    start(hook, "one")
+    signs = Signs(str(tmp_path / "data"), conch("one", "whoami")["data"]["agent_id"])
+    hook("Stop", "one")
+
+    hook("UserPromptSubmit", "one", prompt="")
+    was_silent = not signs.take_user()
+    hook("UserPromptSubmit", "one", prompt="Go on.")
+
+    assert was_silent and signs.take_user()
 
 
 # -- the guard

@@ -147,7 +147,8 @@ class _Scene:
         if not signs.are_wanted:
             return
         signs.note_work()
-        if self._happening.kind == "prompt" and not self._app.waking.confirm(agent_id, signs, self._happening.prompt):
+        prompt = self._happening.prompt  # Qwen Code reports an empty one after each tool
+        if self._happening.kind == "prompt" and prompt and not self._app.waking.confirm(agent_id, signs, prompt):
             signs.note_user()
 
     def _note_stop(self, agent_id: str) -> None:
