@@ -5,12 +5,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import pty
 import re
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import threading
 import urllib.request
 from collections.abc import Callable, Mapping
@@ -41,6 +45,7 @@ class Scene:
     def __init__(self, root: Path, model: Model) -> None:
         self.root, self.home, self.project, self.model = root, root / "home", root / "project", model
         self._processes: list[subprocess.Popen[str]] = []
+        self._terminals: list[int] = []
         for folder in (self.home, self.project, root / "tmp"):
             folder.mkdir()
         installed = sorted(PROGRAMS.glob("*/node_modules/.bin"))
@@ -89,7 +94,27 @@ class Scene:
         self._processes.append(process)
         return process
 
+    def spawn_in_terminal(self, slug: str, *words: str) -> None:
+        """Start the program of a harness in a terminal of its own. `SLUG.out` has what it shows there."""
+        pid, terminal = pty.fork()
+        if pid == 0:
+            os.chdir(self.project)
+            os.execve(find_program(slug), [slug, *words], self.environ)
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 160, 0, 0))
+        self._terminals.append(pid)
+        threading.Thread(target=self._copy, args=(terminal, self.root / f"{slug}.out"), daemon=True).start()
+
+    def _copy(self, terminal: int, path: Path) -> None:
+        with path.open("wb") as file, suppress(OSError):  # it ends with an error
+            while shown := os.read(terminal, 65_536):
+                file.write(shown)
+                file.flush()
+        os.close(terminal)
+
     def close(self) -> None:
+        for pid in self._terminals:
+            os.killpg(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
         for process in self._processes:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -113,9 +138,8 @@ def find_program(slug: str) -> str:
 class _Lines:
     """A program that speaks JSON, one message per line."""
 
-    def __init__(self, process: subprocess.Popen[str], answer: Callable[[Object], Object | None] | None = None) -> None:
+    def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
-        self._answer = answer
         self._changed = threading.Condition()
         self._seen: list[Object] = []
         self._numbers = count(1)
@@ -128,9 +152,6 @@ class _Lines:
                 self._take(json.loads(line) if line.startswith("{") else {})
 
     def _take(self, message: Object) -> None:
-        reply = self._answer(message) if self._answer and "method" in message and "id" in message else None
-        if reply is not None:
-            self.send({"jsonrpc": "2.0", "id": message["id"], "result": reply})
         with self._changed:
             self._seen.append(message)
             self._changed.notify_all()
@@ -253,24 +274,32 @@ class _OpenCode:
 
 
 class _Gemini:
+    """In a terminal: driven over its agent protocol, it runs no hooks around tools."""
+
     def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        folder = scene.home / ".gemini"
         # It keeps keys from its servers, so a resumed run reads them from here.
-        keys = f"GEMINI_API_KEY=x\nGOOGLE_GEMINI_BASE_URL={scene.model.address}\nGEMINI_CLI_TRUST_WORKSPACE=true\n"
-        (scene.home / ".gemini" / ".env").write_text(keys)
-        scene.environ["GEMINI_CLI_TRUST_WORKSPACE"] = "true"
-        process = scene.spawn("gemini", {}, "--acp", "-y", "-m", "gemini-2.5-flash")
-        self._lines = _Lines(process, _allow)
-        self._lines.call("initialize", protocolVersion=1, clientCapabilities={})
-        self._session = self._lines.call("session/new", cwd=str(scene.project), mcpServers=[])["sessionId"]
+        (folder / ".env").write_text(f"GEMINI_API_KEY=x\nGOOGLE_GEMINI_BASE_URL={scene.model.address}\n")
+        # What a person does when it asks. No installer may do it.
+        (folder / "trustedFolders.json").write_text(json.dumps({str(scene.project): "TRUST_FOLDER"}))
 
     def prompt(self, text: str) -> None:
-        self._lines.ask("session/prompt", sessionId=self._session, prompt=[{"type": "text", "text": text}])
+        self._scene.spawn_in_terminal("gemini", "-y", "-m", "gemini-2.5-flash", "--prompt-interactive", text)
 
 
-def _allow(request: Object) -> Object:
-    """Say yes to a question of a harness, as a user does."""
-    options = request.get("params", {}).get("options") or [{}]
-    return {"outcome": {"outcome": "selected", "optionId": options[0].get("optionId")}}
+class _Qwen:
+    """In a terminal, like Gemini CLI, which it is made from."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        keys = {"OPENAI_API_KEY": "x", "OPENAI_BASE_URL": f"{scene.model.address}/v1", "OPENAI_MODEL": "stub"}
+        (scene.home / ".qwen" / ".env").write_text("".join(f"{name}={value}\n" for name, value in keys.items()))
+        # What the installer tells a person to do.
+        scene.spawn("qwen", {}, "mcp", "approve", "conch").wait(SECONDS)
+
+    def prompt(self, text: str) -> None:
+        self._scene.spawn_in_terminal("qwen", "-y", "--auth-type", "openai", "--prompt-interactive", text)
 
 
 _SEATS: dict[str, Callable[[Scene], Seat]] = {
@@ -278,4 +307,5 @@ _SEATS: dict[str, Callable[[Scene], Seat]] = {
     "codex": lambda scene: AppServer(scene).open_thread(),
     "opencode": _OpenCode,
     "gemini": _Gemini,
+    "qwen": _Qwen,
 }

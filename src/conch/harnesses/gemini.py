@@ -50,6 +50,7 @@ HARNESS = Harness(
     _changes,
     ("Trust the folder when `gemini` asks. In a folder that is not trusted, it starts no server.",),
     "gemini mcp list",
-    ring_by_resuming("gemini", "--resume", "SESSION", "--prompt", "TEXT"),
-    "Waking runs `gemini --resume ID` in the background, with the permissions in your settings.",
+    ring_by_resuming("gemini", "--resume", "SESSION", "--allowed-tools", "mcp_conch_*", "--prompt", "TEXT"),
+    "Waking runs `gemini --resume ID` in the background. It may use the tools of conch there, and what your settings "
+    "allow. It needs a folder that you trust, and a login or a key that it finds in `~/.gemini`.",
 )

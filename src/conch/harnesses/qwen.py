@@ -33,6 +33,7 @@ HARNESS = Harness(
     _changes,
     ("Run `qwen mcp approve conch`.",),
     "qwen mcp list",
-    ring_by_resuming("qwen", "--resume", "SESSION", "--prompt", "TEXT"),
-    "Waking runs `qwen --resume ID` in the background, with the permissions in your settings.",
+    ring_by_resuming("qwen", "--resume", "SESSION", "--allowed-tools", "mcp__conch", "--prompt", "TEXT"),
+    "Waking runs `qwen --resume ID` in the background. It may use the tools of conch there, and what your settings "
+    "allow. It needs a login or a key that it finds in `~/.qwen`.",
 )
