@@ -1041,6 +1041,7 @@ COMMANDS |= grouped(
         "Show the instructions that the MCP server gives to a model, with your working agreement and that of this "
         "project, and where both are kept.",
         _PROJECT,
+        reads=True,
         needs_store=False,
     ),
     Command(
