@@ -117,6 +117,19 @@ def test_the_client_of_a_harness_is_asked_what_it_makes_of_the_settings(
     assert bool(found["advice"]) == (state != "ok")
 
 
+@pytest.mark.parametrize("harness", ["claude", "codex", "gemini", "opencode", "copilot", "qwen", "kilo"])
+def test_a_client_that_does_not_list_conch_is_a_problem_with_advice(
+    home: Path, conch: Conch, environ: dict[str, str], harness: str
+) -> None:
+    put_program(home, environ, harness, "exit 0")
+    conch("one", "install", harness)
+
+    listed = conch("one", "doctor")["error"]["findings"]
+
+    (problem,) = [finding for finding in listed if finding["state"] == "problem"]
+    assert "does not list conch" in problem["found"] and problem["advice"]
+
+
 @pytest.mark.parametrize("trust, state", [("trusted", "ok"), ("untrusted", "note")])
 def test_codex_is_asked_whether_it_trusts_the_hooks(
     home: Path, conch: Conch, environ: dict[str, str], trust: str, state: str

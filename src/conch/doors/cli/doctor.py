@@ -131,7 +131,10 @@ def _durability(context: Context) -> list[_Finding]:
     if value not in ("normal", "off"):
         return [_Finding("durability", "ok", f"{value}: every commit survives a power cut")]
     found = f"{value}: a power cut may lose the last commits; a crash of a process loses none"
-    return [_Finding("durability", "ok" if value == "normal" else "note", found)]
+    if value == "normal":
+        return [_Finding("durability", "ok", found)]
+    advice = "To keep them, set `synchronous_commit` of the database to on."
+    return [_Finding("durability", "note", found, advice)]
 
 
 def _permissions(context: Context) -> list[_Finding]:
@@ -253,8 +256,9 @@ def _harness(place: Place, harness: Harness) -> list[_Finding]:
     woken = "; conch wakes its agents" if place.wakes else ""
     works = [_Finding(harness.title, "ok", f"its settings are current, and a hook answers{woken}")]
     opinions = [ask_client(harness), ask_codex_trust() if harness.slug == "codex" else None]
+    advice = " ".join(harness.steps) or f"Restart {harness.title}, and run `{harness.check}` to see what it says."
     return works + [
-        _Finding(harness.title, opinion.state, opinion.said, "" if opinion.state == "ok" else " ".join(harness.steps))
+        _Finding(harness.title, opinion.state, opinion.said, "" if opinion.state == "ok" else advice)
         for opinion in opinions
         if opinion
     ]
