@@ -95,6 +95,7 @@ class PostgresTransaction:
         self._called: str | None = None
         self._ringing: Question | None = None
         self._dumps = count(1)
+        self._has_time = False
         self._translated = translated
         self.has_ended = False
 
@@ -195,9 +196,10 @@ class PostgresTransaction:
         self._waiting.append(lock(name))
 
     def take_time(self) -> None:
-        connection = self.connection
-        connection.take_time()
-        connection.execute(_UNHURRIED)
+        if not self._has_time:
+            self.connection.take_time()
+            self.connection.execute(_UNHURRIED)
+            self._has_time = True
 
     def tables(self) -> list[str]:
         with self._translated():
@@ -212,12 +214,14 @@ class PostgresTransaction:
 
     def dump(self, table: str) -> Iterator[Row]:
         with self._translated():
+            self.take_time()
             yield from self._fetch(sql.SQL("SELECT * FROM {}").format(sql.Identifier(table)), {})
 
     def scan(self, check: Check, **parameters: Any) -> Generator[Row, None, None]:
-        # A savepoint, because an error would otherwise end the whole transaction.
-        with self._translated(), self.connection.transaction():
-            yield from self._fetch(sql.SQL(spell(check.query)), parameters)
+        with self._translated():
+            self.take_time()  # a savepoint that is rolled back would take it away again
+            with self.connection.transaction():  # an error would otherwise end the whole transaction
+                yield from self._fetch(sql.SQL(spell(check.query)), parameters)
 
     def _fetch(self, query: sql.Composable, parameters: Mapping[str, Any]) -> Iterator[Row]:
         """Read with a server-side cursor, some rows at a time.
@@ -227,9 +231,11 @@ class PostgresTransaction:
         cursor = sql.Identifier(f"dump_{next(self._dumps)}")
         declaring = sql.SQL("DECLARE {} NO SCROLL CURSOR FOR {}").format(cursor, query)
         fetching = sql.SQL("FETCH {} FROM {}").format(_ROWS_AT_ONCE, cursor)
-        self.take_time()
         self.connection.execute(declaring, parameters or None, prepare=False)
-        while page := self.connection.execute(fetching, prepare=False).fetchall():
+        is_full = True
+        while is_full:
+            page = self.connection.execute(fetching, prepare=False).fetchall()
+            is_full = len(page) == _ROWS_AT_ONCE
             yield from page
         self.connection.execute(sql.SQL("CLOSE {}").format(cursor), prepare=False)
 
