@@ -83,28 +83,42 @@ def environ(request: pytest.FixtureRequest, tmp_path: Path, put_store: Callable[
     return environ
 
 
+class WarmConnections:
+    """Connections to one database for the next test. A new one plans every statement anew: half of a test's time."""
+
+    def __init__(self) -> None:
+        self._kept: list[Any] = []
+
+    def lend(self, store: Store) -> None:
+        while self._kept and isinstance(store, PostgresStore):
+            connection = self._kept.pop()
+            connection.on_silence = store._note_silence
+            store._give_back(connection)
+
+    def take_back(self, store: Store) -> None:
+        if isinstance(store, PostgresStore):
+            self._kept += [connection for _, connection in store._idle[:2]]
+            del store._idle[:2]
+
+    def close(self) -> None:
+        for connection in self._kept:
+            connection.close()
+        self._kept.clear()
+
+
 @pytest.fixture(scope="session")
-def warm_connections() -> Iterator[list[Any]]:
-    """Connections to the server for the next test. A new one plans every statement anew: half of a test's time."""
-    kept: list[Any] = []
-    yield kept
-    for connection in kept:
-        connection.close()
+def warm_connections() -> Iterator[WarmConnections]:
+    connections = WarmConnections()
+    yield connections
+    connections.close()
 
 
 @pytest.fixture
-def app(environ: dict[str, str], clock: MovableClock, warm_connections: list[Any]) -> Iterator[App]:
+def app(environ: dict[str, str], clock: MovableClock, warm_connections: WarmConnections) -> Iterator[App]:
     app = open_app(environ, clock)
-    store = app.store
-    if isinstance(store, PostgresStore):
-        while warm_connections:
-            connection = warm_connections.pop()
-            connection.on_silence = store._note_silence
-            store._give_back(connection)
+    warm_connections.lend(app.store)
     yield app
-    if isinstance(store, PostgresStore):
-        warm_connections += [connection for _, connection in store._idle[:2]]
-        del store._idle[:2]
+    warm_connections.take_back(app.store)
     app.close()
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from psycopg import Connection, connect
 from tests.conftest import Database
-from tests.contract.conftest import Client, MovableClock
+from tests.contract.conftest import Client, MovableClock, WarmConnections
 from tests.contract.damages import DAMAGES, EVERY_TABLE, UNTOLD, Damage
 
 from conch.app import App, open_app
@@ -98,60 +100,31 @@ DO $$ DECLARE one text; BEGIN
 END $$;
 CREATE TABLE saved.numbering AS SELECT sequencename, last_value FROM pg_sequences WHERE schemaname = 'conch';
 """
-PUT_BACK = """
-DO $$ DECLARE one text; BEGIN
-    SET LOCAL session_replication_role = replica;
-    FOR one IN SELECT tablename FROM pg_tables WHERE schemaname = 'conch' LOOP
-        EXECUTE format('DELETE FROM conch.%1$I', one);
-        EXECUTE format('INSERT INTO conch.%1$I OVERRIDING SYSTEM VALUE TABLE saved.%1$I', one);
-    END LOOP;
-    PERFORM setval(format('conch.%I', sequencename), coalesce(last_value, 1), last_value IS NOT NULL)
-        FROM saved.numbering;
-END $$
+CHANGED = (
+    "SELECT relname FROM pg_stat_xact_user_tables WHERE schemaname = 'conch' AND n_tup_ins + n_tup_upd + n_tup_del > 0"
+)
+PUT_BACK = "DELETE FROM conch.{0}; INSERT INTO conch.{0} OVERRIDING SYSTEM VALUE TABLE saved.{0};"
+PUT_NUMBERS_BACK = """
+SELECT setval(format('conch.%I', sequencename), coalesce(last_value, 1), last_value IS NOT NULL) FROM saved.numbering
 """
 CHANGES_THE_SCHEMA = re.compile(r"\b(ALTER|CREATE|DROP)\b")
 
 
 class Original:
-    """A filled store of one engine, and copies of it that can be damaged."""
+    """A filled store in a file, and copies of it that can be damaged."""
 
-    def __init__(self, folder: Path, server: Database | None) -> None:
-        self._folder, self._server = folder, server
-        if server is not None:
-            server.connection.execute("CREATE DATABASE original")
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
         fill(self._environ("original"), folder / "workspace")
-        if server is not None:
-            self._execute("original", SAVE)
-            self._make_copy()
 
     @property
     def file(self) -> Path:
         return self._folder / "original" / "rooms.sqlite"
 
     def _environ(self, name: str) -> dict[str, str]:
-        environ = {"HOME": str(self._folder), "CONCH_DATA_DIR": str(self._folder / name)}
-        return environ if self._server is None else {**environ, "CONCH_STORE": self._url(name)}
-
-    def _url(self, name: str) -> str:
-        assert self._server is not None
-        return self._server.url.replace("/postgres?", f"/{name}?")
-
-    def _execute(self, name: str, statements: str) -> None:
-        import psycopg
-
-        with psycopg.connect(self._url(name), autocommit=True) as connection:
-            connection.execute("SET session_replication_role = replica; SET search_path = conch")
-            connection.execute(statements.encode())
-
-    def _make_copy(self) -> None:
-        assert self._server is not None
-        self.drop("copy")
-        self._server.connection.execute("CREATE DATABASE copy TEMPLATE original")
+        return {"HOME": str(self._folder), "CONCH_DATA_DIR": str(self._folder / name)}
 
     def copy(self, name: str) -> App:
-        """A copy of the store. On the server there is only one at a time."""
-        if self._server is not None:
-            return open_app(self._environ("copy"))
         target = self._folder / name
         target.mkdir()
         (target / "rooms.sqlite").write_bytes(self.file.read_bytes())
@@ -159,33 +132,84 @@ class Original:
 
     def damage(self, name: str, statements: str) -> None:
         """Run statements behind conch's back, with all constraints turned off."""
-        if self._server is not None:
-            self._execute("copy", statements.replace("$bytes", "BYTEA"))
-            return
         with sqlite3.connect(self._folder / name / "rooms.sqlite") as connection:
             connection.execute("PRAGMA ignore_check_constraints = ON")
             connection.executescript(statements.replace("$bytes", "BLOB"))
         connection.close()
 
-    def mend(self, statements: str) -> None:
-        """Undo what these statements did to the copy on the server."""
-        if self._server is None or not statements:
-            return
-        if CHANGES_THE_SCHEMA.search(statements):
+    def end(self, app: App) -> None:
+        app.close()
+
+    def close(self) -> None:
+        pass
+
+
+class OriginalOnServer(Original):
+    """A filled store in a database, and one copy of it, which is mended after each damage."""
+
+    def __init__(self, folder: Path, server: Database) -> None:
+        self._server = server
+        self._warm = WarmConnections()
+        self._changed: set[str] = set()
+        self._has_another_schema = False
+        server.connection.execute("CREATE DATABASE original")
+        super().__init__(folder)
+        with self._connect("original") as connection:
+            connection.execute(SAVE)
+        self._make_copy()
+
+    def _environ(self, name: str) -> dict[str, str]:
+        return {**super()._environ(name), "CONCH_STORE": self._url(name)}
+
+    def _url(self, name: str) -> str:
+        return self._server.url.replace("/postgres?", f"/{name}?")
+
+    def _connect(self, name: str) -> Connection[Any]:
+        options = "-c session_replication_role=replica -c search_path=conch"
+        return connect(self._url(name), autocommit=True, options=options)
+
+    def _make_copy(self) -> None:
+        self._drop("copy")
+        self._server.connection.execute("CREATE DATABASE copy TEMPLATE original")
+        self._connection = self._connect("copy")
+
+    def copy(self, name: str) -> App:
+        app = open_app(self._environ("copy"))
+        self._warm.lend(app.store)
+        return app
+
+    def damage(self, name: str, statements: str) -> None:
+        self._has_another_schema |= bool(CHANGES_THE_SCHEMA.search(statements))
+        with self._connection.transaction():
+            self._connection.execute(statements.replace("$bytes", "BYTEA").encode())
+            self._changed |= {table for (table,) in self._connection.execute(CHANGED)}
+
+    def end(self, app: App) -> None:
+        self._warm.take_back(app.store)
+        app.close()
+        if self._has_another_schema:
+            self._warm.close()
+            self._connection.close()
             self._make_copy()
         else:
-            self._execute("copy", PUT_BACK)
+            back = "".join(map(PUT_BACK.format, sorted(self._changed))) + PUT_NUMBERS_BACK
+            self._connection.execute(back.encode())
+        self._changed.clear()
+        self._has_another_schema = False
 
-    def check_mended(self) -> None:
-        """No damage may help a later test to find its own."""
-        if self._server is not None:
-            app = self.copy("mended")
-            assert verify_store(app.store).problems == []
-            app.close()
+    def close(self) -> None:
+        """No damage may have helped a later test to find its own."""
+        app = self.copy("mended")
+        problems = verify_store(app.store).problems
+        self.end(app)
+        self._warm.close()
+        self._connection.close()
+        self._drop("copy")
+        self._drop("original")
+        assert problems == []
 
-    def drop(self, name: str) -> None:
-        if self._server is not None:
-            self._server.connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)".encode())
+    def _drop(self, name: str) -> None:
+        self._server.connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)".encode())
 
 
 @pytest.fixture(scope="module")
@@ -197,15 +221,17 @@ def originals(
 
     def original(engine: str) -> Original:
         if engine not in made:
-            server = request.getfixturevalue("first_database") if engine == "postgres" else None
-            made[engine] = Original(tmp_path_factory.mktemp("original"), server)
+            folder = tmp_path_factory.mktemp("original")
+            made[engine] = (
+                OriginalOnServer(folder, request.getfixturevalue("first_database"))
+                if engine == "postgres"
+                else Original(folder)
+            )
         return made[engine]
 
     yield original
     for each in made.values():
-        each.check_mended()
-        each.drop("copy")
-        each.drop("original")
+        each.close()
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -218,15 +244,8 @@ def copy(original: Original, request: pytest.FixtureRequest) -> Iterator[tuple[A
     """A copy of the filled store, and a way to damage it."""
     name = f"copy_{abs(hash(request.node.name))}"
     app = original.copy(name)
-    damages: list[str] = []
-
-    def damage(statements: str) -> None:
-        damages.append(statements)
-        original.damage(name, statements)
-
-    yield app, damage
-    app.close()
-    original.mend(";".join(damages))
+    yield app, partial(original.damage, name)
+    original.end(app)
 
 
 def test_a_store_that_was_used_in_every_way_is_sound(copy: tuple[App, Callable[[str], None]]) -> None:
