@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import stat
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -301,6 +304,24 @@ def test_a_channel_is_heard_until_the_last_one_has_left(bell: FileBell) -> None:
 
         assert bell.hears("seat-a") is True
     assert bell.hears("seat-a") is False
+
+
+def test_a_process_that_is_held_up_while_it_asks_hides_no_listener(
+    bell: FileBell, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with bell.listen(announce="seat-a"), open_folder(directory) as asking:
+        fcntl.flock(asking, fcntl.LOCK_EX)
+        looks = iter([*[lambda: None] * 100, lambda: fcntl.flock(asking, fcntl.LOCK_UN)])
+        monkeypatch.setattr(time, "sleep", lambda seconds: next(looks)())
+
+        assert bell.hears("seat-a") is True
+
+
+@contextmanager
+def open_folder(path: Path) -> Iterator[int]:
+    descriptor = os.open(path, os.O_RDONLY)
+    yield descriptor
+    os.close(descriptor)
 
 
 def test_asking_who_hears_rings_nobody(bell: FileBell) -> None:

@@ -226,7 +226,7 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-    _MOST_TRIES = 20  # others hold the lock for microseconds, unless they were stopped in the middle
+    _MOST_TRIES = 500  # others hold the lock for microseconds, but a busy machine can stop them in the middle
     _PAUSE_SECONDS = 0.0005
 
     def _announce(path: str) -> int | None:
