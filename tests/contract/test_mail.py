@@ -6,18 +6,25 @@ from typing import Any
 
 import pytest
 from tests.arguments import VALID
-from tests.contract.conftest import Client, Enter
+from tests.contract.conftest import Client, Enter, plan
 
 from conch.app import App
 from conch.calls import Call
 from conch.errors import StoreUnavailable
 from conch.notices.delivery import find_news, mark_shown
+from conch.tools import session
 from conch.tools.catalogue import TOOLS
 from conch.tools.registry import call_tool
 from conch.tools.session import Session
 
 BLOCKED = {"subject": "I wait", "blocker": "the stick", "requested_action": "Please hand over.", "urgency": "high"}
 HANDOFF = {"subject": "Parser", "summary": "it parses", "next_action": "review it"}
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`ping` waits for the store of a busy machine."""
+    monkeypatch.setattr(session, "_MOMENT_SECONDS", 60.0)
 
 
 def mail(client: Client, tool: str = "get_room_state", **arguments: Any) -> dict[str, Any]:
@@ -157,7 +164,7 @@ def test_the_line_of_a_question_that_pending_list_brought_is_not_repeated(ada: C
     }
 
 
-def test_notices_are_counted_until_they_are_marked_but_their_lines_shown_once(ada: Client, bob: Client) -> None:
+def test_a_notice_that_must_be_accepted_is_counted_until_then_but_its_line_shown_once(ada: Client, bob: Client) -> None:
     sent = bob.data("event_send", event_type="HANDOFF", to_agent=ada.name, payload=HANDOFF)["event"]
     notice = {"room_id": ada.room_id, "event_id": sent["id"], "event_type": "HANDOFF"}
     waiting = mail(ada)
@@ -166,6 +173,42 @@ def test_notices_are_counted_until_they_are_marked_but_their_lines_shown_once(ad
     assert waiting == {"notices": {"count": 1, **notice, "from": bob.name, "line": "Parser"}}
     assert mail(ada) == {"notices": {"count": 1, **notice}}
     assert mail(ada, "event_mark", event_id=sent["id"], mark="seen") == {}
+    assert mail(ada) == {"notices": {"count": 1, **notice}}
+    assert mail(ada, "event_mark", event_id=sent["id"], mark="accepted") == mail(ada) == {}
+
+
+def test_a_notice_that_need_not_be_accepted_is_counted_until_it_is_seen(ada: Client, bob: Client) -> None:
+    ada.reserve("src")
+    bob.refused("scope_reserve", scope="src")
+    told = {**HANDOFF, "subject": '"requires_ack": true', "requires_ack": False}
+    bob.data("event_send", event_type="HANDOFF", to_agent=ada.name, payload=told)
+    assert mail(ada)["notices"]["count"] == 2
+
+    for event in ada.data("event_inbox")["events"]:
+        ada.data("event_mark", event_id=event["id"], mark="seen")
+
+    assert mail(ada) == {}
+
+
+def test_waiting_notices_are_found_by_an_index_of_nothing_else(app: App, ada: Client) -> None:
+    plans = (
+        plan(app, "mail_kinds", agent_id=ada.agent_id),
+        plan(app, "mail_notices", agent_id=ada.agent_id, ids=[""], most=100),
+    )
+
+    assert [found.count("protocol_events_mail_idx") for found in plans] == [1, 2], plans
+
+
+def test_the_line_of_mail_is_the_newest_that_was_not_shown(ada: Client, bob: Client) -> None:
+    first, second = (
+        bob.data("event_send", event_type="HANDOFF", to_agent=ada.name, payload={**HANDOFF, "subject": subject})
+        for subject in ("first", "second")
+    )
+    ada.data("event_mark", event_id=second["event"]["id"], mark="seen")
+
+    notices = mail(ada)["notices"]
+
+    assert (notices["count"], notices["event_id"], notices["line"]) == (2, first["event"]["id"], "first")
 
 
 def test_a_holder_that_is_asked_to_hand_over_cannot_overlook_it(ada: Client, bob: Client) -> None:
@@ -199,6 +242,7 @@ def test_a_request_of_an_earlier_turn_is_only_a_notice(ada: Client, bob: Client,
     assert mail(ada)["asked_to_hand_over"]["line"] == "Please hand over."
 
 
+@pytest.mark.usefixtures("patient")
 def test_every_tool_has_the_mail_even_when_it_refuses(ada: Client, bob: Client) -> None:
     bob.send(bob.home, "for you", metadata={"to": ada.name})
 
@@ -215,6 +259,7 @@ def test_every_tool_has_the_mail_even_when_it_refuses(ada: Client, bob: Client) 
     assert without == []
 
 
+@pytest.mark.usefixtures("patient")
 def test_the_first_reply_of_a_new_connection_has_the_mail(
     ada: Client, bob: Client, app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -240,6 +285,7 @@ def test_looking_for_the_mail_of_a_stranger_creates_no_agent(app: App, monkeypat
         assert tx.one("find_agent", agent_id="new:1") is None
 
 
+@pytest.mark.usefixtures("patient")
 def test_ping_has_the_mail_and_needs_no_store(ada: Client, bob: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     bob.send(bob.home, "for you", metadata={"to": ada.name})
     found = mail(ada, "ping")

@@ -1,7 +1,8 @@
 """What waits for an agent: messages to it, open questions, notices. Looking moves no cursor and marks nothing as seen.
 
 What the agent was shown is left out: by a hook or a listener (see `delivery.py`), or by an earlier reply. But an open
-question is counted until it is answered, and a notice until it is marked; only their lines are not repeated.
+question is counted until it is answered, and a notice until it is accepted, or seen if it need not be accepted; only
+their lines are not repeated.
 
 Every reply includes it, so an agent that only works and renews its lease still learns of messages to it. If nothing
 waits, this costs one indexed query; otherwise one more for each kind of thing that waits.

@@ -351,8 +351,9 @@ CREATE UNIQUE INDEX protocol_events_handoff_idx ON protocol_events (handoff_even
 WHERE handoff_event_seq IS NOT NULL;
 CREATE INDEX protocol_events_bead_idx ON protocol_events (bead_id, room_id) WHERE bead_id IS NOT NULL;
 
--- Finds the newest unread notice of an agent, in all rooms.
-CREATE INDEX protocol_events_mail_idx ON protocol_events (to_agent_id, number) WHERE state = 'unread';
+-- Finds the newest notice that waits for an agent, in all rooms. One that must be accepted waits until it is.
+CREATE INDEX protocol_events_mail_idx ON protocol_events (to_agent_id, number)
+WHERE state = 'unread' OR (state = 'seen' AND payload_json LIKE '%"requires_ack": true%');
 -- Finds the notices of a room that nobody has accepted. Of most notices, an agent accepts each.
 CREATE INDEX protocol_events_open_idx ON protocol_events (room_id, number) WHERE state <> 'accepted';
 

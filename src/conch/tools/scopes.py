@@ -17,6 +17,10 @@ from conch.tools.text import one_line
 
 _MOST_EVENTS = 500
 _FEW_EVENTS = 50
+_AFTER_INBOX = (
+    "With `event_mark`, accept those you take on, and mark the others as seen. Those with requires_ack stay in your "
+    "mail until you accept them."
+)
 
 
 def agent_register(session: Session, given: Object, call: Call) -> Reply:
@@ -153,9 +157,7 @@ def event_inbox(session: Session, given: Object, call: Call) -> Reply:
     cursor = page.cursor([event.event_id for event in events])
     data = known(events=page.objects, has_more=page.has_more, cursor=cursor)
     is_open = any(event.state != "accepted" for event in events)
-    following = page.next(
-        cursor, "With `event_mark`, accept those you take on, and mark the others as seen." if is_open else ""
-    )
+    following = page.next(cursor, _AFTER_INBOX if is_open else "")
     shown = events[: page.length]
     delivered = Delivered(ids=tuple(event.event_id for event in shown))
     text, showing = page.text("No notices for you."), _showing(session, shown)
@@ -176,7 +178,8 @@ def _showing(session: Session, events: list[ProtocolEvent]) -> Delivery:
 
 def event_mark(session: Session, given: Object, call: Call) -> Reply:
     event = session.app.notices.mark(session.caller(), given["event_id"], given["mark"])
-    return Reply({"event": view.envelope(event)}, f"{event.event_id} is {event.state}.")
+    delivered = Delivered(ids=(event.event_id,))
+    return Reply({"event": view.envelope(event)}, f"{event.event_id} is {event.state}.", delivered=delivered)
 
 
 _NAME: Object = {"type": "string", "maxLength": fields.LONGEST_ID}

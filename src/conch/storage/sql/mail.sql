@@ -1,7 +1,8 @@
 -- What waits for an agent. `mail_kinds` says which kinds there are, and every reply pays for it, so it only touches
 -- indexes. The others run only if there is something, and cut their numbers off, so that no flood makes them slow.
 -- What one peer of an agent has read, the agent has read. What was shown is left out. An open question is counted even
--- then, until it is answered, and a notice until it is marked, but their lines are not repeated.
+-- then, until it is answered, and a notice until it is accepted, or seen if it need not be accepted; but their lines are
+-- not repeated. The condition for that is the one of the index, word for word; otherwise the index could not be used.
 
 -- name: mail_kinds
 SELECT
@@ -20,7 +21,10 @@ SELECT
     SELECT 1 FROM peers p JOIN questions q ON q.topic_id = p.topic_id AND q.status = 'pending'
     WHERE p.agent_id = :agent_id
   ) AS questions,
-  EXISTS (SELECT 1 FROM protocol_events e WHERE e.to_agent_id = :agent_id AND e.state = 'unread') AS notices,
+  EXISTS (
+    SELECT 1 FROM protocol_events e WHERE e.to_agent_id = :agent_id
+      AND (e.state = 'unread' OR (e.state = 'seen' AND e.payload_json LIKE '%"requires_ack": true%'))
+  ) AS notices,
   EXISTS (
     SELECT 1 FROM room_members m JOIN path_rooms p ON p.room_id = m.room_id AND p.owner = m.agent_id
     JOIN room_events g ON g.room_id = p.room_id AND g.turn_id = p.turn_id AND g.event_type IN ('claim', 'takeover')
@@ -140,18 +144,17 @@ LEFT JOIN messages m ON m.topic_id = t.topic_id AND m.seq = COALESCE(t.unshown, 
 LEFT JOIN peers p ON p.peer_id = m.sender_id;
 
 -- name: mail_notices
-SELECT * FROM (
-  SELECT 'notice' AS kind, e.room_id AS place, e.number AS last_seq, (
-    SELECT count(*) FROM (
-      SELECT 1 AS one FROM protocol_events x
-      WHERE x.to_agent_id = :agent_id AND x.state = 'unread' AND x.event_id NOT IN :ids
-      LIMIT :most
-    ) counted
-  ) AS number, e.event_id AS id, e.from_agent AS sender, e.from_agent_id AS sender_agent_id,
-    CASE WHEN e.shown_at IS NULL THEN e.payload_json END AS line, e.event_type
+WITH waiting AS MATERIALIZED (
+  SELECT e.*, CASE WHEN e.state = 'unread' AND e.shown_at IS NULL THEN e.payload_json END AS line
   FROM protocol_events e
-  WHERE e.to_agent_id = :agent_id AND e.state = 'unread' AND e.event_id NOT IN :ids
-  ORDER BY e.number DESC LIMIT 1
+  WHERE e.to_agent_id = :agent_id AND e.event_id NOT IN :ids
+    AND (e.state = 'unread' OR (e.state = 'seen' AND e.payload_json LIKE '%"requires_ack": true%'))
+  ORDER BY e.number DESC LIMIT :most
+)
+SELECT * FROM (
+  SELECT 'notice' AS kind, room_id AS place, number AS last_seq, (SELECT count(*) FROM waiting) AS number,
+    event_id AS id, from_agent AS sender, from_agent_id AS sender_agent_id, line, event_type
+  FROM waiting ORDER BY line IS NULL, last_seq DESC LIMIT 1
 ) newest
 UNION ALL
 SELECT * FROM (
