@@ -285,9 +285,9 @@ def launch(servers: Servers, tmp_path: Path) -> Callable[..., Client]:
 def conch(servers: Servers) -> Callable[..., Client]:
     """Start the real server for an agent, ready for calls."""
 
-    def conch(agent_id: str, *options: str) -> Client:
+    def conch(agent_id: str, *options: str, stateless: bool = False) -> Client:
         client = servers.run(CONCH, ["mcp", *options], agent_id)
-        client.initialize()
+        client.speak_stateless() if stateless else client.initialize()
         return client
 
     return conch

@@ -19,9 +19,10 @@ STORIES = {
 }
 
 
+@pytest.mark.parametrize("stateless", [False, True], ids=["handshake", "stateless"])
 @pytest.mark.parametrize("group", STORIES)
-def test_a_group_stands_alone(conch, group):
-    client = conch("codex:1", "--tools", group)
+def test_a_group_stands_alone(conch, group, stateless):
+    client = conch("codex:1", "--tools", group, stateless=stateless)
     offered = {tool["name"] for tool in client.ask("tools/list")["result"]["tools"]}
 
     results = {tool: client.call(tool, **arguments) for tool, arguments in STORIES[group]}

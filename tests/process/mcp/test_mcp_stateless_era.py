@@ -50,6 +50,28 @@ def test_the_client_need_not_say_who_it_is(stateless):
     assert stateless.call("client")["structuredContent"]["name"] is None
 
 
+def test_a_client_that_says_once_who_it_is_keeps_its_name(stateless):
+    first = stateless.call("client")["structuredContent"]["name"]
+    del stateless.envelope[CLIENT]
+
+    assert stateless.call("client")["structuredContent"]["name"] == first == "probe-client"
+
+
+def test_an_agent_needs_no_ids_and_sees_its_mail_and_what_to_do_next(conch):
+    ada, bob = (conch(agent_id, stateless=True) for agent_id in ("ada:1", "bob:2"))
+    name = ada.call("join_path")["structuredContent"]["name"]
+    bob.call("join_path")
+    ada.call("wait_for_turn")
+    bob.call("sync", outbox=[{"content_markdown": "Which branch?", "metadata": {"to": name}}], wait_seconds=0)
+
+    beat = ada.call("heartbeat")
+
+    shown, text = beat["structuredContent"], beat["content"][0]["text"]
+    assert (shown["turn_id"], shown["mail"]["to_you"]["line"]) == (1, "Which branch?")
+    assert "Which branch?" in text and f"Next: {shown['next']}" in text
+    assert bob.call("heartbeat")["structuredContent"]["field"] == "lease_id", "another connection has no such turn"
+
+
 def test_an_unsupported_version_is_refused_with_the_ones_that_are_served(stateless):
     stateless.envelope[VERSION] = "2099-01-01"
 

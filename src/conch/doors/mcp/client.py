@@ -70,7 +70,7 @@ class Client:
         if self._version is not None and not self.stateless:
             raise Refusal(INVALID_REQUEST, f"Invalid request: this connection already uses {self._version}.")
         served = (STATELESS_VERSION,) if self.stateless else (STATELESS_VERSION, *HANDSHAKE_VERSIONS)
-        self.name = read_envelope(request.params, served)
+        self.name = read_envelope(request.params, served) or self.name  # a client may name itself only once
         self._version = STATELESS_VERSION
 
     def shape(self, result: Object, cacheable: bool = False, seconds: int = _CACHE_SECONDS) -> Object:
