@@ -226,11 +226,11 @@ def test_a_process_notices_that_the_store_was_upgraded_under_it(
     check(codex.call("append_note", room_id=room_id, note="?"), "DB_SCHEMA_MISMATCH", "newer version of conch")
 
 
-@pytest.mark.parametrize("table", ["agents", "meta"])
+@pytest.mark.parametrize("table", ["agents (pearls int)", "meta (pearls int)", "meta (key int, value int)"])
 def test_a_schema_of_somebody_else_is_not_touched(
     join: Join, server: Any, database: str, environ: dict[str, str], table: str
 ) -> None:
-    server.ask(f"SET ROLE conch; CREATE SCHEMA conch; CREATE TABLE conch.{table} (pearls int)", database)
+    server.ask(f"SET ROLE conch; CREATE SCHEMA conch; CREATE TABLE conch.{table}", database)
 
     answer = join(environ["CONCH_STORE"])
 

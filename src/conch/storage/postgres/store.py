@@ -10,7 +10,7 @@ from functools import partial
 
 import psycopg
 from psycopg import sql
-from psycopg.errors import UndefinedColumn, UndefinedTable
+from psycopg.errors import DataError, UndefinedColumn, UndefinedTable
 
 from conch.calls import note_change
 from conch.clock import Clock
@@ -298,7 +298,7 @@ class PostgresStore:
         try:
             try:
                 self._depart(connection, flight)
-            except (UndefinedTable, UndefinedColumn):  # a new database, or tables of another program
+            except (UndefinedTable, UndefinedColumn, DataError):  # a new database, or tables of another program
                 if facts is None or facts.is_answered:
                     raise
             if facts is not None and (not facts.is_answered or facts.rows[0]["version"] is None):
