@@ -19,6 +19,8 @@ from typing import Any
 import pytest
 from tests.process.forking import Forks
 
+from conch.bells.base import notification, seat_channel
+
 Object = dict[str, Any]
 Take = Callable[[Path], None]
 HANDOFF = {"status": "done", "next_action": "go on"}
@@ -480,12 +482,13 @@ def test_a_schema_that_is_dropped_under_running_servers_is_noticed(
     for _ in range(6):  # until the driver prepares what it sends
         first.heartbeat()
     with psycopg.connect(postgres_url, autocommit=True) as connection:
-        second.client.start_call("wait_for_turn", room_id=second.room_id, max_wait_ms=3_000)
+        second.client.start_call("wait_for_turn", room_id=second.room_id, max_wait_ms=30_000)
         until_it_listens(connection)
         connection.execute("DROP SCHEMA conch CASCADE")
-
-    newcomer = agent("kimi:3")
-    newcomer.take_stick()
+        newcomer = agent("kimi:3")
+        newcomer.take_stick()
+        # It looks now: without a ring it would look when its time is up, perhaps before there is a new store.
+        connection.execute(f"NOTIFY {notification(seat_channel(second.room_id, 'gemini:2'))}")
     refused, woken = first.heartbeat(), second.client.receive()["result"]
 
     for reply in (refused, woken):
