@@ -57,6 +57,11 @@ def encodable(text: str) -> str:
     return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
 
+def well_formed(text: str) -> str:
+    """Replace half a surrogate pair (a cut emoji, a file name that is not UTF-8), which strict parsers refuse."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
 def behind_margin(text: str, margin: str = MARGIN, first: str | None = None) -> str:
     """Put a margin before every line, whichever character ends it. `first` replaces the margin of the first line."""
     if is_plain(text):

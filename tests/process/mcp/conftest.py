@@ -6,15 +6,16 @@ import http.client
 import json
 import os
 import queue
+import secrets
 import signal
 import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import pytest
@@ -143,16 +144,27 @@ class Client:
         return len(self.journal.read_text().splitlines()) if self.journal.exists() else 0
 
 
+class Site(NamedTuple):
+    """A server that runs, for all agents of a test."""
+
+    process: Fork
+    address: str
+    token: str
+    journal: Path
+    errors: Path
+
+
 class WebClient(Client):
     """The same over HTTP: each message is a request of its own, and what comes back is put into one line."""
 
-    def __init__(self, address: str, token: str, agent: str) -> None:
-        parts = urlsplit(address)
+    def __init__(self, site: Site, agent: str) -> None:
+        parts = urlsplit(site.address)
+        self.journal, self.errors = site.journal, site.errors
         self.envelope = None
         self._host, self._port = parts.hostname or "", parts.port or 0
         self._path = f"/mcp?agent={agent}"
         self._headers = {
-            "Authorization": f"Bearer {token}",
+            "Authorization": f"Bearer {site.token}",
             "Accept": "application/json, text/event-stream",
             "Content-Type": "application/json",
         }
@@ -160,13 +172,16 @@ class WebClient(Client):
         self._next_id = 1000
         self._cancelled: set[object] = set()
         self._open: dict[http.client.HTTPConnection, threading.Thread] = {}
+        self._asked: dict[str, http.client.HTTPConnection] = {}
 
     def send(self, message: object) -> None:
         body = message if isinstance(message, bytes) else json.dumps(message).encode()
         connection = http.client.HTTPConnection(self._host, self._port, timeout=SECONDS)
-        connection.request("POST", self._path, body, self._headers)
+        connection.request("POST", self._path, body, {**self._headers, **_routing(message)})
         thread = threading.Thread(target=self._hear, args=[connection])
         self._open[connection] = thread
+        if isinstance(message, dict):
+            self._asked[json.dumps(message.get("id"))] = connection
         thread.start()
         if b'"id"' not in body:
             thread.join(SECONDS)
@@ -190,17 +205,28 @@ class WebClient(Client):
         return not (message.get("id") in self._cancelled and "error" in message)
 
     def cancel(self, request_id: object) -> None:
+        """In the stateless era, a client cancels a request by closing its connection."""
         self._cancelled.add(request_id)
-        super().cancel(request_id)
+        if self.envelope is None:
+            super().cancel(request_id)
+        else:
+            self._cut(self._asked[json.dumps(request_id)])
 
     def end(self) -> None:
         """Cut every connection."""
-        for connection, thread in self._open.items():
-            if connection.sock is not None:
-                with suppress(OSError):
-                    connection.sock.shutdown(socket.SHUT_RDWR)
-            thread.join(SECONDS)
-        self._open.clear()
+        for connection in list(self._open):
+            self._cut(connection)
+
+    def _cut(self, connection: http.client.HTTPConnection) -> None:
+        if connection.sock is not None:
+            with suppress(OSError):
+                connection.sock.shutdown(socket.SHUT_RDWR)
+        self._open.pop(connection).join(SECONDS)
+
+    def wait_for_exit(self) -> int:
+        """The server goes on for others. All that it had to do for this client is done."""
+        self.end()
+        return 0
 
     kill = end
 
@@ -208,6 +234,17 @@ class WebClient(Client):
         self.end()
         self._lines.put(b"")
         return super().rest()
+
+
+def _routing(message: object) -> dict[str, str]:
+    """The headers that repeat what a request of the stateless era says."""
+    params = message.get("params") if isinstance(message, dict) else None
+    version = params.get("_meta", {}).get(VERSION) if isinstance(params, dict) else None
+    if not isinstance(message, dict) or version is None:
+        return {}
+    name = params.get("name") if isinstance(params, dict) else None
+    named = {"Mcp-Name": name} if isinstance(name, str) else {}
+    return {"MCP-Protocol-Version": str(version), "Mcp-Method": message["method"], **named}
 
 
 class Servers:
@@ -293,32 +330,81 @@ def conch(servers: Servers) -> Callable[..., Client]:
     return conch
 
 
+@contextmanager
+def serving(forks: Forks, program: str, words: list[str], folder: Path) -> Iterator[Site]:
+    """A server of ours for HTTP, until the end of the block."""
+    journal, errors = folder / "journal", folder / "stderr-site"
+    environ = {**os.environ, "CONCH_DATA_DIR": str(folder / "data")}
+    with errors.open("wb") as stderr:
+        process = forks.start(words, environ, folder, program, stderr.fileno())
+    address, _, token = process.stdout.readline().strip().partition("/?token=")
+    yield Site(process, address, token, journal, errors)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(SECONDS) == 0
+    close_streams(process)
+
+
 @pytest.fixture
 def web(tmp_path: Path, server_forks: Forks) -> Iterator[Callable[..., WebClient]]:
     """Connect an agent to `conch serve`, ready for calls."""
-    environ = {**os.environ, "CONCH_DATA_DIR": str(tmp_path / "data")}
-    server = server_forks.start(["serve", "--port", "0"], environ, tmp_path)
-    address, _, token = server.stdout.readline().strip().partition("/?token=")
     clients: list[WebClient] = []
+    with serving(server_forks, CONCH, ["serve", "--port", "0"], tmp_path) as site:
 
-    def connect(agent_id: str) -> WebClient:
-        clients.append(WebClient(address, token, agent_id))
-        clients[-1].initialize()
+        def connect(agent_id: str) -> WebClient:
+            clients.append(WebClient(site, agent_id))
+            clients[-1].initialize()
+            return clients[-1]
+
+        yield connect
+        for client in clients:
+            client.end()
+    assert site.errors.read_text() == ""
+
+
+@pytest.fixture(scope="session")
+def probe_site(tmp_path_factory: pytest.TempPathFactory, server_forks: Forks) -> Iterator[Site]:
+    """The tools made for these tests, over HTTP. One server serves all tests, each as an agent of its own."""
+    folder = tmp_path_factory.mktemp("probe")
+    with serving(server_forks, PROBE, [str(folder / "journal"), "--http"], folder) as site:
+        yield site
+
+
+@pytest.fixture
+def over_http(probe_site: Site) -> Iterator[Callable[[], WebClient]]:
+    clients: list[WebClient] = []
+    probe_site.journal.write_text("")
+
+    def connect() -> WebClient:
+        clients.append(WebClient(probe_site, secrets.token_hex(8)))
         return clients[-1]
 
     yield connect
     for client in clients:
         client.end()
-    server.send_signal(signal.SIGTERM)
-    _, errors = server.communicate(SECONDS)
-    close_streams(server)
-    assert (server.returncode, errors) == (0, "")
 
 
 @pytest.fixture
-def raw(launch: Callable[..., Client]) -> Client:
+def door(request: pytest.FixtureRequest) -> str:
+    """How a test connects. See `doors.py`."""
+    return getattr(request, "param", "stdio")
+
+
+@pytest.fixture
+def connect(door: str, request: pytest.FixtureRequest) -> Callable[..., Client]:
+    """Connect to the server with the tools made for these tests, through the door of the test."""
+    return request.getfixturevalue("over_http" if door == "http" else "launch")
+
+
+@pytest.fixture
+def agent_at(door: str, request: pytest.FixtureRequest) -> Callable[..., Client]:
+    """Connect an agent to the real server, ready for calls, through the door of the test."""
+    return request.getfixturevalue("web" if door == "http" else "conch")
+
+
+@pytest.fixture
+def raw(connect: Callable[..., Client]) -> Client:
     """A connection without any message yet."""
-    return launch()
+    return connect()
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """A server with tools made for these tests: the real connection, session and registry under tools that misbehave.
 
-    python probe_server.py JOURNAL [MAX_LINE_BYTES]
+    python probe_server.py JOURNAL [MAX_LINE_BYTES | --http]
 
 The journal is the file in which calls that were taken back leave a line.
 """
@@ -16,6 +16,8 @@ import time
 from conch.app import open_app
 from conch.calls import Call
 from conch.doors.mcp.server import serve_stdio
+from conch.doors.web.server import Serving, serve
+from conch.tools.instructions import instructions
 from conch.tools.registry import Tool
 from conch.tools.replies import Delivery, Object, Reply
 from conch.tools.session import Session
@@ -133,8 +135,12 @@ TOOLS = [
 
 
 def main(words: list[str]) -> int:
+    tools = {one.name: one for one in TOOLS}
+    if words[1:] == ["--http"]:
+        here = Serving(0, "127.0.0.1", (), None, None, False)
+        return serve(open_app(os.environ), here, tools, instructions(tools))
     limit = {"CONCH_MAX_LINE_BYTES": words[1]} if len(words) > 1 else {}
-    return serve_stdio(open_app({**os.environ, **limit}), {one.name: one for one in TOOLS})
+    return serve_stdio(open_app({**os.environ, **limit}), tools)
 
 
 if __name__ == "__main__":

@@ -6,16 +6,18 @@ import signal
 import time
 
 import pytest
+from tests.process.mcp.doors import both_doors, stdio  # noqa: F401
 
 HANDOFF = {"status": "done", "next_action": "go on"}
 ROUNDS = 10
 
 
 @pytest.fixture
-def bob(conch, tmp_path):
+def bob(agent_at, tmp_path):
     """Holds the stick, and hands it to ada in every round."""
-    bob = conch("claude:bob")
-    bob.room_id = bob.call("join_path", context_path=str(tmp_path))["structuredContent"]["room_id"]
+    bob = agent_at("claude:bob")
+    joined = bob.call("join_path", context_path=str(tmp_path))["structuredContent"]
+    bob.room_id, bob.agent_id = joined["room_id"], joined["agent_id"]
     return bob
 
 
@@ -48,9 +50,9 @@ def messages_before(client, request_id):
     return messages
 
 
-def test_a_wait_cancelled_while_the_stick_arrives_holds_nothing(bob, conch, tmp_path):
+def test_a_wait_cancelled_while_the_stick_arrives_holds_nothing(bob, agent_at, tmp_path):
     for round_ in range(ROUNDS):
-        ada = conch("codex:ada")
+        ada = agent_at("codex:ada")
         ada.call("join_path", context_path=str(tmp_path))
         mine = take(bob, bob.room_id)
         waiting = start_wait(ada, bob.room_id)
@@ -63,9 +65,10 @@ def test_a_wait_cancelled_while_the_stick_arrives_holds_nothing(bob, conch, tmp_
 
         assert owner_once_settled(bob, bob.room_id, None) is None
         ada.call("release_stick", **take(ada, bob.room_id), handoff=HANDOFF)
-        ada.process.stdin.close()
+        ada.end()
 
 
+@stdio
 @pytest.mark.parametrize("end", ["closed input", "SIGTERM"])
 def test_a_server_ended_while_the_stick_arrives_answers_or_holds_nothing(bob, conch, tmp_path, end):
     for round_ in range(8):
@@ -91,14 +94,14 @@ def test_a_server_ended_while_the_stick_arrives_answers_or_holds_nothing(bob, co
         heir.process.stdin.close()
 
 
-def test_a_wait_delays_no_other_call_of_the_same_agent(bob, conch, tmp_path):
-    ada = conch("codex:ada")
+def test_a_wait_delays_no_other_call_of_the_same_agent(bob, agent_at, tmp_path):
+    ada = agent_at("codex:ada")
     ada.call("join_path", context_path=str(tmp_path))
     take(bob, bob.room_id)
     start_wait(ada, bob.room_id)
 
     assert ada.ask("ping")["result"] == {}
-    assert ada.call("get_room_state", room_id=bob.room_id)["structuredContent"]["room"]["owner"] == "claude:bob"
+    assert ada.call("get_room_state", room_id=bob.room_id)["structuredContent"]["room"]["owner"] == bob.agent_id
 
 
 def test_only_the_groups_asked_for_are_served(conch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.process.mcp.doors import both_doors, stdio  # noqa: F401
 
 
 def test_a_waiting_call_delays_nobody(either):
@@ -44,7 +45,7 @@ def test_a_cancelled_call_is_never_answered(either):
     either.cancel(waiting)
 
     assert either.call("echo", text="next")["structuredContent"] == {"text": "next"}
-    either.process.stdin.close()
+    either.end()
     assert either.rest() == []
 
 
@@ -54,7 +55,7 @@ def test_a_claim_that_a_cancellation_overtook_is_given_back(either):
     either.cancel(waiting)
 
     assert either.call("journal", lines=1)["structuredContent"] == {"lines": 1}
-    either.process.stdin.close()
+    either.end()
     assert either.rest() == []
 
 
@@ -63,12 +64,13 @@ def test_a_call_that_was_answered_is_not_taken_back_by_a_late_cancellation(eithe
     assert either.receive()["id"] == answered
 
     either.cancel(answered)
-    either.process.stdin.close()
+    either.end()
 
     assert either.wait_for_exit() == 0
     assert either.undone() == 0
 
 
+@stdio
 def test_the_id_of_a_cancelled_call_may_be_used_again(client):
     client.start_waiting_call(request_id="again")
     client.cancel("again")
@@ -79,6 +81,7 @@ def test_the_id_of_a_cancelled_call_may_be_used_again(client):
     assert client.ask("ping", request_id="again")["result"] == {}
 
 
+@stdio
 @pytest.mark.parametrize("request_id", [7, "seven"])
 def test_an_id_in_flight_is_refused_for_another_request(client, request_id):
     client.start_waiting_call(request_id=request_id)
@@ -96,7 +99,7 @@ def test_the_number_and_the_string_are_different_ids(client):
     assert client.receive()["id"] == "7"
     client.cancel("7")
     client.cancel(True)
-    client.process.stdin.close()
+    client.end()
 
     assert client.wait_for_exit() == 0
 
@@ -113,6 +116,7 @@ def test_progress_is_reported_under_the_clients_token_and_always_grows(either):
         assert reply["id"] == request_id
 
 
+@stdio
 @pytest.mark.parametrize("token", [None, True, 1.5, [], {}])
 def test_without_a_token_there_is_no_progress(client, token):
     params = {"name": "count", "arguments": {"to": 3}, "_meta": {"progressToken": token}}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.process.mcp.doors import both_doors  # noqa: F401
 
 HANDOFF = {"status": "done", "next_action": "go on"}
 TOPIC = [("topic_create", {"name": "pink"}), ("topic_join", {"name": "pink", "agent_name": "red"})]
@@ -31,8 +32,8 @@ def test_a_group_stands_alone(conch, group, stateless):
     assert {tool: result["content"][0]["text"] for tool, result in results.items() if result["isError"]} == {}
 
 
-def test_without_a_choice_every_tool_is_offered(conch):
-    assert len(conch("codex:1").ask("tools/list")["result"]["tools"]) == 42
+def test_without_a_choice_every_tool_is_offered(agent_at):
+    assert len(agent_at("codex:1").ask("tools/list")["result"]["tools"]) == 42
 
 
 def test_an_error_advises_only_tools_that_are_offered(conch):
@@ -45,10 +46,10 @@ def test_an_error_advises_only_tools_that_are_offered(conch):
     assert "join_path" not in homeless["message"]
 
 
-def test_a_reply_and_the_next_call_are_in_order(conch):
+def test_a_reply_and_the_next_call_are_in_order(agent_at, tmp_path):
     """The client reads the reply and calls at once. The turn counts as received by then, in every round."""
-    ada = conch("codex:1")
-    ada.call("join_path")
+    ada = agent_at("codex:1")
+    ada.call("join_path", context_path=str(tmp_path))
 
     for _ in range(50):
         assert ada.call("wait_for_turn")["structuredContent"]["status"] == "your_turn"

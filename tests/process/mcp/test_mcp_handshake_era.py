@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.process.mcp.doors import both_doors, capabilities, stdio  # noqa: F401
 
 HANDSHAKE_VERSIONS = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
 
@@ -19,7 +20,7 @@ def test_initialize_introduces_the_server(raw):
     result = raw.initialize()["result"]
 
     assert result["serverInfo"]["name"] == "conch"
-    assert result["capabilities"] == {"tools": {}, "prompts": {}, "resources": {"subscribe": True}}
+    assert capabilities(result) == {"tools": {}, "prompts": {}, "resources": {"subscribe": True}}
     assert "If has_more is true, call again" in result["instructions"]
 
 
@@ -28,26 +29,31 @@ def test_initialize_without_a_version_is_refused(raw, params):
     assert raw.ask("initialize", params)["error"]["code"] == -32602
 
 
+@stdio
 @pytest.mark.parametrize("method", ["tools/list", "tools/call", "server/discover"])
 def test_nothing_is_served_before_the_connection_has_an_era(raw, method):
     assert raw.ask(method)["error"]["code"] == -32602
 
 
+@stdio
 def test_ping_is_answered_even_before_initialize(raw):
     assert raw.ask("ping")["result"] == {}
 
 
+@stdio
 def test_a_refused_request_does_not_fix_the_era(raw):
     raw.ask("tools/list")
 
     assert raw.initialize()["result"]["protocolVersion"] == "2025-11-25"
 
 
+@stdio
 @pytest.mark.parametrize("method", ["logging/setLevel", "server/discover", "completion/complete", "x", ""])
 def test_a_method_that_is_not_served_is_not_found(client, method):
     assert client.ask(method)["error"]["code"] == -32601
 
 
+@stdio
 def test_a_request_of_the_stateless_era_is_refused(client):
     client.speak_stateless()
 

@@ -6,6 +6,7 @@ import json
 import subprocess
 
 import pytest
+from tests.process.mcp.doors import both
 
 
 def ping(request_id):
@@ -90,6 +91,7 @@ def test_an_id_is_a_string_or_an_integer(client, request_id):
 
 
 @pytest.mark.parametrize("request_id", [0, -1, 2**53 + 1, 10**30, "", "7", "ü\0"])
+@both
 def test_an_id_comes_back_as_it_was(client, request_id):
     assert client.ask("ping", request_id=request_id)["id"] == request_id
 
@@ -179,12 +181,14 @@ def test_notifications_and_responses_are_never_answered(client, message):
     assert client.ask("ping")["result"] == {}
 
 
+@both
 def test_text_of_every_kind_survives_the_round_trip(client):
     text = 'quote " backslash \\ newline \n umlaut ü shell \U0001f41a line separator \u2028 del \x7f'
 
     assert client.call("echo", text=text)["structuredContent"]["text"] == text
 
 
+@both
 def test_half_a_surrogate_pair_is_replaced_in_the_structure_and_escaped_in_the_text(client):
     client.start_call("half_a_pair")
 

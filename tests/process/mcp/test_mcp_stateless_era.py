@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.process.mcp.doors import both_doors, capabilities, stdio  # noqa: F401
 
 VERSION = "io.modelcontextprotocol/protocolVersion"
 CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
@@ -8,15 +9,15 @@ CLIENT = "io.modelcontextprotocol/clientInfo"
 SERVER = "io.modelcontextprotocol/serverInfo"
 
 
-def test_discover_introduces_the_server(stateless):
+def test_discover_introduces_the_server(stateless, door):
     result = stateless.ask("server/discover")["result"]
 
     assert result["supportedVersions"] == ["2026-07-28"]
-    assert result["capabilities"] == {"tools": {}, "prompts": {}, "resources": {"subscribe": True}}
+    assert capabilities(result) == {"tools": {}, "prompts": {}, "resources": {"subscribe": True}}
     assert "If has_more is true, call again" in result["instructions"]
     assert result["resultType"] == "complete"
     assert result["_meta"][SERVER]["name"] == "conch"
-    assert result["ttlMs"] > 0 and result["cacheScope"] == "private"
+    assert result["ttlMs"] >= {"stdio": 1, "http": 0}[door] and result["cacheScope"] == "private"
 
 
 def test_tools_are_listed_and_called_without_any_handshake(stateless):
@@ -29,6 +30,7 @@ def test_tools_are_listed_and_called_without_any_handshake(stateless):
     assert called["structuredContent"] == {"text": "hello"}
 
 
+@stdio
 @pytest.mark.parametrize("missing", [VERSION, CAPABILITIES])
 def test_a_request_without_a_required_field_is_refused(stateless, missing):
     stateless.ask("server/discover")
@@ -37,6 +39,7 @@ def test_a_request_without_a_required_field_is_refused(stateless, missing):
     assert stateless.ask("tools/list")["error"]["code"] == -32602
 
 
+@stdio
 @pytest.mark.parametrize(("field", "value"), [(VERSION, 20260728), (VERSION, None), (CAPABILITIES, "all of them")])
 def test_a_field_of_the_wrong_type_is_refused(stateless, field, value):
     stateless.envelope[field] = value
@@ -47,9 +50,10 @@ def test_a_field_of_the_wrong_type_is_refused(stateless, field, value):
 def test_the_client_need_not_say_who_it_is(stateless):
     del stateless.envelope[CLIENT]
 
-    assert stateless.call("client")["structuredContent"]["name"] is None
+    assert stateless.call("client")["structuredContent"].get("name") is None  # over HTTP, the SDK leaves null out
 
 
+@stdio
 def test_a_client_that_says_once_who_it_is_keeps_its_name(stateless):
     first = stateless.call("client")["structuredContent"]["name"]
     del stateless.envelope[CLIENT]
@@ -72,6 +76,7 @@ def test_an_agent_needs_no_ids_and_sees_its_mail_and_what_to_do_next(conch):
     assert bob.call("heartbeat")["structuredContent"]["field"] == "lease_id", "another connection has no such turn"
 
 
+@stdio
 def test_an_unsupported_version_is_refused_with_the_ones_that_are_served(stateless):
     stateless.envelope[VERSION] = "2099-01-01"
 
@@ -82,9 +87,9 @@ def test_an_unsupported_version_is_refused_with_the_ones_that_are_served(statele
     assert error["data"]["supported"][0] == "2026-07-28" and "2025-11-25" in error["data"]["supported"]
 
 
-def test_after_an_unsupported_version_the_client_may_fall_back_to_either_era(launch):
+def test_after_an_unsupported_version_the_client_may_fall_back_to_either_era(connect):
     for fall_back in ("speak_stateless", "initialize"):
-        client = launch()
+        client = connect()
         client.speak_stateless(**{VERSION: "2099-01-01"})
         client.ask("server/discover")
         client.envelope = None
@@ -92,6 +97,7 @@ def test_after_an_unsupported_version_the_client_may_fall_back_to_either_era(lau
         assert "result" in client.ask("tools/list")
 
 
+@stdio
 def test_initialize_is_refused_once_the_connection_is_stateless(stateless):
     stateless.ask("server/discover")
     stateless.envelope = None
@@ -107,12 +113,14 @@ def test_a_method_that_is_gone_or_unknown_is_not_found(stateless, method):
     assert stateless.ask(method)["error"]["code"] == -32601
 
 
+@stdio
 def test_initialize_with_an_envelope_still_opens_the_handshake_era(stateless):
     reply = stateless.ask("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}})
 
     assert reply["result"]["protocolVersion"] == "2025-11-25"
 
 
+@stdio
 def test_the_server_never_sends_a_request(stateless, tmp_path):
     stateless.envelope[CAPABILITIES] = {"roots": {}}
 

@@ -7,6 +7,7 @@ import re
 
 from conch.lean import Any, NamedTuple, TypeGuard
 from conch.tools.replies import Object
+from conch.tools.text import well_formed
 
 Id = str | int
 
@@ -149,12 +150,7 @@ def encode(message: Object) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:
-        return _well_formed(text).encode()
-
-
-def _well_formed(text: str) -> str:
-    """Replace half a surrogate pair (a cut emoji, a file name that is not UTF-8), which strict parsers refuse."""
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        return well_formed(text).encode()
 
 
 def parse(message: Any) -> Request | Notification | Response:

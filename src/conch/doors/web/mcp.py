@@ -6,6 +6,7 @@ address (`/mcp?agent=NAME`), or else everything that one client program sends.
 
 from __future__ import annotations
 
+import json
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -29,11 +30,13 @@ from conch.doors.web.replies import refused
 from conch.errors import InvalidArgument
 from conch.lean import Any, Lock
 from conch.tools.registry import Tool, call_tool
-from conch.tools.replies import Object, Reply
+from conch.tools.replies import Delivery, Object, Reply
 from conch.tools.session import Session
+from conch.tools.text import encodable, well_formed
 
 _MOST_SESSIONS = 1_000
-_MOST_CALLS = 256
+_MOST_CALLS = 256  # of one agent, as for `conch mcp`
+_MOST_THREADS = 1_024
 _MOST_BODY_BYTES = 1024 * 1024
 _IDLE_SECONDS = 4 * 3_600.0  # as long as a silent agent counts as active
 _LONGEST_NAME = 64
@@ -52,6 +55,7 @@ class McpDoor:
         self._tools = tools
         self._sessions: OrderedDict[str, Session] = OrderedDict()
         self._calls: set[_Run] = set()
+        self._answered: OrderedDict[str, _Answered] = OrderedDict()
         self._limiter: anyio.CapacityLimiter | None = None
         self._stopped: anyio.Event | None = None
         self._library = Library(tools, self._session)
@@ -62,6 +66,9 @@ class McpDoor:
             on_list_tools=self._list_tools,
             on_call_tool=self._call_tool,
             **self._library.handlers(),
+        )
+        server.add_notification_handler(
+            "notifications/cancelled", types.CancelledNotificationParams, self._cancel_answered
         )
         self._manager = StreamableHTTPSessionManager(
             server,
@@ -75,7 +82,7 @@ class McpDoor:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Inside, requests are served until `stop`."""
-        self._limiter, self._stopped = anyio.CapacityLimiter(_MOST_CALLS), anyio.Event()
+        self._limiter, self._stopped = anyio.CapacityLimiter(_MOST_THREADS), anyio.Event()
         ready, stopped = anyio.Event(), self._stopped
 
         async def run() -> None:
@@ -139,9 +146,24 @@ class McpDoor:
         """
         run = caller.run
         if run is not None and run.has_replied:
-            await run_sync(run.settle, caller.gets_reply, limiter=self._limiter)
+            delivery = await run_sync(run.settle, caller.gets_reply, limiter=self._limiter)
+            if delivery is not None and delivery.is_retractable and run.request:
+                self._answered.setdefault(run.request[0], _Answered()).note(run.request[1], delivery)
+                self._answered.move_to_end(run.request[0])
+                while len(self._answered) > _MOST_SESSIONS:
+                    self._answered.popitem(last=False)
             self._calls.discard(run)
             run.settled.set()
+
+    async def _cancel_answered(self, context: _Context, params: types.CancelledNotificationParams) -> None:
+        """Take back what a reply brought, if it crossed its cancellation. The SDK cancels calls without a reply."""
+        request = (_session_id(context), params.request_id)
+        for run in [each for each in self._calls if each.request == request and each.has_replied]:
+            await run.settled.wait()
+        answered = self._answered.get(request[0])
+        for task in answered.cancel(params.request_id) if answered is not None else []:
+            with suppress(Exception):  # as for every lost reply
+                await run_sync(task, limiter=self._limiter)
 
     # -- its tools
 
@@ -162,21 +184,27 @@ class McpDoor:
         meta: Object = dict(context.meta or {})
         session = self._session(context)
         session.note_sessions(meta)
-        for former in [each for each in self._calls if each.session is session and each.has_replied]:
-            await former.settled.wait()  # the client has its reply, but the store may not know yet
-        run = _Run(tool, session, params.arguments or {}, _progress(context, meta))
+        own = [each for each in self._calls if each.session is session]
+        if len(own) >= _MOST_CALLS or len(self._calls) >= _MOST_THREADS:
+            raise MCPError(types.INTERNAL_ERROR, "Too many requests at once. Wait for a reply, then try again.")
+        for former in own:
+            if former.has_replied:
+                await former.settled.wait()  # the client has its reply, but the store may not know yet
+        request = (_session_id(context), context.request_id)
+        run = _Run(tool, session, params.arguments or {}, _progress(context, meta), request)
         caller: _Caller = context.request.scope[_CALLER] if context.request is not None else _Caller()
         caller.start(run)
         self._calls.add(run)
         try:
             reply = await run_sync(run.work, abandon_on_cancel=True, limiter=self._limiter)
-        finally:
+        except BaseException:
+            run.lose()
             if not run.has_replied:
-                run.abandon()
                 self._calls.discard(run)
+            raise
         return types.CallToolResult(
-            content=[types.TextContent(type="text", text=reply.text)],
-            structured_content=reply.data,
+            content=[types.TextContent(type="text", text=encodable(reply.text))],
+            structured_content=_sendable(reply.data),
             is_error=reply.is_error,
         )
 
@@ -200,14 +228,28 @@ class McpDoor:
         return self._sessions[key]
 
 
+def _sendable(data: Object) -> Object:
+    """The data without half a surrogate pair. The SDK fails to send one, and then the client waits for ever."""
+    text = json.dumps(data, ensure_ascii=False, default=str)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return dict(json.loads(well_formed(text)))
+    return data
+
+
 def _key_of(context: _Context, client_name: str) -> str:
     """What tells one agent from another: its own name, its MCP session, or else its program."""
-    request = context.request
+    request, session_id = context.request, _session_id(context)
     given = request.query_params.get("agent", "") if request is not None else ""
     if given:
         return f"agent {given[:_LONGEST_NAME]}"
-    session_id = request.headers.get("mcp-session-id", "") if request is not None else ""
     return f"session {session_id}" if session_id else f"client {client_name}"
+
+
+def _session_id(context: _Context) -> str:
+    """The MCP session; empty in the stateless form of the protocol."""
+    return context.request.headers.get("mcp-session-id", "") if context.request is not None else ""
 
 
 def _no_path() -> str | None:
@@ -279,17 +321,49 @@ class _Caller:
             self.run.abandon()
 
 
+class _Answered:
+    """The latest calls of one MCP session whose replies can be taken back."""
+
+    def __init__(self) -> None:
+        self._deliveries: OrderedDict[object, Delivery] = OrderedDict()
+        self._cancels_late = False
+
+    def note(self, request_id: object, delivery: Delivery) -> None:
+        self._deliveries[request_id] = delivery
+        while len(self._deliveries) > _MOST_CALLS:
+            self._deliveries.popitem(last=False)
+
+    def cancel(self, request_id: object) -> list[Callable[[], None]]:
+        """What takes a reply back. Some clients cancel every call after they have read its reply, so only the first
+        cancellation counts; see `conch mcp`."""
+        delivery, tasks = self._deliveries.pop(request_id, None), list[Callable[[], None]]()
+        if delivery is not None and not self._cancels_late:
+            self._cancels_late = True
+            delivery.retracted(tasks.append)
+        return tasks
+
+
 class _Run:
     """One call of a tool on a thread. What it brings is taken back if nobody waits for it any more."""
 
-    def __init__(self, tool: Tool, session: Session, arguments: Object, report: Callable[[str], None] | None) -> None:
+    def __init__(
+        self,
+        tool: Tool,
+        session: Session,
+        arguments: Object,
+        report: Callable[[str], None] | None,
+        request: tuple[str, object],
+    ) -> None:
         self.session = session
+        self.request = request
+        """The MCP session and the id of the request."""
         self.settled = anyio.Event()
         self._tool = tool
         self._arguments = arguments
         self._call = Call(report)
         self._lock = Lock()
         self._is_abandoned = False
+        self._is_lost = False
         self._reply: Reply | None = None
 
     @property
@@ -306,10 +380,17 @@ class _Run:
         _deliver(reply, False)
         return reply
 
-    def settle(self, has_arrived: bool) -> None:
-        if self._reply is not None:
-            _deliver(self._reply, has_arrived)
-            self._reply = None
+    def settle(self, has_arrived: bool) -> Delivery | None:
+        """Returns the delivery of a reply that has arrived."""
+        reply, self._reply, is_there = self._reply, None, has_arrived and not self._is_lost
+        if reply is not None:
+            _deliver(reply, is_there)
+        return reply.delivery if reply is not None and is_there else None
+
+    def lose(self) -> None:
+        """Stop the call. If it has a reply already, the client gets an error instead."""
+        self._is_lost = True
+        self.abandon()
 
     def abandon(self) -> None:
         """Stop the call. A reply that is on its way is settled by the connection that carries it."""
