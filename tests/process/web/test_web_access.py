@@ -205,11 +205,13 @@ def test_a_flood_of_requests_is_slowed_down(environ: dict[str, str], consoles: C
 
     with socket.create_connection(("127.0.0.1", console.port), timeout=30) as connection:
         request = f"GET /nowhere HTTP/1.1\r\nHost: {console.host}\r\n\r\n".encode()
-        connection.sendall(request * 4_000 + request.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+        last = f"\r\nAuthorization: Bearer {console.token}\r\nConnection: close\r\n\r\n".encode()
+        connection.sendall(request * 4_000 + request.replace(b"\r\n\r\n", last))
         replies = b"".join(iter(lambda: connection.recv(65_536), b""))
 
     assert b"HTTP/1.1 429 " in replies
     assert b"retry-after: 1" in replies
+    assert replies.rpartition(b"HTTP/1.1 ")[2].startswith(b"404 ")  # the user's own request is not refused for it
 
 
 # -- where it listens

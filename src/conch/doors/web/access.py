@@ -99,6 +99,7 @@ class Gate:
         self._app = app
         self._rules = rules
         self._bucket = _Bucket(_REQUESTS_PER_SECOND, _BURST)
+        self._strangers = _Bucket(_REQUESTS_PER_SECOND / 10, _BURST / 10)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -122,12 +123,8 @@ class Gate:
 
     def _refuse(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
-        return (
-            self._check_address(headers)
-            or self._check_rate()
-            or _check_body(scope, headers)
-            or self._check_token(scope, headers)
-        )
+        refusal = self._check_address(headers) or self._check_token(scope, headers)
+        return self._check_rate(is_stranger=refusal is not None) or refusal or _check_body(scope, headers)
 
     def _check_address(self, headers: Headers) -> Response | None:
         hosts, origins = headers.getlist("host"), headers.getlist("origin")
@@ -139,8 +136,9 @@ class Gate:
             return refused("WRONG_ORIGIN", "Another web page sent this request, so it is refused.", 403, field="Origin")
         return None
 
-    def _check_rate(self) -> Response | None:
-        seconds = self._bucket.take()
+    def _check_rate(self, is_stranger: bool) -> Response | None:
+        """Strangers, who have no token, have a budget of their own: they cannot use up the user's."""
+        seconds = (self._strangers if is_stranger else self._bucket).take()
         if not seconds:
             return None
         response = refused("RATE_LIMITED", "Too many requests. Wait a moment, then try again.", 429)
