@@ -1,9 +1,8 @@
 // A small Markdown: paragraphs, lists, quotes, headings, code, emphasis and links. It builds nodes from text and never
 // parses HTML, so nothing that an agent wrote can become markup of its choice.
 
-import { Directive, directive } from "./vendor/lit-html/directive.js";
-import { noChange } from "./vendor/lit-html/lit-html.js";
-import { visible } from "./text.js";
+import { kept } from "./kept.js";
+import { brief, visible } from "./text.js";
 
 const FENCE = /^\s*(```|~~~)/;
 const HEADING = /^(#{1,6})\s+(.*)$/;
@@ -13,21 +12,14 @@ const INLINE = /(?<!`)(`+)(?!`)([^`]|[^`].*?[^`])\1(?!`)|\*\*([^*\n]+)\*\*|(?<![
 const MOST = 20_000; // characters that are formatted; the rest stays plain, because a long text would block the page
 
 /** A text in a template. Its nodes stay as they are while the text does, so that a reader keeps a selection. */
-export const formatted = directive(class extends Directive {
-  render(text) { return text; }
+export const formatted = (text) => kept([text], () => markdown(text));
 
-  update(_, [text]) {
-    if (text === this.text) return noChange;
-    this.text = text;
-    return markdown(text);
-  }
-});
+/** The first line of a text, cut after so many characters. */
+export const line = (text, most) => kept([text, most], () => gathered(inline(brief(text, most))));
 
 function markdown(text) {
-  const whole = visible(text), fragment = document.createDocumentFragment();
-  fragment.append(...blocks(whole.slice(0, MOST).split("\n"), 0));
-  if (whole.length > MOST) fragment.append(element("pre", [whole.slice(MOST)]));
-  return fragment;
+  const whole = visible(text), nodes = blocks(whole.slice(0, MOST).split("\n"), 0);
+  return gathered(whole.length > MOST ? [...nodes, element("pre", [whole.slice(MOST)])] : nodes);
 }
 
 /** The nodes of one line: code, emphasis and links. */
@@ -118,8 +110,10 @@ function paragraph(lines, at) {
   return [element("p", nodes), end];
 }
 
-function element(name, children) {
-  const node = document.createElement(name);
+const element = (name, children) => filled(document.createElement(name), children);
+const gathered = (children) => filled(document.createDocumentFragment(), children);
+
+function filled(node, children) {
   node.append(...children);
   return node;
 }

@@ -2,9 +2,9 @@
 
 import { html, nothing } from "../vendor/lit-html/lit-html.js";
 import { colour, label, mentioned, named } from "../agents.js";
-import { formatted } from "../markdown.js";
+import { formatted, line } from "../markdown.js";
 import { topicAddress, withQuery } from "../router.js";
-import { brief, visible } from "../text.js";
+import { visible } from "../text.js";
 import { clock, exact } from "../time.js";
 import { answerBox } from "./forms.js";
 
@@ -120,7 +120,7 @@ function resumed(entry) {
     <div><small>${visible(payload.evidence)}</small></div>`;
 }
 
-const mark = (entry) => html`${named(entry.from)} <b>${entry.label}</b> ${brief(entry.protocol_event?.payload?.subject ?? "a notice")}`;
+const mark = (entry) => html`${named(entry.from)} <b>${entry.label}</b> ${line(entry.protocol_event?.payload?.subject ?? "a notice")}`;
 
 const state = (event) => (event && STATES[event.state] ? html`<span class="pill">${STATES[event.state]}</span>` : nothing);
 const times = (event) => (event.times > 1 ? html`<span class="pill">${event.times} times</span>` : nothing);
@@ -148,7 +148,7 @@ export const itemLink = (bead, roomId) =>
 function message(entry, context) {
   const said = html`<div class="said">${formatted(entry.content_markdown ?? "")}</div>`;
   if (entry.message_type === "question") return questionRow(entry, context, said);
-  const verb = { answer: "answered", nudge: "asked for the stick", ack: "acknowledged" }[entry.message_type] ?? "said";
+  const verb = { answer: "answered", nudge: "asked for the stick", redaction: "redacted", ack: "acknowledged" }[entry.message_type] ?? "said";
   return html`${named(entry.from)} ${verb} ${thread(entry)}${said}`;
 }
 

@@ -3,16 +3,18 @@
 import { html, nothing, svg } from "../vendor/lit-html/lit-html.js";
 import { get, now, path } from "../api.js";
 import { colour, label } from "../agents.js";
+import { kept } from "../kept.js";
 import { withQuery } from "../router.js";
 import { clock, span } from "../time.js";
 
-const LEFT = 132, TOP = 8, LANE = 38, BAR = 20, FOOT = 26, TURNS = 14, SHORTEST = 1_000;
+const PRESENT = 5_000; // milliseconds after which the present has moved on
+const TOP = 8, LANE = 38, BAR = 20, FOOT = 26, TURNS = 14, SHORTEST = 1_000, NARROWEST = 280, NARROW = 560;
 const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800].map((seconds) => seconds * 1000);
 
 export class Lanes {
   constructor(shell, roomId) {
     Object.assign(this, { shell, roomId, turns: [], range: null, drag: null, width: 860 });
-    this.timer = setInterval(() => shell.update(), 5_000); // the present moves on
+    this.timer = setInterval(() => shell.update(), PRESENT);
     this.resized = new ResizeObserver(([{ contentRect }]) => this.fit(contentRect.width));
   }
 
@@ -22,9 +24,13 @@ export class Lanes {
   }
 
   fit(width) {
-    const wide = Math.max(620, Math.round(width));
+    const wide = Math.max(NARROWEST, Math.round(width));
     if (wide !== this.width) Object.assign(this, { width: wide }) && this.shell.update();
   }
+
+  get isNarrow() { return this.width < NARROW; }
+  /** Where the bars begin, right of the labels. */
+  get left() { return this.isNarrow ? 68 : 132; }
 
   /** The turns of the chosen time, or the latest. */
   async load() {
@@ -95,7 +101,7 @@ export class Lanes {
 
   at(event) {
     const box = event.currentTarget.getBoundingClientRect(), [from, to] = this.shown();
-    const share = ((event.clientX - box.left) * (this.width / box.width) - LEFT) / (this.width - LEFT - 8);
+    const share = ((event.clientX - box.left) * (this.width / box.width) - this.left) / (this.width - this.left - 8);
     return from + Math.max(0, Math.min(1, share)) * (to - from);
   }
 
@@ -103,19 +109,23 @@ export class Lanes {
 
   view() {
     if (!this.turns.length && !this.range) return html`<p class="empty">Nobody has held the stick yet.</p>`;
+    this.watch();
+    return kept([this.turns, this.range, this.width, this.drag?.[1], Math.floor(now() / PRESENT)], () => this.chart());
+  }
+
+  chart() {
     const [from, to] = this.shown();
     const seen = this.turns.filter((turn) => turn.start <= to && (turn.end ?? now()) >= from);
     const lanes = [...new Map(seen.map((turn) => [turn.agent.agent_id, turn.agent])).values()];
     const height = TOP + Math.max(1, lanes.length) * LANE;
-    const x = (moment) => LEFT + ((Math.max(from, Math.min(to, moment)) - from) / (to - from)) * (this.width - LEFT - 8);
+    const x = (moment) => this.left + ((Math.max(from, Math.min(to, moment)) - from) / (to - from)) * (this.width - this.left - 8);
     const y = (agentId) => TOP + lanes.findIndex((agent) => agent.agent_id === agentId) * LANE;
-    this.watch();
     return html`<div class="chart" role="group" aria-label="Who held the stick from ${clock(from)} to ${clock(to)}" tabindex="0" @keydown=${(event) => this.pressed(event)}>
       <svg viewBox="0 0 ${this.width} ${height + FOOT}" height=${height + FOOT} @pointerdown=${(event) => this.down(event)} @pointermove=${(event) => this.moved(event)}
         @pointerup=${() => this.up()} @dblclick=${() => this.zoom(2)}>
         ${this.grid(from, to, x, height)}
-        ${lanes.map((agent) => svg`<text class="who" x="0" y=${y(agent.agent_id) + 25}>${short(agent)}<title>${label(agent)}</title></text>
-          <line class="lane" x1=${LEFT} x2=${this.width} y1=${y(agent.agent_id) + 20} y2=${y(agent.agent_id) + 20}></line>`)}
+        ${lanes.map((agent) => svg`<text class="who" x="0" y=${y(agent.agent_id) + 25}>${this.isNarrow ? short(agent).split("·")[0] : short(agent)}<title>${label(agent)}</title></text>
+          <line class="lane" x1=${this.left} x2=${this.width} y1=${y(agent.agent_id) + 20} y2=${y(agent.agent_id) + 20}></line>`)}
         ${seen.map((turn) => this.bar(turn, x, y))}
         ${seen.map((turn, index) => this.arrow(turn, seen[index + 1], x, y))}
         ${to >= now() - 1_000 ? svg`<line class="now" x1=${x(now())} x2=${x(now())} y1="4" y2=${height}></line>` : nothing}
@@ -135,7 +145,8 @@ export class Lanes {
   }
 
   grid(from, to, x, height) {
-    const step = STEPS.find((each) => (to - from) / each <= 7) ?? 30 * 86_400_000;
+    const most = Math.max(1, Math.min(7, Math.floor((this.width - this.left) / 75)));
+    const step = STEPS.find((each) => (to - from) / each <= most) ?? 30 * 86_400_000;
     const offset = new Date(from).getTimezoneOffset() * 60_000;
     const first = Math.ceil((from - offset) / step) * step + offset;
     const ticks = Array.from({ length: Math.max(0, Math.floor((to - first) / step) + 1) }, (_, index) => first + index * step);

@@ -14,8 +14,10 @@ export class Refresh {
     this.isRunning = true;
     while (this.isWanted) {
       this.isWanted = false;
+      const began = performance.now();
       await this.read().catch(() => {}); // the stream shows a lost connection
-      await new Promise((resolve) => setTimeout(resolve, PAUSE));
+      const took = performance.now() - began; // a server that is slow has as much time for others
+      await new Promise((resolve) => setTimeout(resolve, Math.max(PAUSE, took)));
     }
     this.isRunning = false;
   }

@@ -2,6 +2,7 @@
 
 import { html, nothing } from "../vendor/lit-html/lit-html.js";
 import { colour, label, named } from "../agents.js";
+import { line } from "../markdown.js";
 import { brief, count, visible } from "../text.js";
 import { clock } from "../time.js";
 
@@ -25,8 +26,8 @@ export function pill(member, room, asked) {
 function doing(member, asked) {
   const lasted = html`<time-span since=${member.since}></time-span>`;
   if (member.doing === "gone") return html`gone for ${lasted}${left(member.left)}`;
-  if (asked.length) return html`asked <time-span since=${asked[0].asked_at}></time-span> ago: “${brief(asked[0].question_text, 90)}”`;
-  if (member.doing === "holding") return html`for ${lasted}${member.work ? html`: ${brief(member.work)}` : nothing}`;
+  if (asked.length) return html`asked <time-span since=${asked[0].asked_at}></time-span> ago: “${line(asked[0].question_text, 90)}”`;
+  if (member.doing === "holding") return html`for ${lasted}${member.work ? html`: ${line(member.work)}` : nothing}`;
   if (member.doing === "next") return html`has not claimed the stick for ${lasted}`;
   if (member.doing === "waiting") return html`waiting for ${lasted}`;
   return html`last seen ${lasted} ago${member.unread ? `, ${member.unread} unread from you` : ""}`;

@@ -3,6 +3,7 @@
 import { html, nothing } from "../vendor/lit-html/lit-html.js";
 import { repeat } from "../vendor/lit-html/directives/repeat.js";
 import { get } from "../api.js";
+import { kept } from "../kept.js";
 import { visible } from "../text.js";
 import { entryRow, typeOf } from "./entries.js";
 
@@ -50,7 +51,10 @@ export class Timeline {
   }
 
   /** What the stream brings. Only the server knows what belongs to a work item. */
-  add(entry) { if (!this.bead) this.put(entry); }
+  add(entry) {
+    if (entry.message_type === "redaction") this.startAfresh(); // rows that are shown may have changed
+    else if (!this.bead) this.put(entry);
+  }
 
   /** A new entry, or a newer state of one that is shown. */
   put(entry) {
@@ -65,8 +69,8 @@ export class Timeline {
   }
 
   answered(questionId) {
-    const asked = this.entries.find((entry) => entry.message_id === questionId);
-    if (asked) asked.question = { status: "pending", ...asked.question, answers: Math.max(1, asked.question?.answers ?? 0) };
+    const at = this.entries.findIndex((entry) => entry.message_id === questionId), asked = this.entries[at];
+    if (asked) this.entries[at] = { ...asked, question: { status: "pending", ...asked.question, answers: Math.max(1, asked.question?.answers ?? 0) } };
   }
 
   /** Read the latest page again, and drop the rest: the reader is at the top. */
@@ -128,7 +132,7 @@ export class Timeline {
         html`<button class="button quiet" aria-pressed=${this.bead === bead} @click=${() => this.choose("All", bead)}>${visible(bead)}</button>`)}</div>` : nothing}
       ${this.fresh()}
       <ol class="timeline" id=${this.id}>${repeat(shown, (entry) => entry.key, (entry) =>
-        html`<li tabindex="-1" class=${entry.isNew ? "new" : ""} data-type=${typeOf(entry)}>${entryRow(entry, this.context())}</li>`)}</ol>
+        html`<li tabindex="-1" class=${entry.isNew ? "new" : ""} data-type=${typeOf(entry)}>${kept([entry, this.shell.me], () => entryRow(entry, this.context()))}</li>`)}</ol>
       ${shown.length || this.hasOlder ? nothing : html`<p class="empty">Nothing yet.</p>`}
       ${this.hasOlder ? html`<div class="more-rows">${this.sentinel()}</div>` : nothing}`;
   }
