@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from playwright.sync_api import expect
 from tests.browser.serving import Console, end, serve
+
+from conch.clock import MINUTE, SECOND
+
+# Counts what changes inside the rows that are there.
+OBSERVE_ROWS = """() => {
+  const rows = new Set(document.querySelectorAll("#timeline > li"));
+  window.drawn = 0;
+  new MutationObserver((found) => {
+    for (const { target } of found) if (rows.has(target.parentElement?.closest("#timeline > li"))) window.drawn += 1;
+  }).observe(document.querySelector("#timeline"), { subtree: true, childList: true, characterData: true });
+}"""
+
+HIDE = """hidden => {
+  Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
+  document.dispatchEvent(new Event("visibilitychange"));
+}"""
 
 
 def test_what_another_process_does_appears_at_once(console: Console, visit: Callable[..., Any]) -> None:
@@ -62,6 +81,61 @@ def test_countdowns_move(console: Console, visit: Callable[..., Any]) -> None:
     before = left.inner_text()
 
     expect(left).not_to_have_text(before)
+
+
+def test_what_has_run_out_leaves_the_page(console: Console, visit: Callable[..., Any]) -> None:
+    console.scene.clock.behind = 5 * MINUTE - 10 * SECOND
+    console.scene.reserve("ivory-swan", "tests/", 5)
+    page = visit(console, console.room)
+    leaf = page.locator(".tree .leaf", has_text="tests")
+    leaf.wait_for()
+
+    leaf.wait_for(state="detached")
+
+
+def test_an_event_draws_its_own_row_and_no_other(console: Console, visit: Callable[..., Any]) -> None:
+    page = visit(console, console.room)
+    page.locator("#timeline > li").nth(12).wait_for()
+    page.evaluate(OBSERVE_ROWS)
+
+    console.scene.say("ivory-swan", "Only me.")
+
+    page.locator("#timeline > li", has_text="Only me.").wait_for()
+    page.locator(".talk").get_by_text("Only me.").wait_for()  # so the page has read its room again
+    assert page.evaluate("window.drawn") == 0
+
+
+def test_a_page_shows_the_store_that_was_put_in_the_place_of_its_own(
+    console: Console, visit: Callable[..., Any], tmp_path: Path
+) -> None:
+    def conch(*words: str) -> None:
+        command = [sys.executable, "-m", "conch", *words]
+        subprocess.run(command, env=console.scene.environ, cwd=tmp_path, check=True, capture_output=True, timeout=60)
+
+    conch("db", "backup", str(tmp_path / "before"))
+    page = visit(console, console.room)
+    page.locator("#timeline > li").first.wait_for()
+    console.scene.say("ivory-swan", "Said after the backup.")
+    page.locator("#timeline").get_by_text("Said after the backup.").wait_for()
+
+    conch("db", "restore", "--yes", str(tmp_path / "before"))
+
+    page.locator("#timeline").get_by_text("Said after the backup.").wait_for(state="detached")
+    page.locator("#timeline").get_by_text("Refactoring the parser.").wait_for()
+
+
+def test_a_tab_that_nobody_sees_holds_no_connection(console: Console, visit: Callable[..., Any]) -> None:
+    page = visit(console, console.room)
+    page.locator("#timeline > li").first.wait_for()
+    streams = "fetch('/api/health').then(reply => reply.json()).then(health => health.streams)"
+    page.wait_for_function(f"async () => await {streams} === 1")
+
+    page.evaluate(HIDE, True)
+    page.wait_for_function(f"async () => await {streams} === 0")
+    console.scene.say("ivory-swan", "Nobody looks.")
+    page.evaluate(HIDE, False)
+
+    page.locator("#timeline").get_by_text("Nobody looks.").wait_for()
 
 
 def test_new_rows_wait_while_the_reader_is_further_down(console: Console, visit: Callable[..., Any]) -> None:

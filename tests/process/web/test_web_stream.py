@@ -54,6 +54,17 @@ def test_a_topic_without_a_room_is_heard_too(console: Console) -> None:
     assert stream.next("entry").data["content_markdown"] == "A plan"
 
 
+def test_a_change_without_an_entry_is_announced_too(console: Console) -> None:
+    console.conch("join")
+    asked = console.conch("ask", "Why?", "--wait", "0")
+    stream = console.stream()
+    stream.next("hello")
+
+    console.conch("questions", "--cancel", asked["question_id"])
+
+    assert stream.next("changed").data == {}
+
+
 def test_a_page_that_comes_back_gets_what_it_missed(console: Console) -> None:
     console.conch("join")
     stream = console.stream()

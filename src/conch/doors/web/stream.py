@@ -116,6 +116,7 @@ class _Reader(threading.Thread):
         self._sent: set[str] = set()  # keys of entries above the mark
         self._stores = len(app.store.replacements)
         self._glance = _Glance(app)
+        self._sleeps_until = 0.0
         self.mark = Place()
         self.ready = threading.Event()
 
@@ -151,11 +152,13 @@ class _Reader(threading.Thread):
 
     def _look(self, pause: Pause, channels: frozenset[str]) -> bool | None:
         began, pause.seconds = time.monotonic(), min(pause.seconds, _GLANCE_SECONDS)
+        was_rung, self._sleeps_until = began < self._sleeps_until, began + pause.seconds
         if len(self._app.store.replacements) != self._stores:
             self._start_again()
         has_news = self._read()
         is_other = watched_channels(self._app.store) != channels  # a room or a topic was opened or closed
-        if self._glance.has_changed(began, has_news is not False) or is_other:
+        is_silent = was_rung and not has_news  # such as a question that was cancelled, or a topic with a new name
+        if self._glance.has_changed(began, has_news or was_rung) or is_other or is_silent:
             self._publish([_Event("changed", {}, self.mark)])
         return is_other or None
 

@@ -29,7 +29,8 @@ class Shell {
     this.router = new Router((route) => this.went(route));
     this.keys = new Keys(this);
     this.router.went();
-    this.stream = new Stream((change) => this.changed(change), (isLive, isNew) => this.stated(isLive, isNew));
+    this.stream = new Stream({ changed: (change) => this.changed(change), stated: (isLive) => this.stated(isLive), opened: () => this.reload(), replaced: () => this.startAfresh() });
+    document.addEventListener("lapsed", () => this.changed({ entry: null }));
     get("/api/me").then((reply) => { this.me = reply.me; this.update(); }, () => {});
   }
 
@@ -96,30 +97,36 @@ class Shell {
     }
   }
 
-  stated(isLive, isNew) {
-    const wasLost = !this.isLive;
+  stated(isLive) {
+    if (isLive !== this.isLive) this.update();
     this.isLive = isLive;
-    if (isLive && isNew && wasLost) this.reload();
-    if (wasLost === isLive) this.update();
   }
 
-  /** Read everything again, for instance after a lost connection. */
+  /** Read everything again. */
   reload() {
     this.load(this.page);
     this.load(this.panel);
   }
 
-  /** Do something as the person at this page. True if it worked; a refusal is shown in the server's words. */
+  /** Forget what was read: the server has another store. */
+  startAfresh() {
+    this.open(this.route);
+    this.panelKey = "";
+    this.openPanel(this.route);
+    this.update();
+  }
+
+  /** Do something as the person at this page. Returns the reply, or null: a refusal is shown in the server's words. */
   async act(name, body, done = "") {
     try {
-      await post(`/api/act/${name}`, body);
+      const reply = await post(`/api/act/${name}`, body);
       this.say(done);
-      return true;
+      return reply;
     } catch (error) {
       if (error.code === "CONFIRM" && (await question({ title: "Are you sure?", text: error.message, yes: "Yes", danger: true })))
         return this.act(name, { ...body, confirm: true }, done);
       if (error.code !== "CONFIRM") this.say(error.message, true);
-      return false;
+      return null;
     }
   }
 

@@ -3,33 +3,38 @@
 const PATIENCE = 40_000; // the server sends something at least every 15 seconds
 const PAUSES = [500, 1000, 2000, 4000, 8000];
 
-/** Calls `changed` for each change, and `stated` with true or false when the connection is there or lost. */
+/**
+ * Calls `changed` for each change, `stated` with true or false when the connection is there or lost, `opened` for each
+ * new connection, because something may have happened before it, and `replaced` if the server has another store.
+ */
 export class Stream {
-  constructor(changed, stated) {
-    this.changed = changed;
-    this.stated = stated;
+  constructor(calls) {
+    Object.assign(this, calls);
     this.failures = 0;
     this.open();
     addEventListener("online", () => this.again(0));
+    document.addEventListener("visibilitychange", () => (document.hidden ? this.rest() : this.again(0)));
   }
 
   open() {
     this.source = new EventSource("/api/stream");
-    this.source.onopen = () => this.heard(true);
+    this.source.onopen = () => { this.heard(); this.opened(); };
     this.source.onerror = () => this.lost();
     for (const type of ["hello", "entry", "changed", "ping"]) {
       this.source.addEventListener(type, (event) => {
-        this.heard(false);
-        if (type === "entry" || type === "changed") this.changed({ entry: type === "entry" ? JSON.parse(event.data) : null });
+        this.heard();
+        const data = JSON.parse(event.data);
+        if (type === "entry" || type === "changed") this.changed({ entry: type === "entry" ? data : null });
+        if (data.reset) this.replaced();
       });
     }
   }
 
-  heard(isNew) {
+  heard() {
     clearTimeout(this.timer);
     this.timer = setTimeout(() => this.lost(), PATIENCE);
     this.failures = 0;
-    this.stated(true, isNew);
+    this.stated(true);
   }
 
   lost() {
@@ -39,9 +44,14 @@ export class Stream {
     this.again(PAUSES[Math.min(this.failures++, PAUSES.length - 1)]);
   }
 
-  again(pause) {
+  /** A browser has six connections to a server for all its tabs. A tab that nobody sees gives its own back. */
+  rest() {
     clearTimeout(this.timer);
     this.source.close();
-    this.timer = setTimeout(() => this.open(), pause);
+  }
+
+  again(pause) {
+    this.rest();
+    if (!document.hidden) this.timer = setTimeout(() => this.open(), pause);
   }
 }

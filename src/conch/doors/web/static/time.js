@@ -17,6 +17,20 @@ export function span(milliseconds) {
   return `${Math.floor(seconds / HOUR)} h ${String(Math.floor((seconds % HOUR) / MINUTE)).padStart(2, "0")} min`;
 }
 
+const UNITS = { h: 3_600_000, m: 60_000, s: 1_000 };
+
+/** A length of time as the command line takes it: 4h, 45m, 0.25s. */
+export function length(milliseconds) {
+  const unit = Object.keys(UNITS).find((each) => milliseconds % UNITS[each] === 0) ?? "s";
+  return `${milliseconds / UNITS[unit]}${unit}`;
+}
+
+/** The milliseconds of such a text; null if it is empty. What is no length stays as it is: the server says why. */
+export function milliseconds(text) {
+  const [, number, unit] = /^\s*(\d+(?:\.\d+)?)\s*([hms])\s*$/.exec(text) ?? [];
+  return unit ? Math.round(number * UNITS[unit]) : text.trim() || null;
+}
+
 /** The time of day, with the date if it is not today. */
 export function clock(moment) {
   const time = new Date(moment), today = new Date(now());
@@ -27,6 +41,7 @@ export function clock(moment) {
 /** The moment in full, for a tooltip. */
 export const exact = (moment) => EXACT.format(new Date(moment));
 
+const GRACE = 250; // milliseconds until the server's clock has surely got there too
 const shown = new Set();
 
 /** `<time-span since=…>` or `<time-span until=…>`: a duration that is right every second. */
@@ -34,11 +49,15 @@ class TimeSpan extends HTMLElement {
   static observedAttributes = ["since", "until"];
   connectedCallback() { shown.add(this); this.refresh(); }
   disconnectedCallback() { shown.delete(this); }
-  attributeChangedCallback() { this.refresh(); }
+  attributeChangedCallback() { this.hasLapsed = false; this.refresh(); }
   refresh() {
     const since = this.getAttribute("since"), until = this.getAttribute("until");
     const text = since ? span(now() - Date.parse(since)) : span(Date.parse(until) - now());
     if (this.textContent !== text) this.textContent = text;
+    if (until && !this.hasLapsed && Date.parse(until) < now() - GRACE) {
+      this.hasLapsed = true;
+      document.dispatchEvent(new Event("lapsed")); // no bell rings when time is up
+    }
   }
 }
 
