@@ -57,6 +57,59 @@ def test_ask_the_room(room: Any) -> None:
     room.locator("#timeline > li", has_text="Who reviews?").get_by_text("Needs input").wait_for()
 
 
+def test_end_ones_own_question_and_every_browser_sees_it(
+    room: Any, console: Console, visit: Callable[..., Any]
+) -> None:
+    other = visit(console, console.room)
+    for text in ("Who reviews?", "Who publishes?"):
+        room.get_by_label("Message", exact=True).fill(text)
+        room.get_by_role("button", name="Ask", exact=True).click()
+        timeline(room, text)
+
+    room.locator("#timeline > li", has_text="Who reviews?").get_by_role("button", name="Cancel the question").click()
+    room.locator("#timeline > li", has_text="Who publishes?").get_by_role("button", name="Mark as answered").click()
+
+    other.locator("#timeline > li", has_text="Who reviews?").get_by_text("Cancelled").wait_for()
+    other.locator("#timeline > li", has_text="Who publishes?").get_by_text("Answered").wait_for()
+
+
+def test_change_the_order_and_the_rules(room: Any) -> None:
+    menu(room, "Actions for codex·ivory-swan", "Move up")
+    room.locator(".members > li").first.get_by_text("ivory-swan").wait_for()
+
+    menu(room, "More actions", "Rules of this room")
+    confirm(room, "Save", owner_lease_ttl_ms="10m")
+
+    room.locator('#timeline > li[data-type="reorder"]').wait_for()
+    room.locator('#timeline > li[data-type="policy"]', has_text="owner_lease_ttl_ms").wait_for()
+
+
+def test_give_an_agent_work_and_ask_it_for_help(room: Any) -> None:
+    menu(room, "Actions for codex·ivory-swan", "Give it work")
+    confirm(room, "Send", subject="Parser", summary="It parses.", next_action="Review the parser.")
+    room.locator('#timeline > li[data-type="HANDOFF"]', has_text="Review the parser.").wait_for()
+
+    menu(room, "Actions for codex·ivory-swan", "Ask it for help")
+    confirm(room, "Send", subject="CI", blocker="There is no token.", requested_action="Add a token.")
+
+    room.locator('#timeline > li[data-type="BLOCKED"]', has_text="Add a token.").wait_for()
+
+
+def test_a_redacted_secret_leaves_every_page(room: Any, console: Console, visit: Callable[..., Any]) -> None:
+    console.scene.say("ivory-swan", "The password is hunter2-horse.")
+    timeline(room, "hunter2-horse")
+    page = visit(console, f"/topics/{console.scene.topic_id}")
+    message = page.locator(".message", has_text="hunter2-horse")
+
+    message.hover()
+    message.get_by_role("button", name="Redact").click()
+    confirm(page, "Redact", reason="It was pasted.", secret="hunter2-horse")
+
+    for shown in (page, room):
+        shown.get_by_text("redacted this message: It was pasted.").first.wait_for()
+        assert "hunter2" not in shown.content()
+
+
 def test_write_to_one_agent(room: Any) -> None:
     menu(room, "Actions for codex·ivory-swan", "Write to it")
     confirm(room, "Send", content_markdown="Please look at the parser.")
@@ -191,6 +244,9 @@ def test_a_topic_from_its_beginning_to_its_end(console: Console, visit: Callable
     confirm(page, "Send", content_markdown="I do.")
     message.locator(".thread", has_text="I do.").wait_for()
 
+    page.get_by_role("button", name="Rename…").click()
+    confirm(page, "Rename", name="what is new")
+    page.locator("h1", has_text="what is new").wait_for()
     page.get_by_role("button", name="Free the name…").click()
     confirm(page, "Free it")
     page.locator(".talk", has_text="freed the name").wait_for()

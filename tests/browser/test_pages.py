@@ -139,6 +139,7 @@ def test_reservations_are_a_tree_with_holders_and_time_left(gallery: Console, vi
 
 
 def test_a_work_item_opens_in_a_panel_that_keeps_the_page(gallery: Console, visit: Callable[..., Any]) -> None:
+    gallery.scene.say("ivory-swan", f"{BEAD} is nearly done.")
     page = visit(gallery, gallery.room)
 
     page.locator(".tree").get_by_text(BEAD).click()
@@ -147,6 +148,7 @@ def test_a_work_item_opens_in_a_panel_that_keeps_the_page(gallery: Console, visi
     panel.get_by_role("heading", name=f"Work item {BEAD}").wait_for()
     panel.get_by_text("Which token for a tab?").wait_for()
     panel.get_by_text("src/lexer.py").first.wait_for()
+    panel.get_by_text("is nearly done.").wait_for()
     assert page.locator("main .members").is_visible()
     page.go_back()
     panel.wait_for(state="detached")

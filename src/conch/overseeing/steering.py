@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from conch.agents.people import Person
 from conch.app import App
-from conch.bus.drafts import NUDGE, Draft
+from conch.bus.drafts import NUDGE, REDACTION, Draft
 from conch.bus.peers import enter_as_itself
 from conch.bus.stream import Message, append_messages
 from conch.bus.topics import find_topic
@@ -16,7 +16,7 @@ from conch.config import Settings, check_length
 from conch.errors import InvalidArgument
 from conch.lean import Any, NamedTuple, json
 from conch.members.membership import Kicked
-from conch.retention.redaction import Redacted, check_secret, find_message, redact
+from conch.retention.redaction import Redacted, check_secret, find_message, redact, without_secret
 from conch.rooms.handoffs import Handoff, dump_handoff
 from conch.rooms.room import Member, Room, Snapshot
 from conch.scopes.overlaps import Reservation
@@ -93,6 +93,7 @@ class Steering:
         """Take the text of a message out of the store, with what repeats it, and say so on the topic."""
         _require_reason(reason, self._settings)
         check_secret(secret)
+        reason = without_secret(reason, secret)
         with self._store.read() as tx:
             message = find_message(tx, message_id)
             is_open = find_topic(tx, message.topic_id).status == "open"
@@ -104,7 +105,7 @@ class Steering:
             redacted = redact(tx, person, message, reason, secret)
             if is_open:
                 text = f"I redacted message #{message.seq}: {reason}"
-                _tell(tx, message.topic_id, person, message.sender, text, "message")
+                _tell(tx, message.topic_id, person, message.sender, text, REDACTION)
         return redacted
 
     def _begin(self, person: Person, room_id: str, reason: str) -> Room:

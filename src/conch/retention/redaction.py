@@ -50,7 +50,7 @@ def redact(tx: Transaction, person: Person, message: Message, reason: str, secre
     Take the lock of the index. The files of the store must be compacted afterwards.
     """
     by = person.caller.label
-    text = f"[{by} redacted this message: {_without(reason, secret)}]"
+    text = f"[{by} redacted this message: {reason}]"
     metadata: dict[str, Any] = {"redacted_by": by, "redacted_at": to_iso(tx.now)}
     if message.addressees:  # who it is for is in another table, too
         metadata["to"] = message.addressees
@@ -77,5 +77,5 @@ def _replace(tx: Transaction, needle: str) -> int:
     )
 
 
-def _without(reason: str, secret: str | None) -> str:
+def without_secret(reason: str, secret: str | None) -> str:
     return reason.replace(secret, _MARK) if secret else reason

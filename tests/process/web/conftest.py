@@ -104,7 +104,7 @@ class Console:
         assert answer.status == 200, answer.body
         return answer.data
 
-    def act(self, name: str, **given: Any) -> Answer:
+    def act(self, name: str, /, **given: Any) -> Answer:
         headers = {**self.cookie, "Content-Type": "application/json"}
         return self.request("POST", f"/api/act/{name}", json.dumps(given).encode(), headers)
 

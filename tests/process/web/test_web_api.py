@@ -182,6 +182,82 @@ def test_a_person_nudges_passes_on_unreserves_and_kicks(console: Console, room_i
     assert "ada:1" not in [member["agent_id"] for member in room["members"]]
 
 
+def test_a_person_changes_the_order_and_the_rules_of_a_room(console: Console, room_id: str) -> None:
+    refused = console.act("reorder", room_id=room_id, order=["bob:2"])
+    ordered = console.act("reorder", room_id=room_id, order=["bob:2", "ada:1"])
+    wrong = console.act("set_policy", room_id=room_id, policy={"guard": "sometimes"})
+    ruled = console.act("set_policy", room_id=room_id, policy={"owner_lease_ttl_ms": 600_000, "guard": "enforce"})
+
+    assert (refused.status, refused.data["field"]) == (400, "order")
+    assert (ordered.status, ordered.data["order"][:2]) == (200, ["bob:2", "ada:1"])
+    assert (wrong.status, wrong.data["field"]) == (400, "policy.guard")
+    assert ruled.status == 200, ruled.body
+    policy = {each["name"]: each for each in console.get(f"/api/rooms/{room_id}/policy")["policy"]}
+    assert (policy["owner_lease_ttl_ms"]["value"], policy["owner_lease_ttl_ms"]["default"]) == (600_000, 2_700_000)
+    assert policy["guard"]["value"] in policy["guard"]["choices"]
+    entries = console.get(f"/api/rooms/{room_id}/timeline")["entries"]
+    by = {entry["event_type"]: entry["from"]["agent_id"] for entry in entries if entry["kind"] == "room"}
+    assert by["reorder"] == by["policy"] == console.get("/api/me")["me"]["agent_id"]
+
+
+def test_a_person_gives_an_agent_work(console: Console, room_id: str) -> None:
+    payload = {"subject": "Parser", "summary": "It parses", "next_action": "Review it", "requires_ack": True}
+
+    given = console.act("notify", room_id=room_id, agent_id="bob:2", event_type="HANDOFF", payload=payload)
+    empty = console.act("notify", room_id=room_id, agent_id="bob:2", event_type="BLOCKED", payload={})
+
+    assert given.status == 200, given.body
+    assert empty.status == 400
+    [notice] = console.conch("agent", "inbox", agent="bob:2")["events"]
+    assert (notice["payload"]["next_action"], notice["id"]) == ("Review it", given.data["notice"]["id"])
+
+
+def test_a_person_ends_only_their_own_questions(console: Console, room_id: str) -> None:
+    theirs = console.conch("ask", "Which branch?", "--wait", "0", agent="bob:2")["question_id"]
+    mine = [console.act("ask", room_id=room_id, question=text).data["question_id"] for text in ("Why?", "When?")]
+
+    refused = console.act("cancel_question", room_id=room_id, question_id=theirs)
+    cancelled = console.act("cancel_question", room_id=room_id, question_id=mine[0], reason="I know it now")
+    answered = console.act("mark_answered", room_id=room_id, question_id=mine[1])
+
+    assert refused.data["error"] == "FORBIDDEN_NOT_ASKER"
+    assert (cancelled.data["was_open"], answered.data["was_open"]) == (True, True)
+    left = console.get(f"/api/rooms/{room_id}")["room"]["questions"]
+    assert [each["question_id"] for each in left] == [theirs]
+
+
+def test_what_a_person_does_to_a_topic_is_said_on_it(console: Console) -> None:
+    topic_id = console.act("create_topic", name="plans").data["topic"]["topic_id"]
+    home = console.get("/api/topics")["topics"][-1]["topic_id"]
+
+    renamed = console.act("rename_topic", topic_id=topic_id, name="release plans")
+    refused = console.act("rename_topic", topic_id=home, name="home")
+    closed = console.act("close_topic", topic_id=topic_id, reason="Released", confirm=True)
+
+    assert (renamed.status, refused.status, closed.status) == (200, 400, 200), renamed.body
+    assert console.get(f"/api/topics/{topic_id}")["topic"]["name"] == "release plans"
+    said = console.get(f"/api/topics/{topic_id}/messages")["messages"]
+    assert [(each["agent_id"], each["content_markdown"]) for each in said] == [
+        (console.get("/api/me")["me"]["agent_id"], text)
+        for text in ("I created this topic.", "I renamed this topic: it was plans.", "I closed this topic: Released")
+    ]
+
+
+def test_a_person_takes_a_secret_out_of_the_store(console: Console, room_id: str) -> None:
+    message_id = console.conch("send", "the password is hunter2-horse")["message"]["message_id"]
+    console.conch("note", "never write hunter2-horse")
+    given = {"message_id": message_id, "reason": "hunter2-horse was pasted", "secret": "hunter2-horse"}
+
+    asked = console.act("redact", **given)
+    redacted = console.act("redact", **given, confirm=True)
+
+    assert asked.data["error"] == "CONFIRM"
+    assert (redacted.status, redacted.data["repeats"], redacted.data["copies"]) == (200, 1, []), redacted.body
+    entries = console.get(f"/api/rooms/{room_id}/timeline")["entries"]
+    assert "hunter2" not in json.dumps(entries)
+    assert entries[-1]["message_type"] == "redaction"
+
+
 def test_a_person_closes_a_room_whose_stick_is_free(console: Console, room_id: str) -> None:
     closed = console.act("close_room", room_id=room_id, reason="done", confirm=True)
 

@@ -8,13 +8,16 @@ from collections.abc import Mapping
 from starlette.requests import Request
 from starlette.responses import Response
 
-from conch.bus.drafts import check_outbox
+from conch.agents.people import Person
+from conch.bus.drafts import Draft, check_outbox
 from conch.bus.peers import Peer
+from conch.config import check_length
 from conch.doors.web.replies import refused
 from conch.doors.web.views import notice_view
 from conch.doors.web.work import ID, REASON, TEXT, Action, Desk
 from conch.errors import ConchError, InvalidArgument
 from conch.lean import Any
+from conch.overseeing.steering import Steering
 from conch.tools import bus_view, fields
 from conch.tools.replies import Object
 from conch.tools.schema import check_arguments
@@ -22,6 +25,7 @@ from conch.warnings import Warnings
 
 _NAMES: Object = {"type": "array", "items": {"type": "string"}}
 _PLACE: Object = {"topic_id": fields.TOPIC_ID, "room_id": fields.ROOM_ID}
+_REDACTING_SECONDS = 120.0  # the files of a large store are written anew
 
 
 class Actions:
@@ -36,9 +40,20 @@ class Actions:
             ),
             "ask": Action(self._ask, fields.takes({"question": TEXT}, **_PLACE)),
             "answer": Action(self._answer, fields.takes({"question_id": ID, "answer_markdown": TEXT}, **_PLACE)),
+            "cancel_question": Action(
+                self._cancel_question, fields.takes({"question_id": ID}, **_PLACE, reason=REASON)
+            ),
+            "mark_answered": Action(self._mark_answered, fields.takes({"question_id": ID}, **_PLACE)),
+            "redact": Action(
+                self._redact,
+                fields.takes({"message_id": ID, "reason": TEXT}, secret=REASON),
+                "The text of the message is taken out of the store for good, with everything that repeats it.",
+                patience=_REDACTING_SECONDS,
+            ),
             "seen": Action(lambda given: self._mark(given, "seen"), fields.takes({"event_id": ID})),
             "accept": Action(lambda given: self._mark(given, "accepted"), fields.takes({"event_id": ID})),
             "create_topic": Action(self._create_topic, fields.takes({"name": TEXT})),
+            "rename_topic": Action(self._rename_topic, fields.takes({"topic_id": ID, "name": TEXT})),
             "free_name": Action(
                 self._free_name,
                 fields.takes({"topic_id": ID, "name": TEXT}),
@@ -60,7 +75,7 @@ class Actions:
             names = ", ".join(self.known)
             return refused("NOT_FOUND", f"There is no action {name[:80]!r}. The actions: {names}.", 404, field="name")
         body = await request.body()
-        return await self._desk.run(f"act/{name}", lambda: self._run(name, action, _read(body)))
+        return await self._desk.run(f"act/{name}", lambda: self._run(name, action, _read(body)), action.patience)
 
     def _run(self, name: str, action: Action, given: Object) -> Object:
         confirmed = given.pop("confirm", None)
@@ -102,6 +117,25 @@ class Actions:
             raise _refusal_of(answered.warnings)
         return {"question_id": given["question_id"], "warnings": answered.warnings}
 
+    def _cancel_question(self, given: Object) -> Object:
+        question, was_open = self._app.questions.cancel(self._peer(given), given["question_id"], given.get("reason"))
+        return {"question_id": question.question_id, "was_open": was_open}
+
+    def _mark_answered(self, given: Object) -> Object:
+        question, was_open = self._app.questions.mark_answered(self._peer(given), given["question_id"])
+        return {"question_id": question.question_id, "was_open": was_open}
+
+    def _redact(self, given: Object) -> Object:
+        """As `conch redact` does. The reply says where the text may still be."""
+        person, store = Person(self._desk.person.caller()), self._app.store
+        done = Steering(self._app).redact(person, given["message_id"], given["reason"], given.get("secret") or None)
+        return {
+            "seq": done.message.seq,
+            "repeats": done.repeats,
+            "is_clean": store.tidy(True),
+            "copies": store.copies(),
+        }
+
     # -- notices, names and topics
 
     def _mark(self, given: Object, mark: str) -> Object:
@@ -114,11 +148,29 @@ class Actions:
 
     def _create_topic(self, given: Object) -> Object:
         topic, is_new = self._app.topics.create(given["name"], None, "reuse")
+        if is_new:
+            self._announce(topic.topic_id, "I created this topic.")
         return {"topic": bus_view.topic(topic), "is_new": is_new}
 
+    def _rename_topic(self, given: Object) -> Object:
+        former = self._app.topics.find(given["topic_id"])
+        topic = self._app.topics.rename(former.topic_id, given["name"])
+        if topic.name != former.name and topic.status == "open":
+            self._announce(topic.topic_id, f"I renamed this topic: it was {former.name}.")
+        return {"topic": bus_view.topic(topic)}
+
     def _close_topic(self, given: Object) -> Object:
-        topic, was_open = self._app.topics.close(given["topic_id"], given.get("reason"))
+        topic_id, reason = given["topic_id"], given.get("reason")
+        check_length("reason", reason or "", self._app.settings.max_reason_chars, "max_reason_chars")
+        before = self._app.topics.find(topic_id)
+        if before.status == "open" and not before.is_home:
+            self._announce(topic_id, f"I closed this topic: {reason}" if reason else "I closed this topic.")
+        topic, was_open = self._app.topics.close(topic_id, reason)
         return {"topic": bus_view.topic(topic), "was_open": was_open}
+
+    def _announce(self, topic_id: str, text: str) -> None:
+        """A topic has no log, so its messages say who did what to it."""
+        self._app.messages.send(self._peer({"topic_id": topic_id}), [Draft(text)])
 
 
 class _NotConfirmed(ConchError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from conch.clock import SECOND, parse_iso, to_iso
+from conch.config import POLICY_SETTINGS
 from conch.doors.web.views import (
     entry_view,
     item_view,
@@ -92,6 +93,22 @@ class RoomPages:
         self._found_left[room_id] = _Left(gone, snapshot.now, found)
         return found
 
+    def policy(self, given: Object) -> Object:
+        """The room's time limits and rules, with what each means. Times are in milliseconds."""
+        snapshot = self._app.rooms.get_state(None, given["room_id"])
+        chosen, defaults = snapshot.policy._asdict(), self._app.settings.policy._asdict()
+        settings = [
+            known(
+                name=each.name,
+                about=each.about,
+                value=chosen[each.name],
+                default=defaults[each.name],
+                choices=list(each.choices) or None,
+            )
+            for each in POLICY_SETTINGS
+        ]
+        return {"policy": settings}
+
     def timeline(self, given: Object) -> Object:
         """A page of the timeline: the latest entries, or those before or after a cursor; of one source, if given."""
         before, after = _place("before", given.get("before")), _place("after", given.get("after"))
@@ -124,6 +141,7 @@ class RoomPages:
         viewer_id = self._desk.viewer_id()
         return {
             **self.timeline(given),
+            "topic_id": self._app.rooms.visit(None, given["room_id"]).topic_id,
             "reservations": [reservation_view(each) for each in parts.reservations],
             "notices": [notice_view(each, viewer_id) for each in parts.notices],
         }

@@ -82,6 +82,7 @@ def _readings(desk: Desk, hub: Hub) -> dict[str, tuple[Work, Object]]:
         "/api/health": (health.show, fields.takes()),
         "/api/rooms": (room.list_rooms, rooms.LIST),
         "/api/rooms/{room_id}": (room.show, rooms.ONE),
+        "/api/rooms/{room_id}/policy": (room.policy, rooms.ONE),
         "/api/rooms/{room_id}/timeline": (room.timeline, rooms.TIMELINE),
         "/api/rooms/{room_id}/turns": (room.turns, rooms.TURNS),
         "/api/rooms/{room_id}/events/{event_seq}": (room.event, rooms.EVENT),

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from conch.agents.people import Person
 from conch.config import check_length
-from conch.doors.web.views import reservation_view
+from conch.doors.web.views import notice_view, reservation_view
 from conch.doors.web.work import ID, REASON, TEXT, Action, Desk
 from conch.errors import StickHeld
+from conch.notices.events import SENDABLE
 from conch.overseeing.steering import Steering
 from conch.rooms.room import Room
 from conch.scopes.reservations import LONGEST_TTL, SHORTEST_TTL, TTL_MINUTES
 from conch.tools import bus_view, fields
 from conch.tools.replies import Object
 
+_NOTICE: Object = {"type": "string", "enum": list(SENDABLE)}
 _MINUTES: Object = {"type": "integer", "minimum": SHORTEST_TTL, "maximum": LONGEST_TTL}
 
 
@@ -26,7 +28,16 @@ class RoomActions:
         steps, member = {"room_id": ID, "reason": TEXT}, {"room_id": ID, "agent_id": ID}
         return {
             "note": Action(self._note, fields.takes({"room_id": ID, "note": TEXT})),
+            "notify": Action(
+                self._notify,
+                fields.takes(
+                    {**member, "event_type": _NOTICE, "payload": {"type": "object"}},
+                    bead_id=fields.BEAD_ID,
+                ),
+            ),
             "claim": Action(self._claim, fields.takes({"room_id": ID})),
+            "reorder": Action(self._reorder, fields.takes({"room_id": ID, "order": {"type": "array", "items": ID}})),
+            "set_policy": Action(self._set_policy, fields.takes({"room_id": ID, "policy": {"type": "object"}})),
             "leave": Action(self._leave, fields.takes({"room_id": ID})),
             "reserve": Action(
                 self._reserve,
@@ -76,6 +87,14 @@ class RoomActions:
         self._app.membership.enter(caller, given["room_id"])
         return {"event_seq": self._app.membership.append_note(caller, given["room_id"], given["note"]).event_seq}
 
+    def _notify(self, given: Object) -> Object:
+        """Send a notice, as `conch agent send` does."""
+        caller, room_id = self._desk.person.caller(), given["room_id"]
+        self._app.membership.enter(caller, room_id)
+        about = (given["event_type"], given["agent_id"], given["payload"], given.get("bead_id"))
+        sent = self._app.notices.send(caller, room_id, *about)
+        return {"notice": notice_view(sent.event, caller.agent_id), "warnings": sent.warnings}
+
     def _claim(self, given: Object) -> Object:
         room = self._claimed(given["room_id"])
         return {"room_id": room.room_id, "turn_id": room.turn_id}
@@ -89,6 +108,17 @@ class RoomActions:
             message = f"{snapshot.who(snapshot.expected)} has the stick. Take it first, or let it finish."
             raise StickHeld(message, room_id=room_id)
         return snapshot.room
+
+    def _reorder(self, given: Object) -> Object:
+        caller, room_id = self._desk.person.caller(), given["room_id"]
+        self._app.membership.enter(caller, room_id)
+        after = self._app.membership.reorder_members(caller, room_id, given["order"])
+        return {"order": [member.agent_id for member in after.members]}
+
+    def _set_policy(self, given: Object) -> Object:
+        caller, room_id = self._desk.person.caller(), given["room_id"]
+        self._app.membership.enter(caller, room_id)
+        return {"policy": self._app.membership.set_room_policy(caller, room_id, given["policy"]).policy._asdict()}
 
     def _leave(self, given: Object) -> Object:
         self._app.membership.leave_path(self._desk.person.caller(), given["room_id"])

@@ -43,6 +43,7 @@ class Action(NamedTuple):
     schema: Object
     warning: str = ""
     """What a person should know first. Such an action must be confirmed."""
+    patience: float = _PATIENCE_SECONDS
 
 
 class _Slow(NamedTuple):
@@ -103,13 +104,13 @@ class Desk:
 
         return endpoint
 
-    async def run(self, what: str, work: Callable[[], Object]) -> Response:
+    async def run(self, what: str, work: Callable[[], Object], patience: float = _PATIENCE_SECONDS) -> Response:
         """The reply to one request. Only a defect of ours is an internal error."""
         if self._limiter is None:
             self._limiter = anyio.CapacityLimiter(_MOST_THREADS)
         began = time.monotonic()
         try:
-            with anyio.fail_after(_PATIENCE_SECONDS):
+            with anyio.fail_after(patience):
                 data = await run_sync(
                     lambda: retry_interrupted(lambda: self._with_time(work())),
                     abandon_on_cancel=True,

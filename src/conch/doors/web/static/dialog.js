@@ -5,7 +5,7 @@ import { html, nothing, render } from "./vendor/lit-html/lit-html.js";
 /**
  * Ask the person. Resolves with the values of the fields, or null if the person cancels.
  *
- * A field is `{name, label, kind: "text" | "long" | "choice", value, choices: [[value, text]], optional, hint}`.
+ * A field is `{name, label, kind: "text" | "secret" | "long" | "choice", value, choices: [[value, text]], optional, hint}`.
  */
 export function question({ title, text = "", fields = [], yes, danger = false }) {
   const box = document.createElement("dialog");
@@ -51,5 +51,5 @@ function input({ name, kind = "text", value = "", choices = [], optional = false
   if (kind === "choice")
     return html`<select name=${name}>${choices.map(([id, text]) => html`<option value=${id} ?selected=${id === value}>${text}</option>`)}</select>`;
   if (kind === "long") return html`<textarea name=${name} rows="3" ?required=${!optional} .value=${value}></textarea>`;
-  return html`<input name=${name} autocomplete="off" ?required=${!optional} .value=${value}>`;
+  return html`<input name=${name} type=${kind === "secret" ? "password" : "text"} autocomplete="off" ?required=${!optional} .value=${value}>`;
 }

@@ -97,6 +97,7 @@ export class RoomPage {
       ${room.state === "closed" ? html`<span class="pill bad">closed</span>` : html`
         ${this.stickActions(room, holder)}
         ${menu("More actions for this room", html`<button class="button quiet" @click=${() => this.steering.note()}>Add a note…</button>
+        <button class="button quiet" @click=${() => this.steering.policy()}>Rules of this room…</button>
         ${holder && !this.isMine(room) ? html`<button class="button quiet" @click=${() => this.steering.passFor(holder, room.members)}>Pass on for ${label(holder)}…</button>` : nothing}
         ${room.members.some((each) => each.agent_id === this.shell.me?.agent_id) && !this.isMine(room) ? html`<button class="button quiet" @click=${() => this.steering.leave()}>Leave the room…</button>` : nothing}
         <button class="button quiet" @click=${() => this.steering.close()}>Close the room…</button>`)}`}</div>
@@ -134,9 +135,19 @@ export class RoomPage {
     if (member.agent_id === this.shell.me?.agent_id || this.room.state === "closed") return html`<span></span>`;
     return menu(`Actions for ${label(member)}`, html`
       <button class="button quiet" @click=${() => this.steering.message(member)}>Write to it…</button>
+      <button class="button quiet" @click=${() => this.steering.giveWork(member)}>Give it work…</button>
+      <button class="button quiet" @click=${() => this.steering.block(member)}>Ask it for help…</button>
+      ${this.moves(member)}
       ${member.agent_id === this.holder?.agent_id ? html`<button class="button quiet" @click=${() => this.steering.passFor(member, this.room.members)}>Pass the stick on for it…</button>` : nothing}
       ${member.doing === "gone" ? html`<button class="button quiet" @click=${() => this.steering.resume(member)}>Resume as ${visible(member.name)}…</button>` : nothing}
       <button class="button quiet" @click=${() => this.steering.kick(member)}>Remove from the room…</button>`);
+  }
+
+  /** The stick goes round in this order, so only members that take turns have a place in it. */
+  moves(member) {
+    const turns = this.room.members.filter((each) => each.takes_turns && each.doing !== "gone"), at = turns.indexOf(member);
+    const button = (by, text) => (at >= 0 && turns[at + by] ? html`<button class="button quiet" @click=${() => this.steering.move(member, this.room.members, by)}>${text}</button>` : nothing);
+    return html`${button(-1, "Move up in the order")}${button(1, "Move down in the order")}`;
   }
 
   /** What a person can do about a trouble, on the alert itself. */

@@ -39,7 +39,8 @@ export class SearchPage {
   }
 }
 
-function hit(message) {
+/** A message that was found. */
+export function hit(message) {
   return html`<li><div class="row">${named({ agent_id: message.agent_id, label: message.sender })} <small>in</small> <a href=${topicAddress(message.topic_id, message.seq)}>${visible(message.topic_name)} #${message.seq}</a>
     <span class="grow"></span><small><time datetime=${message.created_at} title=${exact(message.created_at)}>${clock(message.created_at)}</time></small></div>
     <p>${message.snippet.map((part) => (part.hit ? html`<mark>${visible(part.text)}</mark>` : visible(part.text)))}</p></li>`;

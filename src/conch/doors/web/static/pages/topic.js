@@ -67,7 +67,10 @@ export class TopicPage {
   }
 
   concerns({ entry }) { return !entry || entry.topic_id === this.id; }
-  changed() { if (!this.hasNewer) this.refresh.soon(); }
+  changed({ entry }) {
+    if (entry?.message_type === "redaction") this.reread();
+    else if (!this.hasNewer) this.refresh.soon();
+  }
 
   view() {
     if (!this.topic) return html`<h1 tabindex="-1" class="soft">Topic</h1>`;
@@ -78,6 +81,7 @@ export class TopicPage {
         <span class="grow"></span>
         <a class="button" download href=${`${path`/api/topics/${this.id}/export`}?format=markdown`}>Export</a>
         <a class="button quiet" download href=${`${path`/api/topics/${this.id}/export`}?format=jsonl`}>as JSON lines</a>
+        ${topic.room_id ? nothing : html`<button class="button quiet" @click=${() => this.rename()}>Rename…</button>`}
         ${isClosed || topic.room_id ? nothing : html`<button class="button quiet" @click=${() => this.close_topic()}>Close…</button>`}</div>
       <div class="columns"><section class="card"><h2>Messages</h2>
         ${this.hasOlder ? html`<div class="more-rows"><button class="button quiet" @click=${() => this.older()}>Show older</button></div>` : nothing}
@@ -89,8 +93,32 @@ export class TopicPage {
   }
 
   tools(message, isClosed) {
-    if (isClosed) return nothing;
-    return html`<button class="button quiet tools" aria-label="Reply to #${message.seq}" @click=${() => this.reply(message)}>Reply</button>`;
+    return html`<span class="tools">${isClosed ? nothing : html`<button class="button quiet" aria-label="Reply to #${message.seq}" @click=${() => this.reply(message)}>Reply</button>`}
+      ${message.metadata?.redacted_by ? nothing : html`<button class="button quiet" aria-label="Redact #${message.seq}" @click=${() => this.redact(message)}>Redact…</button>`}</span>`;
+  }
+
+  /** Take a pasted secret out of the store. */
+  async redact(message) {
+    const values = await question({
+      title: `Redact #${message.seq}?`, text: "Its text is taken out of the store for good, with everything that repeats it. Agents that have read it still know it: change the secret.",
+      fields: [{ name: "reason", label: "Reason", hint: "It stands in the place of the text." },
+        { name: "secret", label: "The secret itself", kind: "secret", optional: true, hint: "It is removed wherever it appears." }], yes: "Redact", danger: true,
+    });
+    if (!values) return;
+    const done = await this.shell.act("redact", { message_id: message.message_id, ...values, confirm: true }, "Redacted.");
+    if (done?.copies?.length || done?.is_clean === false) this.shell.say(`Redacted here. The text may still be in: ${[...(done.is_clean ? [] : ["the file beside the store (-wal); redact it again later"]), ...done.copies].join(", ")}`);
+    if (done) this.reread();
+  }
+
+  /** Show nothing that was read before. */
+  reread() {
+    this.messages = [];
+    return this.load();
+  }
+
+  async rename() {
+    const values = await question({ title: "Rename this topic", fields: [{ name: "name", label: "Name", value: this.topic.name }], yes: "Rename" });
+    if (values) this.shell.act("rename_topic", { topic_id: this.id, ...values }, "Renamed.");
   }
 
   async reply(message) {

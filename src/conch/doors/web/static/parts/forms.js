@@ -7,17 +7,28 @@ const sendKey = (event) => {
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) event.target.form.requestSubmit();
 };
 
-/** The box below a question that wants an answer. */
+/** The box below a question that wants an answer. Who asked it can end it instead. */
 export function answerBox(entry, { shell, me }) {
+  if (me && (entry.from?.agent_id ?? entry.agent_id) === me.agent_id) return ownQuestion(entry, shell);
   const send = (event) => submit(event, (text) =>
-    shell.act("answer", { topic_id: entry.topic_id, room_id: entry.topic_id ? undefined : entry.room_id, question_id: questionId(entry), answer_markdown: text }, "Answered."));
+    shell.act("answer", { ...placeOf(entry), answer_markdown: text }, "Answered."));
   const who = me ? ` as ${me.label}` : "";
   return html`<form class="reply" @submit=${send}>
     <textarea name="text" required rows="1" placeholder="Answer${who}…" aria-label="Answer" data-answer @keydown=${sendKey}></textarea>
     <div class="row"><button class="button primary">Answer</button></div></form>`;
 }
 
-const questionId = (entry) => entry.question?.question_id ?? entry.question_id ?? entry.message_id;
+function ownQuestion(entry, shell) {
+  const end = (name, said) => () => shell.act(name, placeOf(entry), said);
+  return html`<div class="row reply"><button class="button" @click=${end("mark_answered", "Marked as answered.")}>Mark as answered</button>
+    <button class="button quiet" @click=${end("cancel_question", "The question is cancelled.")}>Cancel the question</button></div>`;
+}
+
+/** Which question it is, and where it was asked. */
+function placeOf(entry) {
+  const question_id = entry.question?.question_id ?? entry.question_id ?? entry.message_id;
+  return entry.topic_id ? { question_id, topic_id: entry.topic_id } : { question_id, room_id: entry.room_id };
+}
 
 /** Say something, or ask. `where` is `{room_id}` or `{topic_id}`. */
 export function sayBox(where, { shell, me }, placeholder) {

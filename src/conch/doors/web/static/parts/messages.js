@@ -10,7 +10,7 @@ import { isOpen } from "./entries.js";
 import { answerBox } from "./forms.js";
 
 const LATEST = 6;
-const TYPES = { question: "asked", answer: "answered", nudge: "asked for the stick", ack: "acknowledged" };
+const TYPES = { question: "asked", answer: "answered", nudge: "asked for the stick", redaction: "redacted", ack: "acknowledged" };
 
 /** `[{message, replies}]`: each message below the first of its thread, as far as that one is here. */
 export function threads(messages) {

@@ -1,7 +1,9 @@
 // Stepping in between agents. Each dangerous action asks once, with the reason that the log will show.
 
 import { label } from "../agents.js";
+import { get, path } from "../api.js";
 import { question } from "../dialog.js";
+import { length, milliseconds } from "../time.js";
 
 const REASON = { name: "reason", label: "Reason", hint: "The agents read it, and the log keeps it." };
 
@@ -28,11 +30,39 @@ export class Steering {
     return this.ask("leave", {}, "You are no longer a member.", { title: "Leave the room?", text: "Your reservations end. You can still watch.", yes: "Leave" });
   }
 
-  reserve() {
-    return this.ask("reserve", {}, "Reserved.", {
+  async reserve() {
+    const given = await question({
       title: "Reserve a path", text: "Until you release it or it expires, no agent can reserve it.",
-      fields: [{ name: "scope", label: "Path in the workspace", hint: "A file, a folder, or folder/*" }, { name: "bead_id", label: "Work item", optional: true }], yes: "Reserve",
+      fields: [{ name: "scope", label: "Path in the workspace", hint: "A file, a folder, or folder/*" },
+        { name: "ttl_minutes", label: "For", kind: "choice", value: "120", choices: [["30", "30 minutes"], ["120", "2 hours"], ["480", "8 hours"]] },
+        { name: "bead_id", label: "Work item", optional: true }], yes: "Reserve",
     });
+    return given && this.shell.act("reserve", { room_id: this.roomId, ...filled(given), ttl_minutes: Number(given.ttl_minutes) }, "Reserved.");
+  }
+
+  /** Move a member by one place in the sequence of those who take turns. */
+  move(member, members, by) {
+    const order = members.filter((each) => each.takes_turns && each.doing !== "gone").map((each) => each.agent_id);
+    const at = order.indexOf(member.agent_id);
+    [order[at], order[at + by]] = [order[at + by], order[at]];
+    return this.shell.act("reorder", { room_id: this.roomId, order }, "The order has changed.");
+  }
+
+  /** The room's time limits and rules. Only what was changed is sent. */
+  async policy() {
+    const { policy } = await get(path`/api/rooms/${this.roomId}/policy`);
+    const given = await question({
+      title: "Rules of this room", text: "Times are such as 90s, 45m or 4h. An empty field restores the default.",
+      fields: policy.map((each) => ({
+        name: each.name, label: sentence(each.about), optional: true, value: each.choices ? each.value : length(each.value),
+        hint: `Default: ${each.choices ? each.default : length(each.default)}`,
+        ...(each.choices ? { kind: "choice", choices: each.choices.map((choice) => [choice, choice]) } : {}),
+      })), yes: "Save",
+    });
+    if (!given) return;
+    const changed = policy.filter((each) => given[each.name] !== (each.choices ? each.value : length(each.value)));
+    const values = changed.map((each) => [each.name, each.choices ? given[each.name] : milliseconds(given[each.name])]);
+    if (changed.length) this.shell.act("set_policy", { room_id: this.roomId, policy: Object.fromEntries(values) }, "Saved.");
   }
 
   /** Go on as an agent that is gone. */
@@ -99,6 +129,32 @@ export class Steering {
     });
   }
 
+  /** Give an agent work, in a notice that it has to accept. */
+  async giveWork(member) {
+    const given = await question({
+      title: `Give work to ${label(member)}`, text: "It gets a notice, which it has to accept.",
+      fields: [{ name: "subject", label: "About" }, { name: "summary", label: "What is done", kind: "long" },
+        { name: "next_action", label: "What to do next", kind: "long" }, { name: "bead_id", label: "Work item", optional: true }], yes: "Send",
+    });
+    return given && this.notify(member, "HANDOFF", given);
+  }
+
+  /** Tell an agent that the person cannot go on without it. */
+  async block(member) {
+    const given = await question({
+      title: `Ask ${label(member)} for help`, text: "It gets a notice, which it has to accept.",
+      fields: [{ name: "subject", label: "About" }, { name: "blocker", label: "What blocks you", kind: "long" }, { name: "requested_action", label: "What would help", kind: "long" },
+        { name: "urgency", label: "How urgent", kind: "choice", value: "medium", choices: [["low", "low"], ["medium", "medium"], ["high", "high"]] },
+        { name: "bead_id", label: "Work item", optional: true }], yes: "Send",
+    });
+    return given && this.notify(member, "BLOCKED", given);
+  }
+
+  notify(member, event_type, { bead_id, ...payload }) {
+    const about = { room_id: this.roomId, agent_id: member.agent_id, event_type, payload: { ...payload, requires_ack: true } };
+    return this.shell.act("notify", { ...about, ...filled({ bead_id }) }, "Sent.");
+  }
+
   message(member) {
     return this.ask("send", { to: [member.name] }, "Sent.", {
       title: `Write to ${label(member)}`, text: "Everyone in the room can read it.", fields: [{ name: "content_markdown", label: "Message", kind: "long" }], yes: "Send",
@@ -112,6 +168,8 @@ export class Steering {
     });
   }
 }
+
+const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 /** The values that the person gave; empty ones are left out. */
 const filled = (values) => Object.fromEntries(Object.entries(values).filter(([, value]) => value.trim()));
