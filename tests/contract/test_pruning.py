@@ -40,8 +40,16 @@ class World:
         self.from_ada = app.peers.join_as_itself(self.ada, self.room.topic_id)
         self.from_bob = app.peers.join_as_itself(self.bob, self.room.topic_id)
 
-    def pass_days(self, days: float) -> None:
+    def pass_days(self, days: float, *, unseen: tuple[Caller, ...] = ()) -> None:
+        """At the end, all agents are seen but these."""
         self.clock.advance(minutes=days * 24 * 60)
+        for agent in (self.ada, self.bob):
+            if agent not in unseen:
+                self.see(agent)
+
+    def see(self, agent: Caller) -> None:
+        with self.app.store.write(agent.agent_id) as tx:
+            tx.run("touch_agent", agent_id=agent.agent_id, now=tx.now)
 
     def say(self, *texts: str, peer: Peer | None = None, **more: Any) -> list[str]:
         drafts = [{"content_markdown": text, "message_type": "message", **more} for text in texts]
@@ -134,8 +142,8 @@ def test_an_agent_that_is_long_gone_holds_nothing_back_and_counts_right_when_it_
     world.say("one", "two", "three")
     world.say("of bob", peer=world.from_bob)
     world.read(world.from_ada)
-    world.pass_days(100)
-    world.say("young")
+    world.pass_days(100, unseen=(world.bob,))
+    world.say("young", metadata={"to": world.bob.name})
 
     assert world.prune().messages == 4
     page = world.app.messages.sync(world.from_bob, []).page
@@ -272,6 +280,75 @@ def test_a_closed_room_stays_while_a_notice_in_it_is_not_accepted(world: World) 
     world.pass_days(100)
 
     assert (world.prune().rooms, world.problems()) == (1, [])
+
+
+def agents_left(world: World) -> set[str]:
+    with world.app.store.read() as tx:
+        return {row["agent_id"] for row in tx.dump("agents")}
+
+
+def test_agents_of_long_ago_that_nothing_refers_to_leave_and_are_forgotten(
+    world: World, agent: Callable[..., Caller]
+) -> None:
+    for number in range(120):
+        passing = agent(f"passing:{number}")
+        world.app.membership.join_path(passing, str(world.root))
+        world.app.peers.join_as_itself(passing, world.room.topic_id)
+    world.pass_days(100)
+
+    dry, pruned, again = world.retention.survey(90 * DAY), world.prune(), world.prune()
+    world.pass_days(100)  # until now, the log says that they left
+    world.take_turns()
+    later = world.prune()
+
+    assert (dry.members, pruned.members, pruned.agents, again) == (120, 120, 0, Pruned())
+    assert (later.members, later.agents) == (0, 120)
+    assert agents_left(world) == {"ada:1", "bob:1"}
+    assert [each.agent_id for each in world.app.rooms.get_state(None, world.room.room_id).members] == ["ada:1", "bob:1"]
+    assert world.problems() == []
+    back = agent("passing:7")
+    assert world.app.membership.join_path(back, str(world.root)).created is False
+    assert world.problems() == []
+
+
+def test_agents_of_long_ago_stay_as_long_as_they_hold_said_or_await_something(
+    world: World, agent: Callable[..., Caller], child: Callable[[], Any]
+) -> None:
+    room_id, running = world.room.room_id, child()
+    holding, reserving, notified, alive = agent("a:1"), agent("b:1"), agent("c:1"), agent("d:1", running.process)
+    for each in (holding, reserving, notified, alive):
+        world.app.membership.join_path(each, str(world.root))
+    world.claim(holding)
+    world.app.reservations.reserve(reserving, room_id, "src")
+    world.app.notices.send(world.ada, room_id, "BLOCKED", "c:1", BLOCKED)
+    speaking = agent("e:1")
+    world.say("heard by nobody", peer=world.app.peers.join_as_itself(speaking, world.room.topic_id))
+    world.pass_days(100)
+
+    world.prune()
+
+    assert agents_left(world) >= {"a:1", "b:1", "c:1", "d:1", "e:1"}
+    assert world.problems() == []
+
+
+def test_a_prune_that_failed_is_tried_again_after_an_hour(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.say("old")
+    world.read()
+    world.pass_days(100)
+    retention = Retention(world.app.store, world.app.bell, world.app.settings._replace(retention_days=90))
+
+    def fail(self: Pruning) -> Pruned:
+        raise OSError("no space left")
+
+    with monkeypatch.context() as broken, pytest.raises(OSError, match="space"):
+        broken.setattr(Pruning, "run", fail)
+        retention.prune_if_due()
+
+    assert retention.prune_if_due() is None
+    world.pass_days(1.1 / 24)
+    outcome = retention.prune_if_due()
+    assert outcome is not None and outcome.pruned.messages == 1
+    assert retention.prune_if_due() is None
 
 
 def test_by_the_setting_it_is_pruned_once_a_day_by_whoever_comes_first(world: World) -> None:

@@ -15,6 +15,7 @@ from conch.bells.base import activity_channel, agent_channel, room_channel, seat
 from conch.bus.stream import indexed_addressees
 from conch.clock import DAY
 from conch.lean import NamedTuple
+from conch.retention.leavers import Leavers
 from conch.rooms.replay import UNREADABLE, events_of, follow, save_checkpoint, start_replay
 from conch.rooms.room import load_room
 from conch.rooms.verify import object_to
@@ -22,7 +23,7 @@ from conch.search.fulltext import forget_words
 from conch.search.words import LONGEST_TEXT
 from conch.storage.base import INDEX_LOCK, Row, Store, Transaction
 
-_STEP = 250  # messages, events or other rows in one transaction: about ten milliseconds
+_STEP = 100  # messages, events or other rows in one transaction: a few milliseconds
 _LOCK = "retention"
 _LEAST_LIFE = 7 * DAY  # an agent that was seen within a week still wants what it has not read
 # A row is deleted before the rows that it refers to.
@@ -42,6 +43,8 @@ class Pruned(NamedTuple):
     events: int = 0
     reservations: int = 0
     notices: int = 0
+    members: int = 0
+    agents: int = 0
 
 
 class _Place(NamedTuple):
@@ -65,6 +68,7 @@ class Pruning:
         # Even with a short age, no agent loses messages over a long weekend.
         self._alive_since = now - max(age, _LEAST_LIFE)
         self._between = between
+        self._leavers = Leavers(store, self._alive_since, between)
 
     def survey(self) -> Pruned:
         """How much can go. Nothing is changed."""
@@ -72,7 +76,10 @@ class Pruning:
             tx.take_time()
             topics, rooms = self._topics(tx), self._rooms(tx)
             gone = {place.name for place in topics if place.through == place.last}
+            left = self._leavers.survey(tx, [place.name for place in rooms])
             return Pruned(
+                members=left.members,
+                agents=left.agents,
                 rooms=len(self._closed(tx, "closed_rooms_to_erase", gone)),
                 topics=len(self._closed(tx, "closed_topics_to_erase", gone)),
                 messages=sum(place.through - place.pruned for place in topics),
@@ -82,7 +89,10 @@ class Pruning:
             )
 
     def run(self) -> Pruned:
-        """Delete it, step by step. Rooms and topics come last, when they are empty."""
+        """Delete it, step by step. Rooms, topics and agents come last, when nothing is left in them or of them."""
+        with self._store.read() as tx:
+            room_ids = [row["room_id"] for row in tx.all("rooms_with_checkpoints")]
+        members = self._leavers.part_with_members(room_ids)
         with self._store.read() as tx:
             tx.take_time()
             topics, rooms = self._topics(tx), self._rooms(tx)
@@ -96,12 +106,14 @@ class Pruning:
             closed_rooms = self._closed(tx, "closed_rooms_to_erase", gone)
             closed_topics = self._closed(tx, "closed_topics_to_erase", gone)
         return Pruned(
+            members=members,
             messages=messages,
             events=events,
             reservations=sum(self._prune_ended("prune_reservations", ids) for ids in reservations),
             notices=sum(self._prune_ended("prune_notices", ids) for ids in notices),
             rooms=sum(self._erase(row) for row in closed_rooms),
             topics=sum(self._erase(row) for row in closed_topics),
+            agents=self._leavers.forget_agents(),
         )
 
     # -- what can go

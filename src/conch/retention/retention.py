@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from conch.bells.base import Bell
-from conch.clock import DAY
+from conch.clock import DAY, MINUTE
 from conch.config import Settings
 from conch.lean import NamedTuple, threading
 from conch.retention.pruning import Pruned, Pruning, idle_channels
@@ -13,7 +13,10 @@ from conch.storage.base import Store
 
 _FIRST_PAUSE = 5.0  # seconds: not while a harness waits for its servers to start
 _PAUSE = 3_600.0
-_BREATH = 0.02  # seconds between two steps of a server, at least, in which others write
+_RETRY = 60 * MINUTE
+# Seconds between two steps, at least, in which others write: of a server, and of a command that a person waits for.
+# Without a rest, the next step could take the lock before a writer that waits for it has woken up.
+_BREATH, _SHORT_BREATH = 0.02, 0.002
 
 
 class Outcome(NamedTuple):
@@ -34,13 +37,16 @@ class Retention:
 
     def prune(self, age: int, compact: bool = False) -> Outcome:
         """Delete it. `compact` also gives the space back to the disk, while others cannot write."""
-        return self._prune(Pruning(self._store, age), compact)
+        return self._prune(Pruning(self._store, age, _Breath(_SHORT_BREATH)), compact)
 
     def prune_if_due(self) -> Outcome | None:
         """Prune by `CONCH_RETENTION_DAYS`. None if that is off, or a process has done so within a day."""
         if not self._days or not self._claim():
             return None
-        return self._prune(Pruning(self._store, self._days * DAY, _Breath()), compact=False)
+        outcome = self._prune(Pruning(self._store, self._days * DAY, _Breath(_BREATH)), compact=False)
+        with self._store.write("retention") as tx:
+            tx.run("note_pruning", now=str(tx.now))
+        return outcome
 
     def _prune(self, pruning: Pruning, compact: bool) -> Outcome:
         idle = idle_channels(self._store, pruning.cutoff)  # before the rooms are gone
@@ -50,12 +56,13 @@ class Retention:
         return Outcome(pruned, self._store.tidy(compact) if is_worth_it else True)
 
     def _claim(self) -> bool:
+        """Whether this process shall prune. If it does not finish, any process may try again after an hour."""
         with self._store.read() as tx:  # most of the time this is enough
             last = tx.one("pruned_at")
             if last and int(last["value"]) > tx.now - DAY:
                 return False
         with self._store.write("retention") as tx:
-            return tx.count("claim_pruning", now=str(tx.now), due=tx.now - DAY) > 0
+            return tx.count("claim_pruning", now=str(tx.now - DAY + _RETRY), due=tx.now - DAY) > 0
 
 
 def keep_pruned(retention: Retention, first_pause: float = _FIRST_PAUSE, pause: float = _PAUSE) -> None:
@@ -76,9 +83,10 @@ def _keep_pruned(retention: Retention, first_pause: float, pause: float) -> None
 class _Breath:
     """Rests for as long as the last step took, so that others get at least half of the time."""
 
-    def __init__(self) -> None:
+    def __init__(self, least: float) -> None:
+        self._least = least
         self._since = time.monotonic()
 
     def __call__(self) -> None:
-        time.sleep(max(_BREATH, time.monotonic() - self._since))
+        time.sleep(max(self._least, time.monotonic() - self._since))
         self._since = time.monotonic()

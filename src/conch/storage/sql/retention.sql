@@ -157,10 +157,86 @@ SELECT topic_id FROM topics WHERE status = 'closed';
 -- name: agents_unseen
 SELECT agent_id FROM agents WHERE last_seen_at < :cutoff;
 
+-- name: members_to_part_with
+-- Members that were not seen for long, hold nothing and have nothing to accept.
+SELECT m.*, a.last_seen_at FROM path_rooms r JOIN room_members m ON m.room_id = r.room_id
+JOIN agents a ON a.agent_id = m.agent_id
+WHERE r.room_id = :room_id AND r.state <> 'closed' AND m.ordinal > :after
+  AND a.last_seen_at < :unseen_since AND m.joined_at < :unseen_since
+  AND COALESCE(r.owner, r.reserved_for, '') <> m.agent_id
+  AND NOT EXISTS (
+    SELECT 1 FROM reservations v WHERE v.room_id = m.room_id AND v.agent_id = m.agent_id AND v.state = 'active'
+  )
+  AND NOT EXISTS (
+    SELECT 1 FROM protocol_events e
+    WHERE e.to_agent_id = m.agent_id AND e.room_id = m.room_id AND e.state IN ('unread', 'seen')
+  )
+ORDER BY m.ordinal LIMIT :most;
+
+-- name: peers_to_forget
+-- The own names on topics of agents that were not seen for long. No message of theirs or to them is left.
+SELECT p.peer_id AS id, a.host_id, a.boot_id, a.pid, a.process_started_at
+FROM agents a JOIN peers p ON p.agent_id = a.agent_id AND p.is_own = 1
+WHERE p.peer_id > :after AND a.last_seen_at < :unseen_since AND p.last_claimed_at < :unseen_since
+  AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.sender_id = p.peer_id)
+  AND NOT EXISTS (
+    SELECT 1 FROM agent_name_reservations n JOIN message_addressees m
+    ON m.addressee = n.agent_name AND m.topic_id = n.topic_id
+    WHERE n.peer_id = p.peer_id
+  )
+  AND NOT EXISTS (
+    SELECT 1 FROM room_members m JOIN path_rooms r ON r.room_id = m.room_id
+    WHERE m.agent_id = p.agent_id AND r.topic_id = p.topic_id
+  )
+ORDER BY p.peer_id LIMIT :most;
+
+-- name: agents_to_forget
+SELECT a.agent_id AS id, a.host_id, a.boot_id, a.pid, a.process_started_at FROM agents a
+WHERE a.agent_id > :after AND a.last_seen_at < :unseen_since AND a.created_at < :unseen_since
+  AND NOT EXISTS (SELECT 1 FROM room_members m WHERE m.agent_id = a.agent_id)
+  AND NOT EXISTS (SELECT 1 FROM peers p WHERE p.agent_id = a.agent_id)
+  AND NOT EXISTS (SELECT 1 FROM registrations g WHERE g.agent_id = a.agent_id)
+  AND NOT EXISTS (SELECT 1 FROM reservations v WHERE v.agent_id = a.agent_id)
+  AND NOT EXISTS (SELECT 1 FROM protocol_events e WHERE e.to_agent_id = a.agent_id)
+ORDER BY a.agent_id LIMIT :most;
+
+-- name: recorded_agents
+SELECT from_agent_id AS agent_id FROM room_events WHERE from_agent_id IS NOT NULL
+UNION SELECT to_agent_id FROM room_events WHERE to_agent_id IS NOT NULL
+UNION SELECT agent_id FROM room_activity WHERE agent_id IS NOT NULL
+UNION SELECT from_agent_id FROM protocol_events WHERE from_agent_id IS NOT NULL;
+
+-- name: forget_cursors
+DELETE FROM cursors WHERE peer_id IN :ids;
+
+-- name: forget_topic_names
+DELETE FROM agent_name_reservations WHERE peer_id IN :ids;
+
+-- name: forget_peers
+DELETE FROM peers WHERE peer_id IN :ids;
+
+-- name: forget_marks
+DELETE FROM marks WHERE agent_id IN :ids;
+
+-- name: forget_listeners
+DELETE FROM listeners WHERE agent_id IN :ids;
+
+-- name: forget_connections
+DELETE FROM connections WHERE agent_id IN :ids;
+
+-- name: forget_signals
+DELETE FROM agent_signals WHERE agent_id IN :ids;
+
+-- name: forget_agents
+DELETE FROM agents WHERE agent_id IN :ids;
+
 -- name: claim_pruning
--- At most once a day, whichever process asks first.
+-- At most once a day, whichever process asks first. Until it has finished, it counts as due again soon.
 INSERT INTO meta (key, value) VALUES ('pruned_at', :now)
 ON CONFLICT (key) DO UPDATE SET value = excluded.value WHERE CAST(meta.value AS BIGINT) <= :due;
+
+-- name: note_pruning
+UPDATE meta SET value = :now WHERE key = 'pruned_at';
 
 -- name: pruned_at
 SELECT value FROM meta WHERE key = 'pruned_at';
