@@ -282,20 +282,30 @@ class SqliteStore:
         self._connections.close()  # they may have used the index
 
     def tidy(self, compact: bool) -> bool:
-        with self._connections.borrowed() as lent, self._queued(lent.connection):
-            lent.check()
-            if compact:
-                lent.connection.execute("VACUUM")
+        with self._connections.borrowed() as lent:
+            with self._queued(lent.connection):
+                lent.check()
+                if compact:
+                    lent.connection.execute("VACUUM")
             return self._cut_off_wal(lent.connection)
 
     def _cut_off_wal(self, connection: sqlite3.Connection) -> bool:
-        """Readers that began before must finish first. Most do so in a moment."""
+        """Readers that began before must finish first. Most do so in a moment.
+
+        Most of the work is done while others write. They wait only for the rest, and never for a reader.
+        """
         deadline = time.monotonic() + self._busy_timeout_ms / 1_000
-        while connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()["busy"]:
-            if time.monotonic() > deadline:
-                return False
+        while True:
+            connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+            with self._queued(connection):
+                connection.execute("PRAGMA busy_timeout = 0")
+                try:
+                    is_busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()["busy"]
+                finally:
+                    connection.execute(f"PRAGMA busy_timeout = {self._busy_timeout_ms}")
+            if not is_busy or time.monotonic() > deadline:
+                return not is_busy
             time.sleep(0.02)
-        return True
 
     def durability(self) -> str:
         with self._connections.borrowed() as lent:
