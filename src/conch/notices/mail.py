@@ -107,7 +107,7 @@ def read_mail(
     """
     first, *others = mail_queries(agent_id, topic_id, through, ids, brought, asked)
     ((kinds,),) = _ask(store, [first], seen)
-    wanted = [query for query in others if kinds[query[0].removeprefix("mail_")]]
+    wanted = [query for query in others if kinds[query[0]]]
     if not wanted:
         return _NOTHING
     found: dict[str, list[Row]] = {}
@@ -128,6 +128,16 @@ def read_mail(
         reserved=_newest(found.get("reserved", [])),
         others=max(0, unread - to_you.number) if to_you else unread,
     )
+
+
+def seen_mail(queries: list[Query], answers: Sequence[list[Row] | None]) -> Seen:
+    """What `Store.aside` has seen, for `read_mail`: without the kinds that it did not ask for."""
+    found = [(query, rows) for query, rows in zip(queries, answers, strict=False) if rows is not None]
+    if found:
+        asked = {query[0] for query, _ in found}
+        (first, (kinds,)) = found[0]
+        found[0] = first, [{kind: waits and kind in asked for kind, waits in kinds.items()}]
+    return found
 
 
 def _ask(store: Store, queries: list[Query], seen: Seen) -> list[list[Row]]:

@@ -18,7 +18,7 @@ Row = dict[str, Any]
 Parameters = dict[str, Any]
 Execute = Callable[[str, Parameters], list[Row]]
 Query = tuple[str, Row]  # the name of a statement and its parameters
-Aside = Callable[[], list[list[Row]] | None]
+Aside = Callable[[], list[list[Row] | None] | None]
 
 
 def ignore_rows(rows: list[Row]) -> None:
@@ -67,17 +67,21 @@ class Problem(NamedTuple):
     """The columns that name the row, and those that are wrong."""
 
 
-class Transaction(Protocol):
-    """One unit of work on a consistent view of the store."""
+class Reader(Protocol):
+    """Answers questions about the store as it was at one moment, or soon after."""
 
     @property
     def now(self) -> int:
-        """The store's clock in microseconds. All decisions about expiry in this transaction use this one moment."""
+        """The store's clock in microseconds. All decisions about expiry use this one moment."""
 
     def one(self, statement: str, **parameters: Any) -> Row | None:
         """The first row, or None."""
 
     def all(self, statement: str, **parameters: Any) -> list[Row]: ...
+
+
+class Transaction(Reader, Protocol):
+    """One unit of work on a consistent view of the store."""
 
     def ahead(self, statement: str, **parameters: Any) -> bool:
         """Fetch rows that `one` or `all` will probably ask for, together with the next read.
@@ -169,10 +173,12 @@ class Store(Protocol):
     def glances(self, *queries: Query) -> list[list[Row]]:
         """The rows of several queries, each by itself."""
 
-    def aside(self, *queries: Query) -> AbstractContextManager[Aside]:
+    def aside(self, first: Query, *others: Query) -> AbstractContextManager[Aside]:
         """Ask these queries too whenever a transaction of this thread ends, if that saves a round trip.
 
-        The function returns the latest rows of each query, or None.
+        The first one returns one row, with a column for each of the others: whether it is worth asking. The function
+        returns the latest rows of each query, or None. It has no rows of those that were not worth asking when the call
+        began.
         """
 
     def beforehand(
@@ -240,3 +246,17 @@ class Store(Protocol):
         """The location of the store, for messages."""
 
     def close(self) -> None: ...
+
+
+class Afterwards:
+    """Answers what is asked after a read transaction has ended, each question by itself."""
+
+    def __init__(self, store: Store, now: int) -> None:
+        self._store = store
+        self.now = now
+
+    def one(self, statement: str, **parameters: Any) -> Row | None:
+        return next(iter(self.all(statement, **parameters)), None)
+
+    def all(self, statement: str, **parameters: Any) -> list[Row]:
+        return self._store.glance(statement, **parameters)

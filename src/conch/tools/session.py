@@ -120,7 +120,6 @@ class Session:
         self._stores = 0
         self._reported = 0
         self._glimpse = _Glimpse()
-        self._mail_before: set[str] = set()  # the queries that found mail at the last call
         self.brought = Brought()
         self.replies = ReplyQueue()
         self.own = OwnIds(self.replies)
@@ -256,22 +255,19 @@ class Session:
     def expecting_mail(self) -> Iterator[Callable[[], Seen]]:
         """Let the store look for mail while it works for the caller, if that saves time.
 
-        It asks for the mail itself only if there was some before, because that costs about half a call. The function
-        returns what it has seen, which is right unless the reply itself delivers some of that mail.
+        The function returns what it has seen, which is right unless the reply itself delivers some of that mail. Mail
+        that comes while the call runs may be left to the next reply.
         """
-        from conch.notices.mail import mail_queries  # not at the top: not every command needs it
+        from conch.notices.mail import mail_queries, seen_mail  # not at the top: not every command needs it
 
         caller = self._caller
         if caller is None:
             yield _nothing_seen
             return
         brought, asked = self.brought.messages(Delivered()), self.brought.questions()
-        first, *others = mail_queries(caller.agent_id, brought=brought, asked=asked)
-        queries = [first, *(query for query in others if query[0] in self._mail_before)]
+        queries = mail_queries(caller.agent_id, brought=brought, asked=asked)
         with self.app.store.aside(*queries) as answers:
-            yield lambda: list(zip(queries, answers() or (), strict=False))
-            if found := answers():
-                self._mail_before = {f"mail_{kind}" for kind, waits in found[0][0].items() if waits}
+            yield lambda: seen_mail(queries, answers() or [])
 
     def mail(self, delivered: Delivered, before: list[threading.Event], can_wait: bool, seen: Seen = ()) -> Mail | None:
         """What waits for the caller; None if the caller is new, or if the store does not answer.

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.arguments import NOTICE
 from tests.process.postgres.flights import Flights, counted
 
 from conch.agents.identity import Signal, Signals
@@ -104,26 +105,40 @@ def bob(app: App, workspace: str) -> Caller:
 
 
 @pytest.fixture
-def post(app: App, tmp_path: Path, ada: Caller, bob: Caller) -> Callable[[], Object]:
-    """Lets an agent in another room send a message on a topic that ada and bob have joined, but do not read."""
+def post(app: App, tmp_path: Path, ada: Caller, bob: Caller) -> Callable[[], None]:
+    """Lets an agent in another room write and ask on a topic that ada and bob have joined, but do not read.
+
+    Each of them also gets a notice from the other.
+    """
     eve = Caller(app, "gemini:eve", os.path.realpath(tmp_path))
     topic_id = eve.call("topic_create", name="elsewhere")["topic_id"]
     for caller in (eve, ada, bob):
         caller.call("topic_join", topic_id=topic_id, agent_name=caller.joined["agent_id"].replace(":", "-"))
-    outbox = [{"content_markdown": "Look at this."}]
-    return lambda: eve.call("sync", topic_id=topic_id, outbox=outbox, wait_seconds=0)
+
+    def write() -> None:
+        eve.call("sync", topic_id=topic_id, outbox=[{"content_markdown": "Look at this."}], wait_seconds=0)
+        eve.call("ask", topic_id=topic_id, question="Did you?", wait_seconds=0)
+        for sender, recipient in ((ada, bob), (bob, ada)):
+            sender.call("event_send", event_type="HANDOFF", to_agent=recipient.joined["agent_id"], payload=NOTICE)
+
+    return write
 
 
-@pytest.fixture(params=["nothing else", "presence", "mail", "presence and mail"])
+@pytest.fixture(params=["nothing else", "presence", "mail", "new mail", "presence and new mail"])
 def counting(
-    request: pytest.FixtureRequest, app: App, clock: Clock, flights: Flights, post: Callable[[], Object]
+    request: pytest.FixtureRequest, app: App, clock: Clock, flights: Flights, post: Callable[[], None]
 ) -> Counting:
-    """Counts the round trips of a call, which may have to record presence and to tell of mail."""
+    """Counts the round trips of a call, which may have to record presence and to tell of mail.
 
-    if "mail" in request.param:
+    The mail was there before the calls that warm up, or has come since then.
+    """
+
+    if request.param == "mail":
         post()
 
     def count(act: Callable[[], object]) -> list[list[str]]:
+        if "new mail" in request.param:
+            post()
         if "presence" in request.param:
             clock.ahead += LATER
             app.rooms._active_until.clear()

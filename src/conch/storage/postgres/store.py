@@ -44,17 +44,37 @@ _FACTS = """SELECT
 class _Aside:
     """Queries that are asked again and again, beside others. Their latest answers count."""
 
-    def __init__(self, make: Callable[[], list[Question]]) -> None:
+    def __init__(self, make: Callable[[Query], Question], first: Query, others: Sequence[Query]) -> None:
         self._make = make
-        self._questions: list[Question] = []
+        self._first = first
+        self._others = others
+        self._beginning: Question | None = None
+        self._ending: list[Question | None] = []
+
+    def begin(self) -> list[Question]:
+        """To ask at the beginning of a call, whose end is another flight: what will be worth asking there."""
+        if self._beginning is not None:
+            return []
+        self._beginning = self._make(self._first)
+        return [self._beginning]
 
     def renew(self) -> list[Question]:
-        self._questions = self._make()
-        return self._questions
+        """To ask at an end: the first query, and those of the others that may have an answer."""
+        known = self._beginning.rows[0] if self._beginning and self._beginning.is_answered else None
+        worth = [known is None or known[query[0]] for query in self._others]
+        self._ending = [
+            self._make(self._first),
+            *(
+                self._make(query) if is_worth_it else None
+                for query, is_worth_it in zip(self._others, worth, strict=True)
+            ),
+        ]
+        return [each for each in self._ending if each is not None]
 
-    def rows(self) -> list[list[Row]] | None:
-        answered = [each.rows for each in self._questions if each.is_answered]
-        return answered if answered and len(answered) == len(self._questions) else None
+    def rows(self) -> list[list[Row] | None] | None:
+        if not self._ending or not all(each.is_answered for each in self._ending if each is not None):
+            return None
+        return [each.rows if each is not None else None for each in self._ending]
 
 
 class _Note:
@@ -141,8 +161,8 @@ class PostgresStore:
         return [question.rows for question in asked]
 
     @contextmanager
-    def aside(self, *queries: Query) -> Iterator[Aside]:
-        aside = _Aside(partial(self._ask_all, queries))
+    def aside(self, first: Query, *others: Query) -> Iterator[Aside]:
+        aside = _Aside(lambda query: ask(self._statements, *query), first, others)
         outer, self._thread.aside = self._aside, aside
         try:
             yield aside.rows
@@ -230,7 +250,8 @@ class PostgresStore:
     def _begin(self, beginning: list[Question], transaction: PostgresTransaction, waiting: list[Question]) -> None:
         """The first flight of a transaction: it begins, takes its locks, and already asks what the caller wants."""
         facts = Question(_FACTS)
-        connection = self._launch([*beginning, facts, *waiting], facts)
+        besides = self._aside.begin() if self._aside else []
+        connection = self._launch([*beginning, facts, *waiting, *besides], facts)
         transaction.begun = connection
         self._admit(transaction, connection, facts)
 

@@ -16,22 +16,22 @@ SELECT
           (SELECT o.own_seq FROM messages o WHERE o.sender_id = p.peer_id AND o.seq <= c.last_seq
            ORDER BY o.seq DESC LIMIT 1),
           (SELECT o.own_seq - 1 FROM messages o WHERE o.sender_id = p.peer_id ORDER BY o.seq LIMIT 1), 0)
-  ) AS messages,
+  ) AS mail_messages,
   EXISTS (
     SELECT 1 FROM peers p JOIN questions q ON q.topic_id = p.topic_id AND q.status = 'pending'
     WHERE p.agent_id = :agent_id
-  ) AS questions,
+  ) AS mail_questions,
   EXISTS (
     SELECT 1 FROM protocol_events e WHERE e.to_agent_id = :agent_id
       AND (e.state = 'unread' OR (e.state = 'seen' AND e.payload_json LIKE '%"requires_ack": true%'))
-  ) AS notices,
+  ) AS mail_notices,
   EXISTS (
     SELECT 1 FROM room_members m JOIN path_rooms p ON p.room_id = m.room_id AND p.owner = m.agent_id
     JOIN room_events g ON g.room_id = p.room_id AND g.turn_id = p.turn_id AND g.event_type IN ('claim', 'takeover')
     JOIN reservations r ON r.room_id = p.room_id AND r.state = 'active' AND r.agent_id <> p.owner
       AND r.created_at >= g.created_at
     WHERE m.agent_id = :agent_id
-  ) AS reservations;
+  ) AS mail_reservations;
 
 -- name: mail_messages
 WITH mine AS MATERIALIZED (

@@ -123,7 +123,7 @@ class SqliteStore:
             return [looking.all(statement, **given) for statement, given in queries]
 
     @contextmanager
-    def aside(self, *queries: Query) -> Iterator[Aside]:
+    def aside(self, first: Query, *others: Query) -> Iterator[Aside]:
         """Asks nothing: here a query of its own costs no more."""
         yield _nothing
 
