@@ -14,7 +14,7 @@ from tests.contract.conftest import Child, Client, Enter
 from conch.agents.records import live_by_timer, process_columns
 from conch.app import App
 from conch.host.processes import Process
-from conch.storage.base import Row, Store, Transaction
+from conch.storage.base import Query, Row, Store, Transaction
 from conch.upkeep.verify import verify_store
 
 FEW, MANY = 20, 1_000
@@ -51,6 +51,14 @@ class Counting:
     def write(self, *locks: str) -> Iterator[Any]:
         with self._store.write(*locks) as tx:
             yield CountingTransaction(tx, self.asked)
+
+    def glance(self, statement: str, **parameters: Any) -> list[Row]:
+        return self.glances((statement, parameters))[0]
+
+    def glances(self, *queries: Query) -> list[list[Row]]:
+        found = self._store.glances(*queries)
+        self.asked += map(len, found)
+        return found
 
 
 class CountingTransaction:
@@ -91,11 +99,17 @@ def fill(client: Client, number: int, process: Process | None = None) -> None:
 class Measured:
     """A client in a folder of its own, and what its calls cost."""
 
-    def __init__(self, app: App, folder: Path) -> None:
-        folder.mkdir()
+    def __init__(self, app: App, folder: Path, agent_id: str = "ada:1") -> None:
+        folder.mkdir(exist_ok=True)
         (folder / "AGENTS.md").touch()
         self._store: Any = Counting(app.store)
-        self.client = Client(App(self._store, app.bell, app.settings), "ada:1", str(folder))
+        self.client = Client(App(self._store, app.bell, app.settings), agent_id, str(folder))
+
+    def rows(self, act: Callable[[], object]) -> int:
+        """How many rows something reads."""
+        self._store.asked.clear()
+        act()
+        return sum(self._store.asked)
 
     def cost(self, tool: str, **arguments: Any) -> Cost:
         self._store.asked.clear()

@@ -16,7 +16,7 @@ from conch.host.beads import WorkItem, in_progress_items
 from conch.host.paths import Scope, classify, make_scope, parse_scope, shown
 from conch.host.workspaces import folds_case, workspace_root
 from conch.lean import Any, NamedTuple, json
-from conch.members.names import Agent, find_agent, load_itself, room_agents, take_over_name, to_agent
+from conch.members.names import Agent, find_agent, load_itself, take_over_name, to_agent
 from conch.notices import activity
 from conch.notices.events import ProtocolEvent, insert_event, load_event
 from conch.rooms.log import append_event
@@ -78,15 +78,19 @@ class Adoption:
 
     def candidates(self, caller: Caller, room_id: str) -> list[Candidate]:
         """The agents that could be resumed here, with the evidence, in the room's sequence."""
+        state = self._rooms.get_state(None, room_id)
+        if not state.roll.hidden and all(state.roll.life(member) == "alive" for member in state.members):
+            return []  # spares running git and bd
+        items = in_progress_items(state.room.canonical_path)
         with self._rooms.look(None, room_id) as (tx, snapshot):
             gone = [
                 (row, _load_past(tx, snapshot.room, row, caller.agent_id))
-                for row in room_agents(tx, room_id)
+                for row in _find_workers(tx, snapshot, items)
                 if row["agent_id"] != caller.agent_id and not snapshot.may_be_running(row)
             ]
-        if not gone:  # spares running git and bd
+        if not gone:
             return []
-        traces = _find_traces(snapshot.room.canonical_path)
+        traces = _find_traces(snapshot.room.canonical_path, items)
         found = [(row, _find_evidence(traces, past, _EVERYTHING)) for row, past in gone]
         return [Candidate(to_agent(row, snapshot), evidence) for row, evidence in found if evidence is not None]
 
@@ -121,10 +125,20 @@ class Adoption:
 
 
 def _find(tx: Transaction, snapshot: Snapshot, name: str) -> Row:
-    rows = room_agents(tx, snapshot.room.room_id)
-    agents = [to_agent(row, snapshot) for row in rows]
-    agent = find_agent(agents, present_name(tx, snapshot.room.topic_id, name))
-    return rows[agents.index(agent)]
+    return find_agent(tx, snapshot, present_name(tx, snapshot.room.topic_id, name))
+
+
+def _find_workers(tx: Transaction, snapshot: Snapshot, items: list[WorkItem]) -> list[Row]:
+    """The agents that may have unfinished work, in the room's sequence: a long list of members has few of them.
+
+    They reserved something and did not release it, had the stick since the last handoff, or have a work item.
+    """
+    room_id, heirs = snapshot.room.room_id, _find_heirs(tx, snapshot.room.room_id)
+    assigned = [member.agent_id for item in items if (member := snapshot.called(item.assignee))]
+    working = [row["agent_id"] for row in tx.all("agents_with_work", room_id=room_id)]
+    agent_ids = {heirs.get(each, each) for each in (*assigned, *working)}
+    rows = [tx.one("room_agent", room_id=room_id, agent_id=agent_id) for agent_id in agent_ids]
+    return sorted([row for row in rows if row is not None], key=lambda row: int(row["ordinal"]))
 
 
 def _require_gone(snapshot: Snapshot, caller: Caller, agent: Row) -> None:
@@ -242,13 +256,13 @@ def _find_heirs(tx: Transaction, room_id: str) -> dict[str, str]:
     return heirs
 
 
-def _find_traces(root: str) -> _Traces:
+def _find_traces(root: str, items: list[WorkItem] | None = None) -> _Traces:
     """Ask git and Beads for unfinished work in the workspace."""
     from conch.host.git import changed_files  # few calls need it, and every command would pay for the import
 
     files, folds = changed_files(workspace_root(root)), folds_case(root)
     changed = [scope for path in files or () if (scope := make_scope(path, root, folds)) is not None]
-    return _Traces(changed, files is not None, in_progress_items(root))
+    return _Traces(changed, files is not None, in_progress_items(root) if items is None else items)
 
 
 def _find_evidence(traces: _Traces, past: _Past, within: Scope) -> Evidence | None:

@@ -69,7 +69,7 @@ class Membership:
                 shown = snapshot.roll.shown(limit=limit)
                 snapshot.find(snapshot.expected)  # known from now on, like the caller, also after the transaction
                 snapshot.member(caller.agent_id)
-                snapshot.look_around().roll.mark_gone()
+                snapshot.look_around().roll.mark_gone(tx)
                 return Joined(snapshot, shown, created, warnings)
 
     def _entered(self, tx: Transaction, snapshot: Snapshot, caller: Caller) -> Snapshot:
@@ -209,14 +209,12 @@ class Membership:
             for ordinal, agent_id in enumerate(order):
                 tx.run("update_ordinal", room_id=room_id, agent_id=agent_id, ordinal=ordinal)
             # The sequence index must point to the same member in the new order.
-            pointed = next((m for m in snapshot.members if m.ordinal == snapshot.room.sequence_index), None)
+            pointed = next((m for m in snapshot.roll.everyone() if m.ordinal == snapshot.room.sequence_index), None)
             index = order.index(pointed.agent_id) if pointed else 0
             names = [snapshot.member(agent_id).name for agent_id in order]
             details = {"order": order, "names": names, "sequence_index": index}
             _, room = self._log(tx, snapshot, "reorder", caller, details=details)
-            after = self._rooms.snapshot(tx, room)
-            after.roll.everyone()
-            return after
+            return self._rooms.load_present(tx, [room])[0]
 
     def set_room_policy(self, caller: Caller, room_id: str, policy: dict[str, Any]) -> Snapshot:
         """Override settings for this room; null restores the installation's default."""
@@ -265,9 +263,9 @@ def _place_at_the_end(tx: Transaction, room: Room) -> int:
 
 def _whole_order(snapshot: Snapshot, order: list[str]) -> list[str]:
     """The agent_ids in order, and those that were left out behind: observers, and members that are gone."""
-    snapshot.roll.everyone()  # read once
+    everyone = snapshot.roll.everyone()
     order = [member.agent_id if (member := snapshot.called(text)) else text for text in order]
-    rest = [member for member in snapshot.members if member.agent_id not in order]
+    rest = [member for member in everyone if member.agent_id not in order]
     missing = [member.label for member in rest if member.takes_turns and not snapshot.is_gone(member)]
     unknown = [agent_id for agent_id in order if snapshot.find(agent_id) is None]
     repeated = [snapshot.who(agent_id) for agent_id in dict.fromkeys(order) if order.count(agent_id) > 1]

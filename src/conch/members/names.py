@@ -81,10 +81,21 @@ class Registration:
         with self._rooms.change(caller, room_id) as (tx, snapshot):
             return load_itself(tx, snapshot, caller)
 
+    def find(self, room_id: str, text: str) -> Agent:
+        """A member of the room by its name, agent_id or label."""
+        with self._rooms.look(None, room_id) as (tx, snapshot):
+            return to_agent(find_agent(tx, snapshot, text), snapshot)
+
+    def find_itself(self, caller: Caller, room_id: str) -> Agent:
+        """The caller, if it is a member of the room."""
+        with self._rooms.look(None, room_id) as (tx, snapshot):
+            return load_itself(tx, snapshot, caller)
+
     def list_agents(self, caller: Caller | None, room_id: str, after: int = -1, limit: int = NO_LIMIT) -> list[Agent]:
         """The members of the room after a place in its sequence."""
         with self._rooms.look(None, room_id) as (tx, snapshot):
-            agents = [to_agent(row, snapshot) for row in room_agents(tx, room_id, after, limit)]
+            rows = tx.all("room_agents", room_id=room_id, after=after, limit=limit)
+            agents = [to_agent(row, snapshot) for row in rows]
             snapshot.find(caller.agent_id if caller else None)
         if caller is not None and self._rooms.touch_if_due(snapshot, caller):
             return self.list_agents(None, room_id, after, limit)  # load again, now that the caller is active
@@ -140,32 +151,26 @@ def check_name(name: str) -> None:
         raise InvalidAgentName(message, field="name")
 
 
-def itself(agents: list[Agent], caller: Caller) -> Agent:
-    found = next((agent for agent in agents if agent.agent_id == caller.agent_id), None)
-    if found is None:
-        raise AgentNotFound("You are not in this room.", Advice("join_room"), name=caller.name)
-    return found
-
-
 def load_itself(tx: Transaction, snapshot: Snapshot, caller: Caller) -> Agent:
     """The caller as an agent of the room, without reading the others."""
-    rows = tx.all("room_agent", room_id=snapshot.room.room_id, agent_id=caller.agent_id)
-    return itself([to_agent(row, snapshot) for row in rows], caller)
+    row = tx.one("room_agent", room_id=snapshot.room.room_id, agent_id=caller.agent_id)
+    if row is None:
+        raise AgentNotFound("You are not in this room.", Advice("join_room"), name=caller.name)
+    return to_agent(row, snapshot)
 
 
-def find_agent(agents: list[Agent], text: str) -> Agent:
-    """Find an agent by name, else by agent_id. The name wins even if another agent chose it as its id."""
-    found = next((agent for agent in agents if agent.name == text), None)
-    found = found or next((agent for agent in agents if agent.agent_id == text), None)
-    if found is None:
-        names = some_of([agent.label for agent in agents]) or "none"
-        raise AgentNotFound(f"There is no agent {text[:80]!r} in this room. Its agents: {names}.", name=text[:80])
-    return found
+def find_agent(tx: Transaction, snapshot: Snapshot, text: str) -> Row:
+    """The row of an agent by its name, agent_id or label, without reading the others."""
+    found = snapshot.called(text)
+    row = tx.one("room_agent", room_id=snapshot.room.room_id, agent_id=found.agent_id) if found else None
+    if row is None:
+        raise no_agent(text, [member.label for member in snapshot.members])
+    return row
 
 
-def room_agents(tx: Transaction, room_id: str, after: int = -1, limit: int = NO_LIMIT) -> list[Row]:
-    """The rows of the members after a place in the sequence."""
-    return tx.all("room_agents", room_id=room_id, after=after, limit=limit)
+def no_agent(text: str, labels: list[str]) -> AgentNotFound:
+    names = some_of(labels) or "none"
+    return AgentNotFound(f"There is no agent {text[:80]!r} in this room. Its agents: {names}.", name=text[:80])
 
 
 def to_agent(row: Row, snapshot: Snapshot) -> Agent:

@@ -12,7 +12,7 @@ from conch.members.adoption import Candidate
 from conch.notices.events import ProtocolEvent, to_protocol_event
 from conch.rooms.log import Event, find_event, latest_grant, latest_notes
 from conch.rooms.presence import Rooms
-from conch.rooms.room import Member, Snapshot
+from conch.rooms.room import Member, Snapshot, load_room
 from conch.scopes.overlaps import Reservation, to_reservation
 from conch.storage.base import Row, Store, Transaction
 from conch.turns.stick import next_in_sequence
@@ -89,6 +89,8 @@ class Survey(NamedTuple):
 class _Facts(NamedTuple):
     """What the store says about a room beside its members."""
 
+    members: list[Member]
+    """Those to show."""
     grant: Event | None
     offer: Event | None
     work: str
@@ -102,12 +104,10 @@ class _Facts(NamedTuple):
 def survey(store: Store, bell: Bell, rooms: Rooms, room_id: str, viewer_id: str, candidates: list[Candidate]) -> Survey:
     """A room now. `candidates` are the agents that could be resumed, with what they left; see `Adoption.candidates`."""
     with store.read() as tx:
-        snapshot = rooms.load(tx, room_id)
-        everyone = snapshot.members
-        facts = _read(tx, snapshot, viewer_id)
-    left = {candidate.agent.agent_id: candidate for candidate in candidates}
-    members = [member for member in everyone if _is_shown(snapshot, member, facts, left)]
-    standings = [_standing(bell, snapshot, member, facts, left.get(member.agent_id)) for member in members]
+        (snapshot,) = rooms.load_present(tx, [load_room(tx, room_id)])
+        left = {candidate.agent.agent_id: candidate for candidate in candidates}
+        facts = _read(tx, snapshot, viewer_id, left)
+    standings = [_standing(bell, snapshot, member, facts, left.get(member.agent_id)) for member in facts.members]
     waiting = {each.member.agent_id for each in standings if each.doing == "waiting"}
     return Survey(
         viewer_id,
@@ -115,7 +115,7 @@ def survey(store: Store, bell: Bell, rooms: Rooms, room_id: str, viewer_id: str,
         facts.grant.created_at if facts.grant else None,
         next_in_sequence(snapshot, waiting) if snapshot.room.owner else None,
         standings,
-        len(everyone) - len(members),
+        len(snapshot.members) + snapshot.roll.hidden - len(facts.members),
         facts.reservations,
         [*_stick_trouble(snapshot, facts), *_open_troubles(snapshot, facts)],
         facts.questions,
@@ -123,27 +123,36 @@ def survey(store: Store, bell: Bell, rooms: Rooms, room_id: str, viewer_id: str,
     )
 
 
-def has_gone(snapshot: Snapshot) -> bool:
-    """Whether some member is gone, so that it may have left unfinished work. Looking for that takes time."""
-    return any(map(snapshot.is_gone, snapshot.members))
+def find_gone(snapshot: Snapshot) -> frozenset[str]:
+    """The members that are gone and may have left unfinished work. Looking for that takes time.
+
+    It names those that were not marked before, and the number of the others, which changes when one comes or goes.
+    """
+    gone = frozenset(member.agent_id for member in snapshot.members if snapshot.is_gone(member))
+    return gone | {f"{snapshot.roll.hidden} more"} if snapshot.roll.hidden else gone
 
 
-def _read(tx: Transaction, snapshot: Snapshot, viewer_id: str) -> _Facts:
+def _read(tx: Transaction, snapshot: Snapshot, viewer_id: str, left: dict[str, Candidate]) -> _Facts:
     room = snapshot.room
     grant = latest_grant(tx, room) if room.owner else None
     offer = find_event(tx, room.pending_handoff_event_seq) if room.reserved_for else None
-    questions = tx.all("open_questions", topic_id=room.topic_id, limit=_MOST)
+    questions = [_question(row) for row in tx.all("open_questions", topic_id=room.topic_id, limit=_MOST)]
     notices = tx.all("unaccepted_notices", room_id=room.room_id, limit=_MOST)
-    reserved = tx.all("active_reservations", room_id=room.room_id, after="", lapsed=snapshot.now, limit=_MOST)
-    unread = tx.all("unread_of", topic_id=room.topic_id, agent_id=viewer_id)
+    rows = tx.all("active_reservations", room_id=room.room_id, after="", lapsed=snapshot.now, limit=_MOST)
+    reserved = [to_reservation(row, snapshot) for row in rows]
+    busy = {*(each.agent_id for each in questions), *(each.agent_id for each in reserved), *left}
+    members = _members_to_show(snapshot, busy)
+    agent_ids = [member.agent_id for member in members]
+    unread = tx.all("unread_of", topic_id=room.topic_id, agent_id=viewer_id, agent_ids=agent_ids) if members else []
     waits = tx.all("waits_of_room", room_id=room.room_id, limit=_MOST_EVENTS)
     return _Facts(
+        members,
         grant,
         offer,
         _work(tx, snapshot, grant),
-        [_question(row) for row in questions],
+        questions,
         [to_protocol_event(row) for row in notices],
-        [to_reservation(row, snapshot) for row in reserved],
+        reserved,
         {row["agent_id"]: row["unread"] for row in unread},
         {row["agent_id"]: row["since"] for row in waits},
     )
@@ -174,11 +183,12 @@ def _question(row: Row) -> Question:
     )
 
 
-def _is_shown(snapshot: Snapshot, member: Member, facts: _Facts, left: dict[str, Candidate]) -> bool:
-    if not snapshot.is_gone(member) or member.agent_id in left or member.agent_id == snapshot.expected:
-        return True
-    busy = {each.agent_id for each in facts.reservations} | {each.agent_id for each in facts.questions}
-    return member.agent_id in busy
+def _members_to_show(snapshot: Snapshot, busy: set[str | None]) -> list[Member]:
+    """Those that are there, and those that are gone but wait for an answer or hold or left something."""
+    there = [member for member in snapshot.members if not snapshot.is_gone(member)]
+    others = [snapshot.find(agent_id) for agent_id in busy | {snapshot.expected}]
+    found = {member.agent_id: member for member in (*there, *others) if member is not None}
+    return sorted(found.values(), key=lambda member: member.ordinal)
 
 
 def _standing(bell: Bell, snapshot: Snapshot, member: Member, facts: _Facts, left: Candidate | None) -> Standing:

@@ -29,11 +29,12 @@ from conch.host import processes
 from conch.host.workspaces import ancestor_chain, canonicalize, workspace_root
 from conch.lean import NamedTuple, Protocol
 from conch.rooms.room import Member, Roll, Room, Shown, Snapshot, load_room
-from conch.storage.base import NO_LIMIT, Row, Store, Transaction
+from conch.storage.base import NO_LIMIT, Afterwards, Reader, Row, Store, Transaction
 
 _SHORTEST_RENEWAL_MS = 50  # even with a very short policy, presence must not flood the store with writes
 _MINUTE_MS = 60_000
 _RECENT = 10_000  # events; a refusal does not look further back for its cause
+_PRESENT = ("members_of_rooms", "count_gone")  # what `load_present` asks for first
 _LONGEST_REASON = 500  # characters of a reason in a refusal; the log has all of it
 
 
@@ -81,7 +82,7 @@ class Rooms:
             admit(tx, snapshot, caller, lease, even_closed)
             touched = _touch(tx, snapshot, caller)
             yield tx, touched
-            touched.roll.mark_gone()
+            touched.roll.mark_gone(tx)
         self._note_touch(caller)  # only now: a transaction that fails has recorded nothing
 
     @contextmanager
@@ -132,7 +133,7 @@ class Rooms:
                 chain = [path for path in chain if len(path) < len(below["canonical_path"])]
             rooms = [Room(**row) for row in tx.all("rooms_at", paths=chain)] if chain else []
             rooms.sort(key=lambda room: -len(room.canonical_path))
-            found = self._load_all(tx, rooms)
+            found = self.load_present(tx, rooms)
         if caller is not None:
             for snapshot in found:
                 self.touch_if_due(snapshot, caller)
@@ -141,12 +142,16 @@ class Rooms:
     def all_rooms(self) -> list[Snapshot]:
         """Every room of the store, closed ones too."""
         with self._store.read() as tx:
-            return self._load_all(tx, [Room(**row) for row in tx.all("all_rooms")])
+            return self.load_present(tx, [Room(**row) for row in tx.all("all_rooms")])
 
     def get_state(self, caller: Caller | None, room_id: str) -> Snapshot:
-        """The room now with all its members. The caller, if it is a member, counts as seen."""
-        with self.look(caller, room_id) as (_, snapshot):
-            snapshot.roll.everyone()
+        """The room now with its members. The caller, if it is a member, counts as seen."""
+        with self._store.read() as tx:
+            for statement in _PRESENT:
+                tx.ahead(statement, room_ids=[room_id])
+            (snapshot,) = self.load_present(tx, [load_room(tx, room_id)])
+        if caller is not None:
+            self.touch_if_due(snapshot, caller)
         return snapshot
 
     def get_shown(self, caller: Caller, room_id: str, after: int = -1, limit: int = NO_LIMIT) -> tuple[Snapshot, Shown]:
@@ -160,17 +165,6 @@ class Rooms:
         with self.look(caller, room_id) as (_, snapshot):
             return snapshot.room
 
-    def shown_members(self, snapshots: list[Snapshot]) -> list[Shown]:
-        """The members to list of each room that was loaded with all its members. See `Roll.shown`."""
-        rooms = [s.room.room_id for s in snapshots if any(map(s.is_gone, s.members))]
-        reserving: set[tuple[str, str]] = set()
-        if rooms:  # usually, all members are there
-            with self._store.read() as tx:
-                rows = tx.all("reserving_agents", room_ids=rooms, now=tx.now)
-            reserving = {(row["room_id"], row["agent_id"]) for row in rows}
-        shown = [[member for member in s.members if _holds_or_lives(s, member, reserving)] for s in snapshots]
-        return [Shown(members, len(s.members) - len(members)) for s, members in zip(snapshots, shown, strict=True)]
-
     def count_members(self, room_id: str) -> int:
         """How many members the room has, without those marked as gone."""
         return int(self._store.glance("count_members", room_id=room_id, is_gone=0)[0]["total"])
@@ -182,16 +176,27 @@ class Rooms:
         is_ahead = agent_id is not None and tx.ahead("people_of_room", room_id=room_id, agent_id=agent_id)
         return self.snapshot(tx, load_room(tx, room_id), first=agent_id if is_ahead else None)
 
-    def _load_all(self, tx: Transaction, rooms: list[Room]) -> list[Snapshot]:
-        rows = tx.all("members_of_rooms", room_ids=[room.room_id for room in rooms]) if rooms else []
-        return [self.snapshot(tx, room, [row for row in rows if row["room_id"] == room.room_id]) for room in rooms]
+    def load_present(self, tx: Transaction, rooms: list[Room]) -> list[Snapshot]:
+        """These rooms with their members, to be used after the transaction, too. See `Roll.present`."""
+        if not rooms:
+            return []
+        room_ids = [room.room_id for room in rooms]
+        rows, counts = (tx.all(statement, room_ids=room_ids) for statement in _PRESENT)
+        if counts:  # some are marked as gone
+            rows += tx.all("gone_holders", room_ids=room_ids, now=tx.now)
+        members: dict[str, list[Row]] = {room_id: [] for room_id in room_ids}
+        for row in rows:
+            members[row["room_id"]].append(row)
+        marked = {row["room_id"]: int(row["total"]) for row in counts}
+        found = [self.snapshot(Afterwards(self._store, tx.now), room) for room in rooms]
+        for snapshot, room_id in zip(found, room_ids, strict=True):
+            snapshot.roll.learn_present(members[room_id], marked.get(room_id, 0))
+        return found
 
-    def snapshot(
-        self, tx: Transaction, room: Room, members: list[Row] | None = None, first: str | None = None
-    ) -> Snapshot:
-        """A room that was read or changed in this transaction, with all its members if they were read."""
+    def snapshot(self, tx: Reader, room: Room, first: str | None = None) -> Snapshot:
+        """A room that was read or changed in this transaction."""
         self._roots[room.room_id] = room.canonical_path  # spares `root` a query
-        roll = Roll(tx, room.room_id, room.owner or room.reserved_for, members, first)
+        roll = Roll(tx, room.room_id, room.owner or room.reserved_for, first)
         return Snapshot(room, roll, self._settings, tx.now)
 
     # -- signs of life
@@ -248,12 +253,6 @@ class Rooms:
 
     def _note_touch(self, caller: Caller) -> None:
         self._active_until[caller.agent_id] = time.monotonic() + self._renewal_ms / 1_000
-
-
-def _holds_or_lives(snapshot: Snapshot, member: Member, reserving: set[tuple[str, str]]) -> bool:
-    if not snapshot.is_gone(member) or member.agent_id == snapshot.expected:
-        return True
-    return (snapshot.room.room_id, member.agent_id) in reserving
 
 
 # -- the gate

@@ -19,7 +19,7 @@ from conch.errors import Advice, UnknownMember, UnknownRoom
 from conch.host import processes
 from conch.host.processes import Life, Process
 from conch.lean import Any, Literal, NamedTuple, json
-from conch.storage.base import NO_LIMIT, Row, Transaction
+from conch.storage.base import NO_LIMIT, Reader, Row, Transaction
 
 Liveness = Literal["active", "stale", "evicted"]
 Kind = Literal["agent", "observer", "person"]
@@ -135,14 +135,7 @@ def _walk_from(room_id: str, agent_id: str) -> Row:
 class Roll:
     """The members of a room in one transaction. What was read stays known when the transaction has ended."""
 
-    def __init__(
-        self,
-        tx: Transaction,
-        room_id: str,
-        expected: str | None,
-        everyone: list[Row] | None = None,
-        first: str | None = None,
-    ) -> None:
+    def __init__(self, tx: Reader, room_id: str, expected: str | None, first: str | None = None) -> None:
         """`expected` is the agent that the room waits for. Almost every call needs it, so it is read with `first`.
 
         `first` is an agent that was fetched ahead.
@@ -153,7 +146,9 @@ class Roll:
         self._first = first
         self._first_of_walk = first
         self._known: dict[str, Member | None] = {}
-        self._everyone = None if everyone is None else [self._note(row) for row in everyone]
+        self._present: list[Member] | None = None
+        self._everyone: list[Member] | None = None
+        self._hidden = 0
         self._lives: dict[Process | None, Life] = {}
 
     def with_member(self, member: Member) -> Roll:
@@ -161,8 +156,6 @@ class Roll:
         changed = Roll(self._tx, self._room_id, self._expected, first=self._first)
         changed._first_of_walk = self._first_of_walk
         changed._known = {**self._known, member.agent_id: member}
-        if self._everyone is not None:
-            changed._everyone = [member if m.agent_id == member.agent_id else m for m in self._everyone]
         changed._lives = self._lives
         return changed
 
@@ -171,7 +164,7 @@ class Roll:
     def find(self, agent_id: str | None) -> Member | None:
         if agent_id is None:
             return None
-        if agent_id not in self._known and self._everyone is None:
+        if agent_id not in self._known:
             self._read(agent_id)
         return self._known.get(agent_id)
 
@@ -197,8 +190,27 @@ class Roll:
         """Those that were read so far."""
         return [member for member in self._known.values() if member is not None]
 
+    def learn_present(self, rows: list[Row], marked: int) -> None:
+        """Know those of the rows as `present`. `marked` is the number of all members marked as gone."""
+        self._present = sorted(map(self._note, rows), key=lambda member: member.ordinal)
+        self._hidden = marked - sum(member.is_gone for member in self._present)
+
+    def present(self) -> list[Member]:
+        """The members in their sequence, without those marked as gone that hold nothing. These are `hidden`."""
+        if self._present is None:
+            hidden, holders = self._marked()
+            self._present = sorted([*self.walk(chunk=_LARGEST_CHUNK), *holders], key=lambda member: member.ordinal)
+            self._hidden = hidden
+        return self._present
+
+    @property
+    def hidden(self) -> int:
+        """How many members are marked as gone and hold nothing."""
+        self.present()
+        return self._hidden
+
     def everyone(self) -> list[Member]:
-        """All members in their sequence, however many there are."""
+        """All members in their sequence, however many there once were."""
         if self._everyone is None:
             self._everyone = [self._note(row) for row in self._tx.all("room_members", room_id=self._room_id)]
         return self._everyone
@@ -208,8 +220,8 @@ class Roll:
 
         It leaves out members that were last seen before `seen_since`.
         """
-        if self._everyone is not None:
-            inside = [m for m in self._everyone if m.last_seen_at >= seen_since and not m.is_gone]
+        if self._present is not None:
+            inside = [m for m in self._present if m.last_seen_at >= seen_since and not m.is_gone]
             yield from [m for m in inside if m.ordinal > after] + [m for m in inside if m.ordinal <= wrap]
             return
         through = NO_LIMIT
@@ -248,9 +260,7 @@ class Roll:
         A member can hold the stick, an offer of it, or a reservation. Of members without a mark, only those that were
         looked at are counted as gone.
         """
-        gone = self._count(is_gone=True)
-        holders = self._gone_holders() if gone else []
-        gone -= len(holders)
+        gone, holders = self._marked()
         busy: set[str] | None = None
         members: list[Member] = []
         for member in self.walk(after, chunk=min(limit, _LARGEST_CHUNK)):
@@ -265,9 +275,15 @@ class Roll:
         members += [member for member in holders if member.ordinal > after]
         return Shown(sorted(members, key=lambda member: member.ordinal)[:limit], gone)
 
-    def _gone_holders(self) -> list[Member]:
-        rows = self._tx.all("holders", room_id=self._room_id, expected=self._expected, now=self._tx.now)
-        return [member for member in map(self._note, rows) if member.is_gone]
+    def _marked(self) -> tuple[int, list[Member]]:
+        """How many members are marked as gone and hold nothing, and those that are marked and hold something."""
+        if self._present is not None:
+            return self._hidden, [member for member in self._present if member.is_gone]
+        marked = self._count(is_gone=True)
+        if not marked:
+            return 0, []
+        rows = self._tx.all("gone_holders", room_ids=[self._room_id], now=self._tx.now)
+        return marked - len(rows), [self._note(row) for row in rows]
 
     def _busy(self) -> set[str]:
         rows = self._tx.all("reserving_agents", room_ids=[self._room_id], now=self._tx.now)
@@ -287,7 +303,7 @@ class Roll:
             self._lives[member.process] = processes.check(member.process)
         return self._lives[member.process]
 
-    def mark_gone(self) -> None:
+    def mark_gone(self, tx: Transaction) -> None:
         """Mark those that were found gone, in a write transaction that happens anyway. Nothing has to read them again.
 
         A process that has ended never comes back. If its agent does, it is in another process, which takes the mark
@@ -295,14 +311,14 @@ class Roll:
         """
         found = [m.agent_id for m in self.known() if not m.is_gone and self._lives.get(m.process) == "gone"]
         if found:
-            self._tx.run("mark_gone", room_id=self._room_id, agent_ids=found)
+            tx.run("mark_gone", room_id=self._room_id, agent_ids=found)
 
 
 class Snapshot:
     """A room with its members at one moment, and everything derived from them.
 
     It reads members as they are needed, inside the transaction that made it. Afterwards only those that were read are
-    known; asking for others fails.
+    known. Asking for others fails, unless it was made to be used afterwards.
     """
 
     def __init__(self, room: Room, roll: Roll, settings: Settings, now: int) -> None:
@@ -331,8 +347,8 @@ class Snapshot:
 
     @property
     def members(self) -> list[Member]:
-        """All members in their sequence. An old room has many, so ask for those that matter instead."""
-        return self.roll.everyone()
+        """The members in their sequence, without those that are long gone. See `Roll.present`."""
+        return self.roll.present()
 
     def find(self, agent_id: str | None) -> Member | None:
         return self.roll.find(agent_id)

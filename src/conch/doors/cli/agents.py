@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 from conch.agents.identity import explain
 from conch.agents.records import label
@@ -13,10 +14,10 @@ from conch.doors.cli.context import Context
 from conch.doors.cli.output import Report, as_report, local_moments, moment_text
 from conch.doors.cli.scopes import from_here, reservation_table
 from conch.doors.cli.tables import table
-from conch.errors import AdoptionRejected, ConchError, DecisionNeeded, RoomClosed, UnknownRoom, some_of
+from conch.errors import AdoptionRejected, AgentNotFound, ConchError, DecisionNeeded, RoomClosed, UnknownRoom, some_of
 from conch.lean import TYPE_CHECKING, Any, NamedTuple
 from conch.members.adoption import NO_EVIDENCE, Candidate
-from conch.members.names import check_name, find_agent, itself
+from conch.members.names import check_name, no_agent
 from conch.tools import scopes_view
 from conch.tools.text import one_line
 
@@ -74,7 +75,7 @@ def _act_as_script(context: Context, room_id: str, name: str | None) -> bool:
         return False
     check_name(name)
     caller, room = context.caller, context.app.rooms.get_state(None, room_id)
-    is_free = all(member.name != name for member in room.members)
+    is_free = room.roll.named(name) is None
     script = script_named(context.app.store, caller, room_id, name, is_free)
     if is_free and room.find(script.agent_id) is None:
         context.app.membership.join_path(script, room.room.canonical_path)
@@ -117,9 +118,10 @@ def list_agents(context: Context) -> Report:
 
 def show(context: Context) -> Report:
     room_id, caller = context.room_id, context.caller
-    agents = context.app.registration.list_agents(caller, room_id)
+    context.app.rooms.visit(caller, room_id)
     named = context.options.name and context.name_here(context.options.name)
-    agent = find_agent(agents, named) if named else itself(agents, caller)
+    registration = context.app.registration
+    agent = registration.find(room_id, named) if named else registration.find_itself(caller, room_id)
     found = context.app.reservations.list_reservations(caller, room_id)
     own = [scopes_view.reservation(each) for each in found if each.agent_id == agent.agent_id]
     data = {**scopes_view.agent(agent), "reservations": own}
@@ -200,7 +202,7 @@ def init(context: Context) -> Report:
     if choice.resumes is not None:
         return _resume(context, room_id, choice.resumes, choice.confirmed)
     if context.options.register is None:
-        agent = itself(context.app.registration.list_agents(context.caller, room_id), context.caller)
+        agent = context.app.registration.find_itself(context.caller, room_id)
         if agent.is_registered:
             return _report(agent.agent_id, agent.name, "continued", "You were already registered here.")
     return _begin(context, room_id, context.options.register, choice.reason)
@@ -235,9 +237,9 @@ def _choose(context: Context, room: Room | None) -> _Choice:
 def _candidates(context: Context, room: Room) -> list[Candidate]:
     """The agents that the caller could resume. One that is already registered here continues instead."""
     caller = context.caller
-    agents = context.app.registration.list_agents(None, room.room_id)
-    if any(agent.agent_id == caller.agent_id and agent.is_registered for agent in agents):
-        return []
+    with suppress(AgentNotFound):
+        if context.app.registration.find_itself(caller, room.room_id).is_registered:
+            return []
     return context.app.adoption.candidates(caller, room.room_id)
 
 
@@ -259,8 +261,7 @@ def _must_confirm(context: Context, room: Room | None, name: str) -> bool:
     Raises AdoptionRejected or AgentNotFound if nobody can resume it, or if the person does not say yes.
     """
     if room is None:
-        find_agent([], name)
-        return False
+        raise no_agent(name, [])
     try:
         context.app.adoption.examine(context.caller, room.room_id, name, _ANYWHERE)
         return False
@@ -285,7 +286,7 @@ def _may_ask(context: Context) -> bool:
 def _confirms(context: Context, room_id: str, refusal: AdoptionRejected) -> bool:
     """Ask a person whether to resume an agent without evidence, with what is known about it."""
     name = refusal.details["name"]
-    agent = find_agent(context.app.registration.list_agents(None, room_id), name)
+    agent = context.app.registration.find(room_id, name)
     found = context.app.reservations.list_reservations(context.caller, room_id)
     scopes = some_of([each.scope for each in found if each.agent_id == agent.agent_id])
     known = [

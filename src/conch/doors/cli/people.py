@@ -38,7 +38,7 @@ def _person(context: Context) -> Person:
 def _find(context: Context, text: str, field: str) -> str:
     """The agent_id of the member that a person means."""
     snapshot = context.room
-    return find_member(snapshot.members, context.present_name(text, snapshot.room.topic_id), field)
+    return find_member(snapshot, context.present_name(text, snapshot.room.topic_id), field)
 
 
 def _reason(context: Context) -> str:

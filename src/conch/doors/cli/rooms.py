@@ -20,12 +20,20 @@ _LONGEST_NUMBER = 18  # digits that fit into 64 bits
 def rooms(context: Context) -> Report:
     caller, app = context.caller, context.app
     found = app.rooms.all_rooms() if context.options.all else app.rooms.list_rooms(context.path(), caller)
-    data = {"rooms": [turns_view.path_room(s, caller.agent_id, s.members) for s in found]}
+    shown = [s.roll.shown() for s in found]
+    pairs = list(zip(found, shown, strict=True))
+    data = {"rooms": [turns_view.path_room(s, caller.agent_id, listed.members) for s, listed in pairs]}
     if not found:
         return Report(data, "There is no open room here; `conch join` creates one.")
     rows = [
-        (s.room.room_id, s.state, str(s.room.turn_id), str(len(s.members)), s.who(s.expected) if s.expected else "-")
-        for s in found
+        (
+            s.room.room_id,
+            s.state,
+            str(s.room.turn_id),
+            str(len(listed.members)),
+            s.who(s.expected) if s.expected else "-",
+        )
+        for s, listed in pairs
     ]
     headings = ("ROOM", "STATE", "TURN", "MEMBERS", "STICK")
     return Report(data, table(headings, rows, below=[s.room.canonical_path for s in found]))
@@ -61,8 +69,7 @@ def state(context: Context) -> Report:
         lines.append(f"You may take over ({snapshot.takeover_reason}): `conch take --reason ...`.")
     if snapshot.find(caller.agent_id) is None and snapshot.state != "closed":
         lines.append(f"You ({caller.label}) are not a member; `conch join` makes you one.")
-    everyone = Shown(snapshot.members, 0)
-    shown = everyone if context.options.all else context.app.rooms.shown_members([snapshot])[0]
+    shown = Shown(snapshot.roll.everyone(), 0) if context.options.all else snapshot.roll.shown()
     if shown.members:
         lines += ["", _members(snapshot, shown.members)]
     if shown.gone:
@@ -127,8 +134,7 @@ def leave(context: Context) -> Report:
 
 def reorder(context: Context) -> Report:
     room_id = context.room_id
-    members = context.room.members
-    order = [find_member(members, text, "order") for text in context.options.order]
+    order = [find_member(context.room, text, "order") for text in context.options.order]
     return as_report(context.tool("admin.reorder_members", room_id=room_id, order=order))
 
 

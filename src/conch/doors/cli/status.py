@@ -14,7 +14,7 @@ from conch.errors import ConchError
 from conch.lean import NamedTuple
 from conch.members.adoption import Candidate
 from conch.notices.events import ProtocolEvent
-from conch.overseeing.survey import Question, Standing, Survey, Trouble, has_gone, survey
+from conch.overseeing.survey import Question, Standing, Survey, Trouble, find_gone, survey
 from conch.rooms.room import Member, Snapshot
 from conch.tools import overview_view
 from conch.tools.replies import Delivered
@@ -81,7 +81,7 @@ def look(context: Context, snapshot: Snapshot, candidates: list[Candidate] | Non
 
 def find_left(context: Context, snapshot: Snapshot) -> list[Candidate]:
     """What members that are gone have left. If that cannot be found out, the rest is still worth showing."""
-    if not has_gone(snapshot):
+    if not find_gone(snapshot):
         return []
     try:
         return context.app.adoption.candidates(context.caller, snapshot.room.room_id)

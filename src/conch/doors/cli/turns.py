@@ -163,8 +163,7 @@ def pass_stick(context: Context) -> Report:
     own = snapshot.member(context.caller.agent_id)
     named = context.present_name(context.options.to, snapshot.room.topic_id)
     # The start of a name can only mean another member. The caller's own whole name goes to the tool, which refuses it.
-    others = [member for member in snapshot.members if member != own]
-    to = named if named in (own.name, own.agent_id) else find_member(others, named, "to_agent_id")
+    to = named if named in (own.name, own.agent_id) else find_member(snapshot, named, "to_agent_id", own)
     return as_report(context.tool("turns.pass_stick", **lease, to_agent_id=to, handoff=read_handoff(context.options)))
 
 

@@ -25,7 +25,7 @@ from conch.doors.exits import status_after
 from conch.errors import Cancelled, InvalidArgument, StoreError
 from conch.lean import TYPE_CHECKING, Any, signal, threading
 from conch.notices.timeline import Entry, read_timeline
-from conch.overseeing.survey import Survey
+from conch.overseeing.survey import Survey, find_gone
 from conch.rooms.presence import renewal_ms
 from conch.tools import timeline_view
 from conch.tools.text import one_line
@@ -75,7 +75,7 @@ class _Screen:
         self._found: Survey | None = None
         self._entries: list[Entry] = []
         self._left: list[Candidate] = []
-        self._gone: set[str] = set()
+        self._gone: frozenset[str] = frozenset()
         self._trouble = ""
         self._is_drawing = False
 
@@ -97,7 +97,7 @@ class _Screen:
     def _look(self) -> None:
         context = self._context
         snapshot = context.app.rooms.get_state(None, self._room_id)
-        gone = {member.agent_id for member in snapshot.members if snapshot.is_gone(member)}
+        gone = find_gone(snapshot)
         if gone != self._gone:  # asking git takes time
             self._gone, self._left = gone, find_left(context, snapshot)
         self._entries = read_timeline(context.app.store, self._room_id, None, _MOST_ENTRIES).entries

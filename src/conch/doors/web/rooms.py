@@ -20,9 +20,9 @@ from conch.members.adoption import Candidate
 from conch.notices.timeline import Page, Place, only, parse_place, read_timeline
 from conch.overseeing.items import list_items, read_item
 from conch.overseeing.lanes import read_entry, read_turns
-from conch.overseeing.survey import Survey, survey
+from conch.overseeing.survey import Survey, find_gone, survey
 from conch.overseeing.talk import Asked, find_questions
-from conch.rooms.room import Member, Snapshot
+from conch.rooms.room import Snapshot
 from conch.tools import fields
 from conch.tools.replies import Object, known
 
@@ -50,7 +50,7 @@ ITEM = fields.takes({**_ROOM, "bead": fields.BEAD_ID}, **_PAGE)
 class _Left(NamedTuple):
     """What the members that were gone had left. To know it, git must be asked, which takes long."""
 
-    gone: list[Member]
+    gone: frozenset[str]
     at: int
     candidates: list[Candidate]
 
@@ -80,7 +80,7 @@ class RoomPages:
 
     def _left(self, snapshot: Snapshot) -> list[Candidate]:
         """What members that are gone have left. If that cannot be found out, the rest is still worth showing."""
-        room_id, gone = snapshot.room.room_id, [each for each in snapshot.members if snapshot.is_gone(each)]
+        room_id, gone = snapshot.room.room_id, find_gone(snapshot)
         if not gone:
             return []
         known = self._found_left.get(room_id)

@@ -13,14 +13,15 @@ WHERE e.room_id = :room_id AND e.state <> 'accepted' AND e.event_type IN ('HANDO
 ORDER BY e.number LIMIT :limit;
 
 -- name: unread_of
--- How many messages of an agent each other peer of a topic has not read, by the numbers of its own messages.
+-- How many messages of an agent these others have not read on a topic, by the numbers of its own messages.
 SELECT p.agent_id,
   COALESCE((SELECT o.own_seq FROM messages o WHERE o.sender_id = me.peer_id ORDER BY o.seq DESC LIMIT 1), 0)
   - COALESCE(
     (SELECT o.own_seq FROM messages o WHERE o.sender_id = me.peer_id AND o.seq <= c.last_seq
      ORDER BY o.seq DESC LIMIT 1),
     (SELECT o.own_seq - 1 FROM messages o WHERE o.sender_id = me.peer_id ORDER BY o.seq LIMIT 1), 0) AS unread
-FROM peers me JOIN peers p ON p.topic_id = me.topic_id AND p.is_own = 1 JOIN cursors c ON c.peer_id = p.peer_id
+FROM peers me JOIN peers p ON p.agent_id IN :agent_ids AND p.topic_id = me.topic_id AND p.is_own = 1
+JOIN cursors c ON c.peer_id = p.peer_id
 WHERE me.agent_id = :agent_id AND me.topic_id = :topic_id AND me.is_own = 1 AND p.agent_id <> me.agent_id;
 
 -- name: waits_of_room
@@ -32,4 +33,4 @@ FROM room_members m LEFT JOIN (
     ORDER BY event_seq DESC LIMIT :limit
   ) latest WHERE event_type IN ('release', 'pass') GROUP BY from_agent_id
 ) e ON e.agent_id = m.agent_id
-WHERE m.room_id = :room_id AND m.waiting_since IS NOT NULL;
+WHERE m.room_id = :room_id AND m.is_gone = 0 AND m.waiting_since IS NOT NULL;

@@ -70,14 +70,15 @@ SELECT * FROM (
 ) around
 ORDER BY lap, ordinal LIMIT :limit;
 
--- name: holders
--- Those that hold a reservation, and the expected agent. It does not ask who is marked as gone, which may be thousands.
+-- name: gone_holders
+-- Members marked as gone that hold a reservation, the stick or an offer of it. It does not read all that are marked.
 SELECT m.*, a.last_seen_at
-FROM room_members m JOIN agents a ON a.agent_id = m.agent_id
-WHERE m.room_id = :room_id AND m.agent_id IN (
-  SELECT agent_id FROM reservations WHERE room_id = :room_id AND state = 'active' AND expires_at > :now
-  UNION ALL SELECT CAST(:expected AS TEXT)
-);
+FROM (
+  SELECT room_id, agent_id FROM reservations WHERE room_id IN :room_ids AND state = 'active' AND expires_at > :now
+  UNION SELECT room_id, COALESCE(owner, reserved_for) FROM path_rooms WHERE room_id IN :room_ids
+) holding
+JOIN room_members m ON m.room_id = holding.room_id AND m.agent_id = holding.agent_id AND m.is_gone = 1
+JOIN agents a ON a.agent_id = m.agent_id;
 
 -- name: reserving_agents
 SELECT DISTINCT room_id, agent_id FROM reservations
@@ -98,10 +99,14 @@ SELECT max(ordinal) AS ordinal FROM (
 UPDATE room_members SET is_gone = 1 WHERE room_id = :room_id AND agent_id IN :agent_ids AND pid IS NOT NULL;
 
 -- name: members_of_rooms
+-- Without those marked as gone. In an old room, these are most of them.
 SELECT m.*, a.last_seen_at
 FROM room_members m JOIN agents a ON a.agent_id = m.agent_id
-WHERE m.room_id IN :room_ids
+WHERE m.room_id IN :room_ids AND m.is_gone = 0
 ORDER BY m.room_id, m.ordinal;
+
+-- name: count_gone
+SELECT room_id, count(*) AS total FROM room_members WHERE room_id IN :room_ids AND is_gone = 1 GROUP BY room_id;
 
 -- name: insert_member
 INSERT INTO room_members

@@ -56,6 +56,18 @@ WHERE r.room_id = :room_id AND r.state = 'expired' AND r.agent_id IN :agent_ids 
 )
 ORDER BY r.number;
 
+-- name: agents_with_work
+-- Those that have reserved something in a room and have not released it, or had the stick since the last handoff.
+SELECT agent_id FROM reservations WHERE room_id = :room_id AND state = 'active'
+UNION
+SELECT agent_id FROM reservations WHERE room_id = :room_id AND state <> 'active' AND state = 'expired'
+UNION
+SELECT to_agent_id FROM room_events
+WHERE room_id = :room_id AND event_type IN ('claim', 'takeover') AND event_seq > COALESCE((
+  SELECT event_seq FROM room_events WHERE room_id = :room_id AND event_type IN ('release', 'pass')
+  ORDER BY event_seq DESC LIMIT 1
+), 0);
+
 -- name: resumptions
 SELECT agent_id, details_json FROM room_activity WHERE room_id = :room_id AND kind = 'RESUME' ORDER BY number;
 
