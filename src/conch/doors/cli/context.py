@@ -178,15 +178,17 @@ class Context:
             return tx.now
 
 
-def find_member(snapshot: Snapshot, text: str, field: str, but: Member | None = None) -> str:
-    """An agent_id from what a person typed: the label, the name, the id, or the beginning of one.
+def nameable(snapshot: Snapshot, text: str) -> list[Member]:
+    """The members that a person may mean with a text. One that is long gone must be named exactly."""
+    exact, members = snapshot.called(text), snapshot.members
+    return members if exact is None or exact in members else [*members, exact]
 
-    The beginning is not enough for a member that is long gone.
-    """
+
+def find_member(members: list[Member], text: str, field: str) -> str:
+    """An agent_id from what a person typed: the label, the name, the id, or the beginning of one."""
     if not text.strip():
         raise InvalidArgument(f"{field} must be non-empty.", field=field)
-    exact, members = snapshot.called(text), [m for m in snapshot.members if m != but]
-    found = [exact] if exact is not None and exact != but else []
+    found = [m for m in members if m.name == text] or [m for m in members if m.agent_id == text]
     typed = read_label(text)
     if typed is not None and not found:
         found = [m for m in members if typed.fits(m.agent_id) and m.name.startswith(typed.name)]

@@ -7,7 +7,7 @@ import os
 from conch.agents.people import Person, recognise_person
 from conch.agents.signals import gather_signals
 from conch.clock import to_iso
-from conch.doors.cli.context import Context, find_member
+from conch.doors.cli.context import Context, find_member, nameable
 from conch.doors.cli.guardian import keep_lease, lease_text
 from conch.doors.cli.handoffs import labelled, last_handoff_text, read_handoff
 from conch.doors.cli.messages import find_message
@@ -38,7 +38,8 @@ def _person(context: Context) -> Person:
 def _find(context: Context, text: str, field: str) -> str:
     """The agent_id of the member that a person means."""
     snapshot = context.room
-    return find_member(snapshot, context.present_name(text, snapshot.room.topic_id), field)
+    named = context.present_name(text, snapshot.room.topic_id)
+    return find_member(nameable(snapshot, named), named, field)
 
 
 def _reason(context: Context) -> str:

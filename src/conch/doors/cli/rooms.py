@@ -5,7 +5,7 @@ from __future__ import annotations
 from conch.agents.records import is_person, label
 from conch.clock import SECOND
 from conch.doors.cli.command import parse_duration
-from conch.doors.cli.context import Context, find_member
+from conch.doors.cli.context import Context, find_member, nameable
 from conch.doors.cli.output import Report, as_report, duration
 from conch.doors.cli.tables import table
 from conch.errors import InvalidArgument
@@ -134,7 +134,7 @@ def leave(context: Context) -> Report:
 
 def reorder(context: Context) -> Report:
     room_id = context.room_id
-    order = [find_member(context.room, text, "order") for text in context.options.order]
+    order = [find_member(nameable(context.room, text), text, "order") for text in context.options.order]
     return as_report(context.tool("admin.reorder_members", room_id=room_id, order=order))
 
 

@@ -10,7 +10,7 @@ from conch.bells.waits import FOREVER, Pause, wait_for
 from conch.calls import Call, retry_interrupted
 from conch.config import check_length
 from conch.doors.cli.consent import require_yes
-from conch.doors.cli.context import Context, find_member
+from conch.doors.cli.context import Context, find_member, nameable
 from conch.doors.cli.guardian import keep_lease, lease_text
 from conch.doors.cli.handoffs import handoff_text, read_handoff
 from conch.doors.cli.interruptions import Interruptions
@@ -163,7 +163,8 @@ def pass_stick(context: Context) -> Report:
     own = snapshot.member(context.caller.agent_id)
     named = context.present_name(context.options.to, snapshot.room.topic_id)
     # The start of a name can only mean another member. The caller's own whole name goes to the tool, which refuses it.
-    to = named if named in (own.name, own.agent_id) else find_member(snapshot, named, "to_agent_id", own)
+    others = [member for member in nameable(snapshot, named) if member != own]
+    to = named if named in (own.name, own.agent_id) else find_member(others, named, "to_agent_id")
     return as_report(context.tool("turns.pass_stick", **lease, to_agent_id=to, handoff=read_handoff(context.options)))
 
 
