@@ -130,14 +130,13 @@ def read_mail(
     )
 
 
-def seen_mail(queries: list[Query], answers: Sequence[list[Row] | None]) -> Seen:
+def seen_mail(answers: list[tuple[Query, list[Row]]]) -> Seen:
     """What `Store.aside` has seen, for `read_mail`: without the kinds that it did not ask for."""
-    found = [(query, rows) for query, rows in zip(queries, answers, strict=False) if rows is not None]
-    if found:
-        asked = {query[0] for query, _ in found}
-        (first, (kinds,)) = found[0]
-        found[0] = first, [{kind: waits and kind in asked for kind, waits in kinds.items()}]
-    return found
+    if not answers:
+        return ()
+    (first, (kinds,)), *others = answers
+    asked = {query[0] for query, _ in others}
+    return [(first, [{kind: waits and kind in asked for kind, waits in kinds.items()}]), *others]
 
 
 def _ask(store: Store, queries: list[Query], seen: Seen) -> list[list[Row]]:

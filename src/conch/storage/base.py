@@ -18,7 +18,7 @@ Row = dict[str, Any]
 Parameters = dict[str, Any]
 Execute = Callable[[str, Parameters], list[Row]]
 Query = tuple[str, Row]  # the name of a statement and its parameters
-Aside = Callable[[], list[list[Row] | None] | None]
+Aside = Callable[[], list[tuple[Query, list[Row]]]]
 
 
 def ignore_rows(rows: list[Row]) -> None:
@@ -173,12 +173,11 @@ class Store(Protocol):
     def glances(self, *queries: Query) -> list[list[Row]]:
         """The rows of several queries, each by itself."""
 
-    def aside(self, first: Query, *others: Query) -> AbstractContextManager[Aside]:
+    def aside(self, queries: Callable[[], list[Query]]) -> AbstractContextManager[Aside]:
         """Ask these queries too whenever a transaction of this thread ends, if that saves a round trip.
 
         The first one returns one row, with a column for each of the others: whether it is worth asking. The function
-        returns the latest rows of each query, or None. It has no rows of those that were not worth asking when the call
-        began.
+        returns the latest rows of each query. It leaves out those that were not worth asking when the call began.
         """
 
     def beforehand(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from conch.config import LONGEST_WAIT_MS
 from conch.host.marks import slug_of
 from conch.lean import NamedTuple
@@ -61,6 +63,7 @@ class Patience(NamedTuple):
         return min(float(asked), (self.survives_ms or LONGEST_WAIT_MS) / 1_000)
 
 
+@lru_cache(maxsize=16)
 def patience_of(client_name: str | None, has_progress: bool) -> Patience:
     slug = slug_of(client_name or "")
     for start, harness in _HARNESSES.items():

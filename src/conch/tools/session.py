@@ -18,7 +18,7 @@ from conch.lean import TYPE_CHECKING, Any, Lock, threading
 from conch.tools.offers import recall
 from conch.tools.own import OwnIds
 from conch.tools.pages import Budget
-from conch.tools.replies import Brought, Delivered, QueuedDelivery, Reply, ReplyQueue
+from conch.tools.replies import Brought, Delivered, QueuedDelivery, Reply, ReplyQueue, Settled
 from conch.tools.text import one_line
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from conch.bus.peers import Peer
     from conch.calls import Call
     from conch.notices.mail import Mail, Seen
-    from conch.storage.base import Replacement
+    from conch.storage.base import Query, Replacement
     from conch.tools.patience import Patience
 
 _MOST_SESSIONS = 100  # of one connection; each is stored
@@ -264,12 +264,15 @@ class Session:
         if caller is None:
             yield _nothing_seen
             return
-        brought, asked = self.brought.messages(Delivered()), self.brought.questions()
-        queries = mail_queries(caller.agent_id, brought=brought, asked=asked)
-        with self.app.store.aside(*queries) as answers:
-            yield lambda: seen_mail(queries, answers() or [])
+        brought, agent_id = self.brought, caller.agent_id
 
-    def mail(self, delivered: Delivered, before: list[threading.Event], can_wait: bool, seen: Seen = ()) -> Mail | None:
+        def queries() -> list[Query]:
+            return mail_queries(agent_id, brought=brought.messages(Delivered()), asked=brought.questions())
+
+        with self.app.store.aside(queries) as answers:
+            yield lambda: seen_mail(answers())
+
+    def mail(self, delivered: Delivered, before: list[Settled], can_wait: bool, seen: Seen = ()) -> Mail | None:
         """What waits for the caller; None if the caller is new, or if the store does not answer.
 
         What this reply has delivered is left out, and so is what the replies `before` it brought. If it must not wait
@@ -291,7 +294,7 @@ class Session:
         """The same for a command, even if the command did not need to know its caller."""
         return self.mail(delivered, [], can_wait=True)
 
-    def _look_for_mail(self, delivered: Delivered, before: list[threading.Event], seen: Seen) -> Mail | None:
+    def _look_for_mail(self, delivered: Delivered, before: list[Settled], seen: Seen) -> Mail | None:
         from conch.notices.mail import read_mail  # not at the top: not every command needs it
 
         self.replies.wait_for(before)  # what they brought is mail until it is recorded that they were sent

@@ -44,37 +44,31 @@ _FACTS = """SELECT
 class _Aside:
     """Queries that are asked again and again, beside others. Their latest answers count."""
 
-    def __init__(self, make: Callable[[Query], Question], first: Query, others: Sequence[Query]) -> None:
+    def __init__(self, make: Callable[[Query], Question], queries: list[Query]) -> None:
         self._make = make
-        self._first = first
-        self._others = others
+        self._queries = queries
         self._beginning: Question | None = None
-        self._ending: list[Question | None] = []
+        self._ending: list[tuple[Query, Question]] = []
 
     def begin(self) -> list[Question]:
         """To ask at the beginning of a call, whose end is another flight: what will be worth asking there."""
         if self._beginning is not None:
             return []
-        self._beginning = self._make(self._first)
+        self._beginning = self._make(self._queries[0])
         return [self._beginning]
 
     def renew(self) -> list[Question]:
         """To ask at an end: the first query, and those of the others that may have an answer."""
+        first, *others = self._queries
         known = self._beginning.rows[0] if self._beginning and self._beginning.is_answered else None
-        worth = [known is None or known[query[0]] for query in self._others]
-        self._ending = [
-            self._make(self._first),
-            *(
-                self._make(query) if is_worth_it else None
-                for query, is_worth_it in zip(self._others, worth, strict=True)
-            ),
-        ]
-        return [each for each in self._ending if each is not None]
+        worth = [query for query in others if known is None or known[query[0]]]
+        self._ending = [(query, self._make(query)) for query in (first, *worth)]
+        return [question for _, question in self._ending]
 
-    def rows(self) -> list[list[Row] | None] | None:
-        if not self._ending or not all(each.is_answered for each in self._ending if each is not None):
-            return None
-        return [each.rows if each is not None else None for each in self._ending]
+    def rows(self) -> list[tuple[Query, list[Row]]]:
+        if not all(question.is_answered for _, question in self._ending):
+            return []
+        return [(query, question.rows) for query, question in self._ending]
 
 
 class _Note:
@@ -161,8 +155,8 @@ class PostgresStore:
         return [question.rows for question in asked]
 
     @contextmanager
-    def aside(self, first: Query, *others: Query) -> Iterator[Aside]:
-        aside = _Aside(lambda query: ask(self._statements, *query), first, others)
+    def aside(self, queries: Callable[[], list[Query]]) -> Iterator[Aside]:
+        aside = _Aside(lambda query: ask(self._statements, *query), queries())
         outer, self._thread.aside = self._aside, aside
         try:
             yield aside.rows
