@@ -74,7 +74,9 @@ CLIENT_HEADINGS = ("engine", "`conch mcp` processes", "wake p50", "wake p99", "o
 def main() -> int:
     parser = argparse.ArgumentParser(description="Measure many agents in many rooms, on both engines.")
     parser.add_argument("--quick", action="store_true", help="only check that every kind of row can be measured")
-    plan = QUICK if parser.parse_args().quick else FULL
+    parser.add_argument("--only", choices=TABLES, action="append", help="one table; may be repeated")
+    given = parser.parse_args()
+    plan, wanted = QUICK if given.quick else FULL, given.only or TABLES
     if not sys.platform.startswith("linux"):
         print("bench/scale.py needs Linux: it counts open files in /proc.", file=sys.stderr)
         return 2
@@ -83,12 +85,11 @@ def main() -> int:
     started = time.monotonic()
     with open_scratch(None) as scratch, open_engines(scratch) as engines:
         print(f"Machine: {_machine(engines)}\n", flush=True)
-        _print_table(HEADINGS, _cell_rows(scratch, engines, plan))
-        print()
-        _print_table(CLIENT_HEADINGS, _client_rows(scratch, engines, plan))
-        print()
-        _print_table(DISTANCE_HEADINGS, _distance_rows(scratch, engines[-1], plan))
-    print(f"\nMeasured in {time.monotonic() - started:.0f} s; load average at the end: {_load()}.")
+        for name in wanted:
+            headings, rows = TABLES[name]
+            _print_table(headings, rows(scratch, engines, plan))
+            print()
+    print(f"Measured in {time.monotonic() - started:.0f} s; load average at the end: {_load()}.")
     return 0
 
 
@@ -124,7 +125,8 @@ def _client_rows(scratch: Scratch, engines: Sequence[Engine], plan: Plan) -> Ite
         yield [engine.name, str(plan.clients), *_spread(outcome.handed), f"{outcome.at_rest:,} {engine.unit}"]
 
 
-def _distance_rows(scratch: Scratch, engine: Engine, plan: Plan) -> Iterator[list[str]]:
+def _distance_rows(scratch: Scratch, engines: Sequence[Engine], plan: Plan) -> Iterator[list[str]]:
+    engine = engines[-1]
     for delay in scale_distance.DELAYS:
         cell = [f"{engine.name}, {delay:g} ms"]
         signal.alarm(plan.cell_seconds)
@@ -147,6 +149,13 @@ def _rates(outcome: scale_distance.Outcome) -> list[str]:
         f"{_rate(outcome.bare[count])} / {_rate(outcome.one_topic[count])} / {_rate(outcome.own_topics[count])}"
         for count in scale_distance.PROCESSES
     ]
+
+
+TABLES = {
+    "turns": (HEADINGS, _cell_rows),
+    "clients": (CLIENT_HEADINGS, _client_rows),
+    "distance": (DISTANCE_HEADINGS, _distance_rows),
+}
 
 
 def _spread(spread: Spread | None) -> list[str]:
