@@ -6,6 +6,7 @@ from collections import defaultdict
 from itertools import combinations
 
 from tests.explore.state import (
+    GRANTS,
     Client,
     Row,
     State,
@@ -26,7 +27,6 @@ from conch.storage.base import Problem, Store
 from conch.turns.waiting import Wait
 
 LONG_ENOUGH = 3  # ticks after which every period has lapsed
-GRANTS = ("claim", "takeover")
 REPLAYED = ("path_rooms", "room_members", "room_events")
 STEPPING_IN = ("force", "kick_next")  # what only people do
 

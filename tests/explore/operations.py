@@ -159,13 +159,7 @@ def force(agent: Agent) -> Any:
 
 
 def kick_next(agent: Agent) -> Any:
-    """A person ends the membership of another agent, which may be next.
-
-    Not of the owner: that brings back the handoff that the owner had, and the key does not know what that was.
-    """
-    room = open_room(agent.state)
-    if room and room["owner"] == agent.another(1):
-        return "not explored"
+    """A person ends the membership of another agent, which may be next or hold the stick."""
     return Steering(agent.app).kick(Person(agent.caller), agent.room_id, agent.another(1), "out")
 
 

@@ -131,7 +131,7 @@ def _explore(world: World, scenario: Scenario, rules: Sequence[Rule]) -> Report:
 
 def prepare(world: World, scenario: Scenario) -> State:
     """The first state: all agents have started and identified themselves, and have joined the room or not."""
-    state = world.start
+    state = world.start._replace(has_kicks="kick_next" in scenario.operations)
     for number in range(scenario.agents):
         state = world.step(state, number, "identify_itself", whole=True).after
     for number in range(scenario.agents if scenario.has_joined else 0):

@@ -9,6 +9,7 @@ agent is which, how many turns and events there were, and how long ago a period 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from hashlib import blake2b
 from itertools import permutations
@@ -25,6 +26,7 @@ TICK = 10 * MINUTE
 """The clock stands still during operations and moves in ticks. Every period is a minute short of a whole number of
 ticks, so it does not matter that operations take no time."""
 
+GRANTS = ("claim", "takeover")
 NO_LEASE = Lease("lease_none", 0)
 """What an agent shows that was never granted a lease."""
 
@@ -77,6 +79,8 @@ class State(NamedTuple):
     clients: tuple[Client, ...]
     depth: int = 0
     """How many steps led here."""
+    has_kicks: bool = False
+    """Members may be kicked, which makes an old handoff pending again."""
 
     @property
     def now(self) -> int:
@@ -177,8 +181,26 @@ def _room(state: State, room: Row, labels: dict[str | None, int]) -> tuple[Any, 
         labels.get(room["reserved_for"]),
         _left(state, room["lease_expires_at"]),
         _left(state, room["claim_expires_at"]),
-        pending and (pending["event_type"], labels.get(pending["from_agent_id"]), labels.get(pending["to_agent_id"])),
+        _event(pending, labels),
+        state.has_kicks and [_event(event, labels) for event in _recalled(state, room)],
     )
+
+
+def _event(event: Row | None, labels: dict[str | None, int]) -> tuple[Any, ...] | None:
+    return event and (event["event_type"], labels.get(event["from_agent_id"]), labels.get(event["to_agent_id"]))
+
+
+def _recalled(state: State, room: Row) -> Iterator[Row | None]:
+    """The handoff that a kick of the owner brings back, and the one that it would bring back after a takeover."""
+    events = sorted((row for row in state.rows["room_events"] if row["room_id"] == room["room_id"]), key=_place)
+    grants = [row for row in events if row["event_type"] in GRANTS and row["turn_id"] == room["turn_id"]]
+    handed = json.loads(grants[-1]["details_json"]).get("handoff_event_seq") if room["owner"] and grants else None
+    yield find_event(state, handed)
+    yield next((row for row in reversed(events) if row["event_type"] in ("release", "pass")), None)
+
+
+def _place(event: Row) -> int:
+    return int(event["event_seq"])
 
 
 def _left(state: State, moment: int | None) -> int | None:
@@ -250,7 +272,7 @@ def _doing(state: State, client: Client, clients: list[Client]) -> Any:
     if client.doing is None:
         return None
     operation, seen = client.doing.operation, client.doing.seen
-    if operation in ("wait", "release"):  # the second transaction looks at everything again
+    if operation in ("wait", "release", "force", "kick_next"):  # the second transaction looks at everything again
         return operation
     if operation == "take_over":
         return operation, _same(open_room(seen[0]), open_room(state), "room_id", "turn_id")
