@@ -137,7 +137,7 @@ chromium:
 # These need npm and its registry. Without them their tests are skipped and say why.
 %/node_modules/installed: %/package.json
 	if command -v npm >/dev/null; then \
-		nice timeout 180 npm install --prefix $* --no-audit --no-fund --no-package-lock --loglevel=error || rm -rf $(@D); fi
+		nice timeout 600 npm install --prefix $* --no-audit --no-fund --no-package-lock --loglevel=error || rm -rf $(@D); fi
 	mkdir -p $(@D)
 	touch $@
 

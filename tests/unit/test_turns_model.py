@@ -597,7 +597,9 @@ class Game(RuleBasedStateMachine):
         assert (room.pending_handoff_event_seq is None) == (model.handoff is None)
         deadline = room.lease_expires_at or room.claim_expires_at
         assert (deadline and deadline // 1_000) == model.deadline
-        assert [(m.agent_id, m.last_seen_at // 1_000, snapshot.is_active(m)) for m in snapshot.members] == [
+        with self.app.rooms.look(None, self.room_id) as (_, whole):
+            members = whole.roll.everyone()
+        assert [(m.agent_id, m.last_seen_at // 1_000, whole.is_active(m)) for m in members] == [
             (agent, seat.seen, model.is_active(agent)) for agent, seat in model.seats.items()
         ]
         if model.pointer is not None:

@@ -355,6 +355,8 @@ class Snapshot:
 
     def called(self, text: str) -> Member | None:
         """The member that a text means: its name, its agent_id or its label. A name wins over another agent's id."""
+        if not text.isprintable():  # nobody has such a name, and half a letter cannot be looked up
+            return None
         exact = self.roll.named(text) or self.find(text)
         typed = None if exact else read_label(text)
         named = self.roll.named(typed.name) if typed else None

@@ -118,11 +118,10 @@ def list_agents(context: Context) -> Report:
 
 def show(context: Context) -> Report:
     room_id, caller = context.room_id, context.caller
-    context.app.rooms.visit(caller, room_id)
+    found = context.app.reservations.list_reservations(caller, room_id)  # first, because now the caller was seen
     named = context.options.name and context.name_here(context.options.name)
     registration = context.app.registration
     agent = registration.find(room_id, named) if named else registration.find_itself(caller, room_id)
-    found = context.app.reservations.list_reservations(caller, room_id)
     own = [scopes_view.reservation(each) for each in found if each.agent_id == agent.agent_id]
     data = {**scopes_view.agent(agent), "reservations": own}
     return Report(data, f"{local_moments(scopes_view.agent_line(agent))}\n{reservation_table(own)}")
