@@ -124,6 +124,7 @@ def test_without_a_token_there_is_no_progress(client, token):
     assert "result" in client.ask("tools/call", params)
 
 
+@stdio
 @pytest.mark.parametrize("name", ["no_such_tool", "", None, 5, ["echo"]])
 def test_an_unknown_tool_is_an_error_of_the_protocol(either, name):
     assert either.ask("tools/call", {"name": name, "arguments": {}})["error"]["code"] == -32602
@@ -141,6 +142,7 @@ def test_arguments_are_an_object(either, arguments):
     assert either.ask("tools/call", {"name": "echo", "arguments": arguments})["error"]["code"] == -32602
 
 
+@stdio
 @pytest.mark.parametrize("params", [{"name": "client"}, {"name": "client", "arguments": None}])
 def test_arguments_may_be_left_out(either, params):
     assert either.ask("tools/call", params)["result"]["isError"] is False
@@ -163,6 +165,7 @@ def test_a_defect_is_reported_without_its_details(either):
     assert "tools" in either.ask("tools/list")["result"]
 
 
+@stdio
 @pytest.mark.parametrize("kind", ["nan", "object"])
 def test_a_result_that_json_cannot_say_is_undone_and_an_internal_error(either, kind):
     reply = either.ask("tools/call", {"name": "unspeakable", "arguments": {"kind": kind}})
