@@ -82,5 +82,6 @@ def test_there_is_one_page_of_tools_and_no_cursor_to_another(either):
     assert either.ask("tools/list", {"cursor": "page-2"})["error"]["code"] == -32602
 
 
+@stdio
 def test_the_session_knows_the_name_of_the_client(either):
     assert either.call("client")["structuredContent"]["name"] == "probe-client"
