@@ -74,8 +74,8 @@ def agent(conch: Callable[..., Any]) -> Callable[[str], Agent]:
 
 @pytest.fixture
 def command(tmp_path: Path, server_forks: Forks) -> Callable[..., Object]:
-    def run(*words: str) -> Object:
-        environ = {**os.environ, "CONCH_DATA_DIR": str(tmp_path / "data"), "CONCH_AGENT_ID": "ada:1"}
+    def run(*words: str, folder: str = "data") -> Object:
+        environ = {**os.environ, "CONCH_DATA_DIR": str(tmp_path / folder), "CONCH_AGENT_ID": "ada:1"}
         return json.loads(server_forks.run([*words, "--json"], environ, tmp_path, b"", 60).out)
 
     return run
@@ -127,6 +127,11 @@ def delete_shm(store: Path) -> None:
 def delete_both(store: Path) -> None:
     delete_wal(store)
     delete_shm(store)
+
+
+def replace_by_link(store: Path) -> None:
+    store.unlink()
+    store.symlink_to(store.with_name("another.sqlite"))
 
 
 DELETED: list[Take] = [delete_store, delete_all_files, delete_folder, move_store_away]
@@ -204,6 +209,70 @@ def test_a_call_that_needs_nothing_lost_succeeds_with_a_warning_and_what_was_los
     assert not first.heartbeat()["isError"]
     events = second.call("get_room_events", room_id=second.room_id)["events"]
     assert "a note to keep" in json.dumps(events)
+
+
+def test_a_link_in_place_of_the_file_is_noticed_and_what_was_lost_is_saved(
+    agent: Callable[[str], Agent], command: Callable[..., Object], store: Path
+) -> None:
+    first, second = agent("codex:1"), agent("gemini:2")
+    first.take_stick()
+    replace_by_link(store)
+
+    refused, warned = first.heartbeat()["structuredContent"], second.join()["warnings"]
+
+    assert refused["error"] == "unknown_room"
+    rescued = {refused["store_replaced"]["rescued"], *(warning["context"]["rescued"] for warning in warned)}
+    assert len(rescued) == 1
+    assert command("db", "restore", rescued.pop(), "--yes")["ok"]
+    assert not first.heartbeat()["isError"]
+
+
+def test_a_store_that_is_moved_behind_a_link_goes_on_with_all_that_it_held(
+    agent: Callable[[str], Agent], command: Callable[..., Object], store: Path
+) -> None:
+    first, second = agent("codex:1"), agent("gemini:2")
+    first.take_stick()
+    store.rename(store.with_name("moved.sqlite"))
+    store.symlink_to("moved.sqlite")
+
+    early = command("state")  # it cannot see what the servers have
+    kept = first.heartbeat()
+    waited = agent("late:3").call("wait_for_turn", room_id=first.room_id, max_wait_ms=0)
+    release = first.call("release_stick", handoff=HANDOFF, **first.turn)
+
+    assert early["error"]["code"] == "DB_UNAVAILABLE"
+    assert first.client.process.pid in [each["pid"] for each in early["error"]["processes"]]
+    assert not kept["isError"], kept
+    assert waited["status"] == "not_yet"
+    assert release["reserved_for"] == "gemini:2"
+    assert second.take_stick()["handoff"] == HANDOFF
+    assert command("db", "verify")["ok"]
+
+
+def test_one_file_under_two_names_is_not_used_as_two_stores(
+    agent: Callable[[str], Agent], command: Callable[..., Object], store: Path, tmp_path: Path
+) -> None:
+    first = agent("codex:1")
+    first.take_stick()
+    other = tmp_path / "other" / store.name
+    other.parent.mkdir(mode=0o700)
+    os.link(store, other)
+    sides(other)[1].touch()  # as a process that was killed leaves it
+
+    refused = command("join", folder="other")["error"]
+
+    assert refused["code"] == "DB_UNAVAILABLE"
+    assert "under another name" in refused["message"]
+    assert first.client.process.pid in [each["pid"] for each in refused["processes"]]
+    assert not first.heartbeat()["isError"]
+
+
+def test_a_pipe_in_place_of_the_store_makes_nobody_wait(agent: Callable[[str], Agent], store: Path) -> None:
+    first = agent("codex:1")
+    store.unlink()
+    os.mkfifo(store)
+
+    assert first.ask("list_rooms")["structuredContent"]["error"] == "DB_UNAVAILABLE"
 
 
 def move_into_file(store: Path) -> None:

@@ -6,6 +6,7 @@ A process that notices it saves what it still can, drops its connections, and op
 - Only `-wal` or `-shm` is missing. The connections still have them, and write what they hold into the store's file.
 - Another file, or an older copy of the store, was copied over it. What was there before is gone.
 - A link on the way to the store was changed. The old store is left to those who still use it.
+- The store's file was moved, with a link to it in its place. The connections write what `-wal` holds into it.
 """
 
 from __future__ import annotations
@@ -21,15 +22,14 @@ from conch.storage.replacement import Replacements
 from conch.storage.sqlite import sqlite3
 from conch.storage.sqlite.errors import translate
 from conch.storage.sqlite.files import copy_whole, make_file, make_folder, make_private, stamp, unused
+from conch.storage.sqlite.headers import FileId, file_id, is_used_elsewhere
 from conch.storage.sqlite.ownership import require_own_place
 from conch.storage.sqlite.places import (
     SIDES,
-    FileId,
     Files,
     OpenFiles,
     Users,
     count_steps,
-    file_id,
     is_ahead,
     read_record,
     survey,
@@ -56,6 +56,10 @@ class _Unsettled(Exception):
         self.found = recorded, now
 
 
+class _UsedElsewhere(_Unsettled):
+    """Other processes use the store's file under another name."""
+
+
 class _Hidden(Exception):
     """The system does not let us look at the files, for example because we may no longer enter the folder."""
 
@@ -73,6 +77,7 @@ class _Generation:
         self.idle: list[sqlite3.Connection] = []
         self.count = 1
         self.trouble: StoreInterrupted | None = None
+        self.noticing = Lock()
         self.is_taken = False
         self.is_stuck = False
 
@@ -280,7 +285,7 @@ class Connections:
                 if unsettled.found != found:
                     found, deadline = unsettled.found, time.monotonic() + _SETTLE_SECONDS
                 elif time.monotonic() > deadline:
-                    raise self._not_ours() from None
+                    raise self._not_ours(unsettled) from None
             except StoreInterrupted:
                 if time.monotonic() > deadline:
                     raise
@@ -339,6 +344,8 @@ class Connections:
         belong to a store that is gone are moved aside. Otherwise _Unsettled: the users must notice first, or leave.
         """
         recorded, now = users.recorded(), survey(self.path)
+        if users.is_alone and self._before is None and is_used_elsewhere(self.path):
+            raise _UsedElsewhere(recorded, now)
         if _fit(recorded, now):
             return
         if not users.is_alone and self._before is None:  # one that waited here would keep others from being alone
@@ -350,16 +357,22 @@ class Connections:
             if not recorded.same_store(now):
                 self._set_sides_aside(recorded, now)
 
-    def _not_ours(self) -> StoreUnavailable:
+    def _not_ours(self, trouble: _Unsettled) -> StoreUnavailable:
         from conch.host.processes import other_users_of  # rarely needed
 
-        found = other_users_of(f"{self.path}.users") or []
+        is_elsewhere = isinstance(trouble, _UsedElsewhere)
+        found = other_users_of(self.path if is_elsewhere else f"{self.path}.users") or []
         named = ", ".join(f"{user.pid} ({user.command[:_LONGEST_COMMAND]})" for user in found) or "unknown"
         message = (
             f"The store at {self.path} or a file beside it was deleted or replaced while other processes use it: "
             f"{named}. One of them must first save what it still has. It does so at its next call, or when it "
             "ends. Try again after that."
         )
+        if is_elsewhere:
+            message = (
+                f"The file {self.path} is used under another name by other processes: {named}. If it was moved, they "
+                "notice that at their next call; try again after that. Otherwise use only one name for a store."
+            )
         processes = [{"pid": user.pid, "command": user.command} for user in found]
         return StoreUnavailable(message, path=self.path, processes=processes)
 
@@ -394,39 +407,42 @@ class Connections:
 
         It is StoreReplaced if another store is there now, and StoreInterrupted if nothing was lost.
         """
-        generation = lent.generation
-        if self._has_moved():
-            return self._follow(generation)
+        generation, target = lent.generation, os.path.realpath(self._given)
+        path = generation.files.path
+        is_left = target != path and not os.path.islink(path)  # nothing happened to the file itself
         try:
-            with self._queue():
-                generation.trouble = generation.trouble or self._save(lent)
+            with generation.noticing if is_left else self._queue():
+                generation.trouble = generation.trouble or self._save(lent, target)
         except StoreError as error:  # it cannot be saved now, so the next call tries again
             return error
         except (OSError, sqlite3.Error) as error:
             return translate(error, self.path, self._named)
         with self._lock:
             if generation is self._now:
-                self._now, self._before = None, generation
-            generation.is_taken = True
+                is_same = target == self.path or type(generation.trouble) is StoreInterrupted
+                self._now, self._before = None, generation if is_same else None
+                if target != self.path:
+                    self.path = target
+                    self._moved(target)
+            generation.is_taken = not is_left
             generation.close_idle()
         return generation.trouble
 
-    def _has_moved(self) -> bool:
-        return os.path.realpath(self._given) != self.path
+    def _follow(self, lent: Lent, target: str) -> StoreInterrupted:
+        """What to do before another file is used, to which a link leads now."""
+        store = lent.generation.files.files.store
+        if file_id(target) == store:  # it was moved, and its -wal still has the old name
+            self._empty_log(lent)
+            return StoreInterrupted(f"The file of the store at {self._given} was moved to {target}. Try again.")
+        self._replacements.forget_epoch()
+        message = f"A link was changed: the store at {self._given} was {self.path}, and is {target} now."
+        if os.path.islink(self.path):  # the file itself was replaced by the link
+            return self._rescue(lent, message)
+        return self._replacements.add(message, path=target, before=self.path)
 
-    def _follow(self, generation: _Generation) -> StoreError:
-        """Use the file that a changed link leads to. Nothing happened to the other one, so there is nothing to save."""
-        with self._lock:
-            if generation is self._now:
-                before, self.path, self._now = self.path, os.path.realpath(self._given), None
-                self._moved(self.path)
-                self._replacements.forget_epoch()
-                message = f"A link was changed: the store at {self._given} was {before}, and is {self.path} now."
-                generation.trouble = self._replacements.add(message, path=self.path, before=before)
-                generation.close_idle()
-        return generation.trouble or StoreInterrupted(f"The store at {self._given} was replaced. Try again.")
-
-    def _save(self, lent: Lent) -> StoreInterrupted:
+    def _save(self, lent: Lent, target: str) -> StoreInterrupted:
+        if target != self.path:
+            return self._follow(lent, target)
         files, now = lent.generation.files, survey(self.path)
         old, recorded = files.files, read_record(self.path)
         if old.same_store(now) and not files.is_overwritten:
@@ -458,11 +474,14 @@ class Connections:
         wal = f"{self.path}-wal"
         if file_id(wal) not in (None, old.wal) and os.stat(wal).st_size > 0:
             return False
+        self._empty_log(lent)
+        return True
+
+    def _empty_log(self, lent: Lent) -> None:
         row = lent.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         if row["busy"]:
-            message = f"Files beside the store at {self.path} were deleted while other processes write. Try again."
+            message = f"Files of the store at {self.path} were taken away while other processes write. Try again."
             raise StoreBusy(message, path=self.path)
-        return True
 
     def _rescue(self, lent: Lent, message: str) -> StoreReplaced:
         """Copy the store that is gone, unless it has another name now, or another process has copied it."""

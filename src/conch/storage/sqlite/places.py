@@ -20,24 +20,22 @@ import os
 import time
 
 from conch.errors import StoreBusy
-from conch.lean import Lock, NamedTuple
+from conch.lean import NamedTuple
+from conch.storage.sqlite.headers import FileId, Header, file_id
 
 try:
     import fcntl
-except ImportError:  # Windows has no flock, and does not let any process delete an open file
+except ImportError:  # Windows has no flock
     fcntl = None  # type: ignore[assignment]
 
 SIDES = ("-wal", "-shm")
-_MARK = slice(60, 64)  # where the header of the file has the number of `PRAGMA user_version`
 _HIGHEST_MARK = 2**31 - 1
-_SHARED_LOCK = (0x4000_0002, 510)  # the bytes that SQLite locks: a reader shared, the last one to close exclusively
 _ENTRY_SECONDS = 5.0
 _QUIET_NS = 3_000_000_000  # no filesystem has coarser times
 _RECORD_BYTES = 200
 _COPY_SECONDS = 1.0
 _STILL_NS = 50_000_000
 
-FileId = tuple[int, int]
 _stat = os.stat
 
 
@@ -76,76 +74,12 @@ class Files(NamedTuple):
         return are_there and (not self.mark or _follows(self.mark, now.mark))
 
 
-def file_id(path: str) -> FileId | None:
-    try:
-        facts = os.stat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    return facts.st_dev, facts.st_ino
-
-
-class Header:
-    """A descriptor of the store's file, to read it without SQLite.
-
-    Closing any descriptor of a file drops all locks that this process has on it, those of SQLite too. So all users of
-    a file in this process share one descriptor, and the last one closes it, after its last connection.
-    """
-
-    _lock = Lock()
-    _shared: dict[FileId, list[int]] = {}  # the number of users, and the descriptors
-
-    def __init__(self, path: str) -> None:
-        with self._lock:
-            known = file_id(path)
-            if known is None or known not in self._shared:
-                descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-                facts = os.fstat(descriptor)
-                known = facts.st_dev, facts.st_ino
-                self._shared.setdefault(known, [0]).append(descriptor)
-            self._shared[known][0] += 1
-            self.file = known
-            self.descriptor = self._shared[known][-1]
-
-    def mark(self) -> int | None:
-        """None if the file is too short for a mark: empty, or about to be overwritten."""
-        found = os.pread(self.descriptor, _MARK.stop - _MARK.start, _MARK.start)
-        return int.from_bytes(found, "big") if len(found) == 4 else None
-
-    def read(self, most: int, start: int = 0) -> bytes:
-        return os.pread(self.descriptor, most, start)
-
-    def close(self) -> None:
-        with self._lock:
-            shared = self._shared[self.file]
-            shared[0] -= 1
-            if shared[0] == 0:
-                for descriptor in self._shared.pop(self.file)[1:]:
-                    os.close(descriptor)  # this also ends `keep_others_out`
-
-    def keep_others_out(self) -> bool:
-        """Keep SQLite, in this process too, from closing as the last user until `close`. False if that is impossible.
-
-        The last user writes `-wal` into the store and deletes `-wal` by its name, which by now is another store's.
-        """
-        if not hasattr(fcntl, "F_OFD_SETLK"):
-            return False
-        import struct  # rarely needed
-
-        start, length = _SHARED_LOCK
-        lock = struct.pack("hhqqi0q", fcntl.F_RDLCK, os.SEEK_SET, start, length, 0)
-        try:
-            fcntl.fcntl(self.descriptor, fcntl.F_OFD_SETLK, lock)
-        except OSError:
-            return False
-        return True
-
-
 class OpenFiles:
     """The files that this process has open. Made before the first connection, and closed after the last one."""
 
     def __init__(self, path: str, given: str) -> None:
         """`given` is the path before links were followed. A link can be changed."""
-        self._path = path
+        self.path = path
         self._paths = [os.fsencode(each) for each in (given, *(path + suffix for suffix in SIDES))]
         is_same = os.path.realpath(os.path.dirname(given)) == os.path.dirname(path)
         self._folder = os.fsencode(os.path.dirname(given if is_same else path))
@@ -168,7 +102,7 @@ class OpenFiles:
 
     def remember(self) -> bool:
         """Remember the files, once a connection has opened all of them. False if they were replaced meanwhile."""
-        before, self._files = self._files, survey(self._path)
+        before, self._files = self._files, survey(self.path)
         (device, store), (_, wal), (_, shm) = (each or (0, 0) for each in self._files[:3])
         self._ids, self._mark = (device, store, wal, shm), self._header.mark() or 0
         return before.fit(self._files) and self._header.file == self._files.store
@@ -204,7 +138,10 @@ class OpenFiles:
         store, wal, shm = self._paths
         # The inodes are enough: the files of one folder are on one device, unless the folder itself is replaced.
         found = _stat(store)
-        return (found.st_dev, found.st_ino, _stat(wal).st_ino, _stat(shm).st_ino) == self._ids
+        if (found.st_dev, found.st_ino, _stat(wal).st_ino, _stat(shm).st_ino) != self._ids:
+            return False
+        # A file that was moved, with a link to it at its old name, has another `-wal` for those who come now.
+        return _stat(self.path, follow_symlinks=False).st_ino == found.st_ino
 
     def taken_at(self) -> float:
         """When the store's file was deleted or moved, if it was: the same moment for every process that had it open."""
@@ -215,7 +152,7 @@ class OpenFiles:
 
         A file that was moved or deleted is left alone by SQLite itself.
         """
-        return file_id(self._path) != self._header.file or self._header.keep_others_out()
+        return file_id(self.path) != self._header.file or self._header.keep_others_out()
 
     def close(self) -> None:
         self._header.close()
@@ -233,11 +170,13 @@ def wait_until_written(path: str) -> None:
 
 def survey(path: str) -> Files:
     """The files at the path now; any may be missing."""
-    store = file_id(path)
-    header = Header(path) if store is not None else None
-    mark = None if header is None else header.mark()
-    if header is not None:
-        header.close()
+    store, mark = file_id(path), None
+    if store is not None:
+        header = Header(path)
+        try:
+            mark = header.mark()
+        finally:
+            header.close()
     return Files(store, file_id(path + "-wal"), file_id(path + "-shm"), "" if mark is None else f"{mark:08x}")
 
 

@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 
 from conch.errors import ForeignStore, StoreCorrupt
 from conch.storage.sqlite import sqlite3
-from conch.storage.sqlite.places import Header
+from conch.storage.sqlite.headers import Header
 from conch.storage.statements import are_ours
 
 APPLICATION_ID = int.from_bytes(b"conc", "big")

@@ -17,7 +17,8 @@ from conch.errors import InvalidArgument, SchemaMismatch, StoreBusy, StoreCorrup
 from conch.storage.sqlite import sqlite3
 from conch.storage.sqlite.errors import translate
 from conch.storage.sqlite.files import copy, first_mark, make_distinct, new_mark, remove, stamp
-from conch.storage.sqlite.places import SIDES, file_id
+from conch.storage.sqlite.headers import file_id
+from conch.storage.sqlite.places import SIDES
 from conch.storage.sqlite.recognition import APPLICATION_ID
 from conch.storage.statements import are_ours
 
