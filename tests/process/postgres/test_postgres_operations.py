@@ -113,6 +113,25 @@ def test_the_line_that_restore_prints_brings_a_dump_back_under_a_running_process
 
 
 @pytest.mark.usefixtures("room_id")
+def test_a_restore_waits_for_a_transaction_of_an_agent_and_both_succeed(
+    conch: Conch, app: App, server: Any, database: str, programs: Any, tmp_path: Path, until: Callable[..., Any]
+) -> None:
+    lines = [error(conch("db", *words, "--json"))["command"] for words in (["backup"], ["restore", "conch.dump"])]
+    tools = {"PATH": f"{programs.folder}:{os.environ['PATH']}", "PGPASSWORD": SECRET}
+    subprocess.run(lines[0], shell=True, check=True, env=tools, cwd=tmp_path, capture_output=True)
+
+    with app.store.write("a") as tx:
+        assert tx.all("all_rooms")
+        restoring = subprocess.Popen(lines[1], shell=True, env=tools, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+        until(lambda: server.ask("SELECT count(*) FROM pg_locks WHERE NOT granted", database) != [(0,)])
+        rows = [row for table in tx.tables() for row in tx.dump(table)]
+
+    assert rows
+    assert restoring.communicate(timeout=60) == (None, "")
+    assert restoring.returncode == 0
+
+
+@pytest.mark.usefixtures("room_id")
 @pytest.mark.parametrize("version", ["1", "99"])
 def test_a_store_of_another_schema_can_be_backed_up(conch: Conch, server: Any, database: str, version: str) -> None:
     server.ask(f"UPDATE conch.meta SET value = '{version}'", database)

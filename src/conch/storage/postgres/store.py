@@ -453,18 +453,25 @@ class PostgresStore:
         raise OtherToolNeeded(message, store=self.describe(), command=command)
 
     def restoring(self, file: str) -> AbstractContextManager[Restoration]:
-        """Raise an error with the `pg_restore` command to run, as `backup` does."""
+        """Raise an error with the commands to run, as `backup` does.
+
+        Every transaction of an agent reads `meta` first. So a restore that locks `meta` first cannot deadlock with
+        agents at work: they finish, or wait before they hold any other lock.
+        """
         import shlex
 
         with self._connected() as connection:
             owner = self._schema.other_owner(connection)
-        address = self._address.for_programs(owner)
-        options = ["--clean", "--if-exists", "--single-transaction", f"--dbname={address}", file]
-        command = shlex.join(["pg_restore", *options])
+            is_there = connection.execute("SELECT 1 WHERE to_regclass(%s) IS NOT NULL", [f"{SCHEMA}.meta"]).fetchone()
+        script, address = f"{file}.sql", self._address.for_programs(owner)
+        lock_first = [f"--command=LOCK TABLE {SCHEMA}.meta"] if is_there else []
+        once = ["--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1", "--single-transaction"]
+        writing = shlex.join(["pg_restore", "--clean", "--if-exists", f"--file={script}", file])
+        command = f"{writing} && {shlex.join(['psql', *once, *lock_first, f'--file={script}', address])}"
         message = (
-            "Nothing was restored. Restore a PostgreSQL store with PostgreSQL's own tool, as the owner of its tables. "
-            f"It replaces everything in one transaction, and running servers go on from there:\n\n    {command}"
-            "\n\nIt asks for a password unless PGPASSFILE has it. `conch db verify` then checks the store."
+            "Nothing was restored. Restore a PostgreSQL store with PostgreSQL's own tools, as the owner of its tables. "
+            f"They replace everything in one transaction, and running servers go on from there:\n\n    {command}"
+            "\n\nThey ask for a password unless PGPASSFILE has it. `conch db verify` then checks the store."
         )
         raise OtherToolNeeded(message, store=self.describe(), command=command)
 
