@@ -6,7 +6,7 @@ from importlib import import_module
 
 import pytest
 
-from conch.doors.cli.catalogue import COMMANDS
+from conch.doors.cli.catalogue import AREAS, COMMANDS
 from conch.doors.cli.command import Option
 from conch.notices import events
 from conch.rooms.handoffs import ROLES
@@ -25,6 +25,10 @@ def test_every_command_has_its_function(name: str) -> None:
     module, _, function = COMMANDS[name].handler.partition(".")
 
     assert callable(getattr(import_module(f"conch.doors.cli.{module}"), function))
+
+
+def test_every_first_word_of_an_area_has_a_command() -> None:
+    assert {word for words in AREAS.values() for word in words} == {name.partition(" ")[0] for name in COMMANDS}
 
 
 @pytest.mark.parametrize("name", COMMANDS)

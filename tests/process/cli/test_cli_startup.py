@@ -27,6 +27,7 @@ ROOM = {
     *("agents", "agents.connections", "agents.identity", "agents.records", "agents.signals"),
     *("app", "bells", "bells.base", "bells.file"),
     *("calls", "clock", "config", "doors", "doors.cli", "doors.cli.catalogue", "doors.cli.command"),
+    "doors.cli.catalogue.options",
     *("doors.cli.context", "doors.cli.interruptions", "doors.cli.output", "doors.cli.parser", "doors.cli.run"),
     *("doors.cli.tables", "doors.cli.terminal", "doors.exits"),
     *("errors", "host", "host.linux", "host.marks", "host.processes"),
@@ -51,11 +52,14 @@ BUS = {
 }
 NOTICES = {"notices", "notices.activity", "notices.events", "rooms.log", "host.paths", "warnings"}
 LEAN = {
-    ("state",): ROOM | {"doors.cli.rooms", "tools.turns_view"},
-    ("send", "m"): ROOM | BUS | {"doors.cli.messages", "doors.cli.statusline", "doors.cli.talk", "tools.bus_view"},
+    ("state",): ROOM | {"doors.cli.catalogue.rooms", "doors.cli.rooms", "tools.turns_view"},
+    ("send", "m"): ROOM
+    | BUS
+    | {"doors.cli.catalogue.talk", "doors.cli.messages", "doors.cli.statusline", "doors.cli.talk", "tools.bus_view"},
     ("agent", "reserve", "src/x"): ROOM
     | NOTICES
-    | {"doors.cli.scopes", "scopes", "scopes.overlaps", "scopes.refusals", "scopes.reservations"}
+    | {"doors.cli.catalogue.agents", "doors.cli.scopes"}
+    | {"scopes", "scopes.overlaps", "scopes.refusals", "scopes.reservations"}
     | {"tools.scopes", "tools.scopes_view"},
 }
 # What a short command does without, because it takes longer to import than the command takes to run.
