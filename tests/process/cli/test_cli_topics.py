@@ -131,8 +131,8 @@ def test_a_closed_topic_says_why_and_closing_again_is_harmless(conch: Conch, pla
 
 
 def test_the_topic_of_a_room_ends_only_with_its_room(conch: Conch, ada: str) -> None:
-    closed = conch("topics", "close", "--json")
     topic_id = conch("topics", "show", "--json").data["topic_id"]
+    closed = conch("topics", "close", topic_id, "--json")
     renamed = conch("topics", "rename", topic_id, "ours", "--json")
 
     assert (closed.error["code"], closed.error["field"]) == ("INVALID_ARGUMENT", "topic")

@@ -20,7 +20,7 @@ from conch.tools.text import behind_margin, encodable, one_line, visible
 
 MORE = "There are more. A higher --limit shows older ones."  # below a list that is cut off; lists are newest first
 _TAB = " " * 4
-_REPLACE = "conch"  # how Python knows `_replace`
+_REPLACE = "conch"  # the name under which Python knows `_replace`
 _ISO_LENGTH = len("2026-01-31T12:00:00.000Z")
 _MINUTE, _TWO_DAYS = 60, 2 * 86_400
 
@@ -62,6 +62,7 @@ def clean(text: str) -> str:
 
 
 def duration(seconds: float) -> str:
+    """A time in two units, for a line that moves."""
     minutes, rest = divmod(max(0, int(seconds)), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
@@ -75,10 +76,11 @@ def moment_text(moment: int) -> str:
 def _moment_text(seconds: float) -> str:
     moment, today, away = time.localtime(seconds), time.localtime(), seconds - time.time()
     shown = time.strftime("%H:%M" if moment[:3] == today[:3] else "%Y-%m-%d %H:%M", moment)
-    return f"{shown} (in {_about(away)})" if away > 0 else f"{shown} ({_about(-away)} ago)"
+    return f"{shown} (in {short_duration(away)})" if away > 0 else f"{shown} ({short_duration(-away)} ago)"
 
 
-def _about(seconds: float) -> str:
+def short_duration(seconds: float) -> str:
+    """A time for people: seconds if it is less than a minute, otherwise two units."""
     days, hours = divmod(round(seconds / 3_600), 24)
     if seconds < _MINUTE:
         return f"{int(seconds)} s"

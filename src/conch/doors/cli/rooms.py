@@ -6,7 +6,7 @@ from conch.agents.records import is_person, label
 from conch.clock import SECOND
 from conch.doors.cli.command import parse_duration
 from conch.doors.cli.context import Context, find_member, nameable
-from conch.doors.cli.output import Report, as_report, duration
+from conch.doors.cli.output import Report, as_report, short_duration
 from conch.doors.cli.tables import table
 from conch.errors import InvalidArgument
 from conch.rooms.room import Member, Shown, Snapshot
@@ -105,7 +105,7 @@ def _stick_text(snapshot: Snapshot, caller_id: str) -> str:
 
 def _lapse(snapshot: Snapshot, moment: int | None) -> str:
     left = ((moment or snapshot.now) - snapshot.now) / SECOND
-    return f"lapses in {duration(left)}" if left > 0 else f"lapsed {duration(-left)} ago"
+    return f"lapses in {short_duration(left)}" if left > 0 else f"lapsed {short_duration(-left)} ago"
 
 
 def _members(snapshot: Snapshot, shown: list[Member]) -> str:
@@ -117,7 +117,7 @@ def _members(snapshot: Snapshot, shown: list[Member]) -> str:
             m.kind,
             "active" if snapshot.is_active(m) else "inactive",
             snapshot.life(m.agent_id),
-            duration((snapshot.now - m.last_seen_at) / SECOND) + " ago",
+            short_duration((snapshot.now - m.last_seen_at) / SECOND) + " ago",
         )
         for m in shown
     ]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from conch.doors.cli.context import Context
 from conch.doors.cli.messages import whole_json
-from conch.doors.cli.output import MORE, Report, as_report, duration, give_up, moment_text
+from conch.doors.cli.output import MORE, Report, as_report, give_up, moment_text, short_duration
 from conch.doors.cli.tables import table
 from conch.errors import InvalidArgument, StoreInterrupted, StoreUnavailable
 from conch.lean import TextIO
@@ -50,7 +50,7 @@ def show(context: Context) -> Report:
         lines[-1] = f"closed {moment_text(topic.closed_at)}" + (
             f": {one_line(topic.close_reason)}" if topic.close_reason else ""
         )
-    rows = [(peer.label, f"#{peer.last_seq}", duration(peer.age_seconds) + " ago") for peer in peers]
+    rows = [(peer.label, f"#{peer.last_seq}", short_duration(peer.age_seconds) + " ago") for peer in peers]
     return Report(
         data, "\n".join([*lines, "", table(("AGENT", "READ UP TO", "SEEN"), rows, margin=MARGIN)] if rows else lines)
     )

@@ -41,8 +41,9 @@ COMMANDS = grouped(
         "topics close",
         "topics.close",
         "close a topic",
-        "Close a topic. It stays readable, and its open questions can still be answered.",
-        (REASON, *GIVEN_TOPIC),
+        "Close a topic. It stays readable, and its open questions can still be answered. The home topic of a room "
+        "closes only with the room.",
+        (word("topic", "TOPIC", "the topic's id or name", text), REASON, *ROOM),
     ),
     Command(
         "topics rename",
