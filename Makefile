@@ -1,4 +1,4 @@
-# Two commands matter: `make run` shows conch at work, `make test` runs everything that CI checks.
+# Two commands matter: `make run` shows conch at work, `make test` checks the code and runs the tests.
 
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)

@@ -85,10 +85,10 @@ def leveled(text: str, home: str = "/home/you") -> str:
 
 def environment(folder: Path) -> dict[str, str]:
     marks = {mark for harness in HARNESSES for mark in harness.marks}
-    ours = ("CONCH_", "TALKING_STICK_")
+    ours = ("CONCH_", "TALKING_STICK_", "XDG_")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(ours) and name not in marks}
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    return {**kept, "PATH": path, "HOME": str(folder), "XDG_DATA_HOME": str(folder / "share")}
+    return {**kept, "PATH": path, "HOME": str(folder)}
 
 
 @pytest.mark.parametrize("page", sessions())
@@ -111,7 +111,7 @@ def test_every_command_of_a_page_runs_and_prints_what_the_page_shows(page: Path,
 def make_foreign_files(home: Path) -> None:
     """The files of other programs that `coming-from.md` imports."""
     bus_file(home / "bus.sqlite").insert("messages", message(1, "red-squirrel", "hello"))
-    folder = home / "share" / "talking-stick"
+    folder = home / ".local" / "share" / "talking-stick"
     folder.mkdir(parents=True)
     stick = stick_file(folder / "rooms.sqlite", str(home / "repository"), ["codex:9b22", "claude-code:a3f1"])
     stick.insert("room_events", event(1, "claim", 1, None, "codex:9b22"))
