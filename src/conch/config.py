@@ -113,9 +113,11 @@ SETTINGS = (
         36_500,
     ),
     Setting("busy_timeout_ms", 5_000, "how long a writer waits for the lock before DB_BUSY", 1, 600_000),
-    Setting("max_handoff_bytes", 256 * 1024, "the largest handoff, as JSON", 1_024, 16 * 1024 * 1024),
+    Setting(
+        "max_handoff_bytes", 256 * 1024, "the largest handoff, or payload of a notice, as JSON", 1_024, 16 * 1024 * 1024
+    ),
     Setting("max_note_chars", 16_384, "the longest note", 1, 1_048_576),
-    Setting("max_reason_chars", 2_000, "the longest reason for a takeover or for closing a room", 1, 65_536),
+    Setting("max_reason_chars", 2_000, "the longest reason, such as that for a takeover", 1, 65_536),
     _bus("max_message_chars", 65_536, "the longest message", 1_048_576),
     _bus("max_metadata_bytes", 16_384, "the largest metadata of a message or a topic, as JSON", 1_048_576),
     _bus("max_question_chars", 8_000, "the longest question", 1_048_576),

@@ -14,7 +14,7 @@ ConchError
 |   +-- TurnMismatch ........... turn_mismatch            another turn has started; checked before the lease
 |   +-- StaleLease ............. stale_lease              the right turn, but the wrong holder or lease
 +-- TakeoverNotAvailable ....... takeover_not_available
-+-- PersonRequired ............. person_required          only a person may step in, and the caller is not known as one
++-- PersonRequired ............. person_required          only a person may step in, and conch sees no person
 +-- TopicNotFound .............. TOPIC_NOT_FOUND
 +-- TopicClosed ................ TOPIC_CLOSED
 +-- AgentNameInUse ............. AGENT_NAME_IN_USE        the name is taken, and the reclaim_token is missing or wrong

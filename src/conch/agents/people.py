@@ -76,4 +76,5 @@ def _doubt_namespace(store: Store) -> _Doubt | None:
         here = {"host_id": processes.host_id(), "session_kind": HARNESS_SESSION}
         if tx.one("agent_on_host", **here) is not None:
             return None
-    return _Doubt("foreign_namespace", "This shell is in a sandbox without agents: use one where they run.")
+    sentence = "This shell is in a sandbox, which may hide a harness above it: use a shell outside of the sandbox."
+    return _Doubt("foreign_namespace", sentence)

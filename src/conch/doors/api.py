@@ -50,7 +50,7 @@ class Message(NamedTuple):
     message_type: str
     reply_to: str | None
     addressed: bool
-    """It is to you."""
+    """The message is addressed to you."""
 
 
 class Answer(NamedTuple):

@@ -74,7 +74,7 @@ class Happening(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What conch says to a harness. At most one of them is set."""
+    """What conch says to a harness. At most one field is set."""
 
     deny: str = ""
     """Why a tool must not run."""

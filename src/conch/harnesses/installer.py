@@ -69,7 +69,7 @@ class Installer:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Keep a second installer waiting: two at once would lose what the other one noted."""
+        """Let one installer run at a time: two would overwrite each other's records."""
         if self._is_dry:
             yield
             return

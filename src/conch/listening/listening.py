@@ -93,12 +93,12 @@ class Listening:
         call.check()
         for room_id in rooms:
             wait = self._claims.look_for_offer(caller, room_id, call, pause)
-            if wait is not None and not self._was_told(caller, wait):
+            if wait is not None and not self._was_reported(caller, wait):
                 return Heard(wait=wait)
         news = self._find_news(caller.agent_id, _FEW)
         return Heard(news=news) if news else None
 
-    def _was_told(self, caller: Caller, wait: Any) -> bool:
+    def _was_reported(self, caller: Caller, wait: Any) -> bool:
         """Whether a listener has already reported this takeover. Its agent may have decided against it."""
         if wait.status != "takeover_available":
             return False

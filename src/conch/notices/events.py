@@ -174,7 +174,7 @@ def _load_received(tx: Transaction, event_id: str, caller: Caller) -> ProtocolEv
     event = load_event(tx, event_id)
     if event.to_agent_id != caller.agent_id:
         reason = f"only its recipient, {event.recipient}, can" if event.recipient else "it has no recipient"
-        message = f"You cannot mark event {event_id}: {reason}."
+        message = f"You cannot mark notice {event_id}: {reason}."
         raise MarkForbidden(message, event_id=event_id, to_agent=event.to_agent)
     return event
 
@@ -387,7 +387,7 @@ def reopen_handoff(
 def load_event(tx: Transaction, event_id: str) -> ProtocolEvent:
     row = tx.one("find_protocol_event", event_id=event_id)
     if row is None:
-        raise EventNotFound(f"There is no protocol event {event_id[:80]!r}.", field="event_id", event_id=event_id[:80])
+        raise EventNotFound(f"There is no notice {event_id[:80]!r}.", field="event_id", event_id=event_id[:80])
     return to_protocol_event(row)
 
 

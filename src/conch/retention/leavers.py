@@ -1,7 +1,7 @@
 """Forgets agents of long ago that nothing refers to any more: their memberships, their names on topics, themselves.
 
-Only an agent that was not seen for the whole time goes. It must hold nothing, have nothing to accept, and have chosen
-no name. As long as a message of it is left, its name on that topic stays, and so does the agent.
+Only an agent that was not seen for the whole time is forgotten. It must hold nothing, have nothing to accept, and have
+chosen no name. As long as a message of it is left, its name on that topic stays, and so does the agent.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class Leavers:
         rows = _without_alive(self._find(tx, "agents_to_forget", "", NO_LIMIT))
         return Left(members, len({row["id"] for row in rows} - _recorded(tx)))
 
-    def part_with_members(self, room_ids: Iterable[str]) -> int:
+    def remove_members(self, room_ids: Iterable[str]) -> int:
         """Let members leave their rooms, step by step. The logs of the rooms say so."""
-        return sum(map(self._part_with_members, room_ids))
+        return sum(map(self._remove_members, room_ids))
 
     def forget_agents(self) -> int:
         """Forget the agents that nothing refers to, step by step."""
@@ -60,7 +60,7 @@ class Leavers:
         rows = tx.all("members_to_part_with", **given)
         return _without_alive(rows), rows[-1]["ordinal"] if rows else NO_LIMIT
 
-    def _part_with_members(self, room_id: str) -> int:
+    def _remove_members(self, room_id: str) -> int:
         count, after = 0, -1
         with self._store.read() as tx:
             found = bool(self._members(tx, room_id)[0])  # most rooms have none

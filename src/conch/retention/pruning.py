@@ -92,7 +92,7 @@ class Pruning:
         """Delete it, step by step. Rooms, topics and agents come last, when nothing is left in them or of them."""
         with self._store.read() as tx:
             room_ids = [row["room_id"] for row in tx.all("rooms_with_checkpoints")]
-        members = self._leavers.part_with_members(room_ids)
+        members = self._leavers.remove_members(room_ids)
         with self._store.read() as tx:
             tx.take_time()
             topics, rooms = self._topics(tx), self._rooms(tx)

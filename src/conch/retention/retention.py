@@ -16,7 +16,7 @@ _PAUSE = 3_600.0
 _RETRY = 60 * MINUTE
 # Seconds between two steps, at least, in which others write: of a server, and of a command that a person waits for.
 # Without a rest, the next step could take the lock before a writer that waits for it has woken up.
-_BREATH, _SHORT_BREATH = 0.02, 0.002
+_REST, _SHORT_REST = 0.02, 0.002
 
 
 class Outcome(NamedTuple):
@@ -37,13 +37,13 @@ class Retention:
 
     def prune(self, age: int, compact: bool = False) -> Outcome:
         """Delete it. `compact` also gives the space back to the disk, while others cannot write."""
-        return self._prune(Pruning(self._store, age, _Breath(_SHORT_BREATH)), compact)
+        return self._prune(Pruning(self._store, age, _Rest(_SHORT_REST)), compact)
 
     def prune_if_due(self) -> Outcome | None:
         """Prune by `CONCH_RETENTION_DAYS`. None if that is off, or a process has done so within a day."""
         if not self._days or not self._claim():
             return None
-        outcome = self._prune(Pruning(self._store, self._days * DAY, _Breath(_BREATH)), compact=False)
+        outcome = self._prune(Pruning(self._store, self._days * DAY, _Rest(_REST)), compact=False)
         with self._store.write("retention") as tx:
             tx.run("note_pruning", now=str(tx.now))
         return outcome
@@ -80,7 +80,7 @@ def _keep_pruned(retention: Retention, first_pause: float, pause: float) -> None
         time.sleep(pause)
 
 
-class _Breath:
+class _Rest:
     """Rests for as long as the last step took, so that others get at least half of the time."""
 
     def __init__(self, least: float) -> None:

@@ -191,7 +191,7 @@ class Roll:
         return [member for member in self._known.values() if member is not None]
 
     def learn_present(self, rows: list[Row], marked: int) -> None:
-        """Know those of the rows as `present`. `marked` is the number of all members marked as gone."""
+        """Remember the members in these rows, for `present`. `marked` is the number of all members marked as gone."""
         self._present = sorted(map(self._note, rows), key=lambda member: member.ordinal)
         self._hidden = marked - sum(member.is_gone for member in self._present)
 

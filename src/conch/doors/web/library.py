@@ -157,7 +157,7 @@ class Library:
         """Send a notice for every change, until the call is cancelled or the client is gone."""
 
         def run() -> None:
-            with suppress(Exception):  # cancelled, or nobody is there to be told
+            with suppress(Exception):  # cancelled, or the client is gone
                 watch.run(call, lambda uri: from_thread.run(send, uri))
 
         try:

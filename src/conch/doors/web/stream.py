@@ -25,7 +25,7 @@ from conch.notices.feed import find_end, read_news, watched_channels
 from conch.notices.timeline import Place
 from conch.tools.replies import Object
 
-_LINGER_SECONDS = 0.005  # news that arrive within this time are sent together
+_LINGER_SECONDS = 0.005  # news that arrives within this time is sent together
 _GLANCE_SECONDS = 5.0  # a process that ends, and a lease that runs out, ring no bell
 _PING_SECONDS = 15.0
 _MOST_QUEUED = 2_000  # events; a page that falls further behind is cut off, and comes back for the rest
@@ -45,7 +45,7 @@ class _Event(NamedTuple):
 
 
 class Hub:
-    """Reads the news while pages are open, and gives them to each page's queue."""
+    """Reads the news while pages are open, and gives it to each page's queue."""
 
     def __init__(self, app: App) -> None:
         self._app = app

@@ -72,7 +72,7 @@ class _Aside:
 
 
 class _Note:
-    """A small change of a thread that travels ahead of its next transaction, and whom to tell its rows."""
+    """A small change of a thread that travels ahead of its next transaction, and the function that gets its rows."""
 
     def __init__(self, question: Question, then: Callable[[list[Row]], None]) -> None:
         self.question = question

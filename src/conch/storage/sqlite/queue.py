@@ -1,8 +1,8 @@
 """The queue of SQLite's writers.
 
 SQLite retries a busy lock at random moments, so under load some writers lose again and again: with 32 processes a few
-wait for seconds. `flock` wakes its waiters in the order they came. The queue is only for fairness. SQLite's own lock
-keeps writers apart, so trouble with the queue never fails a write and never lets two in at once.
+wait for seconds. `flock` wakes its waiters roughly in the order they came. The queue is only for fairness. SQLite's own
+lock keeps writers apart, so trouble with the queue never fails a write and never lets two in at once.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-// A part of the page that is drawn again only if one of the values that it depends on is another one. So an event costs
-// what it changes, however much the page shows.
+// A part of the page that is drawn again only if one of its values has changed. So an event costs only what it changes,
+// however much the page shows.
 
 import { Directive, directive } from "./vendor/lit-html/directive.js";
 import { noChange } from "./vendor/lit-html/lit-html.js";

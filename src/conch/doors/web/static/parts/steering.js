@@ -125,7 +125,7 @@ export class Steering {
 
   note() {
     return this.ask("note", {}, "Noted.", {
-      title: "Add a note to the log", text: "The next holder of the stick reads it.", fields: [{ name: "note", label: "Note", kind: "long" }], yes: "Add",
+      title: "Add a note to the log", text: "Everyone sees it in the timeline.", fields: [{ name: "note", label: "Note", kind: "long" }], yes: "Add",
     });
   }
 
