@@ -19,7 +19,7 @@ from tests.terminals import typing
 import conch
 from conch.config import SETTINGS
 from conch.doors.cli.catalogue import COMMANDS
-from conch.doors.cli.elsewhere import ELSEWHERE, find_own
+from conch.doors.cli.other_programs import ELSEWHERE, find_own
 from conch.host.marks import HARNESSES
 from conch.tools.catalogue import TOOLS
 

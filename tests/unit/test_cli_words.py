@@ -7,7 +7,7 @@ import pytest
 from conch import errors
 from conch.doors.cli.catalogue import COMMANDS, FAMILIES
 from conch.doors.cli.command import age, parse_duration, seconds, ttl_minutes
-from conch.doors.cli.elsewhere import ELSEWHERE
+from conch.doors.cli.other_programs import ELSEWHERE
 from conch.doors.cli.parser import Words, parse_options, split_words
 from conch.doors.cli.suggestions import near_commands, near_options
 from conch.doors.exits import status_of

@@ -169,7 +169,7 @@ def _is_value(word: str) -> bool:
 def unknown_command(name: str, rest: Sequence[str] = ()) -> InvalidArgument:
     """The refusal of a command line without a known command, with what the user may have meant."""
     from conch.doors.cli.advice import without_passwords  # only needed after a mistake
-    from conch.doors.cli.elsewhere import find_own
+    from conch.doors.cli.other_programs import find_own
     from conch.doors.cli.suggestions import did_you_mean, near_commands, near_options
 
     name = without_passwords(name)

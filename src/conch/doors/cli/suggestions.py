@@ -7,7 +7,7 @@ from difflib import SequenceMatcher
 
 from conch.doors.cli.catalogue import COMMANDS, FAMILIES
 from conch.doors.cli.command import Option
-from conch.doors.cli.elsewhere import ELSEWHERE
+from conch.doors.cli.other_programs import ELSEWHERE
 
 _MOST = 3
 _LONGEST = 80  # characters to compare

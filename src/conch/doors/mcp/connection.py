@@ -7,7 +7,6 @@ from contextlib import suppress
 from functools import partial
 
 from conch.doors.mcp.client import Client
-from conch.doors.mcp.library import CAPABILITIES, Library, Work
 from conch.doors.mcp.pending import Batch, PendingCall, PendingCalls
 from conch.doors.mcp.protocol import (
     INTERNAL_ERROR,
@@ -29,6 +28,7 @@ from conch.doors.mcp.protocol import (
     request_id_of,
     result_reply,
 )
+from conch.doors.mcp.resources import CAPABILITIES, Resources, Work
 from conch.doors.mcp.roots import Roots
 from conch.doors.mcp.stdio import Cut, Line, Wire
 from conch.doors.mcp.workers import FollowUps, Workers, run_quietly
@@ -71,7 +71,7 @@ class Connection:
         self._pending = PendingCalls(wire.outbox, self._follow_ups)
         self._roots = Roots(wire.outbox.send)
         self._session = make_session(lambda: self._client.name, self._roots.first_path)
-        self._library = Library(tools, self._session, self._client, wire.outbox, self._workers)
+        self._resources = Resources(tools, self._session, self._client, wire.outbox, self._workers)
 
     def serve(self) -> bool:
         """Answer until the wire ends, then cancel the calls in flight. False if a call does not end in time."""
@@ -79,7 +79,7 @@ class Connection:
             self._insist(self._take, line)
         self._workers.let_go()
         self._pending.cancel_all()
-        self._library.close()
+        self._resources.close()
         self._roots.close()
         run_quietly(partial(self._workers.submit, self._session.close))
         self._wire.outbox.hurry()
@@ -207,7 +207,7 @@ class Connection:
                 raise Refusal(INVALID_REQUEST, "Invalid request: initialize cannot be part of a batch.")
             agreed = self._client.initialize(request.params)
             self._roots.close()  # this may be another client behind the same proxy, with other roots or none
-            self._library.close()
+            self._resources.close()
             return {**agreed, **self._introduction}
         self._client.admit(request)
         if request.method == "tools/call":
@@ -215,8 +215,8 @@ class Connection:
             return None
         if request.method == "tools/list":
             return self._list_tools(request.params)
-        if self._library.serves(request.method):
-            answer = self._library.answer(request)
+        if self._resources.serves(request.method):
+            answer = self._resources.answer(request)
             if isinstance(answer, dict):
                 return answer
             self._start(request, batch, request.method, answer)

@@ -13,8 +13,8 @@ from conch.bus.drafts import Draft, check_outbox
 from conch.bus.peers import Peer
 from conch.config import check_length
 from conch.doors.web.replies import refused
+from conch.doors.web.requests import ID, REASON, TEXT, Action, Desk
 from conch.doors.web.views import notice_view
-from conch.doors.web.work import ID, REASON, TEXT, Action, Desk
 from conch.errors import ConchError, InvalidArgument
 from conch.lean import Any
 from conch.overseeing.steering import Steering

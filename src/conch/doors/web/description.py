@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from conch import __version__
-from conch.doors.web.work import Action, Work
+from conch.doors.web.requests import Action, Work
 from conch.tools.replies import Object
 
 _REFUSAL: Object = {

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 from conch import __version__
 from conch.clock import SECOND, system_clock, to_iso
+from conch.doors.web.requests import Desk
 from conch.doors.web.views import agent_view
-from conch.doors.web.work import Desk
 from conch.errors import StoreError
 from conch.overseeing.health import examine
 from conch.tools.replies import Object, known

@@ -25,8 +25,8 @@ from conch import __version__
 from conch.agents.signals import remote_signals
 from conch.app import App
 from conch.calls import Call
-from conch.doors.web.library import Library
 from conch.doors.web.replies import refused
+from conch.doors.web.resources import Resources
 from conch.errors import InvalidArgument
 from conch.lean import Any, Lock
 from conch.tools.registry import Tool, call_tool
@@ -58,14 +58,14 @@ class McpDoor:
         self._answered: OrderedDict[str, _Answered] = OrderedDict()
         self._limiter: anyio.CapacityLimiter | None = None
         self._stopped: anyio.Event | None = None
-        self._library = Library(tools, self._session)
+        self._resources = Resources(tools, self._session)
         server: Server[Any] = Server(
             "conch",
             version=__version__,
             instructions=instructions,
             on_list_tools=self._list_tools,
             on_call_tool=self._call_tool,
-            **self._library.handlers(),
+            **self._resources.handlers(),
         )
         server.add_notification_handler(
             "notifications/cancelled", types.CancelledNotificationParams, self._cancel_answered
@@ -94,7 +94,7 @@ class McpDoor:
                         await anyio.sleep(_LAST_SECONDS / 20)
 
         async with anyio.create_task_group() as tasks:
-            self._library.start(tasks)
+            self._resources.start(tasks)
             tasks.start_soon(run)
             await ready.wait()
             try:
@@ -106,7 +106,7 @@ class McpDoor:
         """Cancel what runs and end the streams."""
         for run in list(self._calls):
             run.abandon()
-        self._library.stop()
+        self._resources.stop()
         if self._stopped is not None:
             self._stopped.set()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from conch.clock import SECOND, parse_iso, to_iso
 from conch.config import POLICY_SETTINGS
+from conch.doors.web.requests import Desk
 from conch.doors.web.views import (
     entry_view,
     item_view,
@@ -13,7 +14,6 @@ from conch.doors.web.views import (
     timeline_page,
     turn_view,
 )
-from conch.doors.web.work import Desk
 from conch.errors import ConchError, InvalidArgument
 from conch.lean import NamedTuple
 from conch.members.adoption import Candidate

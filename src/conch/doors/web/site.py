@@ -21,9 +21,9 @@ from conch.doors.web.description import describe_api
 from conch.doors.web.health import HealthPage
 from conch.doors.web.person import person_session
 from conch.doors.web.replies import JSON, refusal, refused
-from conch.doors.web.steps import RoomActions
+from conch.doors.web.requests import Desk, Endpoint, Work
+from conch.doors.web.room_actions import RoomActions
 from conch.doors.web.stream import Hub, events
-from conch.doors.web.work import Desk, Endpoint, Work
 from conch.errors import ConchError
 from conch.notices.timeline import Place, parse_place
 from conch.tools import fields

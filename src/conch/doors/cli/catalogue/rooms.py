@@ -60,7 +60,7 @@ COMMANDS = grouped(
     ),
     Command(
         "events",
-        "watching.events",
+        "timeline.events",
         "what happened in the room",
         "Show the room's timeline: claims, handoffs, takeovers, notes, messages of the home "
         "topic, reservations, and notices with their state. Without --after you see the "

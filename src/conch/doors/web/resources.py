@@ -30,7 +30,7 @@ _Context = ServerRequestContext[Any, Any]
 _Page = types.PaginatedRequestParams | None
 
 
-class Library:
+class Resources:
     def __init__(self, offered: Container[str], session_of: Callable[[_Context], Session]) -> None:
         self._offered = offered
         self._session_of = session_of

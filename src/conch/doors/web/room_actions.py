@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from conch.agents.people import Person
 from conch.config import check_length
+from conch.doors.web.requests import ID, REASON, TEXT, Action, Desk
 from conch.doors.web.views import notice_view, reservation_view
-from conch.doors.web.work import ID, REASON, TEXT, Action, Desk
 from conch.errors import StickHeld
 from conch.notices.events import SENDABLE
 from conch.overseeing.steering import Steering

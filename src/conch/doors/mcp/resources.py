@@ -43,7 +43,7 @@ _STATELESS = ("subscriptions/listen",)
 CAPABILITIES: Object = {"prompts": {}, "resources": {"subscribe": True}}
 
 
-class Library:
+class Resources:
     def __init__(
         self, offered: Container[str], session: Session, client: Client, outbox: Outbox, workers: Workers
     ) -> None:
