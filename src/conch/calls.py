@@ -79,7 +79,7 @@ class Call:
         self.report_every = float("inf") if report is None else every
         self._renew: Callable[[], None] | None = None
         self.undo: Callable[[], object] | None = None
-        """Takes back what a failed call may have granted all the same, if its commit is in doubt."""
+        """Takes back what a failed call may still have granted, if its commit is in doubt."""
 
     @property
     def cancelled(self) -> bool:

@@ -227,7 +227,7 @@ def _judge(tx: Transaction, signals: Signals) -> _Verdict:
 
 
 def _fetch_ahead(tx: Transaction, signals: Signals, known: str | None) -> None:
-    """Fetch ahead what `_judge` will ask for, as far as that is known."""
+    """Fetch ahead what `_judge` will probably ask for."""
     if signals.connection is not None:
         tx.ahead("find_connection", connection=signals.connection.key)
         if known is not None:

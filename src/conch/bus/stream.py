@@ -111,7 +111,7 @@ def append_messages(tx: Transaction, peer: Peer, outbox: list[Draft], highest_se
 
 
 def _take_seqs(tx: Transaction, topic_id: str, count: int, highest_seq: int | None) -> int:
-    """The first of so many new numbers. One statement takes all, so that the messages of a call are consecutive."""
+    """Take new numbers in one statement, so that the messages of a call are consecutive. Returns the first."""
     given = {"topic_id": topic_id, "count": count, "now": tx.now}
     if highest_seq is not None:
         tx.run("take_seqs", **given)

@@ -217,7 +217,7 @@ class Messages:
         return self._own_peers.get((peer.topic_id, peer.agent_id)) if peer.peer_id is None else peer.peer_id
 
     def _expect_unread(self, tx: Transaction, peer: Peer, wanted: _Wanted) -> None:
-        """Fetch the messages ahead that come after what this peer has read, as far as this process knows."""
+        """Fetch ahead the messages after the last one that this process knows to be read by the peer."""
         peer_id = self._probable_id(peer)
         known = self._silences.get(peer_id)
         if known is not None and not wanted.include_self and self._stores == self._store_number:

@@ -23,7 +23,7 @@ class Alarm(NamedTuple):
 
 
 class Rung(NamedTuple):
-    """What has become of an alarm, as far as the caller of the harness knows."""
+    """The outcome of an alarm, as the caller of the harness knows it."""
 
     state: Literal["queued", "ambiguous", "failed"]
     why: str = ""

@@ -43,7 +43,7 @@ HARNESS = Harness(
     ("codex",),
     _folder,
     _changes,
-    ("Start `codex`, type `/hooks` and trust the hooks of conch. Codex skips untrusted hooks without a word.",),
+    ("Start `codex`, type `/hooks` and trust the hooks of conch. Codex skips untrusted hooks silently.",),
     "codex mcp get conch",
     ring_by_command("codex", "queue", "--thread", "SESSION", "--message", "TEXT"),
     "Waking queues a prompt for your open session with `codex queue`.",

@@ -13,7 +13,7 @@ _DEEPEST = 200
 
 
 class _Node(NamedTuple):
-    """One value and where it stands. `value` is what it means; `parts` are the members or items of a container."""
+    """A value and its place in the text. `value` is what it means; `parts` are the members or items of a container."""
 
     start: int
     end: int
@@ -160,7 +160,7 @@ def remove(text: str, path: tuple[str | int, ...]) -> str:
 
 
 def _find(node: _Node, key: str | int) -> _Part | None:
-    # The last one: that is the one that readers take if a key stands there twice.
+    # The last one: that is the one that readers take if a key occurs twice.
     return next((part for part in reversed(node.parts) if part.key == key), None)
 
 

@@ -39,7 +39,7 @@ def project_path(root: str) -> str:
 
 
 def find_agreements(data_dir: str, root: str | None) -> list[Agreement]:
-    """The agreements that there are; the user's comes first. A file that cannot be read counts as missing."""
+    """The existing agreements; the user's comes first. A file that cannot be read counts as missing."""
     found = [read_agreement("user", user_path(data_dir))]
     if root is not None:
         found.append(read_agreement("project", project_path(root), within=root))

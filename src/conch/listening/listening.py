@@ -38,7 +38,7 @@ class Heard(NamedTuple):
     wait: Any = None
     """A `Wait` of the turns, which this package does not know."""
     news: Any = None
-    """`News` of the notices, likewise."""
+    """`News` of the notices, which this package does not know either."""
 
 
 class _Claims(Protocol):

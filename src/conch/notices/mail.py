@@ -99,11 +99,11 @@ def read_mail(
     asked: tuple[str, ...] = (),
     seen: Seen = (),
 ) -> Mail:
-    """What waits for an agent, without what it is getting now and the single messages that it was `brought` before.
+    """What waits for an agent, apart from what this reply returns and what earlier replies have returned.
 
-    It is getting the messages of a topic `through` a number, and the questions and notices with one of the `ids`. The
-    questions in `asked` were brought before. A message is named by its topic and its number. A caller that has
-    just `seen` the rows of some of the queries passes them, to save time.
+    This reply returns the messages of a topic `through` a number, and the questions and notices in `ids`. Earlier
+    replies have `brought` single messages, each named by its topic and its number, and the questions in `asked`. A
+    caller that has just `seen` the rows of some of the queries passes them, to save time.
     """
     first, *others = mail_queries(agent_id, topic_id, through, ids, brought, asked)
     ((kinds,),) = _ask(store, [first], seen)

@@ -1,4 +1,4 @@
-"""Forgets agents of long ago that nothing refers to any more: their memberships, their names on topics, themselves.
+"""Forgets agents that were last seen long ago, if nothing refers to them: memberships, names on topics, and agents.
 
 Only an agent that was not seen for the whole time is forgotten. It must hold nothing, have nothing to accept, and have
 chosen no name. As long as a message of it is left, its name on that topic stays, and so does the agent.

@@ -1,4 +1,4 @@
-"""The policy: what is older than so many days is pruned, by a command or about once a day by a server."""
+"""The policy: what is older than a number of days is pruned, by a command or about once a day by a server."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Retention:
         return Outcome(pruned, self._store.tidy(compact) if is_worth_it else True)
 
     def _claim(self) -> bool:
-        """Whether this process shall prune. If it does not finish, any process may try again after an hour."""
+        """Whether this process should prune. If it does not finish, any process may try again after an hour."""
         with self._store.read() as tx:  # most of the time this is enough
             last = tx.one("pruned_at")
             if last and int(last["value"]) > tx.now - DAY:

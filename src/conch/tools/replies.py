@@ -14,7 +14,7 @@ Task = Callable[[], None]
 
 
 def known(**facts: Any) -> Object:
-    """The facts that there are. A reply has no nulls, except where a specification asks for them."""
+    """The facts without nulls. A reply has nulls only where a specification asks for them."""
     return {name: value for name, value in facts.items() if value is not None}
 
 

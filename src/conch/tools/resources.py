@@ -264,7 +264,7 @@ class Watch:
                     notify(uri)
 
     def _find_changes(self, pause: Pause) -> list[str] | None:
-        """The resources that look different now. An empty name stands for one whose bells are others now."""
+        """The resources that look different now. An empty name means that the bells of one have changed."""
         changed: list[str] = []
         pause.process = None
         for uri, before in self._sights.items():

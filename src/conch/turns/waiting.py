@@ -139,8 +139,8 @@ class Claims:
     ) -> Wait:
         """Claim the stick as soon as the caller may, or return before the time is up with the reason why not.
 
-        With a cursor, the wait also ends as soon as the log has a newer event. A policy that a person has set limits
-        the wait. Its default is made for any client; one that survives longer waits can wait longer.
+        With a cursor, the wait also ends as soon as the log has a newer event. A policy that was set limits the
+        wait. The default limit suits any client; a client that survives longer waits can wait longer.
         """
         call = call or Call()
         found = self._look(caller, room_id, cursor, call)

@@ -144,7 +144,7 @@ class Waking:
         ]
 
     def _settle(self, agent_id: str, signs: Signs, wake: _Wake, state: _State, why: str) -> _Wake:
-        """Log what has become of a wake, and remember it."""
+        """Log the outcome of a wake, and remember it."""
         caller = load_caller(self._store, agent_id)
         with self._store.write(wake.room_id) as tx:
             activity.record(tx, wake.room_id, _KIND, caller, wake.wake_id, {"state": state, "why": why})

@@ -78,7 +78,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def ask_codex_trust() -> Opinion | None:
-    """Whether Codex trusts our hooks. It skips untrusted ones without a word. None if it cannot be asked."""
+    """Whether Codex trusts our hooks. It skips untrusted ones silently. None if it cannot be asked."""
     program = shutil.which("codex")
     if program is None:
         return None

@@ -27,7 +27,7 @@ def answer_to(question: str) -> str | None:
         write(sys.stderr, f"{question} ")
         answer = sys.stdin.readline()
     finally:
-        if not answer.endswith("\n"):  # after Ctrl-C or Ctrl-D, the next text must not stand behind the question
+        if not answer.endswith("\n"):  # after Ctrl-C or Ctrl-D, the next text must start on a new line
             write(sys.stderr, "\n")
     return answer.strip() if answer else None
 

@@ -62,7 +62,7 @@ class Interruptions:
                 self._interrupt(self._nudge, None)
             yield
         finally:
-            signal.pthread_sigmask(signal.SIG_BLOCK, [self._nudge])  # a late nudge must not raise out here
+            signal.pthread_sigmask(signal.SIG_BLOCK, [self._nudge])  # a late nudge must not raise after this
             self._raises = False
 
     def _interrupt(self, nudge: int, frame: object) -> None:

@@ -226,7 +226,7 @@ def _laid_out(lines: list[_Line], width: int | None) -> list[str]:
     longest = max((columns(line.who) for line in lines), default=0)
     rows = [(f"{_sign(line)[0]} {line.who}{' ' * (longest - columns(line.who))}   ", line) for line in lines]
     hinted = [(columns(start + line.what), columns(line.hint)) for start, line in rows if line.hint] or [(0, 0)]
-    # Hints stand below each other, as far to the left as the texts allow.
+    # Hints form one column, as far to the left as the texts allow.
     place = max(used for used, _ in hinted) + len(_GAP)
     if width is not None:
         place = min(place, width - max(hint for _, hint in hinted))

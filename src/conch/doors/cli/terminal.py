@@ -63,7 +63,7 @@ def can_show(text: str) -> bool:
 
 @cache
 def _brush() -> str:
-    """Stands around a colour. It is another one in each process, so that no agent's text can contain it."""
+    """The mark around a colour. It differs in each process, so that no agent's text can contain it."""
     return f"\0{os.urandom(8).hex()}"
 
 

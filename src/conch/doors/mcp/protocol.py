@@ -80,7 +80,7 @@ def decode(line: bytes) -> Any:
         why = "there is not enough memory for the message"
     except ValueError:  # Python refuses numbers with thousands of digits
         why = "a number in the message has too many digits"
-    raise _not_loadable(line, why)  # out here, where the memory of the attempt is free again
+    raise _not_loadable(line, why)  # here, where the memory of the attempt is free again
 
 
 def _not_json() -> Refusal:

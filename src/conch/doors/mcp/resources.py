@@ -188,7 +188,7 @@ def _until_cancelled(watch: Watch, call: Call, notify: Callable[[str], None]) ->
 
 
 def _watched(params: Object) -> list[str]:
-    """The resources that a stream should watch. Nothing else that a client may ask for ever changes here."""
+    """The resources that a stream should watch. Nothing else that a client may ask about ever changes."""
     wanted = params.get("notifications")
     if not isinstance(wanted, dict):
         raise Refusal(INVALID_PARAMS, "Invalid params: notifications must be an object.")

@@ -15,7 +15,7 @@ from conch.lean import NamedTuple
 
 _CHUNK = 65_536
 _RESERVE = 2 * 1024 * 1024  # bytes of address space; they are never touched, so they use no memory
-_SMALL_CHUNK = 256  # Python has memory for so few bytes even when the system has none
+_SMALL_CHUNK = 256  # Python has memory for this few bytes even when the system has none
 _KEPT = 1_024  # bytes at each end of a line that is given up
 _GONE = select.POLLERR | select.POLLHUP
 _HALF_CLOSED = getattr(select, "POLLRDHUP", 0)  # macOS has none

@@ -78,7 +78,7 @@ class Workers:
         return worker
 
     def restart(self) -> None:
-        """Start threads again that did not begin: a new thread that finds no memory ends without a word."""
+        """Start threads again that did not begin: a new thread that finds no memory ends silently."""
         if not self._beginning:
             return
         with self._lock:

@@ -25,7 +25,7 @@ from conch.warnings import Warnings
 
 _NAMES: Object = {"type": "array", "items": {"type": "string"}}
 _PLACE: Object = {"topic_id": fields.TOPIC_ID, "room_id": fields.ROOM_ID}
-_REDACTING_SECONDS = 120.0  # the files of a large store are written anew
+_REDACTING_SECONDS = 120.0  # rewriting the files of a large store takes long
 
 
 class Actions:

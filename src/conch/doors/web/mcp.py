@@ -229,7 +229,7 @@ class McpDoor:
 
 
 def _sendable(data: Object) -> Object:
-    """The data without half a surrogate pair. The SDK fails to send one, and then the client waits for ever."""
+    """The data without half a surrogate pair. The SDK fails to send one, and then the client waits forever."""
     text = json.dumps(data, ensure_ascii=False, default=str)
     try:
         text.encode()

@@ -45,7 +45,7 @@ class Resources:
         self._tasks, self._limiter = tasks, anyio.CapacityLimiter(_MOST_WATCHES)
 
     def stop(self) -> None:
-        """End all watching. Streams of the stateless era end in good order."""
+        """End all watching. Streams of the stateless era end cleanly."""
         for call in list(self._watches):
             call.cancel()
 

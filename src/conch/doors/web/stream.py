@@ -232,7 +232,7 @@ async def events(hub: Hub, app: App, cursor: Place | None, hello: Object) -> Asy
     queue, mark = await hub.open()
     try:
         if mark is None:
-            return  # the page comes back, and sees by then what is wrong
+            return  # the page reconnects, and then sees what is wrong
         replayed: set[str] = set()
         first = cursor or mark
         is_reset = cursor is not None and await asyncio.to_thread(read_news, app.store, cursor, cursor) is None

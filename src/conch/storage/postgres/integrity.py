@@ -141,7 +141,7 @@ def _find_orphans(connection: Connection, column: str, parent: str, key: str, ta
 
 
 def _check_numbering(connection: Connection, column: Row) -> Iterator[Problem]:
-    """A sequence that stands behind its column would give a number that is taken, and every insert would fail."""
+    """A sequence that is behind its column would give a number that is taken, and every insert would fail."""
     table, name = column["of"], column["name"]
     query = sql.SQL(
         "SELECT max({name}) AS highest, CASE WHEN has_sequence_privilege({sequence}, 'USAGE') "

@@ -269,11 +269,11 @@ class Connections:
             generation.close(connection)
 
     def _open_first(self, connect: Callable[[], sqlite3.Connection]) -> _Generation:
-        """Try for a moment if the files do not fit.
+        """Open the store. If its files do not fit together, try again for a moment.
 
-        The last user of a store deletes `-wal` and `-shm`. A process that came in beside it still expects them, and
-        has to come in again, alone. Files that were really taken still do not fit after that moment. While others
-        come and go, what does not fit changes, and the moment begins again.
+        The last user of a store deletes `-wal` and `-shm` as it leaves. A process that opens the store just then still
+        expects them, and must open it again, alone. Files that were really taken do not fit even after that moment.
+        Whenever something else does not fit, because others come and go, the moment begins again.
         """
         deadline = time.monotonic() + _SETTLE_SECONDS
         pause = 0.002

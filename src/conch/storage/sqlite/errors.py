@@ -40,7 +40,7 @@ _UNAVAILABLE = (StoreUnavailable, "The store at {path} cannot be used: {reason}.
 _CROWDED = (StoreUnavailable, "The store at {path} cannot be used now, because too many files are open. Close some, or "
             "raise the limit (`ulimit -n`), and try again.")  # fmt: skip
 _UNCERTAIN = (StoreUncertain, "The store at {path} failed during a commit: {reason}. The change may or may not "
-              "have been made. Check the disk, and look before you try again.")  # fmt: skip
+              "have been made. Check the disk, and check what was stored before you try again.")  # fmt: skip
 
 _OTHER_FORMAT = "invalid fts5 file format"  # the search index is damaged too, but this error has no code of its own
 _SHARED_MEMORY_BYTES = 32_768  # the smallest -shm file; WAL mode cannot start with less free space

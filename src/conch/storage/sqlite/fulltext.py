@@ -40,7 +40,7 @@ def _compare_directory(connection: sqlite3.Connection) -> str | None:
     )
     listed = ((entry["segment"], entry["place"]) for entry in connection.execute(_DIRECTORY))
     differs = any(leaf != entry for leaf, entry in zip_longest(leaves, listed))
-    return "the directory does not list the pages that there are" if differs else None
+    return "the directory does not list exactly the pages that exist" if differs else None
 
 
 def _ask_fts5(connection: sqlite3.Connection) -> str | None:

@@ -31,8 +31,8 @@ class Queue:
     def __init__(self, path: str) -> None:
         self.path = path
         self._free: list[int] = []  # open files without a lock
-        self._standing = Lock()  # held for the one writer or abandoned thread that stands in the queue
-        self._stuck = False  # a writer has given up, and its thread still stands in the queue
+        self._standing = Lock()  # held for the one writer or abandoned thread that waits in the queue
+        self._stuck = False  # a writer has given up, and its thread still waits in the queue
         self._closed = False
 
     def enter(self, seconds: float) -> int | None:
@@ -114,7 +114,7 @@ class Queue:
         return self._outcome(place)
 
     def _outcome(self, place: _Place) -> int | None:
-        """How the wait ended, for the writer. If it is not over yet, the thread stands on and cleans up later."""
+        """How the wait ended, for the writer. If it is not over yet, the thread goes on waiting and cleans up later."""
         with place.lock:
             place.is_abandoned = self._stuck = not place.is_over
         if place.is_abandoned:

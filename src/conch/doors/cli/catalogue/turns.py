@@ -29,8 +29,8 @@ COMMANDS = grouped(
         "join the room of a workspace",
         "Join the room of a workspace. The workspace is the git top level, or else the "
         "nearest directory with a marker such as AGENTS.md, or else the directory itself. "
-        "Joining again is harmless. A person who joins only watches: the stick does not come to you by itself, but "
-        "you can send, ask, answer, and wait for the stick.",
+        "Joining again is harmless. If you are a person, you only watch: the stick does not come to you by itself, "
+        "but you can send, ask, answer, and wait for the stick.",
         (
             word("path", "DIR", "a path in the workspace; default: the working directory", required=False),
             switch("--force-new", "make a nested room at exactly this path"),
