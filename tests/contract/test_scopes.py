@@ -110,6 +110,12 @@ def test_what_overlaps_is_refused_and_its_holder_named(ada: Any, bob: Any, held:
     assert states(bob)[0][1:] == ("ada:1", "active") and len(states(bob)) == 1
 
 
+def test_the_text_of_a_refusal_says_whose_facts_it_lists(ada: Any, bob: Any) -> None:
+    ada.reserve("src")
+
+    assert f"\n- holders:\n  kind=exact owner={ada.name} " in bob.call("scope_reserve", scope="src").text
+
+
 def test_every_holder_in_the_way_is_named(ada: Any, bob: Any, enter: Any) -> None:
     cleo = enter("cleo:3")
     ada.reserve("src/a")

@@ -1,6 +1,6 @@
 """Linux: inotify for channel files, pidfds for processes, one thread for both.
 
-A user has 128 inotify instances (`fs.inotify.max_user_instances`), so a process opens one and keeps it.
+By default a user has 128 inotify instances (`fs.inotify.max_user_instances`), so a process opens one and keeps it.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ class Budget:
         cut, lines = dict(data), list[str]()
         for name, value in data.items():
             if isinstance(value, list):
-                page = self.fill(value, lambda each: each, lambda each: "-" if isinstance(each, dict) else "")
+                page = self.fill(value, lambda each: each, _line_of(name))
                 cut |= {name: page.objects, "has_more": True} if page.has_more else {}
                 lines += filter(None, page.lines)
         return cut, lines
@@ -138,6 +138,11 @@ class Budget:
             page.objects.append(warning("WARNINGS_LEFT_OUT", f"{rest} more warnings do not fit.", count=rest))
         self.spend(page.objects, "\n".join(page.lines))
         return page.objects
+
+
+def _line_of(name: str) -> Callable[[Any], str]:
+    """The line before the facts of an object in the list of this name. Other items of a list need none."""
+    return lambda item: f"- {name}:" if isinstance(item, dict) else ""
 
 
 def _size(value: Any) -> int:
