@@ -44,7 +44,7 @@ COMMANDS = grouped(
         "replace everything with a backup",
         "Check a backup, then replace everything in the store with it, in one step. What was there before is kept in a "
         "new file. If other processes use the store, the command asks first; they go on with the restored store. For a "
-        "server, print the `pg_restore` command.",
+        "server, print the commands to run.",
         (
             word("file", "FILE", "a file made by `conch db backup`"),
             switch("--yes", "restore even if other processes use the store"),
