@@ -10,7 +10,7 @@ import sys
 
 from tests.conftest import run_postgres
 from tests.fuzz.run import Report, fuzz_commands, fuzz_tools
-from tests.fuzz.world import forking
+from tests.process.forking import command_forks
 
 
 def main(words: list[str]) -> int:
@@ -21,7 +21,7 @@ def main(words: list[str]) -> int:
     with run_postgres() as postgres:
         fuzz_tools(report, 10_000, postgres.url)
     print(report, flush=True)
-    with forking() as forks:
+    with command_forks() as forks:
         fuzz_commands(report, 5_000, forks)
     print(report)
     return 1 if report.findings else 0

@@ -12,13 +12,12 @@ import pytest
 from tests.fuzz.inputs import ToolCall
 from tests.fuzz.judge import judge_ended, judge_reply
 from tests.fuzz.run import Report, fuzz_commands, fuzz_tools
-from tests.fuzz.world import forking
-from tests.process.forking import Ended, Forks
+from tests.process.forking import Ended, Forks, command_forks
 
 
 @pytest.fixture(scope="module")
 def forks() -> Iterator[Forks]:
-    with forking() as forks:
+    with command_forks() as forks:
         yield forks
 
 

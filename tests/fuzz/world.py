@@ -9,8 +9,6 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -19,7 +17,6 @@ from tests.arguments import HANDOFF
 from tests.process.forking import Ended, Forks
 
 from conch.app import open_app
-from conch.doors.cli.catalogue import COMMANDS
 
 Object = dict[str, Any]
 SECONDS = 60
@@ -186,13 +183,3 @@ def _watch(store: str, file: Path) -> Any:
             yield reader.execute("PRAGMA data_version").fetchone()
     finally:
         reader.close()
-
-
-@contextmanager
-def forking() -> Iterator[Forks]:
-    homes = {command.handler.partition(".")[0] for command in COMMANDS.values() if command.handler}
-    forks = Forks("conch.main", "conch.doors.cli.run", *(f"conch.doors.cli.{home}" for home in sorted(homes)))
-    try:
-        yield forks
-    finally:
-        forks.end()

@@ -15,12 +15,11 @@ from typing import Any
 
 import pytest
 from tests.callers import named
-from tests.process.forking import Forks, close_streams
+from tests.process.forking import Forks, close_streams, command_forks
 
 from conch.agents.records import Caller
 from conch.app import App, open_app
 from conch.clock import MILLISECOND, SECOND, system_clock
-from conch.doors.cli.catalogue import COMMANDS
 from conch.host import processes
 from conch.host.processes import Process
 from conch.rooms.log import Event, list_events
@@ -33,10 +32,8 @@ SECONDS = 60
 @pytest.fixture(scope="session")
 def forks() -> Iterator[Forks]:
     """Processes of `conch` that need not import it."""
-    homes = {command.handler.partition(".")[0] for command in COMMANDS.values() if command.handler}
-    forks = Forks("conch.main", "conch.doors.cli.run", *(f"conch.doors.cli.{home}" for home in sorted(homes)))
-    yield forks
-    forks.end()
+    with command_forks() as forks:
+        yield forks
 
 
 # What servers and players import sooner or later.

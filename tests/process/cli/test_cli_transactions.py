@@ -7,16 +7,15 @@ from pathlib import Path
 
 import pytest
 from tests.process.cli.conftest import Conch
-from tests.process.forking import Forks
+from tests.process.forking import Forks, command_forks
 
 Count = Callable[..., int]
 
 
 @pytest.fixture(scope="module")
 def counting() -> Iterator[Forks]:
-    forks = Forks("tests.process.cli.counting")
-    yield forks
-    forks.end()
+    with command_forks("tests.process.cli.counting") as forks:
+        yield forks
 
 
 @pytest.fixture
