@@ -65,6 +65,12 @@ def test_the_whole_timeline_has_everything_with_plain_labels(busy: None, ada: An
     ]
 
 
+def test_a_detail_that_there_is_not_is_left_out(busy: None, ada: Any) -> None:
+    registered = next(each for each in ada.data("get_room_events", all=True)["events"] if each["kind"] == "agent")
+
+    assert registered["details"].keys() == {"former_name"}  # no role was given
+
+
 def test_the_words_of_a_handoff_and_of_a_notice_come_once(busy: None, ada: Any, bob: Any) -> None:
     bob.data("event_mark", event_id=send(ada, bob), mark="seen")
 

@@ -207,6 +207,17 @@ def test_an_agent_that_got_its_turn_through_another_door_is_told_so(
     assert ada.claim()["turn_id"] == ada.call("heartbeat")["turn_id"] == 3
 
 
+def test_a_caller_whose_turn_is_over_is_told_what_to_do(ada: Connection, bob: Connection) -> None:
+    ada.claim()
+    ada.call("release_stick", handoff=HANDOFF)
+    stale = ada.call("heartbeat")
+    bob.claim()
+    late = ada.call("heartbeat")
+
+    assert (stale["error"], late["error"]) == ("stale_lease", "turn_mismatch")
+    assert all(each["message"].endswith("Stop, and call get_room_state.") for each in (stale, late))
+
+
 def test_one_id_that_is_given_is_checked_as_ever(ada: Connection, bob: Connection) -> None:
     first = ada.claim()
     ada.call("release_stick", handoff=HANDOFF)

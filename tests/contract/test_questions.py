@@ -135,6 +135,15 @@ def test_the_answers_are_rendered_with_their_follow_ups(red: Any, blue: Any, ent
     )
 
 
+def test_the_object_says_too_that_no_follow_up_is_needed(red: Any, blue: Any, pink: str, question_id: str) -> None:
+    blue.data("answer", topic_id=pink, responses=[response(question_id)])
+
+    answered = red.call("ask_poll", topic_id=pink, question_id=question_id)
+
+    assert "NO_FOLLOWUP_NEEDED" in answered.data["next"]
+    assert f"Next: {answered.data['next']}\n" in answered.text
+
+
 def test_a_question_and_its_answers_are_messages_too(red: Any, blue: Any, pink: str, question_id: str) -> None:
     seen = blue.data("sync", topic_id=pink, wait_seconds=0)["received"][0]
     blue.data("answer", topic_id=pink, responses=[response(question_id)])

@@ -312,7 +312,8 @@ def _require_lease(snapshot: Snapshot, caller: Caller, lease: Lease) -> None:
     room = snapshot.room
     require_turn(snapshot, caller, lease.turn_id)  # first, because a new turn also explains why the lease is stale
     if (room.owner, room.lease_id) != (caller.agent_id, lease.lease_id):
-        raise StaleLease("The supplied lease is no longer current for this room.", **snapshot.facts)
+        step = "keep_stick" if room.owner == caller.agent_id else "stop"
+        raise StaleLease("The supplied lease is no longer current for this room.", Advice(step), **snapshot.facts)
 
 
 def require_turn(snapshot: Snapshot, caller: Caller, expected_turn_id: int) -> None:
@@ -322,7 +323,7 @@ def require_turn(snapshot: Snapshot, caller: Caller, expected_turn_id: int) -> N
     message = f"The room is at turn {room.turn_id}, not at turn {expected_turn_id}."
     if room.owner == caller.agent_id:  # it got this turn through another door, such as `conch wait`
         raise TurnMismatch(f"{message} Turn {room.turn_id} is yours.", Advice("keep_stick"), **snapshot.facts)
-    raise TurnMismatch(f"{message} Stop and read the room's state.", **snapshot.facts)
+    raise TurnMismatch(message, Advice("stop"), **snapshot.facts)
 
 
 def _refuse_gone(snapshot: Snapshot, caller: Caller, lease: Lease | None) -> ConchError:

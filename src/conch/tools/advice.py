@@ -19,6 +19,7 @@ STEPS = {
     "close_room": "Call `close_room` to close the room.",
     "claim_stick": "Call `wait_for_turn` to claim it.",
     "keep_stick": "Call `wait_for_turn` to claim or keep the stick.",
+    "stop": "Stop, and call `get_room_state`.",
     "await_takeover": "Call `wait_for_turn`: it returns takeover_available when you may take over.",
     "hand_over": "Call `release_stick` or `pass_stick` first, so that the next agent gets your handoff.",
     "reclaim_name": "Pass the reclaim_token you got with the name, or choose another name. "

@@ -12,6 +12,12 @@ from conch.tools.replies import Delivered, Object, Reply, known
 from conch.tools.text import behind_margin, one_line
 from conch.warnings import warning
 
+# In short what the text says at length, for a model that sees only the object.
+_FOLLOW_UP = (
+    "Ask ONE follow-up question. If you fully understand, reply with NO_FOLLOWUP_NEEDED and a 3-5 bullet summary of "
+    "what you learned instead."
+)
+
 
 def answer(each: Message) -> Object:
     pointers, followups = extras(each)
@@ -61,7 +67,8 @@ def asked(
     if page.has_more:
         following = f'There are more answers: call `ask_poll` with after="{cursor}".'
     elif shown.answers:
-        following = _follow_up(shown)
+        following = _FOLLOW_UP
+        facts += f"\nNext: {following}"
     elif shown.question.status == "pending":
         following = "Go on with other work. `ask_poll` or `sync` returns the answers later."
     return Reply(
@@ -102,11 +109,6 @@ def _whole_text(each: Message) -> str:
     return "\n".join([_answer_text(each), *map(one_line, extras(each)[1])])
 
 
-def _follow_up(found: Asked) -> str:
-    call = f'ask(topic_id="{found.question.topic_id}", question="<your question>")'
-    return f"Choose ONE follow-up question and call:\n{call}"
-
-
 def _answers_text(found: Asked) -> str:
     """The answers, and an invitation to ask a follow-up question."""
     followups = dict.fromkeys(one_line(followup) for each in found.answers for followup in extras(each)[1])
@@ -117,7 +119,8 @@ def _answers_text(found: Asked) -> str:
             "",
             "---",
             "FOLLOW_UP_REQUIRED",
-            _follow_up(found),
+            "Choose ONE follow-up question and call:",
+            f'ask(topic_id="{found.question.topic_id}", question="<your question>")',
             "",
             "Suggested follow-ups:",
             *(numbered or ["(none)"]),

@@ -58,7 +58,7 @@ def entry(entry: Entry) -> Object:
     if entry.kind == "message":
         names = ("message_id", "seq", "sender", "message_type", "reply_to", "content_markdown")
         return known(event_type="message", **{name: row[name] for name in names}, **common)
-    details = dict(entry.details)
+    details = known(**entry.details)
     if "expires_at" in details:  # stored in microseconds
         details["expires_at"] = to_iso(details["expires_at"])
     about = {"event_type": row["kind"], "agent_id": row["agent_id"], "name": row["agent_name"]}

@@ -25,6 +25,7 @@ STEPS = {
     "close_room": "Run `conch close` to close the room.",
     "claim_stick": "Run `conch wait` to claim it.",
     "keep_stick": "Run `conch wait` to claim or keep the stick.",
+    "stop": "Stop, and run `conch state`.",
     "await_takeover": "Run `conch wait`: it says when you may take over.",
     "hand_over": "Run `conch release` or `conch pass` first, so that the next agent gets your handoff.",
     "reclaim_name": "Choose another name. A person can free this one with `conch names free`.",
@@ -33,7 +34,8 @@ STEPS = {
     "its name.",
     "adopt_name": "Choose another name. If that agent is gone and left unfinished work, `conch agent adopt` "
     "takes over the name.",
-    "own_name": "Register your own name instead, or let a person decide with `conch init --adopt` at a terminal.",
+    "own_name": "Register your own name instead, or let a person decide with `conch init --adopt` in their own "
+    "terminal.",
     "fit_payload": "See `conch agent send --help`.",
     "take_over_reservation": "Its owner seems to be gone. To take over, reserve with --takeover-stale.",
 }
