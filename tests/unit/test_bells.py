@@ -360,6 +360,22 @@ def test_the_end_of_the_watched_process_wakes_once(bell: FileBell, child: subpro
         assert processes.check(process) == "gone"
 
 
+def test_one_ear_may_watch_many_processes(bell: FileBell, child: subprocess.Popen[bytes]) -> None:
+    other = start_child()
+    first, second = processes.look_up(child.pid), processes.look_up(other.pid)
+    with bell.listen("room-a") as ear:
+        ear.watch(first, second)
+        other.kill()
+        other.communicate()
+        woken, ear.ended = ear.wait(SOON) and ear.ended, False
+        ear.watch(first, second)
+        again = ear.wait(NEVER)
+        child.kill()
+
+        assert (woken, again) == (True, False)
+        assert (ear.wait(SOON), ear.ended) == (True, True)
+
+
 def test_two_ears_may_watch_one_process(bell: FileBell, child: subprocess.Popen[bytes]) -> None:
     process = processes.look_up(child.pid)
     with bell.listen("room-a") as one, bell.listen("room-a") as other:

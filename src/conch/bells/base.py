@@ -59,18 +59,20 @@ class Ear(Protocol):
 
     called: bool
     """The announced channel was rung before or during the last `linger`, so the ring was for this waiter alone."""
+    ended: bool
+    """A watched process has ended. The waiter sets this back before it looks."""
 
     def wait(self, seconds: float) -> bool:
-        """Sleep until a ring, the end of the watched process, `wake` or the timeout. Returns False on timeout."""
+        """Sleep until a ring, the end of a watched process, `wake` or the timeout. Returns False on timeout."""
 
     def linger(self, seconds: float) -> None:
         """After a ring of a shared channel, sleep on, so that a crowd does not slow down the recipient.
 
-        A ring of the announced channel, the end of the watched process and `wake` end this at once.
+        A ring of the announced channel, the end of a watched process and `wake` end this at once.
         """
 
-    def watch(self, process: Process | None) -> None:
-        """Also wake when this process ends, because a dead process cannot ring. Replaces the one watched before."""
+    def watch(self, *processes: Process | None) -> None:
+        """Also wake when one of these ends, because a dead process cannot ring. Replaces those watched before."""
 
     def wake(self) -> None:
         """End the current or next `wait` at once; safe from any thread."""

@@ -11,7 +11,8 @@ from conch.bells.base import LINGER_SECONDS, Stop, Wake, Watcher
 from conch.host.processes import Process, check
 from conch.lean import Self
 
-_SECONDS_BETWEEN_CHECKS = 1.0  # of a process that the watcher cannot watch
+_SECONDS_BETWEEN_CHECKS = 1.0  # of processes that the watcher cannot watch
+_MOST_WATCHED = 256  # processes; each may take a descriptor, and the rest are checked now and then
 
 
 class DeafWatcher:
@@ -42,10 +43,11 @@ class WatchingEar:
         self._hurried = threading.Event()  # ends the linger early
         self._own_rang = False
         self.called = False
+        self.ended = False
         self._stops: list[Stop] = []
-        self._process: Process | None = None
-        self._stop_process: Stop | None = None
-        self._must_ask = False  # the watcher cannot watch the process, so `wait` checks it now and then
+        self._processes: frozenset[Process] = frozenset()
+        self._stops_by_process: dict[Process, Stop] = {}
+        self._asked: set[Process] = set()  # the watcher cannot watch these, so `wait` checks them now and then
         try:
             for channel in channels:
                 self._stops.append(watcher.watch_channel(channel, self._call if channel == own else self._woken.set))
@@ -61,9 +63,9 @@ class WatchingEar:
         deadline = time.monotonic() + seconds
         self.called = False
         while not self._woken.wait(self._next_pause(deadline)):
-            if self._must_ask and check(self._process) == "gone":
-                self._must_ask = False
-                self.wake()
+            if ended := {process for process in self._asked if check(process) == "gone"}:
+                self._asked -= ended
+                self._end()
             elif time.monotonic() >= deadline:
                 return False
         self._woken.clear()
@@ -75,19 +77,16 @@ class WatchingEar:
         self._hurried.clear()
         self.called, self._own_rang = self._own_rang, False
 
-    def watch(self, process: Process | None) -> None:
-        """Watch a process. Watching the same one again changes nothing, so its end wakes only once."""
-        if process == self._process:
+    def watch(self, *processes: Process | None) -> None:
+        """Watch these processes. Watching the same ones again changes nothing, so the end of each wakes only once."""
+        wanted = frozenset(process for process in processes if process is not None)
+        if wanted == self._processes:
             return
-        self._unwatch()
-        self._process = process
-        if process is None:
-            return
-        self._stop_process = self._watcher.watch_process(process, self.wake)
-        if self._stop_process is None:
-            self._must_ask = check(process) != "gone"
-            if not self._must_ask:
-                self.wake()
+        before, self._processes = self._processes, wanted
+        for process in before - wanted:
+            self._unwatch(process)
+        for process in wanted - before:
+            self._watch(process)
 
     def wake(self) -> None:
         self._hurried.set()
@@ -105,17 +104,31 @@ class WatchingEar:
         self._own_rang = True
         self.wake()
 
+    def _end(self) -> None:
+        self.ended = True
+        self.wake()
+
     def _next_pause(self, deadline: float) -> float:
         rest = max(0.0, deadline - time.monotonic())
-        return min(rest, _SECONDS_BETWEEN_CHECKS) if self._must_ask else rest
+        return min(rest, _SECONDS_BETWEEN_CHECKS) if self._asked else rest
 
-    def _unwatch(self) -> None:
-        self._must_ask = False
-        if self._stop_process is not None:
-            self._stop_process()
-            self._stop_process = None
+    def _watch(self, process: Process) -> None:
+        is_full = len(self._stops_by_process) >= _MOST_WATCHED
+        stop = None if is_full else self._watcher.watch_process(process, self._end)
+        if stop is not None:
+            self._stops_by_process[process] = stop
+        elif check(process) == "gone":
+            self._end()
+        else:
+            self._asked.add(process)
+
+    def _unwatch(self, process: Process) -> None:
+        self._asked.discard(process)
+        stop = self._stops_by_process.pop(process, None)
+        if stop is not None:
+            stop()
 
     def _close(self) -> None:
-        self._unwatch()
+        self.watch()
         while self._stops:
             self._stops.pop()()

@@ -29,14 +29,16 @@ class Pause:
     def __init__(self, linger: float) -> None:
         self.called = False
         """The announced channel was rung, so the ring was for this waiter alone."""
+        self.ended = False
+        """A watched process has ended since the last look."""
         self.is_last = False
         """The time is up: this look is the last one."""
         self.seconds = 0.0
         """How long to sleep if no bell rings."""
         self.linger = linger
         """How long to wait after a ring of a shared channel before looking."""
-        self.process: Process | None = None
-        """A process whose end also wakes the wait."""
+        self.processes: tuple[Process | None, ...] = ()
+        """Processes whose end also wakes the wait. Each look names them anew."""
         self.progress = ""
         """The progress to report while waiting."""
 
@@ -71,6 +73,7 @@ def wait_for(
             call.check()
             now = time.monotonic()
             pause.called, pause.is_last, pause.seconds = ear.called, now >= deadline, bell.recheck_seconds(poll)
+            pause.ended, pause.processes, ear.ended = ear.ended, (), False
             try:
                 if now >= renew_at:
                     call.renew()
@@ -98,8 +101,8 @@ class _Rest:
         self._report_at: float | None = None
 
     def take(self, seconds: float, pause: Pause) -> None:
-        """Sleep until a bell rings, the watched process ends or the time is up."""
-        self._ear.watch(pause.process)
+        """Sleep until a bell rings, a watched process ends or the time is up."""
+        self._ear.watch(*pause.processes)
         now = time.monotonic()
         end = now + seconds
         if self._report_at is None:  # the first report comes at once only if there is progress to report

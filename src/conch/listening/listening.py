@@ -72,21 +72,21 @@ class Listening:
         seat = seat_channel(rooms[0], caller.agent_id) if rooms else None
         polls = (self._settings.poll_initial_ms / 1_000, self._settings.poll_max_ms / 1_000)
         renewal = self._renewal_ms / 1_000
-        notes = [self._claims.note_wait(caller, rooms[0])] if rooms else []
+        note = self._claims.note_wait(caller, rooms[0]) if rooms else None
+
+        def look(pause: Pause) -> Heard | None:
+            registration.renew()
+            heard = self._look(caller, rooms, call, pause)
+            if heard is None and note and not pause.is_last:
+                note.begin()
+            return heard
+
         with self._registered(caller.agent_id) as registration:
-
-            def look(pause: Pause) -> Heard | None:
-                registration.renew()
-                heard = self._look(caller, rooms, call, pause)
-                if heard is None and not pause.is_last:
-                    for note in notes:
-                        note.begin()
-                return heard
-
-            found = wait_for(self._bell, channels, look, seconds, call, announce=seat, polls=polls, renewal=renewal)
-        if found is None:
-            for note in notes:
-                note.end()
+            try:
+                found = wait_for(self._bell, channels, look, seconds, call, announce=seat, polls=polls, renewal=renewal)
+            finally:
+                if note:
+                    note.end()
         return found or Heard()
 
     def _look(self, caller: Caller, rooms: list[str], call: Call, pause: Pause) -> Heard | None:

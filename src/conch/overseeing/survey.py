@@ -10,15 +10,15 @@ from conch.clock import MINUTE
 from conch.lean import Literal, NamedTuple
 from conch.members.adoption import Candidate
 from conch.notices.events import ProtocolEvent, to_protocol_event
-from conch.rooms.log import Event, find_event, latest_grant, latest_notes
+from conch.rooms.log import Event, expect_grant, find_event, latest_grant, latest_notes
 from conch.rooms.presence import Rooms
-from conch.rooms.room import Member, Snapshot, load_room
+from conch.rooms.room import Member, Room, Snapshot, load_room
 from conch.scopes.overlaps import Reservation, to_reservation
 from conch.storage.base import Row, Store, Transaction
 from conch.turns.stick import next_in_sequence
 
-_UNANSWERED_AFTER = 10 * MINUTE
-_UNACCEPTED_AFTER = 60 * MINUTE
+UNANSWERED_AFTER = 10 * MINUTE
+UNACCEPTED_AFTER = 60 * MINUTE
 _MOST_EVENTS = 1_000
 _MOST = 200  # reservations, questions and notices that are looked at, each
 
@@ -103,10 +103,28 @@ class _Facts(NamedTuple):
 
 def survey(store: Store, bell: Bell, rooms: Rooms, room_id: str, viewer_id: str, candidates: list[Candidate]) -> Survey:
     """A room now. `candidates` are the agents that could be resumed, with what they left; see `Adoption.candidates`."""
+    left = {candidate.agent.agent_id: candidate for candidate in candidates}
     with store.read() as tx:
         (snapshot,) = rooms.load_present(tx, [load_room(tx, room_id)])
-        left = {candidate.agent.agent_id: candidate for candidate in candidates}
+        _expect(tx, snapshot)
         facts = _read(tx, snapshot, viewer_id, left)
+    return _judge(bell, snapshot, facts, viewer_id, left)
+
+
+def survey_rooms(
+    store: Store, bell: Bell, rooms: Rooms, viewer_id: str, limit: int, *, even_closed: bool
+) -> list[Survey]:
+    """The rooms that changed last, at one moment. What members left in them is not looked for."""
+    with store.read() as tx:
+        rows = tx.all("latest_rooms", even_closed=int(even_closed), limit=limit)
+        found = rooms.load_present(tx, [Room(**row) for row in rows])
+        for snapshot in found:
+            _expect(tx, snapshot)
+        facts = [_read(tx, snapshot, viewer_id, {}) for snapshot in found]
+    return [_judge(bell, snapshot, each, viewer_id, {}) for snapshot, each in zip(found, facts, strict=True)]
+
+
+def _judge(bell: Bell, snapshot: Snapshot, facts: _Facts, viewer_id: str, left: dict[str, Candidate]) -> Survey:
     standings = [_standing(bell, snapshot, member, facts, left.get(member.agent_id)) for member in facts.members]
     waiting = {each.member.agent_id for each in standings if each.doing == "waiting"}
     return Survey(
@@ -132,19 +150,35 @@ def find_gone(snapshot: Snapshot) -> frozenset[str]:
     return gone | {f"{snapshot.roll.hidden} more"} if snapshot.roll.hidden else gone
 
 
+def _queries(snapshot: Snapshot) -> dict[str, Row]:
+    """What to ask about every room."""
+    room = snapshot.room
+    return {
+        "open_questions": {"topic_id": room.topic_id, "limit": _MOST},
+        "unaccepted_notices": {"room_id": room.room_id, "limit": _MOST},
+        "active_reservations": {"room_id": room.room_id, "after": "", "lapsed": snapshot.now, "limit": _MOST},
+        "waits_of_room": {"room_id": room.room_id, "limit": _MOST_EVENTS},
+    }
+
+
+def _expect(tx: Transaction, snapshot: Snapshot) -> None:
+    """Fetch ahead what `_read` asks first."""
+    expect_grant(tx, snapshot.room)
+    for statement, given in _queries(snapshot).items():
+        tx.ahead(statement, **given)
+
+
 def _read(tx: Transaction, snapshot: Snapshot, viewer_id: str, left: dict[str, Candidate]) -> _Facts:
     room = snapshot.room
+    asked, notices, reservations, waits = (tx.all(name, **given) for name, given in _queries(snapshot).items())
     grant = latest_grant(tx, room) if room.owner else None
     offer = find_event(tx, room.pending_handoff_event_seq) if room.reserved_for else None
-    questions = [_question(row) for row in tx.all("open_questions", topic_id=room.topic_id, limit=_MOST)]
-    notices = tx.all("unaccepted_notices", room_id=room.room_id, limit=_MOST)
-    rows = tx.all("active_reservations", room_id=room.room_id, after="", lapsed=snapshot.now, limit=_MOST)
-    reserved = [to_reservation(row, snapshot) for row in rows]
+    questions = [_question(row) for row in asked]
+    reserved = [to_reservation(row, snapshot) for row in reservations]
     busy = {*(each.agent_id for each in questions), *(each.agent_id for each in reserved), *left}
     members = _members_to_show(snapshot, busy)
     agent_ids = [member.agent_id for member in members]
     unread = tx.all("unread_of", topic_id=room.topic_id, agent_id=viewer_id, agent_ids=agent_ids) if members else []
-    waits = tx.all("waits_of_room", room_id=room.room_id, limit=_MOST_EVENTS)
     return _Facts(
         members,
         grant,
@@ -223,11 +257,11 @@ def _open_troubles(snapshot: Snapshot, facts: _Facts) -> list[Trouble]:
     unanswered = [
         Trouble("unanswered", each.asked_at, question=each)
         for each in facts.questions
-        if not each.answers and snapshot.now - each.asked_at >= _UNANSWERED_AFTER
+        if not each.answers and snapshot.now - each.asked_at >= UNANSWERED_AFTER
     ]
     unaccepted = [
         Trouble("unaccepted", each.created_at, snapshot.find(each.to_agent_id), notice=each)
         for each in facts.notices
-        if each.payload.get("requires_ack") is not False and snapshot.now - each.created_at >= _UNACCEPTED_AFTER
+        if each.payload.get("requires_ack") is not False and snapshot.now - each.created_at >= UNACCEPTED_AFTER
     ]
     return sorted([*unanswered, *unaccepted], key=lambda trouble: trouble.since)

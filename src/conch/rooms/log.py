@@ -170,6 +170,12 @@ def latest_grant(tx: Transaction, room: Room) -> Event | None:
     return None if row is None else to_event(row)
 
 
+def expect_grant(tx: Transaction, room: Room) -> None:
+    """Fetch ahead what `latest_grant` reads."""
+    if room.owner:
+        tx.ahead("latest_grant", room_id=room.room_id, turn_id=room.turn_id)
+
+
 def latest_handoff(tx: Transaction, room_id: str) -> Event | None:
     """The last time that an owner released or passed the stick."""
     row = tx.one("latest_handoff", room_id=room_id)

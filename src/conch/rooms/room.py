@@ -297,11 +297,12 @@ class Roll:
 
     def life(self, member: Member) -> Life:
         """Whether a member's process is alive, gone or unknown. Checked once per transaction."""
-        if member.is_gone:
-            return "gone"
-        if member.process not in self._lives:
-            self._lives[member.process] = processes.check(member.process)
-        return self._lives[member.process]
+        return "gone" if member.is_gone else self.life_of(member.process)
+
+    def life_of(self, process: Process | None) -> Life:
+        if process not in self._lives:
+            self._lives[process] = processes.check(process)
+        return self._lives[process]
 
     def mark_gone(self, tx: Transaction) -> None:
         """Mark those that were found gone, in a write transaction that happens anyway. Nothing has to read them again.
@@ -416,11 +417,11 @@ class Snapshot:
 
     def liveness(self, agent: Row) -> Liveness:
         """Whether an agent is still at work, by the time since its last call. If its process is gone, it is evicted."""
-        return liveness_of(agent, processes.check(recorded_process(agent)), self.now, self.stale_minutes)
+        return liveness_of(agent, self.roll.life_of(recorded_process(agent)), self.now, self.stale_minutes)
 
     def may_be_running(self, agent: Row) -> bool:
         """Whether the agent's process may be alive. If it cannot be checked, an active agent counts as running."""
-        life = processes.check(recorded_process(agent))
+        life = self.roll.life_of(recorded_process(agent))
         return life == "alive" or (life == "unknown" and self.liveness(agent) == "active")
 
     # -- the state of the room

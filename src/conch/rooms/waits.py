@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from conch.bells.base import activity_channel
 from conch.clock import SECOND
 from conch.errors import StoreError
 from conch.storage.base import Store
@@ -17,7 +18,10 @@ _NOTED = 60 * SECOND  # a note that is younger need not be written again
 
 
 class WaitNote:
-    """A wait of one member. Nothing is written unless it really waits, and no failure here fails the wait."""
+    """A wait of one member. Nothing is written unless it really waits, and no failure here fails the wait.
+
+    It rings where people watch, because nothing else tells them that a member waits now, or no longer does.
+    """
 
     def __init__(self, store: Store, room_id: str, agent_id: str) -> None:
         self._store = store
@@ -28,19 +32,23 @@ class WaitNote:
         """The wait is about to sleep, for the first time or again."""
         if not self._waits:
             self._waits = True
-            self._write(_SOON)
+            self._note(_SOON)
 
     def end(self) -> None:
         """The wait ends without the stick. A wait that ends with it need not be noted, because the log shows it."""
         if self._waits:
-            self._write(_EVER)
+            self._note(_EVER)
+
+    def _note(self, soon: int) -> None:
+        with suppress(StoreError):
+            self._write(soon)
+            self._store.ring(activity_channel(self._member["room_id"]))
 
     def _write(self, soon: int) -> None:
         """Note that the member waits now, and since now unless it waited a moment ago."""
-        with suppress(StoreError):
-            with self._store.read() as tx:
-                row = tx.one("find_wait", **self._member)
-                if row is None or tx.now - (row["waited_at"] or 0) < _NOTED:
-                    return
-            with self._store.write(self._member["agent_id"]) as tx:
-                tx.run("note_wait", now=tx.now, soon=tx.now - soon, **self._member)
+        with self._store.read() as tx:
+            row = tx.one("find_wait", **self._member)
+            if row is None or tx.now - (row["waited_at"] or 0) < _NOTED:
+                return
+        with self._store.write(self._member["agent_id"]) as tx:
+            tx.run("note_wait", now=tx.now, soon=tx.now - soon, **self._member)

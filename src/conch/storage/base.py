@@ -192,6 +192,9 @@ class Store(Protocol):
     def write(self, *locks: str) -> AbstractContextManager[Transaction]:
         """One atomic change. Writers that name the same lock run one after another, from their first query on."""
 
+    def ring(self, *channels: str) -> None:
+        """Ring these bells without a change of the store, for what people see only while it lasts."""
+
     @property
     def replacements(self) -> list[Replacement]:
         """Each time that this process found another store in place of the one before, oldest first.

@@ -266,14 +266,13 @@ class Watch:
     def _find_changes(self, pause: Pause) -> list[str] | None:
         """The resources that look different now. An empty name means that the bells of one have changed."""
         changed: list[str] = []
-        pause.process = None
         for uri, before in self._sights.items():
             now = self._sights[uri] = self._glance(uri)
-            pause.process = now.process or pause.process
             if now.sign != before.sign:
                 changed.append(uri)
             elif set(now.channels) != set(before.channels):
                 changed.append("")
+        pause.processes = tuple(sight.process for sight in self._sights.values())
         return changed or None
 
     def _glance(self, uri: str) -> Sight:

@@ -165,9 +165,11 @@ class Claims:
             return None
 
         seat = seat_channel(room_id, caller.agent_id)
-        found = wait_for(self._bell, [room_channel(room_id)], look, budget, call, announce=seat) or found
-        if found.status == "not_yet":
-            note.end()
+        try:
+            found = wait_for(self._bell, [room_channel(room_id)], look, budget, call, announce=seat) or found
+        finally:
+            if found.status == "not_yet":
+                note.end()
         return found
 
     def note_wait(self, caller: Caller, room_id: str) -> WaitNote:
@@ -176,7 +178,7 @@ class Claims:
 
     def _prepare(self, pause: Pause, snapshot: Snapshot, crowd: int) -> None:
         expected = snapshot.find(snapshot.expected)
-        pause.process = expected.process if expected else None  # if it ends, the wait looks at once
+        pause.processes = (expected.process,) if expected else ()  # if it ends, the wait looks at once
         pause.seconds = self._patience(snapshot)
         pause.linger = _linger(crowd)
         pause.progress = describe(snapshot)
@@ -202,7 +204,8 @@ class Claims:
             found = self._settle(caller, room_id, call)
             return found if found.claim is not None else None
         expected = snapshot.find(snapshot.expected)
-        pause.process = expected.process if expected and expected.agent_id != caller.agent_id else pause.process
+        if expected and expected.agent_id != caller.agent_id:
+            pause.processes = (*pause.processes, expected.process)  # a listener may wait in many rooms
         pause.seconds = min(pause.seconds, self._patience(snapshot))
         pause.progress = describe(snapshot)
         return None

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from tests.process.web.conftest import Console, Event
+from tests.callers import named
+from tests.process.web.conftest import Console, Event, Stream
+
+from conch.app import open_app
+from conch.calls import Call
+from conch.errors import Cancelled
+from conch.host import processes
 
 
 @pytest.fixture
@@ -135,3 +143,70 @@ def test_the_server_ends_its_streams_and_itself_quietly(console: Console, number
 
     assert (status, errors) == (130 if number == signal.SIGINT else 0, "")
     assert [list(stream) for stream in streams] == [[], [], []]
+
+
+@pytest.fixture
+def harness() -> Iterator[subprocess.Popen[bytes]]:
+    """The process of an agent."""
+    process = subprocess.Popen(["sleep", "600"])
+    yield process
+    process.kill()
+    process.wait()
+
+
+def hold_stick(console: Console, agent: subprocess.Popen[bytes] | None = None, **settings: str) -> str:
+    """An agent joins the workspace and takes the stick; returns the room."""
+    app = open_app({**console.environ, **settings})
+    holder = named(app.store, "codex:1", processes.look_up(agent.pid) if agent else None)
+    room_id = app.membership.join_path(holder, str(console.folder)).snapshot.room.room_id
+    app.claims.wait_for_turn(holder, room_id, max_wait_ms=0)
+    app.close()
+    return room_id
+
+
+def test_the_end_of_a_process_is_announced(console: Console, harness: subprocess.Popen[bytes]) -> None:
+    room_id = hold_stick(console, harness)
+    stream = console.stream()
+    stream.next("hello")
+
+    harness.kill()
+    stream.next("changed")
+
+    assert console.get("/api/rooms")["rooms"][0]["state"] == "owner_gone"
+    assert console.get(f"/api/rooms/{room_id}/turns")["turns"][0]["is_gone"] is True
+
+
+def test_a_time_that_runs_out_is_announced(console: Console) -> None:
+    stream = console.stream()
+    stream.next("hello")
+
+    hold_stick(console, CONCH_OWNER_LEASE_TTL_MS="1000")
+    stream.next("entry")
+    while (state := console.get("/api/rooms")["rooms"][0]["state"]) == "owned":
+        stream.next("changed")
+
+    assert state == "stale_owner"
+
+
+def test_a_wait_is_announced_when_it_begins_and_when_it_ends(console: Console) -> None:
+    room_id = hold_stick(console)
+    app, call = open_app(console.environ), Call()
+    waiter = named(app.store, "ada:1")
+    app.membership.join_path(waiter, str(console.folder))
+    stream = console.stream()
+    stream.next("hello")
+
+    with ThreadPoolExecutor() as threads:
+        wait = threads.submit(app.claims.wait_for_turn, waiter, room_id, call=call)
+        watch_until(console, stream, "waiting")
+        call.cancel()
+        watch_until(console, stream, "here")
+
+        assert isinstance(wait.exception(), Cancelled)
+    app.close()
+
+
+def watch_until(console: Console, stream: Stream, doing: str) -> None:
+    """Look at the room at each change, until ada does this."""
+    while [each["doing"] for each in console.get("/api/rooms")["rooms"][0]["members"]][1] != doing:
+        stream.next("changed")

@@ -176,7 +176,7 @@ class _Guardian:
 
     def _look(self, pause: Pause) -> str | None:
         """Renew if that is due. Returns a reason to stop, or None."""
-        pause.process = self._caller.process
+        pause.processes = (self._caller.process,)
         if processes.check(self._caller.process) == "gone":
             return "the holder is gone"
         try:

@@ -99,16 +99,19 @@ def _wait(context: Context, room_id: str, seconds: float, call: Call, line: Stat
         awaited = context.app.claims.awaited(room_id)
         _show(line, awaited)
         note.begin()
-        pause.process, pause.seconds = awaited.process, awaited.patience
+        pause.processes, pause.seconds = (awaited.process,), awaited.patience
         return None
 
     bell, seat = context.app.bell, seat_channel(room_id, context.caller.agent_id)
     note = context.app.claims.note_wait(context.caller, room_id)
-    with line:
-        reply = wait_for(bell, [room_channel(room_id)], look, seconds, call, announce=seat, has_answered=False)
+    reply: Reply | None = None
+    try:
+        with line:
+            reply = wait_for(bell, [room_channel(room_id)], look, seconds, call, announce=seat, has_answered=False)
+    finally:
+        if reply is None or reply.data["status"] == "not_yet":
+            note.end()
     assert reply is not None  # the last look returns one
-    if reply.data["status"] == "not_yet":
-        note.end()
     return reply
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"  # the other screen of the terminal, without cursor
 _HOME, _REST, _BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 _TICK_SECONDS = 5.0  # how often the times move
-_LOOK_SECONDS = 30.0  # a process that ends rings no bell
+_LOOK_SECONDS = 30.0  # a time that runs out rings no bell
 _MOST_ENTRIES = 100
 _QUIT = b"qQ\x03\x04"
 
@@ -91,8 +91,7 @@ class _Screen:
             self.draw()
         found = self._found
         pause.seconds = min(pause.seconds, _LOOK_SECONDS)
-        expected = found.snapshot.find(found.snapshot.expected) if found else None
-        pause.process = expected.process if expected else None
+        pause.processes = tuple(each.member.process for each in found.standings) if found else ()
 
     def _look(self) -> None:
         context = self._context

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from conch.clock import SECOND, parse_iso, to_iso
 from conch.config import POLICY_SETTINGS
+from conch.doors.web.leftovers import Leftovers
 from conch.doors.web.requests import Desk
 from conch.doors.web.views import (
     entry_view,
@@ -14,20 +17,17 @@ from conch.doors.web.views import (
     timeline_page,
     turn_view,
 )
-from conch.errors import ConchError, InvalidArgument
-from conch.lean import NamedTuple
+from conch.errors import InvalidArgument
 from conch.members.adoption import Candidate
 from conch.notices.timeline import Page, Place, only, parse_place, read_timeline
 from conch.overseeing.items import list_items, read_item
 from conch.overseeing.lanes import read_entry, read_turns
-from conch.overseeing.survey import Survey, find_gone, survey
+from conch.overseeing.survey import survey, survey_rooms
 from conch.overseeing.talk import Asked, find_questions
-from conch.rooms.room import Snapshot
 from conch.tools import fields
 from conch.tools.replies import Object, known
 
 _MOST_ROOMS = 200
-_LEFT_FRESH = 10 * SECOND  # a page reads its room at every change
 _MOST_ENTRIES = 200
 _FEW_ENTRIES = 50
 _ROOM = {"room_id": fields.ROOM_ID}
@@ -47,51 +47,32 @@ ITEMS = fields.takes(limit=fields.limit(_MOST_ITEMS, _FEW_ITEMS))
 ITEM = fields.takes({**_ROOM, "bead": fields.BEAD_ID}, **_PAGE)
 
 
-class _Left(NamedTuple):
-    """What the members that were gone had left. To know it, git must be asked, which takes long."""
-
-    gone: frozenset[str]
-    at: int
-    candidates: list[Candidate]
-
-
 class RoomPages:
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: Desk, announce: Callable[[], None]) -> None:
+        """`announce` tells the pages to look again."""
         self._desk = desk
         self._app = desk.app
-        self._found_left: dict[str, _Left] = {}
+        self._leftovers = Leftovers(self._find_left, announce)
 
     def list_rooms(self, given: Object) -> Object:
         """Every room, what is wrong first, then the latest."""
-        found = [each for each in self._app.rooms.all_rooms() if given.get("all") or each.room.state != "closed"]
-        found.sort(key=lambda each: -each.room.updated_at)
-        surveys = [self._survey(each, []) for each in found[:_MOST_ROOMS]]
-        surveys.sort(key=lambda each: not each.troubles)
-        viewer_id = self._desk.viewer_id()
-        return {"rooms": [room_view(each, viewer_id) for each in surveys], "has_more": len(found) > _MOST_ROOMS}
+        app, viewer_id = self._app, self._desk.viewer_id()
+        surveys = survey_rooms(
+            app.store, app.bell, app.rooms, viewer_id, _MOST_ROOMS + 1, even_closed=bool(given.get("all"))
+        )
+        has_more = len(surveys) > _MOST_ROOMS
+        shown = sorted(surveys[:_MOST_ROOMS], key=lambda each: not each.troubles)
+        return {"rooms": [room_view(each, viewer_id) for each in shown], "has_more": has_more}
 
     def show(self, given: Object) -> Object:
-        snapshot = self._app.rooms.get_state(None, given["room_id"])
-        return {"room": room_view(self._survey(snapshot, self._left(snapshot)), self._desk.viewer_id())}
+        app, viewer_id = self._app, self._desk.viewer_id()
+        snapshot = app.rooms.get_state(None, given["room_id"])
+        left = self._leftovers.of(snapshot)
+        found = survey(app.store, app.bell, app.rooms, snapshot.room.room_id, viewer_id, left)
+        return {"room": room_view(found, viewer_id)}
 
-    def _survey(self, snapshot: Snapshot, left: list[Candidate]) -> Survey:
-        app = self._app
-        return survey(app.store, app.bell, app.rooms, snapshot.room.room_id, self._desk.viewer_id(), left)
-
-    def _left(self, snapshot: Snapshot) -> list[Candidate]:
-        """What members that are gone have left. If that cannot be found out, the rest is still worth showing."""
-        room_id, gone = snapshot.room.room_id, find_gone(snapshot)
-        if not gone:
-            return []
-        known = self._found_left.get(room_id)
-        if known is not None and known.gone == gone and snapshot.now - known.at < _LEFT_FRESH:
-            return known.candidates
-        try:
-            found = self._app.adoption.candidates(self._desk.person.caller(), room_id)
-        except (ConchError, OSError):
-            found = []
-        self._found_left[room_id] = _Left(gone, snapshot.now, found)
-        return found
+    def _find_left(self, room_id: str) -> list[Candidate]:
+        return self._app.adoption.candidates(self._desk.person.caller(), room_id)
 
     def policy(self, given: Object) -> Object:
         """The room's time limits and rules, with what each means. Times are in milliseconds."""
@@ -124,7 +105,8 @@ class RoomPages:
         """Who held the stick when."""
         since, until = _moment("from", given.get("from")), _moment("to", given.get("to"))
         found = read_turns(self._app.store, given["room_id"], since, until, given.get("limit", _MOST_TURNS))
-        turns = [turn_view(each) for each in found.turns]
+        is_owner_gone = self._app.rooms.get_state(None, given["room_id"]).state == "owner_gone"
+        turns = [turn_view(each, each.has_died or (each.end is None and is_owner_gone)) for each in found.turns]
         return known(turns=turns, has_more=found.has_older, first_at=to_iso(found.first_at))
 
     def event(self, given: Object) -> Object:

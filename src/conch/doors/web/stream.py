@@ -17,16 +17,17 @@ from conch.app import App
 from conch.bells.waits import FOREVER, Pause, wait_for
 from conch.calls import Call
 from conch.doors.web.views import entry_key, entry_view
-from conch.errors import Cancelled, ConchError, StoreError
-from conch.host import processes
-from conch.host.processes import Process
-from conch.lean import Any, NamedTuple
+from conch.errors import Cancelled, ConchError
+from conch.lean import NamedTuple
 from conch.notices.feed import find_end, read_news, watched_channels
 from conch.notices.timeline import Place
+from conch.overseeing.lapses import Lapses, foresee_lapses
 from conch.tools.replies import Object
 
 _LINGER_SECONDS = 0.005  # news that arrives within this time is sent together
-_GLANCE_SECONDS = 5.0  # a process that ends, and a lease that runs out, ring no bell
+_READY_SECONDS = 5.0  # how long a new page waits for the store
+_LOAD_SECONDS = 0.25  # between two readings of what no bell announces
+_LOAD_SHARE = 20  # a large store has this many times as long as the reading took
 _PING_SECONDS = 15.0
 _MOST_QUEUED = 2_000  # events; a page that falls further behind is cut off, and comes back for the rest
 _RETRY_SECONDS = 1.0
@@ -70,7 +71,7 @@ class Hub:
             self._reader.start()
         reader = self._reader
         try:
-            await asyncio.to_thread(reader.ready.wait, _GLANCE_SECONDS)
+            await asyncio.to_thread(reader.ready.wait, _READY_SECONDS)
         except BaseException:
             self.leave(queue)
             raise
@@ -82,6 +83,12 @@ class Hub:
             self._reader.stop()
             self._reader = None
 
+    def announce(self) -> None:
+        """Tell every page to look again. Any thread may call this."""
+        reader = self._reader
+        if reader is not None:
+            self._publish([_Event("changed", {}, reader.mark)])
+
     def close(self) -> None:
         """End every stream, so that the server can stop."""
         self._is_closed = True
@@ -91,7 +98,7 @@ class Hub:
             self._reader.stop()
 
     def _publish(self, events: list[_Event]) -> None:
-        """Called by the reader's thread."""
+        """Called by the reader's thread, and by those that announce something."""
         if self._loop is not None:
             with suppress(RuntimeError):  # the loop has ended
                 self._loop.call_soon_threadsafe(self._spread, events)
@@ -115,7 +122,7 @@ class _Reader(threading.Thread):
         self._call = Call()
         self._sent: set[str] = set()  # keys of entries above the mark
         self._stores = len(app.store.replacements)
-        self._glance = _Glance(app)
+        self._lapses = _Lapses(app)
         self._sleeps_until = 0.0
         self.mark = Place()
         self.ready = threading.Event()
@@ -151,20 +158,21 @@ class _Reader(threading.Thread):
         )
 
     def _look(self, pause: Pause, channels: frozenset[str]) -> bool | None:
-        began, pause.seconds = time.monotonic(), min(pause.seconds, _GLANCE_SECONDS)
-        was_rung, self._sleeps_until = began < self._sleeps_until, began + pause.seconds
+        was_rung = time.monotonic() < self._sleeps_until
         if len(self._app.store.replacements) != self._stores:
             self._start_again()
         has_news = self._read()
         is_other = watched_channels(self._app.store) != channels  # a room or a topic was opened or closed
         is_silent = was_rung and not has_news  # such as a question that was cancelled, or a topic with a new name
-        if self._glance.has_changed(began, has_news or was_rung) or is_other or is_silent:
+        has_lapsed = self._lapses.notice(pause, has_news or was_rung)
+        if has_lapsed or is_other or is_silent:
             self._publish([_Event("changed", {}, self.mark)])
+        self._sleeps_until = time.monotonic() + pause.seconds
         return is_other or None
 
     def _start_again(self) -> None:
         self._stores = len(self._app.store.replacements)
-        self.mark, self._sent = find_end(self._app.store), set()
+        self.mark, self._sent, self._lapses = find_end(self._app.store), set(), _Lapses(self._app)
         self._publish([_Event("hello", {"reset": True, "cursor": str(self.mark)}, self.mark)])
 
     def _read(self) -> bool:
@@ -189,42 +197,34 @@ class _Reader(threading.Thread):
         return has_news
 
 
-class _Glance:
-    """Notices what no bell announces: a process has ended, a lease or a claim has run out."""
+class _Lapses:
+    """Notices what no bell announces: a process has ended, or a time has run out."""
 
     def __init__(self, app: App) -> None:
         self._app = app
-        self._processes: dict[str, Process | None] = {}
-        self._deadlines: list[int] = []
-        self._state: tuple[Any, ...] | None = None
+        self._known = Lapses((), None)
+        self._lapse_at = FOREVER
+        self._load_at = 0.0
         self._is_old = True
-        self._due = 0.0
 
-    def has_changed(self, now: float, may_be_old: bool) -> bool:
-        """Whether pages must look again. It asks the store only after something happened there."""
-        self._is_old = self._is_old or may_be_old
-        if now < self._due:
-            return False
-        self._due = now + _GLANCE_SECONDS - 0.1
-        is_first = self._state is None
-        if self._is_old:
-            self._load()
-        state = self._derive()
-        has_changed, self._state = state != self._state and not is_first, state
-        return has_changed
+    def notice(self, pause: Pause, may_be_old: bool) -> bool:
+        """Whether pages must look again. The pause then ends when the next process or the next time does."""
+        now = time.monotonic()
+        has_lapsed = now >= self._lapse_at
+        self._is_old = self._is_old or may_be_old or has_lapsed or pause.ended
+        if self._is_old and now >= self._load_at:
+            self._load(now)
+        pause.processes = self._known.processes
+        soonest = min(self._lapse_at, self._load_at) if self._is_old else self._lapse_at
+        pause.seconds = min(pause.seconds, max(0.0, soonest - now))
+        return has_lapsed or pause.ended
 
-    def _load(self) -> None:
-        with suppress(StoreError):
-            rooms = [each for each in self._app.rooms.all_rooms() if each.room.state != "closed"]
-            self._processes = {member.agent_id: member.process for each in rooms for member in each.members}
-            ends = [each.room.lease_expires_at or each.room.claim_expires_at for each in rooms]
-            self._deadlines = [end for end in ends if end is not None]
-            self._is_old = False
-
-    def _derive(self) -> tuple[Any, ...]:
-        now = time.time_ns() // 1_000
-        gone = frozenset(agent for agent, process in self._processes.items() if processes.check(process) == "gone")
-        return gone, sum(end <= now for end in self._deadlines)
+    def _load(self, now: float) -> None:
+        self._known = foresee_lapses(self._app.store, self._app.settings.stale_minutes)
+        took = time.monotonic() - now
+        seconds = self._known.seconds
+        self._lapse_at = FOREVER if seconds is None else now + took + seconds
+        self._load_at, self._is_old = now + max(_LOAD_SECONDS, _LOAD_SHARE * took), False
 
 
 async def events(hub: Hub, app: App, cursor: Place | None, hello: Object) -> AsyncIterator[bytes]:

@@ -64,7 +64,7 @@ def room_view(survey: Survey, viewer_id: str) -> Object:
         "members": [_standing(snapshot, each) for each in survey.standings],
         "questions": [_question(each, room.topic_id) for each in survey.questions],
         "notices": [notice_view(each, viewer_id) for each in survey.notices],
-        "reservations": [reservation_view(each) for each in survey.reservations],
+        "reservations": [_held(snapshot, each) for each in survey.reservations],
     }
 
 
@@ -72,6 +72,11 @@ def below_home(path: str) -> str:
     """The path as people write it: with a tilde for their home directory."""
     home = os.path.expanduser("~")
     return "~" + path.removeprefix(home) if home != "/" and (path == home or path.startswith(home + "/")) else path
+
+
+def _held(snapshot: Snapshot, reservation: Reservation) -> Object:
+    """A reservation, and whether its holder's process runs."""
+    return {**reservation_view(reservation), "life": snapshot.life(reservation.agent_id)}
 
 
 def _standing(snapshot: Snapshot, standing: Standing) -> Object:
@@ -213,7 +218,7 @@ def timeline_page(page: Page, questions: dict[str, Asked], after: Place | None) 
 # -- lanes and work items
 
 
-def turn_view(turn: Turn) -> Object:
+def turn_view(turn: Turn, is_gone: bool) -> Object:
     begin, end = turn.begin, turn.end
     is_handed = end is not None and end.to_agent_id is not None and end.event_type in ("release", "pass", "takeover")
     return {
@@ -226,7 +231,7 @@ def turn_view(turn: Turn) -> Object:
         "event_seq": begin.event_seq,
         "end_event_seq": end.event_seq if end else None,
         "handoff_to": _person_of(end, end.to_agent_id) if end and is_handed else None,
-        "is_gone": turn.has_died,
+        "is_gone": is_gone,
     }
 
 

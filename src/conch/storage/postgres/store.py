@@ -204,6 +204,11 @@ class PostgresStore:
             if transaction.begun is not None:
                 self._commit(transaction, transaction.begun)
 
+    def ring(self, *channels: str) -> None:
+        with self.write() as tx:
+            tx.ring(*channels)
+            tx.fly()  # a transaction that asks nothing would never begin, and so not ring either
+
     @contextmanager
     def _slot(self) -> Iterator[None]:
         """The right to use one of this process's connections. A thread inside a transaction need not wait again."""

@@ -1,5 +1,9 @@
 -- What a person sees of a room. Everything is bounded, and found by an index.
 
+-- name: latest_rooms
+SELECT * FROM path_rooms WHERE state <> 'closed' OR :even_closed = 1
+ORDER BY updated_at DESC, room_id LIMIT :limit;
+
 -- name: open_questions
 SELECT q.question_id, p.agent_id, p.name AS asked_by, q.asked_at, m.content_markdown AS question_text, m.seq,
   (SELECT count(*) FROM answers a WHERE a.question_id = q.question_id) AS answers_count
@@ -34,3 +38,32 @@ FROM room_members m LEFT JOIN (
   ) latest WHERE event_type IN ('release', 'pass') GROUP BY from_agent_id
 ) e ON e.agent_id = m.agent_id
 WHERE m.room_id = :room_id AND m.is_gone = 0 AND m.waiting_since IS NOT NULL;
+
+-- name: watched_processes
+-- The processes of the members of open rooms. If there are too many, those of the latest rooms.
+SELECT m.host_id, m.boot_id, m.pid, m.process_started_at
+FROM path_rooms r JOIN room_members m ON m.room_id = r.room_id AND m.is_gone = 0
+WHERE r.state <> 'closed' AND m.pid IS NOT NULL
+ORDER BY r.updated_at DESC, m.ordinal LIMIT :limit;
+
+-- name: next_lapse
+-- When the next time runs out in an open room.
+SELECT min(l.moment) AS moment FROM (
+  SELECT lease_expires_at AS moment FROM path_rooms WHERE state <> 'closed'
+  UNION ALL
+  SELECT claim_expires_at FROM path_rooms WHERE state <> 'closed'
+  UNION ALL
+  SELECT v.expires_at FROM path_rooms r JOIN reservations v ON v.room_id = r.room_id AND v.state = 'active'
+  WHERE r.state <> 'closed'
+  UNION ALL
+  SELECT q.asked_at + :unanswered_after
+  FROM path_rooms r JOIN questions q ON q.topic_id = r.topic_id AND q.status = 'pending' WHERE r.state <> 'closed'
+  UNION ALL
+  SELECT e.created_at + :unaccepted_after
+  FROM path_rooms r JOIN protocol_events e ON e.room_id = r.room_id AND e.state <> 'accepted'
+  WHERE r.state <> 'closed' AND e.event_type IN ('HANDOFF', 'BLOCKED')
+  UNION ALL
+  SELECT a.last_seen_at + CAST(:stale_after AS BIGINT) * CASE WHEN a.last_seen_at + :stale_after > :now THEN 1 ELSE 2 END
+  FROM path_rooms r JOIN room_members m ON m.room_id = r.room_id AND m.is_gone = 0
+  JOIN agents a ON a.agent_id = m.agent_id WHERE r.state <> 'closed'
+) l WHERE l.moment > :now;

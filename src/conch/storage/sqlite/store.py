@@ -150,6 +150,9 @@ class SqliteStore:
         tx.heard = tx.called is not None and self._hears(tx.called)
         self._ring(tx.rings)
 
+    def ring(self, *channels: str) -> None:
+        self._ring(channels)
+
     def _check(self, lent: Lent) -> tuple[int, int]:
         """Make sure inside the transaction that it is on the store of the calls before.
 
