@@ -52,12 +52,14 @@ export class RoomPage {
     return isOld ? this.load() : this.loadRoom();
   }
 
+  /** The room, and beside it what was said last. Only the first reading must wait to know where to look for that. */
   async loadRoom() {
+    const talk = this.talk.topicId ? this.shell.load(this.talk) : null;
     this.room = (await get(path`/api/rooms/${this.id}`)).room;
-    this.shell.update();
     this.timeline.beads = beadsOf(this.room).slice(0, BEADS);
     this.talk.topicId = this.room.topic_id;
-    await this.shell.load(this.talk);
+    await (talk ?? this.shell.load(this.talk));
+    this.shell.update();
   }
 
   concerns({ entry }) { return !entry || entry.room_id === this.id; }

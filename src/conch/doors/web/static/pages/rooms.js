@@ -50,7 +50,7 @@ function roomRow(room) {
       ${room.reservations?.length ? html`<span class="pill">${count(room.reservations.length, "reservation")}</span>` : nothing}
       <span class="pill ${room.troubles.length ? "bad" : room.owner ? "hold" : ""}">turn <span class="number">${room.turn_id}</span>${room.turn_since ? html` · <time-span since=${room.turn_since}></time-span>` : nothing}</span></div>
     <p>${visible(room.sentence)}</p>
-    ${alerts(room)}
+    ${alerts(room, () => html`<a class="button" href=${roomAddress(room.room_id)}>Open</a>`)}
     <div class="row">${room.members.map((member) => memberChip(member, room))}
       ${room.gone ? html`<small>${count(room.gone, "more is", "more are")} gone</small>` : nothing}</div></li>`;
 }

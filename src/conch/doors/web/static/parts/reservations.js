@@ -49,6 +49,6 @@ function leaf(shown, each, roomId, release) {
     <span class="path">${visible(shown)}</span> ${each.bead_id ? itemLink(each.bead_id, roomId) : nothing}
     <span class="holder">${visible(each.name)}</span>
     ${isAlive ? nothing : html`<span class="pill ${state === "stale" ? "warn" : "bad"}">${state}</span>`}
-    <small title="Time left"><time-span until=${each.expires_at}></time-span></small>
-    ${release ? html`<button class="button quiet" aria-label="Release ${shown}, reserved by ${label(each)}" title="Release…" @click=${() => release(each)}>×</button>` : nothing}</div>`;
+    <span class="end"><small title="Time left"><time-span until=${each.expires_at}></time-span></small>
+    ${release ? html`<button class="button quiet" aria-label="Release ${shown}, reserved by ${label(each)}" title="Release…" @click=${() => release(each)}>×</button>` : nothing}</span></div>`;
 }
