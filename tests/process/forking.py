@@ -143,7 +143,7 @@ class Forks:
 
 # What most commands import sooner or later. Importing it in each fork would take half of a short command's time.
 COMMON = ("bells.ears", "bells.file", "bells.inotify", "bus.sync", "notices.mail", "storage.sqlite.store")
-COMMON += ("doors.cli.run", "doors.cli.advice", "doors.cli.elsewhere", "doors.cli.suggestions")
+COMMON += ("doors.cli.run", "doors.cli.advice", "doors.cli.other_programs", "doors.cli.suggestions")
 
 
 @contextmanager
