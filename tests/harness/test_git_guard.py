@@ -121,12 +121,32 @@ def test_a_worktree_uses_the_hook_of_its_repository(
     assert (repository / ".git" / "hooks" / "pre-commit").exists()
 
 
-def test_the_hook_follows_the_configured_folder(repository: Path, environ: dict[str, str], conch: Conch) -> None:
-    git(repository, environ, "config", "core.hooksPath", ".hooks")
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ["core.hooksPath", ".hooks"],
+        ["include.path", "more"],
+        ["includeIf.gitdir:**/.git.path", "more"],
+        ["--worktree", "core.hooksPath", ".hooks"],
+    ],
+    ids=" ".join,
+)
+def test_the_hook_follows_the_configured_folder(
+    repository: Path, environ: dict[str, str], conch: Conch, settings: list[str]
+) -> None:
+    (repository / ".git" / "more").write_text('[core]\n\thooksPath = ".hooks" # shared\n')
+    git(repository, environ, "config", "extensions.worktreeConfig", "true")
+    git(repository, environ, "config", *settings)
 
     conch("two", "guard", "install")
 
     assert (repository / ".hooks" / "pre-commit").exists()
+
+
+def test_a_folder_without_a_checkout_is_refused_with_the_reason_of_git(conch: Conch, tmp_path: Path) -> None:
+    refused = conch("two", "guard", "install", "--path", str(tmp_path))
+
+    assert "not a git repository" in refused["error"]["message"]
 
 
 def test_the_hook_follows_the_folder_in_the_users_configuration(

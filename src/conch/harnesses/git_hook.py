@@ -6,7 +6,8 @@ import os
 import shlex
 
 from conch.errors import InvalidArgument
-from conch.lean import Literal, NamedTuple, re
+from conch.host.commands import ask_where
+from conch.lean import Literal, NamedTuple
 
 _MARK = "# Written by `conch guard install`; `conch guard uninstall` removes it."
 _KEPT = ".before-conch"
@@ -97,36 +98,15 @@ def _read(path: str) -> str:
 
 
 def _hook_path(directory: str) -> str:
-    top = _find_top(directory)
-    git = os.path.join(top, ".git")
-    if os.path.isfile(git):  # a linked worktree: the file says where its part of the repository is
-        git = os.path.join(top, _read(git).removeprefix("gitdir:").strip())
-    common = os.path.normpath(os.path.join(git, _read(os.path.join(git, "commondir")).strip()))
-    own = (os.path.join(git, "config.worktree"), os.path.join(common, "config"))
-    chosen = next(filter(None, map(_configured, (*own, *_global_files()))), "")
-    folder = os.path.join(top, os.path.expanduser(chosen)) if chosen else os.path.join(common, "hooks")
-    return os.path.join(folder, "pre-commit")
+    """Git itself says it: many files, variables and conditions can set `core.hooksPath`."""
+    if not os.path.isdir(directory):
+        raise InvalidArgument(f"{directory} is not a directory.", field="path")
+    top = _ask(os.path.realpath(directory), "--show-toplevel")
+    return os.path.join(top, _ask(top, "--git-path", "hooks"), "pre-commit")
 
 
-def _global_files() -> list[str]:
-    """The user's and the system's configuration of git, the strongest first."""
-    chosen = os.environ.get("GIT_CONFIG_GLOBAL")
-    usual = os.path.join(os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config"), "git", "config")
-    return [*([chosen] if chosen else [os.path.expanduser("~/.gitconfig"), usual]), "/etc/gitconfig"]
-
-
-def _find_top(directory: str) -> str:
-    folder = os.path.realpath(directory)
-    while not os.path.lexists(os.path.join(folder, ".git")):
-        above = os.path.dirname(folder)
-        if above == folder:
-            raise InvalidArgument(f"{directory} is not in a git repository.", field="path")
-        folder = above
-    return folder
-
-
-def _configured(file: str) -> str:
-    """The value of `core.hooksPath` in a configuration file; empty if it is not set."""
-    found = re.findall(r"(?ims)^\s*\[core\]([^\[]*)", _read(file))
-    values = [each for section in found for each in re.findall(r"(?im)^\s*hookspath\s*=\s*(.+?)\s*$", section)]
-    return re.sub(r"\s[#;].*", "", values[-1]).strip('"') if values else ""
+def _ask(folder: str, *words: str) -> str:
+    answer = ask_where(folder, *words)
+    if answer.status:
+        raise InvalidArgument(f"Git finds no checkout in {folder}: {answer.complaint}", field="path")
+    return os.fsdecode(answer.output).removesuffix("\n")

@@ -20,6 +20,8 @@ _GIT = {
     "GIT_NO_LAZY_FETCH": "1",
     "GIT_TERMINAL_PROMPT": "0",
 }
+_GIT_SETTINGS = ("GIT_CONFIG", "HOME", "XDG_CONFIG_HOME")
+_PATIENCE_SECONDS = 10.0
 # By itself, bd starts a daemon, commits and pushes. Every version knows some of these variables and ignores the others.
 _BD = {
     "BD_BACKUP_ENABLED": "false",
@@ -68,6 +70,17 @@ def _settings(answer: Answer | None) -> dict[str, str]:
     listing = os.fsdecode(answer.output) if answer is not None and not answer.status else ""
     entries = (entry.partition("\n") for entry in listing.split("\0"))
     return {name: value for name, newline, value in entries if newline}
+
+
+def ask_where(folder: str, *words: str) -> Answer:
+    """What `git rev-parse` says about a path of a checkout. It reads all settings, and runs nothing that is in them."""
+    settings = {name: value for name, value in os.environ.items() if name.startswith(_GIT_SETTINGS)}
+    try:
+        with open_sandbox(folder, _PATIENCE_SECONDS) as sandbox:
+            answer = sandbox and sandbox.run("git", "rev-parse", *words, folder=folder, **settings)
+            return answer or Answer(1, b"", "there is no git that could be asked")
+    except TimeoutError:
+        return Answer(1, b"", "git does not answer")
 
 
 def ask_bd(folder: str, workspace: str, seconds: float, *words: str) -> Answer | None:
