@@ -19,6 +19,7 @@ from psycopg.errors import InvalidSchemaName, UndefinedTable
 from tests.conftest import Database
 from tests.faults import proxy, shim
 from tests.faults.story import Answer, Teller, judge, unsound
+from tests.progress import Progress
 
 from conch.app import open_app
 from conch.storage.postgres import store
@@ -72,10 +73,12 @@ def run_all(faults: list[Fault], play: Callable[[Fault], Outcome], seed: int, se
     """Play every fault once, in an order that the seed decides, until the time is up. Each kind has its turn."""
     summary, deadline = Summary(), time.monotonic() + (seconds or float("inf"))
     summary.planned = len(faults)
+    progress = Progress("faults", len(faults))
     random.Random(seed).shuffle(faults)
     kinds = [[fault for fault in faults if fault.kind == kind] for kind in sorted({fault.kind for fault in faults})]
     for fault in filter(None, chain.from_iterable(zip_longest(*kinds))):
         summary.add(play(fault))
+        progress.tell(sum(summary.faults.values()), len(summary.problems))
         if time.monotonic() > deadline:
             break
     return summary
