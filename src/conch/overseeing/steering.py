@@ -38,6 +38,7 @@ class Steering:
         self._rooms = app.rooms
         self._membership = app.membership
         self._reservations = app.reservations
+        self._messages = app.messages
         self._settings = app.settings
         self._store = app.store
 
@@ -88,6 +89,10 @@ class Steering:
         """End an agent's membership. Its reservations end, and its stick becomes free."""
         self._begin(person, room_id, reason)
         return self._membership.kick(person, room_id, agent_id, reason)
+
+    def free_name(self, person: Person, topic_id: str, name: str) -> str:
+        """Let any agent take a name on a topic. Returns the name: it may be given as a label."""
+        return self._messages.free_name(topic_id, name, person.caller.label)
 
     def redact(self, person: Person, message_id: str, reason: str, secret: str | None = None) -> Redacted:
         """Take the text of a message out of the store, with what repeats it, and say so on the topic."""

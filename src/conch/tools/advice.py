@@ -24,9 +24,9 @@ STEPS = {
     "hand_over": "Call `release_stick` or `pass_stick` first, so that the next agent gets your handoff.",
     "reclaim_name": "Pass the reclaim_token you got with the name, or choose another name. "
     "A person can free the name with `conch names free`.",
-    "free_name": "Choose another name, or free this one with `conch names free {name}`.",
-    "free_name_of_leaver": "Choose another name. If that agent has left for good, `conch names free {name}` "
-    "frees its name.",
+    "free_name": "Choose another name, or ask a person to free this one with `conch names free {name}`.",
+    "free_name_of_leaver": "Choose another name. If that agent has left for good, a person can free its name with "
+    "`conch names free {name}`.",
     "adopt_name": "Choose another name. If that agent is gone and left unfinished work, `agent_adopt` "
     "takes over the name.",
     "own_name": "Register your own name instead.",

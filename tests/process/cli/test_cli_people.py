@@ -27,6 +27,7 @@ STEPS = {
     "unreserve": ("unreserve", "--of", "ada:1", "src", *WHY),
     "kick": ("kick", "ada:1", *WHY),
     "redact": ("redact", "1", *WHY),
+    "free": ("names", "free", "scout"),
 }
 # Commands that do not need to know who runs them.
 READERS = (
@@ -182,6 +183,14 @@ def test_a_person_who_steps_in_reads_labels(terminal: Terminal) -> None:
         shown = window.run(*STEPS[step])
 
         assert label in shown and not re.search("ada:1|bob:2", shown), shown
+
+
+@pytest.mark.usefixtures("held")
+def test_a_person_who_frees_no_name_learns_which_word_is_wrong(terminal: Terminal) -> None:
+    window = terminal()
+    wrong = [run(window, "names", "free", *words)["error"] for words in (("nobody",), ("",), ("x", "--topic", "none"))]
+
+    assert [error["field"] for error in wrong] == ["name", "name", "topic"]
 
 
 @pytest.mark.usefixtures("held")

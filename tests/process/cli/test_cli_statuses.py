@@ -55,7 +55,6 @@ SUCCEEDING: list[tuple[str, str, tuple[str, ...]]] = [
     ("ada:1", "topics list", ()),
     ("ada:1", "topics show", ("plan",)),
     ("ada:1", "topics export", ("plan", "--output", "{folder}/plan.md")),
-    ("ada:1", "names free", ("{name}", "--topic", "talk")),
     ("ada:1", "topics rename", ("plan", "other")),
     ("ada:1", "topics close", ("other",)),
     ("ada:1", "wait", ()),
@@ -77,7 +76,20 @@ SUCCEEDING: list[tuple[str, str, tuple[str, ...]]] = [
     ("ada:1", "db wipe", ("--yes",)),
 ]
 # Other tests show these: they need a dead agent, a person, a file or a terminal, or they take long.
-ELSEWHERE = {"take", "nudge", "kick", "redact", "agent adopt", "import", "watch", "demo", "mcp", "serve", "listen"}
+ELSEWHERE = {
+    "take",
+    "nudge",
+    "kick",
+    "redact",
+    "names free",
+    "agent adopt",
+    "import",
+    "watch",
+    "demo",
+    "mcp",
+    "serve",
+    "listen",
+}
 ELSEWHERE |= {"hook", "install", "uninstall", "doctor", "guard install", "guard uninstall", "guard check"}
 
 

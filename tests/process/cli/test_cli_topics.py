@@ -157,30 +157,33 @@ def test_a_topic_gets_another_name_unless_an_open_one_has_it(conch: Conch, plan:
 # -- names free
 
 
-def test_a_freed_name_can_be_taken_and_the_topic_shows_who_freed_it(
-    conch: Conch, ada: str, plan: str, env: dict[str, str]
+def test_a_name_that_a_person_frees_can_be_taken_and_the_topic_shows_who_freed_it(
+    conch: Conch, terminal: Callable[[], Any], plan: str, env: dict[str, str]
 ) -> None:
     app = open_app(env)
     app.peers.join(adopt(app, "bob:2"), "scout", plan, None, None)
     with pytest.raises(AgentNameInUse):
         app.peers.join(adopt(app, "cyd:3"), "scout", plan, None, None)
 
-    freed = conch("names", "free", "scout", "--topic", "plan")
+    freed = terminal().run("names", "free", "scout", "--topic", "plan")
 
-    assert freed.out == f"scout is free on {plan}.\n"
+    assert f"scout is free on {plan}." in freed
     assert app.peers.join(adopt(app, "cyd:3"), "scout", plan, None, None).reclaim_token
     app.close()
     told = conch("read", "--topic", "plan", "--json", agent="bob:2").data["received"]
     assert [(each["sender"], each["message_type"]) for each in told] == [("conch", "notice")]
-    assert f"ada·{ada} freed the name scout" in told[0]["content_markdown"]
+    assert re.match(r"human·\S+ freed the name scout", told[0]["content_markdown"])
 
 
-def test_a_member_whose_name_was_freed_comes_back_and_reads_from_the_beginning(conch: Conch, ada: str) -> None:
+@pytest.mark.usefixtures("ada")
+def test_a_member_whose_name_was_freed_comes_back_and_reads_from_the_beginning(
+    conch: Conch, terminal: Callable[[], Any]
+) -> None:
     bob = conch("join", "--json", agent="bob:2").data["name"]
     conch("send", "before")
     conch("read", agent="bob:2")
 
-    assert conch("names", "free", bob, "--json").data["agent_name"] == bob
+    assert f"{bob} is free on" in terminal().run("names", "free", bob)
 
     read = conch("read", "--json", agent="bob:2").data
     assert [each["message_type"] for each in read["received"]] == ["message", "notice"]
@@ -397,11 +400,7 @@ BAD = [
     (("topics", "export", "--output", "/proc/new"), "INVALID_ARGUMENT", "output", 2),
     (("topics", "export", "--output", LONG), "INVALID_ARGUMENT", "output", 2),
     (("names", "free"), "INVALID_ARGUMENT", "name", 2),
-    (("names", "free", "nobody"), "INVALID_ARGUMENT", "name", 2),
-    (("names", "free", ""), "INVALID_ARGUMENT", "name", 2),
-    (("names", "free", LONG), "INVALID_ARGUMENT", "name", 2),
     (("names", "free", NOT_UTF8), "INVALID_ARGUMENT", "name", 2),
-    (("names", "free", "nobody", "--topic", "nowhere"), "TOPIC_NOT_FOUND", "topic", 1),
 ]
 
 

@@ -29,9 +29,9 @@ STEPS = {
     "await_takeover": "Run `conch wait`: it says when you may take over.",
     "hand_over": "Run `conch release` or `conch pass` first, so that the next agent gets your handoff.",
     "reclaim_name": "Choose another name. A person can free this one with `conch names free`.",
-    "free_name": "Choose another name, or free this one with `conch names free {name}`.",
-    "free_name_of_leaver": "Choose another name. If that agent has left for good, `conch names free {name}` frees "
-    "its name.",
+    "free_name": "Choose another name, or ask a person to free this one with `conch names free {name}`.",
+    "free_name_of_leaver": "Choose another name. If that agent has left for good, a person can free its name with "
+    "`conch names free {name}`.",
     "adopt_name": "Choose another name. If that agent is gone and left unfinished work, `conch agent adopt` "
     "takes over the name.",
     "own_name": "Register your own name instead, or let a person decide with `conch init --adopt` in their own "

@@ -164,6 +164,12 @@ def _ask_secret() -> str:
     return getpass("The secret itself, to remove it wherever it appears: ").strip()
 
 
+def free_name(context: Context) -> Report:
+    person, topic_id = _person(context), context.topic_id
+    name = Steering(context.app).free_name(person, topic_id, context.options.name)
+    return Report({"topic_id": topic_id, "agent_name": name}, f"{one_line(name)} is free on {topic_id}.")
+
+
 def kick(context: Context) -> Report:
     person, agent_id = _person(context), _find(context, context.options.holder, "agent")
     kicked = Steering(context.app).kick(person, context.room_id, agent_id, context.options.reason)

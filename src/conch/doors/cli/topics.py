@@ -1,4 +1,4 @@
-"""The commands about topics: create, list, show, close, rename, export, and free a name."""
+"""The commands about topics: create, list, show, close, rename, export."""
 
 from __future__ import annotations
 
@@ -63,12 +63,6 @@ def close(context: Context) -> Report:
 def rename(context: Context) -> Report:
     topic = context.app.topics.rename(context.topic_id, context.options.new_name)
     return Report(bus_view.topic(topic), f"{topic.topic_id} is now called {one_line(topic.name)}.")
-
-
-def free(context: Context) -> Report:
-    caller, topic_id = context.caller, context.topic_id
-    name = context.app.messages.free_name(topic_id, context.options.name, caller.label)
-    return Report({"topic_id": topic_id, "agent_name": name}, f"{one_line(name)} is free on {topic_id}.")
 
 
 # -- `conch topics export`

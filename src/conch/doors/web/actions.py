@@ -143,8 +143,8 @@ class Actions:
         return {"notice": notice_view(self._app.notices.mark(caller, given["event_id"], mark), caller.agent_id)}
 
     def _free_name(self, given: Object) -> Object:
-        who = self._desk.person.caller().label
-        return {"name": self._app.messages.free_name(given["topic_id"], given["name"], who)}
+        person = Person(self._desk.person.caller())
+        return {"name": Steering(self._app).free_name(person, given["topic_id"], given["name"])}
 
     def _create_topic(self, given: Object) -> Object:
         topic, is_new = self._app.topics.create(given["name"], None, "reuse")

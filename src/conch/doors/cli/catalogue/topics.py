@@ -81,9 +81,10 @@ COMMANDS |= grouped(
     NAMES,
     Command(
         "names free",
-        "topics.free",
+        "people.free_name",
         "free a name whose token is lost",
-        "Free a name whose reclaim_token is lost, so that any agent can take it. A message on the topic says so.",
+        "Free a name whose reclaim_token is lost, so that any agent can take it. A message on the topic says so. "
+        "Only a person at a terminal can do this.",
         (word("name", "NAME", "the name to free, or a label; see `conch topics show`", text), *TOPIC),
     ),
 )
