@@ -40,6 +40,7 @@ META = {
     "no application id": Damage("meta", "says 0", "PRAGMA application_id = 0", SQLITE),
     "no mark": Damage("meta", "is 0, which", "PRAGMA user_version = 0", SQLITE),
     "another mark": Damage("meta", "is 77, which", "PRAGMA user_version = 77", SQLITE),
+    "lost changes": Damage("meta", "are missing", "INSERT INTO meta VALUES ('lost', '20260101T000000Z')", SQLITE),
     "a forgotten mark": Damage("meta", "no mark", "DELETE FROM meta WHERE key = 'mark'", SQLITE),
 }
 

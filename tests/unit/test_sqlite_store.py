@@ -30,6 +30,7 @@ from conch.storage.sqlite.queue import Queue
 from conch.storage.sqlite.recognition import APPLICATION_ID
 from conch.storage.sqlite.store import DIALECT, SqliteStore
 from conch.storage.statements import HERE, Migration, expand_lists, load_migrations
+from conch.upkeep.verify import verify_store
 
 Open = Callable[..., SqliteStore]
 
@@ -772,6 +773,75 @@ def test_a_store_opens_however_long_other_users_come_and_go(open_store: Open, pa
 
     assert count(open_store()) == 1
     others.join()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no flock")
+def test_a_store_whose_last_user_has_left_opens_while_the_queue_is_blocked(open_store: Open, path: str) -> None:
+    first = open_store()
+    use(first)
+    first.close()  # SQLite deletes -wal and -shm
+    queue = Queue(f"{path}.queue")
+    held = queue.enter(1)
+
+    assert count(open_store(busy_timeout_ms=50)) == 1
+
+    queue.leave(held)
+    queue.close()
+
+
+DYING = """
+import os, sys
+from conch.storage.sqlite.store import SqliteStore
+store = SqliteStore(sys.argv[1], ring=lambda _channels: None)
+with store.write("room") as tx:
+    tx.run("insert_room", room_id="r", canonical_path="p", topic_id="t", now=1)
+os._exit(0)
+"""
+
+
+def write_and_die(path: str) -> None:
+    """Write to a store in a process that ends at once, so that nothing moves `-wal` into the file."""
+    subprocess.run([sys.executable, "-c", DYING, path], check=True)
+
+
+def empty(wal: Path) -> None:
+    os.truncate(wal, 0)
+
+
+def cut_off(wal: Path) -> None:
+    os.truncate(wal, wal.stat().st_size // 2)
+
+
+def garble(wal: Path) -> None:
+    wal.write_bytes(bytes(wal.stat().st_size))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no flock")
+@pytest.mark.parametrize("damage", [Path.unlink, empty, cut_off, garble])
+def test_changes_that_were_lost_with_wal_are_told_until_a_backup_is_restored(
+    open_store: Open, path: str, tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    write_and_die(path)
+    damage(Path(f"{path}-wal"))
+    store = open_store()
+
+    count(store)
+
+    (told,) = store.replacements
+    assert f"{path}-wal was emptied, deleted or damaged" in told.message
+    assert ["are missing" in problem.sentence for problem in verify_store(store).problems] == [True]
+    backup = store.backup(str(tmp_path / "backup"))
+    with store.restoring(backup) as restoration:
+        restoration.finish()
+    assert verify_store(store).problems == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no flock")
+def test_nothing_counts_as_lost_when_a_process_died(open_store: Open, path: str) -> None:
+    write_and_die(path)
+    store = open_store()
+
+    assert (count(store), store.replacements) == (1, [])
 
 
 def test_lists_of_many_lengths_need_few_statements() -> None:

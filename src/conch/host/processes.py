@@ -19,6 +19,8 @@ if sys.platform == "darwin":
 else:
     from conch.host import linux as system
 
+_LONGEST_COMMAND = 80
+
 Life = Literal["alive", "gone", "unknown"]
 
 
@@ -152,6 +154,9 @@ class User(NamedTuple):
 
     pid: int
     command: str
+
+    def __str__(self) -> str:
+        return f"{self.pid} ({self.command[:_LONGEST_COMMAND]})"
 
 
 def other_users_of(path: str) -> list[User] | None:

@@ -129,6 +129,15 @@ def delete_both(store: Path) -> None:
     delete_shm(store)
 
 
+def empty_wal(store: Path) -> None:
+    os.truncate(sides(store)[0], 0)
+
+
+def put_older_wal(store: Path) -> None:
+    wal = sides(store)[0]
+    os.truncate(wal, wal.stat().st_size // 2)
+
+
 def replace_by_link(store: Path) -> None:
     store.unlink()
     store.symlink_to(store.with_name("another.sqlite"))
@@ -166,6 +175,57 @@ def test_nobody_holds_a_stick_that_the_store_does_not_know(
     second.take_stick()
     assert first.call("wait_for_turn", room_id=first.room_id, max_wait_ms=0)["status"] == "not_yet"
     assert command("db", "verify")["ok"]
+
+
+@pytest.mark.parametrize("take", [empty_wal, put_older_wal])
+def test_a_wal_that_is_cut_off_is_named_and_the_servers_go_on_with_what_is_left(
+    agent: Callable[[str], Agent], command: Callable[..., Object], store: Path, take: Take
+) -> None:
+    first, second = agent("codex:1"), agent("gemini:2")
+    first.take_stick()
+    take(store)
+
+    refused = [each.ask("sync", topic_id="home", wait_seconds=0)["structuredContent"] for each in (first, second)]
+    late = first.heartbeat()["structuredContent"]
+
+    for error in refused:
+        assert (error["error"], f"{store}-wal was emptied" in error["message"]) == ("DB_CORRUPT", True)
+    assert str(second.client.process.pid) in refused[0]["message"]
+    assert (late["error"], late["store_replaced"]["path"]) == ("unknown_room", str(store))
+    assert [warning["code"] for warning in second.join()["warnings"]] == ["STORE_REPLACED"]
+    assert "are missing" in command("db", "verify")["error"]["problems"][0]["problem"]
+    backed_up(command, store)
+    assert command("db", "restore", str(store.parent.parent / "backup"), "--yes")["ok"]
+    assert command("db", "verify")["ok"]
+
+
+def test_a_backup_is_restored_although_the_wal_is_cut_off(
+    agent: Callable[[str], Agent], command: Callable[..., Object], store: Path
+) -> None:
+    first = agent("codex:1")
+    first.take_stick()
+    backed_up(command, store)
+    empty_wal(store)
+
+    restored = command("db", "restore", str(store.parent.parent / "backup"), "--yes")
+
+    assert restored["ok"], restored
+    assert not first.heartbeat()["isError"]
+    assert command("db", "verify")["ok"]
+
+
+def test_processes_that_keep_an_emptied_file_locked_are_named(
+    agent: Callable[[str], Agent], command: Callable[..., Object], store: Path
+) -> None:
+    first, idle = agent("codex:1"), agent("gemini:2")
+    os.truncate(store, 0)
+
+    refused = first.ask("list_rooms")["structuredContent"]
+
+    assert refused["error"] == "DB_BUSY"
+    assert f"{store} is empty" in refused["message"] and str(idle.client.process.pid) in refused["message"]
+    idle.join()
+    assert [warning["code"] for warning in first.join()["warnings"]] == ["STORE_REPLACED"]
 
 
 @pytest.mark.parametrize("take", [delete_all_files, move_backup_over])

@@ -6,7 +6,11 @@ LEFT JOIN meta m ON m.key = wanted.key WHERE m.key IS NULL;
 
 -- check: meta
 -- The key {key} in meta is not one of conch's.
-SELECT key FROM meta WHERE key NOT IN ('schema_version', 'application', 'epoch', 'mark', 'pruned_at') AND key NOT LIKE 'erased %';
+SELECT key FROM meta WHERE key NOT IN ('schema_version', 'application', 'epoch', 'mark', 'pruned_at', 'lost') AND key NOT LIKE 'erased %';
+
+-- check: meta
+-- Changes made before {value} are missing: the -wal beside the file was emptied, deleted or damaged, or the machine lost power. If no backup has them, restore a backup of what is left.
+SELECT value FROM meta WHERE key = 'lost';
 
 -- check: meta
 -- The mark in the header of the file (PRAGMA user_version) is {found}, which does not follow the {mark} in meta.

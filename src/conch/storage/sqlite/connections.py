@@ -21,7 +21,7 @@ from conch.lean import Lock, NamedTuple
 from conch.storage.replacement import Replacements
 from conch.storage.sqlite import sqlite3
 from conch.storage.sqlite.errors import translate
-from conch.storage.sqlite.files import copy_whole, make_file, make_folder, make_private, stamp, unused
+from conch.storage.sqlite.files import copy_whole, make_file, make_folder, make_private, note_loss, stamp, unused
 from conch.storage.sqlite.headers import FileId, file_id, is_used_elsewhere
 from conch.storage.sqlite.ownership import require_own_place
 from conch.storage.sqlite.places import (
@@ -37,9 +37,9 @@ from conch.storage.sqlite.places import (
 )
 from conch.storage.sqlite.queue import Queue
 from conch.storage.sqlite.recognition import require_own_file
+from conch.storage.sqlite.transaction import transaction
 
 _IDLE_CONNECTIONS = 4
-_LONGEST_COMMAND = 80
 _SETTLE_SECONDS = 1.0
 _kept: list[sqlite3.Connection] = []  # must never be closed, see `_Generation.close`
 
@@ -318,7 +318,7 @@ class Connections:
 
     def _open_files(self, users: Users, connect: Callable[[], sqlite3.Connection]) -> _Generation:
         files = OpenFiles(self.path, self._given)
-        connection = None
+        connection, has_lost = None, users.find_loss()
         try:
             connection = connect()
             make_private(self.path)
@@ -328,6 +328,8 @@ class Connections:
                 users.record(files.files)
             elif not _fit(recorded := users.recorded(), files.files):  # the last user has left since we looked
                 raise _Unsettled(recorded, files.files)
+            if has_lost(files.files, _read_mark(connection)):
+                self._report_loss(connection)
         except BaseException:
             if connection is not None:
                 connection.close()
@@ -336,6 +338,17 @@ class Connections:
         generation = _Generation(files, users)
         generation.idle.append(connection)
         return generation
+
+    def _report_loss(self, connection: sqlite3.Connection) -> None:
+        """Tell the caller, the other processes and `conch db verify` that changes are lost."""
+        with transaction(connection, "BEGIN IMMEDIATE"):
+            note_loss(connection)
+        self._replacements.forget_epoch()
+        message = (
+            f"Changes are missing in the store at {self.path}: the file {self.path}-wal was emptied, deleted or "
+            "damaged after they were made, or the machine lost power. `conch db restore FILE` brings back a backup."
+        )
+        self._replacements.add(message, path=self.path, rescued=None)
 
     def _require_own_files(self, users: Users) -> None:
         """Make sure that the store's file and those beside it belong together.
@@ -346,7 +359,7 @@ class Connections:
         recorded, now = users.recorded(), survey(self.path)
         if users.is_alone and self._before is None and is_used_elsewhere(self.path):
             raise _UsedElsewhere(recorded, now)
-        if _fit(recorded, now):
+        if _fit(recorded, now) or (users.is_alone and recorded is not None and recorded.same_store(now)):
             return
         if not users.is_alone and self._before is None:  # one that waited here would keep others from being alone
             raise _Unsettled(recorded, now)
@@ -362,7 +375,7 @@ class Connections:
 
         is_elsewhere = isinstance(trouble, _UsedElsewhere)
         found = other_users_of(self.path if is_elsewhere else f"{self.path}.users") or []
-        named = ", ".join(f"{user.pid} ({user.command[:_LONGEST_COMMAND]})" for user in found) or "unknown"
+        named = ", ".join(map(str, found)) or "unknown"
         message = (
             f"The store at {self.path} or a file beside it was deleted or replaced while other processes use it: "
             f"{named}. One of them must first save what it still has. It does so at its next call, or when it "
@@ -502,6 +515,10 @@ class Connections:
         folder, name = os.path.split(self.path)
         beside = [os.path.join(folder, each) for each in os.listdir(folder) if each.startswith(f"{name}.")]
         return next((path for path in beside if file_id(path) == store), None)
+
+
+def _read_mark(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()["user_version"])
 
 
 def _fit(recorded: Files | None, now: Files) -> bool:

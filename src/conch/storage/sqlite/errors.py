@@ -32,6 +32,10 @@ _READ_ONLY = (
 )
 _CORRUPT = (StoreCorrupt, "The file {path} is damaged or is not a conch store. Restore a copy "
             "made by `conch db backup`, or move the file aside with `conch db wipe`.")  # fmt: skip
+_CUT_OFF = (StoreCorrupt, "The file {path}-wal was emptied, cut off or overwritten while processes use the store, so "
+            "its latest changes cannot be read. `conch db restore FILE` brings back a backup. conch goes on with what "
+            "is left as soon as the other processes have noticed it too, at their next call or when they end: "
+            "{users}.")  # fmt: skip
 _CORRUPT_INDEX = (StoreCorrupt, "The search index in {path} is damaged ({reason}). Run `conch db reindex`. The next "
                   "search then builds it again from the messages.")  # fmt: skip
 _UNAVAILABLE = (StoreUnavailable, "The store at {path} cannot be used: {reason}. Check the path and its folder, or "
@@ -72,7 +76,16 @@ class CommitFailed(sqlite3.OperationalError):
 def translate(error: sqlite3.Error | OSError, path: str, named: str) -> StoreError:
     """Our error for an error of the driver or the system. `named` is the setting or option that gave the path."""
     kind, text = _kind_of(error, path)
-    return kind(text.format(path=path, reason=error, named=named), path=path)
+    users = list_users(path) if "{users}" in text else ""
+    return kind(text.format(path=path, reason=error, named=named, users=users), path=path)
+
+
+def list_users(path: str) -> str:
+    """The other processes that have a store open, for a sentence."""
+    from conch.host.processes import other_users_of  # rarely needed
+
+    users = other_users_of(f"{path}.users")
+    return ", ".join(map(str, users or [])) or "unknown"
 
 
 def _kind_of(error: sqlite3.Error | OSError, path: str) -> tuple[type[StoreError], str]:
@@ -81,6 +94,8 @@ def _kind_of(error: sqlite3.Error | OSError, path: str) -> tuple[type[StoreError
     if isinstance(error, CommitFailed):
         return _UNCERTAIN
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+    if code == sqlite3.SQLITE_IOERR_SHORT_READ:
+        return _CUT_OFF
     if code == sqlite3.SQLITE_CORRUPT_VTAB or _OTHER_FORMAT in str(error):
         return _CORRUPT_INDEX
     primary_code = code & 0xFF  # the other bytes only refine it

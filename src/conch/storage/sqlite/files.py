@@ -137,6 +137,22 @@ def make_distinct(connection: sqlite3.Connection, mark: int, start: int | None =
     """Give a copy an epoch and a mark of its own, so that a process notices when it is put in place of the store."""
     connection.execute(f"PRAGMA user_version = {mark}")
     _note_start(connection, mark if start is None else start)
+    _set_epoch(connection)
+    forget_loss(connection)
+
+
+def note_loss(connection: sqlite3.Connection) -> None:
+    """Note that changes are lost, for `conch db verify`. Other processes notice the new epoch."""
+    connection.execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('lost', ?)", (stamp(),))
+    _set_epoch(connection)
+
+
+def forget_loss(connection: sqlite3.Connection) -> None:
+    """After a restore or a wipe, nobody misses anything."""
+    connection.execute("DELETE FROM meta WHERE key = 'lost'")
+
+
+def _set_epoch(connection: sqlite3.Connection) -> None:
     connection.execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('epoch', ?)", (new_epoch(),))
 
 

@@ -11,6 +11,10 @@ If an older copy of the file is put over it with plain tools, it is still the sa
 header of the file has a mark, and every write moves it on by one. SQLite changes the file only when it moves `-wal`
 into it. Until then the file has an older mark: not older than the one it had when `-wal` began, which the first write
 after that notes in the store. Any other mark, or one that goes back, shows that the file is a copy.
+
+`-wal` can be emptied or damaged too. SQLite then shows the store as it was before, and nothing in it looks wrong. So
+every write notes its mark in `.users`, after its commit. A process that opens the store and reads an older mark knows
+that changes are lost.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ from __future__ import annotations
 import errno
 import os
 import time
+from collections.abc import Callable
 
 from conch.errors import StoreBusy
 from conch.lean import NamedTuple
@@ -33,6 +38,7 @@ _HIGHEST_MARK = 2**31 - 1
 _ENTRY_SECONDS = 5.0
 _QUIET_NS = 3_000_000_000  # no filesystem has coarser times
 _RECORD_BYTES = 200
+_NOTE_BYTES = 16
 _COPY_SECONDS = 1.0
 _STILL_NS = 50_000_000
 
@@ -186,6 +192,7 @@ class Users:
     def __init__(self, path: str) -> None:
         """Waits for a process that opens or leaves the store at this moment."""
         self.path = f"{path}.users"
+        self._start = ""
         self._file = self._open()
         self.is_alone = self._file is not None and self._enter(self._file)
 
@@ -224,8 +231,30 @@ class Users:
         if self._file is None:
             return
         words = [str(number) for each in files[:3] for number in (each or (0, 0))]
-        os.pwrite(self._file, " ".join([*words, files.mark or "-"]).ljust(_RECORD_BYTES).encode(), 0)
+        record = " ".join([*words, files.mark or "-"]).ljust(_RECORD_BYTES + _NOTE_BYTES)
+        os.pwrite(self._file, record.encode(), 0)
+        self._start = files.mark
         fcntl.flock(self._file, fcntl.LOCK_SH)
+
+    def note(self, mark: int) -> None:
+        """Write down the mark of a write that is committed. It counts as long as the record begins as it does now."""
+        if self._file is not None and self._start:
+            os.pwrite(self._file, f"{self._start}{mark:08x}".encode(), _RECORD_BYTES)
+
+    def find_loss(self) -> Callable[[Files, int], bool]:
+        """Whether writes are lost that were committed before this call, given the files and the mark that SQLite reads.
+
+        The mark must be read later: a write notes its mark after its commit.
+        """
+        recorded = self.recorded()
+        self._start = recorded.mark if recorded else ""
+        note = b"" if self._file is None else os.pread(self._file, _NOTE_BYTES, _RECORD_BYTES)
+        start, noted = (note[:8].decode("ascii", "replace"), note[8:]) if len(note) == _NOTE_BYTES else ("", b"")
+        if recorded is None or not self._start or start != self._start:
+            return lambda files, mark: False
+        first, steps = int(start, 16), count_steps(int(start, 16), int(noted, 16))
+        # The store of another time has any mark, and would hardly be among these few.
+        return lambda files, mark: files.store == recorded.store and count_steps(first, mark) < steps
 
     def leave(self) -> None:
         """Unlock and close. Closing alone would leave the lock with a child that another thread has just forked."""

@@ -18,7 +18,7 @@ from conch.storage.sqlite import sqlite3
 from conch.storage.sqlite.errors import translate
 from conch.storage.sqlite.files import copy, first_mark, make_distinct, new_mark, remove, stamp
 from conch.storage.sqlite.headers import file_id
-from conch.storage.sqlite.places import SIDES
+from conch.storage.sqlite.places import SIDES, Users, survey
 from conch.storage.sqlite.recognition import APPLICATION_ID
 from conch.storage.statements import are_ours
 
@@ -138,4 +138,7 @@ def replace_file(path: str, scratch: str, kept: str) -> str:
         with suppress(FileNotFoundError):
             os.rename(path + suffix, kept + suffix)
     os.replace(scratch, path)
+    users = Users(path)
+    users.record(survey(path))  # nothing is left to save, so others need not wait until the users have noticed
+    users.leave()
     return kept

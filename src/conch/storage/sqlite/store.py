@@ -11,6 +11,7 @@ from conch.calls import note_change
 from conch.clock import Clock, system_clock
 from conch.errors import (
     SchemaMismatch,
+    StoreBusy,
     StoreCorrupt,
     StoreInterrupted,
     StoreUnavailable,
@@ -21,8 +22,19 @@ from conch.storage.base import Aside, Check, Problem, Query, Replacement, Restor
 from conch.storage.replacement import Replacements, new_epoch
 from conch.storage.sqlite import sqlite3
 from conch.storage.sqlite.connections import Connections, FilesTaken, Lent
-from conch.storage.sqlite.errors import translate, translated
-from conch.storage.sqlite.files import copy, emptying, first_mark, is_copy, make_folder, move_on, split, stamp, unused
+from conch.storage.sqlite.errors import list_users, translate, translated
+from conch.storage.sqlite.files import (
+    copy,
+    emptying,
+    first_mark,
+    forget_loss,
+    is_copy,
+    make_folder,
+    move_on,
+    split,
+    stamp,
+    unused,
+)
 from conch.storage.sqlite.queue import Queue
 from conch.storage.sqlite.recognition import APPLICATION_ID, foreign
 from conch.storage.sqlite.transaction import SqliteTransaction, as_dict, transaction
@@ -38,7 +50,6 @@ from conch.storage.statements import (
 )
 
 DIALECT = Dialect("sqlite", serial_key="INTEGER PRIMARY KEY AUTOINCREMENT", bytes="BLOB")
-_LONGEST_COMMAND = 80
 _SYNCHRONOUS = ("off", "normal", "full", "extra")  # as SQLite numbers them
 _MOST_WAL_BYTES = 16 * 1024 * 1024
 _NEWER = "Upgrade conch and restart its servers"
@@ -173,6 +184,7 @@ class SqliteStore:
         try:
             lent.check()
             lent.generation.files.stored = mark
+            lent.generation.users.note(mark)
         except FilesTaken:
             trouble = self._connections.notice(lent)
             if type(trouble) is not StoreInterrupted:  # otherwise what was committed has been put in place
@@ -245,7 +257,7 @@ class SqliteStore:
         users = other_users_of(self.path) if os.path.exists(self.path) else []
         if users is None:
             return ["unknown, because this system cannot list them"]
-        return [f"{user.pid} ({user.command[:_LONGEST_COMMAND]})" for user in users]
+        return [str(user) for user in users]
 
     def _restore(self, candidate: SqliteStore) -> str | None:
         from conch.storage.sqlite.restoring import replace_contents, replace_file  # rarely needed
@@ -278,6 +290,7 @@ class SqliteStore:
                 for statement in list(emptying(connection)):
                     connection.execute(statement)
                 empty_index(connection)
+                forget_loss(connection)
                 connection.execute(self._statements["set_epoch"], {"epoch": epoch})
             self._replacements.expect(epoch)
             with suppress(sqlite3.Error):  # the rows are deleted already, so a failure must not be reported as one
@@ -410,6 +423,14 @@ class SqliteStore:
             check_same_thread=False,  # a connection is used by one thread at a time, but not always the same one
             cached_statements=256,
         )
+        try:
+            self._set_up(connection)
+        except BaseException:
+            connection.close()  # otherwise it would keep its locks as long as the error lives
+            raise
+        return connection
+
+    def _set_up(self, connection: sqlite3.Connection) -> None:
         connection.row_factory = as_dict
         connection.execute("PRAGMA foreign_keys = ON")
         # Otherwise each temporary table gets a page cache as for a file, which costs more than most of our queries.
@@ -417,7 +438,6 @@ class SqliteStore:
         connection.execute(f"PRAGMA synchronous = {self._synchronous}")
         # A long reader lets the file beside the store grow. Afterwards the next checkpoint cuts it off here again.
         connection.execute(f"PRAGMA journal_size_limit = {_MOST_WAL_BYTES}")
-        return connection
 
     # -- first use
 
@@ -432,11 +452,7 @@ class SqliteStore:
         try:
             connection = self._connect()
             try:
-                if self._stored_version(connection) == 0:  # before WAL mode, so that it is in the file itself
-                    with transaction(connection, "BEGIN IMMEDIATE"):
-                        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-                        connection.execute(f"PRAGMA user_version = {first_mark(connection)}")
-                self._use_wal(connection)
+                self._begin_file(connection)
                 self._migrate(connection, force)
             except BaseException:
                 connection.close()
@@ -444,6 +460,23 @@ class SqliteStore:
             return connection
         finally:
             self._queue.leave(file)
+
+    def _begin_file(self, connection: sqlite3.Connection) -> None:
+        try:
+            if self._stored_version(connection) == 0:  # before WAL mode, so that it is in the file itself
+                with transaction(connection, "BEGIN IMMEDIATE"):
+                    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+                    connection.execute(f"PRAGMA user_version = {first_mark(connection)}")
+            self._use_wal(connection)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
+                raise
+            message = (
+                f"The file {self.path} is empty or new, and other processes keep it locked: {list_users(self.path)}. "
+                "If it was emptied or overwritten, they let go of it at their next call, or when they end. Try again "
+                "after that."
+            )
+            raise StoreBusy(message, path=self.path) from error
 
     def _journal_mode(self, connection: sqlite3.Connection, change: str = "") -> str:
         row: Row = connection.execute(f"PRAGMA journal_mode{change}").fetchone()
@@ -503,7 +536,7 @@ class SqliteStore:
         users = lasting_users(lambda: other_users_of(self.path))
         if users == []:
             return
-        named = ", ".join(f"{user.pid} ({user.command[:_LONGEST_COMMAND]})" for user in users or ())
+        named = ", ".join(map(str, users or ()))
         why = f"other processes still use it: {named}" if users else "this system cannot list the processes that use it"
         found = [{"pid": user.pid, "command": user.command} for user in users or ()]
         raise still_in_use(self.path, version, self._schema, why, path=self.path, processes=found)
