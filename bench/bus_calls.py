@@ -21,12 +21,12 @@ def measure(scratch: Scratch, plan: BusPlan) -> list[Row]:
         scratch.server("bench:reader") as reader,
         scratch.sdk_server() as sdk,
     ):
-        topic_id = join(conch, "calls", "caller")
+        topic_id, quiet_id = join(conch, "calls", "caller"), _write(conch, reader)
         steps: dict[str, Step] = {
             "ping": lambda: conch.call("ping"),
-            "read": lambda: conch.call("topic_presence", topic_id=topic_id),
+            "read": lambda: conch.call("topic_presence", topic_id=quiet_id),
+            "mail": lambda: reader.call("topic_presence", topic_id=quiet_id),
             "send": lambda: conch.answer(send(conch, topic_id)),
-            "mail": _read_with_mail(conch, reader, topic_id),
         }
         if sdk is not None:
             steps["sdk"] = lambda: sdk.call("nothing")
@@ -39,20 +39,21 @@ def measure(scratch: Scratch, plan: BusPlan) -> list[Row]:
     return [
         round_trip_row("the tool `ping`", spreads["ping"], "empty tool", empty),
         round_trip_row("a read, `topic_presence`", spreads["read"], "empty tool", empty, 0.5),
-        mail_row("the same with mail", spreads["mail"], "without mail", spreads["read"]),
+        mail_row("a read, `topic_presence`", spreads["mail"], spreads["read"]),
         round_trip_row("a send, `sync`", spreads["send"], "empty tool", empty, 1),
         *memory_rows("after 100 calls", *used),
         *_list_rows(scratch),
     ]
 
 
-def _read_with_mail(writer: Server, reader: Server, topic_id: str) -> Step:
-    """The same read by an agent to which another has written."""
-    join(reader, "calls", "reader")
+def _write(writer: Server, reader: Server) -> str:
+    """Write to the reader on a topic where nothing else is sent. Returns its id."""
+    topic_id = join(writer, "quiet", "writer")
+    join(reader, "quiet", "reader")
     letter = {"content_markdown": "Please look at this.", "metadata": {"to": "reader"}}
     writer.call("sync", topic_id=topic_id, outbox=[letter], wait_seconds=0)
     assert "mail" in reader.call("topic_presence", topic_id=topic_id)
-    return lambda: reader.call("topic_presence", topic_id=topic_id)
+    return topic_id
 
 
 def _list_rows(scratch: Scratch) -> list[Row]:

@@ -42,7 +42,7 @@ def measure(scratch: Scratch, plan: Plan) -> list[Row]:
         round_trip_row("`ping`", spreads["ping"], "`ping`", spreads.get("sdk ping")),
         round_trip_row("a read, `get_room_state`", spreads["read"], "empty tool", spreads.get("sdk tool"), 0.5),
         round_trip_row("a write, `heartbeat`", spreads["write"], "empty tool", spreads.get("sdk tool"), 1),
-        mail_row("the same with mail", spreads["mail"], "without mail", spreads["write"]),
+        mail_row("a write, `heartbeat`", spreads["mail"], spreads["write"]),
         round_trip_row("a read after 5 ms of rest", rested["read"], "empty tool", rested.get("sdk tool")),
         round_trip_row("a write after 5 ms of rest", rested["write"], "empty tool", rested.get("sdk tool")),
         *memory_rows("after `initialize`", *fresh),
@@ -106,10 +106,10 @@ def round_trip_row(what: str, ours: Spread, beside: str, theirs: Spread | None, 
     )
 
 
-def mail_row(what: str, ours: Spread, beside: str, theirs: Spread) -> Row:
-    """What mail costs: a call with mail, beside one without."""
-    ratio = times(ours.p50, theirs.p50)
-    return Row(f"{what}, p50 / p99 of {ours.size}", _pair(ours), f"{beside}: {_pair(theirs)}", ratio)
+def mail_row(what: str, with_mail: Spread, without: Spread) -> Row:
+    """What mail costs: a call whose reply has mail, beside the same call when nothing waits."""
+    called = f"round trip of {what}, with mail, p50 / p99 of {with_mail.size}"
+    return Row(called, _pair(with_mail), f"without mail: {_pair(without)}", times(with_mail.p50, without.p50))
 
 
 def _pair(spread: Spread) -> str:
