@@ -268,3 +268,19 @@ def test_a_token_that_others_can_read_is_not_used(environ: dict[str, str], works
 
     assert refused.returncode == 2
     assert "Other users can read" in refused.stderr
+
+
+@pytest.mark.parametrize("path", ["/api/act/note", "/mcp"])
+def test_the_server_ends_while_a_body_is_on_its_way(
+    environ: dict[str, str], consoles: Callable[..., Console], path: str
+) -> None:
+    console = consoles(environ)
+    with socket.create_connection(("127.0.0.1", console.port), timeout=30) as client:
+        head = f"POST {path} HTTP/1.1\r\nHost: {console.host}\r\nAuthorization: Bearer {console.token}\r\n"
+        kinds = "Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"
+        client.sendall(f"{head}{kinds}Content-Length: 100\r\nExpect: 100-continue\r\n\r\n".encode())
+        assert b" 100 " in client.recv(1_000)  # the server waits for the body
+
+        assert console.end() == (0, "")
+
+        assert b" 408 " in client.recv(1_000)

@@ -7,6 +7,7 @@ in the cookie or in the header `Authorization`.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import secrets
 import time
@@ -22,6 +23,7 @@ from conch.errors import InvalidSetting
 from conch.lean import NamedTuple
 
 _MOST_BODY_BYTES = 1024 * 1024
+_BODY_SECONDS = 20.0  # for a whole body
 _READS = ("GET", "HEAD")
 _API = ("/api/", "/mcp")
 _MONTH_SECONDS = 30 * 24 * 3_600
@@ -100,6 +102,12 @@ class Gate:
         self._rules = rules
         self._bucket = _Bucket(_REQUESTS_PER_SECOND, _BURST)
         self._strangers = _Bucket(_REQUESTS_PER_SECOND / 10, _BURST / 10)
+        self._bodies: set[_Meter] = set()
+
+    def close(self) -> None:
+        """Stop waiting for bodies, so that the server can stop."""
+        for meter in list(self._bodies):
+            meter.give_up()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -118,8 +126,12 @@ class Gate:
         if refusal is not None:
             await refusal(scope, receive, send_protected)
             return
-        # The SDK measures the bodies of MCP itself.
-        await self._app(scope, receive if scope["path"] == "/mcp" else _Meter(receive), send_protected)
+        meter = _Meter(receive)
+        self._bodies.add(meter)
+        try:
+            await self._app(scope, meter, send_protected)
+        finally:
+            self._bodies.discard(meter)
 
     def _refuse(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
@@ -215,19 +227,44 @@ class TooLarge(Exception):
     """A body without a declared length turned out to be too large."""
 
 
+class TooSlow(Exception):
+    """A body did not arrive in time."""
+
+
 class _Meter:
-    """Counts the bytes of a body as they arrive."""
+    """Counts the bytes and the seconds of a body as it arrives."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
         self._count = 0
+        self._is_whole = False
+        self._deadline = asyncio.get_running_loop().time() + _BODY_SECONDS
+        self._limit: asyncio.Timeout | None = None  # while it waits
+
+    def give_up(self) -> None:
+        """Wait for no more of the body."""
+        self._deadline = 0.0
+        if self._limit is not None:
+            self._limit.reschedule(self._deadline)
 
     async def __call__(self) -> Message:
-        message = await self._receive()
+        if self._is_whole:  # what comes now only says that the client has gone
+            return await self._receive()
+        message = await self._receive_in_time()
+        self._is_whole = not message.get("more_body", False)
         self._count += len(message.get("body", b""))
         if self._count > _MOST_BODY_BYTES:
             raise TooLarge
         return message
+
+    async def _receive_in_time(self) -> Message:
+        try:
+            async with asyncio.timeout_at(self._deadline) as self._limit:
+                return await self._receive()
+        except TimeoutError:
+            raise TooSlow from None
+        finally:
+            self._limit = None
 
 
 class _Bucket:

@@ -50,8 +50,9 @@ def serve(app: App, options: Serving, tools: Mapping[str, Tool], instructions: s
     is_secure = options.certificate is not None
     rules = Rules(token, own_hosts(port, _hosts(options, port)), f"conch_{port}", is_secure)
     hub, door = Hub(app), McpDoor(app, tools, instructions)
+    gate = Gate(make_site(app, hub, door, door.running), rules)
     config = uvicorn.Config(
-        Gate(make_site(app, hub, door, door.running), rules),
+        gate,
         log_config=None,
         log_level="error",
         access_log=False,
@@ -64,7 +65,7 @@ def serve(app: App, options: Serving, tools: Mapping[str, Tool], instructions: s
     logging.getLogger("mcp").setLevel(logging.ERROR)  # mistakes of clients are not errors of the server
     if app.settings.retention_days:
         keep_pruned(Retention(app.store, app.bell, app.settings))
-    server = _Server(config, (hub.close, door.stop))
+    server = _Server(config, (gate.close, hub.close, door.stop))
     scheme = "https" if is_secure else "http"
     print(f"{scheme}://{_shown(options.bind)}:{port}/?token={token}", flush=True)
     server.run([listening])

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 from conch import __version__
 from conch.app import App
 from conch.doors.web import rooms, talk
-from conch.doors.web.access import TooLarge
+from conch.doors.web.access import TooLarge, TooSlow
 from conch.doors.web.actions import Actions
 from conch.doors.web.description import describe_api
 from conch.doors.web.health import HealthPage
@@ -69,7 +69,7 @@ def make_site(app: App, hub: Hub, door: ASGIApp, running: Callable[[], AbstractA
             Route(_STREAM, _stream(app, hub), methods=["GET"]),
             Route("/api/openapi.json", _always(description), methods=["GET"]),
         ],
-        exception_handlers={404: _missing, 405: _wrong_method, TooLarge: _too_large},
+        exception_handlers={404: _missing, 405: _wrong_method, TooLarge: _too_large, TooSlow: _too_slow},
         lifespan=lifespan,
     )
 
@@ -149,3 +149,7 @@ async def _wrong_method(request: Request, error: Exception) -> Response:
 
 async def _too_large(request: Request, error: Exception) -> Response:
     return refused("limit_exceeded", "The body is too large.", 413)
+
+
+async def _too_slow(request: Request, error: Exception) -> Response:
+    return refused("TOO_SLOW", "The body did not arrive in time.", 408)
