@@ -15,7 +15,7 @@ PIP_INSTALL := pip install --quiet --disable-pip-version-check --no-compile
 
 # The real harnesses that `make test` runs, and those that `make test-harness` runs.
 HARNESSES ?= claude-code codex
-ALL_HARNESSES := claude-code codex opencode gemini qwen
+ALL_HARNESSES := claude-code codex opencode gemini qwen copilot kilo
 
 .PHONY: run serve test test-browser test-harness check oracle explore faults fuzz torture soak bench scale docs pictures chromium clean
 
@@ -34,7 +34,7 @@ test:
 test-browser: .venv/browsing tests/browser/axe/node_modules/installed chromium
 	$(BIN)/pytest tests/browser --numprocesses=2
 
-# The same harnesses as in `make test`, and three more.
+# The same harnesses as in `make test`, and five more.
 test-harness: .venv/developing
 	$(MAKE) --no-print-directory --jobs $(ALL_HARNESSES:%=tests/harness/programs/%/node_modules/installed)
 	$(BIN)/pytest tests/harness

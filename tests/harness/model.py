@@ -59,6 +59,7 @@ _EDITORS: dict[str, Callable[[str, str], Object]] = {
     "Write": lambda path, content: {"file_path": path, "content": content},
     "write": lambda path, content: {"filePath": path, "content": content},
     "write_file": lambda path, content: {"file_path": path, "content": content},
+    "create": lambda path, content: {"path": path, "file_text": content},
 }
 _PATCH = "*** Begin Patch\n*** Add File: {path}\n+{content}\n*** End Patch\n"
 
@@ -142,7 +143,7 @@ def _resolve(step: Use | Run | Write, tools: list[_Tool]) -> tuple[_Tool, Object
     """The tool of this harness for a step, and its arguments."""
     if isinstance(step, Use):
         ours = [each for each in tools if "conch" in f"{each.namespace}{each.name}"]
-        found = next((each for each in ours if re.search(rf"(^|_){step.tool}$", each.name)), None)
+        found = next((each for each in ours if re.search(rf"(^|[_-]){step.tool}$", each.name)), None)
         return found or _Tool(f"mcp__conch__{step.tool}"), step.arguments
     named = {each.name: each for each in tools}
     if isinstance(step, Write):

@@ -28,7 +28,7 @@ from tests.harness.model import Model, Object
 
 PROGRAMS = Path(__file__).with_name("programs")
 CONCH = Path(sys.executable).with_name("conch")
-SECONDS = 150  # a busy machine starts four harnesses slowly
+SECONDS = 400  # a busy machine starts seven harnesses slowly
 _TOOLS = "mcp__conch,Bash,Read,Write,Edit,ToolSearch"
 
 
@@ -123,6 +123,18 @@ class Scene:
                 assert stream
                 with suppress(OSError):
                     stream.close()
+
+
+def opencode_settings(address: str) -> str:
+    """The user's settings of OpenCode or Kilo. A resumed run in the background reads them too."""
+    provider = {
+        "npm": "@ai-sdk/openai-compatible",
+        "name": "stub",
+        "models": {"stub": {"name": "stub", "tool_call": True}},
+        "options": {"baseURL": f"{address}/v1", "apiKey": "x"},
+    }
+    settings = {"model": "stub/stub", "small_model": "stub/stub", "provider": {"stub": provider}}
+    return json.dumps({**settings, "permission": "allow", "autoupdate": False, "share": "disabled"}, indent=2)
 
 
 def find_program(slug: str) -> str:
@@ -240,18 +252,10 @@ class _CodexThread:
 
 
 class _OpenCode:
-    def __init__(self, scene: Scene) -> None:
-        provider = {
-            "npm": "@ai-sdk/openai-compatible",
-            "name": "stub",
-            "models": {"stub": {"name": "stub", "tool_call": True}},
-            "options": {"baseURL": f"{scene.model.address}/v1", "apiKey": "x"},
-        }
-        settings = {"model": "stub/stub", "small_model": "stub/stub", "provider": {"stub": provider}}
-        content = json.dumps({**settings, "permission": "allow", "autoupdate": False, "share": "disabled"})
-        # A resumed run in the background reads the same settings as the user's own session.
-        scene.environ |= {"OPENCODE_CONFIG_CONTENT": content, "OPENCODE_DISABLE_MODELS_FETCH": "1"}
-        process = scene.spawn("opencode", {}, "serve")
+    """OpenCode, or Kilo, which is built on it."""
+
+    def __init__(self, scene: Scene, slug: str = "opencode") -> None:
+        process = scene.spawn(slug, {}, "serve")
         assert process.stdout
         self._address = ""
         for line in process.stdout:
@@ -302,10 +306,38 @@ class _Qwen:
         self._scene.spawn_in_terminal("qwen", "-y", "--auth-type", "openai", "--prompt-interactive", text)
 
 
+class _Copilot:
+    """In a terminal."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        # What a person does when it asks. No installer may do it.
+        (scene.home / ".copilot" / "config.json").write_text(json.dumps({"trustedFolders": [str(scene.project)]}))
+        # This stands in for a login: it keeps these variables from its servers, so a resumed run would not have them.
+        variables = {
+            "COPILOT_AUTO_UPDATE": "false",
+            "COPILOT_MODEL": "gpt-4.1",
+            "COPILOT_OFFLINE": "true",
+            "COPILOT_PROVIDER_API_KEY": "x",
+            "COPILOT_PROVIDER_BASE_URL": f"{scene.model.address}/v1",
+        }
+        exports = "".join(f"export {name}={value}\n" for name, value in variables.items())
+        program = scene.home / "bin" / "copilot"
+        program.parent.mkdir()
+        program.write_text(f'#!/bin/sh\n{exports}exec {find_program("copilot")} "$@"\n')
+        program.chmod(0o755)
+        scene.environ |= variables | {"PATH": f"{program.parent}:{scene.environ['PATH']}"}
+
+    def prompt(self, text: str) -> None:
+        self._scene.spawn_in_terminal("copilot", "--allow-all", "--no-color", "--interactive", text)
+
+
 _SEATS: dict[str, Callable[[Scene], Seat]] = {
     "claude-code": _Claude,
     "codex": lambda scene: AppServer(scene).open_thread(),
     "opencode": _OpenCode,
     "gemini": _Gemini,
     "qwen": _Qwen,
+    "copilot": _Copilot,
+    "kilo": lambda scene: _OpenCode(scene, "kilo"),
 }

@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 from tests.harness.model import Model, Run, Say, Script, Use, Write
-from tests.harness.programs import CONCH, PROGRAMS, SECONDS, AppServer, Scene
+from tests.harness.programs import CONCH, PROGRAMS, SECONDS, AppServer, Scene, opencode_settings
 
 from conch.waking.signs import Signs
 
-ORDER = ["claude-code", "codex", "opencode", "gemini", "qwen"]
+ORDER = ["claude-code", "codex", "opencode", "gemini", "qwen", "copilot", "kilo"]
 QWEN_SETTINGS = """{
   "security": {"auth": {"selectedType": "openai"}},
   "ui": {"enableFollowupSuggestions": false}  // it would ask the model
@@ -39,10 +39,14 @@ GEMINI_SETTINGS = """{
 def scene(tmp_path: Path) -> Iterator[Scene]:
     with Model() as model:
         found = Scene(tmp_path.resolve(), model)
-        (found.home / ".gemini").mkdir()
-        (found.home / ".gemini" / "settings.json").write_text(GEMINI_SETTINGS)
-        (found.home / ".qwen").mkdir()
-        (found.home / ".qwen" / "settings.json").write_text(QWEN_SETTINGS)
+        for path, text in (
+            (".gemini/settings.json", GEMINI_SETTINGS),
+            (".qwen/settings.json", QWEN_SETTINGS),
+            (".config/opencode/opencode.json", opencode_settings(model.address)),
+            (".config/kilo/kilo.json", opencode_settings(model.address)),
+        ):
+            (found.home / path).parent.mkdir(parents=True)
+            (found.home / path).write_text(text)
         yield found
         found.close()
 

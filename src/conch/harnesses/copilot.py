@@ -41,7 +41,10 @@ HARNESS = Harness(
     ("copilot",),
     _folder,
     _changes,
-    check="copilot mcp list",
-    ring=ring_by_resuming("copilot", "--resume", "SESSION", "--prompt", "TEXT"),
-    wake_step="Waking runs `copilot --resume ID` in the background, with the permissions in your settings.",
+    ("Trust the folder when `copilot` asks.",),
+    "copilot mcp list",
+    ring_by_resuming("copilot", "--resume", "SESSION", "--allow-tool", "conch", "--prompt", "TEXT"),
+    "Waking runs `copilot --resume ID` in the background. It may use the tools of conch there, and nothing "
+    "else that asks for a permission. It needs the login of `copilot login`, or `GH_TOKEN`: Copilot keeps its other "
+    "variables for logins and models from its servers.",
 )
