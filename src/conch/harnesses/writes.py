@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from itertools import pairwise
 
+from conch.harnesses.shell_words import BODY, CLOSE, OPEN, Scanner
 from conch.lean import Any
 
 
@@ -32,15 +33,23 @@ _NESTED = _words("bash sh zsh dash")  # with `-c`, they run another command line
 _KNOWN = _CHANGE_ALL | _CHANGE_LAST | _IN_PLACE | _NESTED | _words("dd git find")
 _KEYWORDS = _words("if then elif else while until do !")
 # Programs that run the command after their own options.
-_WRAPPERS = _words("sudo doas env time timeout nice ionice stdbuf setsid nohup command exec builtin xargs")
+_WRAPPERS = _words(
+    "sudo doas env time timeout nice ionice stdbuf setsid nohup command exec builtin xargs coproc busybox"
+)
+# Options whose value is a word of its own.
+_VALUED = {
+    "truncate": ("-s", "--size", "-r", "--reference"),
+    "touch": ("-d", "--date", "-r", "--reference", "-t"),
+    "mkdir": ("-m", "--mode"),
+}
+_FLAGS = "0123456789EalnprsuwzT"  # of `sed` and `perl` that may stand before the `i` of "in place"
+_GIT_VALUED = ("-C", "-c", "--git-dir", "--work-tree", "--namespace")
 _GIT_PATHS = _words("rm mv restore checkout")
-_OPERATORS = (";", "&&", "||", "|&", "|", "&", "\n", "(", ")", "{", "}", "`")
 _DEEPEST = 3
-_REDIRECTIONS = (">>", ">|", "&>>", "&>", ">")
 
 
 def changed_paths(tool: str, given: dict[str, Any], cwd: str) -> list[str]:
-    """The absolute paths that a tool call plainly changes. It does not look at the filesystem."""
+    """The absolute paths that a tool call plainly changes. It looks at the filesystem only for patterns of a shell."""
     name = tool.lower()
     if name in _SHELLS:
         command = next((given[key] for key in ("command", "cmd", "script") if given.get(key)), "")
@@ -68,26 +77,50 @@ def _patched(patch: str) -> list[str]:
 def _written_by_shell(command: str, cwd: str, depth: int = 0) -> list[str]:
     """The files that a shell command plainly writes: redirections, and well-known programs such as `rm` or `sed -i`.
 
-    A word with a variable or a substitution is not plain. Of a pattern, only the folder counts.
+    A word with a variable or a substitution is not plain, and neither is a relative path after `cd $X`.
     """
     found = _patched(command) if "apply_patch" in command else []
-    folder = cwd
-    for words in _Scanner(command).scan():
-        arguments, targets = _split(words)
+    folder: str | None = cwd
+    above = list[str | None]()  # the folders to which the end of a subshell or `popd` returns
+    for words in Scanner(command).scan():
+        arguments, targets, bodies = _split(words)
         arguments = _unwrapped(arguments)
-        for line in _nested(arguments) if depth < _DEEPEST else ():
-            found += _written_by_shell(line, folder, depth + 1)
-        if arguments[:1] == ["cd"]:
-            folder = os.path.normpath(os.path.join(folder, *_plain(arguments[1:2])))
-            continue
-        found += [os.path.join(folder, path) for path in _plain([*targets, *_written(arguments)])]
+        program = os.path.basename(arguments[0]) if arguments else ""
+        if program in (OPEN, "pushd"):
+            above.append(folder)
+        if program in (CLOSE, "popd"):
+            folder = above.pop() if above else folder
+        elif program in ("cd", "pushd"):
+            folder = _enter(folder, arguments[1:])
+        elif folder is not None and depth < _DEEPEST:
+            for line in _nested(program, arguments, bodies):
+                found += _written_by_shell(line, folder, depth + 1)
+        found += [path for word in [*targets, *_written(arguments, folder or "/")] for path in _plain(word, folder)]
     return found
 
 
-def _nested(arguments: list[str]) -> list[str]:
-    """The command line that a shell is told to run, such as that of `bash -lc LINE`."""
-    if not arguments or os.path.basename(arguments[0]) not in _NESTED:
+def _enter(folder: str | None, words: list[str]) -> str | None:
+    """The folder after `cd`; None if nobody can tell."""
+    name = next((word for word in words if word == "-" or not word.startswith("-")), "~")
+    if name == "-" or _is_unclear(name):
+        return None
+    return _below(folder, os.path.expanduser(name))
+
+
+def _below(folder: str | None, path: str) -> str | None:
+    if folder is None and not os.path.isabs(path):
+        return None
+    return os.path.normpath(os.path.join(folder or "/", path))
+
+
+def _nested(program: str, arguments: list[str], bodies: list[str]) -> list[str]:
+    """The command lines that a command runs: of `bash -lc LINE`, of `eval`, or of a here-document for a shell."""
+    if program == "eval":
+        return [" ".join(arguments[1:])]
+    if program not in _NESTED:
         return []
+    if all(word.startswith("-") for word in arguments[1:]):
+        return bodies
     return [after for before, after in pairwise(arguments) if before.startswith("-") and before.endswith("c")][:1]
 
 
@@ -113,165 +146,129 @@ def _after_options(words: list[str]) -> list[str]:
     return []
 
 
-def _written(arguments: list[str]) -> list[str]:
+def _written(arguments: list[str], folder: str) -> list[str]:
     """The arguments of one simple command that it changes."""
     if not arguments:
         return []
     program = os.path.basename(arguments[0])
-    end = arguments.index("--") if "--" in arguments else len(arguments)
-    rest = [word for word in arguments[1:end] if not word.startswith("-")] + arguments[end + 1 :]
+    if program == "git":
+        return _written_by_git(arguments[1:], folder)
+    rest = _operands(arguments[1:], _VALUED.get(program, ()))
     if program in _CHANGE_ALL or program in _CHANGE_LAST:
         into = [after for before, after in pairwise(arguments) if before in _INTO]
         into += [word.partition("=")[2] for word in arguments if word.startswith(f"{_INTO[1]}=")]
         return into + rest if program in _CHANGE_ALL else into or rest[-1:]
-    if program == "find" and "-delete" in arguments:
-        options = next(place for place, word in enumerate(arguments) if word.startswith("-"))
-        return arguments[1:options] or ["."]
-    if program in _IN_PLACE and any(each.startswith(("-i", "--in-place", "-pi", "-ni")) for each in arguments[1:]):
+    if program == "find":
+        return _written_by_find(arguments, folder)
+    if program in _IN_PLACE and any(map(_is_in_place, arguments[1:])):
         scripts = [after for before, after in pairwise(arguments) if before in ("-e", "-f")]
-        return [argument for argument in rest if argument not in scripts] if scripts else rest[1:]
-    if program == "dd":
-        return [argument[3:] for argument in rest if argument.startswith("of=")]
-    return _written_by_git(arguments, rest) if program == "git" else []
+        has_script = scripts or any(word.startswith(("--expression=", "--file=")) for word in arguments)
+        return [word for word in rest if word not in scripts] if has_script else rest[1:]
+    return [word[3:] for word in rest if word.startswith("of=")] if program == "dd" else []
 
 
-def _written_by_git(arguments: list[str], rest: list[str]) -> list[str]:
-    if rest[:1] and rest[0] in _GIT_PATHS:
-        if "--" in arguments:
-            return arguments[arguments.index("--") + 1 :]
-        if {"-b", "-B", "--orphan"} & {*arguments}:  # a new branch
+def _operands(words: list[str], valued: tuple[str, ...]) -> list[str]:
+    """The words that are neither options nor values of the options in `valued`."""
+    end = words.index("--") if "--" in words else len(words)
+    pairs = pairwise(["", *words[:end]])
+    return [word for before, word in pairs if word and word[0] != "-" and before not in valued] + words[end + 1 :]
+
+
+def _is_in_place(word: str) -> bool:
+    """Whether an option of `sed` or `perl` says to change files: `-i.bak`, `-Ei`, `-0pi`, `--in-place`."""
+    return word.startswith("--in-place") or (word[:1] == "-" and word[1:].lstrip(_FLAGS)[:1] == "i")
+
+
+def _written_by_find(arguments: list[str], folder: str) -> list[str]:
+    """Where `find` searches, if it changes what it finds."""
+    runs = [arguments[place + 1 :] for place, word in enumerate(arguments) if word in ("-exec", "-execdir", "-ok")]
+    if "-delete" not in arguments and not any(_written(run, folder) for run in runs):
+        return []
+    options = next(place for place, word in enumerate(arguments) if word.startswith("-"))
+    return arguments[1:options] or ["."]
+
+
+def _written_by_git(words: list[str], folder: str) -> list[str]:
+    inside = ""
+    while words and words[0].startswith("-"):
+        if words[0] == "-C" and len(words) > 1:
+            inside = os.path.join(inside, words[1])
+        words = words[2 if words[0] in _GIT_VALUED else 1 :]
+    changed = _written_in_git(words, os.path.join(folder, inside))
+    return [os.path.join(inside, path) for path in changed]
+
+
+def _written_in_git(words: list[str], folder: str) -> list[str]:
+    rest = _operands(words, ("-s", "--source"))
+    command, options = rest[:1], {*words}
+    if "--" in words and command and command[0] in _GIT_PATHS:
+        return words[words.index("--") + 1 :]
+    if command == ["checkout"]:
+        if {"-b", "-B", "--orphan"} & options:  # a new branch
             return []
-        # `git checkout main` changes a branch, or a file; `git checkout main FILE` changes a file.
-        return rest[2:] if rest[0] == "checkout" else rest[1:]
-    return []
+        # `git checkout main` changes the branch. If there is such a file, it changes the file.
+        is_file = len(rest) == 2 and os.path.lexists(os.path.join(folder, rest[1]))
+        return rest[1:] if is_file else rest[2:]
+    if command and command[0] in _GIT_PATHS:
+        return rest[1:]
+    is_forced = any(word[0] == "-" and "f" in word for word in words if word)
+    is_all = {
+        "clean": is_forced,
+        "reset": "--hard" in options,
+        "stash": rest[1:2] in ([], ["push"], ["save"]),
+    }
+    return ["."] if command and is_all.get(command[0]) else []
 
 
-def _split(words: list[str]) -> tuple[list[str], list[str]]:
-    """The words of a command, and the files that its output goes to."""
-    arguments, targets, is_target = [], [], False
+def _split(words: list[str]) -> tuple[list[str], list[str], list[str]]:
+    """The words of a command, the files that its output goes to, and its here-documents."""
+    bodies = [word[len(BODY) :] for word in words if word.startswith(BODY)]
+    arguments, targets, is_target = list[str](), list[str](), False
     for word in words:
-        if word.startswith("\0"):
-            is_target = True
+        if word.startswith("\0") and word not in (OPEN, CLOSE):
+            is_target = not word.startswith(BODY)
         elif is_target:
-            if not word.startswith("&"):
-                targets.append(word)
+            targets += [word] * (not word.startswith("&"))
             is_target = False
         else:
             arguments.append(word)
-    return arguments, targets
+    return arguments, targets if arguments[:1] != ["[["] else [], bodies  # `>` compares in `[[`
 
 
-def _plain(words: list[str]) -> list[str]:
-    """The paths among the words that need no shell to be understood. `src/*.py` stands for `src`."""
-    plain = []
-    for word in words:
-        if any(sign in word for sign in "$`") or word in ("-", "/dev/null"):
-            continue
-        head = word
-        while any(sign in head for sign in "*?[{"):
-            head = os.path.dirname(head)
-        plain.append(os.path.expanduser(head or "."))
-    return plain
+def _plain(word: str, folder: str | None) -> list[str]:
+    """The paths that a word stands for; none if only a shell knows."""
+    if _is_unclear(word) or word in ("-", "/dev/null"):
+        return []
+    paths = [_below(folder, os.path.expanduser(each)) for each in _without_braces(word)]
+    return [match for path in paths if path is not None for match in _matches(path, "/" in word)]
+
+
+def _is_unclear(word: str) -> bool:
+    return "$" in word or "`" in word
+
+
+def _without_braces(word: str) -> list[str]:
+    """The words that a shell makes of `{a,b}.py`."""
+    end = word.find("}")
+    start = word.rfind("{", 0, max(end, 0))
+    if start < 0 or "," not in word[start:end]:
+        return [word]
+    parts = word[start + 1 : end].split(",")[:_MOST]
+    return [each for part in parts for each in _without_braces(word[:start] + part + word[end + 1 :])][:_MOST]
+
+
+def _matches(path: str, has_folder: bool) -> list[str]:
+    """The files that a pattern stands for. If it names a folder and there are none yet, or many, that folder."""
+    if not any(sign in path for sign in "*?[") or os.path.lexists(path):
+        return [path]
+    from glob import iglob
+    from itertools import islice
+
+    found = list(islice(iglob(path), _MOST))
+    while any(sign in path for sign in "*?["):
+        path = os.path.dirname(path)
+    return found if 0 < len(found) < _MOST else [path] * (has_folder or bool(found))
 
 
 def _is_assignment(word: str) -> bool:
     return "=" in word and word.partition("=")[0].isidentifier()
-
-
-class _Scanner:
-    """Splits a shell command into the words of its simple commands.
-
-    Quotes are taken away, and bodies of here-documents and comments are left out. A redirection is a word of its own
-    that begins with a NUL, so that no quoted sign can be mistaken for one.
-    """
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._at = 0
-        self._word: str | None = None
-        self._commands = [list[str]()]
-        self._endings = list[str]()  # of the here-documents that begin on this line
-
-    def scan(self) -> list[list[str]]:
-        while self._at < len(self._text):
-            self._step(self._text[self._at])
-        self._end_word()
-        return [words for words in self._commands if words]
-
-    def _step(self, letter: str) -> None:
-        redirection = next((sign for sign in _REDIRECTIONS if self._sees(sign)), "")
-        operator = next((sign for sign in _OPERATORS if self._sees(sign)), "")
-        if letter in "'\"":
-            self._quoted()
-        elif letter == "\\":
-            self._add(self._text[self._at + 1 : self._at + 2].replace("\n", ""), 2)
-        elif letter == "#" and self._word is None:
-            self._at = self._line_end()
-        elif self._sees("<<") and not self._sees("<<<"):
-            self._here_document()
-        elif redirection:
-            self._redirect(redirection)
-        elif operator and not (operator in "{}" and self._word is not None):
-            self._end_command(operator)
-        elif letter in " \t":
-            self._end_word()
-            self._at += 1
-        else:
-            self._add(letter, 1)
-
-    def _sees(self, sign: str) -> bool:
-        return self._text.startswith(sign, self._at)
-
-    def _add(self, text: str, length: int) -> None:
-        self._word = (self._word or "") + text
-        self._at += length
-
-    def _end_word(self) -> None:
-        if self._word is not None:
-            self._commands[-1].append(self._word)
-        self._word = None
-
-    def _end_command(self, operator: str) -> None:
-        self._end_word()
-        self._commands.append([])
-        self._at += len(operator)
-        if operator == "\n":
-            self._skip_bodies()
-
-    def _quoted(self) -> None:
-        quote, end = self._text[self._at], self._at + 1
-        while end < len(self._text) and self._text[end] != quote:
-            end += 2 if quote == '"' and self._text[end] == "\\" else 1
-        self._add(self._text[self._at + 1 : end].replace('\\"', '"'), end + 1 - self._at)
-
-    def _redirect(self, sign: str) -> None:
-        if self._word is not None and self._word.isdecimal():  # the number of a descriptor
-            self._word = None
-        self._end_word()
-        self._commands[-1].append(f"\0{sign}")
-        self._at += len(sign)
-        if self._sees("&"):  # such as 2>&1
-            self._add("&", 1)
-
-    def _here_document(self) -> None:
-        end = self._at + 2
-        while self._text[end : end + 1] in ("-", " ", "\t"):
-            end += 1
-        start = end
-        while end < len(self._text) and self._text[end] not in " \t\n;&|<>()":
-            end += 1
-        self._endings.append(self._text[start:end].strip("'\"\\"))
-        self._at = end
-
-    def _skip_bodies(self) -> None:
-        for ending in self._endings:
-            while self._at < len(self._text):
-                end = self._line_end()
-                line, self._at = self._text[self._at : end].strip(), end + 1
-                if line == ending:
-                    break
-        self._endings = []
-
-    def _line_end(self) -> int:
-        end = self._text.find("\n", self._at)
-        return len(self._text) if end < 0 else end

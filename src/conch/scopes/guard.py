@@ -45,8 +45,16 @@ class Guard:
         return [objection for path in paths for objection in self._judge(agent_id, path, is_strict)]
 
     def _judge(self, agent_id: str | None, path: str, is_strict: bool) -> list[Objection]:
+        """A folder can be the root of a workspace, and also a part of the one around it. Both may object."""
+        above = _nearest_directory(os.path.dirname(os.path.abspath(path)))
+        found = self._judge_in(above, agent_id, path, is_strict)
+        if os.path.isdir(path):
+            found += [each for each in self._judge_in(path, agent_id, path, is_strict) if each not in found]
+        return found
+
+    def _judge_in(self, folder: str, agent_id: str | None, path: str, is_strict: bool) -> list[Objection]:
         try:
-            directory = canonicalize(_nearest_directory(path))
+            directory = canonicalize(folder)
             chain = ancestor_chain(directory, workspace_root(directory))
             with self._store.read() as tx:
                 rooms = [Room(**row) for row in tx.all("rooms_at", paths=chain)]
@@ -105,9 +113,8 @@ def _stick(tx: Transaction, snapshot: Snapshot, path: str) -> list[Objection]:
     return [Objection(path, room.room_id, room.canonical_path, snapshot.who(room.owner), "", since, None, True)]
 
 
-def _nearest_directory(path: str) -> str:
-    """The directory of a file, or the nearest one above that exists."""
-    folder = os.path.dirname(os.path.abspath(path))
+def _nearest_directory(folder: str) -> str:
+    """The folder, or the nearest one above that exists."""
     while not os.path.isdir(folder):
         folder = os.path.dirname(folder)
     return folder
