@@ -5,65 +5,53 @@ from __future__ import annotations
 import socket
 import threading
 
+from tests.proxy import Link, Proxy
+
 KINDS = ("request", "reply", "silence")
 """Cut the connection instead of passing a request on, instead of passing a reply on, or say nothing from here on."""
 
 
-class Proxy:
+class FaultyProxy(Proxy):
     """Counts the messages of all connections together, in each direction."""
 
     def __init__(self, target: str) -> None:
-        """`target` is the server's Unix socket."""
-        self._target = target
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self._listener.getsockname()[1]
         self._lock = threading.Lock()
-        self._ends: list[socket.socket] = []
         self.arm("request", 0)
-        threading.Thread(target=self._accept, daemon=True).start()
+        super().__init__(target)
 
     def arm(self, kind: str, number: int) -> None:
         """Do it to the message with this number. Number 0 only counts."""
-        self._kind, self._number = kind, number
+        self.kind, self._number = kind, number
         self.counts = {"request": 0, "reply": 0}
 
-    def close(self) -> None:
-        self._listener.close()
-        for end in self._ends:
-            end.close()
+    def link(self, client: socket.socket, server: socket.socket) -> Link:
+        return _FaultyLink(self, client, server)
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self._listener.accept()
-            except OSError:
-                return
-            server = socket.socket(socket.AF_UNIX)
-            server.connect(self._target)
-            self._ends += [client, server]
-            for way, source, sink in (("request", client, server), ("reply", server, client)):
-                threading.Thread(target=self._carry, args=(way, source, sink), daemon=True).start()
-
-    def _carry(self, way: str, source: socket.socket, sink: socket.socket) -> None:
-        try:
-            while data := source.recv(65536):
-                if self._is_time(way):
-                    if self._kind != "silence":
-                        break
-                    while source.recv(65536):  # say nothing until the client gives up
-                        pass
-                    break
-                sink.sendall(data)
-        except OSError:
-            pass
-        for end in (source, sink):
-            try:
-                end.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
-
-    def _is_time(self, way: str) -> bool:
+    def is_time(self, way: str) -> bool:
         with self._lock:
             self.counts[way] += 1
-            aimed = "request" if self._kind == "silence" else self._kind
+            aimed = "request" if self.kind == "silence" else self.kind
             return way == aimed and self.counts[way] == self._number
+
+
+class _FaultyLink(Link):
+    def __init__(self, proxy: FaultyProxy, client: socket.socket, server: socket.socket) -> None:
+        super().__init__(client, server)
+        self._proxy = proxy
+        self._is_silent = False  # until the client gives up
+
+    def ask(self, data: bytes) -> None:
+        if self._is_silent:
+            return
+        if not self._proxy.is_time("request"):
+            super().ask(data)
+        elif self._proxy.kind == "silence":
+            self._is_silent = True
+        else:
+            self.cut()
+
+    def answer(self, data: bytes) -> None:
+        if self._proxy.is_time("reply"):
+            self.cut()
+        else:
+            super().answer(data)

@@ -171,7 +171,7 @@ class PostgresRuns:
     def __init__(self, url: str, empty: Callable[[], None], ask: Callable[[str], int]) -> None:
         folder = parse_qs(urlsplit(url).query)["host"][0]
         port = parse_qs(urlsplit(url).query).get("port", ["5432"])[0]
-        self._proxy = proxy.Proxy(f"{folder}/.s.PGSQL.{port}")
+        self._proxy = proxy.FaultyProxy(f"{folder}/.s.PGSQL.{port}")
         user, database = urlsplit(url).username or "postgres", urlsplit(url).path
         self._url = f"postgresql://{user}@127.0.0.1:{self._proxy.port}{database}?gssencmode=disable&sslmode=disable"
         self._empty, self._ask = empty, ask

@@ -23,6 +23,7 @@ import pytest
 from tests.conftest import Postgres, Programs
 from tests.process.forking import Fork, Forks, close_streams
 from tests.process.postgres.requests import Requests
+from tests.proxy import Link, Proxy
 
 from conch.app import App, open_app
 
@@ -61,6 +62,10 @@ class Server:
         options = " ".join(f"-c {name}={value}" for name, value in {**SETTINGS, **where, **settings}.items())
         log = str(self.folder / "log")
         self._run("pg_ctl", "start", "-w", "-D", str(self._data), "-l", log, "-o", options, within=within)
+
+    @property
+    def socket(self) -> str:
+        return f"{self.folder}/.s.PGSQL.{self.port}"
 
     @property
     def is_running(self) -> bool:
@@ -240,19 +245,14 @@ def agents(environ: dict[str, str], server_forks: Forks) -> Iterator[Callable[..
         agent.end()
 
 
-class Proxy:
-    """Stands between clients and the server, and can do something to one message of a change that is being logged."""
+class CommitProxy(Proxy):
+    """Can do something to one message of a change that is being logged."""
 
     def __init__(self, server: Server) -> None:
-        self._target = f"{server.folder}/.s.PGSQL.{server.port}"
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self._port = self._listener.getsockname()[1]
-        self._links: list[Link] = []
         self.deed: Deed | None = None
         self.moment = b""
         self.is_logged_only = True
-        self._acceptor = threading.Thread(target=self._accept, daemon=True)
-        self._acceptor.start()
+        super().__init__(server.socket)
 
     def at_commit(self, deed: Deed) -> None:
         """The next time a transaction with an event in it is about to be committed."""
@@ -264,89 +264,44 @@ class Proxy:
 
     def url(self, database: str, **parameters: str) -> str:
         more = "".join(f"&{name}={quote(value)}" for name, value in parameters.items())
-        return f"postgresql://conch@127.0.0.1:{self._port}/{database}?gssencmode=disable&sslmode=disable{more}"
+        return f"postgresql://conch@127.0.0.1:{self.port}/{database}?gssencmode=disable&sslmode=disable{more}"
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self._listener.accept()
-            except OSError:
-                return
-            server = socket.socket(socket.AF_UNIX)
-            server.connect(self._target)
-            self._links.append(Link(self, client, server))
-
-    def close(self) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        self._acceptor.join()
-        for link in self._links:
-            link.end()
+    def link(self, client: socket.socket, server: socket.socket) -> Link:
+        return CommitLink(self, client, server)
 
 
-class Link:
-    """One client's connection through the proxy."""
-
-    def __init__(self, proxy: Proxy, client: socket.socket, server: socket.socket) -> None:
-        self._proxy, self._client, self._server = proxy, client, server
+class CommitLink(Link):
+    def __init__(self, proxy: CommitProxy, client: socket.socket, server: socket.socket) -> None:
+        super().__init__(client, server)
+        self._proxy = proxy
         self._logged = False
         self._requests = Requests()
         self.said = b""
         """The statements of the message at hand."""
-        self._carriers = [threading.Thread(target=carry, daemon=True) for carry in (self._carry_requests, self._carry)]
-        for carrier in self._carriers:
-            carrier.start()
 
-    def _carry_requests(self) -> None:
-        try:
-            while data := self._client.recv(65536):
-                self.said = "; ".join(self._requests.read(data)).encode()
-                self._logged = b"INSERT INTO room_events" in self.said or (self._logged and b"BEGIN" not in self.said)
-                counts = self._logged or not self._proxy.is_logged_only
-                if counts and self._proxy.deed and self._proxy.moment in self.said:
-                    deed, self._proxy.deed = self._proxy.deed, None
-                    deed(self, data)
-                else:
-                    self.forward(data)
-        except OSError:
-            pass
-        self.cut()
-
-    def _carry(self) -> None:
-        try:
-            while data := self._server.recv(65536):
-                self._client.sendall(data)
-        except OSError:
-            pass
-        self.cut()
+    def ask(self, data: bytes) -> None:
+        self.said = "; ".join(self._requests.read(data)).encode()
+        self._logged = b"INSERT INTO room_events" in self.said or (self._logged and b"BEGIN" not in self.said)
+        counts = self._logged or not self._proxy.is_logged_only
+        if counts and self._proxy.deed and self._proxy.moment in self.said:
+            deed, self._proxy.deed = self._proxy.deed, None
+            deed(self, data)
+        else:
+            self.forward(data)
 
     def forward(self, data: bytes) -> None:
-        self._server.sendall(data)
+        super().ask(data)
 
     def deafen(self) -> None:
         """The client gets nothing more, not even replies that the server is about to send."""
         self._client.shutdown(socket.SHUT_RDWR)
 
-    def cut(self) -> None:
-        for end in (self._client, self._server):
-            try:
-                end.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
 
-    def end(self) -> None:
-        self.cut()
-        for carrier in self._carriers:
-            carrier.join()
-        self._client.close()
-        self._server.close()
-
-
-Deed = Callable[[Link, bytes], None]
+Deed = Callable[[CommitLink, bytes], None]
 
 
 @pytest.fixture
-def proxy(server: Server) -> Iterator[Proxy]:
-    proxy = Proxy(server)
+def proxy(server: Server) -> Iterator[CommitProxy]:
+    proxy = CommitProxy(server)
     yield proxy
     proxy.close()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.arguments import NOTICE
-from tests.process.postgres.flights import Flights, counted
+from tests.process.postgres.flights import Flights
 
 from conch.agents.identity import Signal, Signals
 from conch.app import App, open_app
@@ -27,8 +27,9 @@ HANDOFF = {"status": "done", "next_action": "go on"}
 
 @pytest.fixture
 def flights(server: Any) -> Iterator[Flights]:
-    with counted(f"{server.folder}/.s.PGSQL.{server.port}") as flights:
-        yield flights
+    flights = Flights(server.socket)
+    yield flights
+    flights.close()
 
 
 class Clock:
