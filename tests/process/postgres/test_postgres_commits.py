@@ -280,14 +280,18 @@ def conch(environ: dict[str, str], proxy: Any, database: str, workspace: str) ->
 @pytest.fixture
 def asked(app: App, workspace: str) -> None:
     """A room of two, a topic, and a question that is open."""
+
+    def call(tool: str, **arguments: Any) -> Any:
+        reply = call_tool(TOOLS[tool], session, arguments, Call())
+        reply.delivery.sent()  # or the next call would wait a second for this
+        return reply.data
+
     for agent_id in ("claude:1", "codex:1"):
         session = Session(app, "mcp")
-        entering = {"context_path": workspace, "agent_id_override": agent_id}
-        topic = {"topic_id": call_tool(TOOLS["join_path"], session, entering, Call()).data["topic_id"]}
-    call_tool(TOOLS["topic_create"], session, {"name": "alpha"}, Call())
-    greeting = {"outbox": [{"content_markdown": "good morning"}], "wait_seconds": 0}
-    call_tool(TOOLS["sync"], session, topic | greeting, Call())
-    call_tool(TOOLS["ask"], session, topic | {"question": "Why?", "wait_seconds": 0}, Call())
+        topic_id = call("join_path", context_path=workspace, agent_id_override=agent_id)["topic_id"]
+    call("topic_create", name="alpha")
+    call("sync", topic_id=topic_id, outbox=[{"content_markdown": "good morning"}], wait_seconds=0)
+    call("ask", topic_id=topic_id, question="Why?", wait_seconds=0)
 
 
 @pytest.mark.usefixtures("asked")

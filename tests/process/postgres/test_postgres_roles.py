@@ -60,9 +60,10 @@ class Agent:
     def call(self, tool: str, **arguments: Any) -> Any:
         self.used.add(tool)
         room = {"room_id": self.room_id} if "room_id" in TOOLS[tool].input_schema["properties"] else {}
-        answer = call_tool(TOOLS[tool], self._session, room | arguments, Call()).data
-        assert "error" not in answer, answer
-        return answer
+        reply = call_tool(TOOLS[tool], self._session, room | arguments, Call())
+        reply.delivery.sent()  # or the next call would wait a second for this
+        assert not reply.is_error, reply.text
+        return reply.data
 
     def let_go(self, turn: Any, tool: str, **arguments: Any) -> Any:
         return self.call(tool, lease_id=turn["lease_id"], expected_turn_id=turn["turn_id"], **arguments)
