@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from tests.callers import named
+from tests.contract.stores import Original, OriginalOnServer, WarmConnections
 
 from conch.agents.records import Caller
 from conch.app import App, open_app
@@ -19,7 +20,6 @@ from conch.calls import Call
 from conch.host import processes
 from conch.host.processes import Process
 from conch.storage.base import Store
-from conch.storage.postgres.store import PostgresStore
 from conch.tools.catalogue import TOOLS
 from conch.tools.registry import call_tool
 from conch.tools.replies import Reply
@@ -88,29 +88,6 @@ def environ(request: pytest.FixtureRequest, tmp_path: Path, put_store: Callable[
     return environ
 
 
-class WarmConnections:
-    """Connections to one database for the next test. A new one plans every statement anew: half of a test's time."""
-
-    def __init__(self) -> None:
-        self._kept: list[Any] = []
-
-    def lend(self, store: Store) -> None:
-        while self._kept and isinstance(store, PostgresStore):
-            connection = self._kept.pop()
-            connection.on_silence = store._note_silence
-            store._give_back(connection)
-
-    def take_back(self, store: Store) -> None:
-        if isinstance(store, PostgresStore):
-            self._kept += [connection for _, connection in store._idle[:2]]
-            del store._idle[:2]
-
-    def close(self) -> None:
-        for connection in self._kept:
-            connection.close()
-        self._kept.clear()
-
-
 @pytest.fixture(scope="session")
 def warm_connections() -> Iterator[WarmConnections]:
     connections = WarmConnections()
@@ -125,6 +102,33 @@ def app(environ: dict[str, str], clock: MovableClock, warm_connections: WarmConn
     yield app
     warm_connections.take_back(app.store)
     app.close()
+
+
+@pytest.fixture(scope="module")
+def originals(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[str], Original]]:
+    """The store that the module's `fill` fills on an engine, once. A fixture with a parameter would make it anew."""
+    made: dict[str, Original] = {}
+
+    def original(engine: str) -> Original:
+        if engine not in made:
+            folder, fill = tmp_path_factory.mktemp("original"), request.module.fill
+            made[engine] = (
+                OriginalOnServer(folder, fill, request.getfixturevalue("first_database"))
+                if engine == "postgres"
+                else Original(folder, fill)
+            )
+        return made[engine]
+
+    yield original
+    for each in made.values():
+        each.close()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def original(request: pytest.FixtureRequest, originals: Callable[[str], Original]) -> Original:
+    return originals(request.param)
 
 
 @pytest.fixture

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.arguments import HANDOFF, NOTICE, VALID
-from tests.contract.conftest import Child
+from tests.contract.conftest import Child, MovableClock
+from tests.contract.stores import Original
 from tests.contract.test_large_rooms import Measured
 
 from conch.agents.records import process_columns
-from conch.app import App
+from conch.app import open_app
 from conch.clock import DAY
 from conch.doors.cli import run
 from conch.doors.cli.catalogue import COMMANDS
@@ -91,15 +92,27 @@ def grow_old(measured: Measured, process: Process) -> None:
         tx.load("agent_name_reservations", names)
 
 
-@pytest.fixture
-def old(app: App, tmp_path: Path, child: Callable[[], Child]) -> Measured:
-    dead, measured = child(), Measured(app, tmp_path / "old")
-    grow_old(measured, dead.process)
+def fill(environ: dict[str, str], workspace: Path) -> None:
+    """Ada and bob are in the old room, and ada has spoken."""
+    app, dead = open_app(environ, MovableClock()), Child()
+    ada = Measured(app, workspace)
+    grow_old(ada, dead.process)
     dead.kill()
-    Measured(app, tmp_path / "old", "bob:2")
-    measured.client.data("wait_for_turn", max_wait_ms=0)
-    measured.client.send(measured.client.home, "hello")
-    return measured
+    Measured(app, workspace, "bob:2")
+    ada.client.send(ada.client.home, "hello")
+    app.close()
+
+
+@pytest.fixture
+def old(original: Original, clock: MovableClock, request: pytest.FixtureRequest) -> Iterator[Measured]:
+    """Ada, who holds the stick."""
+    app = original.copy(f"copy_{abs(hash(request.node.name))}", clock)
+    ada = Measured(app, original.workspace)
+    ada.client.data("wait_for_turn", max_wait_ms=0)
+    (gone,) = app.store.glance("count_members", room_id=ada.client.room_id, is_gone=1)
+    assert gone["total"] == MANY
+    yield ada
+    original.end(app)
 
 
 def arguments(old: Measured, tool: str) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sqlite3
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -10,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from psycopg import Connection, connect
-from tests.conftest import Database
-from tests.contract.conftest import Client, MovableClock, WarmConnections
+from tests.contract.conftest import Client, MovableClock
 from tests.contract.damages import DAMAGES, EVERY_TABLE, UNTOLD, Damage
+from tests.contract.stores import Original
 
 from conch.app import App, open_app
 from conch.storage.postgres import integrity
@@ -88,155 +86,6 @@ def fill(environ: dict[str, str], workspace: Path) -> None:
     talk(ada, bob)
     reserve(ada, bob)
     app.close()
-
-
-# A new database for every damage would take most of the time. Rows are put back instead, and their numbering.
-SAVE = """
-CREATE SCHEMA saved;
-DO $$ DECLARE one text; BEGIN
-    FOR one IN SELECT tablename FROM pg_tables WHERE schemaname = 'conch' LOOP
-        EXECUTE format('CREATE TABLE saved.%1$I AS TABLE conch.%1$I', one);
-    END LOOP;
-END $$;
-CREATE TABLE saved.numbering AS SELECT sequencename, last_value FROM pg_sequences WHERE schemaname = 'conch';
-"""
-CHANGED = (
-    "SELECT relname FROM pg_stat_xact_user_tables WHERE schemaname = 'conch' AND n_tup_ins + n_tup_upd + n_tup_del > 0"
-)
-PUT_BACK = "DELETE FROM conch.{0}; INSERT INTO conch.{0} OVERRIDING SYSTEM VALUE TABLE saved.{0};"
-PUT_NUMBERS_BACK = """
-SELECT setval(format('conch.%I', sequencename), coalesce(last_value, 1), last_value IS NOT NULL) FROM saved.numbering
-"""
-CHANGES_THE_SCHEMA = re.compile(r"\b(ALTER|CREATE|DROP)\b")
-
-
-class Original:
-    """A filled store in a file, and copies of it that can be damaged."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        fill(self._environ("original"), folder / "workspace")
-
-    @property
-    def file(self) -> Path:
-        return self._folder / "original" / "rooms.sqlite"
-
-    def _environ(self, name: str) -> dict[str, str]:
-        return {"HOME": str(self._folder), "CONCH_DATA_DIR": str(self._folder / name)}
-
-    def copy(self, name: str) -> App:
-        target = self._folder / name
-        target.mkdir()
-        (target / "rooms.sqlite").write_bytes(self.file.read_bytes())
-        return open_app(self._environ(name))
-
-    def damage(self, name: str, statements: str) -> None:
-        """Run statements behind conch's back, with all constraints turned off."""
-        with sqlite3.connect(self._folder / name / "rooms.sqlite") as connection:
-            connection.execute("PRAGMA ignore_check_constraints = ON")
-            connection.executescript(statements.replace("$bytes", "BLOB"))
-        connection.close()
-
-    def end(self, app: App) -> None:
-        app.close()
-
-    def close(self) -> None:
-        pass
-
-
-class OriginalOnServer(Original):
-    """A filled store in a database, and one copy of it, which is mended after each damage."""
-
-    def __init__(self, folder: Path, server: Database) -> None:
-        self._server = server
-        self._warm = WarmConnections()
-        self._changed: set[str] = set()
-        self._has_another_schema = False
-        server.connection.execute("CREATE DATABASE original")
-        super().__init__(folder)
-        with self._connect("original") as connection:
-            connection.execute(SAVE)
-        self._make_copy()
-
-    def _environ(self, name: str) -> dict[str, str]:
-        return {**super()._environ(name), "CONCH_STORE": self._url(name)}
-
-    def _url(self, name: str) -> str:
-        return self._server.url.replace("/postgres?", f"/{name}?")
-
-    def _connect(self, name: str) -> Connection[Any]:
-        options = "-c session_replication_role=replica -c search_path=conch"
-        return connect(self._url(name), autocommit=True, options=options)
-
-    def _make_copy(self) -> None:
-        self._drop("copy")
-        self._server.connection.execute("CREATE DATABASE copy TEMPLATE original")
-        self._connection = self._connect("copy")
-
-    def copy(self, name: str) -> App:
-        app = open_app(self._environ("copy"))
-        self._warm.lend(app.store)
-        return app
-
-    def damage(self, name: str, statements: str) -> None:
-        self._has_another_schema |= bool(CHANGES_THE_SCHEMA.search(statements))
-        with self._connection.transaction():
-            self._connection.execute(statements.replace("$bytes", "BYTEA").encode())
-            self._changed |= {table for (table,) in self._connection.execute(CHANGED)}
-
-    def end(self, app: App) -> None:
-        self._warm.take_back(app.store)
-        app.close()
-        if self._has_another_schema:
-            self._warm.close()
-            self._connection.close()
-            self._make_copy()
-        else:
-            back = "".join(map(PUT_BACK.format, sorted(self._changed))) + PUT_NUMBERS_BACK
-            self._connection.execute(back.encode())
-        self._changed.clear()
-        self._has_another_schema = False
-
-    def close(self) -> None:
-        """No damage may have helped a later test to find its own."""
-        app = self.copy("mended")
-        problems = verify_store(app.store).problems
-        self.end(app)
-        self._warm.close()
-        self._connection.close()
-        self._drop("copy")
-        self._drop("original")
-        assert problems == []
-
-    def _drop(self, name: str) -> None:
-        self._server.connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)".encode())
-
-
-@pytest.fixture(scope="module")
-def originals(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Callable[[str], Original]]:
-    """The filled store of an engine, made once. A fixture of the module with a parameter would be made for each."""
-    made: dict[str, Original] = {}
-
-    def original(engine: str) -> Original:
-        if engine not in made:
-            folder = tmp_path_factory.mktemp("original")
-            made[engine] = (
-                OriginalOnServer(folder, request.getfixturevalue("first_database"))
-                if engine == "postgres"
-                else Original(folder)
-            )
-        return made[engine]
-
-    yield original
-    for each in made.values():
-        each.close()
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def original(request: pytest.FixtureRequest, originals: Callable[[str], Original]) -> Original:
-    return originals(request.param)
 
 
 @pytest.fixture
