@@ -43,7 +43,7 @@ def no_signal_stays_blocked() -> Iterator[None]:
 
 # The longest tests begin first, so that no worker is left with one of them when the others have finished.
 LONGEST = ("test_turns_model", "test_torture", "test_explore", "test_fuzz", "test_bench", "test_faults", "test_demo")
-LONGEST += ("test_inspector", "test_documents", "test_published_types")
+LONGEST += ("test_inspector", "test_documents", "test_published_types", "test_postgres_restarts")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,21 +25,29 @@ from conch.upkeep.verify import verify_store
 BD = Path(__file__).with_name("bd.py")
 
 
+def run_git(folder: str, *words: str) -> None:
+    who = ("-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "commit.gpgsign=false")
+    subprocess.run(["git", *who, *words], cwd=folder, check=True, capture_output=True)
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A real one with one commit. Copying it is faster than making it."""
+    folder = str(tmp_path_factory.mktemp("repository"))
+    write(folder, "AGENTS.md", "")
+    write(folder, "src/parser.py", "one\n" * 20)
+    write(folder, "src/lexer.py", "two\n" * 20)
+    write(folder, "docs/plan.md", "three\n")
+    for words in (("init",), ("add", "."), ("commit", "-m", "begin")):
+        run_git(folder, *words)
+    return folder
+
+
 @pytest.fixture
-def git(workspace: str) -> Callable[..., None]:
-    """The workspace as a real repository with one commit."""
-
-    def run(*words: str) -> None:
-        who = ("-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "commit.gpgsign=false")
-        subprocess.run(["git", *who, *words], cwd=workspace, check=True, capture_output=True)
-
-    run("init")
-    write(workspace, "src/parser.py", "one\n" * 20)
-    write(workspace, "src/lexer.py", "two\n" * 20)
-    write(workspace, "docs/plan.md", "three\n")
-    run("add", ".")
-    run("commit", "-m", "begin")
-    return run
+def git(workspace: str, repository: str) -> Callable[..., None]:
+    """Runs git in the workspace, which is a copy of the repository."""
+    shutil.copytree(repository, workspace, dirs_exist_ok=True)
+    return partial(run_git, workspace)
 
 
 def write(workspace: str, path: str, text: str = "changed\n") -> None:

@@ -67,6 +67,19 @@ def fill(store: Any) -> None:
     store.close()
 
 
+@pytest.fixture(scope="module")
+def older_database(first_database: Database) -> Iterator[Database]:
+    """A server with an older store, from which tests make databases of their own."""
+    from conch.storage.postgres.schema import DIALECT as POSTGRES
+    from conch.storage.postgres.store import PostgresStore
+
+    first_database.connection.execute("CREATE DATABASE oldest")
+    url = first_database.url.replace("/postgres?", "/oldest?")
+    fill(PostgresStore(url, migrations=load_migrations(POSTGRES)[:5]))
+    yield first_database
+    first_database.connection.execute("DROP DATABASE oldest WITH (FORCE)")
+
+
 @pytest.fixture(params=["sqlite", "postgres"])
 def environ(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, str]]:
     """An older store of either engine, in a file or a database of its own."""
@@ -78,14 +91,9 @@ def environ(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str
         fill(SqliteStore(path, ring=lambda channels: None, migrations=load_migrations(DIALECT)[:5]))
         yield environ
         return
-    from conch.storage.postgres.schema import DIALECT as POSTGRES
-    from conch.storage.postgres.store import PostgresStore
-
-    server: Database = request.getfixturevalue("first_database")
-    server.connection.execute("CREATE DATABASE older")
-    url = server.url.replace("/postgres?", "/older?")
-    fill(PostgresStore(url, migrations=load_migrations(POSTGRES)[:5]))
-    yield {**environ, "CONCH_STORE": url}
+    server: Database = request.getfixturevalue("older_database")
+    server.connection.execute("CREATE DATABASE older TEMPLATE oldest")
+    yield {**environ, "CONCH_STORE": server.url.replace("/postgres?", "/older?")}
     server.connection.execute("DROP DATABASE older WITH (FORCE)")
 
 

@@ -117,14 +117,14 @@ def test_a_verification_changes_nothing(conch: Conch, edit: Edit) -> None:
 )
 def test_a_damaged_search_index_is_built_again(conch: Conch, edit: Edit, room: str, damage: str) -> None:
     conch("send", "a needle")
-    conch("search", "needle")
+    conch("search", "needle", "--mode", "fts")
     edit(damage)
 
     damaged, mended = conch("db", "verify"), conch("db", "reindex")
 
     assert "Run `conch db reindex`." in damaged.err
     assert mended.status == 0
-    assert "needle" in conch("search", "needle").out
+    assert "needle" in conch("search", "needle", "--mode", "fts").out
     assert conch("db", "verify").status == 0
 
 
@@ -135,7 +135,7 @@ def test_a_command_that_meets_a_damaged_search_index_says_how_to_mend_it(
     conch: Conch, edit: Edit, room: str, damage: str
 ) -> None:
     conch("send", "a needle")
-    conch("search", "needle")
+    conch("search", "needle", "--mode", "fts")
     edit(damage)
 
     refused = [conch("search", "needle"), conch("db", "wipe", "--room", room, "--yes")]

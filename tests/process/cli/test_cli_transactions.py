@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.process.cli.conftest import Conch
 from tests.process.forking import Forks, command_forks
-
-Count = Callable[..., int]
 
 
 @pytest.fixture(scope="module")
@@ -18,30 +17,25 @@ def counting() -> Iterator[Forks]:
         yield forks
 
 
-@pytest.fixture
-def count(tmp_path: Path, counting: Forks) -> Count:
-    """How many transactions a command begins."""
-    conch = Conch(tmp_path, counting)
-
-    def run(*words: str, agent: str = "ada:1") -> int:
-        answer = conch(*words, "--json", agent=agent)
-        assert answer.status == 0, answer
-        return int(answer.err)
-
-    return run
-
-
-@pytest.fixture
-def room(count: Count) -> Count:
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory, counting: Forks) -> Conch:
     """A room with two members; ada holds the stick, and bob has asked a question."""
+    conch = Conch(tmp_path_factory.mktemp("filled"), counting)
     for agent in ("ada:1", "bob:2"):
-        count("join", agent=agent)
-        count("read", agent=agent)
-    count("wait", "--timeout", "0")
-    count("ask", "Why?", "--wait", "0", agent="bob:2")
-    count("agent", "reserve", "held")
-    count("agent", "send", "bob:2", "--subject", "s", "--summary", "s", "--next", "n")
-    return count
+        count(conch, "join", agent=agent)
+        count(conch, "read", agent=agent)
+    count(conch, "wait", "--timeout", "0")
+    count(conch, "ask", "Why?", "--wait", "0", agent="bob:2")
+    count(conch, "agent", "reserve", "held")
+    count(conch, "agent", "send", "bob:2", "--subject", "s", "--summary", "s", "--next", "n")
+    return conch
+
+
+def count(conch: Conch, *words: str, **more: str) -> int:
+    """How many transactions a command begins."""
+    answer = conch(*words, "--json", **more)
+    assert answer.status == 0, answer
+    return int(answer.err)
 
 
 DONE = ("--status", "s", "--next", "n")
@@ -81,5 +75,9 @@ DONE = ("--status", "s", "--next", "n")
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
-def test_a_command_asks_the_store_only_what_it_needs(room: Count, words: tuple[str, ...], most: int) -> None:
-    assert 0 < room(*words) <= most
+def test_a_command_asks_the_store_only_what_it_needs(
+    filled: Conch, tmp_path: Path, words: tuple[str, ...], most: int
+) -> None:
+    copy = shutil.copytree(filled.database.parent, tmp_path / "data")
+
+    assert 0 < count(filled, *words, CONCH_DATA_DIR=str(copy)) <= most

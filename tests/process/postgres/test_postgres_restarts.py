@@ -207,7 +207,7 @@ def test_a_command_that_waits_outlasts_a_server_that_is_down(
     waiter.see_waiting()
 
     server.kill()
-    turn_away(server.port, times=12)
+    turn_away(server.port, times=7)
     server.start()
     held.see_claude_waiting()  # again, by itself
     held.release()
