@@ -493,6 +493,20 @@ def test_reserving_while_another_agent_holds_the_stick_succeeds_with_a_warning(a
     assert reserved.data["next"].startswith("Agree with the holder of the stick")
 
 
+def test_a_warning_of_the_stick_does_not_ask_to_agree_with_a_holder_that_is_gone(
+    enter: Any, bob: Any, child: Callable[[], Any]
+) -> None:
+    process = child()
+    enter("ghost:1", process.process).data("wait_for_turn", max_wait_ms=0)
+    process.kill()
+
+    reserved = bob.data("scope_reserve", scope="docs/*")
+
+    (warning,) = reserved["warnings"]
+    assert (warning["code"], warning["context"]["takeover_reason"]) == ("STICK_HELD", "owner_gone")
+    assert "Agree" not in warning["message"] + reserved["next"]
+
+
 def test_a_warning_of_the_stick_says_since_when_its_present_holder_has_it(ada: Any, bob: Any, clock: Any) -> None:
     turn = ada.data("wait_for_turn", max_wait_ms=0)
     lease = {"lease_id": turn["lease_id"], "expected_turn_id": turn["turn_id"]}

@@ -52,6 +52,11 @@ class Grant(NamedTuple):
         """Whether another agent holds the stick, so that two agents may change the same files."""
         return any(warning["code"] == _STICK_HELD for warning in self.warnings)
 
+    @property
+    def holder_is_silent(self) -> bool:
+        """Whether that agent does not answer, so that nobody can agree with it."""
+        return any("takeover_reason" in warning.get("context", {}) for warning in self.warnings)
+
 
 class Reservations:
     def __init__(self, rooms: Rooms) -> None:
@@ -215,11 +220,14 @@ def _warn_of_stick(tx: Transaction, snapshot: Snapshot, caller: Caller) -> Warni
         return []
     grant, owner = latest_grant(tx, room), snapshot.member(room.owner)
     since = to_iso(grant.created_at if grant else room.updated_at)
-    message = (
-        f"{owner.label} has held the stick since {since} and may change any file. "
-        "Agree with it before you change these."
-    )
-    return [warning(_STICK_HELD, message, agent_id=owner.agent_id, name=owner.name, since=since)]
+    about = {"agent_id": owner.agent_id, "name": owner.name, "since": since}
+    held = f"{owner.label} has held the stick since {since}"
+    if snapshot.takeover_reason is None:
+        return [
+            warning(_STICK_HELD, f"{held} and may change any file. Agree with it before you change these.", **about)
+        ]
+    message = f"{held} and does not answer. Look at what it has left before you change these."
+    return [warning(_STICK_HELD, message, **about, takeover_reason=snapshot.takeover_reason)]
 
 
 def _own_exact(found: list[Held], caller: Caller) -> Reservation | None:

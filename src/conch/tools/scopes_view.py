@@ -95,9 +95,11 @@ def grant_text(grant: Grant, taken: Page) -> str:
 
 
 def after_grant(grant: Grant) -> str:
-    change = (
-        "Agree with the holder of the stick, then change the files." if grant.stick_held else "Change the files now."
-    )
+    change = "Change the files now."
+    if grant.holder_is_silent:
+        change = "Look at what the holder of the stick has left, then change the files."
+    elif grant.stick_held:
+        change = "Agree with the holder of the stick, then change the files."
     return f"{change} Call `scope_release` when you are done."
 
 

@@ -229,7 +229,7 @@ def _after_look(snapshot: Snapshot, caller_id: str) -> str:
     if snapshot.find(caller_id) is None:
         return "Call `join_path` to join this room."
     if snapshot.room.owner == caller_id:
-        return "You hold the stick: work now. Call `release_stick` or `pass_stick` before you stop."
+        return "You hold the stick: work, then call `release_stick` or `pass_stick`."
     is_reserved = snapshot.room.reserved_for == caller_id
     return _CLAIM if is_reserved else "Call `wait_for_turn` to get the stick."
 
