@@ -12,7 +12,7 @@ from tests.callers import named
 
 from conch.app import App
 from conch.calls import Call
-from conch.tools.catalogue import TOOLS
+from conch.tools.catalogue import TOOLS, select_tools
 from conch.tools.registry import call_tool
 from conch.tools.replies import Delivery, Object
 from conch.tools.session import Session
@@ -150,6 +150,24 @@ def test_the_one_topic_that_was_joined_is_the_default(app: App, workspace: str) 
     assert red.call("messages_search", query="hi", mode="fts")["results"][0]["topic_id"] == pink
     assert red.call("topic_join", agent_name="blue")["field"] == "topic_id"  # nothing says which topic to join
     assert red.call("topic_close")["field"] == "topic_id"
+
+
+@pytest.mark.parametrize(
+    ("groups", "advice"),
+    [
+        (["everyday"], "Call join_path first."),
+        (["questions"], "Call topic_join first."),
+        (["turns", "bus"], "Call join_path or topic_join first."),
+    ],
+    ids=["everyday", "questions", "turns and bus"],
+)
+def test_a_newcomer_without_a_topic_is_told_how_to_get_one(app: App, groups: list[str], advice: str) -> None:
+    offered = select_tools(groups)
+    talk = next(tool for name, tool in offered.items() if name in ("sync", "pending_list"))
+
+    refused = call_tool(talk, Session(app, "mcp", offered=offered), {"wait_seconds": 0}, Call())
+
+    assert refused.data["message"].endswith(f"this connection has joined no topic and no room. {advice}")
 
 
 # -- a turn that is over

@@ -27,8 +27,9 @@ A_COMMAND = re.compile(r"`conch ([a-z]+(?: [a-z]+)?)")
 
 
 def find_steps() -> set[str]:
-    """The steps that the domains advise."""
-    calls = (node for tree in TREES.values() for node in ast.walk(tree) if isinstance(node, ast.Call))
+    """The steps that are advised by the domains, and where a call leaves out its ids."""
+    trees = [*TREES.values(), ast.parse((ROOT / "tools" / "own.py").read_text())]
+    calls = (node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call))
     advised = (call.args[0] for call in calls if isinstance(call.func, ast.Name) and call.func.id == "Advice")
     return {step.value for step in advised if isinstance(step, ast.Constant)}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 STEPS = {
     "join_room": "Call `join_path` first.",
+    "join_first": "Call `join_path` or `topic_join` first.",
     "come_back": "Call `join_path` to join again.",
     "ask_before_joining": "Stop, and ask before you join again.",
     "leave_room": "Call `leave_path` to leave.",

@@ -87,7 +87,7 @@ class OwnIds:
             return topics[0]
         if not topics:
             message = "topic_id is required, because this connection has joined no topic and no room."
-            raise InvalidArgument(message, Advice("join_topic"), field="topic_id")
+            raise InvalidArgument(message, Advice("join_first"), field="topic_id")
         message = f"topic_id is required, because this connection has joined several topics: {some_of(topics)}."
         raise InvalidArgument(message, field="topic_id")
 

@@ -10,6 +10,7 @@ from conch.lean import re
 
 STEPS = {
     "join_room": "Run `conch join` first.",
+    "join_first": "Run `conch join` first.",
     "come_back": "Run `conch join` to join again.",
     "ask_before_joining": "Stop, and ask before you join again.",
     "leave_room": "Run `conch leave` to leave.",
