@@ -241,6 +241,7 @@ CHANGES = [
     ("Bash", {"command": "git checkout main src/a.py"}),
     ("Bash", {"command": "echo `rm src/a.py`"}),
     ("Bash", {"command": "! rm src/{a,b}.py"}),
+    ("Bash", {"command": f"rm src/{'{a,b}' * 40}.py"}),
     ("Bash", {"command": "make >& src/log"}),
     ("Bash", {"command": "(cd docs); cd src; (cd ..; ls); rm a.py"}),
     ("Bash", {"command": "pushd src && sed -Ei '' 's/a/b/' a.py; popd"}),

@@ -248,13 +248,17 @@ def _is_unclear(word: str) -> bool:
 
 
 def _without_braces(word: str) -> list[str]:
-    """The words that a shell makes of `{a,b}.py`."""
-    end = word.find("}")
-    start = word.rfind("{", 0, max(end, 0))
-    if start < 0 or "," not in word[start:end]:
-        return [word]
-    parts = word[start + 1 : end].split(",")[:_MOST]
-    return [each for part in parts for each in _without_braces(word[:start] + part + word[end + 1 :])][:_MOST]
+    """The words that a shell makes of `{a,b}.py`; of very many, only their folder."""
+    found, left = list[str](), [word]
+    while left and len(left) + len(found) < _MOST:
+        each = left.pop()
+        end = each.find("}")
+        start = each.rfind("{", 0, max(end, 0))
+        if start < 0 or "," not in each[start:end]:
+            found.append(each)
+        else:
+            left += [each[:start] + part + each[end + 1 :] for part in each[start + 1 : end].split(",")]
+    return [os.path.dirname(word[: word.find("{")])] if left else found
 
 
 def _matches(path: str, has_folder: bool) -> list[str]:
