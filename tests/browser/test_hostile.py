@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from tests.browser.serving import Console
@@ -31,6 +32,29 @@ def test_a_script_in_a_message_is_shown_and_does_not_run(
     assert page.evaluate("window.pwned") is None
     assert page.evaluate("document.querySelectorAll('.said script, .said img, .said svg').length") == 0
     assert page.evaluate("[...document.querySelectorAll('.said a')].every(a => /^https?:/.test(a.href))")
+
+
+def test_no_field_of_an_agent_becomes_markup(console: Console, visit: Callable[..., Any]) -> None:
+    scene, image = console.scene, TEXTS[1]
+    handoff = {
+        "status": image,
+        "next_action": image,
+        "artifacts": [{"path": image, "role": "edit"}],
+        "open_questions": [image],
+        "do_not": [image],
+    }
+    scene.reserve("ivory-swan", image, bead_id=image)
+    scene.block("ivory-swan", "deft-osprey", image, image)
+    scene.ask("ivory-swan", image)
+    scene.hand_over("deft-osprey", "ivory-swan", handoff)
+    scene.app.membership.append_note(scene.who("ivory-swan"), scene.room_id, image)
+
+    page = visit(console, f"{console.room}?item={quote(image)}")
+    for place in ("#timeline", ".members", ".tree", ".talk", ".panel", ".filters"):
+        page.locator(place).get_by_text(image).first.wait_for(state="attached")
+
+    assert page.evaluate("window.pwned") is None
+    assert page.locator("main img, .panel img").count() == 0
 
 
 def test_hidden_characters_are_shown(gallery: Console, visit: Callable[..., Any]) -> None:

@@ -42,6 +42,19 @@ def test_what_another_process_does_appears_at_once(console: Console, visit: Call
     page.locator('.chart .turn[aria-label*="codex·ivory-swan"][aria-label*="has the stick"]').wait_for()
 
 
+def test_a_death_appears_on_every_page(console: Console, visit: Callable[..., Any]) -> None:
+    rooms, room = visit(console, "/"), visit(console, console.room)
+    rooms.locator("[data-room]").first.wait_for()
+    room.locator("#timeline > li").first.wait_for()
+
+    console.scene.kill("deft-osprey")
+
+    for page in (rooms, room):
+        page.get_by_text("The stick is stuck.").wait_for()
+    room.locator(".members > li", has_text="deft-osprey").get_by_text("gone", exact=True).wait_for()
+    room.locator('.chart .turn.lost[aria-label^="claude·deft-osprey"]').wait_for()
+
+
 def test_two_browsers_see_each_others_changes(console: Console, visit: Callable[..., Any]) -> None:
     one, other = visit(console, console.room), visit(console, console.room)
     for page in (one, other):

@@ -29,8 +29,10 @@ class Pause:
     def __init__(self, linger: float) -> None:
         self.called = False
         """The announced channel was rung, so the ring was for this waiter alone."""
+        self.rung = False
+        """A bell rang, or a watched process ended, since the last look that succeeded."""
         self.ended = False
-        """A watched process has ended since the last look."""
+        """A watched process ended since the last look that succeeded."""
         self.is_last = False
         """The time is up: this look is the last one."""
         self.seconds = 0.0
@@ -73,13 +75,14 @@ def wait_for(
             call.check()
             now = time.monotonic()
             pause.called, pause.is_last, pause.seconds = ear.called, now >= deadline, bell.recheck_seconds(poll)
-            pause.ended, pause.processes, ear.ended = ear.ended, (), False
+            pause.ended, pause.processes, ear.ended = pause.ended or ear.ended, (), False
             try:
                 if now >= renew_at:
                     call.renew()
                     renew_at = now + renewal
                 found = look(pause)
                 has_answered, retry = True, RETRY_SECONDS
+                pause.rung = pause.ended = False
             except passing as trouble:
                 if pause.is_last or not (has_answered or isinstance(trouble, (StoreBusy, StoreInterrupted))):
                     raise
@@ -88,7 +91,7 @@ def wait_for(
                 retry = RETRY_SECONDS if isinstance(trouble, StoreBusy) else min(2 * retry, _LONGEST_RETRY_SECONDS)
             if found is not None or pause.is_last:
                 return found
-            rest.take(min(deadline - time.monotonic(), pause.seconds, renewal), pause)
+            pause.rung = rest.take(min(deadline - time.monotonic(), pause.seconds, renewal), pause) or pause.rung
             poll = min(2 * poll, longest_poll)
 
 
@@ -100,8 +103,8 @@ class _Rest:
         self._call = call
         self._report_at: float | None = None
 
-    def take(self, seconds: float, pause: Pause) -> None:
-        """Sleep until a bell rings, a watched process ends or the time is up."""
+    def take(self, seconds: float, pause: Pause) -> bool:
+        """Sleep until a bell rings, a watched process ends or the time is up. Returns False if the time is up."""
         self._ear.watch(*pause.processes)
         now = time.monotonic()
         end = now + seconds
@@ -113,6 +116,7 @@ class _Rest:
                 self._call.report(pause.progress or "Still waiting.")
                 self._report_at = now + self._call.report_every
             if now >= end:
-                return
+                return False
         # A report that falls due does not cut the linger short, because a crowd would then look more often.
         self._ear.linger(min(pause.linger, end - time.monotonic()))
+        return True

@@ -15,6 +15,7 @@ import pytest
 from tests.process.forking import Forks, close_streams
 
 SECONDS = 30
+MOST_SILENCES = 3  # each of 15 seconds
 
 
 class Answer(NamedTuple):
@@ -53,7 +54,13 @@ class Stream:
                 fields = {}
 
     def next(self, kind: str) -> Event:
-        return next(event for event in self if event.kind == kind)
+        silences = 0
+        for event in self:
+            if event.kind == kind:
+                return event
+            silences += event.kind == "ping"
+            assert silences < MOST_SILENCES, f"{kind} did not come"
+        raise AssertionError(f"The stream ended before {kind} came.")
 
     def cut(self) -> None:
         """Lose the connection without a word."""

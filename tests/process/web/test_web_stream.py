@@ -210,3 +210,15 @@ def watch_until(console: Console, stream: Stream, doing: str) -> None:
     """Look at the room at each change, until ada does this."""
     while [each["doing"] for each in console.get("/api/rooms")["rooms"][0]["members"]][1] != doing:
         stream.next("changed")
+
+
+def test_a_wiped_store_is_announced(console: Console) -> None:
+    console.conch("join")
+    stream = console.stream()
+    stream.next("hello")
+
+    console.conch("db", "wipe", "--yes")
+    again = stream.next("hello")
+
+    assert again.data["reset"] is True
+    assert console.get("/api/rooms")["rooms"] == []

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import time
 
+from conch.bells.base import directory_channel
 from conch.doors.cli.consent import answer_to, may_ask, require_yes
 from conch.doors.cli.context import Context, open_named
 from conch.doors.cli.output import Report, failure
 from conch.doors.cli.tables import table
 from conch.errors import DecisionNeeded, InvalidArgument, SchemaMismatch, StoreCorrupt, some_of
+from conch.notices.feed import watched_channels
 from conch.storage.base import Store
 from conch.storage.copying import copy_store
 from conch.storage.opening import is_server
@@ -79,6 +81,7 @@ def restore(context: Context) -> Report:
             raise StoreCorrupt(message, field="file", problems=problems)
         _require_consent(context, restoration.users())
         kept = restoration.finish()
+    store.ring(*watched_channels(store))
     problems = _problems(store)
     data = {"path": store.describe(), "from": file, "kept": kept}
     said = f"Restored {one_line(store.describe())} from {one_line(file)}."
@@ -141,7 +144,9 @@ def wipe(context: Context) -> Report:
     _require_count(context, doomed)
     kept = _back_up(context)
     if room_id is None:
+        channels = watched_channels(store)
         store.wipe()
+        store.ring(*channels)
     else:
         erase_room(store, doomed.rooms[0])
     place = store.describe()
@@ -201,5 +206,6 @@ def _set_aside(context: Context) -> Report:
     store = context.app.store
     place = store.describe()
     aside = store.set_aside()
+    store.ring(directory_channel())
     text = f"{one_line(place)} could not be read, so it was moved to {one_line(aside)}."
     return Report({"path": place, "set_aside": aside}, text)

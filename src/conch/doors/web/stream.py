@@ -123,7 +123,7 @@ class _Reader(threading.Thread):
         self._sent: set[str] = set()  # keys of entries above the mark
         self._stores = len(app.store.replacements)
         self._lapses = _Lapses(app)
-        self._sleeps_until = 0.0
+        self._was_deaf = False  # between two ears, a ring may have been missed
         self.mark = Place()
         self.ready = threading.Event()
 
@@ -143,10 +143,9 @@ class _Reader(threading.Thread):
 
     def _listen(self) -> None:
         """Read until there are other rooms or topics to listen to."""
-        app = self._app
-        if not self.ready.is_set():
+        app, self._was_deaf = self._app, self.ready.is_set()
+        if not self._was_deaf:
             self.mark = find_end(app.store)
-            self.ready.set()
         channels = watched_channels(app.store)
         wait_for(
             app.bell,
@@ -158,7 +157,8 @@ class _Reader(threading.Thread):
         )
 
     def _look(self, pause: Pause, channels: frozenset[str]) -> bool | None:
-        was_rung = time.monotonic() < self._sleeps_until
+        was_rung = pause.rung or self._was_deaf
+        self.ready.set()  # only now: what happens from here on is heard
         if len(self._app.store.replacements) != self._stores:
             self._start_again()
         has_news = self._read()
@@ -167,7 +167,7 @@ class _Reader(threading.Thread):
         has_lapsed = self._lapses.notice(pause, has_news or was_rung)
         if has_lapsed or is_other or is_silent:
             self._publish([_Event("changed", {}, self.mark)])
-        self._sleeps_until = time.monotonic() + pause.seconds
+        self._was_deaf = False
         return is_other or None
 
     def _start_again(self) -> None:

@@ -157,7 +157,14 @@ export class RoomPage {
     if (trouble.code === "takeover")
       return html`<button class="button" @click=${() => this.steering.take(this.holder)}>Take over…</button>${this.holder?.doing === "gone" ? this.rescue(this.holder, []) : nothing}`;
     if (trouble.code === "unanswered") return html`<button class="button" @click=${() => document.querySelector("[data-answer]")?.focus()}>Answer</button>`;
-    return nothing;
+    return this.remind(trouble);
+  }
+
+  /** A notice that waits: the person accepts it, or writes to the agent that should. */
+  remind({ notice, agent }) {
+    const member = this.room.members.find((each) => each.agent_id === agent?.agent_id);
+    if (notice.mine) return html`<button class="button" @click=${() => this.shell.act("accept", { event_id: notice.id }, "Accepted.")}>Accept</button>`;
+    return member ? html`<button class="button" @click=${() => this.steering.message(member)}>Write to it…</button>` : nothing;
   }
 
   /** What a person can do about work that an agent left behind. */
