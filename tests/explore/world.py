@@ -105,6 +105,8 @@ class ScriptedTransaction:
 class SteppedStore:
     """The real store, one transaction per step."""
 
+    is_server = False
+
     def __init__(self, store: SqliteStore) -> None:
         self._store = store
         self.script = Script((), 0)
@@ -121,6 +123,9 @@ class SteppedStore:
     def beforehand(self, statement: str, **parameters: Any) -> AbstractContextManager[None]:
         """Changes nothing, as on SQLite."""
         return nullcontext()
+
+    def write_at_once(self, *given: Any) -> None:
+        """Changes nothing, as on SQLite."""
 
     def write(self, *locks: str) -> AbstractContextManager[Any]:
         return self._transaction(self._store.write)

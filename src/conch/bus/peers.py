@@ -26,7 +26,7 @@ from conch.clock import SECOND
 from conch.errors import Advice, AgentNameInUse, AgentNotJoined, InvalidArgument, TopicNotFound
 from conch.host import processes
 from conch.lean import NamedTuple
-from conch.storage.base import Row, Store, Transaction
+from conch.storage.base import Reader, Row, Store, Transaction
 
 _MOST_AT_ONCE = 500  # names in one query: its time grows with the square, and each engine has a limit
 NO_PEER = 0  # no peer has this id
@@ -178,12 +178,12 @@ class Peers:
         ]
 
     def find_called(self, topic_id: str, texts: set[str]) -> dict[str, Called]:
-        """Those that `find_called` finds, in a transaction of its own."""
-        with self._store.read() as tx:
+        """Those that `find_called` finds, by themselves."""
+        with self._store.look() as tx:
             return find_called(tx, topic_id, texts)
 
 
-def find_called(tx: Transaction, topic_id: str, texts: set[str]) -> dict[str, Called]:
+def find_called(tx: Reader, topic_id: str, texts: set[str]) -> dict[str, Called]:
     """The peers of the topic that these texts mean: names, present or former, labels, or agent_ids."""
     typed = {text: read_label(text) for text in texts}
     wanted = sorted(texts | {each.name for each in typed.values() if each is not None})
@@ -217,10 +217,14 @@ def load_standing(tx: Transaction, peer: Peer, store: int = 0) -> tuple[Peer, St
     if row["last_seq"] is None:
         message = f"You have no name on topic {peer.topic_id}."
         raise AgentNotJoined(message, Advice("join_topic"), field="topic_id", topic_id=peer.topic_id)
-    # At least 0: after the clock was set back, presence must not count as fresh until the clock catches up.
-    is_fresh = 0 <= tx.now - row["updated_at"] < PRESENCE_INTERVAL
-    standing = Standing(row["status"], row["next_seq"] - 1, row["last_seq"], is_fresh, row["resets"], store)
+    fresh = is_fresh(row["updated_at"], tx.now)
+    standing = Standing(row["status"], row["next_seq"] - 1, row["last_seq"], fresh, row["resets"], store)
     return peer._replace(peer_id=row["peer_id"], agent_name=row["name"]), standing
+
+
+def is_fresh(updated_at: int, now: int) -> bool:
+    # At least 0: after the clock was set back, presence must not count as fresh until the clock catches up.
+    return 0 <= now - updated_at < PRESENCE_INTERVAL
 
 
 def with_names(tx: Transaction, peer: Peer) -> Peer:

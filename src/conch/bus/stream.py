@@ -15,7 +15,7 @@ from conch.errors import InvalidArgument
 from conch.ids import new_id
 from conch.lean import Any, NamedTuple, json
 from conch.rooms.presence import renewal_ms
-from conch.storage.base import Row, Transaction
+from conch.storage.base import Reader, Row, Transaction
 
 _LONGEST_ADDRESSEE = 200  # no name and no agent_id is longer
 
@@ -183,7 +183,7 @@ def indexed_addressees(metadata_json: str | None) -> set[str]:
     return {each for each in _addressees(metadata_json) if isinstance(each, str) and len(each) <= _LONGEST_ADDRESSEE}
 
 
-def find_addressees(tx: Transaction, messages: list[Message]) -> dict[str, Called]:
+def find_addressees(tx: Reader, messages: list[Message]) -> dict[str, Called]:
     """The peers that messages of one topic are for, by what the messages call them."""
     wanted = {each for message in messages for each in message.addressees}
     return find_called(tx, messages[0].topic_id, wanted) if wanted else {}

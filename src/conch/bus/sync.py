@@ -6,8 +6,9 @@ before that, the next `sync` returns the same messages again.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 
 from conch.bells.base import Bell
@@ -25,6 +26,7 @@ from conch.bus.peers import (
     system_peer,
     with_names,
 )
+from conch.bus.posting import Posted, is_plain, post
 from conch.bus.stream import (
     Message,
     Sent,
@@ -36,10 +38,11 @@ from conch.bus.stream import (
 )
 from conch.bus.topics import find_topic, require_open
 from conch.calls import Call, retry_interrupted
+from conch.clock import SECOND
 from conch.config import Settings
 from conch.errors import StoreError
 from conch.lean import NamedTuple
-from conch.storage.base import Row, Store, Transaction
+from conch.storage.base import Query, Reader, Row, Store, Transaction
 
 _PAGE = 500
 _OTHERS = "messages_of_others_after"
@@ -98,6 +101,7 @@ class Messages:
         self._silences: dict[int | None, tuple[int, int]] = {}
         self._own_peers: dict[tuple[str, str], int] = {}  # of agents, by topic: probably still the same
         self._stores = 0
+        self._renewed: dict[int, float] = {}  # by peer: when its presence travelled with a message
 
     def sync(
         self,
@@ -121,31 +125,45 @@ class Messages:
         if not outbox and ack_through is None:
             with self._renewing(peer):
                 return Synced(*self._receive(peer, None, wanted, wait_seconds, call), [], False)
-        peer, standing, sent = self._send(peer, outbox, ack_through)
-        receive = partial(self._receive, peer, standing, wanted, wait_seconds, call)
+        peer, standing, sent, reader = self._send(peer, outbox, ack_through, wanted)
+        receive = partial(self._receive, peer, standing, wanted, wait_seconds, call, reader)
         if not sent:
-            return Synced(*receive(), sent, True)
+            return Synced(*receive(), sent, standing.is_fresh)
         try:
             # Retry only the receiving half: repeating the whole call would send twice.
-            return Synced(*retry_interrupted(receive), sent, True)
+            return Synced(*retry_interrupted(receive), sent, standing.is_fresh)
         except StoreError as trouble:
             # The messages are stored. An error would make the caller send them again, so report them as sent, and
             # let `has_more` bring the caller back for the rest.
-            return Synced("empty", Page(peer, standing, [], has_more=True), sent, True, trouble)
+            return Synced("empty", Page(peer, standing, [], has_more=True), sent, standing.is_fresh, trouble)
 
     def _receive(
-        self, peer: Peer, standing: Standing | None, wanted: _Wanted, wait_seconds: float, call: Call
+        self,
+        peer: Peer,
+        standing: Standing | None,
+        wanted: _Wanted,
+        wait_seconds: float,
+        call: Call,
+        reader: Reader | None = None,
     ) -> tuple[str, Page]:
         def look(pause: Pause) -> Page | None:
             page = self._unread(peer, wanted)
             return page if pause.is_last or _is_worth_waking(page) else None
 
-        page, waits = self._unread(peer, wanted, standing), wait_seconds > 0
+        page, waits = self._unread(peer, wanted, standing, reader), wait_seconds > 0
         if waits and not _is_worth_waking(page):
             self._show_presence(page)
             page = wait_on_topic(self._bell, peer.topic_id, look, wait_seconds, call, self._settings) or page
         is_late = waits and not _is_worth_waking(page)
         return "ready" if page.received else "timeout" if is_late else "empty", page
+
+    def _is_due(self, peer_id: int) -> bool:
+        """Whether presence may have to be written again. It also notes that this happens now."""
+        last, now = self._renewed.get(peer_id, 0.0), time.monotonic()
+        if now - last < PRESENCE_INTERVAL / SECOND:
+            return False
+        self._renewed[peer_id] = now
+        return True
 
     def _renewing(self, peer: Peer) -> AbstractContextManager[None]:
         """Let presence travel with the first read, if that saves time. Otherwise `settle` records it."""
@@ -162,8 +180,26 @@ class Messages:
     def send(self, peer: Peer, outbox: list[Draft]) -> list[Sent]:
         return self._send(peer, outbox, None)[2]
 
-    def _send(self, peer: Peer, outbox: list[Draft], ack_through: int | None) -> tuple[Peer, Standing, list[Sent]]:
-        """Returns the peer, its standing after sending, and what was sent."""
+    def _send(
+        self, peer: Peer, outbox: list[Draft], ack_through: int | None, wanted: _Wanted | None = None
+    ) -> tuple[Peer, Standing, list[Sent], Reader | None]:
+        """Returns the peer, its standing after sending, and what was sent.
+
+        The reader may know already what is unread, if something is `wanted`.
+        """
+        posted = self._post(peer, outbox[0], wanted) if len(outbox) == 1 and ack_through is None else None
+        if posted is None:
+            peer, standing, sent = self._append(peer, outbox, ack_through)
+            reader = None
+        else:
+            peer, standing, reader = posted.peer, posted.standing, posted.reader
+            sent = [Sent(to_message(posted.message), False)]
+        after = standing._replace(highest_seq=max([standing.highest_seq, *(each.message.seq for each in sent)]))
+        if self._silent_through(peer, standing) == standing.highest_seq:
+            self._note_silence(peer, after)
+        return peer, after, sent, reader
+
+    def _append(self, peer: Peer, outbox: list[Draft], ack_through: int | None) -> tuple[Peer, Standing, list[Sent]]:
         store = self._store_number
         with self._store.write(peer.topic_id) as tx:
             expect_messages(tx, self._probable_id(peer), peer.topic_id, outbox)
@@ -176,33 +212,44 @@ class Messages:
             last_seq = max(standing.last_seq, ack_through or 0)
             if last_seq != standing.last_seq or not standing.is_fresh:
                 self._touch(tx, peer, standing, last_seq)
-        standing = standing._replace(last_seq=last_seq)
-        after = standing._replace(highest_seq=max([standing.highest_seq, *(each.message.seq for each in sent)]))
-        if self._silent_through(peer, standing) == standing.highest_seq:
-            self._note_silence(peer, after)
-        return peer, after, sent
+        return peer, standing._replace(last_seq=last_seq, is_fresh=True), sent
 
-    def _unread(self, peer: Peer, wanted: _Wanted, standing: Standing | None = None) -> Page:
+    def _post(self, peer: Peer, draft: Draft, wanted: _Wanted | None) -> Posted | None:
+        """Send one message in one round trip, if possible."""
+        peer_id = self._probable_id(peer) if self._store.is_server and is_plain(draft) else None
+        if peer_id is None:
+            return None
+        store, unread = self._store_number, self._probable_unread(peer_id, peer.topic_id, wanted)
+        with self._renewing(peer) if self._is_due(peer_id) else nullcontext():
+            return post(self._store, peer, peer_id, draft, store, *unread)
+
+    def _unread(
+        self, peer: Peer, wanted: _Wanted, standing: Standing | None = None, reader: Reader | None = None
+    ) -> Page:
         """The next page. A caller that has just loaded the `standing` passes it, to save a read."""
-        include_self = wanted.include_self
-        if standing is not None and not include_self and self._silent_through(peer, standing) == standing.highest_seq:
-            return Page(peer, standing, [], has_more=False, has_news=False)
+        if standing is not None:
+            if not wanted.include_self and self._silent_through(peer, standing) == standing.highest_seq:
+                return Page(peer, standing, [], has_more=False, has_news=False)
+            if reader is not None:
+                return self._read_page(reader, peer, standing, wanted)
         store = self._store_number
         with self._store.look() as tx:
             if standing is None:
                 self._expect_unread(tx, peer, wanted)
                 peer, standing = self._load_standing(tx, peer, store)
-            given: Row = {"topic_id": peer.topic_id}
-            if include_self:
-                messages = _next_messages(tx, "messages_after", standing.last_seq, wanted, given)
-            else:
-                given["peer_id"] = peer.peer_id
-                after = self._silent_through(peer, standing)
-                messages = _next_messages(tx, _OTHERS, after, wanted, given)
-            has_news = _has_news(tx, peer, messages, wanted)
-            called = find_addressees(tx, messages)
+            return self._read_page(tx, peer, standing, wanted)
+
+    def _read_page(self, tx: Reader, peer: Peer, standing: Standing, wanted: _Wanted) -> Page:
+        given: Row = {"topic_id": peer.topic_id}
+        if wanted.include_self:
+            messages = _next_messages(tx, "messages_after", standing.last_seq, wanted, given)
+        else:
+            given["peer_id"] = peer.peer_id
+            messages = _next_messages(tx, _OTHERS, self._silent_through(peer, standing), wanted, given)
+        has_news = _has_news(tx, peer, messages, wanted)
+        called = find_addressees(tx, messages)
         peer = peer._replace(names=tuple(name for name, each in called.items() if each.peer_id == peer.peer_id))
-        if not messages and not include_self:
+        if not messages and not wanted.include_self:
             self._note_silence(peer, standing)
         fitting = _fitting(messages[: wanted.max_items], wanted.max_chars)
         return Page(peer, standing, fitting, len(fitting) < len(messages), has_news, called)
@@ -217,12 +264,16 @@ class Messages:
         return self._own_peers.get((peer.topic_id, peer.agent_id)) if peer.peer_id is None else peer.peer_id
 
     def _expect_unread(self, tx: Transaction, peer: Peer, wanted: _Wanted) -> None:
-        """Fetch ahead the messages after the last one that this process knows to be read by the peer."""
-        peer_id = self._probable_id(peer)
+        for statement, given in self._probable_unread(self._probable_id(peer), peer.topic_id, wanted):
+            tx.ahead(statement, **given)
+
+    def _probable_unread(self, peer_id: int | None, topic_id: str, wanted: _Wanted | None) -> list[Query]:
+        """Asks for the messages after what this peer has read, as far as this process knows."""
         known = self._silences.get(peer_id)
-        if known is not None and not wanted.include_self and self._stores == self._store_number:
-            limit = min(_STEP, wanted.max_items + 1)
-            tx.ahead(_OTHERS, after=known[1], limit=limit, topic_id=peer.topic_id, peer_id=peer_id)
+        if known is None or wanted is None or wanted.include_self or self._stores != self._store_number:
+            return []
+        limit = min(_STEP, wanted.max_items + 1)
+        return [(_OTHERS, {"after": known[1], "limit": limit, "topic_id": topic_id, "peer_id": peer_id})]
 
     @property
     def _store_number(self) -> int:
@@ -232,8 +283,7 @@ class Messages:
     def _silent_through(self, peer: Peer, standing: Standing) -> int:
         if self._stores != self._store_number:
             self._stores = self._store_number
-            self._silences.clear()
-            self._own_peers.clear()
+            self._forget_peers()
         cursor, through = self._silences.get(peer.peer_id, (0, 0))
         return through if cursor == standing.last_seq and through <= standing.highest_seq else standing.last_seq
 
@@ -241,17 +291,19 @@ class Messages:
         if standing.store != self._stores:
             return
         if len(self._silences) >= _MOST_SILENCES:
-            self._silences.clear()
-            self._own_peers.clear()
+            self._forget_peers()
         self._silences[peer.peer_id] = (standing.last_seq, standing.highest_seq)
+
+    def _forget_peers(self) -> None:
+        for memory in (self._silences, self._own_peers, self._renewed):
+            memory.clear()
 
     def settle(self, synced: Synced, advance: bool) -> None:
         """After the reply has gone out: move the cursor past its messages, unless it was reset meanwhile."""
         page, found = synced.page, synced.page.standing.last_seq
         moves = advance and page.last_seq != found
         if moves or not (synced.is_touched or page.standing.is_fresh):
-            with self._store.write(page.peer.topic_id) as tx:
-                self._touch(tx, page.peer, page.standing, page.last_seq if moves else found)
+            self._move(page.peer, page.standing, page.last_seq if moves else found)
         if moves:  # probably, unless the cursor was reset meanwhile
             self._note_silence(page.peer, page.standing._replace(last_seq=page.last_seq, highest_seq=page.last_seq))
 
@@ -261,11 +313,23 @@ class Messages:
             if found.store == self._store_number:
                 tx.run("set_cursor_back", peer_id=peer.peer_id, last_seq=found.last_seq, now=tx.now)
 
+    def _move(self, peer: Peer, found: Standing, last_seq: int) -> None:
+        """Move the cursor. That needs no lock, because one statement compares and moves it."""
+        if self._store.is_server and self._store.write_at_once([], self._moving(peer, found, last_seq)) is not None:
+            return
+        with self._store.write(peer.topic_id) as tx:
+            self._touch(tx, peer, found, last_seq)
+
     def _touch(self, tx: Transaction, peer: Peer, found: Standing, last_seq: int) -> None:
-        """Move the cursor forward, unless it was reset by hand, or the store was replaced, since `found` was read."""
-        tx.run("touch_agent", agent_id=peer.agent_id, now=tx.now)
-        if found.store == self._store_number:
-            tx.run("move_cursor", peer_id=peer.peer_id, resets=found.resets, last_seq=last_seq, now=tx.now)
+        for statement, given in self._moving(peer, found, last_seq):
+            tx.run(statement, **given, now=tx.now)
+
+    def _moving(self, peer: Peer, found: Standing, last_seq: int) -> list[Query]:
+        """Moves the cursor forward, unless it was reset by hand, or the store was replaced, since `found` was read."""
+        seen: Query = ("touch_agent", {"agent_id": peer.agent_id})
+        if found.store != self._store_number:
+            return [seen]
+        return [seen, ("move_cursor", {"peer_id": peer.peer_id, "resets": found.resets, "last_seq": last_seq})]
 
     def standing(self, peer: Peer) -> tuple[Peer, Standing]:
         """The peer with its present and former names, and its standing."""
@@ -320,7 +384,7 @@ class Messages:
         return [to_message(row) for row in rows], is_closed
 
 
-def _next_messages(tx: Transaction, statement: str, after: int, wanted: _Wanted, given: Row) -> list[Message]:
+def _next_messages(tx: Reader, statement: str, after: int, wanted: _Wanted, given: Row) -> list[Message]:
     """Read in small steps until a reply is full, so that a thousand long messages are never in memory together.
 
     One message more than wanted shows whether there are more.
@@ -347,7 +411,7 @@ def _fitting(messages: list[Message], max_chars: int) -> list[Message]:
     return messages
 
 
-def _has_news(tx: Transaction, peer: Peer, messages: list[Message], wanted: _Wanted) -> bool:
+def _has_news(tx: Reader, peer: Peer, messages: list[Message], wanted: _Wanted) -> bool:
     """Whether there is more to read than acknowledgements, which alone do not end a wait."""
     if not messages or any(message.message_type != "ack" for message in messages):
         return bool(messages)

@@ -158,6 +158,9 @@ class Restoration(NamedTuple):
 class Store(Protocol):
     """The database that holds everything; many processes share it."""
 
+    is_server: bool
+    """Whether every query costs a round trip, so that one query for everything is better than several."""
+
     def read(self) -> AbstractContextManager[Transaction]:
         """A read-only, consistent view: changes by others do not show while it is open."""
 
@@ -194,6 +197,20 @@ class Store(Protocol):
 
     def ring(self, *channels: str) -> None:
         """Ring these bells without a change of the store, for what people see only while it lasts."""
+
+    def write_at_once(
+        self,
+        locks: Sequence[str],
+        queries: Sequence[Query],
+        rings: Sequence[str] = (),
+        afterwards: Sequence[Query] = (),
+    ) -> list[list[Row]] | None:
+        """One atomic change that needs no read before it, if that saves a round trip; returns the rows of all queries.
+
+        None if it saves none, or if the store may be another one: then nothing was changed, and the caller uses
+        `write`. If the connection is lost, the change is made once more, so the second time must not matter. The
+        parameter `now` is added, as in `beforehand`. `afterwards` are queries without it, asked after the commit.
+        """
 
     @property
     def replacements(self) -> list[Replacement]:
@@ -251,14 +268,18 @@ class Store(Protocol):
 
 
 class Afterwards:
-    """Answers what is asked after a read transaction has ended, each question by itself."""
+    """Answers what is asked after a transaction has ended: what is `known` at once, the rest each by itself."""
 
-    def __init__(self, store: Store, now: int) -> None:
+    def __init__(self, store: Store, now: int, known: Iterable[tuple[Query, list[Row]]] = ()) -> None:
         self._store = store
         self.now = now
+        self._known = list(known)
 
     def one(self, statement: str, **parameters: Any) -> Row | None:
         return next(iter(self.all(statement, **parameters)), None)
 
     def all(self, statement: str, **parameters: Any) -> list[Row]:
+        for query, rows in self._known:
+            if query == (statement, parameters):
+                return rows
         return self._store.glance(statement, **parameters)

@@ -20,6 +20,11 @@ class Replacements:
         self._epoch: str | None = None
         self._is_known = False
 
+    @property
+    def expected(self) -> str | None:
+        """The epoch of the transaction before; None if there was none."""
+        return self._epoch if self._is_known else None
+
     def check(self, epoch: str | None) -> None:
         """Compare the epoch with that of the transaction before. StoreReplaced if it differs; nothing was changed."""
         if not self._is_known:

@@ -113,6 +113,34 @@ def test_a_connection_lost_before_the_commit_is_made_anew_and_the_call_is_made_o
     assert notes() == 1
 
 
+@pytest.mark.parametrize("arrives", [True, False])
+def test_a_message_is_sent_once_although_the_connection_was_lost_before_its_answer(
+    caller: Caller, proxy: Any, server: Any, database: str, until: Callable[..., Any], arrives: bool
+) -> None:
+    topic_id = caller.call("join_path", context_path=caller.workspace)["topic_id"]
+    stored = lambda: server.ask("SELECT content_markdown FROM conch.messages ORDER BY seq", database)  # noqa: E731
+
+    def lose_the_answer(link: Any, data: bytes) -> None:
+        link.deafen()
+        if arrives:
+            link.forward(data)
+            until(lambda: len(stored()) == 2)
+        link.cut()
+
+    def send(text: str) -> Any:
+        outbox = [{"content_markdown": text}]
+        return caller.call("sync", topic_id=topic_id, outbox=outbox, wait_seconds=0)
+
+    send("before")
+    proxy.at_words(b"INSERT INTO messages", lose_the_answer)
+
+    sent = send("once")
+
+    assert proxy.deed is None
+    assert sent["sent"][0]["message"]["seq"] == 2
+    assert stored() == [("before",), ("once",)]
+
+
 def test_an_idle_transaction_is_ended_and_the_next_call_works(
     caller: Caller, proxy: Any, server: Any, database: str, notes: Callable[[], int], until: Callable[..., Any]
 ) -> None:
@@ -299,7 +327,7 @@ def asked(app: App, workspace: str) -> None:
     ("words", "moment"),
     [
         ("answer 2 so", b"INSERT INTO messages"),
-        ("read", b"pg_advisory_xact_lock"),
+        ("read", b"UPDATE cursors"),
         ("rooms --all", b"FROM path_rooms"),
         ("state", b"FROM path_rooms"),
         ("policy", b"FROM room_members"),

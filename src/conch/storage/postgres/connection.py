@@ -42,6 +42,7 @@ class Question:
         self.text = text
         self.values = values
         self.is_prepared = is_prepared
+        self.is_sent = False
         self.is_answered = False
         self.rows: list[Row] = []
         self.count = 0
@@ -102,12 +103,14 @@ class Connection(psycopg.Connection[Row]):
                 raise question.error
 
     def _adapt(self, question: Question) -> _Adapted:
+        if not question.values:
+            return (), (), []
         values = self._values.dump_sequence(question.values, [PyFormat.AUTO] * len(question.values))
         return values, tuple(self._values.types or ()), list(self._values.formats or ())
 
     def _send(self, question: Question, adapted: _Adapted) -> list[_Command]:
         """Put a statement into the buffer for the flight."""
-        question.is_answered, question.error = False, None  # it may have been on a flight that was lost
+        question.is_sent, question.is_answered, question.error = True, False, None  # an earlier flight may be lost
         dumped, types, places = adapted
         if not question.is_prepared:
             self.pgconn.send_query_params(question.text.encode(), dumped, types, places)

@@ -10,7 +10,7 @@ from functools import partial
 
 import psycopg
 from psycopg import sql
-from psycopg.errors import DataError, UndefinedColumn, UndefinedTable
+from psycopg.errors import DataError, DivisionByZero, UndefinedColumn, UndefinedTable
 
 from conch.calls import note_change
 from conch.clock import Clock
@@ -21,7 +21,7 @@ from conch.storage.postgres.address import Address
 from conch.storage.postgres.connection import SCHEMA, Connection, Question
 from conch.storage.postgres.errors import translate, translate_commit, translate_refusal, translated
 from conch.storage.postgres.schema import DIALECT, Schema
-from conch.storage.postgres.transaction import PostgresTransaction, ask, lock
+from conch.storage.postgres.transaction import PostgresTransaction, ask, lock, ring
 from conch.storage.replacement import Replacements, new_epoch
 from conch.storage.statements import Migration, load_checks, load_migrations, load_statements
 
@@ -38,6 +38,11 @@ _FACTS = """SELECT
   (SELECT value FROM meta WHERE key = 'schema_version') AS version,
   (SELECT value FROM meta WHERE key = 'application') AS application,
   concat((SELECT value FROM meta WHERE key = 'epoch'), ' ', 'meta'::regclass::oid) AS epoch
+"""
+# The same facts as an assertion: it ends a transaction on another store or schema before that has changed anything.
+_UNCHANGED = """SELECT 1 / (concat_ws(' ',
+  (SELECT value FROM meta WHERE key = 'schema_version'), (SELECT value FROM meta WHERE key = 'application'),
+  (SELECT value FROM meta WHERE key = 'epoch'), 'meta'::regclass::oid) = $1)::int
 """
 
 
@@ -81,6 +86,8 @@ class _Note:
 
 class PostgresStore:
     """Opens at the first use. A connection that the server dropped is replaced silently."""
+
+    is_server = True
 
     def __init__(
         self,
@@ -208,6 +215,42 @@ class PostgresStore:
         with self.write() as tx:
             tx.ring(*channels)
             tx.fly()  # a transaction that asks nothing would never begin, and so not ring either
+
+    def write_at_once(
+        self,
+        locks: Sequence[str],
+        queries: Sequence[Query],
+        rings: Sequence[str] = (),
+        afterwards: Sequence[Query] = (),
+    ) -> list[list[Row]] | None:
+        epoch = self._replacements.expected
+        if epoch is None:  # nothing is known about this store yet
+            return None
+        now = self._clock() if self._clock else None
+        unchanged = Question(_UNCHANGED, [f"{self._schema.version} conch {epoch}"])
+        changes = self._ask_all([(statement, {**given, "now": now}) for statement, given in queries])
+        after, (commit, *besides) = self._ask_all(afterwards), self._ending()
+        bells = [ring(rings)] if rings else []
+        before = [Question("BEGIN", is_prepared=False), *map(lock, locks), unchanged, *changes, *bells]
+        try:
+            with self._slot():
+                self._give_back(self._launch([*before, commit, *after, *besides]))
+        except StoreError as trouble:
+            if not commit.is_answered:
+                self._explain(trouble, before)
+                return None
+        note_change()
+        return [question.rows for question in (*changes, *after)]
+
+    def _explain(self, trouble: StoreError, before: list[Question]) -> None:
+        """Raise the error of a change without an answer to its commit, unless this is another store or schema."""
+        cause = trouble.__cause__
+        if isinstance(cause, DivisionByZero | UndefinedTable | UndefinedColumn):
+            return
+        answered = not before[0].is_sent or any(each.error for each in before)
+        if isinstance(cause, psycopg.Error) and not answered:
+            raise translate_commit(cause, self.describe(), answered) from cause
+        raise trouble
 
     @contextmanager
     def _slot(self) -> Iterator[None]:

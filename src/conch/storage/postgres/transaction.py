@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from functools import cache
+from functools import cache, lru_cache
 from itertools import chain, count
 
 from psycopg import sql
@@ -20,6 +20,9 @@ from conch.storage.statements import expand_lists, referred_first
 _RING = """SELECT bell, pg_notify(bell, '') FROM unnest($1::text[], $2::bigint[]) AS rung (bell, key)
 WHERE NOT pg_try_advisory_xact_lock(key)
 """
+# The same for one channel, as most rings are: arrays take longer than all the rest of it.
+_RING_ONE = "SELECT $1 AS bell, pg_notify($1::text, '') WHERE NOT pg_try_advisory_xact_lock($2::bigint)"
+_SERVER_TIME = "CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)"
 # Not information_schema, which hides tables that the role has no rights on.
 _TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = %s ORDER BY tablename"
 _REFERENCES = """
@@ -57,9 +60,17 @@ def _number(statement: str) -> _Spelled:
     return _Spelled(_PARAMETER.sub(lambda found: f"${names.index(found[1]) + 1}", statement), tuple(names))
 
 
+@cache
+def _at_server_time(statement: str) -> str:
+    return re.sub(r":now\b", _SERVER_TIME, statement)
+
+
 def ask(statements: Mapping[str, str], statement: str, parameters: Mapping[str, Any]) -> Question:
-    """The named statement with its parameters, for a flight."""
-    expanded, flat = expand_lists(statements[statement], dict(parameters))
+    """The named statement with its parameters, for a flight. If `now` is None, the server's clock is used."""
+    text = statements[statement]
+    if parameters.get("now", 0) is None:
+        text = _at_server_time(text)
+    expanded, flat = expand_lists(text, dict(parameters))
     text, names = _number(expanded)
     return Question(text, [flat[name] for name in names])
 
@@ -68,8 +79,24 @@ def _key(statement: str, parameters: dict[str, Any]) -> str:
     return f"{statement} {sorted(parameters.items())}"
 
 
+# A process asks for the same few again and again.
+_number_lock = lru_cache(maxsize=1_000)(lock_number)
+_name_bell = lru_cache(maxsize=1_000)(notification)
+
+
 def lock(name: str) -> Question:
-    return Question("SELECT pg_advisory_xact_lock($1::bigint)", [lock_number("write", name)])
+    return Question("SELECT pg_advisory_xact_lock($1::bigint)", [_number_lock("write", name)])
+
+
+def ring(channels: Sequence[str]) -> Question:
+    """Notify only channels that may have a listener, because commits with notifications wait for each other.
+
+    A listener holds a shared lock on its channel. If there is none, this transaction holds the lock until it ends.
+    A new listener waits for that, and then sees the change.
+    """
+    bells = [_name_bell(channel) for channel in channels]
+    keys = [_number_lock("bell", channel) for channel in channels]
+    return Question(_RING_ONE, [bells[0], keys[0]]) if len(bells) == 1 else Question(_RING, [bells, keys])
 
 
 class PostgresTransaction:
@@ -162,7 +189,8 @@ class PostgresTransaction:
         """What still has to be sent, with the commit."""
         waiting, self._waiting = self._waiting, []
         if self._rings:
-            waiting.append(self._ring())
+            self._ringing = ring(self._rings)
+            waiting.append(self._ringing)
         return waiting
 
     def match(self, phrases: Sequence[Phrase], any_of: Sequence[Phrase] = ()) -> str:
@@ -175,17 +203,6 @@ class PostgresTransaction:
     def call(self, channel: str) -> None:
         self._called = channel
         self._rings.insert(0, channel)
-
-    def _ring(self) -> Question:
-        """Notify only channels that may have a listener, because commits with notifications wait for each other.
-
-        A listener holds a shared lock on its channel. If there is none, this transaction holds the lock until it ends.
-        A new listener waits for that, and then sees the change.
-        """
-        bells = [notification(channel) for channel in self._rings]
-        keys = [lock_number("bell", channel) for channel in self._rings]
-        self._ringing = Question(_RING, [bells, keys])
-        return self._ringing
 
     @property
     def heard(self) -> bool:

@@ -3,7 +3,7 @@
 -- name: renew_peer
 -- Renew the presence of a peer and of its agent if it is due. It never waits for another transaction.
 WITH present AS (
-  SELECT COALESCE(CAST(:now AS BIGINT), CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)) AS now
+  SELECT CAST(:now AS BIGINT) AS now
 ), due AS (
   SELECT c.peer_id, q.agent_id, p.now FROM peers q JOIN cursors c ON c.peer_id = q.peer_id, present p
   WHERE q.topic_id = :topic_id AND q.agent_id = :agent_id

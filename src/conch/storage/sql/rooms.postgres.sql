@@ -32,7 +32,7 @@ ORDER BY lap, ordinal LIMIT :limit;
 -- name: renew_agent
 -- Renew a sign of life that is due, and tell whether it is fresh now. It never waits for another transaction.
 WITH present AS (
-  SELECT COALESCE(CAST(:now AS BIGINT), CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)) AS now
+  SELECT CAST(:now AS BIGINT) AS now
 ), due AS (
   SELECT a.agent_id, p.now FROM agents a, present p
   WHERE a.agent_id = :agent_id AND a.last_seen_at <= p.now - :interval

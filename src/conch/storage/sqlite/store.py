@@ -62,6 +62,8 @@ Hears = Callable[[str], bool]
 class SqliteStore:
     """Opens at the first use: finds or creates the file, and migrates an older one."""
 
+    is_server = False
+
     def __init__(
         self,
         path: str,
@@ -143,6 +145,16 @@ class SqliteStore:
     ) -> AbstractContextManager[None]:
         """Changes nothing: here a transaction of its own costs no more."""
         return nullcontext()
+
+    def write_at_once(
+        self,
+        locks: Sequence[str],
+        queries: Sequence[Query],
+        rings: Sequence[str] = (),
+        afterwards: Sequence[Query] = (),
+    ) -> list[list[Row]] | None:
+        """Changes nothing: here a read before a change costs little."""
+        return None
 
     @contextmanager
     def write(self, *locks: str) -> Iterator[SqliteTransaction]:
