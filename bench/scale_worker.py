@@ -95,7 +95,7 @@ class Worker:
         return {}
 
     def send(self, seconds: float, shares: bool) -> Report:
-        """Send one message after the other, on the shared topic or on its own."""
+        """Send one message after the other, on the shared topic or on its own. The bare loop does not read either."""
         return _repeat(seconds, lambda: self._send(shares))
 
     def bare(self, seconds: float, shares: bool) -> Report:
@@ -125,7 +125,7 @@ class Worker:
         return {"seconds": self._woken.get(timeout=20)}
 
     def _send(self, shares: bool) -> None:
-        self._app.messages.sync(self._peers[shares], [Draft(repr(time.monotonic()))])
+        self._app.messages.send(self._peers[shares], [Draft(repr(time.monotonic()))])
 
     def _hear(self, peer: Peer) -> None:
         page = self._app.messages.sync(peer, [], wait_seconds=20).page
