@@ -112,7 +112,7 @@ class Questions:
             peer, standing = load_standing(tx, peer)
             require_open(peer.topic_id, standing.status)
             draft = Draft(text, "question", field="question")
-            question_id = append_messages(tx, peer, [draft])[0].message.message_id
+            question_id = append_messages(tx, peer, [draft], standing.highest_seq)[0].message.message_id
             _touch(tx, peer)
             return _load(tx, peer.topic_id, question_id)
 
@@ -130,7 +130,7 @@ class Questions:
 
     def poll(self, topic_id: str, question_id: str, after: int = 0) -> Asked:
         """The question, and its next answers after a message number."""
-        with self._store.read() as tx:
+        with self._store.look() as tx:
             return _load(tx, topic_id, question_id, after)
 
     def cancel(self, peer: Peer, question_id: str, reason: str | None) -> tuple[Question, bool]:
@@ -246,6 +246,9 @@ def extras(answer: Message) -> tuple[list[str], list[str]]:
 
 
 def _load(tx: Transaction, topic_id: str, question_id: str, after: int = 0) -> Asked:
+    page: Row = {"question_id": question_id, "after": after, "limit": MOST_ANSWERS + 1}
+    tx.ahead("find_question", question_id=question_id)
+    tx.ahead("answers_to", **page)
     find_topic(tx, topic_id)  # a wrong topic is reported before a wrong question
     row = tx.one("find_question", question_id=question_id)
     if row is None:
@@ -254,7 +257,7 @@ def _load(tx: Transaction, topic_id: str, question_id: str, after: int = 0) -> A
     if row["topic_id"] != topic_id:
         message = f"Question {question_id} belongs to topic {row['topic_id']}."
         raise TopicMismatch(message, field="topic_id", question_id=question_id, topic_id=row["topic_id"])
-    answers = tx.all("answers_to", question_id=question_id, after=after, limit=MOST_ANSWERS + 1)
+    answers = tx.all("answers_to", **page)
     count = len(answers)
     if after or count > MOST_ANSWERS:  # rare: then the page alone does not show how many answers there are
         counted = tx.one("count_answers", question_id=question_id)

@@ -10,6 +10,8 @@ agents had when it was sent.
 
 from __future__ import annotations
 
+from functools import partial
+
 from conch.agents.records import Caller, label
 from conch.bells.base import agent_channel
 from conch.clock import MINUTE, SECOND
@@ -32,7 +34,7 @@ from conch.notices import activity
 from conch.rooms.handoffs import Handoff
 from conch.rooms.log import Event
 from conch.rooms.presence import Rooms
-from conch.rooms.room import Member, Room, Snapshot
+from conch.rooms.room import Member, Room, Snapshot, expect_called
 from conch.storage.base import Row, Store, Transaction
 from conch.warnings import Warnings
 
@@ -127,7 +129,7 @@ class Notices:
         root = self._rooms.root(room_id)
         within = None if scope is None else shown(scope, parse_scope(scope, root).path)
         warnings = check_bead(root, bead_id)
-        with self._rooms.change(caller, room_id) as (tx, snapshot):
+        with self._rooms.change(caller, room_id, ahead=partial(expect_called, to_agent)) as (tx, snapshot):
             sender = snapshot.member(caller.agent_id)
             recipient = find_recipient(snapshot, present_name(tx, snapshot.room.topic_id, to_agent))
             posted = post(tx, snapshot.room, event_type, checked, sender, recipient, sender, bead_id, within)
@@ -150,18 +152,24 @@ class Notices:
 
         With `bead_id`, only those about this work item.
         """
-        with self._rooms.look(caller, room_id) as (tx, _):
-            priority, number = (_FIRST, 0) if after is None else _position(tx, after)
-            given = {"agent_id": caller.agent_id, "room_id": room_id, "priority": priority, "number": number}
-            given["bead_id"] = bead_id or ""  # no work item has an empty id
+        given: Row = {"agent_id": caller.agent_id, "room_id": room_id, "priority": _FIRST, "number": 0, "limit": limit}
+        given["bead_id"] = bead_id or ""  # no work item has an empty id
+
+        def expect(tx: Transaction, room_id: str) -> None:
+            for state in states if after is None else ():
+                tx.ahead("inbox", state=state, **given)
+
+        with self._rooms.look(caller, room_id, expect) as (tx, _):
+            if after is not None:
+                given["priority"], given["number"] = _position(tx, after)
             # The index has the events of each state in order, so that no query reads more than the limit.
-            rows = [row for state in states for row in tx.all("inbox", state=state, limit=limit, **given)]
+            rows = [row for state in states for row in tx.all("inbox", state=state, **given)]
         rows.sort(key=lambda row: (row["priority"], row["number"]))
         return [to_protocol_event(row) for row in rows[:limit]]
 
     def mark(self, caller: Caller, event_id: str, mark: str) -> ProtocolEvent:
         """Mark a received event `seen` or `accepted`. `accepted` is final; marking again changes nothing."""
-        with self._store.read() as tx:
+        with self._store.look() as tx:
             room_id = _load_received(tx, event_id, caller).room_id
         with self._rooms.change(caller, room_id, even_closed=True) as (tx, snapshot):
             _load_received(tx, event_id, caller)  # again under the lock: an adoption may have moved the event

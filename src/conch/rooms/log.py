@@ -13,7 +13,7 @@ from conch.ids import new_id
 from conch.lean import Any, NamedTuple, json
 from conch.rooms.handoffs import Handoff, load_handoff
 from conch.rooms.room import Room, load_room
-from conch.storage.base import LAST, Row, Store, Transaction
+from conch.storage.base import LAST, Query, Row, Store, Transaction
 
 FORCED = "forced"  # the cause of a takeover by a person while the owner or the recipient still had time
 PAGE = 500  # events per query, so that a long log never has to fit into memory
@@ -203,12 +203,13 @@ class EventPage(NamedTuple):
 
 def list_events(store: Store, room_id: str, after: int | None, limit: int) -> EventPage:
     """Events after a cursor, or the latest if there is no cursor. Oldest first."""
-    with store.read() as tx:
+    latest: Query = ("latest_events", {"room_id": room_id, "through": LAST, "limit": limit + 1})
+    following: Query = ("events_after", {"room_id": room_id, "after": after, "limit": limit})
+    statement, given = latest if after is None else following
+    with store.look() as tx:
+        tx.ahead(statement, **given)
         room = load_room(tx, room_id)
-        if after is None:
-            rows = tx.all("latest_events", room_id=room_id, through=LAST, limit=limit + 1)[::-1]
-        else:
-            rows = tx.all("events_after", room_id=room_id, after=after, limit=limit)
+        rows = tx.all(statement, **given)[:: -1 if after is None else 1]
     events = [to_event(row) for row in rows[-limit:]]
     cursor = events[-1].event_seq if events else max(after or 0, 0)  # an empty page keeps the caller's cursor
     return EventPage(events, cursor, cursor < room.last_event_seq, len(rows) > limit)

@@ -162,7 +162,7 @@ class Rooms:
 
     def visit(self, caller: Caller | None, room_id: str) -> Room:
         """The row of the room now. The caller, if it is a member, counts as seen."""
-        with self.look(caller, room_id) as (_, snapshot):
+        with self.look(caller, room_id, _nothing) as (_, snapshot):
             return snapshot.room
 
     def count_members(self, room_id: str) -> int:

@@ -121,6 +121,13 @@ def expect_walk(tx: Transaction, room_id: str, agent_id: str) -> bool:
     return tx.ahead("members_after", **_walk_from(room_id, agent_id))
 
 
+def expect_called(text: str, tx: Transaction, room_id: str) -> None:
+    """Fetch ahead what `Snapshot.called` asks about a name or an agent_id."""
+    if text.isprintable():
+        tx.ahead("member_called", room_id=room_id, name=text)
+        tx.ahead("some_members", room_id=room_id, agent_ids=[text])
+
+
 def expect_shown(tx: Transaction, room_id: str, limit: int) -> None:
     """Fetch ahead what `Roll.shown` reads in a room where all are there."""
     tx.ahead("count_members", room_id=room_id, is_gone=1)

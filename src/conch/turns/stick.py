@@ -20,7 +20,7 @@ from conch.notices.events import find_recipient, leave_handoff, readdress_handof
 from conch.rooms.handoffs import dump_handoff
 from conch.rooms.log import append_event, expect_event, find_pending, prior_owner
 from conch.rooms.presence import Lease, Rooms
-from conch.rooms.room import Member, Room, Snapshot, expect_walk, renew, save_room
+from conch.rooms.room import Member, Room, Snapshot, expect_called, expect_walk, renew, save_room
 from conch.storage.base import Transaction
 
 _FEW = 5  # members that an error names
@@ -120,7 +120,8 @@ class Turns:
     ) -> Offer:
         """Hand over to one chosen active member, by agent_id or name; the sequence goes on from there."""
         text = dump_handoff(handoff, self._settings.max_handoff_bytes)
-        with self._rooms.change(caller, room_id, lease=Lease(lease_id, expected_turn_id)) as (tx, snapshot):
+        lease, ahead = Lease(lease_id, expected_turn_id), partial(_expect_pass, to_agent_id)
+        with self._rooms.change(caller, room_id, lease=lease, ahead=ahead) as (tx, snapshot):
             target = find_target(snapshot, caller, present_name(tx, snapshot.room.topic_id, to_agent_id))
             offer = offer_stick(tx, snapshot, "pass", target, text)
         return with_status(offer, snapshot, target, tx.heard)
@@ -132,6 +133,11 @@ class Turns:
 def _expect_offer(agent_id: str, tx: Transaction, room_id: str) -> None:
     expect_event(tx)
     expect_walk(tx, room_id, agent_id)
+
+
+def _expect_pass(to_agent_id: str, tx: Transaction, room_id: str) -> None:
+    expect_event(tx)
+    expect_called(to_agent_id, tx, room_id)
 
 
 def next_in_sequence(snapshot: Snapshot, waiting: set[str]) -> Member | None:

@@ -238,11 +238,13 @@ class Claims:
             expect_pending(tx, room_id)
             snapshot = self._rooms.load(tx, room_id, caller.agent_id)
             member = admit(tx, snapshot, caller, even_closed=True)
-            found = self._judge(tx, snapshot, caller)
-            is_change = found.status == "your_turn" or is_due(snapshot, member, caller)
-            if not is_change and (_is_settled(found, cursor) or not again):
+            # An owner renews its lease, and gets its handoff again there.
+            found = None if snapshot.room.owner == caller.agent_id else self._judge(tx, snapshot, caller)
+            if found is None or found.status == "your_turn" or is_due(snapshot, member, caller):
+                found = None
+            elif _is_settled(found, cursor) or not again:
                 snapshot.look_around()
-        return self._settle(caller, room_id, call) if is_change else found
+        return found or self._settle(caller, room_id, call)
 
     def _settle(self, caller: Caller, room_id: str, call: Call) -> Wait:
         """Look again inside a write transaction. Claim the stick, or renew the lease if the caller already has it."""
