@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import lru_cache
 
 Clock = Callable[[], int]
 
@@ -43,6 +44,7 @@ def to_local(moment: int) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment / SECOND))
 
 
+@lru_cache(maxsize=256)  # a reply shows the same moment in its object and in its text
 def to_iso(moment: int | None) -> str | None:
     """ISO-8601 in UTC with milliseconds, as in the replies of all other tools."""
     if moment is None:

@@ -84,7 +84,7 @@ def message(message: Message) -> Object:
 def echo(sent: list[Sent], budget: Budget) -> tuple[list[Object], list[str]]:
     """What was sent, as objects and as lines. Of long messages only the numbers and the ids, which the sender lacks."""
     objects, lines = [{"message": message(each.message)} for each in sent], [_sent_line(each) for each in sent]
-    if budget.fits(objects, lines):
+    if not sent or budget.fits(objects, lines):
         return objects, lines
     page = budget.fill(sent, _sent_ids, _sent_line)
     if page.has_more:

@@ -5,6 +5,7 @@ A view writes what reads well. `tell` adds whatever the view left out, as `name=
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from conch.lean import Any, json
@@ -14,19 +15,20 @@ from conch.tools.text import MARGIN, behind_margin, is_plain, one_line, visible
 # A view shows a handoff whole, behind a margin. Warnings have lines of their own.
 _SHOWN_WHOLE = frozenset(("handoff", "handoff_template", "warnings"))
 _LONGEST_WORD = 200
-_WITHOUT_SIGNS = str.maketrans("", "", "-_.:/@+~#%,")
+_is_word = re.compile(r"[\w.:/@+~#%,-]+").fullmatch
 
 
 def tell(data: Object, text: str, *ending: str) -> str:
     """The text of an object, the facts that it lacks, and the last lines. Items of a list have their own texts."""
-    return "\n".join([_add(text, _facts(data), "\n".join(ending)), *ending])
+    whole = "\n".join([text, *ending])
+    return "\n".join([_add(text, _untold(data, whole)), *ending])
 
 
 def tell_item(data: Object, line: str) -> str:
     """The text of an item of a list, with the facts that it lacks below."""
-    # All messages of a list are on one topic, which the text names once, below the list.
-    is_message = "message_type" in data
-    return _add(line, ((name, value) for name, value in _facts(data) if not (is_message and name == "topic_id")))
+    if "message_type" in data:  # all messages of a list are on one topic, which the text names once, below the list
+        data = {name: value for name, value in data.items() if name != "topic_id"}
+    return _add(line, _untold(data, line))
 
 
 def tell_warnings(data: Object) -> list[str]:
@@ -37,50 +39,50 @@ def tell_warnings(data: Object) -> list[str]:
     ]
 
 
-def _add(text: str, facts: Iterator[tuple[str, Any]], ending: str = "") -> str:
-    whole = f"{text}\n{ending}" if ending else text
+def _add(text: str, facts: Iterator[tuple[str, Any]]) -> str:
     words: dict[str, list[str]] = {}
     blocks: list[str] = []
     for path, value in facts:
         about, _, name = path.rpartition(".")
-        values = value if isinstance(value, list) else (value,)
-        for each in values:
-            if not _is_told(whole, name, each):
-                break
-        else:
-            continue
-        for each in values:  # all of a list, because a part of it would pass for the whole
-            if isinstance(each, str) and (len(each) > _LONGEST_WORD or (not is_plain(each) and _has_lines(each))):
+        for each in value if isinstance(value, list) else (value,):
+            if isinstance(each, str) and (len(each) > _LONGEST_WORD or len(each.splitlines()) > 1):
                 blocks.append(behind_margin(each, MARGIN * 2, first=f"{MARGIN}{path}: "))
             else:
                 words.setdefault(about, []).append(f"{name}={_spell(each)}")
     added = [f"{MARGIN}{about}{': ' if about else ''}{' '.join(each)}" for about, each in words.items()]
-    return "\n".join(line for line in [text, *added, *blocks] if line)
+    return "\n".join(filter(None, [text, *added, *blocks]))
 
 
-def _facts(data: Object, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every value that is not an object, and every list of such values, by its name.
+def _untold(data: Object, text: str, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The facts that the text lacks: every value that is not an object, and every list of such values, by its name.
 
-    What is false or empty is not a fact.
+    What is false or empty is not a fact. Every value of every reply comes here, so it must be fast.
     """
     for name, value in data.items():
-        if name in _SHOWN_WHOLE or value is None or value is False or value in ("", [], {}):
+        if name in _SHOWN_WHOLE or (not value and type(value) not in (int, float)):
             continue
-        label = prefix + (name if name.isidentifier() else _spell(one_line(name)))
-        if isinstance(value, dict):
-            yield from _facts(value, f"{label}.")
-        elif not isinstance(value, list) or not any(isinstance(each, (dict, list)) for each in value):
-            yield label, value
+        if not name.isidentifier():
+            name = _spell(one_line(name))
+        if not isinstance(value, (dict, list)):
+            if not _is_told(text, name, value):
+                yield prefix + name, value
+        elif isinstance(value, dict):
+            yield from _untold(value, text, f"{prefix}{name}.")
+        elif not any(isinstance(each, (dict, list)) for each in value):
+            if not all(_is_told(text, name, each) for each in value):  # then all of it: a part would pass for the whole
+                yield prefix + name, value
         elif prefix:  # only a list of the reply itself has a text for each of its items
-            yield label, json.dumps(value, ensure_ascii=False, default=str)
+            spelled = json.dumps(value, ensure_ascii=False, default=str)
+            if not _is_told(text, name, spelled):
+                yield prefix + name, spelled
 
 
 def _is_told(text: str, name: str, value: Any) -> bool:
     """Whether the text has this value. A number counts only with its name, because any text has some number."""
     if isinstance(value, str) and not value.isdecimal():
-        if is_plain(value):  # as almost always
-            return _mentions(text, value.strip() or value)
-        return not value.strip() or any(_mentions(text, form) for form in _forms(value))
+        if "\n" not in value and _mentions(text, value.strip() or value):  # as almost always
+            return True
+        return not is_plain(value) and (not value.strip() or any(_mentions(text, form) for form in _forms(value)))
     spelled = _spell(value)
     if spelled not in text:
         return False
@@ -97,10 +99,6 @@ def _forms(value: str) -> Iterator[str]:
     yield one_line(value)
 
 
-def _has_lines(text: str) -> bool:
-    return len(text.splitlines()) > 1
-
-
 def _mentions(text: str, word: str) -> bool:
     """Whether the word is in the text and not only a part of a longer one."""
     at = text.find(word)
@@ -115,7 +113,5 @@ def _mentions(text: str, word: str) -> bool:
 def _spell(value: Any) -> str:
     """A value in one word. Text with spaces or signs is quoted, so that it cannot pass for another fact."""
     if isinstance(value, str):
-        letters = value.translate(_WITHOUT_SIGNS)
-        is_word = value and (not letters or letters.isalnum())
-        return value if is_word else visible(json.dumps(value, ensure_ascii=False))
+        return value if _is_word(value) else visible(json.dumps(value, ensure_ascii=False))
     return str(value).lower() if isinstance(value, bool) else str(value)

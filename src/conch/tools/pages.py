@@ -97,11 +97,11 @@ class Budget:
         """
         objects: list[Object] = []
         lines: list[str] = []
+        if self._limit is not None:
+            from conch.tools.facts import tell_item  # not at the top: commands do not need it
         for item in items[:limit]:
             shown, line = as_object(item), as_text(item)
             if self._limit is not None and isinstance(shown, dict):
-                from conch.tools.facts import tell_item  # not at the top: commands do not need it
-
                 line = tell_item(shown, line)
             if self._limit is not None and (len(items) > 1 or is_extra):  # a single item fits in any case
                 size = _size(shown) + _size(line)

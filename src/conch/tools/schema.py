@@ -56,11 +56,11 @@ def _check_value(field: str, schema: Object, value: Any) -> None:
         raise _refusal(field, f"{field} must be one of {', '.join(map(str, schema['enum']))}.")
     if isinstance(value, str):
         _check_length(field, schema, value)
-    if isinstance(value, int) and not schema.get("minimum", value) <= value <= schema.get("maximum", value):
-        raise _refusal(
-            field, f"{field} must be a whole number from {schema.get('minimum')} to {schema.get('maximum')}."
-        )
-    if isinstance(value, list) and not all(_is_type(item, schema["items"]["type"]) for item in value):
+    elif isinstance(value, int):
+        if not schema.get("minimum", value) <= value <= schema.get("maximum", value):
+            wanted = f"a whole number from {schema.get('minimum')} to {schema.get('maximum')}"
+            raise _refusal(field, f"{field} must be {wanted}.")
+    elif isinstance(value, list) and not all(_is_type(item, schema["items"]["type"]) for item in value):
         raise _refusal(field, f"Every item of {field} must be {_TYPES[schema['items']['type']][1]}.")
 
 

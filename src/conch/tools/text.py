@@ -48,7 +48,8 @@ def visible(text: str) -> str:
 
 def is_plain(text: str) -> bool:
     """Whether the text is printable ASCII on one line, apart from the dot of a label. It needs no escaping."""
-    text = text.replace(DOT, "")
+    if not text.isascii():
+        text = text.replace(DOT, "")
     return text.isascii() and text.isprintable()
 
 
