@@ -136,6 +136,32 @@ class Lent(NamedTuple):
             return False
 
 
+class _Loan:
+    """A connection that is given back at the end. Every call needs one, so this is no generator, which is slower."""
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+
+    def __enter__(self) -> Lent:
+        try:
+            self._lent = self._connections.take()
+        except sqlite3.Error as error:
+            raise self._connections.translate(error) from error
+        return self._lent
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is None:
+            self._connections.give_back(self._lent)
+            return
+        broken = isinstance(error, (sqlite3.Error, StoreError))  # the next caller gets a new connection
+        try:
+            explained = self._connections.explain(error, self._lent)
+        finally:
+            self._connections.give_back(self._lent, broken)
+        if explained is not None:
+            raise explained from None if isinstance(error, FilesTaken) else error
+
+
 class Connections:
     def __init__(
         self,
@@ -164,49 +190,44 @@ class Connections:
         self._now: _Generation | None = None
         self._before: _Generation | None = None  # the last one, if its files were taken
 
-    @contextmanager
-    def borrowed(self) -> Iterator[Lent]:
+    def borrowed(self) -> _Loan:
         """A connection for one transaction, with the driver's errors translated.
 
         StoreInterrupted if its files were taken; nothing was changed then.
         """
-        lent: Lent | None = None
-        broken = False
-        try:
-            lent = self.take()
-            yield lent
-        except FilesTaken:
-            assert lent is not None
-            raise self.notice(lent) from None
-        except sqlite3.Error as error:
-            broken = True  # the next caller gets a new connection
-            if lent is not None and lent.is_surely_taken():
-                raise self.notice(lent) from error
-            raise translate(error, self.path, self._named) from error
-        except _Hidden as hidden:
-            raise translate(hidden.error, self.path, self._named) from hidden
-        except StoreError:
-            broken = True
-            raise
-        finally:
-            if lent is not None:
-                self.give_back(lent, broken)
+        return _Loan(self)
+
+    def explain(self, error: BaseException, lent: Lent) -> StoreError | None:
+        """The error for a caller, if this one comes from the driver or from the files of the store."""
+        if isinstance(error, _Hidden):
+            return self.translate(error.error)
+        if isinstance(error, FilesTaken) or (isinstance(error, sqlite3.Error) and lent.is_surely_taken()):
+            return self.notice(lent)
+        return self.translate(error) if isinstance(error, sqlite3.Error) else None
+
+    def translate(self, error: sqlite3.Error | OSError) -> StoreError:
+        return translate(error, self.path, self._named)
 
     def take(self) -> Lent:
         """A connection of the caller's own until `give_back`."""
+        return self._try_to_take() or self._wait_to_take()
+
+    def _wait_to_take(self) -> Lent:
         deadline = time.monotonic() + self._seconds
-        while True:
-            with self._lock:
-                lent = self._try_to_take()
+        while time.monotonic() <= deadline:
+            time.sleep(0.005)
+            lent = self._try_to_take()
             if lent is not None:
                 return lent
-            if time.monotonic() > deadline:
-                message = f"The files of the store at {self.path} were replaced while other calls use them. Try again."
-                raise StoreBusy(message, path=self.path)
-            time.sleep(0.005)
+        message = f"The files of the store at {self.path} were replaced while other calls use them. Try again."
+        raise StoreBusy(message, path=self.path)
 
     def _try_to_take(self) -> Lent | None:
         """None while other threads still use files that were taken."""
+        with self._lock:
+            return self._take_now()
+
+    def _take_now(self) -> Lent | None:
         generation = self._now
         if generation is None:
             if not self._is_dropped():
@@ -219,7 +240,7 @@ class Connections:
             if not generation.files.are_in_place():  # a thread that has a connection must notice, to save what it can
                 return None
         except OSError as error:
-            raise translate(error, self.path, self._named) from error
+            raise self.translate(error) from error
         lent = Lent(self._connect(), generation, generation.files.stored)
         generation.count += 1
         return lent
@@ -298,7 +319,7 @@ class Connections:
             require_own_place(self._given, self.path, self._named)
             require_own_file(self.path, self._named)
         except OSError as error:
-            raise translate(error, self.path, self._named) from error
+            raise self.translate(error) from error
 
     def _try_to_open_first(self, connect: Callable[[], sqlite3.Connection]) -> _Generation:
         users = None
@@ -313,7 +334,7 @@ class Connections:
             if users is not None:
                 users.leave()
             if isinstance(error, OSError):
-                raise translate(error, self.path, self._named) from error
+                raise self.translate(error) from error
             raise
 
     def _open_files(self, users: Users, connect: Callable[[], sqlite3.Connection]) -> _Generation:
@@ -429,7 +450,7 @@ class Connections:
         except StoreError as error:  # it cannot be saved now, so the next call tries again
             return error
         except (OSError, sqlite3.Error) as error:
-            return translate(error, self.path, self._named)
+            return self.translate(error)
         with self._lock:
             if generation is self._now:
                 is_same = target == self.path or type(generation.trouble) is StoreInterrupted

@@ -86,7 +86,8 @@ class OpenFiles:
     def __init__(self, path: str, given: str) -> None:
         """`given` is the path before links were followed. A link can be changed."""
         self.path = path
-        self._paths = [os.fsencode(each) for each in (given, *(path + suffix for suffix in SIDES))]
+        self._link = None if given == path else os.fsencode(given)
+        self._paths = [os.fsencode(path + suffix) for suffix in ("", *SIDES)]
         is_same = os.path.realpath(os.path.dirname(given)) == os.path.dirname(path)
         self._folder = os.fsencode(os.path.dirname(given if is_same else path))
         self._is_linked = not is_same
@@ -142,12 +143,12 @@ class OpenFiles:
 
     def _are_all_there(self) -> bool:
         store, wal, shm = self._paths
+        # A file that was moved, with a link to it at its old name, has another `-wal` for those who come now.
+        found = _stat(store, follow_symlinks=False)
         # The inodes are enough: the files of one folder are on one device, unless the folder itself is replaced.
-        found = _stat(store)
         if (found.st_dev, found.st_ino, _stat(wal).st_ino, _stat(shm).st_ino) != self._ids:
             return False
-        # A file that was moved, with a link to it at its old name, has another `-wal` for those who come now.
-        return _stat(self.path, follow_symlinks=False).st_ino == found.st_ino
+        return self._link is None or _stat(self._link).st_ino == found.st_ino
 
     def taken_at(self) -> float:
         """When the store's file was deleted or moved, if it was: the same moment for every process that had it open."""

@@ -37,7 +37,7 @@ from conch.storage.sqlite.files import (
 )
 from conch.storage.sqlite.queue import Queue
 from conch.storage.sqlite.recognition import APPLICATION_ID, foreign
-from conch.storage.sqlite.transaction import SqliteTransaction, as_dict, transaction
+from conch.storage.sqlite.transaction import SqliteTransaction, as_dict, rows_of, transaction
 from conch.storage.statements import (
     Dialect,
     Migration,
@@ -182,13 +182,14 @@ class SqliteStore:
         Returns the mark in the file, and the one that SQLite reads. A writer that passes has the write lock of these
         files. A process that mends them waits for that lock.
         """
-        facts: Row = lent.connection.execute(self._statements["store_facts"]).fetchone()
-        in_file, mark = lent.check(), facts["mark"]  # in this order: from now on SQLite keeps the file as it is
-        start = facts["start"] or ""
+        facts = dict(rows_of(lent.connection, self._statements["store_facts"]))
+        ((mark,),) = rows_of(lent.connection, self._statements["store_mark"])
+        in_file = lent.check()  # not before: from now on SQLite keeps the file as it is
+        start = facts.get("mark") or ""
         lent.check_marks(in_file, mark, int(start) if start.isdecimal() else in_file)
         # A newer conch may have migrated the store since this process opened it.
-        self._check_version(self._parsed_version(facts["version"]))
-        self._replacements.check(facts["epoch"])
+        self._check_version(self._parsed_version(facts.get("schema_version")))
+        self._replacements.check(facts.get("epoch"))
         return in_file, mark
 
     def _confirm(self, lent: Lent, mark: int) -> None:

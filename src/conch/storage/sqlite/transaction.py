@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 
 from conch.calls import note_change
 from conch.lean import Any
@@ -16,21 +16,40 @@ _MOST_ENDINGS = 200  # words with the same prefix that a search lists one by one
 _LAST_CHARACTER = "\U0010ffff"
 
 
-@contextmanager
-def transaction(connection: sqlite3.Connection, begin: str) -> Iterator[None]:
-    """The only place that begins, commits and rolls back. KeyboardInterrupt rolls back too."""
-    try:
-        connection.execute(begin)  # inside the `try`, because an interrupt may come right after it
-        yield
-        if begin == "BEGIN":
-            if connection.in_transaction:
-                connection.execute("COMMIT")
-        else:
-            _commit_change(connection)
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
+class transaction:  # noqa: N801 - used like a function
+    """The only place that begins, commits and rolls back. KeyboardInterrupt rolls back too.
+
+    Every call comes here, so it is a class: a generator would take four times as long.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, begin: str) -> None:
+        self._connection = connection
+        self._begin = begin
+
+    def __enter__(self) -> None:
+        try:
+            self._connection.execute(self._begin)
+        except BaseException:  # an interrupt may come right after it
+            self._roll_back()
+            raise
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        try:
+            if kind is None:
+                self._commit()
+        finally:
+            self._roll_back()
+
+    def _commit(self) -> None:
+        if self._begin != "BEGIN":
+            _commit_change(self._connection)
+        elif self._connection.in_transaction:
+            self._connection.execute("COMMIT")
+
+    def _roll_back(self) -> None:
+        """Roll back, unless it was committed."""
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
 
 
 def _commit_change(connection: sqlite3.Connection) -> None:
@@ -44,7 +63,19 @@ def _commit_change(connection: sqlite3.Connection) -> None:
 
 
 def as_dict(cursor: sqlite3.Cursor, row: tuple[Any, ...]) -> Row:
-    return {column[0]: value for column, value in zip(cursor.description, row, strict=True)}
+    return dict(zip(_names(cursor), row, strict=True))
+
+
+def rows_of(connection: sqlite3.Connection, query: str) -> list[tuple[Any, ...]]:
+    """The rows of a query, without the names of their columns."""
+    cursor = connection.execute(query)
+    cursor.row_factory = None
+    return cursor.fetchall()
+
+
+def _names(cursor: sqlite3.Cursor) -> tuple[str, ...]:
+    """The names of the columns: of each column, the driver describes only that."""
+    return next(zip(*cursor.description, strict=True))
 
 
 class SqliteTransaction:
@@ -72,7 +103,7 @@ class SqliteTransaction:
     def all(self, statement: str, **parameters: Any) -> list[Row]:
         cursor = self._execute(statement, parameters)
         cursor.row_factory = None  # name the columns once, not for every row
-        names = [column[0] for column in cursor.description]
+        names = _names(cursor)
         return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
     def ahead(self, statement: str, **parameters: Any) -> bool:
