@@ -20,8 +20,8 @@ from conch.calls import Call
 from conch.host import processes
 from conch.host.processes import Process
 from conch.storage.base import Store
+from conch.tools.calling import call_tool
 from conch.tools.catalogue import TOOLS
-from conch.tools.registry import call_tool
 from conch.tools.replies import Reply
 from conch.tools.session import Session
 

@@ -18,8 +18,8 @@ from tests.contract.test_margin import PLAIN, closing, everything_said, filled
 
 from conch.calls import Call
 from conch.host import processes
+from conch.tools.calling import call_tool
 from conch.tools.catalogue import TOOLS
-from conch.tools.registry import call_tool
 from conch.tools.replies import Reply
 
 # The fields that a seed types `| null`.

@@ -28,8 +28,8 @@ from conch.errors import InvalidArgument, InvalidSetting
 from conch.host.processes import Process
 from conch.ids import digest
 from conch.storage.base import Store
+from conch.tools.calling import call_tool
 from conch.tools.catalogue import TOOLS
-from conch.tools.registry import call_tool
 from conch.tools.session import Session
 
 

@@ -13,8 +13,8 @@ from conch.calls import Call
 from conch.errors import StoreUnavailable
 from conch.notices.delivery import find_news, mark_shown
 from conch.tools import session
+from conch.tools.calling import call_tool
 from conch.tools.catalogue import TOOLS
-from conch.tools.registry import call_tool
 from conch.tools.session import Session
 
 BLOCKED = {"subject": "I wait", "blocker": "the stick", "requested_action": "Please hand over.", "urgency": "high"}

@@ -504,8 +504,8 @@ def test_a_late_reply_does_not_move_the_cursor_of_the_names_next_holder(
 
 
 def test_a_call_waits_until_the_reply_before_it_is_delivered_or_lost(red: Any, blue: Any, pink: str) -> None:
+    from conch.tools.calling import call_tool
     from conch.tools.catalogue import TOOLS
-    from conch.tools.registry import call_tool
 
     red.send(pink, "1")
     first = call_tool(TOOLS["sync"], blue.session, {"topic_id": pink, "wait_seconds": 0}, Call())

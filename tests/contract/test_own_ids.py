@@ -12,8 +12,8 @@ from tests.callers import named
 
 from conch.app import App
 from conch.calls import Call
+from conch.tools.calling import call_tool
 from conch.tools.catalogue import TOOLS, select_tools
-from conch.tools.registry import call_tool
 from conch.tools.replies import Delivery, Object
 from conch.tools.session import Session
 

@@ -424,8 +424,8 @@ def test_an_agent_that_has_not_joined_can_do_none_of_it(red: Any, topic_id: str,
 def test_the_limits_are_settings(environ: dict[str, str], workspace: str) -> None:
     from conch.app import open_app
     from conch.calls import Call
+    from conch.tools.calling import call_tool
     from conch.tools.catalogue import TOOLS
-    from conch.tools.registry import call_tool
     from conch.tools.session import Session
 
     app = open_app({**environ, "AGENT_BUS_MAX_QUESTION_CHARS": "5", "CONCH_MAX_PUBLISH_BATCH": "1"})

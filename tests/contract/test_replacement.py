@@ -12,8 +12,8 @@ from conch.app import App, open_app
 from conch.calls import Call
 from conch.errors import StoreReplaced
 from conch.storage.replacement import new_epoch
+from conch.tools.calling import call_tool
 from conch.tools.catalogue import TOOLS
-from conch.tools.registry import call_tool
 from conch.tools.session import Session
 
 Object = dict[str, Any]

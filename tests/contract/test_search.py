@@ -18,7 +18,7 @@ from conch.search.indexing import catch_up
 from conch.search.meaning import Meaning
 from conch.search.search import Found
 from conch.storage.base import Store
-from conch.tools.registry import call_tool
+from conch.tools.calling import call_tool
 from conch.tools.replies import Reply
 from conch.tools.search import TOOLS
 from conch.tools.session import Session

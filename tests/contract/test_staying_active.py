@@ -11,8 +11,8 @@ from tests.contract.conftest import DEADLINE, in_background
 
 from conch.app import App, open_app
 from conch.calls import Call
+from conch.tools.calling import call_tool
 from conch.tools.catalogue import TOOLS
-from conch.tools.registry import call_tool
 from conch.tools.session import Session
 
 SHORTEST_MINUTES = 0.01

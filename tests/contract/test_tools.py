@@ -11,9 +11,9 @@ from tests.arguments import HANDOFF, VALID, bad_arguments
 
 from conch.app import App
 from conch.calls import Call
-from conch.tools import facts
+from conch.tools import calling
+from conch.tools.calling import call_tool
 from conch.tools.catalogue import TOOLS
-from conch.tools.registry import call_tool
 from conch.tools.replies import Reply
 from conch.tools.session import Session
 
@@ -301,7 +301,7 @@ def test_a_reply_that_cannot_be_told_brings_nothing(ada: Any, bob: Any, monkeypa
         raise IndexError("list index out of range")
 
     with monkeypatch.context() as patched:
-        patched.setattr(facts, "tell", fail)
+        patched.setattr(calling, "tell", fail)
         assert ada.refused("wait_for_turn", max_wait_ms=0)["error"] == "internal_error"
 
     assert bob.data("wait_for_turn", max_wait_ms=0)["status"] == "your_turn"

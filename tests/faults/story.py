@@ -16,8 +16,8 @@ from conch.app import App
 from conch.calls import Call, retry_interrupted
 from conch.errors import ConchError, StoreError
 from conch.host import processes
+from conch.tools.calling import call_tool
 from conch.tools.catalogue import TOOLS
-from conch.tools.registry import call_tool
 from conch.tools.session import Session
 from conch.upkeep.verify import verify_store
 

@@ -11,9 +11,9 @@ from tests.arguments import bad_arguments
 from conch.agents.records import Caller
 from conch.app import open_app
 from conch.calls import Call
+from conch.tools.calling import call_tool
 from conch.tools.catalogue import GROUPS, TOOLS, select_tools
 from conch.tools.instructions import instructions
-from conch.tools.registry import call_tool
 from conch.tools.session import Session
 
 REFUSALS = ("invalid_argument", "invalid_handoff", "limit_exceeded")

@@ -14,7 +14,7 @@ from collections.abc import Collection, Sequence
 
 from conch.agents.records import label
 from conch.lean import Any, NamedTuple, json
-from conch.storage.base import Query, Row, Store
+from conch.storage.base import Answered, Query, Row, Store
 
 _LONGEST_LINE = 120
 _MOST = 100  # larger numbers are not counted
@@ -64,7 +64,7 @@ class Mail(NamedTuple):
         return self._replace(**short)
 
 
-Seen = Sequence[tuple[Query, list[Row]]]
+Seen = Sequence[Answered]
 _NOTHING = Mail(None, None, None, None, None, 0)
 
 
@@ -77,10 +77,24 @@ def mail_queries(
     asked: tuple[str, ...] = (),
 ) -> list[Query]:
     """What `read_mail` asks with the same arguments: first which kinds there are, then each kind."""
+    return [_kinds_query(agent_id), *_kind_queries(agent_id, topic_id, through, ids, brought, asked)]
+
+
+def _kinds_query(agent_id: str) -> Query:
+    return "mail_kinds", {"agent_id": agent_id}
+
+
+def _kind_queries(
+    agent_id: str,
+    topic_id: str,
+    through: int,
+    ids: tuple[str, ...],
+    brought: Collection[tuple[str, int]],
+    asked: tuple[str, ...],
+) -> list[Query]:
     numbers = sorted(f"{place} {seq}" for place, seq in brought)
     messages = {"topic_id": topic_id, "through": through, "brought": numbers or [""], "most": _MOST}
     given: dict[str, Row] = {
-        "kinds": {},
         "messages": messages,
         "questions": {"ids": list(ids) or [""], "shown": list(asked) or [""]},
         "notices": {"ids": list(ids) or [""], "most": _MOST},
@@ -105,11 +119,10 @@ def read_mail(
     replies have `brought` single messages, each named by its topic and its number, and the questions in `asked`. A
     caller that has just `seen` the rows of some of the queries passes them, to save time.
     """
-    first, *others = mail_queries(agent_id, topic_id, through, ids, brought, asked)
-    ((kinds,),) = _ask(store, [first], seen)
-    wanted = [query for query in others if kinds[query[0]]]
-    if not wanted:
+    ((kinds,),) = _ask(store, [_kinds_query(agent_id)], seen)
+    if not any(kinds.values()):  # as almost always
         return _NOTHING
+    wanted = [q for q in _kind_queries(agent_id, topic_id, through, ids, brought, asked) if kinds[q[0]]]
     found: dict[str, list[Row]] = {}
     for rows in _ask(store, wanted, seen):
         for row in rows:
@@ -130,10 +143,8 @@ def read_mail(
     )
 
 
-def seen_mail(answers: list[tuple[Query, list[Row]]]) -> Seen:
+def seen_mail(answers: list[Answered]) -> Seen:
     """What `Store.aside` has seen, for `read_mail`: without the kinds that it did not ask for."""
-    if not answers:
-        return ()
     (first, (kinds,)), *others = answers
     asked = {query[0] for query, _ in others}
     return [(first, [{kind: waits and kind in asked for kind, waits in kinds.items()}]), *others]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from conch.agents.records import Caller, label, process_columns
 from conch.clock import MILLISECOND
@@ -233,20 +233,17 @@ class Rooms:
                 tx.run("touch_agent", agent_id=caller.agent_id, now=tx.now)
         self._note_touch(caller)
 
-    @contextmanager
-    def renewing(self, caller: Caller) -> Iterator[None]:
+    def renewing(self, caller: Caller) -> AbstractContextManager[None]:
         """Let a sign of life that may be due travel with the first transaction of a call, if that saves time."""
         if not self._may_be_due(caller) or processes.check(caller.process) == "gone":
-            yield
-            return
+            return nullcontext()
 
         def note(rows: list[Row]) -> None:
             if any(row["is_fresh"] for row in rows):
                 self._note_touch(caller)
 
         interval = self._renewal_ms * MILLISECOND
-        with self._store.beforehand("renew_agent", note, agent_id=caller.agent_id, interval=interval):
-            yield
+        return self._store.beforehand("renew_agent", note, agent_id=caller.agent_id, interval=interval)
 
     def _may_be_due(self, caller: Caller) -> bool:
         return time.monotonic() >= self._active_until.get(caller.agent_id, 0.0)

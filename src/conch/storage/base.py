@@ -18,7 +18,8 @@ Row = dict[str, Any]
 Parameters = dict[str, Any]
 Execute = Callable[[str, Parameters], list[Row]]
 Query = tuple[str, Row]  # the name of a statement and its parameters
-Aside = Callable[[], list[tuple[Query, list[Row]]]]
+Answered = tuple[Query, list[Row]]
+Aside = Callable[[], list[Answered]]
 
 
 def ignore_rows(rows: list[Row]) -> None:

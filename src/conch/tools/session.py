@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
 from conch.agents.connections import close_connection
@@ -15,6 +15,7 @@ from conch.agents.signals import gather_signals
 from conch.errors import InvalidArgument, StoreError
 from conch.host import processes
 from conch.lean import TYPE_CHECKING, Any, Lock, threading
+from conch.notices.mail import mail_queries, read_mail, seen_mail
 from conch.tools.offers import recall
 from conch.tools.own import OwnIds
 from conch.tools.pages import Budget
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from conch.bus.peers import Peer
     from conch.calls import Call
     from conch.notices.mail import Mail, Seen
-    from conch.storage.base import Query, Replacement
+    from conch.storage.base import Answered, Aside, Query, Replacement
     from conch.tools.patience import Patience
 
 _MOST_SESSIONS = 100  # of one connection; each is stored
@@ -35,10 +36,6 @@ _MOMENT_SECONDS = 0.05  # how long `ping` waits for the store, which it does not
 
 def _nothing() -> str | None:
     return None
-
-
-def _nothing_seen() -> Seen:
-    return ()
 
 
 def _report_trouble(message: str) -> None:
@@ -169,8 +166,9 @@ class Session:
 
         The root session comes first, so that a subagent with a thread of its own is its parent's agent.
         """
-        for name in ("sessionId", "threadId"):
-            self._note_session(meta.get(name))
+        if meta:
+            for name in ("sessionId", "threadId"):
+                self._note_session(meta.get(name))
 
     def _note_session(self, session_id: object) -> None:
         is_new = isinstance(session_id, str) and session_id != "" and session_id not in self._called_in
@@ -213,9 +211,12 @@ class Session:
 
     def peer(self, topic_id: str) -> Peer:
         """The peer with the name taken on this topic, otherwise the caller under its own name."""
+        named = self._peers.get(topic_id) or self._reclaim(topic_id)
+        if named is not None:
+            return named
         from conch.bus.peers import Peer  # only the bus needs it
 
-        return self._peers.get(topic_id) or self._reclaim(topic_id) or Peer(topic_id, self.caller().agent_id)
+        return Peer(topic_id, self.caller().agent_id)
 
     def _reclaim(self, topic_id: str) -> Peer | None:
         """The peer with the name taken before the store was replaced, if the store that is there now knows it."""
@@ -251,33 +252,31 @@ class Session:
             return nullcontext()
         return self.app.rooms.renewing(self._caller)
 
-    @contextmanager
-    def expecting_mail(self) -> Iterator[Callable[[], Seen]]:
+    def expecting_mail(self) -> AbstractContextManager[Aside]:
         """Let the store look for mail while it works for the caller, if that saves time.
 
         The function returns what it has seen, which is right unless the reply itself delivers some of that mail. Mail
         that comes while the call runs may be left to the next reply.
         """
-        from conch.notices.mail import mail_queries, seen_mail  # not at the top: not every command needs it
-
         caller = self._caller
         if caller is None:
-            yield _nothing_seen
-            return
+            return nullcontext(list)
         brought, agent_id = self.brought, caller.agent_id
 
         def queries() -> list[Query]:
             return mail_queries(agent_id, brought=brought.messages(Delivered()), asked=brought.questions())
 
-        with self.app.store.aside(queries) as answers:
-            yield lambda: seen_mail(answers())
+        return self.app.store.aside(queries)
 
-    def mail(self, delivered: Delivered, before: list[Settled], can_wait: bool, seen: Seen = ()) -> Mail | None:
+    def mail(
+        self, delivered: Delivered, before: list[Settled], can_wait: bool, aside: list[Answered] | None = None
+    ) -> Mail | None:
         """What waits for the caller; None if the caller is new, or if the store does not answer.
 
         What this reply has delivered is left out, and so is what the replies `before` it brought. If it must not wait
-        for the store, it gives up after a moment.
+        for the store, it gives up after a moment. `aside` is what the store has seen meanwhile.
         """
+        seen = seen_mail(aside) if aside else ()
         look = partial(self._look_for_mail, delivered, before, seen[:1] if before else seen)
         try:
             return look() if can_wait else self._glimpse.take(look)
@@ -295,8 +294,6 @@ class Session:
         return self.mail(delivered, [], can_wait=True)
 
     def _look_for_mail(self, delivered: Delivered, before: list[Settled], seen: Seen) -> Mail | None:
-        from conch.notices.mail import read_mail  # not at the top: not every command needs it
-
         self.replies.wait_for(before)  # what they brought is mail until it is recorded that they were sent
         agent_id = self.find_agent_id()
         topic_id, through, _, ids = delivered

@@ -27,8 +27,8 @@ if __name__ == "__main__" and sys.argv[1:2] == ["--skew"]:  # before anything ha
 from conch.app import open_app
 from conch.calls import Call
 from conch.errors import StoreError
+from conch.tools.calling import call_tool
 from conch.tools.catalogue import TOOLS
-from conch.tools.registry import call_tool
 from conch.tools.session import Session
 
 

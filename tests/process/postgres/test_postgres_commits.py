@@ -21,8 +21,8 @@ from conch.host import processes
 from conch.rooms.log import append_event
 from conch.rooms.presence import member_columns
 from conch.rooms.room import load_room
+from conch.tools.calling import call_tool
 from conch.tools.catalogue import TOOLS
-from conch.tools.registry import call_tool
 from conch.tools.replies import Reply
 from conch.tools.session import Session
 

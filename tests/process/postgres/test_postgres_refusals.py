@@ -22,8 +22,8 @@ from conch.errors import ForeignStore, SchemaMismatch
 from conch.storage.postgres.schema import DIALECT
 from conch.storage.postgres.store import PostgresStore
 from conch.storage.statements import Migration, load_migrations
+from conch.tools.calling import call_tool
 from conch.tools.catalogue import TOOLS
-from conch.tools.registry import call_tool
 from conch.tools.session import Session
 
 SECRET = "mother of/pe@rl?"

@@ -14,8 +14,8 @@ import pytest
 from conch.app import open_app
 from conch.calls import Call
 from conch.errors import OtherToolNeeded, StoreReadOnly
+from conch.tools.calling import call_tool
 from conch.tools.catalogue import TOOLS
-from conch.tools.registry import call_tool
 from conch.tools.session import Session
 from conch.upkeep.verify import verify_store
 

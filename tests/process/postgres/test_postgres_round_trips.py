@@ -15,8 +15,8 @@ from conch.agents.identity import Signal, Signals
 from conch.app import App, open_app
 from conch.calls import Call
 from conch.clock import SECOND, system_clock
+from conch.tools.calling import call_tool
 from conch.tools.catalogue import TOOLS
-from conch.tools.registry import call_tool
 from conch.tools.session import Session
 
 Object = dict[str, Any]

@@ -17,8 +17,8 @@ from conch.ids import lock_number
 from conch.storage.postgres import store as postgres
 from conch.storage.postgres.schema import DIALECT
 from conch.storage.statements import load_migrations
+from conch.tools.calling import call_tool
 from conch.tools.catalogue import TOOLS
-from conch.tools.registry import call_tool
 from conch.tools.session import Session
 
 SOON = 20.0

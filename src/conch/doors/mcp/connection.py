@@ -33,7 +33,8 @@ from conch.doors.mcp.roots import Roots
 from conch.doors.mcp.stdio import Cut, Line, Wire
 from conch.doors.mcp.workers import FollowUps, Workers, run_quietly
 from conch.lean import NamedTuple
-from conch.tools.registry import Tool, call_tool
+from conch.tools.calling import call_tool
+from conch.tools.registry import Tool
 from conch.tools.replies import NOTHING_FOLLOWS, Object, Reply, Task
 from conch.tools.session import Session
 

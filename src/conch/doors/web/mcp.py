@@ -29,7 +29,8 @@ from conch.doors.web.replies import refused
 from conch.doors.web.resources import Resources
 from conch.errors import InvalidArgument
 from conch.lean import Any, Lock
-from conch.tools.registry import Tool, call_tool
+from conch.tools.calling import call_tool
+from conch.tools.registry import Tool
 from conch.tools.replies import Delivery, Object, Reply
 from conch.tools.session import Session
 from conch.tools.text import encodable, well_formed
