@@ -6,13 +6,13 @@ import os
 import shutil
 import signal
 import sqlite3
-import subprocess
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.process.cli.conftest import SOON
+from tests.process.forking import Forks, command_forks
 
 from conch.host.processes import other_users_of
 from conch.storage.sqlite.store import DIALECT, SqliteStore
@@ -163,32 +163,23 @@ def test_restores_at_the_same_moment_all_succeed(conch: Conch, backup: Path, dat
     assert conch("db", "verify").status == 0
 
 
-CRASH = """
-import os, signal, sys
-from conch.main import main
-step, words = int(sys.argv[1]), sys.argv[2:]
-def die_at(event, details):
-    global step
-    if event in ("open", "os.rename", "os.link", "os.remove", "sqlite3.connect", "os.mkdir", "os.rmdir"):
-        step -= 1
-        if step == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-sys.addaudithook(die_at)
-main(["db", "restore", *words])
-"""
+@pytest.fixture(scope="module")
+def crashing() -> Iterator[Forks]:
+    with command_forks("tests.process.cli.crashing") as forks:
+        yield forks
 
 
 @pytest.mark.parametrize("readable", [True, False])
 def test_a_crash_at_any_step_leaves_the_old_store_or_the_new_one(
-    conch: Conch, backup: Path, database: Path, readable: bool
+    conch: Conch, crashing: Forks, backup: Path, database: Path, readable: bool
 ) -> None:
     if not readable:
         database.write_bytes(b"not a database, but long enough to be read as one" * 100)
     old = database.read_bytes()
     seen = set()
     for step in range(1, 400, 4):
-        command = [sys.executable, "-c", CRASH, str(step), str(backup)]
-        died = subprocess.run(command, env=conch.env, cwd=conch.workspace, capture_output=True).returncode
+        words = [str(step), "db", "restore", str(backup)]
+        died = crashing.run(words, conch.env, conch.workspace, b"", SOON).status
         state = conch("state", "--json")
         seen.add(state.envelope["data"]["room"]["owner"] if state.status == 0 else "unreadable")
         assert state.status == 0 or database.read_bytes() == old
