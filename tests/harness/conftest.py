@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.process.forking import Forks, command_forks
 
 from conch.doors.hook.run import reply
 
 Object = dict[str, Any]
+SECONDS = 60
 _HARNESSES = ("CLAUDE", "CODEX", "GEMINI", "OPENCODE", "KILO", "COPILOT", "QWEN", "CURSOR", "CONCH", "AI_AGENT")
 
 
@@ -58,15 +59,19 @@ def hook(environ: dict[str, str], project: Path) -> Hook:
     return run
 
 
+@pytest.fixture(scope="session")
+def forks() -> Iterator[Forks]:
+    with command_forks() as forks:
+        yield forks
+
+
 @pytest.fixture
-def conch(environ: dict[str, str], project: Path) -> Callable[..., Object]:
+def conch(environ: dict[str, str], project: Path, forks: Forks) -> Callable[..., Object]:
     """Run a command of a session as a process. It returns the JSON envelope."""
 
     def run(session: str, *words: str) -> Object:
-        command = [sys.executable, "-m", "conch", *words, "--json"]
         marks = {"CLAUDE_CODE_SESSION_ID": session, "CLAUDECODE": "1"}
-        done = subprocess.run(command, cwd=project, env={**environ, **marks}, capture_output=True, text=True)
-        envelope: Object = json.loads(done.stdout)
+        envelope: Object = json.loads(forks.run([*words, "--json"], {**environ, **marks}, project, b"", SECONDS).out)
         return envelope
 
     return run
