@@ -86,6 +86,7 @@ def test_a_stick_is_taken_over_only_when_it_may_be(enter: Join, monkeypatch: pyt
         ada.take_over("impatient")
 
     assert refusal.value.code == "takeover_not_available"
+    assert "Call listen()" in str(refusal.value)
     assert turn is not None and bob.heartbeat()
 
 

@@ -47,6 +47,20 @@ def test_each_door_has_words_for_exactly_the_steps_that_are_advised() -> None:
     assert set(commands.STEPS) == find_steps()
 
 
+# After these, only another call helps, so the refusal must name it. The messages of the others say what to do.
+ADVISED = {"StaleLease", "TurnMismatch", "TakeoverNotAvailable", "StickHeld", "UnknownRoom", "RoomClosed"}
+ADVISED |= {"TopicNotFound", "TopicClosed", "AgentNotJoined", "QuestionNotFound", "EventNotFound", "MarkForbidden"}
+ADVISED |= {"ReservationNotFound", "ReservationStale"}
+
+
+def test_every_refusal_that_ends_a_way_advises_another() -> None:
+    calls = [node for tree in TREES.values() for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    refusals = [call for call in calls if isinstance(call.func, ast.Name) and call.func.id in ADVISED]
+
+    assert [ast.unparse(each) for each in refusals if len(each.args) < 2] == []
+    assert {each.func.id for each in refusals} == ADVISED  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize("step", sorted(tools.STEPS))
 @pytest.mark.parametrize("words", [tools.STEPS, commands.STEPS], ids=["tools", "commands"])
 def test_every_piece_of_advice_is_a_sentence_of_its_own(words: dict[str, str], step: str) -> None:

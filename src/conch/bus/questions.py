@@ -15,6 +15,7 @@ from conch.bus.topics import dump_metadata, find_topic, require_open
 from conch.calls import Call
 from conch.config import Settings, check_length
 from conch.errors import (
+    Advice,
     ForbiddenAlreadyAnswered,
     ForbiddenNotAsker,
     ForbiddenSelfAnswer,
@@ -149,7 +150,7 @@ class Questions:
             question = _load(tx, peer.topic_id, question_id).question
             if question.asked_by_id != peer.peer_id:
                 asker = label(question.asked_by_agent_id, question.asked_by)
-                message = f"Only {asker}, who asked the question, can end it."
+                message = f"Only {asker}, who asked the question, can end it. Ask them to do so."
                 raise ForbiddenNotAsker(message, question_id=question_id, asked_by=question.asked_by)
             if question.status == forbidden:
                 message = f"The question is already {forbidden}, so it cannot be marked {status}."
@@ -253,9 +254,9 @@ def _load(tx: Transaction, topic_id: str, question_id: str, after: int = 0) -> A
     row = tx.one("find_question", question_id=question_id)
     if row is None:
         message = f"There is no question {question_id!r}."
-        raise QuestionNotFound(message, field="question_id", question_id=question_id)
+        raise QuestionNotFound(message, Advice("find_questions"), field="question_id", question_id=question_id)
     if row["topic_id"] != topic_id:
-        message = f"Question {question_id} belongs to topic {row['topic_id']}."
+        message = f"Question {question_id} belongs to topic {row['topic_id']}: name that one."
         raise TopicMismatch(message, field="topic_id", question_id=question_id, topic_id=row["topic_id"])
     answers = tx.all("answers_to", **page)
     count = len(answers)

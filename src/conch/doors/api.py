@@ -15,7 +15,7 @@ from types import TracebackType
 from conch.app import open_app
 from conch.bells.waits import FOREVER
 from conch.calls import Call, retry_interrupted
-from conch.errors import Cancelled
+from conch.errors import Cancelled, ConchError
 from conch.lean import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 from conch.tools.catalogue import TOOLS
 from conch.tools.registry import run_tool
@@ -29,6 +29,17 @@ _Result = TypeVar("_Result")
 
 _MOST_CALLS = 1_000  # of async code at the same time
 _ONE_WAIT = 25.0  # seconds of one call of a tool; a longer wait makes several
+# What a program can do after a refusal. Other steps need no method of a room.
+_STEPS = {
+    "stop": "Stop changing files, and call wait() to get the next turn.",
+    "await_takeover": "Call listen(): it says when you may take over.",
+    "claim_stick": "Call wait() to claim it.",
+    "come_back": "Call conch.join() to join again.",
+    "hand_over": "Call release() first, so that the next agent gets your handoff.",
+    "join_room": "Call conch.join() first.",
+    "keep_stick": "Call wait() to claim or keep the stick.",
+    "open_room": "Call conch.join() to open a new one there.",
+}
 
 
 class Turn(NamedTuple):
@@ -195,7 +206,12 @@ class Room:
     def _call(self, tool: str, call: Call | None, /, **given: Any) -> Object:
         """Run a tool. What it grants is taken back if the caller no longer waits for it."""
         call = call or Call()
-        reply = retry_interrupted(lambda: run_tool(TOOLS[tool], self._session, given, call))
+        try:
+            reply = retry_interrupted(lambda: run_tool(TOOLS[tool], self._session, given, call))
+        except ConchError as refusal:
+            step = refusal.advice.step if refusal.advice else ""
+            refusal.args = (refusal.advised({step: _STEPS.get(step, "")}),)
+            raise
         if call.cancelled:
             reply.delivery.not_sent()
             raise Cancelled("The call was cancelled.")

@@ -183,7 +183,7 @@ def _load_received(tx: Transaction, event_id: str, caller: Caller) -> ProtocolEv
     if event.to_agent_id != caller.agent_id:
         reason = f"only its recipient, {event.recipient}, can" if event.recipient else "it has no recipient"
         message = f"You cannot mark notice {event_id}: {reason}."
-        raise MarkForbidden(message, event_id=event_id, to_agent=event.to_agent)
+        raise MarkForbidden(message, Advice("find_notices"), event_id=event_id, to_agent=event.to_agent)
     return event
 
 
@@ -395,7 +395,8 @@ def reopen_handoff(
 def load_event(tx: Transaction, event_id: str) -> ProtocolEvent:
     row = tx.one("find_protocol_event", event_id=event_id)
     if row is None:
-        raise EventNotFound(f"There is no notice {event_id[:80]!r}.", field="event_id", event_id=event_id[:80])
+        message = f"There is no notice {event_id[:80]!r}."
+        raise EventNotFound(message, Advice("find_notices"), field="event_id", event_id=event_id[:80])
     return to_protocol_event(row)
 
 

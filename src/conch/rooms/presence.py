@@ -302,7 +302,8 @@ def _admit(snapshot: Snapshot, caller: Caller, lease: Lease | None, even_closed:
 def require_open(snapshot: Snapshot) -> None:
     room_id = snapshot.room.room_id
     if snapshot.room.state == "closed":
-        raise RoomClosed(f"Room {room_id} is closed. Its log can still be read.", room_id=room_id)
+        message = f"Room {room_id} is closed. Its log can still be read."
+        raise RoomClosed(message, Advice("open_room"), room_id=room_id)
 
 
 def _require_lease(snapshot: Snapshot, caller: Caller, lease: Lease) -> None:
@@ -325,9 +326,8 @@ def require_turn(snapshot: Snapshot, caller: Caller, expected_turn_id: int) -> N
 
 def _refuse_gone(snapshot: Snapshot, caller: Caller, lease: Lease | None) -> ConchError:
     if lease is not None:
-        return StaleLease(
-            "The process that holds this lease is gone, so other members may take over.", **snapshot.facts
-        )
+        message = "The process that holds this lease is gone, so other members may take over."
+        return StaleLease(message, Advice("come_back"), **snapshot.facts)
     message = "The process that you joined with is gone."
     return UnknownMember(message, Advice("come_back"), agent_id=caller.agent_id, room_id=snapshot.room.room_id)
 

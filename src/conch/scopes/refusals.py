@@ -43,18 +43,18 @@ def refuse_release(
     what, loss = spell(scope, wanted.path), _describe_loss(tx, snapshot, wanted, caller)
     exact = next((held for held in found if held.kind == "exact" and held.reservation.is_active), None)
     if exact is not None:
-        message = f"Only {exact.reservation.label} can release {what}.{loss}"
+        message = f"Only {exact.reservation.label} can release {what}: ask them to do so.{loss}"
         return ReleaseForbidden(message, scope=scope, holders=[holder(exact)])
     own = [held for held in found if held.reservation.agent_id == caller.agent_id]
     advice = f" You have reserved {some_of([held.reservation.spelled for held in own])}." if own else ""
     message = f"There is no reservation of exactly {what}.{loss}{advice}"
-    return ReservationNotFound(message, field="scope", scope=scope)
+    return ReservationNotFound(message, None if own else Advice("find_reservations"), field="scope", scope=scope)
 
 
 def refuse_release_for(who: str, scope: str, wanted: Scope, theirs: list[Held]) -> ConchError:
     advice = f" It has reserved {some_of([held.reservation.spelled for held in theirs])}." if theirs else ""
     message = f"{who} has no reservation of exactly {spell(scope, wanted.path)}.{advice}"
-    return ReservationNotFound(message, field="scope", scope=scope)
+    return ReservationNotFound(message, None if theirs else Advice("find_reservations"), field="scope", scope=scope)
 
 
 def _describe_loss(tx: Transaction, snapshot: Snapshot, wanted: Scope, caller: Caller) -> str:

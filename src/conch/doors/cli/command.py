@@ -35,6 +35,11 @@ class Option(NamedTuple):
         return not self.value
 
     @property
+    def names_files(self) -> bool:
+        """Whether the value may hold bytes that are not UTF-8. Names of files may."""
+        return self.value in ("DIR", "FILE", "SCOPE", "STORE", "WORD") or self.name == "scope"
+
+    @property
     def shown(self) -> str:
         """What the help and the errors call it."""
         return self.name if self.is_flag else self.value
@@ -101,12 +106,11 @@ def words(name: str, value: str, about: str, *, required: bool = True) -> Option
 # -- parsers of values. Their ValueError says what they accept.
 
 
-def text(given: str) -> str:
+def require_utf8(given: str) -> None:
     try:
         given.encode()
     except UnicodeEncodeError:
         raise ValueError("must be valid UTF-8") from None
-    return given
 
 
 def integer(given: str) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 
 from conch.doors.cli.catalogue import COMMANDS, FAMILIES
-from conch.doors.cli.command import Command, Option
+from conch.doors.cli.command import Command, Option, require_utf8
 from conch.errors import InvalidArgument
 from conch.lean import Any, NamedTuple
 
@@ -129,6 +129,8 @@ class _Parse:
                 f"{option.shown} must be one of {', '.join(option.choices)}, not {word!r}", option.shown
             )
         try:
+            if not option.names_files:
+                require_utf8(word)
             value = option.parse(word)
         except ValueError as problem:
             raise self._refusal(f"{option.shown} {problem}", option.shown) from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conch.doors.cli.command import flag, switch, text, ttl_minutes, word
+from conch.doors.cli.command import flag, switch, ttl_minutes, word
 
 JSON = switch("--json", "print one JSON object: ok, command, data, error", heading="every command")
 EVERY = (
@@ -15,11 +15,11 @@ ROOM = (
     *EVERY,
 )
 GIVEN_TOPIC = (
-    word("topic", "TOPIC", "a topic's id or name; default: the room's home topic", text, required=False),
+    word("topic", "TOPIC", "a topic's id or name; default: the room's home topic", required=False),
     *ROOM,
 )
 SPEAKER = (flag("--agent", "AGENT", "act as this agent (its label, name or agent_id); default: yourself"), *ROOM)
-TOPIC = (flag("--topic", "TOPIC", "a topic's id or name; default: the room's home topic", text), *SPEAKER)
+TOPIC = (flag("--topic", "TOPIC", "a topic's id or name; default: the room's home topic"), *SPEAKER)
 REASON = flag("--reason", "TEXT", "the reason, which is recorded")
 SCOPE_HELP = "a file, a directory, or 'dir/*', relative to the working directory"
 BEAD = flag("--bead", "ID", "the work item (bead) it is for")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from conch.doors.cli.catalogue import AGENT, INSTRUCTIONS, OTHERS
 from conch.doors.cli.catalogue.options import EVERY, JSON, ROOM
-from conch.doors.cli.command import Command, flag, grouped, port, switch, text, word, words
+from conch.doors.cli.command import Command, flag, grouped, port, switch, word, words
 
 _HARNESSES = words(
     "harness",
@@ -154,7 +154,7 @@ COMMANDS = grouped(
         "MCP at /mcp. It prints an address with a token, which signs your browser in. It needs the extra `serve`.",
         (
             flag("--port", "N", "the port; default: 8377, or the next free one", port),
-            flag("--allow-host", "HOST", "a name under which a reverse proxy serves it", text, many=True),
+            flag("--allow-host", "HOST", "a name under which a reverse proxy serves it", many=True),
             flag("--bind", "ADDRESS", "the address to listen on (default: 127.0.0.1)", default="127.0.0.1"),
             flag("--cert", "FILE", "the TLS certificate; needs --key"),
             flag("--key", "FILE", "the key of the TLS certificate"),
@@ -216,7 +216,7 @@ COMMANDS |= grouped(
         "with the instructions of the MCP server, and when a session starts. On a terminal this opens $EDITOR; "
         "otherwise it reads standard input. An empty text deletes the agreement.",
         (
-            word("text", "TEXT", "the whole agreement; - reads standard input", text, required=False),
+            word("text", "TEXT", "the whole agreement; - reads standard input", required=False),
             switch("--user", "your own agreement, for all projects"),
             *_PROJECT,
         ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from conch.doors.cli.catalogue import PEOPLE
 from conch.doors.cli.catalogue.options import AGENT_HELP, REASON, ROOM
-from conch.doors.cli.command import Command, flag, grouped, switch, text, word
+from conch.doors.cli.command import Command, flag, grouped, switch, word
 
 _HOLDER = word("holder", "AGENT", AGENT_HELP)
 
@@ -15,7 +15,7 @@ COMMANDS = grouped(
         "people.nudge",
         "ask the holder of the stick to hand over",
         "Ask the agent that has the stick to hand it over. It sees that in its next reply.",
-        (_HOLDER, word("text", "TEXT", "what you want to say", text, required=False), *ROOM),
+        (_HOLDER, word("text", "TEXT", "what you want to say", required=False), *ROOM),
         '  conch nudge amber\n  conch nudge amber "Please hand over: the release waits for you"',
     ),
     Command(
@@ -36,10 +36,10 @@ COMMANDS = grouped(
         "place and says who redacted it and why. The command names copies that were made before, and leaves them "
         "alone. It rewrites the file, and no agent can write meanwhile.",
         (
-            word("message", "MESSAGE", "the number of the message on its topic, or its id", text),
+            word("message", "MESSAGE", "the number of the message on its topic, or its id"),
             REASON._replace(required=True),
             switch("--secret", "ask for the secret itself, and remove it wherever else it appears"),
-            flag("--topic", "TOPIC", "a topic's id or name; default: the room's home topic", text),
+            flag("--topic", "TOPIC", "a topic's id or name; default: the room's home topic"),
             *ROOM,
         ),
         '  conch redact 12 --reason "a password was pasted"',

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from conch.doors.cli.catalogue import TALK
 from conch.doors.cli.catalogue.options import EVERY, TOPIC
-from conch.doors.cli.command import Command, flag, grouped, integer, seconds, switch, text, word, words
+from conch.doors.cli.command import Command, flag, grouped, integer, seconds, switch, word, words
 
 COMMANDS = grouped(
     TALK,
@@ -14,13 +14,11 @@ COMMANDS = grouped(
         "send a message to the others",
         "Send a message to the room's home topic. You do not need the stick.",
         (
-            word("text", "TEXT", "the message; `-` reads standard input", text),
-            flag("--to", "AGENT", "the agent it is for; all members can still read it", text, many=True),
-            flag(
-                "--type", "TYPE", "message (default), question, answer, ack or any other word", text, default="message"
-            ),
-            flag("--reply-to", "MESSAGE", "the number or id of the message you reply to", text),
-            flag("--key", "KEY", "your own key; a second message with the same key is not sent", text),
+            word("text", "TEXT", "the message; `-` reads standard input"),
+            flag("--to", "AGENT", "the agent it is for; all members can still read it", many=True),
+            flag("--type", "TYPE", "message (default), question, answer, ack or any other word", default="message"),
+            flag("--reply-to", "MESSAGE", "the number or id of the message you reply to"),
+            flag("--key", "KEY", "your own key; a second message with the same key is not sent"),
             *TOPIC,
         ),
         '  conch send "The schema is in" --to amber-otter\n  git diff --stat | conch send -',
@@ -61,7 +59,7 @@ COMMANDS = grouped(
         "Ask a question on the room's home topic and wait for the first answer. The exit status "
         "is 0 if an answer came, or if you did not wait (--wait 0).",
         (
-            word("text", "QUESTION", "the question; `-` reads standard input", text),
+            word("text", "QUESTION", "the question; `-` reads standard input"),
             flag(
                 "--wait",
                 "TIME",
@@ -79,10 +77,10 @@ COMMANDS = grouped(
         "answer another agent's question",
         "Answer another agent's question. You can answer a question once.",
         (
-            word("question", "QUESTION", "the question's number or id; see `conch questions`", text),
-            word("text", "TEXT", "the answer; `-` reads standard input", text),
-            flag("--pointer", "PATH", "a file to look at", text, many=True),
-            flag("--followup", "TEXT", "a question to ask next", text, many=True),
+            word("question", "QUESTION", "the question's number or id; see `conch questions`"),
+            word("text", "TEXT", "the answer; `-` reads standard input"),
+            flag("--pointer", "PATH", "a file to look at", many=True),
+            flag("--followup", "TEXT", "a question to ask next", many=True),
             *TOPIC,
         ),
         '  conch answer 12 "From main." --pointer docs/releasing.md',
@@ -93,8 +91,8 @@ COMMANDS = grouped(
         "list open questions, or close one of yours",
         "List the open questions on the room's home topic, newest first, or close one of yours.",
         (
-            flag("--done", "QUESTION", "mark one of yours as answered", text),
-            flag("--cancel", "QUESTION", "cancel one of yours", text, unless="--done"),
+            flag("--done", "QUESTION", "mark one of yours as answered"),
+            flag("--cancel", "QUESTION", "cancel one of yours", unless="--done"),
             switch("--all", "include answered and cancelled questions"),
             flag("--limit", "N", "at most this many (default: 50)", integer, default=50),
             *TOPIC,
@@ -118,7 +116,7 @@ COMMANDS = grouped(
                 default="hybrid",
                 choices=("hybrid", "fts", "semantic"),
             ),
-            flag("--topic", "TOPIC", "only in this topic (id or name); default: all topics", text),
+            flag("--topic", "TOPIC", "only in this topic (id or name); default: all topics"),
             flag("--sender", "AGENT", "only messages from this agent"),
             flag("--type", "TYPE", "only messages of this type"),
             flag("--since", "WHEN", "only messages sent since this time (2026-01-31T12:00) or age (90s, 5m, 2h, 3d)"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from conch.doors.cli.catalogue import NAMES, TOPICS
 from conch.doors.cli.catalogue.options import EVERY, GIVEN_TOPIC, REASON, ROOM, TOPIC
-from conch.doors.cli.command import Command, flag, grouped, integer, text, word
+from conch.doors.cli.command import Command, flag, grouped, integer, word
 
 COMMANDS = grouped(
     TOPICS,
@@ -13,7 +13,7 @@ COMMANDS = grouped(
         "topics.create",
         "create a topic besides the room's home topic",
         "Create a topic. If an open topic has this name, you get that one.",
-        (word("name", "NAME", "the topic's name", text), *EVERY),
+        (word("name", "NAME", "the topic's name"), *EVERY),
     ),
     Command(
         "topics list",
@@ -43,7 +43,7 @@ COMMANDS = grouped(
         "close a topic",
         "Close a topic. It stays readable, and its open questions can still be answered. The home topic of a room "
         "closes only with the room.",
-        (word("topic", "TOPIC", "the topic's id or name", text), REASON, *ROOM),
+        (word("topic", "TOPIC", "the topic's id or name"), REASON, *ROOM),
     ),
     Command(
         "topics rename",
@@ -51,8 +51,8 @@ COMMANDS = grouped(
         "rename a topic",
         "Rename a topic.",
         (
-            word("topic", "TOPIC", "the topic's id or name", text),
-            word("new_name", "NAME", "the new name", text),
+            word("topic", "TOPIC", "the topic's id or name"),
+            word("new_name", "NAME", "the new name"),
             *ROOM,
         ),
     ),
@@ -85,6 +85,6 @@ COMMANDS |= grouped(
         "free a name whose token is lost",
         "Free a name whose reclaim_token is lost, so that any agent can take it. A message on the topic says so. "
         "Only a person at a terminal can do this.",
-        (word("name", "NAME", "the name to free, or a label; see `conch topics show`", text), *TOPIC),
+        (word("name", "NAME", "the name to free, or a label; see `conch topics show`"), *TOPIC),
     ),
 )
