@@ -481,7 +481,7 @@ class SqliteStore:
                     connection.execute(f"PRAGMA user_version = {first_mark(connection)}")
             self._use_wal(connection)
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
+            if getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_BUSY:  # a failed commit has no code
                 raise
             message = (
                 f"The file {self.path} is empty or new, and other processes keep it locked: {list_users(self.path)}. "
