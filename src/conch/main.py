@@ -41,7 +41,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         gc.set_threshold(_USUAL_GARBAGE)  # a server lives long, and collecting much at once would delay its calls
         return serve(words[1:])
-    if words[:1] == ["hook"] and words[1:] and words[1] not in ("-h", "--help"):
+    # A harness would take any other status for a refusal. Only a person is told that the event is missing.
+    if words[:1] == ["hook"] and words[1:2] not in (["-h"], ["--help"]) and (words[1:] or not os.isatty(0)):
         from conch.doors.hook.run import run as run_hook
 
         return run_hook(words[1:])

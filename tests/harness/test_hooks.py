@@ -551,6 +551,8 @@ def run_hook(environ: dict[str, str], given: bytes, *words: str) -> subprocess.C
         (b'{"hook_event_name": 7, "cwd": 3, "tool_input": []}', ("PreToolUse",)),
         (b'{"cwd": "/does/not/exist"}', ("SessionStart", "--harness", "nobody")),
         (b"{}", ("NoSuchEvent",)),
+        (b"{}", ()),
+        (b'{"hook_event_name": "Stop"}', ("--harness", "claude-code")),
     ],
 )
 def test_a_strange_input_gets_an_empty_answer(environ: dict[str, str], given: bytes, words: tuple[str, ...]) -> None:

@@ -99,4 +99,4 @@ def _read_words(words: Sequence[str]) -> tuple[str, str]:
         place = rest.index("--harness")
         harness = rest[place + 1]
         del rest[place : place + 2]
-    return rest[0], harness
+    return rest[0] if rest else "", harness  # the input names the event too
