@@ -62,7 +62,7 @@ class Topics:
             return find_topic(tx, topic_id), True
 
     def _find_open(self, name: str) -> Topic | None:
-        with self._store.read() as tx:
+        with self._store.look() as tx:
             return _newest_named(tx, name, "open")
 
     def list(self, statuses: list[str], limit: int, after: str | None = None) -> list[tuple[Topic, int]]:
@@ -74,7 +74,7 @@ class Topics:
         return [(_topic(row), count) for row in rows for count in [row.pop("message_count")]]
 
     def find(self, topic_id: str) -> Topic:
-        with self._store.read() as tx:
+        with self._store.look() as tx:
             return find_topic(tx, topic_id)
 
     def resolve(self, name: str, allow_closed: bool = False) -> Topic:

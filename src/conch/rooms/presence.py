@@ -181,6 +181,8 @@ class Rooms:
         if not rooms:
             return []
         room_ids = [room.room_id for room in rooms]
+        for statement in _PRESENT:
+            tx.ahead(statement, room_ids=room_ids)
         rows, counts = (tx.all(statement, room_ids=room_ids) for statement in _PRESENT)
         if counts:  # some are marked as gone
             rows += tx.all("gone_holders", room_ids=room_ids, now=tx.now)

@@ -46,7 +46,7 @@ class WaitNote:
 
     def _write(self, soon: int) -> None:
         """Note that the member waits now, and since now unless it waited a moment ago."""
-        with self._store.read() as tx:
+        with self._store.look() as tx:
             row = tx.one("find_wait", **self._member)
             if row is None or tx.now - (row["waited_at"] or 0) < _NOTED:
                 return

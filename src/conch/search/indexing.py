@@ -41,11 +41,12 @@ class _Part(NamedTuple):
 def catch_up(store: Store, index: Index, topic_id: str | None, deadline: float) -> int:
     """Index new messages, oldest first, until a moment of `time.monotonic`. Returns how many messages remain."""
     while True:
-        with store.read() as tx:
+        with store.look() as tx:  # most of the time this is enough
             behind = tx.all("topics_to_index", kind=index.kind, topic_id=topic_id)
-            remaining: int = sum(topic["last_seq"] - topic["through_seq"] for topic in behind)
-            if not remaining or time.monotonic() >= deadline:
-                return remaining
+        remaining: int = sum(topic["last_seq"] - topic["through_seq"] for topic in behind)
+        if not remaining or time.monotonic() >= deadline:
+            return remaining
+        with store.read() as tx:
             parts = _next_parts(tx, index, behind)
         for batch in _batches(parts, index.batch_characters):
             prepared = [(part, index.prepare(part.topic_id, part.rows)) for part in batch]

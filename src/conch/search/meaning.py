@@ -28,7 +28,7 @@ class Meaning:
 
     def index(self, store: Store) -> Index:
         """The model's index. Messages too old to be searched are not embedded."""
-        with store.read() as tx:
+        with store.look() as tx:
             oldest = _oldest_number(tx)
         return Index(self._kind, LONGEST_TEXT, oldest, _BATCH_CHARACTERS, self._prepare, self._store)
 

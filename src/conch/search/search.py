@@ -102,7 +102,7 @@ class Search:
         _check(query, mode, limit)
         filters = make_filters(topic_id, message_type, since, until)
         if topic_id is not None:
-            with self._store.read() as tx:
+            with self._store.look() as tx:
                 find_topic(tx, topic_id)
         parsed, warnings = parse_query(query), Warnings()
         if not parsed.terms:

@@ -152,7 +152,9 @@ class PostgresTransaction:
         return question.rows
 
     def ahead(self, statement: str, **parameters: Any) -> bool:
-        self._ahead[_key(statement, parameters)] = self._await(statement, parameters)
+        key = _key(statement, parameters)
+        if key not in self._ahead:
+            self._ahead[key] = self._await(statement, parameters)
         return True
 
     def forget(self) -> None:
