@@ -163,7 +163,8 @@ def test_a_sync_that_sends(counting: Counting, ada: Caller) -> None:
 
     require(found, 2)
     (sending,) = [flight for flight in found if any("INSERT INTO messages" in words for words in flight)]
-    assert "COMMIT" in sending  # so the lock of the topic is held for one round trip only
+    assert any("pg_advisory_xact_lock" in words for words in sending)  # so the lock is held for one round trip only
+    assert "COMMIT" in sending
 
 
 def test_a_sync_that_sends_to_someone(counting: Counting, ada: Caller, bob: Caller) -> None:
