@@ -23,6 +23,7 @@ import errno
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from conch.errors import StoreBusy
 from conch.lean import NamedTuple
@@ -238,9 +239,13 @@ class Users:
         fcntl.flock(self._file, fcntl.LOCK_SH)
 
     def note(self, mark: int) -> None:
-        """Write down the mark of a write that is committed. It counts as long as the record begins as it does now."""
+        """Write down the mark of a write that is committed. It counts as long as the record begins as it does now.
+
+        Without this note a later loss could be missed, but the write itself is done, so no error may hide that.
+        """
         if self._file is not None and self._start:
-            os.pwrite(self._file, f"{self._start}{mark:08x}".encode(), _RECORD_BYTES)
+            with suppress(OSError):
+                os.pwrite(self._file, f"{self._start}{mark:08x}".encode(), _RECORD_BYTES)
 
     def find_loss(self) -> Callable[[Files, int], bool]:
         """Whether writes are lost that were committed before this call, given the files and the mark that SQLite reads.
@@ -250,8 +255,8 @@ class Users:
         recorded = self.recorded()
         self._start = recorded.mark if recorded else ""
         note = b"" if self._file is None else os.pread(self._file, _NOTE_BYTES, _RECORD_BYTES)
-        start, noted = (note[:8].decode("ascii", "replace"), note[8:]) if len(note) == _NOTE_BYTES else ("", b"")
-        if recorded is None or not self._start or start != self._start:
+        start, noted = note[:8].decode("ascii", "replace"), note[8:].decode("ascii", "replace")
+        if recorded is None or start != self._start or not (_is_mark(start) and _is_mark(noted)):
             return lambda files, mark: False
         first, steps = int(start, 16), count_steps(int(start, 16), int(noted, 16))
         # The store of another time has any mark, and would hardly be among these few.
@@ -274,9 +279,17 @@ def read_record(path: str) -> Files | None:
         return None
 
 
+def _is_mark(text: str) -> bool:
+    return len(text) == 8 and all(letter in "0123456789abcdef" for letter in text)
+
+
 def _parse(record: bytes) -> Files | None:
     words = record.decode("ascii", "replace").split()
-    if len(words) != 7 or not all(word.isdecimal() for word in words[:6]):
+    if (
+        len(words) != 7
+        or not all(word.isdecimal() for word in words[:6])
+        or not (words[6] == "-" or _is_mark(words[6]))
+    ):
         return None
     numbers = [int(word) for word in words[:6]]
     store, wal, shm = ((numbers[at], numbers[at + 1]) if numbers[at + 1] else None for at in (0, 2, 4))
