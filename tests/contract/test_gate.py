@@ -34,7 +34,10 @@ CHANGES: dict[str, dict[str, Any]] = {
     "event_mark": {"mark": "accepted"},
 }
 AS_OWNER = ("heartbeat", "release_stick", "pass_stick", "close_room")
-STALE = ("stale_lease", "The process that holds this lease is gone, so other members may take over.")
+STALE = (
+    "stale_lease",
+    "The process that holds this lease is gone, so other members may take over. Call join_path to join again.",
+)
 JOIN_AGAIN = ("unknown_member", "The process that you joined with is gone. Call join_path to join again.")
 # The way back in: it looks up the caller's process again.
 WAYS_IN = {"join_path"}

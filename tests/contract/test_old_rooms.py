@@ -69,7 +69,7 @@ COMMAND_LINES = {
     "pass": ["bob --status done --next review"],
     "leave": [""],
     "close": ["--yes"],
-    "topics close": ["--reason done"],
+    "topics close": ["nothing --reason done"],
 }
 LISTING = {"agent list", "who", "reorder", "db wipe"}  # they are about every member
 WAITING = {"ask", "listen", "wait", "watch"}  # these take over the signals of a process

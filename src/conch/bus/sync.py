@@ -26,7 +26,6 @@ from conch.bus.peers import (
     system_peer,
     with_names,
 )
-from conch.bus.posting import Posted, is_plain, post
 from conch.bus.stream import (
     Message,
     Sent,
@@ -41,8 +40,11 @@ from conch.calls import Call, retry_interrupted
 from conch.clock import SECOND
 from conch.config import Settings
 from conch.errors import StoreError
-from conch.lean import NamedTuple
+from conch.lean import TYPE_CHECKING, NamedTuple
 from conch.storage.base import Query, Reader, Row, Store, Transaction
+
+if TYPE_CHECKING:
+    from conch.bus.posting import Posted
 
 _PAGE = 500
 _OTHERS = "messages_of_others_after"
@@ -216,7 +218,11 @@ class Messages:
 
     def _post(self, peer: Peer, draft: Draft, wanted: _Wanted | None) -> Posted | None:
         """Send one message in one round trip, if possible."""
-        peer_id = self._probable_id(peer) if self._store.is_server and is_plain(draft) else None
+        if not self._store.is_server:
+            return None
+        from conch.bus.posting import is_plain, post  # a command on SQLite does not need it
+
+        peer_id = self._probable_id(peer) if is_plain(draft) else None
         if peer_id is None:
             return None
         store, unread = self._store_number, self._probable_unread(peer_id, peer.topic_id, wanted)

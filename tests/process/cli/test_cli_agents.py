@@ -548,11 +548,19 @@ def test_following_ends_with_the_room(conch: Conch, names: dict[str, str], start
     ]
 
 
-@pytest.mark.parametrize("words", [("show", b"\xff"), ("list", "--agent", b"\xff"), ("heartbeat", "--agent", "a\nb")])
-def test_an_impossible_name_is_an_unknown_agent(conch: Conch, words: tuple[str | bytes, ...]) -> None:
+def test_an_unprintable_name_is_an_unknown_agent(conch: Conch) -> None:
     conch("join")
 
-    assert conch("agent", *words, "--json").error["code"] == "AGENT_NOT_FOUND"
+    assert conch("agent", "heartbeat", "--agent", "a\nb", "--json").error["code"] == "AGENT_NOT_FOUND"
+
+
+@pytest.mark.parametrize("words", [("show", b"\xff"), ("list", "--agent", b"\xff")])
+def test_a_name_that_is_not_utf_8_is_refused_by_its_option(conch: Conch, words: tuple[str | bytes, ...]) -> None:
+    conch("join")
+
+    refused = conch("agent", *words, "--json").error
+    assert refused["code"] == "INVALID_ARGS"
+    assert "UTF-8" in refused["message"]
 
 
 # -- several paths at once

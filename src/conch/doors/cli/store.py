@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 
 from conch.bells.base import directory_channel
 from conch.doors.cli.consent import answer_to, may_ask, require_yes
 from conch.doors.cli.context import Context, open_named
 from conch.doors.cli.output import Report, failure
 from conch.doors.cli.tables import table
-from conch.errors import DecisionNeeded, InvalidArgument, SchemaMismatch, StoreCorrupt, some_of
+from conch.errors import DecisionNeeded, InvalidArgument, SchemaMismatch, StoreCorrupt, StoreError, some_of
 from conch.notices.feed import watched_channels
 from conch.storage.base import Store
 from conch.storage.copying import copy_store
@@ -81,8 +82,9 @@ def restore(context: Context) -> Report:
             raise StoreCorrupt(message, field="file", problems=problems)
         _require_consent(context, restoration.users())
         kept = restoration.finish()
-    store.ring(*watched_channels(store))
     problems = _problems(store)
+    with suppress(StoreError):  # a bell is only a hint: without it, pages look a little later
+        store.ring(*watched_channels(store))
     data = {"path": store.describe(), "from": file, "kept": kept}
     said = f"Restored {one_line(store.describe())} from {one_line(file)}."
     if kept is not None:
@@ -146,7 +148,8 @@ def wipe(context: Context) -> Report:
     if room_id is None:
         channels = watched_channels(store)
         store.wipe()
-        store.ring(*channels)
+        with suppress(StoreError):  # as after a restore
+            store.ring(*channels)
     else:
         erase_room(store, doomed.rooms[0])
     place = store.describe()
