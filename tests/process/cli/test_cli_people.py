@@ -55,7 +55,8 @@ def held(conch: Conch) -> None:
 
 def run(window: Any, *words: str) -> Any:
     """The envelope that a command prints in a terminal."""
-    return json.loads(window.run(*words, "--json").splitlines()[0])
+    shown = window.run(*words, "--json").splitlines()
+    return json.loads(next(line for line in shown if line.startswith("{")))  # the terminal may begin a line of its own
 
 
 def start_waiting(window: Any) -> int:
