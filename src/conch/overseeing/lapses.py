@@ -1,6 +1,6 @@
 """What changes the picture of a room although nobody does anything: a process ends, or a time runs out.
 
-No bell rings then, so whoever shows rooms must watch these processes, and look again at these moments.
+No bell rings then, so a page that shows rooms must watch these processes, and look again at these moments.
 """
 
 from __future__ import annotations

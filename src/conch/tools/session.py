@@ -300,10 +300,7 @@ class Session:
         brought, asked = self.brought.messages(delivered), self.brought.questions()
         found = read_mail(self.app.store, agent_id, topic_id, through, ids, brought, asked, seen) if agent_id else None
         # A client that cannot read messages can do nothing about those that are not to it.
-        return found._replace(others=0) if found and not self._can_call("sync") else found
-
-    def _can_call(self, tool: str) -> bool:
-        return self._offered is None or tool in self._offered
+        return found._replace(others=0) if found and not self.offers("sync") else found
 
     @property
     def has_called(self) -> bool:
