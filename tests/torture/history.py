@@ -59,6 +59,8 @@ class Signal(NamedTuple):
     at: float
     kind: str
     player: int = -1
+    over: float = 0.0
+    """When it was done, if it took a while, as a restart of the database does."""
 
 
 class Epoch(NamedTuple):
@@ -146,7 +148,7 @@ def _load_killer(path: Path) -> tuple[list[Signal], list[Epoch], dict[int, float
     signals, epochs, ends = [], [], dict[int, float]()
     for line in _lines(path):
         if "signal" in line:
-            signals.append(Signal(line["at"], line["signal"], line["player"]))
+            signals.append(Signal(line["at"], line["signal"], line["player"], line["over"]))
         elif "epoch" in line:
             epochs.append(Epoch(**line["epoch"]))
         else:

@@ -133,7 +133,7 @@ class Killer:
 
     def _note(self, at: float, kind: str, player: int) -> None:
         self.counts[kind] += 1
-        self._journal.write(signal=kind, player=player, at=at)
+        self._journal.write(signal=kind, player=player, at=at, over=time.monotonic())
 
     def _resume(self, everything: bool = False) -> None:
         now = time.monotonic()

@@ -328,7 +328,8 @@ def _compare(before: Call, call: Call, stream: dict[int, str], reader: str, sign
 
 def _was_disturbed(signals: list[Signal], before: Call, call: Call) -> bool:
     """Whether the server may have died after its reply and before it moved the cursor."""
-    return any(before.began < signal.at < call.ended for signal in signals if signal.player in (-1, call.player))
+    concerning = [signal for signal in signals if signal.player in (-1, call.player)]
+    return any(signal.at < call.ended and before.began < max(signal.at, signal.over) for signal in concerning)
 
 
 # -- reservations

@@ -189,6 +189,9 @@ INNOCENT: dict[str, History] = {
     "a cursor that a killed server did not move": history(
         read(1, [1, 2], 2), read(4, [2, 3], 3), messages=STREAM, signals=[Signal(3, "KILL server", 1)]
     ),
+    "the database was being restarted when the cursor should have moved": history(
+        read(1, [1, 2], 2), read(4, [2, 3], 3), messages=STREAM, signals=[Signal(0.5, "restart database", -1, 2)]
+    ),
     "a path that was released": history(
         reserve(1, "a:1", "a/*", "1"),
         call("scope_release", 3, room_id="r", scope="a/*"),
