@@ -32,7 +32,7 @@ test:
 
 # The console in headless Chromium. `make test` leaves this out, so that it stays short.
 test-browser: .venv/browsing tests/browser/axe/node_modules/installed chromium
-	$(BIN)/pytest tests/browser --numprocesses=2
+	$(BIN)/python -m tests tests/browser --numprocesses=2
 
 # The same harnesses as in `make test`, and five more.
 test-harness: .venv/developing

@@ -48,6 +48,7 @@ def test_shortcuts_are_explained_and_lead_to_the_pages(gallery: Console, visit: 
     page.keyboard.press("?")
     page.get_by_role("dialog").get_by_text("answer the first open question").wait_for()
     page.keyboard.press("Escape")
+    page.get_by_role("dialog").wait_for(state="detached")
     page.keyboard.press("g")
     page.keyboard.press("t")
     page.get_by_role("heading", name="Topics").wait_for()

@@ -15,7 +15,7 @@ export class Keys {
 
   pressed(event) {
     if (event.key === "Escape") return this.escape(event);
-    const isTyping = event.target.closest?.("input, textarea, select, dialog");
+    const isTyping = event.target.closest?.("input, textarea, select, dialog[open]");
     if (isTyping || event.metaKey || event.ctrlKey || event.altKey) return;
     if (this.run(event.key)) event.preventDefault();
   }
