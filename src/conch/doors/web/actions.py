@@ -47,7 +47,7 @@ class Actions:
             "redact": Action(
                 self._redact,
                 fields.takes({"message_id": ID, "reason": TEXT}, secret=REASON),
-                "The text of the message is taken out of the store for good, with everything that repeats it.",
+                "The text of the message is removed from the store for good, and so is everything that repeats it.",
                 patience=_REDACTING_SECONDS,
             ),
             "seen": Action(lambda given: self._mark(given, "seen"), fields.takes({"event_id": ID})),

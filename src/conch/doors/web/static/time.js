@@ -25,7 +25,7 @@ export function length(milliseconds) {
   return `${milliseconds / UNITS[unit]}${unit}`;
 }
 
-/** The milliseconds of such a text; null if it is empty. What is no length stays as it is: the server says why. */
+/** The milliseconds of such a text; null if it is empty. Any other text stays as it is, and the server says what is wrong. */
 export function milliseconds(text) {
   const [, number, unit] = /^\s*(\d+(?:\.\d+)?)\s*([hms])\s*$/.exec(text) ?? [];
   return unit ? Math.round(number * UNITS[unit]) : text.trim() || null;

@@ -32,7 +32,7 @@ export class ItemsPage {
 function itemRow(item) {
   return html`<li><div class="row"><h2 class="title"><a href=${withQuery({ item: item.bead_id, in: item.room_id, turn: null })}>${visible(item.bead_id)}</a></h2>
       <a class="soft" href=${roomAddress(item.room_id)}><small>${visible(item.room_name)}</small></a>
-      ${item.is_active ? html`<span class="pill hold">in work</span>` : nothing}<span class="grow"></span>
+      ${item.is_active ? html`<span class="pill hold">in progress</span>` : nothing}<span class="grow"></span>
       ${item.latest_at ? html`<small><time-span since=${item.latest_at}></time-span> ago</small>` : nothing}</div>
     <div class="row">${item.agents?.map(named) ?? nothing}
       ${item.handoffs ? html`<span class="pill">${count(item.handoffs, "handoff")}</span>` : nothing}

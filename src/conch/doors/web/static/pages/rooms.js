@@ -33,12 +33,12 @@ export class RoomsPage {
 
   list() {
     return html`<div class="card"><ul class="list">${this.rooms.map(roomRow)}</ul></div>
-      ${this.hasMore ? html`<p class="soft">There are more rooms; <code>conch rooms</code> lists them all.</p>` : nothing}`;
+      ${this.hasMore ? html`<p class="soft">There are more rooms; <code>conch rooms --all</code> lists them all.</p>` : nothing}`;
   }
 
   empty() {
     return html`<div class="card"><p>There is no open room yet. An agent opens one when it joins a workspace.</p>
-      <p class="soft">Try <code>conch demo</code>, or run <code>conch join</code> in a checkout.</p></div>`;
+      <p class="soft">To open one yourself, run <code>conch join</code> in a checkout.</p></div>`;
   }
 }
 

@@ -97,11 +97,11 @@ export class TopicPage {
       ${message.metadata?.redacted_by ? nothing : html`<button class="button quiet" aria-label="Redact #${message.seq}" @click=${() => this.redact(message)}>Redact…</button>`}</span>`;
   }
 
-  /** Take a pasted secret out of the store. */
+  /** Remove a pasted secret from the store. */
   async redact(message) {
     const values = await question({
-      title: `Redact #${message.seq}?`, text: "Its text is taken out of the store for good, with everything that repeats it. Agents that have read it still know it: change the secret.",
-      fields: [{ name: "reason", label: "Reason", hint: "It stands in the place of the text." },
+      title: `Redact #${message.seq}?`, text: "Its text is removed from the store for good, and so is everything that repeats it. Agents that have read it still know it: change the secret.",
+      fields: [{ name: "reason", label: "Reason", hint: "It is shown instead of the text." },
         { name: "secret", label: "The secret itself", kind: "secret", optional: true, hint: "It is removed wherever it appears." }], yes: "Redact", danger: true,
     });
     if (!values) return;

@@ -12,7 +12,7 @@ import { answerBox } from "./forms.js";
 const LATEST = 6;
 const TYPES = { question: "asked", answer: "answered", nudge: "asked for the stick", redaction: "redacted", ack: "acknowledged" };
 
-/** `[{message, replies}]`: each message below the first of its thread, as far as that one is here. */
+/** `[{message, replies}]`: each message below the first one of its thread that is here. */
 export function threads(messages) {
   const byId = new Map(messages.map((message) => [message.message_id, message]));
   const roots = new Map();

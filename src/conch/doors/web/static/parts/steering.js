@@ -52,7 +52,7 @@ export class Steering {
   async policy() {
     const { policy } = await get(path`/api/rooms/${this.roomId}/policy`);
     const given = await question({
-      title: "Rules of this room", text: "Times are such as 90s, 45m or 4h. An empty field restores the default.",
+      title: "Rules of this room", text: "Write times as 90s, 45m or 4h. An empty field restores the default.",
       fields: policy.map((each) => ({
         name: each.name, label: sentence(each.about), optional: true, value: each.choices ? each.value : length(each.value),
         hint: `Default: ${each.choices ? each.default : length(each.default)}`,
@@ -83,7 +83,7 @@ export class Steering {
 
   nudge(holder) {
     return this.ask("nudge", { agent_id: holder.agent_id }, "Asked.", {
-      title: `Ask ${label(holder)} for the stick`, text: "It reads this with its next reply.",
+      title: `Ask ${label(holder)} for the stick`, text: "It sees this in its next reply.",
       fields: [{ name: "text", label: "Message", kind: "long", value: "Please hand over the stick." }], yes: "Ask",
     });
   }
