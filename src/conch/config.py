@@ -127,7 +127,7 @@ SETTINGS = (
     _bus(
         "poll_max_ms",
         1_000,
-        "the longest pause between two such checks; each is twice as long as the last",
+        "the longest pause between two such checks; each pause is twice as long as the one before",
         60_000,
     ),
     Setting(

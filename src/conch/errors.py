@@ -49,7 +49,7 @@ ConchError
 |   +-- StoreCorrupt ........... DB_CORRUPT
 |   +-- StoreNotLocal .......... DB_NOT_LOCAL
 |   +-- StoreUnavailable ....... DB_UNAVAILABLE
-|   |   +-- StoreInterrupted                              the same code; it ended before its commit
+|   |   +-- StoreInterrupted                              the same code; the call ended before its commit
 |   |       +-- StoreReplaced                             the same code; another store is there now
 |   +-- StoreUncertain ......... DB_UNCERTAIN             a commit failed, and the change may have been made
 +-- ResourcesExhausted ......... resources_exhausted      the process has no memory, descriptor or thread left

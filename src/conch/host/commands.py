@@ -78,7 +78,7 @@ def ask_where(folder: str, *words: str) -> Answer:
     try:
         with open_sandbox(folder, _PATIENCE_SECONDS) as sandbox:
             answer = sandbox and sandbox.run("git", "rev-parse", *words, folder=folder, **settings)
-            return answer or Answer(1, b"", "there is no git that could be asked")
+            return answer or Answer(1, b"", "git could not be run")
     except TimeoutError:
         return Answer(1, b"", "git does not answer")
 
