@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         gc.set_threshold(_USUAL_GARBAGE)  # a server lives long, and collecting much at once would delay its calls
         return serve(words[1:])
-    # A harness would take any other status for a refusal. Only a person is told that the event is missing.
+    # A harness would take any other status for a refusal. Only a person gets an error for a missing event.
     if words[:1] == ["hook"] and words[1:2] not in (["-h"], ["--help"]) and (words[1:] or not os.isatty(0)):
         from conch.doors.hook.run import run as run_hook
 

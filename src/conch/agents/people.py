@@ -23,7 +23,7 @@ class Person(NamedTuple):
 
 
 class _Doubt(NamedTuple):
-    """Why a caller may not be a person: a word for programs, and a sentence."""
+    """Why a caller might not be a person: a word for programs, and a sentence."""
 
     reason: str
     sentence: str

@@ -40,7 +40,7 @@ class Pause:
         self.linger = linger
         """How long to wait after a ring of a shared channel before looking."""
         self.processes: tuple[Process | None, ...] = ()
-        """Processes whose end also wakes the wait. Each look names them anew."""
+        """Processes whose end also wakes the wait. Each look replaces them."""
         self.progress = ""
         """The progress to report while waiting."""
 

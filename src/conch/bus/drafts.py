@@ -10,7 +10,7 @@ from conch.lean import Any, NamedTuple
 _LONGEST_TYPE = 64
 _LONGEST_KEY = 200
 NUDGE = "nudge"  # asks the holder of the stick to hand it over; only a person sends it
-REDACTION = "redaction"  # says that earlier messages have changed, so that those who show them read them again
+REDACTION = "redaction"  # says that an earlier message has changed, so pages that show it must read it again
 _LIMITS = {"question": "max_question_chars", "answer": "max_answer_chars"}
 FIELDS = ("content_markdown", "message_type", "reply_to", "metadata", "client_message_id")
 # Wrong names that callers are likely to use.

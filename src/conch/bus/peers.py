@@ -28,7 +28,7 @@ from conch.host import processes
 from conch.lean import NamedTuple
 from conch.storage.base import Reader, Row, Store, Transaction
 
-_MOST_AT_ONCE = 500  # names in one query: its time grows with the square, and each engine has a limit
+_MOST_AT_ONCE = 500  # names per query: its time grows with the square of their number, and each engine has a limit
 NO_PEER = 0  # no peer has this id
 LONGEST_NAME = 64
 LONGEST_OWN_NAME = 48
@@ -88,7 +88,7 @@ class Presence(NamedTuple):
 
 
 class Called(NamedTuple):
-    """A peer that a text means, by its present name."""
+    """The peer that a typed text refers to, with its present name."""
 
     name: str
     agent_id: str | None
@@ -178,7 +178,7 @@ class Peers:
         ]
 
     def find_called(self, topic_id: str, texts: set[str]) -> dict[str, Called]:
-        """Those that `find_called` finds, by themselves."""
+        """Like the function `find_called`, outside of a transaction."""
         with self._store.look() as tx:
             return find_called(tx, topic_id, texts)
 
@@ -203,7 +203,7 @@ def system_peer(tx: Transaction, topic_id: str) -> Peer:
 
 
 def load_standing(tx: Transaction, peer: Peer, store: int = 0) -> tuple[Peer, Standing]:
-    """The peer under its present name, and its standing. `store` is the number from before the transaction.
+    """The peer under its present name, and its standing. `store` is the number of stores replaced before this read.
 
     Raises TopicNotFound, or AgentNotJoined if the agent never joined or an operator freed its name.
     """

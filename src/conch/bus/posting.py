@@ -16,11 +16,11 @@ from conch.storage.base import Afterwards, Query, Reader, Row, Store
 class Posted(NamedTuple):
     peer: Peer
     standing: Standing
-    """Before the message."""
+    """As it was before the message."""
     message: Row
     """The fields of the message."""
     reader: Reader
-    """Knows what was asked afterwards."""
+    """Has the answers to the queries that were asked after the message."""
 
 
 def is_plain(draft: Draft) -> bool:
@@ -32,7 +32,7 @@ def post(store: Store, peer: Peer, peer_id: int, draft: Draft, number: int, *aft
     """Send a plain message, and ask these queries afterwards.
 
     None if nothing was sent: the store is not a server, or it refuses the message. A transaction then says why.
-    `number` is the number of the store from before. `peer_id` is probably the id of the peer.
+    `number` is the number of stores replaced so far. `peer_id` is probably the id of the peer.
     """
     columns: Row = {
         "message_id": new_id("msg"),

@@ -408,7 +408,7 @@ def _next_messages(tx: Reader, statement: str, after: int, wanted: _Wanted, give
 
 
 def _fitting(messages: list[Message], max_chars: int) -> list[Message]:
-    """The leading messages that have no more characters together, at least one."""
+    """The leading messages with at most this many characters in all, but at least one message."""
     total = 0
     for place, message in enumerate(messages):
         total += message.size

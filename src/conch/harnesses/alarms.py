@@ -17,7 +17,7 @@ class Alarm(NamedTuple):
 
     text: str
     session_id: str
-    """Empty if nobody knows it."""
+    """Empty if it is not known."""
     environ: Mapping[str, str]
     """The environment of the harness's MCP server."""
 

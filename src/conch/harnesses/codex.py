@@ -33,7 +33,7 @@ def _changes(place: Place) -> list[Change]:
 
 
 def _hooks(place: Place) -> tuple[Edit, ...]:
-    # Codex waits at most 3 s for the end of a session, and warns about more.
+    # At the end of a session, Codex waits at most 3 s for a hook, and warns about a longer timeout.
     return claude_hooks(place, "codex", "Bash|apply_patch|Edit|Write", end_timeout=3)
 
 

@@ -100,7 +100,7 @@ def _written_by_shell(command: str, cwd: str, depth: int = 0) -> list[str]:
 
 
 def _enter(folder: str | None, words: list[str]) -> str | None:
-    """The folder after `cd`; None if nobody can tell."""
+    """The folder after `cd`; None if only the shell knows it."""
     name = next((word for word in words if word == "-" or not word.startswith("-")), "~")
     if name == "-" or _is_unclear(name):
         return None

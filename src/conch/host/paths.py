@@ -104,7 +104,7 @@ def is_key_of(key: str, path: str) -> bool:
 
 
 def spell(scope: str, path: str | None = None) -> str:
-    """A scope for use in a sentence, as it was given. Its path comes after it, if it does not show it itself."""
+    """A scope for use in a sentence, as it was given, followed by its path if the scope does not show it."""
     if (path or _stem(scope)) == ".":
         return "the whole workspace"
     return scope if path is None or shows_path(scope, path) else f"{scope} ({path})"

@@ -42,7 +42,7 @@ class Sandbox:
             "LD_LIBRARY_PATH": os.pathsep.join(self._search("LD_LIBRARY_PATH")),
             "HOME": folder,
             "XDG_CONFIG_HOME": folder,
-            "GIT_EXEC_PATH": self._stubs,  # git looks here first for the programs it starts, also for itself
+            "GIT_EXEC_PATH": self._stubs,  # git looks here first for the programs it starts, including git itself
             "LC_ALL": "C",
         }
         if not self.environ["LD_LIBRARY_PATH"]:
@@ -78,13 +78,13 @@ class Sandbox:
                 raise
             except OSError:  # such as too many open files
                 return None
-            finally:  # also after Ctrl-C, neither the program nor its children may stay behind
+            finally:  # even after Ctrl-C, neither the program nor its children may stay behind
                 if process.returncode is None:
                     with suppress(OSError):  # it may have just ended
                         os.killpg(process.pid, signal.SIGKILL)
 
     def _read(self, process: Popen[bytes]) -> Answer | None:
-        import selectors  # as rarely needed
+        import selectors  # rarely needed, too
 
         assert process.stdout is not None and process.stderr is not None
         pieces: dict[object, bytearray] = {process.stdout: bytearray(), process.stderr: bytearray()}
@@ -139,7 +139,7 @@ class Sandbox:
 
     def add_stub(self) -> None:
         """Put a `git` that always fails where programs look first, so that none starts the real one."""
-        false = self._find("false")  # a link to it works even where this folder may hold no programs
+        false = self._find("false")  # a link to it works even if no program may run from this folder
         if false is None:
             raise FileNotFoundError("false")
         os.mkdir(self._stubs)

@@ -41,7 +41,7 @@ class Flaw(NamedTuple):
 
 
 def find_flaw(name: str) -> Flaw | None:
-    """Why nobody may take this name, whatever other names there are. None if it is fit."""
+    """Why nobody may take this name, whatever other names there are. None if it is acceptable."""
     if name.isascii():
         return None
     from unicodedata import normalize

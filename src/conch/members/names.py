@@ -49,8 +49,8 @@ class Registration:
     ) -> Agent:
         """Take a chosen name, or keep the generated one. Registering again with the same values changes nothing.
 
-        A script or person that takes a name `by_command` lives by its timer: other processes can then act under that
-        name.
+        A script or person that takes a name `by_command` no longer depends on a process: only the time since its last
+        call shows whether it is alive, and other processes can act under that name.
         """
         if name is not None:
             check_name(name)

@@ -121,7 +121,7 @@ class Notices:
         bead_id: str | None = None,
         scope: str | None = None,
     ) -> Sent:
-        """Send an event to one member of the room, given by name or agent_id. RateLimited if it is one too many."""
+        """Send an event to one member of the room, given by name or agent_id. RateLimited after too many."""
         from conch.bus.peers import present_name  # not at the top: reserving and handing over need neither
         from conch.host.beads import check_bead
 

@@ -17,7 +17,7 @@ _MOST_PROCESSES = 1_000
 
 class Lapses(NamedTuple):
     processes: tuple[Process, ...]
-    """Those of the members of open rooms. A member without one lives by its timer."""
+    """Those of the members of open rooms. Without one, only the time since a member's last call counts."""
     seconds: float | None
     """Until the next time runs out: a lease, a claim, a reservation, a question, a notice, or a member's silence."""
 

@@ -95,7 +95,7 @@ class Steering:
         return self._messages.free_name(topic_id, name, person.caller.label)
 
     def redact(self, person: Person, message_id: str, reason: str, secret: str | None = None) -> Redacted:
-        """Take the text of a message out of the store, with what repeats it, and say so on the topic."""
+        """Remove the text of a message, and everything that repeats it, from the store, and say so on the topic."""
         _require_reason(reason, self._settings)
         check_secret(secret)
         reason = without_secret(reason, secret)

@@ -23,7 +23,7 @@ _MOST_EVENTS = 1_000
 _MOST = 200  # reservations, questions and notices that are looked at, each
 
 Doing = Literal["holding", "next", "waiting", "here", "watching", "gone"]
-"""What a member does: it holds the stick, is to claim it, waits for it, is there to take turns, only watches, or its
+"""What a member does: it holds the stick, was offered it, waits for it, is there to take turns, only watches, or its
 process has ended."""
 
 

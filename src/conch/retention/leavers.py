@@ -37,7 +37,7 @@ class Leavers:
         self._between = between
 
     def survey(self, tx: Transaction, room_ids: Iterable[str]) -> Left:
-        """How many can go at least. Agents that are members must leave first, so there may be more of them."""
+        """At least how many can go. Removing members comes first, after which more agents may be forgotten."""
         members = sum(len(self._members(tx, room_id, most=NO_LIMIT)[0]) for room_id in room_ids)
         rows = _without_alive(self._find(tx, "agents_to_forget", "", NO_LIMIT))
         return Left(members, len({row["id"] for row in rows} - _recorded(tx)))

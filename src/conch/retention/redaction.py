@@ -1,4 +1,4 @@
-"""Takes the text of one message out of a store, and what repeats it, for a secret that was pasted by mistake.
+"""Removes the text of one message, and everything that repeats it, from a store: for secrets pasted by mistake.
 
 The message stays in its place, so that numbers and replies still fit. Its text says who redacted it and why.
 """

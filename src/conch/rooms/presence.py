@@ -197,7 +197,7 @@ class Rooms:
 
     def snapshot(self, tx: Reader, room: Room, first: str | None = None) -> Snapshot:
         """A room that was read or changed in this transaction."""
-        self._roots[room.room_id] = room.canonical_path  # spares `root` a query
+        self._roots[room.room_id] = room.canonical_path  # saves `root` a query
         roll = Roll(tx, room.room_id, room.owner or room.reserved_for, first)
         return Snapshot(room, roll, self._settings, tx.now)
 

@@ -108,7 +108,7 @@ class Reservations:
         raise refuse_reservation(scope, wanted, blocking, silence, owns)  # after the commit, which keeps the notices
 
     def report_incursion(self, caller: Caller, room_id: str, scope: str) -> None:
-        """Send the active owners of a scope an INCURSION: the caller was about to change it, or does."""
+        """Send the active owners of a scope an INCURSION: the caller was about to change it, or is changing it."""
         wanted, _ = self._locate(room_id, scope)
         with self._rooms.change(caller, room_id) as (tx, snapshot):
             found = find_overlapping(tx, snapshot, wanted, lapsed=snapshot.now)
@@ -293,7 +293,7 @@ def _record_incursions(
 ) -> bool:
     """Send each owner an INCURSION: its reservation was taken over, or it stopped the newcomer.
 
-    Returns whether all owners have it. One that had too many from the newcomer gets no notice of a refusal.
+    Returns whether all owners got it. An owner that already got too many from the newcomer gets none about a refusal.
     """
     newcomer, is_known = snapshot.member(caller.agent_id), True
     for held in blocking:
@@ -307,7 +307,7 @@ def _record_incursions(
         }
         given = (tx, snapshot.room, "INCURSION", payload, None, owner)
         try:
-            if granted:  # it ends a reservation, so it is never one too many
+            if granted:  # the owner loses its reservation, so the limit does not apply
                 posted = Posted(insert_event(*given, owner.bead_id, scope), is_new=True)
             else:
                 posted = post(*given, newcomer, owner.bead_id, scope)

@@ -75,7 +75,7 @@ def load_migrations(dialect: Dialect) -> list[Migration]:
 
 
 def are_ours(tables: Iterable[str]) -> bool:
-    """Whether tables are those of a store from before stores said that they are conch's."""
+    """Whether these are the tables of an old store, from before stores were marked as conch's."""
     return _FIRST_TABLES.issubset(tables)
 
 

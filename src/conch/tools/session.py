@@ -181,7 +181,7 @@ class Session:
         return self._caller
 
     def _is_outdated(self, caller: Caller) -> bool:
-        # An agent with several processes lives by one of them. When that one ends, another takes its place.
+        # Of an agent's several processes, one counts as its own. When that one ends, another takes its place.
         if caller.stands_in and processes.check(caller.process) == "gone":
             return True
         return self._called_in is not self._identified_in and not caller.overridden

@@ -89,7 +89,7 @@ def _passes(test: Callable[[Row], bool], row: Row) -> bool:
         return False
 
 
-# -- tests of one row. Only the first test minds a text that is not a JSON object; the others leave it alone.
+# -- tests of one row. Only the first test fails for a text that is not a JSON object; the others skip such a text.
 
 
 def _has_object(row: Row) -> bool:

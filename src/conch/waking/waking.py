@@ -1,9 +1,10 @@
 """What an agent is woken for, and the log of it.
 
 An agent is woken for a stick that is reserved for it, for messages to it, and for a BLOCKED notice of high urgency; not
-for acknowledgements. One wake stands for everything that waits, and there is no other one until all of that was read.
-After a few in a row that brought no stick, the agent's user has to speak first. So agents cannot keep each other awake.
-A run in the background that ends with the stick in its hand is resumed once, as a hook keeps others from stopping.
+for acknowledgements. One wake covers everything that waits, and the next one comes only after all of that was read.
+After a few wakes in a row without the stick, the agent's user has to type something first. So agents cannot keep each
+other awake. A run in the background that ends while it holds the stick is resumed once, because no hook kept it from
+stopping.
 
 Each wake has a state in the room's timeline: `queued` (the harness was called), `delivered` (a hook saw it arrive),
 `ambiguous` (it may have arrived) or `failed` (it did not arrive).
@@ -101,7 +102,7 @@ class Waking:
         rung = ring(_describe(wake, reasons), session_id)
         if rung.state != "queued" and _Wake.parse(signs.read_last()).state == "queued":  # a hook may have seen it
             self._settle(agent_id, signs, wake, rung.state, rung.why)
-        if rung.has_ended and not signs.has_stopped:  # what a hook had to say was lost with the run
+        if rung.has_ended and not signs.has_stopped:  # no hook saw the run end
             signs.note_stop(session_id)
             held = self._find_held(agent_id)
             if held and reasons[0].what != "held":

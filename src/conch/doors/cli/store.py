@@ -71,7 +71,7 @@ def backup(context: Context) -> Report:
 
 
 def restore(context: Context) -> Report:
-    """Replace everything by a backup, after checking it, and verify the result."""
+    """Replace everything with a backup, after checking it, and verify the result."""
     if not context.options.file.strip():
         raise InvalidArgument("file must be non-empty.", field="file")
     store, file = context.app.store, os.path.abspath(context.options.file)

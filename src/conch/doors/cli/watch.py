@@ -119,8 +119,8 @@ class _Screen:
             signal.signal(signal.SIGWINCH, before)
 
     def draw_again(self) -> None:
-        """Draw from a handler of a signal."""
-        if not self._is_drawing:  # otherwise the rest of the drawing may be off until the next one
+        """Draw from a signal handler."""
+        if not self._is_drawing:  # what is being drawn now may have the wrong size until the next tick
             self.draw()
 
     def draw(self) -> None:
@@ -209,7 +209,7 @@ class _Terminal:
 
 
 def _write_now(text: str) -> None:
-    """Write without the buffer, which a handler of a signal must not touch."""
+    """Write without the buffer, which a signal handler must not touch."""
     os.write(sys.stdout.fileno(), text.encode())
 
 

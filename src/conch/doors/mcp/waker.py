@@ -24,8 +24,8 @@ from conch.tools.session import Session
 from conch.waking.signs import Signs, ask_for_signs
 from conch.waking.waking import Reason
 
-_ROUND_SECONDS = 60.0  # after this time, rooms and topics that are new are listened to as well
-_FIRST_SECONDS = 1.0  # between two looks for an agent that nobody knows yet, or that another server wakes
+_ROUND_SECONDS = 60.0  # after this time, it also listens to rooms and topics that are new
+_FIRST_SECONDS = 1.0  # between two looks for an agent that is not known yet, or that another server wakes
 _MOST_ROOMS = 20
 
 

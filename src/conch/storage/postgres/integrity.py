@@ -1,4 +1,4 @@
-"""What the server's catalogues tell about a store: a changed schema, rows that refer to nothing, wrong numbering.
+"""What the server's catalogues say about a store: a changed schema, rows that refer to nothing, wrong numbering.
 
 The server checks its pages itself. It does not check foreign keys while a superuser has turned the checks off.
 """

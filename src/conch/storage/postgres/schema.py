@@ -71,7 +71,7 @@ class Schema:
     def _require_ours(self, connection: Connection, application: str | None) -> None:
         if application != "conch":
             tables = [row["tablename"] for row in connection.execute(_TABLES, [SCHEMA])]
-            if application is not None or not are_ours(tables):  # a store from before stores said whose they are
+            if application is not None or not are_ours(tables):  # an old store has no mark
                 raise self._foreign()
 
     def _check_version(self, stored: str | None) -> None:

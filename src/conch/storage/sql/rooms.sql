@@ -95,7 +95,7 @@ SELECT max(ordinal) AS ordinal FROM (
 ) places;
 
 -- name: mark_gone
--- An agent that now lives by its timer has no process.
+-- An agent that no longer depends on a process has none.
 UPDATE room_members SET is_gone = 1 WHERE room_id = :room_id AND agent_id IN :agent_ids AND pid IS NOT NULL;
 
 -- name: members_of_rooms

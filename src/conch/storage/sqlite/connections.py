@@ -310,7 +310,7 @@ class Connections:
             except StoreInterrupted:
                 if time.monotonic() > deadline:
                     raise
-            time.sleep(pause * (1 + os.getpid() % 7 / 7))  # two that come in together must not do so again
+            time.sleep(pause * (1 + os.getpid() % 7 / 7))  # two processes that collide must not try again together
             pause = min(2 * pause, 0.1)
 
     def require_own(self) -> None:
@@ -480,7 +480,7 @@ class Connections:
         files, now = lent.generation.files, survey(self.path)
         old, recorded = files.files, read_record(self.path)
         if old.same_store(now) and not files.is_overwritten:
-            others_mended = recorded is not None and recorded.fit(now)  # as the one that mended has written down
+            others_mended = recorded is not None and recorded.fit(now)  # by the record of the process that mended
             if others_mended or self._mend(lent, old):
                 return StoreInterrupted(f"Files beside the store at {self.path} were replaced. Try again.")
         self._replacements.forget_epoch()

@@ -71,7 +71,7 @@ def _facts(connection: sqlite3.Connection) -> dict[str, str]:
             facts[f"table {name}"] = ""
         else:
             facts[f"table {name}"] = _normalized(row["sql"])
-            # SQLite would read a damaged index to tell its columns.
+            # To list its columns, SQLite would read an index that may be damaged.
             facts |= {} if re.match(_VIRTUAL, row["sql"]) else _column_facts(connection, name)
     return facts
 

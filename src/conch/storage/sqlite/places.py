@@ -51,7 +51,7 @@ def next_mark(mark: int) -> int:
 
 
 def count_steps(start: int, mark: int) -> int:
-    """How often one mark has to move on to become another one."""
+    """How many times a mark must move on to become another one."""
     return (mark - start) % _HIGHEST_MARK
 
 
@@ -137,14 +137,14 @@ class OpenFiles:
             return None
         known, mark = self._mark, self._header.mark()  # in this order, because other threads ask too
         if mark is None or not is_ahead(mark, known):
-            self.is_overwritten = True  # even if the whole copy is there at the next look, and looks ahead by chance
+            self.is_overwritten = True  # stays true, even if the mark of the whole copy happens to be ahead later
             return None
         self._mark = mark
         return mark
 
     def _are_all_there(self) -> bool:
         store, wal, shm = self._paths
-        # A file that was moved, with a link to it at its old name, has another `-wal` for those who come now.
+        # A file that was moved, with a link to it at its old name, has another `-wal` for processes that open it now.
         found = _stat(store, follow_symlinks=False)
         # The inodes are enough: the files of one folder are on one device, unless the folder itself is replaced.
         if (found.st_dev, found.st_ino, _stat(wal).st_ino, _stat(shm).st_ino) != self._ids:
@@ -259,7 +259,7 @@ class Users:
         if recorded is None or start != self._start or not (_is_mark(start) and _is_mark(noted)):
             return lambda files, mark: False
         first, steps = int(start, 16), count_steps(int(start, 16), int(noted, 16))
-        # The store of another time has any mark, and would hardly be among these few.
+        # The mark of a replaced store is random, so it is hardly ever one of these few.
         return lambda files, mark: files.store == recorded.store and count_steps(first, mark) < steps
 
     def leave(self) -> None:
