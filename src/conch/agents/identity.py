@@ -13,20 +13,24 @@ from conch.agents.connections import (
     connections_below,
     continued_agent,
     is_override,
+    live_connections,
     process_key,
     record_connection,
     recorded_agent,
 )
 from conch.agents.records import (
+    HARNESS_SESSION,
     LOCK,
     PERSON_SESSION,
     Caller,
     find_obstacle,
     insert_agent,
+    is_person,
     read_label,
     record_process,
     recorded_process,
 )
+from conch.clock import MILLISECOND
 from conch.errors import Advice, AgentNotFound, InvalidArgument, InvalidSetting
 from conch.host import processes
 from conch.host.processes import Process
@@ -150,13 +154,37 @@ def load_caller(store: Store, text: str, topic_id: str | None = None) -> Caller:
     return Caller(agent["agent_id"], agent["name"], recorded_process(agent), agent["session_kind"], None)
 
 
-def require_itself(caller: Caller, signals: Signals) -> None:
-    """InvalidArgument if the agent is alive, but not in the process that shows these signals."""
-    own = (signals.harness, signals.terminal)
-    if caller.agent_id == signals.explicit or caller.process in own or processes.check(caller.process) != "alive":
+def require_itself(store: Store, caller: Caller, signals: Signals, active_ms: int) -> None:
+    """InvalidArgument if this agent is not the process that shows these signals, and that process may not act as it.
+
+    Any process may act under a name that a script or a person registered, as a script, or as an agent that is gone. An
+    agent whose process is unknown counts as living for `active_ms` after its last call.
+    """
+    if caller.agent_id == signals.explicit:
         return
-    message = f"{caller.label} is still running in another process. Only that process can act as it."
-    raise InvalidArgument(message, field="agent")
+    if caller.process is not None and caller.process in (signals.harness, signals.terminal):
+        return
+    why = _why_not_another(store, caller, active_ms)
+    if why is not None and recognise(store, signals) != caller.agent_id:
+        raise InvalidArgument(f"{caller.label} {why}", field="agent")
+
+
+def _why_not_another(store: Store, caller: Caller, active_ms: int) -> str | None:
+    """Why no other process may act as an agent, in words that follow its label."""
+    life = processes.check(caller.process)
+    if life == "alive":
+        return "is still running in another process. Only that process can act as it."
+    with store.look() as tx:
+        agent = tx.one("find_agent", agent_id=caller.agent_id)
+        is_connected = bool(live_connections(tx, [caller.agent_id]))
+        is_silent = agent is None or tx.now - agent["last_seen_at"] >= active_ms * MILLISECOND
+    if agent is not None and agent["is_timed"] and not is_connected:
+        return None
+    if is_person(caller.agent_id):
+        return "is a person. No other caller can act as a person."
+    if life == "gone" or is_silent or (caller.session_kind != HARNESS_SESSION and not is_connected):
+        return None
+    return "may still be running where conch cannot see its process. Only that process can act as it."
 
 
 def _find(store: Store, text: str, topic_id: str | None) -> Row | None:

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.callers import named
+from tests.callers import named, person
 
+from conch.agents.records import process_columns
 from conch.app import open_app
 from conch.doors.exits import status_of
 from conch.host import processes
@@ -210,6 +211,53 @@ def test_nobody_acts_as_an_agent_that_runs_in_another_process(conch: Conch, env:
     assert answer.error["code"] == "INVALID_ARGS"
     assert answer.error["message"].startswith("codex·")
     assert answer.error["message"].endswith(" is still running in another process. Only that process can act as it.")
+
+
+@pytest.mark.parametrize("elsewhere", [None, processes.Process("another host", "boot", 17, 1)])
+def test_nobody_acts_as_an_agent_that_may_run_where_its_process_is_not_seen(
+    elsewhere: Any, conch: Conch, env: Any, workspace: Path
+) -> None:
+    app = open_app(env)
+    app.membership.join_path(named(app.store, "codex:1", elsewhere), str(workspace))
+    app.close()
+    conch("join")
+
+    for words in (("agent", "heartbeat"), ("send", "I am done"), ("leave",)):
+        answer = conch(*words, "--agent", "codex:1", "--json")
+        assert answer.error["message"].endswith(
+            " may still be running where conch cannot see its process. Only that process can act as it."
+        )
+
+
+def test_nobody_acts_as_a_person_not_even_when_that_person_is_gone(conch: Conch, env: Any, workspace: Path) -> None:
+    app = open_app(env)
+    at_terminal, gone = person(app.store, "ada"), person(app.store, "bob")
+    for each in (at_terminal, gone):
+        app.membership.join_path(each, str(workspace))
+    with app.store.write("test") as tx:
+        tx.run("update_agent_process", agent_id=gone.agent_id, **process_columns(ended_process()))
+    app.close()
+    conch("join")
+
+    for each in (at_terminal, gone):
+        answer = conch("send", "I, a person, say so", "--agent", each.agent_id, "--json")
+        assert answer.error["message"].endswith(" is a person. No other caller can act as a person.")
+
+
+def test_an_agent_may_name_itself_where_only_its_session_shows_who_it_is(conch: Conch) -> None:
+    session = {"agent": "", "CODEX_THREAD_ID": "thread-1"}
+    itself = conch("join", "--json", **session).data["agent_id"]
+
+    answer = conch("agent", "heartbeat", "--agent", itself, "--json", **session)
+
+    assert answer.data["agent_id"] == itself
+    assert conch("agent", "heartbeat", "--agent", itself, "--json").error["code"] == "INVALID_ARGS"
+
+
+def ended_process() -> processes.Process:
+    mine = processes.look_up(os.getpid())
+    assert mine is not None
+    return mine._replace(started_at=mine.started_at - 1)
 
 
 def test_a_name_means_the_agent_of_the_room_one_stands_in(conch: Conch, names: dict[str, str]) -> None:

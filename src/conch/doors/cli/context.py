@@ -60,7 +60,8 @@ class Context:
         from conch.agents.signals import gather_signals
 
         caller = load_caller(self.app.store, self.name_here(named), self._home_topic())
-        require_itself(caller, gather_signals("cli", os.environ, None))
+        active_ms = self.app.settings.policy.presence_ttl_ms
+        require_itself(self.app.store, caller, gather_signals("cli", os.environ, None), active_ms)
         self.session.speak_as(caller)
 
     @cached_property
