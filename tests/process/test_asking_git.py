@@ -14,9 +14,11 @@ from pathlib import Path
 import pytest
 from tests.hostile import WAYS_IN, Hostile, run_plain_git, touch
 
+from conch.errors import InvalidArgument
+from conch.harnesses import git_hook
 from conch.host import git, sandboxes
 from conch.host.beads import in_progress_items
-from conch.host.commands import ask_bd, ask_git
+from conch.host.commands import ask_bd, ask_git, ask_where
 from conch.host.git import changed_files
 from conch.host.sandboxes import Answer
 
@@ -47,9 +49,11 @@ def test_git_runs_no_program_of_a_repository(hostile: Hostile, name: str) -> Non
     top = str(hostile.top)
     answers = ask_git(str(hostile.top / way.at), top, SECONDS, way.command)
     changed = changed_files(top)
+    where = ask_where(str(hostile.top / way.at), top, "--show-toplevel", "--git-path", "hooks")
 
     assert hostile.take_proofs() == []
     assert answers is not None
+    assert not where.status
     assert changed is not None or name == "promisor", "git did answer"
 
 
@@ -187,9 +191,43 @@ def test_no_program_is_found_in_the_workspace(
     assert hostile.take_proofs() == ["bd", "git"]
 
     changed, items = changed_files(str(hostile.top)), in_progress_items(str(hostile.top))
+    hook = git_hook.install(str(hostile.top / "src"), "conch")
 
     assert hostile.take_proofs() == []
     assert changed and not items
+    assert hook.path == str(hostile.top / ".git/hooks/pre-commit")
+
+
+def test_a_repository_that_points_elsewhere_does_not_lead_to_a_program_in_the_workspace(
+    hostile: Hostile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    hostile.program("git")
+    hostile.set("core.worktree", str(elsewhere))
+    monkeypatch.setenv("PATH", f"{hostile.top / 'programs'}{os.pathsep}{os.environ['PATH']}")
+
+    with pytest.raises(InvalidArgument):  # git finds no checkout there
+        git_hook.install(str(hostile.top), "conch")
+
+    assert hostile.take_proofs() == []
+
+
+def test_no_program_is_found_in_the_workspace_around_a_nested_repository(
+    hostile: Hostile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("git", "bd"):
+        hostile.program(name)
+    inner = hostile.write("inner/a.txt", "a").parent
+    hostile.write("inner/.beads/beads.db", "")
+    hostile.git("init", "-q", at="inner")
+    monkeypatch.setenv("PATH", f"{hostile.top / 'programs'}{os.pathsep}{os.environ['PATH']}")
+
+    assert changed_files(str(inner)) == [str(inner / ".beads/beads.db"), str(inner / "a.txt")]
+    in_progress_items(str(inner))
+    git_hook.install(str(inner), "conch")
+
+    assert hostile.take_proofs() == []
 
 
 def test_a_git_that_bd_starts_does_not_read_the_workspace(

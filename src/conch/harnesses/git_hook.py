@@ -101,12 +101,13 @@ def _hook_path(directory: str) -> str:
     """Git itself says it: many files, variables and conditions can set `core.hooksPath`."""
     if not os.path.isdir(directory):
         raise InvalidArgument(f"{directory} is not a directory.", field="path")
-    top = _ask(os.path.realpath(directory), "--show-toplevel")
-    return os.path.join(top, _ask(top, "--git-path", "hooks"), "pre-commit")
+    real = os.path.realpath(directory)
+    top = _ask(real, real, "--show-toplevel")
+    return os.path.join(top, _ask(top, real, "--git-path", "hooks"), "pre-commit")
 
 
-def _ask(folder: str, *words: str) -> str:
-    answer = ask_where(folder, *words)
+def _ask(folder: str, workspace: str, *words: str) -> str:
+    answer = ask_where(folder, workspace, *words)
     if answer.status:
         raise InvalidArgument(f"Git finds no checkout in {folder}: {answer.complaint}", field="path")
     return os.fsdecode(answer.output).removesuffix("\n")

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from conch.host.mirrors import Mirror, mirror
 from conch.host.sandboxes import Answer, Sandbox, open_sandbox
+from conch.host.workspaces import widest_root
 
 _GIT = {
     "GIT_CONFIG_NOSYSTEM": "1",
@@ -44,7 +45,7 @@ def ask_git(top: str, workspace: str, seconds: float, *questions: Sequence[str])
     A question is a built-in command of git with its options. None if there is no git or no repository, or if an answer
     is too long. TimeoutError if the answers take longer than this in all.
     """
-    with open_sandbox(workspace, seconds) as sandbox:
+    with open_sandbox(widest_root(workspace), seconds) as sandbox:
         repository = sandbox and mirror(top, os.path.join(sandbox.folder, "mirror"))
         if not sandbox or not repository:
             return None
@@ -72,11 +73,14 @@ def _settings(answer: Answer | None) -> dict[str, str]:
     return {name: value for name, newline, value in entries if newline}
 
 
-def ask_where(folder: str, *words: str) -> Answer:
-    """What `git rev-parse` says about a path of a checkout. It reads all settings, and runs nothing that is in them."""
+def ask_where(folder: str, workspace: str, *words: str) -> Answer:
+    """What `git rev-parse` says about a folder. It reads all settings, and runs nothing that is in them.
+
+    The settings may lead it out of the workspace, but no program of the workspace is ever run.
+    """
     settings = {name: value for name, value in os.environ.items() if name.startswith(_GIT_SETTINGS)}
     try:
-        with open_sandbox(folder, _PATIENCE_SECONDS) as sandbox:
+        with open_sandbox(widest_root(workspace), _PATIENCE_SECONDS) as sandbox:
             answer = sandbox and sandbox.run("git", "rev-parse", *words, folder=folder, **settings)
             return answer or Answer(1, b"", "git could not be run")
     except TimeoutError:
@@ -89,7 +93,7 @@ def ask_bd(folder: str, workspace: str, seconds: float, *words: str) -> Answer |
     TimeoutError if the answer takes longer than this. Any git that bd starts fails at once, because it would read the
     repository's configuration; bd then works as it does outside of a repository.
     """
-    with open_sandbox(workspace, seconds) as sandbox:
+    with open_sandbox(widest_root(workspace), seconds) as sandbox:
         if not sandbox:
             return None
         settings = {name: value for name, value in os.environ.items() if name.startswith(_BD_SETTINGS)}

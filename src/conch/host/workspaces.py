@@ -48,11 +48,25 @@ def workspace_root(directory: str) -> str:
     for candidate in chain:
         if _is_git_top(candidate):
             return candidate
-    too_wide = {os.path.realpath(os.path.expanduser("~")), chain[-1]} - {directory}
     for candidate in chain:
-        if candidate not in too_wide and _has_marker(candidate):
+        if candidate not in _too_wide(directory) and _has_marker(candidate):
             return candidate
     return directory
+
+
+def widest_root(directory: str) -> str:
+    """The root of the widest workspace around a directory. Agents may write all of it.
+
+    A repository may be inside another one. That of a whole home directory does not count.
+    """
+    root = workspace_root(directory)
+    tops = [each for each in _upwards(root) if _is_git_top(each) and each not in _too_wide(root)]
+    return tops[-1] if tops else root
+
+
+def _too_wide(directory: str) -> set[str]:
+    """The home directory and the filesystem root, unless this directory is one of them."""
+    return {os.path.realpath(os.path.expanduser("~")), "/"} - {directory}
 
 
 def ancestor_chain(directory: str, root: str) -> list[str]:
