@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import sqlite3
 import sys
@@ -110,6 +111,7 @@ def test_a_claim_whose_reply_nobody_reads_is_given_back(start, conch, tmp_path, 
     clients = {
         "pipe": start(SERVER, "codex:pipe", reading=False),
         "full": start(SERVER, "codex:full", reading=False),
+        "slow": start(SERVER, "codex:slow", reading=False),
         "socket": start(SERVER, "codex:socket", reading=False, stdout=theirs),
     }
     rooms = {}
@@ -123,13 +125,18 @@ def test_a_claim_whose_reply_nobody_reads_is_given_back(start, conch, tmp_path, 
         until(lambda name=name: len(state(bob, rooms[name])["members"]) == 2)
     for _ in range(40):  # more than a pipe holds
         clients["full"].request("tools/list")
+        clients["slow"].request("tools/list")
 
     for name, client in clients.items():
         client.start_call("wait_for_turn", room_id=rooms[name])
         owner_becomes(until, bob, rooms[name], f"codex:{name}")
 
+    def is_free(room_id):
+        os.read(clients["slow"].process.stdout.fileno(), 1)  # it reads its first replies, but not the claim
+        return state(bob, room_id)["room"]["owner"] is None
+
     for room_id in rooms.values():
-        owner_becomes(until, bob, room_id, None)
+        until(lambda room_id=room_id: is_free(room_id))
     ours.close()
     theirs.close()
 

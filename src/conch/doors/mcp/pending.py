@@ -27,7 +27,7 @@ _MOST_ANSWERED = 256
 _UNKNOWN = sys.maxsize
 _LOOK_SECONDS = 1.0
 _SHORT_SECONDS = 0.01
-_PATIENCE_SECONDS = 10.0  # how long a client may read nothing before its unread replies are taken back
+_PATIENCE_SECONDS = 10.0  # how long a reply may stay unread before it is taken back, however much else is read
 
 
 class Batch:
@@ -81,7 +81,6 @@ class PendingCalls:
         self._running = 0  # calls that have a thread; a cancelled one may need a moment to end
         self._answered: dict[Id, _Answered] = {}
         self._unread: deque[_Answered] = deque()  # those that can be taken back and may still be unread
-        self._read_through, self._read_at = 0, 0.0
         self._look_at = 0.0
         self._cancels_late = False
 
@@ -181,10 +180,7 @@ class PendingCalls:
         if not self._unread or (patience and now < self._look_at):  # looking at every request would slow it down
             return
         self._look_at = now + _LOOK_SECONDS
-        read_through = self._outbox.read_through()
-        if read_through > self._read_through:  # a client that reads slowly still reads
-            self._read_through, self._read_at = read_through, now
-        for answered in self._pop_unread(read_through, now - patience):
+        for answered in self._pop_unread(self._outbox.read_through(), now - patience):
             answered.delivery.retracted(self._later)
 
     def are_unread(self, seconds: float) -> bool:
@@ -210,7 +206,7 @@ class PendingCalls:
             waiting = [each for each in self._unread if each.end > read_through and not each.is_over]
             self._unread.clear()
             for answered in waiting:
-                if max(answered.since, self._read_at) > before:
+                if answered.since > before:
                     self._unread.append(answered)
                 else:
                     late.append(answered)
