@@ -53,6 +53,17 @@ def claim_anyway(session: Session, given: Object, call: Call) -> Reply:
     return Reply({"claimed": True}, "claimed", Delivery(not_sent=take_back))
 
 
+def claim_slowly(session: Session, given: Object, call: Call) -> Reply:
+    """Like wait_for_turn while the store is busy: to note that the reply was sent takes until the test says so."""
+
+    def note() -> None:
+        deadline = time.monotonic() + 10
+        while not os.path.exists(f"{sys.argv[1]}.noted") and time.monotonic() < deadline:
+            time.sleep(0.005)
+
+    return Reply({"claimed": True}, "claimed", Delivery(sent=note, retracted=take_back))
+
+
 def count(session: Session, given: Object, call: Call) -> Reply:
     for number in range(given["to"]):
         call.report(f"step {number}")
@@ -122,6 +133,7 @@ TOOLS = [
     tool(echo, text="string"),
     tool(wait),
     tool(claim_anyway),
+    tool(claim_slowly),
     tool(count, to="integer"),
     tool(journal, lines="integer"),
     tool(make_noise),

@@ -59,6 +59,19 @@ def test_a_claim_that_a_cancellation_overtook_is_given_back(either):
     assert either.rest() == []
 
 
+def test_a_claim_is_given_back_although_its_reply_is_still_being_noted_when_the_cancellation_comes(client):
+    noted = client.journal.with_name(f"{client.journal.name}.noted")
+    crossed = client.start_call("claim_slowly")
+    assert client.receive()["id"] == crossed
+
+    client.cancel(crossed)
+    assert client.ask("ping")["result"] == {}  # the server has read the cancellation
+    noted.touch()
+
+    assert client.call("journal", lines=1)["structuredContent"] == {"lines": 1}
+    noted.unlink()
+
+
 def test_a_call_that_was_answered_is_not_taken_back_by_a_late_cancellation(either):
     answered = either.start_call("echo", text="done")
     assert either.receive()["id"] == answered

@@ -137,8 +137,7 @@ class McpDoor:
             await reply.end()
         finally:
             caller.leave()
-            with anyio.CancelScope(shield=True):
-                await self._settle(caller)
+            await self._settle(caller)
 
     async def _settle(self, caller: _Caller) -> None:
         """Count what a reply brought as delivered, or take it back if its client went away before it was written.
@@ -146,7 +145,9 @@ class McpDoor:
         A client may go away as soon as it has the reply.
         """
         run = caller.run
-        if run is not None and run.has_replied:
+        if run is None or not run.has_replied:
+            return
+        with anyio.CancelScope(shield=True):  # a cancellation may wait for the end of this
             delivery = await run_sync(run.settle, caller.gets_reply, limiter=self._limiter)
             if delivery is not None and delivery.is_retractable and run.request:
                 self._answered.setdefault(run.request[0], _Answered()).note(run.request[1], delivery)
@@ -369,8 +370,8 @@ class _Run:
 
     @property
     def has_replied(self) -> bool:
-        """Whether a reply is on its way and must be settled."""
-        return self._reply is not None
+        """Whether there is a reply that is not settled yet."""
+        return self._reply is not None and not self.settled.is_set()
 
     def work(self) -> Reply:
         reply = call_tool(self._tool, self.session, self._arguments, self._call)
@@ -383,10 +384,10 @@ class _Run:
 
     def settle(self, has_arrived: bool) -> Delivery | None:
         """Returns the delivery of a reply that has arrived."""
-        reply, self._reply, is_there = self._reply, None, has_arrived and not self._is_lost
-        if reply is not None:
-            _deliver(reply, is_there)
-        return reply.delivery if reply is not None and is_there else None
+        reply, is_there = self._reply, has_arrived and not self._is_lost
+        assert reply is not None
+        _deliver(reply, is_there)
+        return reply.delivery if is_there else None
 
     def lose(self) -> None:
         """Stop the call. If it has a reply already, the client gets an error instead."""
