@@ -178,7 +178,7 @@ def _other_programs() -> list[_Finding]:
 
 
 def _guardians(context: Context) -> list[_Finding]:
-    """A guardian ends with its lease, so if there are more guardians than leases, some do not end."""
+    """A guardian ends with its lease, so if there are more guardians than leases, some have failed to end."""
     store = context.app.store
     users = processes.other_users_of(store.describe()) if os.path.isabs(store.describe()) else None
     if users is None:
@@ -186,9 +186,9 @@ def _guardians(context: Context) -> list[_Finding]:
     running = [user.pid for user in users if "conch.doors.cli.guardian" in user.command]
     (held,) = store.glance("count_owned_rooms")
     if len(running) <= held["number"]:
-        return [_Finding("guardians", "ok", f"{len(running)} renew leases")]
+        return [_Finding("guardians", "ok", f"running: {len(running)}, leases held: {held['number']}")]
     pids = " ".join(map(str, sorted(running)))
-    found = f"{len(running)} processes renew leases, but only {held['number']} leases are held"
+    found = f"more guardians run ({len(running)}) than leases are held ({held['number']})"
     return [_Finding("guardians", "note", found, f"Those without a lease should end soon. If not: kill {pids}")]
 
 

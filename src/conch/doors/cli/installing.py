@@ -149,7 +149,7 @@ def _next(done: dict[Harness, list[Result]], wants_wake: bool) -> str:
         lines += [f"  {harness.title}: {step}" for step in harness.steps]
     checks = [f"`{harness.check}`" for harness in done if harness.check]
     if checks:
-        lines.append(f"  To see that it works: {', '.join(checks)} must list the server conch.")
+        lines.append(f"  To check that it works, run {', '.join(checks)}: each must show the server conch.")
     if wants_wake:
         lines += [f"  {harness.title}: {harness.wake_step}" for harness in done if harness.wake_step]
     lines.append("  Then ask the agent to join the room, and run `conch status` here: it must list the agent.")
