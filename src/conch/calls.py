@@ -47,7 +47,7 @@ def retry_interrupted(request: Callable[[], Answer]) -> Answer:
     _request.is_running, _request.has_changed = True, False
     try:
         return _retry(request)
-    except (StoreUncertain, StoreReplaced):  # after a replacement, nothing may be as it was
+    except (StoreUncertain, StoreReplaced):  # after a replacement, anything may have changed
         raise
     except StoreError as trouble:
         if not _request.has_changed:

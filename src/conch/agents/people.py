@@ -1,4 +1,4 @@
-"""Who is a person. Only people may step in between agents, so this one place decides it, for every door.
+"""Who is a person. Only people may step in between agents, so this module decides it for every door.
 
 A door that has a proof of its own, such as a console with a login, makes a `Person` from that proof.
 """
@@ -30,7 +30,7 @@ class _Doubt(NamedTuple):
 
 
 def recognise_person(store: Store, caller: Caller, signals: Signals, environ: Mapping[str, str]) -> Person:
-    """The person who typed this command at a terminal. PersonRequired if the caller may be anything else."""
+    """The person who typed this command at a terminal. PersonRequired if the caller might be anything else."""
     # The cheapest first.
     doubt = _doubt_identity(caller, signals) or _doubt_mark(environ) or _doubt_namespace(store)
     if doubt is not None:

@@ -220,7 +220,7 @@ class Messages:
         """Send one message in one round trip, if possible."""
         if not self._store.is_server:
             return None
-        from conch.bus.posting import is_plain, post  # a store that is no server does not need it
+        from conch.bus.posting import is_plain, post  # only a server needs it
 
         peer_id = self._probable_id(peer) if is_plain(draft) else None
         if peer_id is None:

@@ -1,7 +1,7 @@
 """conch for Python programs: `import conch`, then `conch.join()` or `await conch.join_async()`.
 
-A program is one agent, with the same rules as any other: it uses the tools of the MCP server. A refused call
-raises `conch.ConchError` with the same code.
+Each room that is returned acts as one agent, with the same rules as any other: it uses the tools of the MCP server. A
+refused call raises `conch.ConchError` with the same code.
 """
 
 from __future__ import annotations
@@ -305,7 +305,7 @@ def _threads() -> Executor:
 
 
 def _until(timeout: float | None, attempt: Callable[[float], _Result | None]) -> _Result | None:
-    """Attempt it in waits of a bounded length, until there is a result or the time is up."""
+    """Try in waits of bounded length, until there is a result or the time is up."""
     deadline = FOREVER if timeout is None else time.monotonic() + timeout
     while True:
         left = max(0.0, deadline - time.monotonic())

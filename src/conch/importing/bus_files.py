@@ -73,7 +73,7 @@ class BusFile:
             )
 
     def count(self) -> int:
-        """All messages of the file, also those whose topic is missing."""
+        """All messages of the file, including those whose topic is missing."""
         return sum(1 for table in self.tables for _ in self._source.rows(table))
 
 

@@ -58,7 +58,7 @@ def _path_of(row: Row) -> str:
 
 
 def import_room(tx: Transaction, outcome: Outcome, settings: Settings, source: Source, row: Row) -> None:
-    """Add what is new of one room."""
+    """Add what is new in one room."""
     tx.take_time()
     path = _path_of(row)
     if not os.path.isabs(path) or not path.isprintable():
@@ -145,7 +145,7 @@ def _with_deadlines(tx: Transaction, room: Room, row: Row) -> Room:
 
 
 class _Writer:
-    """Appends to the log of one room what is new."""
+    """Appends what is new to the log of one room."""
 
     def __init__(self, tx: Transaction, outcome: Outcome, settings: Settings, room: Room, history: _History) -> None:
         self._tx = tx

@@ -32,7 +32,7 @@ _NOBODY = Caller("", "", None, "import", None)
 
 
 def topic_steps(outcome: Outcome, file: BusFile, row: Row) -> Iterator[tuple[str, Step]]:
-    """The steps that add what is new of one topic, each with the id of that topic. Run each in its own transaction.
+    """The steps that add what is new in one topic, each with the id of that topic. Run each in its own transaction.
 
     A new topic stays closed until the last step. So no agent writes to half a topic, and an interrupted import can
     continue where it stopped.

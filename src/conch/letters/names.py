@@ -1,6 +1,6 @@
 """Names that could pass for another name, by the rules of UTS #39 (Unicode 15.0).
 
-A name is never changed here: it fits or it is refused. Only names that are not ASCII need the table, so most
+A name is never changed here: it is accepted or refused. Only names that are not ASCII need the table, so most
 processes never load it.
 """
 
@@ -57,7 +57,7 @@ def find_flaw(name: str) -> Flaw | None:
 
 
 def skeletons(name: str) -> set[str]:
-    """What the name looks like, as it is and in small letters. Two names that share a skeleton are confusable."""
+    """What the name looks like, as it is and in lower case. Two names that share a skeleton are confusable."""
     return {_skeleton(name).casefold(), _skeleton(name.casefold()).casefold()}
 
 

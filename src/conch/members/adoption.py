@@ -238,7 +238,7 @@ def _load_past(tx: Transaction, room: Room, agent: Row, caller_id: str) -> _Past
 def _had_stick(tx: Transaction, room: Room, agent_ids: list[str], caller_id: str) -> bool:
     """Whether an agent got the stick last, and neither it nor another agent has handed over since.
 
-    If another agent than the caller took the stick over, the work is that agent's now.
+    If an agent other than the caller took the stick over, the work is that agent's now.
     """
     if not agent_ids or room.owner not in (None, caller_id, *agent_ids):
         return False

@@ -14,7 +14,7 @@ from conch.notices.timeline import Entry, Place, merge_rows, to_entry, with_prot
 from conch.storage.base import Row, Store, Transaction
 
 _PAGE = 500
-_MOST_UNSETTLED = 5_000  # rows among which a number may be missing that still comes
+_MOST_UNSETTLED = 5_000  # rows among which a missing number may still appear
 _MOST_WATCHED = 300  # rooms, and topics; a listener needs a watch or a lock for each channel
 _LONGEST_WRITE = 1 * MINUTE  # a number that is missing after this time was never committed
 _LAST = ("last_events", "last_messages", "last_activity")
@@ -33,7 +33,7 @@ class News(NamedTuple):
 
 
 def find_end(store: Store) -> Place:
-    """The mark of now: what happens later comes after it."""
+    """The mark of this moment: what happens later comes after it."""
     with store.read() as tx:
         return Place(*(_settled(tx.all(statement, limit=_MOST_UNSETTLED)[::-1], tx.now) for statement in _LAST))
 

@@ -1,4 +1,4 @@
-"""Topics and their messages as a person browses them: the busiest first, page by page in both directions."""
+"""Topics and their messages as a person browses them: the latest talk first, page by page in both directions."""
 
 from __future__ import annotations
 

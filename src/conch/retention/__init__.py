@@ -1,3 +1,3 @@
-"""What a store forgets: old rows by a policy, and one message by a person's word."""
+"""What a store forgets: old rows by a policy, and a message that a person redacts."""
 
 from __future__ import annotations

@@ -142,12 +142,12 @@ def next_event_seq(tx: Transaction) -> int:
 
 
 def expect_event(tx: Transaction) -> None:
-    """Fetch the number of the next event ahead, if the transaction will probably append one."""
+    """Fetch ahead the number of the next event, if the transaction will probably append one."""
     tx.ahead("next_event")
 
 
 def expect_pending(tx: Transaction, room_id: str) -> None:
-    """Fetch the pending handoff ahead."""
+    """Fetch ahead the pending handoff."""
     tx.ahead("pending_event", room_id=room_id)
 
 

@@ -117,7 +117,7 @@ class Shown(NamedTuple):
 
 
 def expect_walk(tx: Transaction, room_id: str, agent_id: str) -> bool:
-    """Fetch the members after this one ahead. Returns whether that is done."""
+    """Fetch ahead the members after this one. Returns whether that is done."""
     return tx.ahead("members_after", **_walk_from(room_id, agent_id))
 
 

@@ -1,4 +1,4 @@
-"""Since when a member waits for the stick, for people who look at the room.
+"""Since when a member has been waiting for the stick, for people who look at the room.
 
 A harness waits call after call. So a wait that begins soon after the last one ended goes on from there.
 """
@@ -45,7 +45,7 @@ class WaitNote:
             self._store.ring(activity_channel(self._member["room_id"]))
 
     def _write(self, soon: int) -> None:
-        """Note that the member waits now, and since now unless it waited a moment ago."""
+        """Note that the member is waiting: since now, unless it waited a moment ago."""
         with self._store.look() as tx:
             row = tx.one("find_wait", **self._member)
             if row is None or tx.now - (row["waited_at"] or 0) < _NOTED:

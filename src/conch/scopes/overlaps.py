@@ -76,7 +76,7 @@ def to_reservation(row: Row, snapshot: Snapshot) -> Reservation:
 
 
 def expect_overlapping(wanted: Scope, limit: int, tx: Transaction, room_id: str) -> None:
-    """Fetch the reservations that overlap a scope ahead."""
+    """Fetch ahead the reservations that overlap a scope."""
     tx.ahead("overlapping_reservations", **_overlapping(room_id, wanted, "", 0, limit))
 
 

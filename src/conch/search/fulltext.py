@@ -79,7 +79,7 @@ def _store(tx: Transaction, number: int, words: str) -> None:
 
 
 def forget_words(tx: Transaction, topic_id: str, rows: list[Row]) -> None:
-    """Take messages that are about to be deleted out of the index. `rows` are as for indexing them."""
+    """Remove messages from the index before they are deleted. `rows` are as for indexing them."""
     progress = tx.one("topic_progress", kind=_KIND, topic_id=topic_id)
     indexed = [row for row in rows if progress and row["seq"] <= progress["through_seq"]]
     for row, words in zip(indexed, _prepare(topic_id, indexed), strict=True):

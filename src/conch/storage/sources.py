@@ -35,7 +35,7 @@ class Source:
 
 @contextmanager
 def open_source(path: str) -> Iterator[Source]:
-    """Open a copy of the file, with the log beside it. StoreCorrupt if it is damaged or is no database.
+    """Open a copy of the file, with the log beside it. StoreCorrupt if it is damaged or is not a database.
 
     SQLite keeps the log beside the file that a link leads to.
     """

@@ -131,7 +131,7 @@ def _history(execute: Execute, today: dict[_Agent, str]) -> dict[_Agent, list[_U
 
 
 def _changes(untils: list[_Until], name: str | None) -> list[_Until]:
-    """Only the entries after which the name was another one. The others are true but useless, and each
+    """Only the entries after which the name was different. The others are true but useless, and each
     would cost an update: an agent may leave and come back with the same name many times.
     """
     changes: list[_Until] = []

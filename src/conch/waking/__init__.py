@@ -1,3 +1,3 @@
-"""Waking an agent that has stopped, when something came that is for it."""
+"""Waking an agent that has stopped, when something comes for it."""
 
 from __future__ import annotations

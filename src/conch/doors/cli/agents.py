@@ -168,7 +168,7 @@ def _explanation(context: Context) -> Report:
 
 
 def _explain_connections(data: dict[str, Any]) -> list[str]:
-    """What the MCP connections of the caller's process mean for who a command is."""
+    """How the MCP connections of the caller's process decide which agent a command acts as."""
     served = data["connections"]
     if not served:
         return []

@@ -33,7 +33,7 @@ def act(happening: Happening, write: Callable[[Answer], bool]) -> None:
     try:
         place = app.store.describe()
         if happening.kind != "start" and "://" not in place and not os.path.exists(place):
-            return  # nobody has used conch here, and a hook must not begin with it
+            return  # no agent has used conch yet, and a hook must not be the first
         answer, after = retry_interrupted(lambda: _act(_Scene(app, happening), happening.kind))
         if write(answer) and after is not None:
             after()

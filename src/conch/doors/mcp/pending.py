@@ -200,7 +200,7 @@ class PendingCalls:
             return any(each.end > read_through and not each.is_over for each in self._unread)
 
     def _pop_unread(self, read_through: int, before: float) -> list[_Answered]:
-        """Forget the replies that were read. Returns those that wait since `before`, and forgets them too."""
+        """Forget the replies that were read. Returns those that have waited since `before`, and forgets them too."""
         late = []
         with self._lock:
             waiting = [each for each in self._unread if each.end > read_through and not each.is_over]

@@ -49,7 +49,7 @@ def _groups(words: Sequence[str]) -> Sequence[str]:
 def serve_stdio(app: App, tools: Mapping[str, Tool], wakes: bool = False) -> int:
     """Serve until the client closes a stream or a signal arrives, and return the exit status.
 
-    If it `wakes`, it wakes its agent when that has stopped and something comes for it.
+    With `wakes`, it wakes its agent when the agent has stopped and something comes for it.
 
     From here on only the protocol uses standard input and output; all other output goes to standard error. Call it
     from the main thread, once per process.

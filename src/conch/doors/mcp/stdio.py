@@ -171,7 +171,7 @@ class Wire:
         self._stop = stop
         self._splitter = LineSplitter(most_bytes)
         self._source = FileIO(self._input, closefd=False)
-        self._buffer = bytearray(_CHUNK)  # made in time: with it, reading needs no memory
+        self._buffer = bytearray(_CHUNK)  # made in advance, so that reading needs no memory
         self._reserve: bytearray | None = bytearray(_RESERVE)
         self.outbox = Outbox(self._output, stop.wake, stop.raise_)
         self._poll = select.poll()

@@ -1,4 +1,4 @@
-"""How the server, the store and the agents' processes are."""
+"""The state of the server, the store and the agents' processes."""
 
 from __future__ import annotations
 

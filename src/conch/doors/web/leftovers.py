@@ -1,7 +1,7 @@
 """What members that are gone have left in the workspaces.
 
-To know it, git must be asked, and in a large checkout that takes seconds. So a thread asks. Pages get what is known,
-and hear when more is known.
+Finding out means asking git, which takes seconds in a large checkout. So a thread asks. Pages get what is known, and
+hear when more is known.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ class Desk:
         return endpoint
 
     def exporting(self, work: Callable[[Object], Iterator[str]], schema: Object) -> Endpoint:
-        """An endpoint that sends a file, as large as it may be."""
+        """An endpoint that sends a file, however large it is."""
 
         async def endpoint(request: Request) -> Response:
             given: Object = {**request.query_params, **request.path_params}

@@ -496,7 +496,7 @@ class Connections:
         return self._rescue(lent, message)
 
     def _set_sides_aside(self, old: Files, now: Files) -> bool:
-        """Move the files aside that belonged to the store before. False if they are gone already."""
+        """Move aside the files that belonged to the earlier store. False if they are gone already."""
         free = unused(f"{self.path}.set-aside-{stamp()}")
         kept = [suffix for suffix, mine, found in zip(SIDES, old[1:3], now[1:3], strict=True) if mine and mine == found]
         for suffix in kept:

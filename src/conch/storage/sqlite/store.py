@@ -199,7 +199,7 @@ class SqliteStore:
             lent.generation.users.note(mark)
         except FilesTaken:
             trouble = self._connections.notice(lent)
-            if type(trouble) is not StoreInterrupted:  # otherwise what was committed has been put in place
+            if type(trouble) is not StoreInterrupted:  # otherwise the commit is in the store at the path now
                 message = (
                     f"{trouble.message} This call's change was committed, but may be missing in the store there now."
                 )
