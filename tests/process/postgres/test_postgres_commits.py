@@ -45,11 +45,6 @@ class Caller:
     def call(self, tool: str, **arguments: Any) -> Any:
         return self.reply(tool, Call(), **arguments).data
 
-    def impatient(self) -> None:
-        """Let the server soon end a transaction of the agent that stays idle."""
-        with self.app.store.write("a") as tx:
-            tx.connection.execute("SET idle_in_transaction_session_timeout = '1s'")  # type: ignore[attr-defined]
-
     def note(self) -> Any:
         return self.call("append_note", room_id=self.room_id, note="once")
 
@@ -59,10 +54,16 @@ class Caller:
 
 @pytest.fixture
 def caller(
-    environ: dict[str, str], proxy: Any, database: str, workspace: str, monkeypatch: pytest.MonkeyPatch
+    environ: dict[str, str],
+    proxy: Any,
+    database: str,
+    workspace: str,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ) -> Iterator[Caller]:
+    """A test may give the server's settings for the agent's connections."""
     monkeypatch.setenv("CONCH_AGENT_ID", "codex:1")
-    app = open_app({**environ, "CONCH_STORE": proxy.url(database)})
+    app = open_app({**environ, "CONCH_STORE": proxy.url(database, **getattr(request, "param", {}))})
     yield Caller(app, workspace)
     app.close()
 
@@ -141,11 +142,13 @@ def test_a_message_is_sent_once_although_the_connection_was_lost_before_its_answ
     assert stored() == [("before",), ("once",)]
 
 
+@pytest.mark.parametrize("caller", [{"options": "-c idle_in_transaction_session_timeout=1s"}], indirect=True)
 def test_an_idle_transaction_is_ended_and_the_next_call_works(
     caller: Caller, proxy: Any, server: Any, database: str, notes: Callable[[], int], until: Callable[..., Any]
 ) -> None:
     inside = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in%'"
-    caller.impatient()
+    ended = "terminating connection due to idle-in-transaction timeout"
+    before = server.log().count(ended)
 
     def stand_still(link: Any, data: bytes) -> None:
         until(lambda: server.ask(inside, database) == [(0,)])
@@ -157,6 +160,7 @@ def test_an_idle_transaction_is_ended_and_the_next_call_works(
 
     assert "event_seq" in answer
     assert notes() == 1
+    assert server.log().count(ended) > before
 
 
 def test_a_claim_that_may_have_been_made_is_found_by_asking_again(
