@@ -186,6 +186,35 @@ def test_rooms_are_changed_through_one_gate() -> None:
     assert {name: found for name, found in writers.items() if found} == exceptions
 
 
+GATED = ("rooms", "notices", "turns", "scopes", "members", "overseeing")
+OPERATORS = ("importing", "retention", "upkeep", "storage")  # they work on a store, not as a member of a room
+ROOM_TABLES = ("path_rooms", "room_members", "room_events", "reservations", "protocol_events")
+
+
+def test_no_other_module_changes_a_room() -> None:
+    """Topics, agents, tools, commands and the console have only the gate to change a room with."""
+    changes = rf"\"({'|'.join(room_statements())})\"|\b(save_room|append_event|insert_event)\b"
+
+    guilty = {
+        (name, change.group())
+        for name, text in sources().items()
+        if package(name) not in GATED + OPERATORS and any(map(opens_a_write, functions(name)))
+        for change in re.finditer(changes, text)
+    }
+
+    assert guilty == set()
+
+
+def room_statements() -> set[str]:
+    """The statements that change what the members of a room see of it."""
+    texts = [path.read_text() for path in (ROOT / "storage" / "sql").glob("*.sql")]
+    named = [
+        parts for text in texts for parts in re.findall(r"^-- name: (\w+)$(.*?)(?=^-- name:|\Z)", text, re.M | re.S)
+    ]
+    verb = rf"\b(INSERT INTO|UPDATE|DELETE FROM)\s+({'|'.join(ROOM_TABLES)})\b"
+    return {name for name, statement in named if re.search(verb, statement)}
+
+
 def functions(name: str) -> list[ast.FunctionDef]:
     return [node for node in ast.walk(trees()[name]) if isinstance(node, ast.FunctionDef)]
 
