@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import select
 import socket
 import sqlite3
 import sys
@@ -192,6 +194,30 @@ def test_any_late_cancellation_shows_what_a_client_is_like(start, bob, ada, tmp_
 
     lease = {"lease_id": turn["lease_id"], "expected_turn_id": turn["turn_id"]}
     assert late.call("heartbeat", room_id=ada.room_id, **lease)["isError"] is False
+
+
+def test_a_client_on_a_socket_that_cancels_what_it_has_read_keeps_its_claim_beside_unread_replies(start, ada, tmp_path):
+    ours, theirs = socket.socketpair()
+    late = start(SERVER, "codex:late", reading=False, stdout=theirs)
+    replies = ours.makefile()
+    late.request("initialize", {"protocolVersion": "2025-11-25"})
+    replies.readline()
+    known = late.start_call("join_path", context_path=str(tmp_path))
+    replies.readline()
+    late.cancel(known)
+    claimed = late.start_call("wait_for_turn", room_id=ada.room_id)
+    turn = json.loads(replies.readline())["result"]["structuredContent"]
+    late.start_call("list_rooms")
+    select.select([ours], [], [])  # its reply is there, and takes more memory than it has bytes
+
+    late.cancel(claimed)
+
+    lease = {"lease_id": turn["lease_id"], "expected_turn_id": turn["turn_id"]}
+    late.start_call("heartbeat", room_id=ada.room_id, **lease)
+    replies.readline()
+    assert json.loads(replies.readline())["result"]["isError"] is False
+    ours.close()
+    theirs.close()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux shows the threads of a process")

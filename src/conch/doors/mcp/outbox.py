@@ -53,6 +53,7 @@ class Outbox:
         self._room = select.poll()
         self._room.register(output, select.POLLOUT)
         self._unread = _unread_meter(output)
+        self._is_socket = S_ISSOCK(os.fstat(output).st_mode)
 
     @property
     def is_full(self) -> bool:
@@ -101,9 +102,15 @@ class Outbox:
             return any(events & (select.POLLERR | select.POLLHUP) for _, events in self._room.poll(0))
 
     def read_through(self) -> int:
-        """Up to where the client has read the output. What the system cannot tell counts as read."""
+        """Up to where the client has read the output, at least. What the system cannot tell counts as read."""
         with self._lock:
             return self._written - self._unread()
+
+    def may_have_read_through(self) -> int:
+        """Up to where the client has read the output, at most."""
+        with self._lock:
+            unread = self._unread()
+            return self._written - (min(unread, 1) if self._is_socket else unread)
 
     def _write_all(self) -> list[_Line]:
         """Call under the lock. Returns the lines that are done: written whole, or lost because the client is gone."""

@@ -65,7 +65,7 @@ class _Answered:
         self.end = _UNKNOWN
         """Where the reply ends in the output. It is known before the reply is written."""
         self.is_over = False
-        """It was cancelled."""
+        """It was cancelled and taken back."""
 
 
 class PendingCalls:
@@ -150,15 +150,14 @@ class PendingCalls:
                 waiting = self._cancel(pending)
             else:
                 answered = self._answered.pop(request_id, None)
-                if answered is not None:
-                    answered.is_over = True
         if pending is not None:
             pending.call.cancel()
             if waiting is not None:
                 self._later(waiting.not_sent)
         elif answered is not None:
-            was_read = answered.end <= self._outbox.read_through()
+            was_read = answered.end <= self._outbox.may_have_read_through()
             if not (was_read and self._cancels_late):
+                answered.is_over = True
                 answered.delivery.retracted(self._later)
             self._cancels_late = self._cancels_late or was_read
 
