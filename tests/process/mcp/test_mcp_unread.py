@@ -8,6 +8,7 @@ import select
 import socket
 import sqlite3
 import sys
+import time
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -211,6 +212,7 @@ def test_a_client_on_a_socket_that_cancels_what_it_has_read_keeps_its_claim_besi
     select.select([ours], [], [])  # its reply is there, and takes more memory than it has bytes
 
     late.cancel(claimed)
+    time.sleep(0.3)  # taking it back would take a moment, and a heartbeat would prevent it
 
     lease = {"lease_id": turn["lease_id"], "expected_turn_id": turn["turn_id"]}
     late.start_call("heartbeat", room_id=ada.room_id, **lease)
