@@ -78,7 +78,7 @@ def run_all(faults: list[Fault], play: Callable[[Fault], Outcome], seed: int, se
     kinds = [[fault for fault in faults if fault.kind == kind] for kind in sorted({fault.kind for fault in faults})]
     for fault in filter(None, chain.from_iterable(zip_longest(*kinds))):
         summary.add(play(fault))
-        progress.tell(sum(summary.faults.values()), len(summary.problems))
+        progress.tell(sum(summary.faults.values()), summary.problems)
         if time.monotonic() > deadline:
             break
     return summary

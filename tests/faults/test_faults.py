@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import Database, Postgres
 from tests.faults import shim
 from tests.faults.__main__ import NO_COMPILER
-from tests.faults.runs import PostgresRuns, count_in, run_all
+from tests.faults.runs import Fault, Outcome, PostgresRuns, count_in, run_all
 from tests.faults.story import STORY, UNCERTAIN, Answer, judge
 
 ROOT = Path(__file__).parents[2]
@@ -44,6 +44,20 @@ def test_no_message_lost_before_postgres_makes_an_answer_untrue(postgres: Postgr
 
     runs.close()
     assert summary.problems == [], f"seed {seed}: {summary}"
+
+
+def test_a_problem_is_shown_as_soon_as_it_is_found(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = []
+
+    def play(fault: Fault) -> Outcome:
+        shown.append(capsys.readouterr().err)
+        return Outcome(fault, [], ["it was lost"] if fault.number == 0 else [])
+
+    run_all([Fault("write", 0), Fault("write", 1), Fault("write", 2)], play, 0, None)
+
+    shown.append(capsys.readouterr().err)
+    assert [text for text in shown if text] == [text for text in shown if "write 0: it was lost" in text]
+    assert "".join(shown).count("it was lost") == 1
 
 
 def answered(code: str, before: int, after: int) -> Answer:

@@ -41,12 +41,12 @@ def fuzz_tools(report: Report, count: int, store: str = "") -> None:
     """Call tools until that many calls were made."""
     rng = random.Random(report.seed)
     fields = cycle(rng.sample(TOOL_FIELDS, len(TOOL_FIELDS)))
-    progress, begun = Progress("calls", count), report.ends.total()
+    progress, begun = Progress("calls", count, report.findings.values()), report.ends.total()
     while count > 0 and len(report.findings) < ENOUGH:
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, World(Path(folder), store) as world:
             for name, field in islice(fields, min(count, PER_WORLD)):
                 _call(world, bad_call(rng, name, field, world), report)
-                progress.tell(report.ends.total() - begun, len(report.findings))
+                progress.tell(report.ends.total() - begun, report.findings.values())
             world.ada.data("ping")  # it still serves
             if world.ada.errors():
                 report.add("server", "", f"standard error: {world.ada.errors()[-500:]}")
@@ -70,12 +70,12 @@ def fuzz_commands(report: Report, count: int, forks: Forks) -> None:
     """Type commands until that many were typed."""
     rng = random.Random(report.seed)
     options = cycle(rng.sample(COMMAND_OPTIONS, len(COMMAND_OPTIONS)))
-    progress, begun = Progress("commands", count), report.ends.total()
+    progress, begun = Progress("commands", count, report.findings.values()), report.ends.total()
     while count > 0 and len(report.findings) < ENOUGH:
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, World(Path(folder)) as world:
             for name, option in islice(options, min(count, PER_WORLD)):
                 _type(world, forks, bad_line(rng, name, option, world), report)
-                progress.tell(report.ends.total() - begun, len(report.findings))
+                progress.tell(report.ends.total() - begun, report.findings.values())
         count -= PER_WORLD
 
 
