@@ -10,6 +10,7 @@ import pytest
 from conch.letters import names
 from conch.letters.invisible import is_invisible
 from conch.letters.names import begins_like, find_flaw, poses_as, skeletons
+from conch.tools.text import is_plain, visible
 
 
 @pytest.mark.parametrize(
@@ -117,3 +118,10 @@ def test_every_format_character_that_is_not_seen_is_on_the_one_list() -> None:
     # Unicode gives these few a shape: signs around numbers, and marks of annotations and hieroglyphs.
     shown = [code for code in formats if not is_invisible(code) and not 0x13430 <= code < 0x13440]
     assert set(shown) <= unlisted
+
+
+def test_plain_text_looks_the_same_beside_text_that_is_not_plain() -> None:
+    plain = [letter for letter in map(chr, range(0x3000)) if is_plain(letter)]
+
+    assert len(plain) > 180
+    assert [letter for letter in plain if visible(f"{letter}\u65e5") != f"{letter}\u65e5"] == []

@@ -6,7 +6,6 @@ Such text cannot start a line that looks like ours, reverse a line, hide charact
 
 from __future__ import annotations
 
-from conch.agents.records import DOT
 from conch.letters.invisible import is_invisible
 
 MARGIN = "  "
@@ -38,19 +37,25 @@ def _is_shown(code: int) -> bool:
 
 _ESCAPES = _Escapes()
 
+# Printable ASCII and the printable rest of Latin-1. The soft hyphen is invisible.
+_PLAIN = bytes(code for code in (*range(0x20, 0x7F), *range(0xA1, 0x100)) if code != 0xAD)
+
 
 def visible(text: str) -> str:
     """The text with control characters and invisible ones escaped. Tabs and newlines stay."""
-    # Most text is of our own lines, which are plain.
-    is_shown = is_plain(text.replace("\n", "").replace("\t", ""))
-    return text if is_shown else encodable(text.translate(_ESCAPES))
+    return text if _has_only(text, _PLAIN + b"\n\t") else encodable(text.translate(_ESCAPES))
 
 
 def is_plain(text: str) -> bool:
-    """Whether the text is printable ASCII on one line, apart from the dot of a label. It needs no escaping."""
-    if not text.isascii():
-        text = text.replace(DOT, "")
-    return text.isascii() and text.isprintable()
+    """Whether the text is printable Latin-1 on one line. It needs no escaping."""
+    return _has_only(text, _PLAIN)
+
+
+def _has_only(text: str, letters: bytes) -> bool:
+    try:
+        return not text.encode("latin-1").translate(None, letters)
+    except UnicodeEncodeError:
+        return False
 
 
 def encodable(text: str) -> str:
@@ -76,3 +81,8 @@ def one_line(text: str) -> str:
     if is_plain(text):
         return text.strip()
     return visible(" ".join(line.strip() for line in text.splitlines() if line.strip()).replace("\t", " "))
+
+
+def with_name(label: str, field: str, name: str) -> str:
+    """The label of an agent, and the name that an object has for it, if that is not the end of the label."""
+    return label if label.endswith(name) else f"{label} {field}={name}"
