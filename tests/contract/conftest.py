@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -20,9 +21,10 @@ from conch.calls import Call
 from conch.host import processes
 from conch.host.processes import Process
 from conch.storage.base import Store
+from conch.tools import facts
 from conch.tools.calling import call_tool
 from conch.tools.catalogue import TOOLS
-from conch.tools.replies import Reply
+from conch.tools.replies import Reply, Told
 from conch.tools.session import Session
 
 Object = dict[str, Any]
@@ -86,6 +88,27 @@ def environ(request: pytest.FixtureRequest, tmp_path: Path, put_store: Callable[
     else:
         put_store(tmp_path / "data")
     return environ
+
+
+@pytest.fixture(autouse=True)
+def every_told_fact_is_in_its_text(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A view may say that its text always has some facts. Search for them in the texts of every reply of a test."""
+    missing: list[tuple[str, Any, str]] = []
+    add_left = facts._add_left
+
+    def add_and_search(data: Object, text: str, told: Told) -> str:
+        whole = add_left(data, text, told)
+        for about, name, value in facts._untold(data, whole):
+            is_said = value is True  # in words
+            is_topic = name == "topic_id" and "message_type" in data  # of a whole list, so the reply names it once
+            is_text = isinstance(value, str) and value in re.split(r"[\s·,]+", whole)  # a message or a name of digits
+            if {name, f"{about}.{name}"} & told and not (is_said or is_topic or is_text):
+                missing.append((name, value, whole))
+        return whole
+
+    monkeypatch.setattr(facts, "_add_left", add_and_search)
+    yield
+    assert missing == []
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,7 @@ from conch.tools import fields
 from conch.tools.registry import Tool, grouped
 from conch.tools.replies import Delivered, Object, QueuedDelivery, Reply, known
 from conch.tools.session import Session
-from conch.tools.text import one_line
+from conch.tools.text import MARGIN, one_line
 from conch.warnings import Warnings, warning
 
 if TYPE_CHECKING:
@@ -29,9 +29,12 @@ _MANY_PEERS = 200
 _WINDOW = 300  # seconds
 
 
+_PING_TOLD = frozenset(("ok", "spec_version", "package_version"))
+
+
 def ping(session: Session, given: Object, call: Call) -> Reply:
     data = {"ok": True, "spec_version": _SPEC_VERSION, "package_version": __version__, "warnings": []}
-    return Reply(data, f"ok, spec {_SPEC_VERSION}, conch {__version__}")
+    return Reply(data, f"ok, spec {_SPEC_VERSION}, conch {__version__}", told=_PING_TOLD)
 
 
 def topic_create(session: Session, given: Object, call: Call) -> Reply:
@@ -114,14 +117,17 @@ def _kept_token(session: Session, given: Object) -> str | None:
     return session.kept_token(topic_id or "", given["agent_name"])
 
 
+_LISTED = frozenset(("peers", "received", "sent"))  # each of their items has its own text
+
+
 def topic_presence(session: Session, given: Object, call: Call) -> Reply:
     after, limit = fields.parse_cursor("after", given.get("after")), given.get("limit", _MANY_PEERS)
     window = given.get("window_seconds", _WINDOW)
     peers = session.app.peers.list_present(given["topic_id"], window, limit + 1, after or NO_PEER)
-    page = session.budget().fill(peers, view.presence, view.presence_line, limit)
+    page = session.budget().fill(peers, view.presence, view.presence_line, limit, told=view.PRESENCE_TOLD)
     cursor = page.cursor([peer.peer_id for peer in peers])
     data = known(topic_id=given["topic_id"], peers=page.objects, has_more=page.has_more, cursor=cursor, warnings=[])
-    return Reply(data, page.text("No peer was active recently."), next=page.next(cursor))
+    return Reply(data, page.text("No peer was active recently."), next=page.next(cursor), told=_LISTED)
 
 
 def cursor_reset(session: Session, given: Object, call: Call) -> Reply:
@@ -131,6 +137,9 @@ def cursor_reset(session: Session, given: Object, call: Call) -> Reply:
     cursor = session.app.peers.reset_cursor(session.peer(topic_id), given.get("last_seq", 0))
     data = {"topic_id": topic_id, "last_seq": cursor, "cursor": cursor, "warnings": []}
     return Reply(data, f"You have now read up to #{cursor}.", next="Call `sync` to read from there.")
+
+
+_SYNC_TOLD = _LISTED | {"status", "cursor", "topic_id"}
 
 
 def sync(session: Session, given: Object, call: Call) -> Reply:
@@ -153,7 +162,10 @@ def sync(session: Session, given: Object, call: Call) -> Reply:
     sent, sent_lines = view.echo(synced.sent, budget)
     page, peer = synced.page, synced.page.peer
     received = budget.fill(
-        page.received, lambda each: view.received(each, peer), lambda each: view.message_text(each, peer, page.called)
+        page.received,
+        lambda each: view.received(each, peer),
+        lambda each: view.received_text(each, peer, page.called),
+        told=view.RECEIVED_TOLD,
     )
     synced = synced._replace(page=page.cut(received.length))  # the others stay unread
     cursor = synced.page.last_seq if auto_advance else synced.page.standing.last_seq
@@ -166,7 +178,7 @@ def sync(session: Session, given: Object, call: Call) -> Reply:
         "has_more": synced.page.has_more,
         "warnings": warnings,
     }
-    end = f"status={synced.status} cursor={cursor}"
+    end = f"status={synced.status} cursor={cursor}\n{MARGIN}topic_id={one_line(topic_id)}"
     text = "\n".join([*received.lines, *sent_lines, end])
     moves = auto_advance and bool(synced.page.received)
     questions = tuple(each.message_id for each in synced.page.received if each.message_type == "question")
@@ -183,7 +195,8 @@ def sync(session: Session, given: Object, call: Call) -> Reply:
         # A delivery is kept for a while, so this task must not hold on to the messages.
         retracted=partial(app.messages.retract, peer, synced.page.standing) if moves else None,
     )
-    return Reply(data, text, delivery, next=view.after_sync(synced.page), delivered=delivered, shown=synced.page)
+    following = view.after_sync(synced.page)
+    return Reply(data, text, delivery, next=following, delivered=delivered, shown=synced.page, told=_SYNC_TOLD)
 
 
 def _sync_warnings(session: Session, synced: Synced, ignored_ack: bool) -> Warnings:

@@ -10,7 +10,7 @@ from conch.clock import to_seconds
 from conch.errors import StoreError
 from conch.lean import TYPE_CHECKING
 from conch.tools.replies import Delivered, Object, Reply, known
-from conch.tools.text import behind_margin, one_line
+from conch.tools.text import MARGIN, behind_margin, one_line, with_name
 from conch.warnings import Warning, Warnings, warning
 
 if TYPE_CHECKING:
@@ -125,15 +125,33 @@ def topic_line(topic: Topic, count: int) -> str:
     return f"{topic.topic_id} {one_line(topic.name)} ({topic.status}, message_count={count})"
 
 
+PRESENCE_TOLD = frozenset(("agent_name", "last_seq", "updated_at", "age_seconds"))
+
+
 def presence_line(peer: Presence) -> str:
-    return f"- {one_line(peer.label)}, age_seconds={peer.age_seconds}, read up to #{peer.last_seq}"
+    who = one_line(with_name(peer.label, "agent_name", peer.agent_name))
+    line = f"- {who}, age_seconds={peer.age_seconds}, read up to #{peer.last_seq}"
+    return f"{line}\n{MARGIN}updated_at={to_seconds(peer.updated_at)}"
+
+
+# All messages of a list are on one topic, which the reply names once.
+RECEIVED_TOLD = frozenset(
+    ("message_id", "topic_id", "seq", "sender", "message_type", "reply_to", "content_markdown", "created_at")
+)
+
+
+def received_text(each: Message, peer: Peer, called: dict[str, Called]) -> str:
+    return f"{message_text(each, peer, called)}\n{MARGIN}created_at={to_seconds(each.created_at)}"
 
 
 def message_text(each: Message, peer: Peer, called: dict[str, Called]) -> str:
-    to = f" to {', '.join(each.addressee_labels(called))}" if each.addressees else ""
-    mark = " (to you)" if peer.is_meant(each.addressees) else ""
+    addressees, to = each.addressees, ""
+    if addressees:
+        mark = " (to you)" if peer.is_meant(addressees) else ""
+        to = f" to {', '.join(each.addressee_labels(called))}{mark}"
     reply = f" in reply to {each.reply_to}" if each.reply_to else ""
-    head = one_line(f"#{each.seq} {each.sender_label}{to}{mark} [{each.message_type}] {each.message_id}{reply}:")
+    sender = with_name(each.sender_label, "sender", each.sender)
+    head = one_line(f"#{each.seq} {sender}{to} [{each.message_type}] {each.message_id}{reply}:")
     return f"{head}\n{behind_margin(each.content_markdown)}"
 
 
@@ -151,7 +169,12 @@ def view_news(news: News, peers: Peers, budget: Budget) -> Reply:
     talk, peer = news.talk, reader(news)
     called = peers.find_called(peer.topic_id, set(peer.names)) if peer.names else {}
     notices = budget.fill(news.notices, scopes_view.envelope, scopes_view.event_text)
-    talked = budget.fill(talk, lambda each: received(each, peer), lambda each: message_text(each, peer, called))
+    talked = budget.fill(
+        talk,
+        lambda each: received(each, peer),
+        lambda each: received_text(each, peer, called),
+        told=RECEIVED_TOLD,
+    )
     news = news.cut(talked.length, notices.length)
     open_ids = {each.message_id for each in news.questions}
     data = known(

@@ -53,7 +53,7 @@ def _told(reply: Reply, session: Session, mail: Mail | None = None) -> Reply:
     ending = [f"Next: {following}"] if following and following not in reply.text else []
     # A long value in a refusal is the caller's own text, which the message quotes as far as needed.
     facts = _without_long(reply.data) if reply.is_error else reply.data
-    text = tell(facts, "\n".join([reply.text, *tell_warnings(reply.data)]), *ending)
+    text = tell(facts, "\n".join([reply.text, *tell_warnings(reply.data)]), *ending, told=reply.told)
     data = {**reply.data, "next": following} if following else reply.data
     if mail:
         from conch.tools.mail_view import view_mail

@@ -1,34 +1,39 @@
 """Puts every fact of a reply's object into its text, because some harnesses show a model only one of the two.
 
 A view writes what reads well. `tell` adds whatever the view left out, as `name=value`, so the two cannot drift apart.
+The view of a frequent reply says which facts its text always has. In other texts, `tell` searches for them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from conch.lean import Any, json
-from conch.tools.replies import Object
+from conch.tools.replies import Object, Told
 from conch.tools.text import MARGIN, behind_margin, is_plain, one_line, visible
 
 # A view shows a handoff whole, behind a margin. Warnings have lines of their own.
 _SHOWN_WHOLE = frozenset(("handoff", "handoff_template", "warnings"))
+_NUMBERS = (int, float)  # unlike any other empty value, 0 is a fact
 _LONGEST_WORD = 200
 _is_word = re.compile(r"[\w.:/@+~#%,-]+").fullmatch
 
-
-def tell(data: Object, text: str, *ending: str) -> str:
-    """The text of an object, the facts that it lacks, and the last lines. Items of a list have their own texts."""
-    whole = "\n".join([text, *ending])
-    return "\n".join([_add(text, _untold(data, whole)), *ending])
+_Fact = tuple[str, str, Any]
+"""The object that it is in, its name and its value."""
 
 
-def tell_item(data: Object, line: str) -> str:
+def tell(data: Object, text: str, *ending: str, told: Told | None = None) -> str:
+    """The text of an object, the facts that it lacks, and the last lines. Items of a list have their own texts.
+
+    `told` are the facts that the text has. If it is None, they are searched for.
+    """
+    return "\n".join([_complete(data, text, "\n".join([text, *ending]), told), *ending])
+
+
+def tell_item(data: Object, line: str, told: Told | None = None) -> str:
     """The text of an item of a list, with the facts that it lacks below."""
-    if "message_type" in data:  # all messages of a list are on one topic, which the text names once, below the list
-        data = {name: value for name, value in data.items() if name != "topic_id"}
-    return _add(line, _untold(data, line))
+    return _complete(data, line, line, told)
 
 
 def tell_warnings(data: Object) -> list[str]:
@@ -39,13 +44,33 @@ def tell_warnings(data: Object) -> list[str]:
     ]
 
 
-def _add(text: str, facts: Iterator[tuple[str, Any]]) -> str:
+def _complete(data: Object, text: str, whole: str, told: Told | None) -> str:
+    return _add(text, _untold(data, whole)) if told is None else _add_left(data, text, told)
+
+
+def _untold(data: Object, text: str) -> Iterator[_Fact]:
+    """The facts that are not found in the text."""
+    for fact in _facts(data):
+        _, name, value = fact
+        if not isinstance(value, list):
+            if not _is_told(text, name, value):
+                yield fact
+        elif not all(_is_told(text, name, each) for each in value):  # then all of it: a part would pass for the whole
+            yield fact
+
+
+def _add_left(data: Object, text: str, told: Told) -> str:
+    left = {name: value for name, value in data.items() if name not in told and (value or type(value) in _NUMBERS)}
+    return _add(text, (fact for fact in _facts(left) if f"{fact[0]}.{fact[1]}" not in told)) if left else text
+
+
+def _add(text: str, facts: Iterable[_Fact]) -> str:
     words: dict[str, list[str]] = {}
     blocks: list[str] = []
-    for path, value in facts:
-        about, _, name = path.rpartition(".")
+    for about, name, value in facts:
         for each in value if isinstance(value, list) else (value,):
             if isinstance(each, str) and (len(each) > _LONGEST_WORD or len(each.splitlines()) > 1):
+                path = f"{about}.{name}" if about else name
                 blocks.append(behind_margin(each, MARGIN * 2, first=f"{MARGIN}{path}: "))
             else:
                 words.setdefault(about, []).append(f"{name}={_spell(each)}")
@@ -53,28 +78,19 @@ def _add(text: str, facts: Iterator[tuple[str, Any]]) -> str:
     return "\n".join(filter(None, [text, *added, *blocks]))
 
 
-def _untold(data: Object, text: str, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The facts that the text lacks: every value that is not an object, and every list of such values, by its name.
-
-    What is false or empty is not a fact. Every value of every reply comes here, so it must be fast.
-    """
+def _facts(data: Object, about: str = "") -> Iterator[_Fact]:
+    """Every value that is not an object, and every list of such values. What is false or empty is not a fact."""
     for name, value in data.items():
-        if name in _SHOWN_WHOLE or (not value and type(value) not in (int, float)):
+        if name in _SHOWN_WHOLE or (not value and type(value) not in _NUMBERS):
             continue
         if not name.isidentifier():
             name = _spell(one_line(name))
-        if not isinstance(value, (dict, list)):
-            if not _is_told(text, name, value):
-                yield prefix + name, value
-        elif isinstance(value, dict):
-            yield from _untold(value, text, f"{prefix}{name}.")
-        elif not any(isinstance(each, (dict, list)) for each in value):
-            if not all(_is_told(text, name, each) for each in value):  # then all of it: a part would pass for the whole
-                yield prefix + name, value
-        elif prefix:  # only a list of the reply itself has a text for each of its items
-            spelled = json.dumps(value, ensure_ascii=False, default=str)
-            if not _is_told(text, name, spelled):
-                yield prefix + name, spelled
+        if isinstance(value, dict):
+            yield from _facts(value, f"{about}.{name}" if about else name)
+        elif not isinstance(value, list) or not any(isinstance(each, (dict, list)) for each in value):
+            yield about, name, value
+        elif about:  # only a list of the reply itself has a text for each of its items
+            yield about, name, json.dumps(value, ensure_ascii=False, default=str)
 
 
 def _is_told(text: str, name: str, value: Any) -> bool:

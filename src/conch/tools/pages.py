@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from conch.lean import TYPE_CHECKING, Any, NamedTuple, TypeVar, json
-from conch.tools.replies import Object
+from conch.tools.replies import Object, Told
 
 if TYPE_CHECKING:
     from conch.warnings import Warnings
@@ -20,6 +20,9 @@ _Item = TypeVar("_Item")
 _ENVELOPE = 1_024  # the JSON-RPC envelope, and the fields that a tool returns beside its list
 _SMALLEST_ITEM = 64  # no item of a list is smaller, so a page never needs more rows than this allows
 _EVERYTHING = 2**31
+_AT_ONCE = 20  # items that are counted together, if they fit
+
+_Shown = tuple[Object, str]
 
 
 class Page(NamedTuple):
@@ -88,29 +91,56 @@ class Budget:
         as_text: Callable[[_Item], str],
         limit: int | None = None,
         is_extra: bool = False,
+        told: Told | None = None,
     ) -> Page:
         """The page that starts with the first item, of at most `limit` items, and never without an item.
 
         Only extra items, which come with another one that is whole, may all be left out.
 
-        The line of an item has all facts of its object. A command has its own texts.
+        The line of an item has all facts of its object: those that are `told`, and those that are added here. A
+        command has its own texts.
         """
-        objects: list[Object] = []
-        lines: list[str] = []
-        if self._limit is not None:
-            from conch.tools.facts import tell_item  # not at the top: commands do not need it
-        for item in items[:limit]:
-            shown, line = as_object(item), as_text(item)
-            if self._limit is not None and isinstance(shown, dict):
-                line = tell_item(shown, line)
-            if self._limit is not None and (len(items) > 1 or is_extra):  # a single item fits in any case
-                size = _size(shown) + _size(line)
-                if (objects or is_extra) and size > self._left:
-                    break
-                self._left -= size
-            objects.append(shown)
-            lines.append(line)
-        return Page(len(objects), objects, lines, len(objects) < len(items))
+        if self._limit is None:
+            shown = [(as_object(item), as_text(item)) for item in items[:limit]]
+        else:
+            shown = self._fill(items[:limit], as_object, as_text, is_extra or len(items) > 1, is_extra, told)
+        return Page(len(shown), [each for each, _ in shown], [line for _, line in shown], len(shown) < len(items))
+
+    def _fill(
+        self,
+        items: Sequence[_Item],
+        as_object: Callable[[_Item], Object],
+        as_text: Callable[[_Item], str],
+        counts: bool,
+        is_extra: bool,
+        told: Told | None,
+    ) -> list[_Shown]:
+        from conch.tools.facts import tell_item  # not at the top: commands do not need it
+
+        page: list[_Shown] = []
+        for start in range(0, len(items), _AT_ONCE):
+            shown: list[_Shown] = []
+            for item in items[start : start + _AT_ONCE]:
+                each, line = as_object(item), as_text(item)
+                shown.append((each, tell_item(each, line, told) if isinstance(each, dict) else line))
+            fitting = self._spend_fitting(shown, not page and not is_extra) if counts else len(shown)
+            page += shown[:fitting]
+            if fitting < len(shown):
+                break
+        return page
+
+    def _spend_fitting(self, shown: list[_Shown], needs_one: bool) -> int:
+        """Spend the leading items that fit, and return how many they are. Counting all at once is much faster."""
+        size = _size([each for each, _ in shown]) + _size("\n".join([line for _, line in shown]))
+        if size <= self._left:
+            self._left -= size
+            return len(shown)
+        for number, (each, line) in enumerate(shown):
+            size = _size(each) + _size(line)
+            if size > self._left and (number or not needs_one):
+                return number
+            self._left -= size
+        return len(shown)
 
     def cut_lists(self, data: Object) -> tuple[Object, list[str]]:
         """The same object with the lists in it cut to what fits, and a line for each object in them.

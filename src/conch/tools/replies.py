@@ -11,6 +11,8 @@ from conch.lean import Any, Lock, NamedTuple
 
 Object = dict[str, Any]
 Task = Callable[[], None]
+Told = frozenset[str]
+"""The names of facts, such as `turn_id`, or `room.turn_id` for one of the object `room`."""
 
 
 def known(**facts: Any) -> Object:
@@ -231,3 +233,5 @@ class Reply(NamedTuple):
     delivered: Delivered = Delivered()
     shown: Any = None
     """The values that it shows, for a door that has its own words for them."""
+    told: Told | None = None
+    """The facts of the object that the text always has. None: not known."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from conch.clock import to_iso
 from conch.lean import TYPE_CHECKING, Any, NamedTuple
 from conch.tools.replies import Object, Reply, known
-from conch.tools.text import MARGIN, behind_margin, one_line
+from conch.tools.text import MARGIN, behind_margin, one_line, with_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,6 +72,14 @@ def most_members(budget: Budget) -> int:
     return budget.rows_of(_SMALLEST_MEMBER)
 
 
+_STATE_TOLD = frozenset(
+    (
+        *("room.room_id", "room.canonical_path", "room.turn_id", "room.state", "room.updated_at"),
+        *("members", "members_gone"),
+    )
+)
+
+
 def room_state(snapshot: Snapshot, shown: Shown, can_take_over: bool, agent_id: str, budget: Budget) -> Reply:
     """A room as one of its agents sees it."""
     room, line = path_room(snapshot, agent_id), room_line(snapshot)
@@ -79,13 +87,18 @@ def room_state(snapshot: Snapshot, shown: Shown, can_take_over: bool, agent_id: 
     members = list_members(snapshot, shown, budget)
     data = {"room": room, **members.data, "takeover": takeover(snapshot, can_take_over)}
     following = members.next or (TAKE_OVER if can_take_over else _after_look(snapshot, agent_id))
-    return Reply(data, f"{line}\n{members.text}", next=following)
+    return Reply(data, f"{line}\n{members.text}", next=following, told=_STATE_TOLD)
 
 
 def list_members(snapshot: Snapshot, shown: Shown, budget: Budget) -> Members:
     """The leading members that fit into a reply."""
     found, gone = shown
-    page = budget.fill(found, lambda each: _room_member(snapshot, each), lambda each: _member_line(snapshot, each))
+    page = budget.fill(
+        found,
+        lambda each: _room_member(snapshot, each),
+        lambda each: _member_line(snapshot, each),
+        told=_MEMBER_TOLD,
+    )
     lines = page.lines
     data: Object = {"members": page.objects, "has_more": page.has_more}
     more = ""
@@ -195,9 +208,14 @@ def room_line(snapshot: Snapshot) -> str:
     return f"{room.room_id} at {place}: {snapshot.state}, turn_id={room.turn_id}{holder}, {changed}"
 
 
+_MEMBER_TOLD = frozenset(("agent_id", "name", "kind", "ordinal", "joined_at", "last_seen_at", "status"))
+
+
 def _member_line(snapshot: Snapshot, member: Member) -> str:
+    who = with_name(member.label, "name", member.name)
     joined, seen = to_iso(member.joined_at), to_iso(member.last_seen_at)
-    return f"- {member.label}, {member.kind}, {_presence(snapshot, member)}, joined {joined}, last seen {seen}"
+    line = f"- {who}, {member.kind}, {_presence(snapshot, member)}, joined {joined}, last seen {seen}"
+    return f"{line}\n{MARGIN}agent_id={one_line(member.agent_id)} ordinal={member.ordinal}"
 
 
 def your_turn_text(wait: Wait) -> str:
