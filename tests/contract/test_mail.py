@@ -293,11 +293,32 @@ def test_ping_has_the_mail_and_needs_no_store(ada: Client, bob: Client, monkeypa
     def fail(*_: Any, **__: Any) -> Any:
         raise StoreUnavailable("The store is away.")
 
+    bob.send(bob.home, "for you again", metadata={"to": ada.name})
     monkeypatch.setattr(ada.app.store, "glances", fail)
     alone = ada.call("ping").data
 
     assert found["to_you"]["count"] == 1
     assert (alone["ok"], alone.get("mail")) == (True, None)
+
+
+def test_mail_is_not_asked_for_again_before_something_is_stored(
+    ada: Client, bob: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if ada.app.store.is_server:
+        pytest.skip("There the question takes a round trip of its own.")
+    asked = []
+    glances = ada.app.store.glances
+    monkeypatch.setattr(ada.app.store, "glances", lambda *queries: asked.append(queries) or glances(*queries))
+    bob.send(bob.home, "for you", metadata={"to": ada.name})
+    first = mail(ada, "ping")
+    so_far = len(asked)
+    again = mail(ada, "ping")
+    number = len(asked)
+    bob.send(bob.home, "and again", metadata={"to": ada.name})
+    later = mail(ada, "ping")
+
+    assert (first, number) == (again, so_far)
+    assert later["to_you"]["count"] == 2
 
 
 def test_a_client_that_cannot_read_messages_hears_only_of_those_to_it(

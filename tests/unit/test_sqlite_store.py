@@ -612,6 +612,33 @@ def test_a_lock_held_too_long_is_reported_as_busy(open_store: Open, path: str) -
     assert count(store) == 2
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the version is unknown")
+def test_the_version_changes_with_every_commit_of_anyone_and_with_nothing_else(open_store: Open, path: str) -> None:
+    store, other = open_store(), open_store()
+    unopened = store.version()
+    use(store)
+    use(other)
+    program = sqlite3.connect(path, isolation_level=None)
+    versions = [store.version()]
+    for commit in (
+        lambda: use(store),
+        lambda: use(other),
+        lambda: program.execute("UPDATE path_rooms SET updated_at = 2"),
+        lambda: (other.tidy(compact=False), use(other)),  # -wal begins again, as long as it was before
+        lambda: use(store),
+    ):
+        commit()
+        versions.append(store.version())
+        count(store)
+        count(other)
+        program.execute("SELECT * FROM path_rooms").fetchall()
+        assert store.version() == versions[-1]
+    program.close()
+
+    assert unopened is None
+    assert len({version for _, version in versions}) == 6  # type: ignore[misc]
+
+
 def test_the_change_counter_moves_when_somebody_else_commits(open_store: Open) -> None:
     store, other = open_store(), open_store()
     use(store)

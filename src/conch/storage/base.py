@@ -229,6 +229,12 @@ class Store(Protocol):
     def change_counter(self) -> int:
         """A number that changes when another process commits; cheap enough to read often."""
 
+    def version(self) -> object:
+        """What stays equal until anything is committed, by this process or another. None if that cannot be told.
+
+        It is found without waiting for the store, even if the store hangs.
+        """
+
     def integrity_problems(self) -> list[Problem]:
         """What the engine itself finds wrong: damaged pages, a changed schema, rows that refer to nothing."""
 

@@ -333,6 +333,9 @@ class PostgresStore:
             self._ask("SELECT pg_snapshot_xmax(pg_current_snapshot())::text AS next_transaction")["next_transaction"]
         )
 
+    def version(self) -> None:
+        """It cannot be told here without a round trip."""
+
     def is_locked(self, key: int) -> bool:
         """Whether any session holds an advisory lock on this key; False if the server does not answer."""
         try:

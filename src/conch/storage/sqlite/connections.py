@@ -264,6 +264,12 @@ class Connections:
             else:
                 generation.idle.append(lent.connection)
 
+    def find_version(self) -> tuple[object, bytes] | None:
+        """What stays equal until anything is committed. None if that is unknown, as before the first connection."""
+        generation = self._now
+        version = None if generation is None else generation.files.find_version()
+        return None if version is None else (generation, version)
+
     def close(self) -> None:
         generation = self._now
         if generation is not None and generation.idle:

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -40,6 +41,7 @@ _ENTRY_SECONDS = 5.0
 _QUIET_NS = 3_000_000_000  # no filesystem has coarser times
 _RECORD_BYTES = 200
 _NOTE_BYTES = 16
+_HEAD_BYTES = 48  # of `-shm`
 _COPY_SECONDS = 1.0
 _STILL_NS = 50_000_000
 
@@ -96,6 +98,7 @@ class OpenFiles:
         self._quiet: tuple[int, int, int] | None = None
         """The folder at the last look at every file, if nothing had changed in it for a while."""
         self._header = Header(path)
+        self._index: Header | None = None
         self._mark = 0
         self._ids: tuple[int, ...] = ()
         self.stored: int | None = None
@@ -113,6 +116,7 @@ class OpenFiles:
         before, self._files = self._files, survey(self.path)
         (device, store), (_, wal), (_, shm) = (each or (0, 0) for each in self._files[:3])
         self._ids, self._mark = (device, store, wal, shm), self._header.mark() or 0
+        self._index = _open_index(self.path) if self._files.shm is not None else None
         return before.fit(self._files) and self._header.file == self._files.store
 
     def are_in_place(self) -> bool:
@@ -151,6 +155,16 @@ class OpenFiles:
             return False
         return self._link is None or _stat(self._link).st_ino == found.st_ino
 
+    def find_version(self) -> bytes | None:
+        """The two copies of the head of `-shm`, which SQLite changes with every commit. None if it changes right now.
+
+        SQLite itself compares them to learn whether its cache is still right. It never waits.
+        """
+        if self._index is None:
+            return None
+        found = self._index.read(2 * _HEAD_BYTES)
+        return found if found[:_HEAD_BYTES] == found[_HEAD_BYTES:] != b"" else None
+
     def taken_at(self) -> float:
         """When the store's file was deleted or moved, if it was: the same moment for every process that had it open."""
         return os.fstat(self._header.descriptor).st_ctime
@@ -164,6 +178,16 @@ class OpenFiles:
 
     def close(self) -> None:
         self._header.close()
+        if self._index is not None:
+            self._index.close()
+
+
+def _open_index(path: str) -> Header | None:
+    """None if there is none, or if this system may show it differently to those who read it and those who map it."""
+    try:
+        return Header(f"{path}-shm") if sys.platform == "linux" else None
+    except OSError:
+        return None
 
 
 def wait_until_written(path: str) -> None:

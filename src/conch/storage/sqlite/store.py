@@ -226,6 +226,9 @@ class SqliteStore:
             self._connections.give_back(lent, broken=True)
             raise trouble
 
+    def version(self) -> object:
+        return self._connections.find_version()
+
     def integrity_problems(self) -> list[Problem]:
         from conch.storage.sqlite.integrity import find_problems  # rarely needed
 
