@@ -68,6 +68,22 @@ class _Hidden(Exception):
         self.error = error
 
 
+class Facts(NamedTuple):
+    """What a connection has read about the store. It is right until another connection commits."""
+
+    version: int
+    """The number that SQLite changes for this connection when another one commits."""
+    mark: int
+    start: str
+    """The mark that the file had when `-wal` began."""
+    schema: str | None
+    epoch: str | None
+
+    def after_write(self, in_file: int, mark: int) -> Facts:
+        """The same after a write of this connection, given the mark in the file before it; see `files.move_on`."""
+        return self._replace(mark=mark, start=str(in_file) if in_file == self.mark else self.start)
+
+
 class _Generation:
     """The connections to the same files."""
 
@@ -75,6 +91,7 @@ class _Generation:
         self.files = files
         self.users = users
         self.idle: list[sqlite3.Connection] = []
+        self.facts: dict[sqlite3.Connection, Facts] = {}
         self.count = 1
         self.trouble: StoreInterrupted | None = None
         self.noticing = Lock()
@@ -88,6 +105,7 @@ class _Generation:
             self.is_stuck = True
             return
         self.count -= 1
+        self.facts.pop(connection, None)
         if self.count == 0:  # SQLite may now delete -wal and -shm, so others must not expect them
             self.users.leave()
         connection.close()

@@ -21,7 +21,7 @@ from conch.lean import Any
 from conch.storage.base import Aside, Check, Problem, Query, Replacement, Restoration, Row, ignore_rows
 from conch.storage.replacement import Replacements, new_epoch
 from conch.storage.sqlite import sqlite3
-from conch.storage.sqlite.connections import Connections, FilesTaken, Lent
+from conch.storage.sqlite.connections import Connections, Facts, FilesTaken, Lent
 from conch.storage.sqlite.errors import list_users, translate, translated
 from conch.storage.sqlite.files import (
     copy,
@@ -91,6 +91,7 @@ class SqliteStore:
         self._migrations = migrations
         self._schema = count_migrations(DIALECT) if migrations is None else len(migrations)
         self._statements = load_statements(DIALECT)
+        self._columns: dict[str, tuple[str, ...]] = {}
         self._replacements = Replacements(path)
         self._connections = Connections(
             path,
@@ -118,7 +119,7 @@ class SqliteStore:
     def read(self) -> Iterator[SqliteTransaction]:
         with self._connections.borrowed() as lent, transaction(lent.connection, "BEGIN"):
             self._check(lent)
-            tx = SqliteTransaction(lent.connection, self._statements, self._clock(), self._translated)
+            tx = SqliteTransaction(lent.connection, self._statements, self._clock(), self._translated, self._columns)
             try:
                 yield tx
             finally:
@@ -132,7 +133,7 @@ class SqliteStore:
 
     def glances(self, *queries: Query) -> list[list[Row]]:
         with self._connections.borrowed() as lent:
-            looking = SqliteTransaction(lent.connection, self._statements, 0, self._translated)
+            looking = SqliteTransaction(lent.connection, self._statements, 0, self._translated, self._columns)
             return [looking.all(statement, **given) for statement, given in queries]
 
     def aside(self, queries: Callable[[], list[Query]]) -> AbstractContextManager[Aside]:
@@ -160,12 +161,17 @@ class SqliteStore:
         """SQLite allows one writer at a time, so it has no use for the names in `locks`."""
         with self._connections.borrowed() as lent:
             with self._queued(lent.connection), transaction(lent.connection, "BEGIN IMMEDIATE"):
-                tx = SqliteTransaction(lent.connection, self._statements, self._clock(), self._translated)
-                mark = move_on(lent.connection, *self._check(lent))
+                tx = SqliteTransaction(
+                    lent.connection, self._statements, self._clock(), self._translated, self._columns
+                )
+                in_file, stored = self._check(lent)
+                mark = move_on(lent.connection, in_file, stored)
+                facts = lent.generation.facts.pop(lent.connection)
                 try:
                     yield tx
                 finally:
                     tx.has_ended = True
+            lent.generation.facts[lent.connection] = facts.after_write(in_file, mark)
             self._confirm(lent, mark)
         # Ask after the commit, so that no other writer waits for the answer. Ask before the ring, because the ring
         # wakes the listener, which then stops listening.
@@ -181,15 +187,24 @@ class SqliteStore:
         Returns the mark in the file, and the one that SQLite reads. A writer that passes has the write lock of these
         files. A process that mends them waits for that lock.
         """
-        facts = dict(rows_of(lent.connection, self._statements["store_facts"]))
-        ((mark,),) = rows_of(lent.connection, self._statements["store_mark"])
+        facts = self._read_facts(lent)
         in_file = lent.check()  # not before: from now on SQLite keeps the file as it is
-        start = facts.get("mark") or ""
-        lent.check_marks(in_file, mark, int(start) if start.isdecimal() else in_file)
+        lent.check_marks(in_file, facts.mark, int(facts.start) if facts.start.isdecimal() else in_file)
         # A newer conch may have migrated the store since this process opened it.
-        self._check_version(self._parsed_version(facts.get("schema_version")))
-        self._replacements.check(facts.get("epoch"))
-        return in_file, mark
+        self._check_version(self._parsed_version(facts.schema))
+        self._replacements.check(facts.epoch)
+        return in_file, facts.mark
+
+    def _read_facts(self, lent: Lent) -> Facts:
+        """What the store says about itself in this transaction. If nobody has committed since, that is known."""
+        ((version,),) = rows_of(lent.connection, "PRAGMA data_version")
+        known = lent.generation.facts.get(lent.connection)
+        if known is None or known.version != version:
+            rows = dict(rows_of(lent.connection, self._statements["store_facts"]))
+            ((mark,),) = rows_of(lent.connection, self._statements["store_mark"])
+            known = Facts(version, mark, rows.get("mark") or "", rows.get("schema_version"), rows.get("epoch"))
+            lent.generation.facts[lent.connection] = known
+        return known
 
     def _confirm(self, lent: Lent, mark: int) -> None:
         """Make sure after the commit that it is in the store at the path, before it is reported as done."""
@@ -301,6 +316,7 @@ class SqliteStore:
             connection = lent.connection
             with transaction(connection, "BEGIN IMMEDIATE"):
                 move_on(connection, *self._check(lent))
+                lent.generation.facts.clear()
                 connection.execute("PRAGMA defer_foreign_keys = ON")  # so that the tables can be emptied in any order
                 for statement in list(emptying(connection)):
                     connection.execute(statement)

@@ -85,26 +85,42 @@ class SqliteTransaction:
         statements: dict[str, str],
         now: int,
         translated: Callable[[], AbstractContextManager[None]],
+        columns: dict[str, tuple[str, ...]],
     ) -> None:
-        """`translated` turns the driver's errors into this store's errors."""
+        """`translated` turns the driver's errors into this store's errors.
+
+        `columns` collects the names of the columns of each statement. They change only with the schema.
+        """
         self._connection = connection
         self._statements = statements
         self.now = now
         self._translated = translated
+        self._columns = columns
         self.rings: list[str] = []
         self.called: str | None = None
         self.heard = False
         self.has_ended = False
 
     def one(self, statement: str, **parameters: Any) -> Row | None:
-        row: Row | None = self._execute(statement, parameters).fetchone()
-        return row
+        cursor = self._execute(statement, parameters)
+        cursor.row_factory = None
+        row = cursor.fetchone()
+        return None if row is None else dict(zip(self._names(statement, cursor), row, strict=True))
 
     def all(self, statement: str, **parameters: Any) -> list[Row]:
         cursor = self._execute(statement, parameters)
         cursor.row_factory = None  # name the columns once, not for every row
-        names = _names(cursor)
-        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+        rows = cursor.fetchall()
+        if not rows:
+            return []
+        names = self._names(statement, cursor)
+        return [dict(zip(names, row, strict=True)) for row in rows]
+
+    def _names(self, statement: str, cursor: sqlite3.Cursor) -> tuple[str, ...]:
+        names = self._columns.get(statement)
+        if names is None:
+            names = self._columns[statement] = _names(cursor)
+        return names
 
     def ahead(self, statement: str, **parameters: Any) -> bool:
         """Does nothing: here no query is far away."""
