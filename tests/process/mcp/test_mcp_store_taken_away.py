@@ -215,8 +215,9 @@ def test_a_backup_is_restored_although_the_wal_is_cut_off(
 
 
 def test_processes_that_keep_an_emptied_file_locked_are_named(
-    agent: Callable[[str], Agent], command: Callable[..., Object], store: Path
+    agent: Callable[[str], Agent], store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("CONCH_BUSY_TIMEOUT_MS", "100")  # the time for which it waits for them
     first, idle = agent("codex:1"), agent("gemini:2")
     os.truncate(store, 0)
 

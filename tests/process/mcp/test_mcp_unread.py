@@ -159,7 +159,13 @@ def test_a_claim_that_is_unread_when_its_client_closes_the_connection_is_given_b
     assert state(bob, ada.room_id)["room"]["owner"] is None
 
 
-def test_a_claim_is_given_back_as_soon_as_the_store_can_be_used_again(ada, bob, tmp_path, until):
+@pytest.fixture
+def impatient(monkeypatch):
+    """Servers that find a store busy after a moment."""
+    monkeypatch.setenv("CONCH_BUSY_TIMEOUT_MS", "100")
+
+
+def test_a_claim_is_given_back_as_soon_as_the_store_can_be_used_again(impatient, ada, bob, tmp_path, until):
     crossed, _ = answered(ada, "wait_for_turn", room_id=ada.room_id)
     with locked(tmp_path / "data" / "rooms.sqlite"):
         ada.cancel(crossed)
