@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
 
 from bus_plan import BusPlan
 from harness import Row, Scratch, Server, Spread, milliseconds, times
@@ -13,8 +12,6 @@ POLL_SECONDS = 0.250
 SETTLE_SECONDS = 0.005
 """How long after its call was sent the waiter is surely asleep."""
 BODY = "The parser is done; have a look at src/parser.py before you go on."
-
-Wake = Callable[[str, Server, Server], float]
 
 
 def measure(scratch: Scratch, plan: BusPlan) -> list[Row]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ from conch.app import open_app
 from conch.errors import StoreUnavailable
 
 ANOTHER = 12_345
-Spoil = Callable[[Path], None]
 only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
 
 
