@@ -70,7 +70,7 @@ def start_waiting(window: Any) -> int:
 def release_while_stopped(conch: Conch, waiting: int) -> Any:
     """Release the stick to a process that cannot claim it, because it is stopped, but not in the middle of a write."""
     os.kill(waiting, signal.SIGSTOP)
-    while (answer := conch("release", *DONE, "--json", agent="bob:2")).status == 4:
+    while (answer := conch("release", *DONE, "--json", agent="bob:2", CONCH_BUSY_TIMEOUT_MS="200")).status == 4:
         assert answer.error["code"] == "DB_BUSY"
         os.kill(waiting, signal.SIGCONT)
         os.kill(waiting, signal.SIGSTOP)
