@@ -104,6 +104,8 @@ class Session:
         """
         self.app = app
         self._door = door
+        self.is_bounded = door != "cli"
+        """Whether long lists come in pages. Most commands print everything."""
         self._client_name = client_name
         self._default_path = default_path
         self._offered = None if offered is None else frozenset(offered)
@@ -154,8 +156,8 @@ class Session:
         return self._offered is None or tool in self._offered
 
     def budget(self) -> Budget:
-        """The bytes of one reply. A command prints everything."""
-        return Budget(None if self.is_command else self.app.settings.max_reply_bytes)
+        """The bytes of one reply."""
+        return Budget(self.app.settings.max_reply_bytes if self.is_bounded else None)
 
     def patience(self, call: Call) -> Patience:
         """How long a call may wait, and what to do instead of waiting again."""

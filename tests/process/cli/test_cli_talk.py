@@ -201,6 +201,21 @@ def test_a_peek_counts_as_nothing(conch: Conch, ada: str) -> None:
     assert peeked.data["cursor"] == 0
 
 
+def test_long_messages_come_in_pages_that_no_harness_cuts_and_none_is_lost(conch: Conch, ada: str) -> None:
+    sent = [f"{number} " + "x" * 9_000 for number in range(6)]
+    for text in sent:
+        conch("send", "-", stdin=text)
+    pages, is_last = [], False
+    while not is_last:
+        page = conch("read", agent="bob:2").out
+        is_last = "There are more: run `conch read` again." not in page
+        pages.append(page)
+
+    assert [line.strip() for page in pages for line in page.splitlines() if "xxx" in line] == sent
+    assert max(map(len, pages)) < 32 * 1024
+    assert len(conch("read", "--since", "1", "--limit", "6", agent="bob:2").out) > 54_000
+
+
 def test_one_reads_no_more_than_one_wants_and_learns_that_there_is_more(conch: Conch, ada: str) -> None:
     for number in range(3):
         conch("send", str(number))
@@ -300,12 +315,12 @@ def test_what_a_reader_did_not_take_any_more_comes_again(
         conch("send", f"{number} " + "x" * 30_000)
     conch("join", agent="bob:2")
     env["PYTHONUNBUFFERED"] = unbuffered
-    reading = start("read", agent="bob:2")
+    reading = start("read", "--limit", "6", agent="bob:2")
     assert reading.stdout.read(100)
     reading.stdout.close()
     reading.wait(timeout=SOON)
 
-    received = conch("read", "--json", agent="bob:2").data["received"]
+    received = conch("read", "--limit", "6", "--json", agent="bob:2").data["received"]
 
     assert (reading.returncode, len(received)) == (1, 6)
 

@@ -100,6 +100,8 @@ def read(context: Context) -> Report:
     peer = context.join_topic(topic_id)
     if options.follow:
         return _follow(context, peer, place, limit)
+    # What is printed counts as read, and harnesses cut long output.
+    context.session.is_bounded = limit is None
     limit = limit or _DEFAULT_MESSAGES
     if place is not None:
         return _history(context, peer, place, limit)

@@ -44,7 +44,8 @@ COMMANDS = grouped(
             flag(
                 "--limit",
                 "N",
-                "at most this many (default: 100); with --follow, end after this many (default: never)",
+                "at most this many (default: 100, or as many as fit into 32 KB); with --follow, end after this many "
+                "(default: never)",
                 integer,
             ),
             *TOPIC,
