@@ -284,6 +284,18 @@ def test_a_former_name_means_the_agent_that_had_it(conch: Conch, names: dict[str
     assert conch("pass", former, "--status", "s", "--next", "n", "--json").data["reserved_for"] == "bob:2"
 
 
+@pytest.mark.parametrize("words", [("reserve", "src", "docs"), ("reserve", "src"), ("agent", "reserve", "src/*")])
+def test_a_reservation_that_cannot_be_told_is_withdrawn(
+    conch: Conch, names: dict[str, str], start: Callable[..., Any], words: tuple[str, ...]
+) -> None:
+    with open("/dev/full", "w") as full:
+        child = start(*words, stdout=full)
+        _, err = child.communicate(timeout=30)
+
+    assert (child.returncode, err) == (1, "conch: the output could not be written: No space left on device.\n")
+    assert conch("reservations", "--json").data["reservations"] == []
+
+
 def test_a_reservation_is_refused_to_others_until_it_is_released(conch: Conch, names: dict[str, str]) -> None:
     reserved = conch("agent", "reserve", "src/*", "--ttl", "30", "--bead", "bd-1", "--json")
     refused = conch("agent", "reserve", "src/lib", agent="bob:2")

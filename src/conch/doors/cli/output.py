@@ -41,9 +41,9 @@ class Report(NamedTuple):
 
 
 def as_report(reply: Reply) -> Report:
-    """Print what a tool says, and its warnings, with moments in local time."""
+    """Print what a tool says, and its warnings, in local time. What it brings counts once it is printed."""
     warnings = (behind_margin(each["message"], first="Warning: ") for each in reply.data.get("warnings", ()))
-    return Report(reply.data, local_moments("\n".join([reply.text, *warnings])))
+    return Report(reply.data, local_moments("\n".join([reply.text, *warnings])), delivery=reply.delivery)
 
 
 def failure(code: str, message: str, details: Object, *, text: str | None = None, status: int | None = None) -> Report:

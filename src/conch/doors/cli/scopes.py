@@ -12,7 +12,7 @@ from conch.errors import ConchError
 from conch.host.paths import parse_scope, respell
 from conch.lean import TYPE_CHECKING, Any
 from conch.tools import scopes_view
-from conch.tools.replies import Object, Reply
+from conch.tools.replies import Delivery, Object, Reply
 from conch.tools.text import MARGIN, one_line
 
 if TYPE_CHECKING:
@@ -52,16 +52,19 @@ def reserve(context: Context) -> Report:
 def reserve_all(context: Context) -> Report:
     """Reserve all the scopes or none: if one is refused, those before it are taken back."""
     granted: list[Reply] = []
+
+    def take_back() -> None:
+        for reply in reversed(granted):
+            reply.delivery.not_sent()
+
     try:
         for scope in _all_from_here(context):
             granted.append(_reserve(context, scope))
     except ConchError:
-        for reply in reversed(granted):
-            reply.delivery.not_sent()
+        take_back()
         raise
-    return Report(
-        {"reservations": [reply.data for reply in granted]}, "\n".join(as_report(reply).text for reply in granted)
-    )
+    text = "\n".join(as_report(reply).text for reply in granted)
+    return Report({"reservations": [reply.data for reply in granted]}, text, delivery=Delivery(not_sent=take_back))
 
 
 def _all_from_here(context: Context) -> list[str | None]:
