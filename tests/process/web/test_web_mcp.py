@@ -5,7 +5,10 @@ from __future__ import annotations
 import http.client
 import json
 import signal
+import sys
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -53,6 +56,9 @@ class Client:
         [data] = [line for line in answer.body.decode().splitlines() if line.startswith("data: {")]
         result: Object = json.loads(data.removeprefix("data: "))["result"]["structuredContent"]
         return result
+
+    def cancel_last(self) -> None:
+        self.post("notifications/cancelled", {"requestId": self._id}, is_request=False)
 
     def begin(self, tool: str, **arguments: Any) -> http.client.HTTPConnection:
         """Send a call and do not wait for its reply."""
@@ -104,6 +110,43 @@ def test_a_wait_whose_client_goes_away_claims_nothing(console: Console, workspac
 
     room = ada.call("get_room_state", room_id=room_id)["room"]
     assert (room["owner"], room["reserved_for"]) == (None, bob_id)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells how much of a reply was read")
+def test_a_claim_whose_reply_nobody_reads_is_given_back_and_one_that_was_read_stays(
+    console: Console, workspace: str, tmp_path: Path
+) -> None:
+    ada, bob, idle = Client(console), Client(console), Client(console)
+    room_id = ada.call("join_path", context_path=workspace)["room_id"]
+    bob.call("join_path", context_path=workspace)
+    elsewhere = idle.call("join_path", context_path=str(tmp_path), force_new=True)["room_id"]
+    read = idle.begin("wait_for_turn", room_id=elsewhere)
+    assert b"your_turn" in read.getresponse().read()
+    unread = ada.begin("wait_for_turn", room_id=room_id)
+    while bob.call("get_room_state", room_id=room_id)["room"]["owner"] is None:
+        time.sleep(0.01)
+
+    began = time.monotonic()
+    while bob.call("get_room_state", room_id=room_id)["room"]["owner"] is not None:
+        assert time.monotonic() - began < 15
+        time.sleep(0.1)
+
+    assert bob.call("get_room_state", room_id=elsewhere)["room"]["owner"] is not None
+    unread.close()
+    read.close()
+
+
+@pytest.mark.parametrize("first", ["list_rooms", "join_path"])
+def test_any_late_cancellation_shows_what_a_client_is_like(console: Console, workspace: str, first: str) -> None:
+    client = Client(console)
+    client.call("join_path", context_path=workspace)
+    client.call(first, context_path=workspace)
+    client.cancel_last()
+
+    turn = client.call("wait_for_turn")
+    client.cancel_last()
+
+    assert "error" not in client.call("heartbeat", lease_id=turn["lease_id"], expected_turn_id=turn["turn_id"])
 
 
 def test_another_page_and_another_token_reach_no_tool(console: Console) -> None:

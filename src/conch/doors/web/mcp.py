@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager, suppress
 import anyio
 import mcp_types as types
 from anyio import from_thread
+from anyio.abc import TaskGroup
 from anyio.to_thread import run_sync
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import Server
@@ -27,6 +28,7 @@ from conch.app import App
 from conch.calls import Call
 from conch.doors.web.replies import refused
 from conch.doors.web.resources import Resources
+from conch.doors.web.unread import Address, unread_bytes
 from conch.errors import InvalidArgument
 from conch.lean import Any, Lock
 from conch.tools.calling import call_tool
@@ -42,6 +44,7 @@ _MOST_BODY_BYTES = 1024 * 1024
 _IDLE_SECONDS = 4 * 3_600.0  # as long as a silent agent counts as active
 _LONGEST_NAME = 64
 _LAST_SECONDS = 0.4
+_PATIENCE_SECONDS = 10.0  # how long a client may leave a reply unread, as for `conch mcp`
 _CALLER = "conch.caller"
 _TURNS = 5  # rounds of the event loop, after which the server knows that the client has closed the connection
 
@@ -57,6 +60,8 @@ class McpDoor:
         self._sessions: OrderedDict[str, Session] = OrderedDict()
         self._calls: set[_Run] = set()
         self._answered: OrderedDict[str, _Answered] = OrderedDict()
+        self._newest: dict[Address, _Caller] = {}
+        self._tasks: TaskGroup | None = None
         self._limiter: anyio.CapacityLimiter | None = None
         self._stopped: anyio.Event | None = None
         self._resources = Resources(tools, self._session)
@@ -95,6 +100,7 @@ class McpDoor:
                         await anyio.sleep(_LAST_SECONDS / 20)
 
         async with anyio.create_task_group() as tasks:
+            self._tasks = tasks
             self._resources.start(tasks)
             tasks.start_soon(run)
             await ready.wait()
@@ -115,7 +121,8 @@ class McpDoor:
         if self._stopped is None or self._stopped.is_set():
             await refused("STOPPING", "The server is stopping.", 503)(scope, receive, send)
             return
-        caller = _Caller()
+        caller = _Caller(tuple(scope["client"] or ("", 0)), tuple(scope["server"] or ("", 0)))
+        self._newest[caller.client] = caller
 
         async def watch() -> Message:
             message = await receive()
@@ -123,8 +130,9 @@ class McpDoor:
                 caller.leave()
             return message
 
-        async def about_to_write() -> None:
+        async def about_to_write(size: int) -> None:
             if caller.run is not None and caller.run.has_replied:
+                caller.size = size
                 for _ in range(_TURNS):
                     await anyio.sleep(0)
                 with anyio.move_on_after(0):
@@ -138,6 +146,32 @@ class McpDoor:
         finally:
             caller.leave()
             await self._settle(caller)
+            if not caller.is_watched:
+                self._forget(caller)
+
+    def _forget(self, caller: _Caller) -> None:
+        if self._newest.get(caller.client) is caller:
+            del self._newest[caller.client]
+
+    async def _take_back_unread(self, caller: _Caller, delivery: Delivery) -> None:
+        """Take back what a reply brought, if after some time its client has read none of it.
+
+        A client that has sent another request on the same connection has read the reply.
+        """
+        assert self._stopped is not None
+        with anyio.move_on_after(_PATIENCE_SECONDS):
+            await self._stopped.wait()
+        is_newest = self._newest.get(caller.client) is caller
+        self._forget(caller)
+        if is_newest and unread_bytes(caller.client, caller.server) >= caller.size:
+            await self._take_back(delivery)
+
+    async def _take_back(self, delivery: Delivery) -> None:
+        tasks: list[Callable[[], None]] = []
+        delivery.retracted(tasks.append)
+        for task in tasks:
+            with suppress(Exception):  # as for every lost reply
+                await run_sync(task, limiter=self._limiter)
 
     async def _settle(self, caller: _Caller) -> None:
         """Count what a reply brought as delivered, or take it back if its client went away before it was written.
@@ -149,7 +183,10 @@ class McpDoor:
             return
         with anyio.CancelScope(shield=True):  # a cancellation may wait for the end of this
             delivery = await run_sync(run.settle, caller.gets_reply, limiter=self._limiter)
-            if delivery is not None and delivery.is_retractable and run.request:
+            if delivery is not None and delivery.is_retractable and self._tasks is not None:
+                caller.is_watched = True
+                self._tasks.start_soon(self._take_back_unread, caller, delivery)
+            if delivery is not None:
                 self._answered.setdefault(run.request[0], _Answered()).note(run.request[1], delivery)
                 self._answered.move_to_end(run.request[0])
                 while len(self._answered) > _MOST_SESSIONS:
@@ -163,9 +200,9 @@ class McpDoor:
         for run in [each for each in self._calls if each.request == request and each.has_replied]:
             await run.settled.wait()
         answered = self._answered.get(request[0])
-        for task in answered.cancel(params.request_id) if answered is not None else []:
-            with suppress(Exception):  # as for every lost reply
-                await run_sync(task, limiter=self._limiter)
+        delivery = answered.cancel(params.request_id) if answered is not None else None
+        if delivery is not None:
+            await self._take_back(delivery)
 
     # -- its tools
 
@@ -281,7 +318,7 @@ class _Ending:
     """Passes on a reply, reports when it is written, and ends it if the server stops in the middle of a stream."""
 
     def __init__(
-        self, send: Send, about_to_write: Callable[[], Awaitable[None]], written: Callable[[], Awaitable[None]]
+        self, send: Send, about_to_write: Callable[[int], Awaitable[None]], written: Callable[[], Awaitable[None]]
     ) -> None:
         self._send = send
         self._about_to_write = about_to_write
@@ -290,7 +327,7 @@ class _Ending:
 
     async def __call__(self, message: Message) -> None:
         if message.get("body"):
-            await self._about_to_write()
+            await self._about_to_write(len(message["body"]))
         is_last = message["type"] == "http.response.body" and not message.get("more_body", False)
         self._is_open = True
         await self._send({**message, "more_body": True} if is_last else message)
@@ -307,7 +344,12 @@ class _Ending:
 class _Caller:
     """The client that waits for one HTTP reply. If it goes away, the reply is lost."""
 
-    def __init__(self) -> None:
+    def __init__(self, client: Address = ("", 0), server: Address = ("", 0)) -> None:
+        self.client = client
+        self.server = server
+        self.size = 0
+        """The bytes of the reply, without those of HTTP."""
+        self.is_watched = False
         self.is_gone = False
         self.gets_reply = False
         self.run: _Run | None = None
@@ -324,7 +366,7 @@ class _Caller:
 
 
 class _Answered:
-    """The latest calls of one MCP session whose replies can be taken back."""
+    """The latest calls of one MCP session that were answered."""
 
     def __init__(self) -> None:
         self._deliveries: OrderedDict[object, Delivery] = OrderedDict()
@@ -335,14 +377,12 @@ class _Answered:
         while len(self._deliveries) > _MOST_CALLS:
             self._deliveries.popitem(last=False)
 
-    def cancel(self, request_id: object) -> list[Callable[[], None]]:
-        """What takes a reply back. Some clients cancel every call after they have read its reply, so only the first
+    def cancel(self, request_id: object) -> Delivery | None:
+        """The delivery to take back. Some clients cancel every call after they have read its reply, so only the first
         cancellation counts; see `conch mcp`."""
-        delivery, tasks = self._deliveries.pop(request_id, None), list[Callable[[], None]]()
-        if delivery is not None and not self._cancels_late:
-            self._cancels_late = True
-            delivery.retracted(tasks.append)
-        return tasks
+        delivery, is_first = self._deliveries.pop(request_id, None), not self._cancels_late
+        self._cancels_late = self._cancels_late or delivery is not None
+        return delivery if is_first else None
 
 
 class _Run:
