@@ -17,7 +17,7 @@ PIP_INSTALL := pip install --quiet --disable-pip-version-check --no-compile
 HARNESSES ?= claude-code codex
 ALL_HARNESSES := claude-code codex opencode gemini qwen copilot kilo
 
-.PHONY: run serve test test-browser test-harness check oracle explore faults fuzz torture soak bench scale docs pictures chromium clean
+.PHONY: run serve test test-browser test-harness check oracle explore faults fuzz torture soak figures docs pictures chromium clean
 
 run: .venv/installed
 	$(BIN)/conch demo
@@ -64,15 +64,9 @@ torture: .venv/developing
 soak: .venv/developing
 	$(BIN)/python -m tests.torture.soak
 
-bench: .venv/developing .venv-mcp2/installed
-	$(BIN)/python bench/turns.py
-	$(BIN)/python bench/bus.py
-	$(BIN)/python bench/scopes.py
-	$(BIN)/python bench/hook.py
-	$(BIN)/python bench/search.py
-
-scale: .venv/developing
-	$(BIN)/python bench/scale.py
+# All benchmarks, one after the other, and their tables in the docs. OLD is a checkout of an older version with its .venv.
+figures: .venv/browsing .venv-mcp2/installed .models/installed chromium
+	$(BIN)/python bench/figures.py $(if $(OLD),--old $(OLD))
 
 docs: .venv/developing
 	$(BIN)/python docs/generate.py

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from pathlib import Path
-from typing import NamedTuple
 
-from harness import Plan, Row, Scratch, Server, Spread, milliseconds, times
+from harness import Memory, Plan, Row, Scratch, Server, Spread, memory_of, milliseconds, times
 
 MEGABYTE = 1_000_000
 CALLS_BEFORE_MEMORY = 100
@@ -16,13 +14,6 @@ REST_SECONDS = 0.005
 """Long enough for the processor to sleep and for its caches to be used by others, as between calls of real agents."""
 
 Step = Callable[[], object]
-
-
-class Memory(NamedTuple):
-    """Resident bytes, and this process's share of them: a page that n processes map counts as 1/n."""
-
-    rss: int
-    pss: int
 
 
 def measure(scratch: Scratch, plan: Plan) -> list[Row]:
@@ -88,11 +79,7 @@ def interleave(rounds: int, count: int, steps: dict[str, Step], rest: float = 0.
 
 
 def memory(server: Server | None) -> Memory | None:
-    if server is None:
-        return None
-    lines = Path(f"/proc/{server.process.pid}/smaps_rollup").read_text().splitlines()
-    sizes = {line.split(":")[0]: int(line.split()[1]) * 1_024 for line in lines[1:]}
-    return Memory(sizes["Rss"], sizes["Pss"])
+    return memory_of(server.process.pid) if server else None
 
 
 def round_trip_row(what: str, ours: Spread, beside: str, theirs: Spread | None, budget_ms: float | None = None) -> Row:

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Protocol
 
 from harness import SDK_PYTHON, Row, Scratch, open_scratch
-from report import give_up, load, machine, rows_table, table
+from report import figure, give_up, load, machine, rows_table, table
 
 
 class Limited(Protocol):
@@ -21,7 +21,7 @@ class Limited(Protocol):
 
 
 def compare(what: str, full: Limited, quick: Limited, parts: Sequence[ModuleType], crowd: ModuleType) -> int:
-    """Measure every part in one table, and then a crowd in a second table."""
+    """Measure every part in one table, and then a crowd in a second table. They are named after the program."""
     options = _parse(what)
     if not sys.platform.startswith("linux"):
         print("This benchmark needs Linux: it reads memory and processor time from /proc.", file=sys.stderr)
@@ -51,7 +51,8 @@ def _measure(scratch: Scratch, plan: Limited, parts: Sequence[ModuleType], crowd
     for part in parts:
         print(f"measuring {part.__name__} ...", file=sys.stderr, flush=True)
         rows += part.measure(scratch, plan)
-    print(rows_table(rows))
+    name = Path(sys.argv[0]).stem
+    print(figure(name, rows_table(rows)))
     print(f"measuring {crowd.__name__} ...", file=sys.stderr, flush=True)
-    print("\n" + table(crowd.HEADINGS, crowd.measure(scratch, plan)))
-    print(f"\nMeasured in {time.monotonic() - started:.0f} s; load average at the end: {load()}.")
+    print(figure(f"{name}-{crowd.__name__}", table(crowd.HEADINGS, crowd.measure(scratch, plan))))
+    print(f"Measured in {time.monotonic() - started:.0f} s; load average at the end: {load()}.")

@@ -16,8 +16,8 @@ from pathlib import Path
 from statistics import median
 from urllib.parse import urlsplit
 
-from harness import Row, Spread, milliseconds
-from report import load, machine, rows_table
+from harness import Row, Spread, memory_of, milliseconds
+from report import figure, load, machine, rows_table
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -88,7 +88,7 @@ def main() -> int:
             *measure_streams(console, streams),
             *measure_long_room(console, long, requests),
         ]
-    print(f"Machine: {before}\n\n{rows_table(rows)}\n\nLoad average at the end: {load()}.")
+    print(f"Machine: {before}\n\n{figure('console', rows_table(rows))}\nLoad average at the end: {load()}.")
     return 0
 
 
@@ -150,7 +150,7 @@ def requests_per_second(console: Console, path: str, count: int, clients: int) -
 
 
 def measure_streams(console: Console, count: int) -> list[Row]:
-    before = memory(console)
+    before = memory_of(console.process.pid).rss
     listeners = [Client(console) for _ in range(count)]
     streams = [client.listen() for client in listeners]
     arrived: list[float] = []
@@ -167,23 +167,20 @@ def measure_streams(console: Console, count: int) -> list[Row]:
     console.scene.say("ivory-swan", "to all of you")
     for thread in threads:
         thread.join()
-    after = memory(console)
+    after = memory_of(console.process.pid).rss
     for client in listeners:
         client.close()
     took = [each - began for each in arrived]
     return [
-        Row("memory of `conch serve`, RSS", f"{before:.0f} MB", f"with {count} open streams: {after:.0f} MB"),
+        Row(
+            "memory of `conch serve`, RSS", f"{before / 1e6:.0f} MB", f"with {count} open streams: {after / 1e6:.0f} MB"
+        ),
         Row(
             f"message to {count} open streams",
             f"{milliseconds(median(took))} median",
             f"last: {milliseconds(max(took))}",
         ),
     ]
-
-
-def memory(console: Console) -> float:
-    lines = Path(f"/proc/{console.process.pid}/smaps_rollup").read_text().splitlines()
-    return int(next(line for line in lines if line.startswith("Rss:")).split()[1]) * 1_024 / 1_000_000
 
 
 def measure_long_room(console: Console, count: int, requests: int) -> list[Row]:

@@ -91,6 +91,19 @@ class Spread(NamedTuple):
         return cls(ordered[last // 2], ordered[min(last, int(len(ordered) * 0.99))], ordered[-1], len(ordered))
 
 
+class Memory(NamedTuple):
+    """Resident bytes, and this process's share of them: a page that n processes map counts as 1/n."""
+
+    rss: int
+    pss: int
+
+
+def memory_of(pid: int) -> Memory:
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    sizes = {line.split(":")[0]: int(line.split()[1]) * 1_024 for line in lines[1:]}
+    return Memory(sizes["Rss"], sizes["Pss"])
+
+
 def milliseconds(seconds: float) -> str:
     digits = 2 if seconds < 0.010 else 1 if seconds < 0.1 else 0
     return f"{seconds * 1_000:.{digits}f} ms"

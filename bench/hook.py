@@ -10,7 +10,7 @@ import time
 from statistics import median
 
 from harness import CONCH, PYTHON, SDK_PYTHON, Row, Scratch, milliseconds, open_scratch, times
-from report import rows_table
+from report import figure, rows_table
 
 # What a harness runs: at every edit, after every tool, at the end of a reply.
 EVENTS = {
@@ -25,7 +25,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="one round, to see that it works")
     rounds = 1 if parser.parse_args().quick else 20
     with open_scratch(str(SDK_PYTHON)) as scratch:
-        print(rows_table(_measure(scratch, rounds)))
+        print(figure("hook", rows_table(_measure(scratch, rounds))))
     return 0
 
 

@@ -36,6 +36,10 @@ class Plan(NamedTuple):
     crowd_seconds: float
     clients: int
     client_handoffs: int
+    connected: int
+    """`conch mcp` processes whose connections are counted."""
+    crowd: int
+    """Agents of the room in which all wait, with and without a limit on how often they read the store."""
     cell_seconds: int
     """How long one cell may take before it is given up."""
 
@@ -93,8 +97,8 @@ class Roster:
 class Workers:
     """The worker processes, which all get their orders at the same time."""
 
-    def __init__(self, environ: dict[str, str], count: int) -> None:
-        command = [sys.executable, str(Path(__file__).with_name("scale_worker.py"))]
+    def __init__(self, environ: dict[str, str], count: int, *options: str) -> None:
+        command = [sys.executable, str(Path(__file__).with_name("scale_worker.py")), *options]
         pipe = subprocess.PIPE
         self._processes = [
             subprocess.Popen(command, stdin=pipe, stdout=pipe, env=environ, text=True) for _ in range(count)
@@ -133,12 +137,15 @@ class Workers:
             process.stdout.close()
 
 
-def measure(scratch: Scratch, engine: Engine, plan: Plan, agents: int, rooms: int) -> Outcome:
-    name = f"{engine.name}-{agents}-{rooms}".lower()
+def measure(
+    scratch: Scratch, engine: Engine, plan: Plan, agents: int, rooms: int, limited: bool | None = None
+) -> Outcome:
+    """`limited` says whether there is a limit on how often those who wait read the store, as there usually is."""
+    name = "-".join([engine.name, str(agents), str(rooms), *([] if limited is None else [str(limited)])]).lower()
     environ = {**scratch.environ(), "CONCH_STORE": engine.make(name)}
     count = min(plan.workers, agents)
     paths = [scratch.workspace(f"{name}-{room}") for room in range(rooms)]
-    workers = Workers(environ, count)
+    workers = Workers(environ, count, *(["--unlimited"] if limited is False else []))
     try:
         return _Cell(workers, Roster(agents, rooms, count), engine).run(paths, plan)
     finally:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 from harness import HANDOFF, Object, Scratch, Server, Spread
 from scale_stores import Engine
+
+Waits = dict[Server, int]
+"""The open `wait_for_turn` of each that waits."""
 
 
 class StoreScratch(Scratch):
@@ -27,8 +31,31 @@ class Outcome(NamedTuple):
     at_rest: int
 
 
+class Connections(NamedTuple):
+    connections: int
+    memory: float
+    """Bytes of the server for each, where pages that several processes share count in part."""
+
+
 def measure(scratch: Scratch, engine: Engine, clients: int, handoffs: int) -> Outcome:
-    name = f"{engine.name}-clients".lower()
+    with _gathered(scratch, engine, clients, "clients") as (servers, turn, waits):
+        at_rest = engine.held([server.process.pid for server in servers])
+        handed = _hand_around(servers, turn, waits, handoffs)
+    return Outcome(Spread.of(handed), at_rest)
+
+
+def measure_connections(scratch: Scratch, engine: Engine, clients: int) -> Connections:
+    with _gathered(scratch, engine, clients, "connections") as (servers, _, _):
+        count = engine.held([server.process.pid for server in servers])
+        return Connections(count, engine.memory() / count)
+
+
+@contextmanager
+def _gathered(
+    scratch: Scratch, engine: Engine, clients: int, what: str
+) -> Iterator[tuple[list[Server], Object, Waits]]:
+    """Clients of one room: the first has the stick, all others wait."""
+    name = f"{engine.name}-{what}".lower()
     scratch = StoreScratch(scratch.folder, engine.make(name))
     path = scratch.workspace(name)
     with ExitStack() as stack:
@@ -36,13 +63,10 @@ def measure(scratch: Scratch, engine: Engine, clients: int, handoffs: int) -> Ou
         for server in servers:
             room_id = server.call("join_path", context_path=path)["room_id"]
         turn = servers[0].call("wait_for_turn", room_id=room_id)
-        waits = {server: server.begin_wait(room_id) for server in servers[1:]}
-        at_rest = engine.held([server.process.pid for server in servers])
-        handed = _hand_around(servers, turn, waits, handoffs)
-    return Outcome(Spread.of(handed), at_rest)
+        yield servers, turn, {server: server.begin_wait(room_id) for server in servers[1:]}
 
 
-def _hand_around(servers: list[Server], turn: Object, waits: dict[Server, int], handoffs: int) -> list[float]:
+def _hand_around(servers: list[Server], turn: Object, waits: Waits, handoffs: int) -> list[float]:
     """Seconds from the owner's call until the next client has its answer."""
     handed = []
     for number in range(handoffs):

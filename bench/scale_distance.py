@@ -63,6 +63,9 @@ class Distant:
     def held(self, pids: Sequence[int]) -> int:
         return self._engine.held(pids)
 
+    def memory(self) -> int:
+        return self._engine.memory()
+
     def close(self) -> None:
         if self._proxy is not None:
             self._proxy.communicate()

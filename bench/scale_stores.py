@@ -13,11 +13,11 @@ from typing import Protocol
 import psycopg
 
 from conch.app import open_app
-from harness import Scratch
+from harness import Scratch, memory_of
 
 CONNECTIONS = 1_100
 """More than the largest crowd opens, so that no connection is refused and the peak shows what conch needs."""
-COUNT = "SELECT count(*) FROM pg_stat_activity WHERE datname = %s AND backend_type = 'client backend'"
+BACKENDS = "SELECT pid FROM pg_stat_activity WHERE datname = %s AND backend_type = 'client backend'"
 
 
 class Engine(Protocol):
@@ -31,6 +31,9 @@ class Engine(Protocol):
 
     def held(self, pids: Sequence[int]) -> int:
         """How many the given processes, the only users of the newest store, hold right now."""
+
+    def memory(self) -> int:
+        """Bytes that a server needs for them. Pages that several of its processes share count in part."""
 
 
 class Sqlite:
@@ -46,6 +49,9 @@ class Sqlite:
 
     def held(self, pids: Sequence[int]) -> int:
         return sum(len(os.listdir(f"/proc/{pid}/fd")) for pid in pids)
+
+    def memory(self) -> int:
+        return 0
 
 
 class Postgres:
@@ -64,8 +70,13 @@ class Postgres:
         return _prepared(self._url.replace("/postgres?", f"/{name}?"))
 
     def held(self, pids: Sequence[int]) -> int:
-        counted = self._connection.execute(COUNT, [self._database])
-        return int((counted.fetchone() or [0])[0])
+        return len(self._backends())
+
+    def memory(self) -> int:
+        return sum(memory_of(pid).pss for pid in self._backends())
+
+    def _backends(self) -> list[int]:
+        return [int(pid) for (pid,) in self._connection.execute(BACKENDS, [self._database])]
 
 
 def _prepared(address: str) -> str:

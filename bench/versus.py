@@ -8,15 +8,16 @@ changes with every round, so that a machine that slows down favours neither.
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
 
-from report import load, machine, table
+from report import figure, load, machine, table
 
 # Where each benchmark keeps its plan, and the values that are shorter here. Both checkouts must have these names.
 PLANS = {
@@ -33,15 +34,19 @@ sys.path.insert(0, {bench!r})
 import {home}
 if {name!r} == "scale":
     scale.FULL = {plan}
-    sys.argv = ["scale.py"]
+    only = ["--only", "turns", "--only", "clients"] if hasattr(scale, "TABLES") else []  # the tables that both have
+    sys.argv = ["scale.py", *only]
     sys.exit(scale.main())
 {home}.FULL = {plan}
 sys.argv = ["{name}.py"]
 runpy.run_path({bench!r} + "/{name}.py", run_name="__main__")
 """
-LIMIT_SECONDS = 600
-TIMES = {"ms": 1.0, "s": 1_000.0}
-HEADINGS = ("benchmark", "what", "old", "new", "new is slower by")
+LIMIT_SECONDS = 300
+ATTEMPTS = 2  # one failure should not cost the results of several minutes
+LABELS = ("what", "engine", "processes", "rooms", "agents", "`conch mcp` processes")
+"""The columns that say what a row is about, not what was measured."""
+HEADINGS = ("benchmark", "what", "old", "new", "new costs")
+NEARLY = 1.05  # no more than this counts as the same
 
 Cells = dict[tuple[str, str], list[float]]
 
@@ -51,6 +56,7 @@ def main() -> int:
     parser.add_argument("old", type=Path)
     parser.add_argument("new", type=Path)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--quick", action="store_true", help="only check that every row can be measured")
     parser.add_argument("--only", choices=PLANS, action="append", help="one benchmark; may be repeated")
     options = parser.parse_args()
     print(f"Machine: {machine()}\n", flush=True)
@@ -60,23 +66,30 @@ def main() -> int:
         for name in options.only or PLANS:
             for side in sorted(sides, reverse=number % 2 == 0):
                 print(f"round {number + 1}: {name}, {side} ...", file=sys.stderr, flush=True)
-                for what, value in _measure(name, sides[side]):
+                for what, value in _measure(name, sides[side], options.quick):
                     found[side].setdefault((name, what), []).append(value)
-    print(table(HEADINGS, list(_rows(found["old"], found["new"]))))
-    print(f"\nLoad average at the end: {load()}.")
+    rows = list(_rows(found["old"], found["new"]))
+    shown = table(HEADINGS, [[*row[:4], f"{row[4]:.2f}x"] for row in rows])
+    print(figure("versus", f"{_sum_up([row[4] for row in rows], options.rounds)}\n\n{shown}"))
+    print(f"Load average at the end: {load()}.")
     return 0
 
 
-def _measure(name: str, checkout: Path) -> Iterator[tuple[str, float]]:
+def _measure(name: str, checkout: Path, quick: bool) -> Iterator[tuple[str, float]]:
     """Every number in the tables that a benchmark prints, by its row and its column."""
-    script = LAUNCHER.format(bench=str(checkout / "bench"), home=HOMES[name], plan=PLANS[name], name=name)
+    plan = f"{HOMES[name]}.QUICK" if quick else PLANS[name]
+    script = LAUNCHER.format(bench=str(checkout / "bench"), home=HOMES[name], plan=plan, name=name)
     environ = {**os.environ, "PYTHONPATH": str(checkout / "src")}
     python = str(checkout / ".venv/bin/python")  # its `conch` command must start the code of this checkout
-    done = subprocess.run(
-        [python, "-c", script], env=environ, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False
-    )
-    if done.returncode:
-        raise RuntimeError(f"{name} of {checkout} failed: {done.stderr[-2_000:]}")
+    for _ in range(ATTEMPTS):
+        done = subprocess.run(
+            [python, "-c", script], env=environ, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False
+        )
+        if not done.returncode:
+            break
+        print(f"{name} of {checkout} failed: {done.stderr[-2_000:]}", file=sys.stderr, flush=True)
+    else:
+        raise RuntimeError(f"{name} of {checkout} failed")
     headings: list[str] = []
     for line in done.stdout.splitlines():
         if not line.startswith("|"):
@@ -90,28 +103,40 @@ def _measure(name: str, checkout: Path) -> Iterator[tuple[str, float]]:
 
 
 def _numbers(headings: list[str], cells: list[str]) -> Iterator[tuple[str, float]]:
-    """The measured cells of a row: times as milliseconds, and rates (marked `/s`) as they are."""
-    row = ", ".join(cell for cell in cells[:3] if headings[0] in ("processes", "engine")) or cells[0]
-    row = re.sub(r" of [\d,]+$", "", row)
-    for heading, cell in zip(headings, cells, strict=False):
+    """The measured cells of a row: times as milliseconds, sizes and rates as they are."""
+    labels = list(itertools.takewhile(lambda pair: pair[0] in LABELS, zip(headings, cells, strict=False)))
+    row = ", ".join(cell if heading in ("what", "engine") else f"{heading} {cell}" for heading, cell in labels)
+    for heading, cell in list(zip(headings, cells, strict=False))[len(labels) :]:
         if heading == "beside it, in the same run":
             return
-        if heading.endswith(("turns/s", "messages/s", "all wait")):
-            if re.fullmatch(r"[\d,.]+", cell):
-                yield f"{row}: {heading}", float(cell.replace(",", ""))
-        elif re.fullmatch(r"[\d,.]+ (ms|s)( / [\d,.]+ ms)?", cell) and "longest" not in f"{row}{heading}":
-            value, unit = cell.split(" / ")[0].split()
-            yield f"{row}: {heading}", float(value.replace(",", "")) * TIMES[unit]
+        what = re.sub(r", p50 / p99$|, p50$", " p50", re.sub(r" of [\d,]+$", "", row))
+        what = what if heading == "conch" else f"{what}: {heading}"
+        if "longest" in what:
+            continue
+        if heading.endswith(("turns/s", "messages/s", "all wait")) and re.fullmatch(r"[\d,.]+", cell):
+            yield what, float(cell.replace(",", ""))
+        elif measured := re.fullmatch(r"([\d,.]+) (ms|s|MB|KB)( / [\d,.]+ ms)?", cell):
+            unit = "ms" if measured[2] == "s" else measured[2]
+            yield f"{what} ({unit})", float(measured[1].replace(",", "")) * (1_000 if measured[2] == "s" else 1)
 
 
-def _rows(old: Cells, new: Cells) -> Iterator[list[str]]:
+def _sum_up(ratios: Sequence[float], rounds: int) -> str:
+    more = sum(ratio > NEARLY for ratio in ratios)
+    less = sum(ratio < 1 / NEARLY for ratio in ratios)
+    return (
+        f"{len(ratios)} rows, medians of {rounds} rounds. {less} cost less than before, {more} more than {NEARLY} "
+        f"times as much, and {len(ratios) - less - more} the same. The median row costs {median(ratios):.2f}x."
+    )
+
+
+def _rows(old: Cells, new: Cells) -> Iterator[tuple[str, str, str, str, float]]:
     for key in (key for key in old if key in new):
         if not median(old[key]) or not median(new[key]):
             continue
         before, after = median(old[key]), median(new[key])
-        is_rate = key[1].endswith(("/s", "all wait"))
+        is_rate = "/s" in key[1]
         slower = before / after if is_rate else after / before
-        yield [*key, f"{before:,.2f}", f"{after:,.2f}", f"{slower:.2f}x"]
+        yield *key, f"{before:,.2f}", f"{after:,.2f}", slower
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Measure years of use: `python bench/years.py`, some minutes, or `--quick` to see that everything still runs.
 
-A store of 100,000 turns and 1,000,000 messages is pruned, while another process writes. Then: what commits with `full`
+In a store of 100,000 turns and 1,000,000 messages, one message is redacted. Then the store is pruned, while another
+process writes. Then: what commits with `full`
 cost against `normal`, and what a long reader leaves behind. Prints Markdown.
 """
 
@@ -14,14 +15,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from conch.agents.people import Person
 from conch.app import App, open_app
 from conch.bus.drafts import Draft
 from conch.clock import DAY, system_clock
+from conch.overseeing.steering import Steering
 from conch.retention.retention import Retention
 from conch.tools.session import Session
 from conch.upkeep.verify import verify_store
 from harness import CONCH, Scratch, Spread, milliseconds, open_scratch, times
-from report import machine, table
+from report import figure, load, machine, table
 from years_fill import fill
 
 YEARS = 2
@@ -61,9 +64,11 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="only check that every row can be measured")
     plan = QUICK if parser.parse_args().quick else FULL
     print(f"Machine: {machine()}\n", flush=True)
-    for measure in (_measure_pruning, _measure_commits, _measure_reader):
+    measures = {"years": _measure_pruning, "years-commits": _measure_commits, "years-reader": _measure_reader}
+    for name, measure in measures.items():
         with open_scratch(None) as scratch:
-            print(f"{measure(scratch, plan)}\n", flush=True)
+            print(figure(name, measure(scratch, plan)), flush=True)
+    print(f"Load average at the end: {load()}.")
     return 0
 
 
@@ -79,6 +84,7 @@ def _measure_pruning(scratch: Scratch, plan: Plan) -> str:
     print(f"filled in {time.perf_counter() - began:.0f} s", file=sys.stderr, flush=True)
     app.store.tidy(compact=False)
     full = _look(scratch, path, plan)
+    redacting, rewriting = _redact(app, filled.topic_id)
     retention = Retention(app.store, app.bell, app.settings)
     rival = _Rival(scratch, filled.topic_id, path)
     began = time.perf_counter()
@@ -97,8 +103,21 @@ def _measure_pruning(scratch: Scratch, plan: Plan) -> str:
         f"{counts.events:,} events and {counts.notices:,} notices were pruned ({total / seconds:,.0f} rows/s). Another "
         f"process sent {waits.size:,} messages meanwhile, each in {milliseconds(waits.p50)} (p50), "
         f"{milliseconds(waits.p99)} (p99), {milliseconds(waits.longest)} at the longest. `conch db verify` found "
-        f"{problems} problems afterwards."
+        f"{problems} problems afterwards.\n\nRedacting one message of the full store took {redacting:.1f} s, and "
+        f"rewriting the file {rewriting:.1f} s more."
     )
+
+
+def _redact(app: App, topic_id: str) -> tuple[float, float]:
+    """Seconds until a secret is out of the rows of the store, and then until it is out of its file."""
+    caller, secret = Session(app, "mcp").caller(), "correct-horse-battery"
+    peer = app.peers.join_as_itself(caller, topic_id)
+    pasted = app.messages.send(peer, [Draft(f"the password is {secret}")])[0].message
+    began = time.perf_counter()
+    Steering(app).redact(Person(caller), pasted.message_id, "a password was pasted", secret)
+    redacted = time.perf_counter()
+    app.store.tidy(compact=True)
+    return redacted - began, time.perf_counter() - redacted
 
 
 def _look(scratch: Scratch, path: str, plan: Plan) -> Facts:

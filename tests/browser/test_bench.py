@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests.process.figures import require_figures
+
 BENCH = Path(__file__).parents[2] / "bench" / "console.py"
 ROWS = (
     "message sent to its pixels, a room of 50 events",
@@ -22,3 +24,4 @@ def test_every_row_of_the_console_can_be_measured(chromium: Any) -> None:
 
     assert done.returncode == 0, done.stderr
     assert [row for row in ROWS if row not in done.stdout] == []
+    require_figures("console.py", done.stdout)

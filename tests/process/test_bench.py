@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.process.figures import require_figures
 
 BENCH = Path(__file__).parents[2] / "bench"
 SECONDS = 240
@@ -60,6 +61,7 @@ def test_the_quick_benchmark_runs_to_its_end_and_prints_every_row(script: str, r
     assert run.returncode == 0, run.stderr
     lines = run.stdout.splitlines()
     assert [row for row in rows if not any(line.startswith(f"| {row}") for line in lines)] == []
+    require_figures(script, run.stdout)
     assert lines[0].startswith("Machine: ")
     assert lines[-1].startswith("Measured in ")
 
@@ -78,4 +80,5 @@ def test_the_quick_benchmark_of_reservations_runs_to_its_end_and_prints_every_ro
     assert run.returncode == 0, run.stderr
     lines = run.stdout.splitlines()
     assert [row for row in SCOPE_ROWS if not any(line.startswith(f"| {row}") for line in lines)] == []
+    require_figures("scopes.py", run.stdout)
     assert lines[-1].startswith("Measured in ")

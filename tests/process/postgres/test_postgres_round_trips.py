@@ -8,21 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.arguments import NOTICE
+from tests.process.postgres.counted import HANDOFF, KINDS, LATER, Caller, Clock, make_presence_due, post_from
 from tests.process.postgres.flights import Flights
 
-from conch.agents.identity import Signal, Signals
 from conch.app import App, open_app
 from conch.calls import Call
-from conch.clock import SECOND, system_clock
+from conch.clock import SECOND
 from conch.tools.calling import call_tool
 from conch.tools.catalogue import TOOLS
-from conch.tools.session import Session
 
 Object = dict[str, Any]
 Counting = Callable[[Callable[[], object]], list[list[str]]]
-LATER = 6 * 60 * SECOND  # a sign of life is due once it is five minutes old
-HANDOFF = {"status": "done", "next_action": "go on"}
 
 
 @pytest.fixture
@@ -30,16 +26,6 @@ def flights(server: Any) -> Iterator[Flights]:
     flights = Flights(server.socket)
     yield flights
     flights.close()
-
-
-class Clock:
-    """Says the system's time, and later."""
-
-    def __init__(self) -> None:
-        self.ahead = 0
-
-    def __call__(self) -> int:
-        return system_clock() + self.ahead
 
 
 @pytest.fixture
@@ -54,37 +40,6 @@ def app(environ: dict[str, str], flights: Flights, database: str, clock: Clock) 
     app = open_app({**environ, "CONCH_STORE": url}, clock)
     yield app
     app.close()
-
-
-class Caller:
-    """A connection that shows who it is at every join, as a real one does."""
-
-    def __init__(self, app: App, agent_id: str, workspace: str) -> None:
-        signal = Signal("explicit", agent_id, "CONCH_AGENT_ID")
-        signals = Signals((signal,), "agent", None, None, "mcp_harness", "")
-        self.session = Session(app, "mcp", signals=lambda called_in: signals)
-        self._workspace = workspace
-        self.joined = self.join()
-
-    def call(self, tool: str, **arguments: Any) -> Object:
-        """Call a tool, and report that its reply has arrived, as a door does."""
-        reply = call_tool(TOOLS[tool], self.session, arguments, Call())
-        assert not reply.is_error, reply.text
-        reply.delivery.sent()
-        return reply.data
-
-    def join(self) -> Object:
-        return self.call("join_path", context_path=self._workspace)
-
-    def sync(self, *texts: str) -> Object:
-        outbox = [{"content_markdown": text} for text in texts]
-        return self.call("sync", topic_id=self.joined["topic_id"], outbox=outbox, wait_seconds=0)
-
-    def claim(self) -> Object:
-        return self.call("wait_for_turn", max_wait_ms=0)
-
-    def release(self) -> Object:
-        return self.call("release_stick", handoff=HANDOFF)
 
 
 @pytest.fixture
@@ -107,25 +62,11 @@ def bob(app: App, workspace: str) -> Caller:
 
 @pytest.fixture
 def post(app: App, tmp_path: Path, ada: Caller, bob: Caller) -> Callable[[], None]:
-    """Lets an agent in another room write and ask on a topic that ada and bob have joined, but do not read.
-
-    Each of them also gets a notice from the other.
-    """
-    eve = Caller(app, "gemini:eve", os.path.realpath(tmp_path))
-    topic_id = eve.call("topic_create", name="elsewhere")["topic_id"]
-    for caller in (eve, ada, bob):
-        caller.call("topic_join", topic_id=topic_id, agent_name=caller.joined["agent_id"].replace(":", "-"))
-
-    def write() -> None:
-        eve.call("sync", topic_id=topic_id, outbox=[{"content_markdown": "Look at this."}], wait_seconds=0)
-        eve.call("ask", topic_id=topic_id, question="Did you?", wait_seconds=0)
-        for sender, recipient in ((ada, bob), (bob, ada)):
-            sender.call("event_send", event_type="HANDOFF", to_agent=recipient.joined["agent_id"], payload=NOTICE)
-
-    return write
+    """Lets ada and bob get mail of every kind."""
+    return post_from(Caller(app, "gemini:eve", os.path.realpath(tmp_path)), ada, bob)
 
 
-@pytest.fixture(params=["nothing else", "presence", "mail", "new mail", "presence and new mail"])
+@pytest.fixture(params=KINDS)
 def counting(
     request: pytest.FixtureRequest, app: App, clock: Clock, flights: Flights, post: Callable[[], None]
 ) -> Counting:
@@ -141,8 +82,7 @@ def counting(
         if "new mail" in request.param:
             post()
         if "presence" in request.param:
-            clock.ahead += LATER
-            app.rooms._active_until.clear()
+            make_presence_due(app, clock)
         return flights.during(act)
 
     return count
@@ -253,9 +193,8 @@ def test_other_calls(flights: Flights, ada: Caller, bob: Caller, tool: str, give
 
 def test_presence_that_travels_along_is_recorded(ada: Caller, clock: Clock, app: App) -> None:
     ada.sync()
-    clock.ahead += LATER
+    make_presence_due(app, clock)
     late = clock()
-    app.rooms._active_until.clear()
 
     reply = call_tool(TOOLS["sync"], ada.session, {"topic_id": ada.joined["topic_id"], "wait_seconds": 0}, Call())
 
