@@ -232,16 +232,3 @@ def test_every_sh_block_holds_only_commands_that_exist() -> None:
                 assert any(f"## `{name}`" in commands for name in names), line
             elif words:
                 assert words[0] == "make", line
-
-
-def test_the_turns_that_the_scaling_page_speaks_of_are_those_of_its_table() -> None:
-    page = (ROOT / "docs" / "scaling.md").read_text()
-    rows = re.findall(
-        r"^\| (SQLite|PostgreSQL) \| [\d,]+ \| \d+ \| ([\d,]+) \|.*\| ([\d,]*) \| [^|]* \| \d+ \|$", page, re.MULTILINE
-    )
-    measured = {f"{engine} {turns}" for engine, *both in rows for turns in both}
-
-    told = [each for inside in re.findall(r"\(((?:SQLite|PostgreSQL) \d[^)]*)\)", page) for each in inside.split(", ")]
-
-    assert len(told) > 8
-    assert set(told) <= measured
