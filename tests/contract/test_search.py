@@ -342,7 +342,7 @@ def test_a_slow_model_keeps_nobody_longer_than_the_batch_it_is_at(app: App, writ
             pass
         return [[1.0, 0.0] for _ in texts]
 
-    index = Meaning(Embedder("slow", 0.0, encode)).index(app.store)
+    index = Meaning(Embedder("slow", 0.0, encode)).index
     behind = catch_up(app.store, index, None, deadline)
 
     assert 0 < behind < 100

@@ -120,6 +120,8 @@ class Peers:
             with self._store.read() as tx:
                 topic_id = resolve(tx, name or "", allow_closed).topic_id
         with self._store.write(topic_id) as tx:
+            tx.ahead("peer_named", topic_id=topic_id, agent_name=agent_name)
+            _ask_who_is_meant(tx, topic_id, agent_name)
             topic = find_topic(tx, topic_id)
             if not allow_closed:
                 require_open(topic_id, topic.status)
@@ -309,6 +311,13 @@ def _means_another_agent(tx: Transaction, topic_id: str, caller: Caller, agent_n
     return row is not None and row["agent_id"] != caller.agent_id
 
 
+def _ask_who_is_meant(tx: Transaction, topic_id: str, agent_name: str) -> None:
+    """Fetch ahead what `require_own_name` asks."""
+    tx.ahead("member_named", topic_id=topic_id, name=agent_name)
+    tx.ahead("agent_named", name=agent_name)
+    tx.ahead("find_agent", agent_id=agent_name)
+
+
 def require_own_name(tx: Transaction, topic: Topic, caller: Caller, agent_name: str) -> None:
     """Refuse a new name that could pass for another: messages under it would seem to come from another agent."""
     from conch.letters.names import begins_like, has_dot  # only a new name needs it
@@ -316,10 +325,12 @@ def require_own_name(tx: Transaction, topic: Topic, caller: Caller, agent_name: 
     if begins_like(agent_name, PERSON) and caller.session_kind != PERSON_SESSION:
         message = f"Only a person at a terminal can take a name that begins with {PERSON}"
         raise InvalidArgument(f"{message} Choose another name.", field="agent_name", reason="person")
+    _ask_who_is_meant(tx, topic.topic_id, agent_name)
     named = tx.one("member_named", topic_id=topic.topic_id, name=agent_name) or tx.one("agent_named", name=agent_name)
     if named is not None and named["agent_id"] == caller.agent_id:
         return
-    if named is not None or _means_another_agent(tx, topic.topic_id, caller, agent_name):
+    meant = named or tx.one("find_agent", agent_id=agent_name)
+    if meant is not None and meant["agent_id"] != caller.agent_id:
         raise _in_use(topic, agent_name)
     like = find_like(tx, "name_like_on_topic", agent_name, topic_id=topic.topic_id)
     like = like or find_like(tx, "agent_like", agent_name)

@@ -9,7 +9,7 @@ from conch.lean import NamedTuple
 from conch.search.indexing import Index
 from conch.search.queries import Filters, Query
 from conch.search.words import LONGEST_TEXT, facet, fold, index_words
-from conch.storage.base import Phrase, Row, Store, Transaction
+from conch.storage.base import Phrase, Row, Transaction
 from conch.warnings import Warnings
 
 _KIND = "words"
@@ -32,8 +32,9 @@ class Candidate(NamedTuple):
 class FullText:
     """Search with the engine's full-text index, which is filled with our own words."""
 
-    def index(self, store: Store) -> Index:
-        return Index(_KIND, LONGEST_TEXT, 0, _BATCH_CHARACTERS, _prepare, _store)
+    @property
+    def index(self) -> Index:
+        return Index(_KIND, LONGEST_TEXT, None, _BATCH_CHARACTERS, _prepare, _store)
 
     def find(self, tx: Transaction, query: Query, filters: Filters) -> list[int]:
         """Numbers of messages, best first."""
@@ -54,11 +55,14 @@ def _candidates(tx: Transaction, phrases: Sequence[Phrase], filters: Filters) ->
     asked = {"longest": _RANKED_TEXT, "most": _MOST_CANDIDATES, **filters._asdict()}
     asked |= {"is_anyone": filters.senders is None, "senders": filters.senders or [NO_PEER]}
     senders = [Phrase((facet("s", str(peer_id)),)) for peer_id in filters.senders or ()]
-    found: dict[int, str] = {}
     # Exact words first, then prefixes. Without a prefix both are the same, and one round is enough.
-    for wanted in dict.fromkeys((tuple(phrase._replace(is_prefix=False) for phrase in phrases), tuple(phrases))):
+    wanted = dict.fromkeys((tuple(phrase._replace(is_prefix=False) for phrase in phrases), tuple(phrases)))
+    matches = [tx.match(each, senders if len(senders) <= _MOST_FACETS else ()) for each in wanted]
+    for match in matches:
+        tx.ahead("recent_with_words", match=match, recent=_RECENT, **asked)
+    found: dict[int, str] = {}
+    for match in matches:
         if len(found) < _MOST_CANDIDATES:
-            match = tx.match(wanted, senders if len(senders) <= _MOST_FACETS else ())
             rows = tx.all("recent_with_words", match=match, recent=_RECENT, **asked)
             if len(rows) < _MOST_CANDIDATES:
                 rows = tx.all("all_with_words", match=match, **asked)

@@ -22,7 +22,7 @@ class Index(NamedTuple):
 
     kind: str
     longest_text: int
-    oldest: int  # messages with this number or a lower one are not indexed
+    newest: int | None  # how many of the newest messages are indexed; None: all
     batch_characters: int  # text per transaction; the deadline is checked after each
     prepare: Callable[[str, list[Row]], Sequence[Any]]
     store: Callable[[Transaction, int, Any], None]
@@ -38,10 +38,19 @@ class _Part(NamedTuple):
     length: int = 0  # characters of all texts, with the fixed cost of each message
 
 
+def find_behind(store: Store, indexes: Sequence[Index], topic_id: str | None) -> list[Index]:
+    """The indexes that lack messages; most of the time none does."""
+    asked = [{"kind": index.kind, "topic_id": topic_id} for index in indexes]
+    with store.look() as tx:
+        for each in asked:
+            tx.ahead("topics_to_index", **each)
+        return [index for index, each in zip(indexes, asked, strict=True) if tx.all("topics_to_index", **each)]
+
+
 def catch_up(store: Store, index: Index, topic_id: str | None, deadline: float) -> int:
     """Index new messages, oldest first, until a moment of `time.monotonic`. Returns how many messages remain."""
     while True:
-        with store.look() as tx:  # most of the time this is enough
+        with store.look() as tx:
             behind = tx.all("topics_to_index", kind=index.kind, topic_id=topic_id)
         remaining: int = sum(topic["last_seq"] - topic["through_seq"] for topic in behind)
         if not remaining or time.monotonic() >= deadline:
@@ -61,8 +70,9 @@ def _next_parts(tx: Transaction, index: Index, behind: Sequence[Row]) -> list[_P
     """About `_READ_MESSAGES` messages, from as many topics as needed."""
     parts: list[_Part] = []
     room = _READ_MESSAGES
+    oldest = 0 if index.newest is None else oldest_number(tx, index.newest)
     for topic in behind:
-        taken = _take(tx, index, topic, room)
+        taken = _take(tx, index, topic, oldest, room)
         parts += taken
         room -= max(1, sum(len(part.rows) for part in taken))  # a topic without rows costs a query too
         if room <= 0:
@@ -70,7 +80,14 @@ def _next_parts(tx: Transaction, index: Index, behind: Sequence[Row]) -> list[_P
     return parts
 
 
-def _take(tx: Transaction, index: Index, topic: Row, most: int) -> list[_Part]:
+def oldest_number(tx: Transaction, newest: int) -> int:
+    """The number of the last message before so many of the newest ones; 0 if there is none."""
+    found = tx.one("newest_number")
+    assert found is not None
+    return max(0, int(found["number"]) - newest)
+
+
+def _take(tx: Transaction, index: Index, topic: Row, oldest: int, most: int) -> list[_Part]:
     """The next messages of a topic, in parts of at most `batch_characters`, but at least one message each."""
     topic_id, after, last = topic["topic_id"], topic["through_seq"], topic["last_seq"]
     rows = tx.all(
@@ -78,7 +95,7 @@ def _take(tx: Transaction, index: Index, topic: Row, most: int) -> list[_Part]:
         topic_id=topic_id,
         after=after,
         through=last,
-        oldest=index.oldest,
+        oldest=oldest,
         longest=index.longest_text,
         most=most,
     )

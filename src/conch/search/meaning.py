@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from conch.lean import Any
 from conch.search.embedders import LONGEST_TEXT, MOST_VECTORS, Embedder
-from conch.search.indexing import Index
+from conch.search.indexing import Index, oldest_number
 from conch.search.queries import Filters, Query
-from conch.storage.base import Row, Store, Transaction
+from conch.storage.base import Row, Transaction
 from conch.warnings import Warnings, warning
 
 _MOST_NEAREST = 200
@@ -26,11 +26,10 @@ class Meaning:
         self._kind = f"vectors:{embedder.name}"
         self._matrix = _Matrix(embedder.name, self._kind)
 
-    def index(self, store: Store) -> Index:
+    @property
+    def index(self) -> Index:
         """The model's index. Messages too old to be searched are not embedded."""
-        with store.look() as tx:
-            oldest = _oldest_number(tx)
-        return Index(self._kind, LONGEST_TEXT, oldest, _BATCH_CHARACTERS, self._prepare, self._store)
+        return Index(self._kind, LONGEST_TEXT, MOST_VECTORS, _BATCH_CHARACTERS, self._prepare, self._store)
 
     def find(self, tx: Transaction, query: Query, filters: Filters) -> list[int]:
         """Numbers of messages, the most similar first."""
@@ -38,7 +37,7 @@ class Meaning:
         return self._matrix.nearest(tx, vector, filters, self._embedder.least_similarity, _MOST_NEAREST)
 
     def warnings(self, tx: Transaction) -> Warnings:
-        if _oldest_number(tx) == 0:
+        if oldest_number(tx, MOST_VECTORS) == 0:
             return []
         message = f"Search by meaning covers only the newest {MOST_VECTORS:,} messages."
         return [warning("SEMANTIC_PARTIAL", message)]
@@ -95,10 +94,11 @@ class _Matrix:
 
     def _load(self, tx: Transaction) -> None:
         """Load what was indexed since the last call; everything if the store was wiped or replaced."""
+        tx.ahead("newest_number")
         progress = {row["topic_id"]: row["through_seq"] for row in tx.all("index_progress", kind=self._kind)}
         if any(progress.get(topic_id, 0) < through for topic_id, through in self._through.items()):
             self._forget()
-        oldest = _oldest_number(tx)
+        oldest = oldest_number(tx, MOST_VECTORS)
         for topic_id, through in progress.items():
             after = self._through.get(topic_id, 0)
             if after < through:
@@ -150,13 +150,6 @@ class _Matrix:
         self._numbers = np.zeros(0, np.int64)
         self._moments = np.zeros(0, np.int64)
         self._codes = np.zeros((0, 3), np.int64)
-
-
-def _oldest_number(tx: Transaction) -> int:
-    """The number of the newest message that is too old for search by meaning."""
-    newest = tx.one("newest_number")
-    assert newest is not None
-    return max(0, int(newest["number"]) - MOST_VECTORS)
 
 
 def _resized(array: NDArray[Any], length: int) -> NDArray[Any]:

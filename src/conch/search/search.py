@@ -62,7 +62,8 @@ class Found(NamedTuple):
 class _Way(Protocol):
     """One way to search: an index, and how messages are found with it."""
 
-    def index(self, store: Store) -> Index: ...
+    @property
+    def index(self) -> Index: ...
 
     def find(self, tx: Transaction, query: Query, filters: Filters) -> list[int]:
         """Numbers of messages, best first."""
@@ -141,19 +142,17 @@ class Search:
 
     def _catch_up(self, ways: Sequence[_Way], topic_id: str | None, warnings: Warnings) -> None:
         """Index new messages. If the index cannot be written, the search uses what it has, with a warning."""
-        from conch.search.indexing import catch_up
+        from conch.search.indexing import catch_up, find_behind
 
         deadline = time.monotonic() + INDEXING_SECONDS
-        for way in ways:
-            try:
-                behind = catch_up(self._store, way.index(self._store), topic_id, deadline)
-            except (StoreBusy, StoreFull, StoreReadOnly) as refusal:
-                message = f"The index could not be updated, so the newest messages are missing. {refusal.message}"
-                warnings.append(warning("INDEX_BEHIND", message, reason=refusal.code))
-                return
-            if behind:
-                message = f"{behind:,} messages are not indexed yet. Search again to continue indexing."
-                warnings.append(warning("INDEX_BEHIND", message, messages=behind))
+        try:
+            for index in find_behind(self._store, [way.index for way in ways], topic_id):
+                if behind := catch_up(self._store, index, topic_id, deadline):
+                    message = f"{behind:,} messages are not indexed yet. Search again to continue indexing."
+                    warnings.append(warning("INDEX_BEHIND", message, messages=behind))
+        except (StoreBusy, StoreFull, StoreReadOnly) as refusal:
+            message = f"The index could not be updated, so the newest messages are missing. {refusal.message}"
+            warnings.append(warning("INDEX_BEHIND", message, reason=refusal.code))
 
     def _find(
         self,
@@ -166,13 +165,15 @@ class Search:
         found: Found,
     ) -> Found:
         with self._store.read() as tx:
-            place = after or Place(tx.now, 0)
             if after is not None:
                 filters = filters._replace(until=min(filters.until, after.moment))
             if sender is not None:
                 filters = filters._replace(senders=_senders(tx, sender, filters.topic_id))
             ranking = fuse(*(way.find(tx, query, filters) for way in ways))
+            place = after or Place(tx.now, 0)
             numbers = ranking[place.rank : place.rank + limit]
+            if numbers:
+                tx.ahead("found_messages", numbers=numbers)
             found.warnings.extend(warning for way in ways for warning in way.warnings(tx))
             rows = {row["number"]: row for row in tx.all("found_messages", numbers=numbers)} if numbers else {}
         hits = [_hit(query, rows[number]) for number in numbers if number in rows]

@@ -180,15 +180,29 @@ def test_a_pass(counting: Counting, ada: Caller, bob: Caller) -> None:
         ("append_note", {"note": "so far"}, 3),
         ("get_room_state", {}, 4),
         ("scope_list", {}, 3),
+        ("messages_search", {"query": "hello"}, 7),
+        ("messages_search", {"query": "hello", "mode": "fts"}, 6),
     ],
 )
 def test_other_calls(flights: Flights, ada: Caller, bob: Caller, tool: str, given: Object, most: int) -> None:
     topic = {"topic_id": ada.joined["topic_id"]} if tool == "ask" else {}
+    ada.sync("hello")
     call: Callable[[], Object] = lambda: ada.call(tool, **given, **topic)  # noqa: E731
     ada.claim()
     call()
 
     require(flights.during(call), most)
+
+
+def test_a_join_of_a_topic(flights: Flights, ada: Caller, bob: Caller) -> None:
+    topics = [bob.call("topic_create", name=name)["topic_id"] for name in ("one", "another")]
+    ada.call("topic_join", topic_id=topics[0], agent_name="ada-there")
+
+    known = flights.during(lambda: ada.call("topic_join", topic_id=topics[0], agent_name="ada-there"))
+    new = flights.during(lambda: ada.call("topic_join", topic_id=topics[1], agent_name="ada-here"))
+
+    require(known, 2)
+    require(new, 6)
 
 
 def test_presence_that_travels_along_is_recorded(ada: Caller, clock: Clock, app: App) -> None:
