@@ -10,7 +10,7 @@ from conch.errors import Advice, InvalidArgument, StickHeld, StoreCorrupt, some_
 from conch.host.workspaces import ancestor_chain, canonicalize, workspace_root
 from conch.ids import new_id
 from conch.lean import TYPE_CHECKING, Any, NamedTuple, json
-from conch.rooms.log import Event, append_event, latest_grant
+from conch.rooms.log import Event, append_event, expect_event, latest_grant
 from conch.rooms.presence import Lease, Rooms, member_columns, require_open
 from conch.rooms.room import Member, Room, Shown, Snapshot, expect_shown, save_room
 from conch.scopes.overlaps import Reservation, release_all
@@ -229,7 +229,7 @@ class Membership:
     def append_note(self, caller: Caller, room_id: str, note: str) -> Event:
         """Add a note to the room's log. The stick stays where it is."""
         check_length("note", note, self._settings.max_note_chars, "max_note_chars")
-        with self._rooms.change(caller, room_id) as (tx, snapshot):
+        with self._rooms.change(caller, room_id, ahead=lambda tx, _: expect_event(tx)) as (tx, snapshot):
             return self._log(tx, snapshot, "note", caller, details={"note": note})[0]
 
     def close_room(

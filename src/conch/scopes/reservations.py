@@ -18,7 +18,7 @@ from conch.lean import TYPE_CHECKING, NamedTuple
 from conch.notices import activity
 from conch.notices.events import MOST_PER_MINUTE, Posted, insert_event, post
 from conch.rooms.log import latest_grant
-from conch.rooms.presence import Rooms
+from conch.rooms.presence import Ahead, Rooms
 from conch.rooms.room import Snapshot
 from conch.scopes.overlaps import (
     Held,
@@ -79,7 +79,7 @@ class Reservations:
             from conch.host.beads import check_bead  # few workspaces have Beads
 
             warnings = check_bead(root, bead_id)
-        with self._rooms.change(caller, room_id) as (tx, snapshot):
+        with self._rooms.change(caller, room_id, ahead=_expecting(wanted)) as (tx, snapshot):
             found = find_overlapping(tx, snapshot, wanted)
             blocking = [held for held in found if held.reservation.is_active and not _is_of(held, caller)]
             granted = not blocking or (
@@ -118,7 +118,7 @@ class Reservations:
     def release(self, caller: Caller, room_id: str, *scopes: str) -> list[Reservation]:
         """End some of the caller's reservations, or none if one is refused. Each must be exactly what was reserved."""
         wanted = [self._locate(room_id, scope)[0] for scope in scopes]
-        with self._rooms.change(caller, room_id) as (tx, snapshot):
+        with self._rooms.change(caller, room_id, ahead=_expecting(*wanted)) as (tx, snapshot):
             return [_release(tx, snapshot, caller, *each) for each in zip(scopes, wanted, strict=True)]
 
     def release_for(self, person: Person, room_id: str, agent_id: str, scope: str, reason: str) -> Reservation:
@@ -197,6 +197,16 @@ def _release(tx: Transaction, snapshot: Snapshot, caller: Caller, scope: str, wa
     if mine is None:
         raise refuse_release(tx, snapshot, scope, wanted, found, caller)
     return end(tx, mine, "released", mine)
+
+
+def _expecting(*wanted: Scope) -> Ahead:
+    """Fetches ahead the reservations that overlap these scopes."""
+
+    def expect(tx: Transaction, room_id: str) -> None:
+        for each in wanted:
+            expect_overlapping(each, NO_LIMIT, tx, room_id)
+
+    return expect
 
 
 def _position(tx: Transaction, room_id: str, reservation_id: str | None) -> tuple[int, str]:

@@ -177,7 +177,7 @@ def test_a_pass(counting: Counting, ada: Caller, bob: Caller) -> None:
         ("get_room_events", {}, 2),
         ("event_inbox", {}, 4),
         ("ask", {"question": "Why?", "wait_seconds": 0}, 4),
-        ("append_note", {"note": "so far"}, 3),
+        ("append_note", {"note": "so far"}, 2),
         ("get_room_state", {}, 4),
         ("scope_list", {}, 3),
         ("messages_search", {"query": "hello"}, 7),
@@ -192,6 +192,18 @@ def test_other_calls(flights: Flights, ada: Caller, bob: Caller, tool: str, give
     call()
 
     require(flights.during(call), most)
+
+
+def test_a_reservation_and_its_end(counting: Counting, ada: Caller, bob: Caller) -> None:
+    bob.call("scope_reserve", scope="docs")
+    for tool in ("scope_reserve", "scope_release"):
+        ada.call(tool, scope="warm-up")
+
+    reserving = counting(lambda: ada.call("scope_reserve", scope="src/a.py"))
+    releasing = counting(lambda: ada.call("scope_release", scope="src/a.py"))
+
+    require(reserving, 2)
+    require(releasing, 2)
 
 
 def test_a_join_of_a_topic(flights: Flights, ada: Caller, bob: Caller) -> None:
