@@ -14,6 +14,7 @@ from conch.ids import digest
 from conch.lean import Protocol, Self
 
 LINGER_SECONDS = 0.05
+_CHANGES = tuple(f"changes-{number}" for number in range(64))
 
 Wake = Callable[[], None]
 Stop = Callable[[], None]
@@ -40,8 +41,22 @@ def topic_channel(topic_id: str) -> str:
 
 
 def directory_channel() -> str:
-    """Watchers of the whole store listen to this channel. It is rung when a topic, and so when a room, is created."""
+    """Watchers of the list of rooms listen to this channel. It is rung when a topic, and so when a room, is created."""
     return "directory"
+
+
+def change_channel(locks: tuple[str, ...]) -> str:
+    """Rung by the store itself after every change, whatever was changed. `locks` are those of the change.
+
+    There are several, because on PostgreSQL writers that test one channel at the same time take each other for
+    listeners.
+    """
+    return _CHANGES[hash(locks) % len(_CHANGES)]
+
+
+def change_channels() -> tuple[str, ...]:
+    """Pages, which show everything, listen to these channels."""
+    return _CHANGES
 
 
 def agent_channel(agent_id: str) -> str:

@@ -15,7 +15,7 @@ from conch.storage.base import Row, Store, Transaction
 
 _PAGE = 500
 _MOST_UNSETTLED = 5_000  # rows among which a missing number may still appear
-_MOST_WATCHED = 300  # rooms, and topics; a listener needs a watch or a lock for each channel
+_MOST_RUNG = 300  # rooms, and topics
 _LONGEST_WRITE = 1 * MINUTE  # a number that is missing after this time was never committed
 _LAST = ("last_events", "last_messages", "last_activity")
 
@@ -63,11 +63,11 @@ def read_news(store: Store, after: Place, mark: Place) -> News | None:
         return News(with_protocol(tx, entries), Place(*reached), Place(*marks), has_more)
 
 
-def watched_channels(store: Store) -> frozenset[str]:
-    """The bells that ring when something happens. There are more rooms and topics than can be listened to."""
+def all_channels(store: Store) -> frozenset[str]:
+    """The bells of the rooms and topics, to be rung when the whole store is replaced."""
     with store.read() as tx:
-        rooms = tx.all("watched_rooms", limit=_MOST_WATCHED)
-        topics = tx.all("watched_topics", limit=_MOST_WATCHED)
+        rooms = tx.all("latest_open_rooms", limit=_MOST_RUNG)
+        topics = tx.all("latest_open_topics", limit=_MOST_RUNG)
     inside = {make(room["room_id"]) for room in rooms for make in (room_channel, activity_channel)}
     spoken = {topic_channel(each["topic_id"]) for each in [*rooms, *topics]}
     return frozenset({directory_channel()} | inside | spoken)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from conch.app import App, open_app
-from conch.bells.base import seat_channel
+from conch.bells.base import change_channel, seat_channel
 from conch.calls import Call, retry_interrupted
 from conch.errors import StoreFull
 from conch.host import processes
@@ -282,7 +282,7 @@ def test_a_listener_that_begins_while_a_ring_is_being_committed_does_not_miss_th
     tx: Any
     with app.store.write(caller.room_id) as tx:
         append_event(tx, load_room(tx, caller.room_id), "note", details={"note": "once"})
-        tx.connection.fly(tx.last_words())  # the ringer has found no listener, and only now a listener starts
+        tx.connection.fly(tx.last_words(change_channel(())))  # it has found no listener, and only now one starts
         listener.start()
         until(lambda: server.ask(locks, database) != [(0,)])
     listener.join(SOON)

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -53,14 +54,21 @@ class Stream:
                 yield Event(fields.get("event", ""), fields.get("id", ""), json.loads(fields.get("data", "null")))
                 fields = {}
 
-    def next(self, kind: str) -> Event:
+    def next(self, kind: str, within: float = SECONDS) -> Event:
         silences = 0
-        for event in self:
-            if event.kind == kind:
-                return event
-            silences += event.kind == "ping"
-            assert silences < MOST_SILENCES, f"{kind} did not come"
+        self._connection.sock.settimeout(within)
+        try:
+            for event in self:
+                if event.kind == kind:
+                    return event
+                silences += event.kind == "ping"
+                assert silences < MOST_SILENCES, f"{kind} did not come"
+        except TimeoutError:
+            pytest.fail(f"{kind} did not come within {within:g} seconds")
         raise AssertionError(f"The stream ended before {kind} came.")
+
+    def take(self, count: int) -> list[Event]:
+        return list(islice(self, count))
 
     def cut(self) -> None:
         """Lose the connection without a word."""

@@ -12,7 +12,7 @@ from conch.doors.cli.context import Context, open_named
 from conch.doors.cli.output import Report, failure
 from conch.doors.cli.tables import table
 from conch.errors import DecisionNeeded, InvalidArgument, SchemaMismatch, StoreCorrupt, StoreError, some_of
-from conch.notices.feed import watched_channels
+from conch.notices.feed import all_channels
 from conch.storage.base import Store
 from conch.storage.copying import copy_store
 from conch.storage.opening import is_server
@@ -84,7 +84,7 @@ def restore(context: Context) -> Report:
         kept = restoration.finish()
     problems = _problems(store)
     with suppress(StoreError):  # a bell is only a hint: without it, pages look a little later
-        store.ring(*watched_channels(store))
+        store.ring(*all_channels(store))
     data = {"path": store.describe(), "from": file, "kept": kept}
     said = f"Restored {one_line(store.describe())} from {one_line(file)}."
     if kept is not None:
@@ -146,7 +146,7 @@ def wipe(context: Context) -> Report:
     _require_count(context, doomed)
     kept = _back_up(context)
     if room_id is None:
-        channels = watched_channels(store)
+        channels = all_channels(store)
         store.wipe()
         with suppress(StoreError):  # as after a restore
             store.ring(*channels)

@@ -1,7 +1,9 @@
 """The event stream: everything that happens, to every open page, as soon as a bell rings.
 
-One thread reads the news for all pages. A page that comes back says which event it saw last, and gets what it missed
-from the log.
+One thread reads the news for all pages. The store rings for every change. Most changes are news; others, such as a wait
+that begins, leave nothing to read. So every ring is also an event of its own, `changed`: the pages look again.
+
+A page that comes back says which event it saw last, and gets what it missed from the log.
 """
 
 from __future__ import annotations
@@ -14,12 +16,13 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 
 from conch.app import App
+from conch.bells.base import change_channels
 from conch.bells.waits import FOREVER, Pause, wait_for
 from conch.calls import Call
 from conch.doors.web.views import entry_key, entry_view
 from conch.errors import Cancelled, ConchError
 from conch.lean import NamedTuple
-from conch.notices.feed import find_end, read_news, watched_channels
+from conch.notices.feed import find_end, read_news
 from conch.notices.timeline import Place
 from conch.overseeing.lapses import Lapses, foresee_lapses
 from conch.tools.replies import Object
@@ -142,33 +145,21 @@ class _Reader(threading.Thread):
                     time.sleep(_RETRY_SECONDS)
 
     def _listen(self) -> None:
-        """Read until there are other rooms or topics to listen to."""
         app, self._was_deaf = self._app, self.ready.is_set()
         if not self._was_deaf:
             self.mark = find_end(app.store)
-        channels = watched_channels(app.store)
-        wait_for(
-            app.bell,
-            sorted(channels),
-            lambda pause: self._look(pause, channels),
-            FOREVER,
-            self._call,
-            linger=_LINGER_SECONDS,
-        )
+        wait_for(app.bell, change_channels(), self._look, FOREVER, self._call, linger=_LINGER_SECONDS)
 
-    def _look(self, pause: Pause, channels: frozenset[str]) -> bool | None:
-        was_rung = pause.rung or self._was_deaf
+    def _look(self, pause: Pause) -> None:
+        may_be_other = pause.rung or self._was_deaf
         self.ready.set()  # only now: what happens from here on is heard
         if len(self._app.store.replacements) != self._stores:
             self._start_again()
-        has_news = self._read()
-        is_other = watched_channels(self._app.store) != channels  # a room or a topic was opened or closed
-        is_silent = was_rung and not has_news  # such as a question that was cancelled, or a topic with a new name
-        has_lapsed = self._lapses.notice(pause, has_news or was_rung)
-        if has_lapsed or is_other or is_silent:
+        has_news = self._read()  # before the pages look: news that comes later rings again
+        has_lapsed = self._lapses.notice(pause, may_be_other or has_news)
+        if has_lapsed or may_be_other or has_news:
             self._publish([_Event("changed", {}, self.mark)])
         self._was_deaf = False
-        return is_other or None
 
     def _start_again(self) -> None:
         self._stores = len(self._app.store.replacements)
@@ -176,7 +167,7 @@ class _Reader(threading.Thread):
         self._publish([_Event("hello", {"reset": True, "cursor": str(self.mark)}, self.mark)])
 
     def _read(self) -> bool:
-        """Publish what is new. Returns whether there was anything."""
+        """Publish what is new. Returns whether there was anything: a bell can be deaf, and then nothing rings."""
         reached = mark = self.mark
         found: set[str] = set()
         has_news = False

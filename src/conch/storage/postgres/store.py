@@ -12,6 +12,7 @@ import psycopg
 from psycopg import sql
 from psycopg.errors import DataError, DivisionByZero, UndefinedColumn, UndefinedTable
 
+from conch.bells.base import change_channel
 from conch.calls import note_change
 from conch.clock import Clock
 from conch.errors import OtherToolNeeded, SchemaMismatch, StoreError, StoreUnavailable
@@ -209,7 +210,7 @@ class PostgresStore:
             with self._transaction(partial(self._begin, beginning)) as transaction:
                 yield transaction
             if transaction.begun is not None:
-                self._commit(transaction, transaction.begun)
+                self._commit(transaction, transaction.begun, change_channel(locks))
 
     def ring(self, *channels: str) -> None:
         with self.write() as tx:
@@ -230,8 +231,8 @@ class PostgresStore:
         unchanged = Question(_UNCHANGED, [f"{self._schema.version} conch {epoch}"])
         changes = self._ask_all([(statement, {**given, "now": now}) for statement, given in queries])
         after, (commit, *besides) = self._ask_all(afterwards), self._ending()
-        bells = [ring(rings)] if rings else []
-        before = [Question("BEGIN", is_prepared=False), *map(lock, locks), unchanged, *changes, *bells]
+        bells = ring([*rings, change_channel(tuple(locks))])
+        before = [Question("BEGIN", is_prepared=False), *map(lock, locks), unchanged, *changes, bells]
         try:
             with self._slot():
                 self._give_back(self._launch([*before, commit, *after, *besides]))
@@ -312,9 +313,9 @@ class PostgresStore:
             raise
         return found
 
-    def _commit(self, transaction: PostgresTransaction, connection: Connection) -> None:
+    def _commit(self, transaction: PostgresTransaction, connection: Connection, channel: str) -> None:
         """Send what is left with the commit, in one flight."""
-        before, (commit, *after) = transaction.last_words(), self._ending()
+        before, (commit, *after) = transaction.last_words(channel), self._ending()
         try:
             connection.fly([*before, commit, *after])
         except psycopg.Error as error:
@@ -404,8 +405,10 @@ class PostgresStore:
         if not notes:
             return False
         begin, commit = Question("BEGIN", is_prepared=False), Question("COMMIT", is_prepared=False)
+        questions = [note.question for note in notes]
+        bells = ring([change_channel(tuple(each.text for each in questions))])
         try:
-            connection.fly([begin, *(note.question for note in notes), commit, *flight])
+            connection.fly([begin, *questions, bells, commit, *flight])
         except psycopg.Error:
             if connection.closed or commit.is_answered:
                 raise

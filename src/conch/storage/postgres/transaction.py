@@ -17,11 +17,9 @@ from conch.storage.base import DERIVED, Check, Phrase, Row
 from conch.storage.postgres.connection import SCHEMA, Connection, Question
 from conch.storage.statements import expand_lists, referred_first
 
-_RING = """SELECT bell, pg_notify(bell, '') FROM unnest($1::text[], $2::bigint[]) AS rung (bell, key)
+_RING = """SELECT bell, pg_notify(bell, '') FROM (VALUES {}) AS rung (bell, key)
 WHERE NOT pg_try_advisory_xact_lock(key)
 """
-# The same for one channel, as most rings are: arrays take longer than all the rest of it.
-_RING_ONE = "SELECT $1 AS bell, pg_notify($1::text, '') WHERE NOT pg_try_advisory_xact_lock($2::bigint)"
 _SERVER_TIME = "CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)"
 # Not information_schema, which hides tables that the role has no rights on.
 _TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = %s ORDER BY tablename"
@@ -94,9 +92,15 @@ def ring(channels: Sequence[str]) -> Question:
     A listener holds a shared lock on its channel. If there is none, this transaction holds the lock until it ends.
     A new listener waits for that, and then sees the change.
     """
-    bells = [_name_bell(channel) for channel in channels]
-    keys = [_number_lock("bell", channel) for channel in channels]
-    return Question(_RING_ONE, [bells[0], keys[0]]) if len(bells) == 1 else Question(_RING, [bells, keys])
+    pairs = [(_name_bell(channel), _number_lock("bell", channel)) for channel in channels]
+    return Question(_ringing(len(pairs)), [*chain.from_iterable(pairs)])
+
+
+@cache
+def _ringing(count: int) -> str:
+    """The query that rings so many channels. An array of them would take longer than all the rest of it."""
+    pairs = (f"(${2 * number + 1}::text, ${2 * number + 2}::bigint)" for number in range(count))
+    return _RING.format(", ".join(pairs))
 
 
 class PostgresTransaction:
@@ -187,13 +191,11 @@ class PostgresTransaction:
         else:
             self.begun.fly(waiting)
 
-    def last_words(self) -> list[Question]:
-        """What still has to be sent, with the commit."""
+    def last_words(self, channel: str) -> list[Question]:
+        """What still has to be sent, with the commit. `channel` is rung after all others."""
         waiting, self._waiting = self._waiting, []
-        if self._rings:
-            self._ringing = ring(self._rings)
-            waiting.append(self._ringing)
-        return waiting
+        self._ringing = ring([*self._rings, channel])
+        return [*waiting, self._ringing]
 
     def match(self, phrases: Sequence[Phrase], any_of: Sequence[Phrase] = ()) -> str:
         one = [f"({' | '.join(map(_spell_phrase, any_of))})"] if any_of else []

@@ -21,8 +21,8 @@ SELECT number, created_at FROM messages ORDER BY number DESC LIMIT :limit;
 -- name: last_activity
 SELECT number, created_at FROM room_activity ORDER BY number DESC LIMIT :limit;
 
--- name: watched_rooms
+-- name: latest_open_rooms
 SELECT room_id, topic_id FROM path_rooms WHERE state <> 'closed' ORDER BY updated_at DESC, room_id LIMIT :limit;
 
--- name: watched_topics
+-- name: latest_open_topics
 SELECT topic_id FROM topics WHERE status = 'open' AND mode <> 'home' ORDER BY created_at DESC, topic_id LIMIT :limit;

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 
+from conch.bells.base import change_channel
 from conch.calls import note_change
 from conch.clock import Clock, system_clock
 from conch.errors import (
@@ -176,10 +177,10 @@ class SqliteStore:
         # Ask after the commit, so that no other writer waits for the answer. Ask before the ring, because the ring
         # wakes the listener, which then stops listening.
         tx.heard = tx.called is not None and self._hears(tx.called)
-        self._ring(tx.rings)
+        self._ring([*tx.rings, change_channel(locks)])
 
     def ring(self, *channels: str) -> None:
-        self._ring(channels)
+        self._ring([*channels, change_channel(())])
 
     def _check(self, lent: Lent) -> tuple[int, int]:
         """Make sure inside the transaction that it is on the store of the calls before.

@@ -29,8 +29,8 @@ class Shell {
     this.router = new Router((route) => this.went(route));
     this.keys = new Keys(this);
     this.router.went();
-    this.stream = new Stream({ changed: (change) => this.changed(change), stated: (isLive) => this.stated(isLive), opened: () => this.reload(), replaced: () => this.startAfresh() });
-    document.addEventListener("lapsed", () => this.changed({ entry: null }));
+    this.stream = new Stream({ happened: (entry) => this.happened(entry), changed: () => this.changed(), stated: (isLive) => this.stated(isLive), opened: () => this.reload(), replaced: () => this.startAfresh() });
+    document.addEventListener("lapsed", () => this.changed());
     get("/api/me").then((reply) => { this.me = reply.me; this.update(); }, () => {});
   }
 
@@ -91,10 +91,14 @@ class Shell {
     this.update();
   }
 
-  changed(change) {
-    for (const part of [this.page, this.panel]) {
-      if (part?.concerns?.(change) ?? true) part?.changed?.(change);
-    }
+  /** A new entry, to be drawn at once. */
+  happened(entry) {
+    for (const part of [this.page, this.panel]) part?.happened?.(entry);
+  }
+
+  /** Anything may be other than it was. */
+  changed() {
+    for (const part of [this.page, this.panel]) part?.changed?.();
   }
 
   stated(isLive) {

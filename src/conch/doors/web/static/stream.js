@@ -1,11 +1,12 @@
-// The one event stream. It only says what changed; the page then asks for what it shows.
+// The one event stream. It brings what happened, and says when to look again; the page then asks for what it shows.
 
 const PATIENCE = 40_000; // the server sends something at least every 15 seconds
 const PAUSES = [500, 1000, 2000, 4000, 8000];
 
 /**
- * Calls `changed` for each change, `stated` with true or false when the connection is there or lost, `opened` for each
- * new connection, because something may have happened before it, and `replaced` if the server has another store.
+ * Calls `happened` with each new entry, `changed` after every change, also one that leaves no entry, `stated` with true
+ * or false when the connection is there or lost, `opened` for each new connection, because something may have happened
+ * before it, and `replaced` if the server has another store.
  */
 export class Stream {
   constructor(calls) {
@@ -24,7 +25,8 @@ export class Stream {
       this.source.addEventListener(type, (event) => {
         this.heard();
         const data = JSON.parse(event.data);
-        if (type === "entry" || type === "changed") this.changed({ entry: type === "entry" ? data : null });
+        if (type === "entry") this.happened(data);
+        if (type === "changed") this.changed();
         if (data.reset) this.replaced();
       });
     }

@@ -3,20 +3,23 @@
 import { html, nothing } from "../vendor/lit-html/lit-html.js";
 import { get } from "../api.js";
 import { named } from "../agents.js";
+import { Refresh } from "../parts/refresh.js";
 import { visible } from "../text.js";
 
 const BELLS = { FileBell: "files that the system watches", PostgresBell: "notifications of PostgreSQL" };
-const PAUSE = 5_000; // sizes and processes change without an event
+const PAUSE = 5_000; // between two readings of what no event announces: slow calls, and pages that are open
 
 export class HealthPage {
   title = "Health";
 
   constructor(shell) {
     Object.assign(this, { shell, health: null });
+    this.refresh = new Refresh(() => this.load());
     this.timer = setInterval(() => this.load().catch(() => {}), PAUSE);
   }
 
   close() { clearInterval(this.timer); }
+  changed() { this.refresh.soon(); }
 
   async load() {
     this.health = await get("/api/health");

@@ -28,7 +28,6 @@ export class ItemPanel {
 
   get open() { return this.notices.filter((notice) => notice.state !== "accepted"); }
 
-  concerns({ entry }) { return !entry || entry.room_id === this.roomId; }
   changed() { this.refresh.soon(); }
 
   view() {

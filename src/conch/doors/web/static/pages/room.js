@@ -24,7 +24,7 @@ export class RoomPage {
     this.talk = new Talk();
     this.lanes = new Lanes(shell, this.id);
     this.steering = new Steering(shell, this.id);
-    this.refresh = new Refresh(() => this.read());
+    this.refresh = new Refresh(() => this.load());
     this.keys = {
       j: { text: "next row of the timeline", run: () => this.timeline.step(1) },
       k: { text: "previous row of the timeline", run: () => this.timeline.step(-1) },
@@ -45,13 +45,6 @@ export class RoomPage {
     await Promise.all([this.loadRoom(), this.shell.load(this.timeline), this.shell.load(this.lanes)]);
   }
 
-  /** A message changes neither the turns nor older rows, so a busy room costs little. */
-  read() {
-    const isOld = this.isOld;
-    this.isOld = false;
-    return isOld ? this.load() : this.loadRoom();
-  }
-
   /** The room, and beside it what was said last. Only the first reading must wait to know where to look for that. */
   async loadRoom() {
     const talk = this.talk.topicId ? this.shell.load(this.talk) : null;
@@ -62,14 +55,13 @@ export class RoomPage {
     this.shell.update();
   }
 
-  concerns({ entry }) { return !entry || entry.room_id === this.id; }
-
-  changed({ entry }) {
-    if (entry) this.timeline.add(entry);
-    if (entry?.kind !== "message") this.isOld = true;
+  happened(entry) {
+    if (entry.room_id !== this.id) return;
+    this.timeline.add(entry);
     this.shell.update();
-    this.refresh.soon();
   }
+
+  changed() { this.refresh.soon(); }
 
   // -- drawing
 

@@ -3,6 +3,7 @@
 import { html, nothing } from "../vendor/lit-html/lit-html.js";
 import { get } from "../api.js";
 import { named } from "../agents.js";
+import { Refresh } from "../parts/refresh.js";
 import { topicAddress } from "../router.js";
 import { count, visible } from "../text.js";
 import { clock, exact } from "../time.js";
@@ -14,12 +15,15 @@ export class SearchPage {
 
   constructor(shell, route) {
     Object.assign(this, { shell, words: route.query.get("q") ?? "", mode: route.query.get("mode") ?? "fts", reply: null, abort: new AbortController() });
+    this.refresh = new Refresh(() => this.load());
   }
 
   close() {
     clearTimeout(this.timer);
     this.abort.abort();
   }
+
+  happened(entry) { if (entry.kind === "message") this.refresh.soon(); } // it may match, or redact what is shown
 
   async load() {
     if (!this.words.trim()) return;

@@ -36,8 +36,8 @@ export class TopicPage {
   latest() {
     const last = this.messages.at(-1);
     if (!last) return get(this.address, this.at ? { after: Math.max(0, this.at - PAGE / 2), limit: PAGE } : { limit: PAGE });
-    // Read the last page again too: a question in it may have been answered.
-    return get(this.address, { after: Math.max(0, last.seq - PAGE), limit: 2 * PAGE });
+    // Read the last page again too: a question in it may have been answered. A reader of older ones stays there.
+    return get(this.address, { after: Math.max(0, last.seq - PAGE), limit: this.hasNewer ? PAGE : 2 * PAGE });
   }
 
   put(page) {
@@ -66,11 +66,8 @@ export class TopicPage {
     this.shell.update();
   }
 
-  concerns({ entry }) { return !entry || entry.topic_id === this.id; }
-  changed({ entry }) {
-    if (entry?.message_type === "redaction") this.reread();
-    else if (!this.hasNewer) this.refresh.soon();
-  }
+  happened(entry) { if (entry.topic_id === this.id && entry.message_type === "redaction") this.reread(); }
+  changed() { this.refresh.soon(); }
 
   view() {
     if (!this.topic) return html`<h1 tabindex="-1" class="soft">Topic</h1>`;

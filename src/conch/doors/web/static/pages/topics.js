@@ -17,16 +17,24 @@ export class TopicsPage {
     this.refresh = new Refresh(() => this.load());
   }
 
+  /** As many pages as are shown. */
   async load() {
-    this.show(await get("/api/topics", { status: this.status, limit: PAGE }), []);
+    const topics = [];
+    let reply = null;
+    do {
+      reply = await get("/api/topics", { status: this.status, limit: PAGE, after: reply?.cursor });
+      topics.push(...reply.topics);
+    } while (reply.has_more && topics.length < (this.topics?.length ?? 0));
+    this.show(topics, reply);
   }
 
   async more() {
-    this.show(await get("/api/topics", { status: this.status, limit: PAGE, after: this.cursor }), this.topics);
+    const reply = await get("/api/topics", { status: this.status, limit: PAGE, after: this.cursor });
+    this.show([...this.topics, ...reply.topics], reply);
   }
 
-  show(reply, before) {
-    this.topics = [...before, ...reply.topics];
+  show(topics, reply) {
+    this.topics = topics;
     this.cursor = reply.has_more ? reply.cursor : null;
     this.shell.update();
   }
@@ -36,7 +44,7 @@ export class TopicsPage {
     if (values) this.shell.act("create_topic", values, "Created.");
   }
 
-  changed() { if ((this.topics?.length ?? 0) <= PAGE) this.refresh.soon(); }
+  changed() { this.refresh.soon(); }
 
   view() {
     return html`<div class="head"><h1 tabindex="-1">Topics</h1><span class="grow"></span>

@@ -3,12 +3,16 @@
 import { html, nothing } from "../vendor/lit-html/lit-html.js";
 import { get, path } from "../api.js";
 import { entryRow } from "../parts/entries.js";
+import { Refresh } from "../parts/refresh.js";
 
 export class TurnPanel {
   /** `turn` is the event that began it, and after a dash the one that ended it. */
   constructor(shell, roomId, turn) {
     Object.assign(this, { shell, roomId, numbers: turn.split("-"), entries: [] });
+    this.refresh = new Refresh(() => this.load());
   }
+
+  changed() { this.refresh.soon(); } // what was handed over may be accepted
 
   async load() {
     const replies = await Promise.all(this.numbers.map((number) => get(path`/api/rooms/${this.roomId}/events/${number}`)));

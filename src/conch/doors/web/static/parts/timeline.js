@@ -18,6 +18,7 @@ const FILTERS = {
 };
 // Where the server finds them, so that it need not send the others.
 const SOURCES = { Handoffs: "log", Notices: "activity", Messages: "messages", Reservations: "activity" };
+const isOther = (shown, entry) => Object.keys(entry).some((name) => JSON.stringify(shown[name]) !== JSON.stringify(entry[name]));
 
 export class Timeline {
   /** `address` is that of its API; `context()` is what rows need; `id` is that of its list. */
@@ -61,7 +62,7 @@ export class Timeline {
     if (entry.message_type === "answer") this.answered(entry.reply_to);
     for (const list of [this.entries, this.held]) {
       const at = list.findIndex((each) => each.key === entry.key);
-      if (at >= 0) return void (list[at] = { ...list[at], ...entry });
+      if (at >= 0) return void (isOther(list[at], entry) && (list[at] = { ...list[at], ...entry })); // draw only what changed
     }
     if (this.hasNewest === false || !this.isAtTop()) this.held.unshift(entry);
     else this.entries = this.inOrder([{ ...entry, isNew: true }, ...this.entries]);
