@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from conch.agents.records import LOCK, process_columns, recorded_process
+from conch.bells.base import room_channel
 from conch.host import processes
 from conch.host.processes import Process
 from conch.lean import NamedTuple
@@ -10,6 +13,7 @@ from conch.storage.base import Row, Store, Transaction
 
 # Prefixes the parent of a connection whose client chose its agent id, so that no other connection continues it.
 _OVERRIDE = "override:"
+_MOST_ROOMS = 1_000
 
 
 class Connection(NamedTuple):
@@ -65,6 +69,21 @@ def close_connection(store: Store, connection: str) -> None:
         if row is not None:
             _note_ended(tx, row["parent"], tx.now - 1)
             tx.run("close_connection", connection=connection, now=tx.now)
+
+
+def end_sessions(store: Store, agent_ids: Iterable[str]) -> None:
+    """Record that the clients of these agents have ended their sessions: from now on, the agents are gone.
+
+    An agent of which a process is known lives as long as that process, so it must not be among them. If one comes back,
+    it joins its rooms again.
+    """
+    with store.write(LOCK) as tx:
+        for agent_id in agent_ids:
+            tx.run("touch_agent", agent_id=agent_id, now=tx.now)
+            for statement in ("update_agent_process", "update_member_processes"):
+                tx.run(statement, agent_id=agent_id, **process_columns(processes.ENDED))
+            for row in tx.all("rooms_of_agent", agent_id=agent_id, limit=_MOST_ROOMS):
+                tx.ring(room_channel(row["room_id"]))  # others may take over now
 
 
 def _note_ended(tx: Transaction, parent: str, ended_at: int) -> None:

@@ -33,6 +33,10 @@ class Process(NamedTuple):
     started_at: int
 
 
+ENDED = Process("ended", "ended", 0, 0)
+"""In place of the process of an agent whose client has ended its session. It is gone on every host."""
+
+
 class Ancestor(NamedTuple):
     """A process above this one. `name` is its program's file name; `arguments` is empty if unknown."""
 
@@ -74,7 +78,7 @@ def look_up(pid: int) -> Process | None:
 def check(process: Process | None) -> Life:
     """Whether this exact process still runs. The answer is "gone" only with proof."""
     if process is None or process.host_id != host_id() or not (process.boot_id and boot_id()):
-        return "unknown"
+        return "gone" if process == ENDED else "unknown"
     if process.boot_id != boot_id():
         return "gone"
     if process.pid == os.getppid() and process == _parent(process.pid):

@@ -358,6 +358,13 @@ class Session:
             except StoreError:
                 pass  # the end of this process will show it too
 
+    @property
+    def sole_agent_id(self) -> str | None:
+        """The agent that nothing but this session keeps alive; None if it has a process or a session of a harness."""
+        caller = self._caller
+        is_sole = caller is not None and caller.process is None and not self._called_in
+        return caller.agent_id if caller is not None and is_sole else None
+
     def _identify(self) -> Caller:
         called_in = self._called_in
         known = self._caller.agent_id if self._caller else None

@@ -60,6 +60,10 @@ class Client:
     def cancel_last(self) -> None:
         self.post("notifications/cancelled", {"requestId": self._id}, is_request=False)
 
+    def end(self) -> int:
+        """End the session; returns the status of the reply."""
+        return self._console.request("DELETE", self._address, headers=self.headers).status
+
     def begin(self, tool: str, **arguments: Any) -> http.client.HTTPConnection:
         """Send a call and do not wait for its reply."""
         connection = http.client.HTTPConnection("127.0.0.1", self._console.port, timeout=SECONDS)
@@ -87,6 +91,64 @@ def test_a_name_in_the_address_keeps_the_agent_across_sessions(console: Console,
 
     assert after["agent_id"] == before["agent_id"]
     assert other["agent_id"] != before["agent_id"]
+
+
+@pytest.fixture
+def every_console(environ: dict[str, str], every_engine: dict[str, str], consoles: Callable[..., Console]) -> Console:
+    """A console on each engine."""
+    return consoles({**environ, **every_engine})
+
+
+def test_an_agent_whose_session_has_ended_is_gone_at_once(every_console: Console, workspace: str) -> None:
+    console = every_console
+    ada, bob = Client(console), Client(console)
+    room_id = ada.call("join_path", context_path=workspace)["room_id"]
+    ada.call("wait_for_turn")
+    ada.call("scope_reserve", room_id=room_id, scope="src")
+    bob.call("join_path", context_path=workspace)
+    waiting = bob.begin("wait_for_turn", room_id=room_id)
+    while console.get(f"/api/rooms/{room_id}")["room"]["members"][1]["doing"] != "waiting":
+        pass
+
+    assert ada.end() == 200
+    woken = waiting.getresponse().read().decode()
+    waiting.close()
+    room = console.get(f"/api/rooms/{room_id}")["room"]
+    reserved = bob.call("scope_reserve", room_id=room_id, scope="src", takeover_stale=True)
+    taken = bob.call("takeover_stick", room_id=room_id, expected_turn_id=1, reason="ada is gone")
+
+    assert "takeover_available" in woken
+    assert (room["state"], room["members"][0]["doing"]) == ("owner_gone", "gone")
+    assert room["reservations"][0]["liveness"] == "evicted"
+    assert reserved["taken_over"]
+    assert taken["turn_id"] == 2
+    assert ada.post("tools/list").status == 404
+
+
+def test_an_agent_with_a_name_outlasts_its_session(console: Console, workspace: str) -> None:
+    ada = Client(console, "/mcp?agent=ada")
+    room_id = ada.call("join_path", context_path=workspace)["room_id"]
+    mine = ada.call("wait_for_turn")
+
+    assert ada.end() == 200
+    again = Client(console, "/mcp?agent=ada")
+    again.call("join_path", context_path=workspace)
+
+    assert console.get(f"/api/rooms/{room_id}")["room"]["state"] == "owned"
+    assert again.call("wait_for_turn", room_id=room_id)["lease_id"] == mine["lease_id"]
+
+
+def test_sessions_end_with_the_server(
+    environ: dict[str, str], consoles: Callable[..., Console], workspace: str
+) -> None:
+    before = consoles(environ)
+    ada = Client(before)
+    room_id = ada.call("join_path", context_path=workspace)["room_id"]
+    ada.call("wait_for_turn")
+
+    assert before.end() == (0, "")
+
+    assert consoles(environ).get(f"/api/rooms/{room_id}")["room"]["state"] == "owner_gone"
 
 
 def test_a_client_must_say_where_it_works(console: Console) -> None:

@@ -1,7 +1,8 @@
 """MCP over HTTP at `/mcp`: the same tools as `conch mcp`, served by the official SDK.
 
-Each MCP session is one agent. The stateless form of the protocol has no sessions. There, an agent is a name in the
-address (`/mcp?agent=NAME`), or else everything that one client program sends.
+Each MCP session is one agent, which is gone when the session ends. The stateless form of the protocol has no sessions.
+There, an agent is a name in the address (`/mcp?agent=NAME`), or else everything that one client program sends. Such an
+agent may always call again, so only its silence shows that it is gone.
 """
 
 from __future__ import annotations
@@ -20,16 +21,18 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared.exceptions import MCPError
+from starlette.datastructures import Headers
 from starlette.types import Message, Receive, Scope, Send
 
 from conch import __version__
+from conch.agents.connections import end_sessions
 from conch.agents.signals import remote_signals
 from conch.app import App
 from conch.calls import Call
 from conch.doors.web.replies import refused
 from conch.doors.web.resources import Resources
 from conch.doors.web.unread import Address, unread_bytes
-from conch.errors import InvalidArgument
+from conch.errors import InvalidArgument, StoreError
 from conch.lean import Any, Lock
 from conch.tools.calling import call_tool
 from conch.tools.registry import Tool
@@ -45,7 +48,9 @@ _IDLE_SECONDS = 4 * 3_600.0  # as long as a silent agent counts as active
 _LONGEST_NAME = 64
 _LAST_SECONDS = 0.4
 _PATIENCE_SECONDS = 10.0  # how long a client may leave a reply unread, as for `conch mcp`
+_ENDING_SECONDS = 1.0  # a store that does not answer must not keep the server from stopping
 _CALLER = "conch.caller"
+_SESSION = "session "  # the beginning of the key of an agent that is a session
 _TURNS = 5  # rounds of the event loop, after which the server knows that the client has closed the connection
 
 _Context = ServerRequestContext[Any, Any]
@@ -108,6 +113,9 @@ class McpDoor:
                 yield
             finally:
                 self.stop()
+        with anyio.move_on_after(_ENDING_SECONDS):
+            keys = [key for key in self._sessions if key.startswith(_SESSION)]
+            await run_sync(self._end, keys, abandon_on_cancel=True)
 
     def stop(self) -> None:
         """Cancel what runs and end the streams."""
@@ -139,7 +147,13 @@ class McpDoor:
                     await watch()
                 caller.gets_reply = not caller.is_gone
 
-        reply = _Ending(send, about_to_write, lambda: self._settle(caller))
+        async def answer(message: Message) -> None:
+            if scope["method"] == "DELETE" and message["type"] == "http.response.start" and message["status"] == 200:
+                key = _SESSION + Headers(scope=scope).get("mcp-session-id", "")
+                await run_sync(self._end, [key], limiter=self._limiter)
+            await send(message)
+
+        reply = _Ending(answer, about_to_write, lambda: self._settle(caller))
         try:
             await self._manager.handle_request({**scope, _CALLER: caller}, watch, reply)
             await reply.end()
@@ -172,6 +186,15 @@ class McpDoor:
         for task in tasks:
             with suppress(Exception):  # as for every lost reply
                 await run_sync(task, limiter=self._limiter)
+
+    def _end(self, keys: list[str]) -> None:
+        """Let the agents of these sessions be gone, because no client can go on as one of them."""
+        ended = {session.sole_agent_id for key in keys if (session := self._sessions.pop(key, None)) is not None}
+        others = {session.sole_agent_id for session in self._sessions.values()}
+        found = sorted(each for each in ended - others if each is not None)
+        if found:
+            with suppress(StoreError):  # then only their silence shows it
+                end_sessions(self._app.store, found)
 
     async def _settle(self, caller: _Caller) -> None:
         """Count what a reply brought as delivered, or take it back if its client went away before it was written.
@@ -283,7 +306,7 @@ def _key_of(context: _Context, client_name: str) -> str:
     given = request.query_params.get("agent", "") if request is not None else ""
     if given:
         return f"agent {given[:_LONGEST_NAME]}"
-    return f"session {session_id}" if session_id else f"client {client_name}"
+    return f"{_SESSION}{session_id}" if session_id else f"client {client_name}"
 
 
 def _session_id(context: _Context) -> str:

@@ -38,6 +38,11 @@ WHERE agent_id = :agent_id;
 UPDATE agents SET is_timed = 1, host_id = NULL, boot_id = NULL, pid = NULL, process_started_at = NULL
 WHERE agent_id = :agent_id;
 
+-- name: update_member_processes
+UPDATE room_members
+SET host_id = :host_id, boot_id = :boot_id, pid = :pid, process_started_at = :process_started_at
+WHERE agent_id = :agent_id;
+
 -- name: forget_member_processes
 UPDATE room_members SET host_id = NULL, boot_id = NULL, pid = NULL, process_started_at = NULL, is_gone = 0
 WHERE agent_id = :agent_id;
