@@ -5,14 +5,17 @@ No bell rings then, so a page that shows rooms must watch these processes, and l
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from conch.agents.records import recorded_process
 from conch.clock import MINUTE, SECOND
-from conch.host.processes import Process
+from conch.host.processes import Process, check
 from conch.lean import NamedTuple
 from conch.overseeing.survey import UNACCEPTED_AFTER, UNANSWERED_AFTER
 from conch.storage.base import Store
 
 _MOST_PROCESSES = 1_000
+_MOST_ENDS = 10_000
 
 
 class Lapses(NamedTuple):
@@ -35,3 +38,27 @@ def foresee_lapses(store: Store, stale_minutes: float) -> Lapses:
         moment = found["moment"] if found else None
         processes = tuple(process for row in rows if (process := recorded_process(row)) is not None)
         return Lapses(processes, None if moment is None else (moment - tx.now) / SECOND)
+
+
+class Ends:
+    """When processes ended, as far as they were watched. The system does not keep that."""
+
+    def __init__(self) -> None:
+        self._running: frozenset[Process] = frozenset()
+        self._ended: dict[Process, int] = {}
+
+    def watch(self, processes: Iterable[Process]) -> None:
+        """From now on, these are watched, and no others. One that has ended before ended at an unknown time."""
+        self._running = frozenset(each for each in processes if each in self._running or check(each) == "alive")
+
+    def notice(self, now: int) -> None:
+        """Some of those that are watched have just ended."""
+        ended = [each for each in self._running if check(each) == "gone"]
+        self._running = self._running.difference(ended)
+        for each in ended:
+            self._ended[each] = now
+        while len(self._ended) > _MOST_ENDS:
+            del self._ended[next(iter(self._ended))]
+
+    def find(self, process: Process) -> int | None:
+        return self._ended.get(process)

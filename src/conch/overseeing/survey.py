@@ -5,8 +5,11 @@ Nothing here is stored. Everything is derived from the room, its log, its questi
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from conch.bells.base import Bell, seat_channel
 from conch.clock import MINUTE
+from conch.host.processes import ENDED, Process
 from conch.lean import Literal, NamedTuple
 from conch.members.adoption import Candidate
 from conch.notices.events import ProtocolEvent, to_protocol_event
@@ -27,6 +30,10 @@ Doing = Literal["holding", "next", "waiting", "here", "watching", "gone"]
 process has ended."""
 
 
+FindEnd = Callable[[Process], int | None]
+"""When a process that is gone ended; None if nobody saw that."""
+
+
 class Question(NamedTuple):
     """A question on the room's own topic that is not settled."""
 
@@ -45,7 +52,9 @@ class Standing(NamedTuple):
     member: Member
     doing: Doing
     since: int
-    """When that began. For members that neither hold the stick nor wait, when they were last seen."""
+    """When that began, unless `is_last_seen`."""
+    is_last_seen: bool
+    """`since` is when it was last seen: it neither holds the stick nor waits, or nobody knows when it went."""
     work: str
     """What the holder works on, in an agent's words: its last note, or else what it was handed. Empty if unknown."""
     questions: list[Question]
@@ -61,6 +70,8 @@ class Trouble(NamedTuple):
 
     code: Literal["takeover", "unanswered", "unaccepted"]
     since: int
+    is_last_seen: bool = False
+    """`since` is when the member was last seen, because nobody knows when it went."""
     member: Member | None = None
     reason: str = ""
     question: Question | None = None
@@ -99,20 +110,34 @@ class _Facts(NamedTuple):
     reservations: list[Reservation]
     unread: dict[str, int]
     waiting_since: dict[str, int]
+    ends: dict[str, int]
+    """When members that are gone went, as far as that is known."""
 
 
-def survey(store: Store, bell: Bell, rooms: Rooms, room_id: str, viewer_id: str, candidates: list[Candidate]) -> Survey:
+def _unwatched(process: Process) -> int | None:
+    return None
+
+
+def survey(
+    store: Store,
+    bell: Bell,
+    rooms: Rooms,
+    room_id: str,
+    viewer_id: str,
+    candidates: list[Candidate],
+    find_end: FindEnd = _unwatched,
+) -> Survey:
     """A room now. `candidates` are the agents that could be resumed, with what they left; see `Adoption.candidates`."""
     left = {candidate.agent.agent_id: candidate for candidate in candidates}
     with store.read() as tx:
         (snapshot,) = rooms.load_present(tx, [load_room(tx, room_id)])
         _expect(tx, snapshot)
-        facts = _read(tx, snapshot, viewer_id, left)
+        facts = _read(tx, snapshot, viewer_id, left, find_end)
     return _judge(bell, snapshot, facts, viewer_id, left)
 
 
 def survey_rooms(
-    store: Store, bell: Bell, rooms: Rooms, viewer_id: str, limit: int, *, even_closed: bool
+    store: Store, bell: Bell, rooms: Rooms, viewer_id: str, limit: int, find_end: FindEnd, *, even_closed: bool
 ) -> list[Survey]:
     """The rooms that changed last, at one moment. What members left in them is not looked for."""
     with store.read() as tx:
@@ -120,7 +145,7 @@ def survey_rooms(
         found = rooms.load_present(tx, [Room(**row) for row in rows])
         for snapshot in found:
             _expect(tx, snapshot)
-        facts = [_read(tx, snapshot, viewer_id, {}) for snapshot in found]
+        facts = [_read(tx, snapshot, viewer_id, {}, find_end) for snapshot in found]
     return [_judge(bell, snapshot, each, viewer_id, {}) for snapshot, each in zip(found, facts, strict=True)]
 
 
@@ -168,7 +193,7 @@ def _expect(tx: Transaction, snapshot: Snapshot) -> None:
         tx.ahead(statement, **given)
 
 
-def _read(tx: Transaction, snapshot: Snapshot, viewer_id: str, left: dict[str, Candidate]) -> _Facts:
+def _read(tx: Transaction, snapshot: Snapshot, viewer_id: str, left: dict[str, Candidate], find_end: FindEnd) -> _Facts:
     room = snapshot.room
     asked, notices, reservations, waits = (tx.all(name, **given) for name, given in _queries(snapshot).items())
     grant = latest_grant(tx, room) if room.owner else None
@@ -189,7 +214,24 @@ def _read(tx: Transaction, snapshot: Snapshot, viewer_id: str, left: dict[str, C
         reserved,
         {row["agent_id"]: row["unread"] for row in unread},
         {row["agent_id"]: row["since"] for row in waits},
+        _find_ends(tx, [member for member in members if snapshot.is_gone(member)], find_end),
     )
+
+
+def _find_ends(tx: Transaction, gone: list[Member], find_end: FindEnd) -> dict[str, int]:
+    """When these members went. Without someone who saw it, it is when the last connection of the agent was closed.
+
+    The end of a session is the last that was seen of its agent.
+    """
+    if not gone:
+        return {}
+    closed = tx.all("closed_connections", agent_ids=[member.agent_id for member in gone])
+    ends = {row["agent_id"]: row["closed_at"] for row in closed}
+    for member in gone:
+        end = member.last_seen_at if member.process == ENDED else member.process and find_end(member.process)
+        if end is not None:
+            ends[member.agent_id] = end
+    return {member.agent_id: ends[member.agent_id] for member in gone if member.agent_id in ends}
 
 
 def _work(tx: Transaction, snapshot: Snapshot, grant: Event | None) -> str:
@@ -227,19 +269,20 @@ def _members_to_show(snapshot: Snapshot, busy: set[str | None]) -> list[Member]:
 
 def _standing(bell: Bell, snapshot: Snapshot, member: Member, facts: _Facts, left: Candidate | None) -> Standing:
     room, agent_id = snapshot.room, member.agent_id
-    since = member.last_seen_at
+    since: int | None = None
     doing: Doing = "here" if member.takes_turns else "watching"
     if snapshot.is_gone(member):
-        doing = "gone"
+        doing, since = "gone", facts.ends.get(agent_id)
     elif agent_id == room.owner:
-        doing, since = "holding", facts.grant.created_at if facts.grant else since
+        doing, since = "holding", facts.grant.created_at if facts.grant else None
     elif agent_id == room.reserved_for:
-        doing, since = "next", facts.offer.created_at if facts.offer else since
+        doing, since = "next", facts.offer.created_at if facts.offer else None
     elif bell.hears(seat_channel(room.room_id, agent_id)):
         doing, since = "waiting", facts.waiting_since.get(agent_id, snapshot.now)
     asked = [each for each in facts.questions if each.agent_id == agent_id and not each.answers]
     work = facts.work if agent_id == room.owner else ""
-    return Standing(member, doing, since, work, asked, facts.unread.get(agent_id, 0), left)
+    began = member.last_seen_at if since is None else since
+    return Standing(member, doing, began, since is None, work, asked, facts.unread.get(agent_id, 0), left)
 
 
 def _stick_trouble(snapshot: Snapshot) -> list[Trouble]:
@@ -248,8 +291,10 @@ def _stick_trouble(snapshot: Snapshot) -> list[Trouble]:
         return []
     room = snapshot.room
     lapsed = room.lease_expires_at if room.owner else room.claim_expires_at
-    since = member.last_seen_at if member and reason.endswith("_gone") else lapsed or snapshot.now
-    return [Trouble("takeover", since, member, reason)]
+    if member is None or not reason.endswith("_gone"):
+        return [Trouble("takeover", lapsed or snapshot.now, False, member, reason)]
+    end = facts.ends.get(member.agent_id)
+    return [Trouble("takeover", member.last_seen_at if end is None else end, end is None, member, reason)]
 
 
 def _open_troubles(snapshot: Snapshot, facts: _Facts) -> list[Trouble]:
@@ -260,7 +305,7 @@ def _open_troubles(snapshot: Snapshot, facts: _Facts) -> list[Trouble]:
         if not each.answers and snapshot.now - each.asked_at >= UNANSWERED_AFTER
     ]
     unaccepted = [
-        Trouble("unaccepted", each.created_at, snapshot.find(each.to_agent_id), notice=each)
+        Trouble("unaccepted", each.created_at, member=snapshot.find(each.to_agent_id), notice=each)
         for each in facts.notices
         if each.payload.get("requires_ack") is not False and snapshot.now - each.created_at >= UNACCEPTED_AFTER
     ]

@@ -141,10 +141,10 @@ def test_an_owner_that_is_gone_comes_first_with_what_to_do(conch: Conch, shell: 
 
     seen = conch("status", agent=WAITER).out.splitlines()
 
-    assert re.match(r"! claude·\S+ .*has the stick and is gone, for \d+ s: any member may take over", seen[1])
+    assert re.match(r"! claude·\S+ .*has the stick and is gone, last seen \d+ s ago: any member may take over", seen[1])
     assert seen[1].endswith('conch take --reason "..."')
     gone = next(line for line in seen if line.startswith("✗ claude·"))
-    assert re.search(r"gone for \d+ s, left 2 uncommitted files +conch agent adopt \S+$", gone)
+    assert re.search(r"gone, last seen \d+ s ago, left 2 uncommitted files +conch agent adopt \S+$", gone)
 
 
 def test_all_shows_every_open_room_and_those_in_trouble_first(conch: Conch, tmp_path: Path) -> None:

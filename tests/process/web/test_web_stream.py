@@ -13,6 +13,7 @@ import pytest
 from tests.callers import named
 from tests.process.web.conftest import Console, Event, Stream
 
+from conch.agents.connections import Connection, close_connection, record_connection
 from conch.app import open_app
 from conch.calls import Call
 from conch.errors import Cancelled
@@ -174,6 +175,62 @@ def test_the_end_of_a_process_is_announced(console: Console, harness: subprocess
 
     assert console.get("/api/rooms")["rooms"][0]["state"] == "owner_gone"
     assert console.get(f"/api/rooms/{room_id}/turns")["turns"][0]["is_gone"] is True
+
+
+def show_holder(console: Console, room_id: str) -> dict[str, Any]:
+    holder: dict[str, Any] = console.get(f"/api/rooms/{room_id}")["room"]["members"][0]
+    assert holder["doing"] == "gone"
+    return holder
+
+
+def test_an_agent_is_gone_since_its_process_ended(console: Console, harness: subprocess.Popen[bytes]) -> None:
+    room_id = hold_stick(console, harness)
+    stream = console.stream()
+    stream.next("hello")
+    alive_at = console.get("/api/me")["now"]
+
+    harness.kill()
+    stream.next("changed")
+    holder = show_holder(console, room_id)
+    trouble = console.get(f"/api/rooms/{room_id}")["room"]["troubles"][0]
+
+    assert holder["last_seen_at"] < alive_at < holder["since"] == trouble["since"]
+    assert "is_last_seen" not in holder | trouble
+
+
+def test_an_agent_is_gone_since_its_last_connection_was_closed(
+    console: Console, harness: subprocess.Popen[bytes]
+) -> None:
+    room_id = hold_stick(console, harness)
+    process = processes.look_up(harness.pid)
+    assert process is not None
+    connection = Connection(process, "process:1", "codex")
+    app = open_app(console.environ)
+    with app.store.write() as tx:
+        record_connection(tx, connection, "codex:1")
+    alive_at = console.get("/api/me")["now"]
+    close_connection(app.store, connection.key)
+    app.close()
+    closed_at = console.get("/api/me")["now"]
+
+    harness.kill()
+    harness.wait()
+    holder = show_holder(console, room_id)
+
+    assert alive_at <= holder["since"] <= closed_at
+    assert "is_last_seen" not in holder
+
+
+def test_of_an_agent_that_went_unseen_only_the_last_call_is_known(
+    console: Console, harness: subprocess.Popen[bytes]
+) -> None:
+    room_id = hold_stick(console, harness)
+
+    harness.kill()
+    harness.wait()
+    holder = show_holder(console, room_id)
+
+    assert (holder["since"], holder["is_last_seen"]) == (holder["last_seen_at"], True)
 
 
 def test_a_time_that_runs_out_is_announced(console: Console) -> None:

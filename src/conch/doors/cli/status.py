@@ -147,7 +147,8 @@ def _doing(found: Survey, standing: Standing) -> str:
     if standing.doing == "waiting":
         return f"waiting {lasted}{', next' if found.next == standing.member else ''}"
     if standing.doing == "gone":
-        return f"gone for {lasted}{_left(standing.left)}"
+        when = f", last seen {lasted} ago" if standing.is_last_seen else f" for {lasted}"
+        return f"gone{when}{_left(standing.left)}"
     if standing.doing == "watching":
         return f"watches, last seen {lasted} ago"
     kind = ", a person who takes turns" if standing.member.kind == "person" else ""
@@ -185,7 +186,8 @@ def _trouble_line(found: Survey, trouble: Trouble) -> _Line:
         about = trouble.notice.payload.get("subject") or trouble.notice.event_type
         what = f"has not accepted {_quoted(str(about))} for {lasted}"
         return _Line("trouble", _name_of(trouble.member), what, _notice_hint(found, trouble.notice, trouble.member))
-    what = f"{_WHY[trouble.reason]}, for {lasted}: any member may take over"
+    when = f"last seen {lasted} ago" if trouble.is_last_seen else f"for {lasted}"
+    what = f"{_WHY[trouble.reason]}, {when}: any member may take over"
     return _Line("trouble", _name_of(trouble.member), what, 'conch take --reason "..."')
 
 

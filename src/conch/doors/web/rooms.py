@@ -22,7 +22,7 @@ from conch.members.adoption import Candidate
 from conch.notices.timeline import Page, Place, only, parse_place, read_timeline
 from conch.overseeing.items import list_items, read_item
 from conch.overseeing.lanes import read_entry, read_turns
-from conch.overseeing.survey import survey, survey_rooms
+from conch.overseeing.survey import FindEnd, survey, survey_rooms
 from conch.overseeing.talk import Asked, find_questions
 from conch.tools import fields
 from conch.tools.replies import Object, known
@@ -48,9 +48,10 @@ ITEM = fields.takes({**_ROOM, "bead": fields.BEAD_ID}, **_PAGE)
 
 
 class RoomPages:
-    def __init__(self, desk: Desk, announce: Callable[[], None]) -> None:
+    def __init__(self, desk: Desk, announce: Callable[[], None], find_end: FindEnd) -> None:
         """`announce` tells the pages to look again."""
         self._desk = desk
+        self._find_end = find_end
         self._app = desk.app
         self._leftovers = Leftovers(self._find_left, announce)
 
@@ -58,7 +59,13 @@ class RoomPages:
         """Every room, what is wrong first, then the latest."""
         app, viewer_id = self._app, self._desk.viewer_id()
         surveys = survey_rooms(
-            app.store, app.bell, app.rooms, viewer_id, _MOST_ROOMS + 1, even_closed=bool(given.get("all"))
+            app.store,
+            app.bell,
+            app.rooms,
+            viewer_id,
+            _MOST_ROOMS + 1,
+            self._find_end,
+            even_closed=bool(given.get("all")),
         )
         has_more = len(surveys) > _MOST_ROOMS
         shown = sorted(surveys[:_MOST_ROOMS], key=lambda each: not each.troubles)
@@ -68,7 +75,7 @@ class RoomPages:
         app, viewer_id = self._app, self._desk.viewer_id()
         snapshot = app.rooms.get_state(None, given["room_id"])
         left = self._leftovers.of(snapshot)
-        found = survey(app.store, app.bell, app.rooms, snapshot.room.room_id, viewer_id, left)
+        found = survey(app.store, app.bell, app.rooms, snapshot.room.room_id, viewer_id, left, self._find_end)
         return {"room": room_view(found, viewer_id)}
 
     def _find_left(self, room_id: str) -> list[Candidate]:

@@ -76,7 +76,11 @@ def make_site(app: App, hub: Hub, door: ASGIApp, running: Callable[[], AbstractA
 
 def _readings(desk: Desk, hub: Hub) -> dict[str, tuple[Work, Object]]:
     """What can be read: the address, who answers, and what the query may contain."""
-    room, topic, health = rooms.RoomPages(desk, hub.announce), talk.TalkPages(desk), HealthPage(desk, hub.count)
+    room, topic, health = (
+        rooms.RoomPages(desk, hub.announce, hub.ends.find),
+        talk.TalkPages(desk),
+        HealthPage(desk, hub.count),
+    )
     return {
         "/api/me": (health.introduce, fields.takes()),
         "/api/health": (health.show, fields.takes()),

@@ -24,7 +24,7 @@ from conch.errors import Cancelled, ConchError
 from conch.lean import NamedTuple
 from conch.notices.feed import find_end, read_news
 from conch.notices.timeline import Place
-from conch.overseeing.lapses import Lapses, foresee_lapses
+from conch.overseeing.lapses import Ends, Lapses, foresee_lapses
 from conch.tools.replies import Object
 
 _LINGER_SECONDS = 0.005  # news that arrives within this time is sent together
@@ -52,6 +52,7 @@ class Hub:
     """Reads the news while pages are open, and gives it to each page's queue."""
 
     def __init__(self, app: App) -> None:
+        self.ends = Ends()
         self._app = app
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pages: set[asyncio.Queue[_Event | None]] = set()
@@ -70,7 +71,7 @@ class Hub:
         if self._is_closed:
             queue.put_nowait(None)
         if self._reader is None:
-            self._reader = _Reader(self._app, self._publish)
+            self._reader = _Reader(self._app, self._publish, self.ends)
             self._reader.start()
         reader = self._reader
         try:
@@ -118,14 +119,15 @@ class Hub:
 class _Reader(threading.Thread):
     """Waits for the bells and reads what is new."""
 
-    def __init__(self, app: App, publish: Callable[[list[_Event]], None]) -> None:
+    def __init__(self, app: App, publish: Callable[[list[_Event]], None], ends: Ends) -> None:
         super().__init__(name="conch-news", daemon=True)
         self._app = app
         self._publish = publish
         self._call = Call()
         self._sent: set[str] = set()  # keys of entries above the mark
         self._stores = len(app.store.replacements)
-        self._lapses = _Lapses(app)
+        self._ends = ends
+        self._lapses = _Lapses(app, ends)
         self._was_deaf = False  # between two ears, a ring may have been missed
         self.mark = Place()
         self.ready = threading.Event()
@@ -163,7 +165,7 @@ class _Reader(threading.Thread):
 
     def _start_again(self) -> None:
         self._stores = len(self._app.store.replacements)
-        self.mark, self._sent, self._lapses = find_end(self._app.store), set(), _Lapses(self._app)
+        self.mark, self._sent, self._lapses = find_end(self._app.store), set(), _Lapses(self._app, self._ends)
         self._publish([_Event("hello", {"reset": True, "cursor": str(self.mark)}, self.mark)])
 
     def _read(self) -> bool:
@@ -191,8 +193,10 @@ class _Reader(threading.Thread):
 class _Lapses:
     """Notices what no bell announces: a process has ended, or a time has run out."""
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: App, ends: Ends) -> None:
         self._app = app
+        self._ends = ends
+        self._ends.watch(())
         self._known = Lapses((), None)
         self._lapse_at = FOREVER
         self._load_at = 0.0
@@ -202,6 +206,9 @@ class _Lapses:
         """Whether pages must look again. The pause then ends when the next process or the next time does."""
         now = time.monotonic()
         has_lapsed = now >= self._lapse_at
+        if pause.ended:
+            with self._app.store.read() as tx:
+                self._ends.notice(tx.now)
         self._is_old = self._is_old or may_be_old or has_lapsed or pause.ended
         if self._is_old and now >= self._load_at:
             self._load(now)
@@ -212,6 +219,7 @@ class _Lapses:
 
     def _load(self, now: float) -> None:
         self._known = foresee_lapses(self._app.store, self._app.settings.stale_minutes)
+        self._ends.watch(self._known.processes)
         took = time.monotonic() - now
         seconds = self._known.seconds
         self._lapse_at = FOREVER if seconds is None else now + took + seconds

@@ -85,6 +85,7 @@ def _standing(snapshot: Snapshot, standing: Standing) -> Object:
         **agent_view(member.agent_id, member.name),
         doing=standing.doing,
         since=to_iso(standing.since),
+        is_last_seen=standing.is_last_seen or None,
         work=standing.work or None,
         unread=standing.unread or None,
         left=left and known(evidence=left.evidence.summary, uncommitted_files=left.evidence.files or None),
@@ -114,6 +115,7 @@ def _trouble(snapshot: Snapshot, trouble: Trouble, viewer_id: str) -> Object:
     return known(
         code=trouble.code,
         since=to_iso(trouble.since),
+        is_last_seen=trouble.is_last_seen or None,
         sentence=sentence,
         reason=trouble.reason or None,
         agent=agent_view(member.agent_id, member.name) if member else None,

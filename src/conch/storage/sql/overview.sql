@@ -39,6 +39,13 @@ FROM room_members m LEFT JOIN (
 ) e ON e.agent_id = m.agent_id
 WHERE m.room_id = :room_id AND m.is_gone = 0 AND m.waiting_since IS NOT NULL;
 
+-- name: closed_connections
+-- When agents whose connections are all closed had the last one, unless they were seen later.
+SELECT c.agent_id, max(c.closed_at) AS closed_at FROM connections c JOIN agents a ON a.agent_id = c.agent_id
+WHERE c.agent_id IN :agent_ids
+GROUP BY c.agent_id, a.last_seen_at
+HAVING count(c.closed_at) = count(*) AND max(c.closed_at) >= a.last_seen_at;
+
 -- name: watched_processes
 -- The processes of the members of open rooms. If there are too many, those of the latest rooms.
 SELECT m.host_id, m.boot_id, m.pid, m.process_started_at

@@ -25,7 +25,7 @@ export function pill(member, room, asked) {
 
 function doing(member, asked) {
   const lasted = html`<time-span since=${member.since}></time-span>`;
-  if (member.doing === "gone") return html`gone for ${lasted}${left(member.left)}`;
+  if (member.doing === "gone") return html`gone${member.is_last_seen ? html`, last seen ${lasted} ago` : html` for ${lasted}`}${left(member.left)}`;
   if (asked.length) return html`asked <time-span since=${asked[0].asked_at}></time-span> ago: “${line(asked[0].question_text, 90)}”`;
   if (member.doing === "holding") return html`for ${lasted}${member.work ? html`: ${line(member.work)}` : nothing}`;
   if (member.doing === "next") return html`has not claimed the stick for ${lasted}`;
@@ -41,7 +41,7 @@ function left(work) {
 /** What is wrong, with the next action on it. */
 export function alerts(room, actions) {
   return room.troubles.map((trouble) => html`<div class="alert" role="alert"><b>${TITLES[trouble.code]}</b>
-    <span>${visible(trouble.sentence)} <small>for <time-span since=${trouble.since}></time-span></small></span>${actions?.(trouble) ?? nothing}</div>`);
+    <span>${visible(trouble.sentence)} <small>${trouble.is_last_seen ? html`last seen <time-span since=${trouble.since}></time-span> ago` : html`for <time-span since=${trouble.since}></time-span>`}</small></span>${actions?.(trouble) ?? nothing}</div>`);
 }
 
 /** Agents that are gone and left work or reservations behind. The holder of the stick has an alert of its own. */
