@@ -48,6 +48,16 @@ def test_the_rooms_show_their_state_members_and_what_is_wrong(gallery: Console, 
     assert "unaccepted notice" in said
 
 
+@pytest.mark.parametrize("path", ["/nowhere", "/rooms/a/b", "/%E0%A4%A"])
+def test_an_unknown_address_is_a_page_with_a_way_back(gallery: Console, visit: Callable[..., Any], path: str) -> None:
+    page = visit(gallery, path)
+
+    expect(page.get_by_role("heading", level=1)).to_have_text("There is no such page")
+    page.get_by_role("link", name="Go to the rooms").click()
+
+    page.locator("[data-room]").wait_for()
+
+
 def test_a_room_says_who_does_what_in_plain_words(gallery: Console, visit: Callable[..., Any]) -> None:
     page = visit(gallery, gallery.room)
 

@@ -181,6 +181,23 @@ def test_no_file_outside_the_pages_can_be_read(shared_console: Console, path: st
     assert b"root:" not in answer.body
 
 
+@pytest.mark.parametrize(
+    ("path", "accept", "kind"),
+    [
+        ("/nowhere", "text/html,*/*", "text/html"),
+        ("/api/nowhere", "text/html,*/*", "application/json"),
+        ("/static/nowhere.js", "text/html,*/*", "application/json"),
+        ("/nowhere", "application/json", "application/json"),
+    ],
+)
+def test_a_person_gets_a_page_for_an_unknown_address_and_a_program_json(
+    shared_console: Console, path: str, accept: str, kind: str
+) -> None:
+    answer = shared_console.request("GET", path, headers={**shared_console.cookie, "Accept": accept})
+
+    assert (answer.status, answer.headers.get_content_type()) == (404, kind)
+
+
 @pytest.mark.parametrize("path", [*ADDRESSES[:2], *ADDRESSES[3:]])
 def test_every_reply_forbids_inline_scripts_and_frames(shared_console: Console, path: str) -> None:
     headers = shared_console.request("GET", path).headers

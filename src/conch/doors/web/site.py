@@ -29,6 +29,7 @@ from conch.notices.timeline import Place, parse_place
 from conch.tools import fields
 from conch.tools.replies import Object
 
+_FOR_PROGRAMS = ("/api/", "/mcp", "/static/")
 _STATIC = os.path.realpath(os.path.join(os.path.dirname(__file__), "static"))
 # One page for all of them: its script shows what the address names.
 _PAGES = (
@@ -140,7 +141,11 @@ def _file(request: Request, name: str) -> Response:
 
 
 async def _missing(request: Request, error: Exception) -> Response:
-    return _no_such_address()
+    """A person gets a page that says so, with a way back. A program gets JSON."""
+    is_for_programs = request.url.path.startswith(_FOR_PROGRAMS)
+    if is_for_programs or request.method != "GET" or "text/html" not in request.headers.get("accept", ""):
+        return _no_such_address()
+    return FileResponse(os.path.join(_STATIC, "index.html"), 404, media_type="text/html")
 
 
 def _no_such_address() -> JSON:

@@ -4,10 +4,19 @@ const PANEL = ["item", "turn", "in"];
 
 /** `{name, id, query, key}`; pages with the same key are the same page, whatever panel is open. */
 export function parse(url) {
-  const [name = "", id = "", rest] = url.pathname.split("/").filter(Boolean).map(decodeURIComponent);
+  const [name = "", id = "", rest] = url.pathname.split("/").filter(Boolean).map(decoded);
   const kept = [...url.searchParams].filter(([key]) => !PANEL.includes(key));
   const key = `${url.pathname}?${new URLSearchParams(kept)}`;
   return { name: rest === undefined ? name || "rooms" : "nowhere", id, query: url.searchParams, key };
+}
+
+/** A part of an address. One that somebody mistyped names nothing. */
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
 }
 
 /** The present address with other values in its query; null removes one. */
