@@ -224,6 +224,11 @@ def test_a_person_ends_only_their_own_questions(console: Console, room_id: str) 
     assert (cancelled.data["was_open"], answered.data["was_open"]) == (True, True)
     left = console.get(f"/api/rooms/{room_id}")["room"]["questions"]
     assert [each["question_id"] for each in left] == [theirs]
+    said = console.get(f"/api/rooms/{room_id}/timeline")["entries"][-2:]
+    assert [(each["from"]["agent_id"][:6], each["content_markdown"], each["reply_to"]) for each in said] == [
+        ("human:", "I cancelled this question: I know it now", mine[0]),
+        ("human:", "I marked this question as answered.", mine[1]),
+    ]
 
 
 def test_what_a_person_does_to_a_topic_is_said_on_it(console: Console) -> None:

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from conch.agents.people import Person
 from conch.bus.drafts import Draft, check_outbox
 from conch.bus.peers import Peer
+from conch.bus.questions import Question
 from conch.config import check_length
 from conch.doors.web.replies import refused
 from conch.doors.web.requests import ID, REASON, TEXT, Action, Desk
@@ -118,11 +119,19 @@ class Actions:
         return {"question_id": given["question_id"], "warnings": answered.warnings}
 
     def _cancel_question(self, given: Object) -> Object:
-        question, was_open = self._app.questions.cancel(self._peer(given), given["question_id"], given.get("reason"))
-        return {"question_id": question.question_id, "was_open": was_open}
+        peer, reason = self._peer(given), given.get("reason")
+        question, was_open = self._app.questions.cancel(peer, given["question_id"], reason)
+        said = f"I cancelled this question: {reason}" if reason else "I cancelled this question."
+        return self._ended(peer, question, was_open, said)
 
     def _mark_answered(self, given: Object) -> Object:
-        question, was_open = self._app.questions.mark_answered(self._peer(given), given["question_id"])
+        peer = self._peer(given)
+        question, was_open = self._app.questions.mark_answered(peer, given["question_id"])
+        return self._ended(peer, question, was_open, "I marked this question as answered.")
+
+    def _ended(self, peer: Peer, question: Question, was_open: bool, said: str) -> Object:
+        if was_open and self._app.topics.find(peer.topic_id).status == "open":
+            self._announce(peer.topic_id, said, question.question_id)
         return {"question_id": question.question_id, "was_open": was_open}
 
     def _redact(self, given: Object) -> Object:
@@ -168,9 +177,9 @@ class Actions:
         topic, was_open = self._app.topics.close(topic_id, reason)
         return {"topic": bus_view.topic(topic), "was_open": was_open}
 
-    def _announce(self, topic_id: str, text: str) -> None:
+    def _announce(self, topic_id: str, text: str, reply_to: str | None = None) -> None:
         """A topic has no log, so its messages say who did what to it."""
-        self._app.messages.send(self._peer({"topic_id": topic_id}), [Draft(text)])
+        self._app.messages.send(self._peer({"topic_id": topic_id}), [Draft(text, reply_to=reply_to)])
 
 
 class _NotConfirmed(ConchError):
