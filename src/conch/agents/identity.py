@@ -407,7 +407,7 @@ def _process_to_record(agent: Row, signals: Signals) -> Process | None:
     # agent does. Neither replaces a living process.
     if life == "alive":
         return recorded
-    if life == "gone":  # if its own is unknown, the agent now runs where we cannot see it
+    if life == "gone":  # None if the agent now runs where we cannot see it
         return own
     return (own if not signals.explicit else signals.terminal) or recorded
 
@@ -416,7 +416,7 @@ def _new_agent_id(tx: Transaction, verdict: _Verdict, signals: Signals) -> str:
     """`<harness>:<hash>` of the strongest signal, or `human:<user>:<tty>`. The hash grows until the id is free."""
     if signals.explicit:
         return _check_explicit(tx, signals.explicit)
-    signal = verdict.to_link[0] if verdict.to_link else None  # all belong to others: only the connection is its own
+    signal = verdict.to_link[0] if verdict.to_link else None  # None if all signals belong to other agents
     value = signal.value if signal else signals.connection.key if signals.connection else ""
     is_person = signal is not None and signal.kind == "person"
     whole, person = digest(value), value.partition("@")[0]

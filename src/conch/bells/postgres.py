@@ -189,7 +189,7 @@ class _ServerWatcher:
             return not self._closed
 
     def _fail(self) -> None:
-        """Let listeners look, and see that the server is away, if the first attempt to connect again fails too."""
+        """Wake the listeners if the first attempt to reconnect fails too, so that they see that the server is away."""
         with self._changed:
             self._failures += 1
             away, self._lost = self._lost, self._known

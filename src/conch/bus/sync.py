@@ -160,7 +160,7 @@ class Messages:
         return "ready" if page.received else "timeout" if is_late else "empty", page
 
     def _is_due(self, peer_id: int) -> bool:
-        """Whether presence may have to be written again. It also notes that this happens now."""
+        """Whether presence may have to be written again. If so, note that it is written now."""
         last, now = self._renewed.get(peer_id, 0.0), time.monotonic()
         if now - last < PRESENCE_INTERVAL / SECOND:
             return False
@@ -185,9 +185,9 @@ class Messages:
     def _send(
         self, peer: Peer, outbox: list[Draft], ack_through: int | None, wanted: _Wanted | None = None
     ) -> tuple[Peer, Standing, list[Sent], Reader | None]:
-        """Returns the peer, its standing after sending, and what was sent.
+        """Returns the peer, its standing after sending, what was sent, and a reader for what is `wanted`.
 
-        The reader may know already what is unread, if something is `wanted`.
+        The reader is None if a new transaction has to read that.
         """
         posted = self._post(peer, outbox[0], wanted) if len(outbox) == 1 and ack_through is None else None
         if posted is None:
@@ -422,8 +422,8 @@ def _has_news(tx: Reader, peer: Peer, messages: list[Message], wanted: _Wanted) 
     if not messages or any(message.message_type != "ack" for message in messages):
         return bool(messages)
     if len(messages) <= wanted.max_items and sum(message.size for message in messages) <= wanted.max_chars:
-        return False  # that was all; what has come since then rings the bell
-    # The page has only acknowledgements; other messages may follow behind it.
+        return False  # nothing else is unread; anything newer rings the bell
+    # The page has only acknowledgements; other messages may follow it.
     own = NO_PEER if wanted.include_self else peer.peer_id
     given = {"topic_id": peer.topic_id, "after": messages[-1].seq, "peer_id": own}
     return tx.one("more_than_acks_after", **given) is not None

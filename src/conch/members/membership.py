@@ -67,7 +67,7 @@ class Membership:
                     continue  # closed since we found it: a new room takes its place
                 snapshot = self._entered(tx, snapshot, caller)
                 shown = snapshot.roll.shown(limit=limit)
-                snapshot.find(snapshot.expected)  # known from now on, like the caller, also after the transaction
+                snapshot.find(snapshot.expected)  # read now, because nothing can be read after the transaction
                 snapshot.member(caller.agent_id)
                 snapshot.look_around().roll.mark_gone(tx)
                 return Joined(snapshot, shown, created, warnings)

@@ -17,7 +17,7 @@ from conch.lean import Any, NamedTuple, json
 from conch.storage.base import Answered, Query, Row, Store
 
 _LONGEST_LINE = 120
-_MOST = 100  # larger numbers are not counted
+_MOST = 100  # counting stops here
 
 
 class Waiting(NamedTuple):

@@ -75,7 +75,7 @@ def parse_place(field: str, text: str | None) -> Place | int | None:
 
 
 def only(source: str, before: Place | None) -> Place:
-    """The same end for one source, and the beginning for the others: a page that ends there has no entry of them."""
+    """A place for `before` that limits a page to one source: for the others, it is their beginning."""
     return Place()._replace(**{source: getattr(before or _END, source)})
 
 

@@ -167,9 +167,9 @@ def _judge(bell: Bell, snapshot: Snapshot, facts: _Facts, viewer_id: str, left: 
 
 
 def find_gone(snapshot: Snapshot) -> frozenset[str]:
-    """The members that are gone and may have left unfinished work. Looking for that takes time.
+    """Which members are gone and may have left work behind: a value to compare, because looking for that takes time.
 
-    It names those that were not marked before, and the number of the others, which changes when one comes or goes.
+    It has the ids of those that are listed, and the number of those that are not, because they were marked as gone.
     """
     gone = frozenset(member.agent_id for member in snapshot.members if snapshot.is_gone(member))
     return gone | {f"{snapshot.roll.hidden} more"} if snapshot.roll.hidden else gone

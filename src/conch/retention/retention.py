@@ -14,7 +14,7 @@ from conch.storage.base import Store
 _FIRST_PAUSE = 5.0  # seconds: not while a harness waits for its servers to start
 _PAUSE = 3_600.0
 _RETRY = 60 * MINUTE
-# Seconds between two steps, at least, in which others write: of a server, and of a command that a person waits for.
+# The shortest rest between two steps, in seconds: in a server, and in a command that a person waits for.
 # Without a rest, the next step could take the lock before a writer that waits for it has woken up.
 _REST, _SHORT_REST = 0.02, 0.002
 

@@ -98,7 +98,7 @@ class Rooms:
                 ahead(tx, room_id)
             snapshot = self.load(tx, room_id, caller.agent_id if caller else None)
             if caller is not None:
-                snapshot.find(caller.agent_id)  # known from now on, also after the transaction
+                snapshot.find(caller.agent_id)  # read now, because nothing can be read after the transaction
             yield tx, snapshot
         if caller is not None:
             self.touch_if_due(snapshot, caller)

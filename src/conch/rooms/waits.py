@@ -12,7 +12,7 @@ from conch.clock import SECOND
 from conch.errors import StoreError
 from conch.storage.base import Store
 
-_SOON = 120 * SECOND  # a model may think for so long between two calls
+_SOON = 120 * SECOND  # a model may think this long between two calls
 _EVER = 2**62
 _NOTED = 60 * SECOND  # a note that is younger need not be written again
 

@@ -152,7 +152,7 @@ class Reservations:
     ) -> list[Held]:
         """The active reservations that overlap a path, after a reservation_id. Nothing is changed.
 
-        An error calls the path what `field` says.
+        An error names the path by `field`.
         """
         wanted = parse_scope(path, self._rooms.root(room_id), field)
         ahead = partial(expect_overlapping, wanted, limit)

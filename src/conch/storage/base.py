@@ -180,7 +180,7 @@ class Store(Protocol):
     def aside(self, queries: Callable[[], list[Query]]) -> AbstractContextManager[Aside]:
         """Ask these queries too whenever a transaction of this thread ends, if that saves a round trip.
 
-        The first one returns one row, with a column for each of the others: whether it is worth asking. The function
+        The first one returns one row, with a column for each of the others: whether it is worth asking. An `Aside`
         returns the latest rows of each query. It leaves out those that were not worth asking when the call began.
         """
 
@@ -209,7 +209,7 @@ class Store(Protocol):
         """One atomic change that needs no read before it, if that saves a round trip; returns the rows of all queries.
 
         None if it saves none, or if the store may be another one: then nothing was changed, and the caller uses
-        `write`. If the connection is lost, the change is made once more, so the second time must not matter. The
+        `write`. If the connection is lost, the change is made again, so it must be safe to repeat. The
         parameter `now` is added, as in `beforehand`. `afterwards` are queries without it, asked after the commit.
         """
 

@@ -216,7 +216,7 @@ CREATE UNIQUE INDEX messages_topic_seq_idx ON messages (topic_id, seq);
 CREATE UNIQUE INDEX messages_client_message_id_idx ON messages (topic_id, sender_id, client_message_id)
 WHERE client_message_id IS NOT NULL;
 CREATE INDEX messages_topic_reply_to_idx ON messages (topic_id, reply_to) WHERE reply_to IS NOT NULL;
--- The few messages that ask the holder of a stick to hand it over. Every reply to an agent with unread messages looks.
+-- Every reply to an agent with unread messages looks for those that ask it to hand over the stick. They are few.
 CREATE INDEX messages_nudge_idx ON messages (message_type, topic_id, seq) WHERE message_type = 'nudge';
 -- `own_seq` says which message of its sender a message is. Two of these numbers tell how many of the messages after a
 -- cursor are a peer's own.
@@ -354,7 +354,7 @@ CREATE INDEX protocol_events_bead_idx ON protocol_events (bead_id, room_id) WHER
 -- Finds the newest notice that waits for an agent, in all rooms. One that must be accepted waits until it is.
 CREATE INDEX protocol_events_mail_idx ON protocol_events (to_agent_id, number)
 WHERE state = 'unread' OR (state = 'seen' AND payload_json LIKE '%"requires_ack": true%');
--- Finds the notices of a room that nobody has accepted. Of most notices, an agent accepts each.
+-- Finds the notices of a room that nobody has accepted. Most notices are accepted, so this index stays small.
 CREATE INDEX protocol_events_open_idx ON protocol_events (room_id, number) WHERE state <> 'accepted';
 
 -- Changes to names, reservations and protocol events, append-only, for the room's timeline.

@@ -53,7 +53,7 @@ UNION SELECT name FROM agents UNION SELECT agent_id FROM agents
 _ADD_SKELETON = "INSERT INTO name_skeletons (skeleton, name) VALUES (:skeleton, :name)"
 _BLOCKED = "SELECT number, payload_json FROM protocol_events WHERE event_type = 'BLOCKED'"
 _SET_PRIORITY = "UPDATE protocol_events SET priority = :priority WHERE number = :number"
-_PRIORITIES = {"high": 0, "low": 2}  # the rest is 1
+_PRIORITIES = {"high": 0, "low": 2}  # any other urgency is 1
 _ADDRESSED = """
 SELECT topic_id, seq, sender_id, metadata_json FROM messages WHERE metadata_json LIKE '%"to"%'
 """

@@ -231,7 +231,7 @@ class Claims:
     def _look(self, caller: Caller, room_id: str, cursor: int | None, call: Call, *, again: bool = False) -> Wait:
         """Look at the room once, and claim the stick if the caller may. Only a change opens a write transaction.
 
-        Many waiters look `again` and again, and usually need to know only two members to wait on.
+        Most looks are made `again` by a waiter that goes on waiting. They read only the two members that it needs.
         """
         call.check()
         with self._store.look() as tx:

@@ -114,7 +114,7 @@ class Waking:
         return [Reason(room["room_id"], "held", "") for room in rooms if room["owner"] == agent_id]
 
     def confirm(self, agent_id: str, signs: Signs, prompt: str) -> bool:
-        """Whether conch itself wrote the prompt. If it is the last wake, that has arrived."""
+        """Whether conch itself wrote the prompt. If it is the prompt of the last wake, log that it has arrived."""
         if prompt.startswith(HELD_BACK):  # OpenCode gives the reason not to stop as a prompt
             return True
         last = _Wake.parse(signs.read_last())

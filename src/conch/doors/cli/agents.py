@@ -118,7 +118,7 @@ def list_agents(context: Context) -> Report:
 
 def show(context: Context) -> Report:
     room_id, caller = context.room_id, context.caller
-    found = context.app.reservations.list_reservations(caller, room_id)  # first, because now the caller was seen
+    found = context.app.reservations.list_reservations(caller, room_id)  # first: it records that the caller was seen
     named = context.options.name and context.name_here(context.options.name)
     registration = context.app.registration
     agent = registration.find(room_id, named) if named else registration.find_itself(caller, room_id)

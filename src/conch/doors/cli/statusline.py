@@ -27,8 +27,9 @@ class StatusLine:
         self._since = self._began = time.monotonic()
 
     def show(self, subject: Any, name: str, seconds: float, sentence: str) -> None:
-        """Show a subject, if it is a new one or the line moves. The sentence has places for its name and for the time
-        that has passed, at first the given seconds.
+        """Show what is waited for. Where the line cannot move, only a new subject is shown.
+
+        The sentence has places for the name and for the time that has passed, which begins at `seconds`.
         """
         if subject != self._subject:
             self._subject, self._name, self._sentence = subject, one_line(name), sentence

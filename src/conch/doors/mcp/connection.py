@@ -103,7 +103,7 @@ class Connection:
                     return
 
     def _rest(self) -> bool:
-        """Nothing is left to do for now. Returns whether something may have to be done soon, without another line."""
+        """Called when no line is left. Returns whether to look again soon, even if no further line comes."""
         self._workers.let_go()
         return self._pending.is_busy or self._follow_ups.is_busy
 

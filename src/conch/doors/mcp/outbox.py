@@ -102,12 +102,12 @@ class Outbox:
             return any(events & (select.POLLERR | select.POLLHUP) for _, events in self._room.poll(0))
 
     def read_through(self) -> int:
-        """Up to where the client has read the output, at least. What the system cannot tell counts as read."""
+        """How far the client has read the output, at least. What the system cannot tell counts as read."""
         with self._lock:
             return self._written - self._unread()
 
     def may_have_read_through(self) -> int:
-        """Up to where the client has read the output, at most."""
+        """How far the client may have read the output, at most."""
         with self._lock:
             unread = self._unread()
             return self._written - (min(unread, 1) if self._is_socket else unread)

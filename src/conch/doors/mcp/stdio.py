@@ -201,7 +201,7 @@ class Wire:
             if not size:
                 return
             if size < _CHUNK:
-                self._refill()  # not sooner: the lines may need the memory
+                self._refill()  # not before: handling the lines may need the memory
 
     def _split(self, size: int, rest: Callable[[], bool]) -> Iterator[Line]:
         if size:
@@ -217,7 +217,7 @@ class Wire:
                     return
             try:
                 rest()
-                yield from self._splitter.discard()  # it may be what needs all the memory
+                yield from self._splitter.discard()  # this line may be what uses up the memory
             except MemoryError:
                 pass
 

@@ -25,7 +25,7 @@ from conch.waking.signs import Signs, ask_for_signs
 from conch.waking.waking import Reason
 
 _ROUND_SECONDS = 60.0  # after this time, it also listens to rooms and topics that are new
-_FIRST_SECONDS = 1.0  # between two looks for an agent that is not known yet, or that another server wakes
+_FIRST_SECONDS = 1.0  # between two looks, while the agent is not known yet or another server wakes it
 _MOST_ROOMS = 20
 
 

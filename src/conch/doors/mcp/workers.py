@@ -132,7 +132,7 @@ class _Worker:
         while True:
             try:
                 self._task()
-            except MemoryError:  # it did not even begin, or could not end: go on when other calls have freed some
+            except MemoryError:  # try the task again when other calls have freed memory
                 time.sleep(_MEMORY_SECONDS)
                 continue
             except Exception:

@@ -24,7 +24,7 @@ from conch.tools.schema import check_arguments
 from conch.tools.session import Session
 
 _MOST_THREADS = 32
-_PATIENCE_SECONDS = 10.0  # a store that hangs for longer gets no more requests
+_PATIENCE_SECONDS = 10.0  # a request is refused if the store takes longer to answer
 _SLOW_SECONDS = 0.25
 _MOST_SLOW = 20
 

@@ -30,7 +30,7 @@ from conch.tools.replies import Object
 _LINGER_SECONDS = 0.005  # news that arrives within this time is sent together
 _READY_SECONDS = 5.0  # how long a new page waits for the store
 _LOAD_SECONDS = 0.25  # between two readings of what no bell announces
-_LOAD_SHARE = 20  # a large store has this many times as long as the reading took
+_LOAD_SHARE = 20  # a reading that took long is followed by a pause this many times as long
 _PING_SECONDS = 15.0
 _MOST_QUEUED = 2_000  # events; a page that falls further behind is cut off, and comes back for the rest
 _RETRY_SECONDS = 1.0
@@ -203,7 +203,7 @@ class _Lapses:
         self._is_old = True
 
     def notice(self, pause: Pause, may_be_old: bool) -> bool:
-        """Whether pages must look again. The pause then ends when the next process or the next time does."""
+        """Whether pages must look again. Also makes the pause end with the next process, or when a time runs out."""
         now = time.monotonic()
         has_lapsed = now >= self._lapse_at
         if pause.ended:

@@ -1,5 +1,5 @@
--- What old rows have been deleted. The last message of a topic that is gone, and what the deleted events of a room had
--- led to.
+-- What is left of pruned rows: the number of the last pruned message of a topic, and what the pruned events of a room
+-- had led to.
 
 ALTER TABLE topic_seq ADD COLUMN pruned_seq BIGINT NOT NULL DEFAULT 0;
 

@@ -57,14 +57,14 @@ class _Aside:
         self._ending: list[tuple[Query, Question]] = []
 
     def begin(self) -> list[Question]:
-        """To ask at the beginning of a call, whose end is another flight: what will be worth asking there."""
+        """What to ask in the first flight of a call: which of the queries will be worth asking in its last one."""
         if self._beginning is not None:
             return []
         self._beginning = self._make(self._queries[0])
         return [self._beginning]
 
     def renew(self) -> list[Question]:
-        """To ask at an end: the first query, and those of the others that may have an answer."""
+        """What to ask in the last flight: the first query, and those of the others that may have an answer."""
         first, *others = self._queries
         known = self._beginning.rows[0] if self._beginning and self._beginning.is_answered else None
         worth = [query for query in others if known is None or known[query[0]]]
@@ -281,7 +281,7 @@ class PostgresStore:
         try:
             with self._translated():
                 yield transaction
-                if not transaction.time:  # it was never begun, but even an empty one makes sure of the store
+                if not transaction.time:  # nothing was asked, but the store must be checked all the same
                     transaction.fly()
         except BaseException:
             if transaction.begun is not None:

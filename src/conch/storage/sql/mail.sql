@@ -1,15 +1,15 @@
 -- What waits for an agent. `mail_kinds` says which kinds there are, and every reply pays for it, so it only touches
 -- indexes. The others run only if there is something, and cut their numbers off, so that no flood makes them slow.
--- What one peer of an agent has read, the agent has read. What was shown is left out. An open question is counted even
--- then, until it is answered, and a notice until it is accepted, or seen if it need not be accepted; but their lines are
--- not repeated. The condition for that is the one of the index, word for word; otherwise the index could not be used.
+-- What one peer of an agent has read, the agent has read. What was shown is left out. But a question is counted until
+-- it is answered, and a notice until it is accepted, or seen if it need not be accepted; only their lines are not
+-- repeated. The condition on notices must be that of their index, word for word, so that the index can be used.
 
 -- name: mail_kinds
 SELECT
   EXISTS (
     SELECT 1 FROM peers p JOIN cursors c ON c.peer_id = p.peer_id JOIN topic_seq s ON s.topic_id = p.topic_id
     WHERE p.agent_id = :agent_id AND s.next_seq - 1 > c.last_seq
-      -- There is another's message if there are more messages after the cursor than own ones.
+      -- If the peer sent fewer of the messages after its cursor than there are, others sent some.
       AND s.next_seq - 1 - c.last_seq
         > COALESCE((SELECT o.own_seq FROM messages o WHERE o.sender_id = p.peer_id ORDER BY o.seq DESC LIMIT 1), 0)
         - COALESCE(
@@ -39,7 +39,7 @@ WITH mine AS MATERIALIZED (
   FROM peers p JOIN cursors c ON c.peer_id = p.peer_id JOIN topic_seq s ON s.topic_id = p.topic_id
   WHERE p.agent_id = :agent_id
 ), unread AS MATERIALIZED (
-  -- What a listener has shown of what is said to all does not wait either.
+  -- Messages to all that a listener has shown do not wait either.
   SELECT m.topic_id, m.highest, COALESCE(max(y.through), 0) AS shown_seq, max(
     CASE WHEN k.through > m.last_seq AND (m.topic_id <> :topic_id OR k.through > :through) THEN k.through
     WHEN m.topic_id = :topic_id AND m.last_seq < :through THEN :through ELSE m.last_seq END
@@ -169,8 +169,8 @@ SELECT * FROM (
 ) blocked;
 
 -- name: mail_reservations
--- What others have reserved since the agent got the stick, in each room whose stick it holds. The agent was seen a moment
--- ago, so that moment says which of them have lapsed.
+-- What others have reserved since the agent got the stick, in each room whose stick it holds. `last_seen_at` stands for
+-- the present, because the agent has just been seen: reservations that ended before it have lapsed.
 WITH beside AS MATERIALIZED (
   SELECT r.room_id, r.number FROM agents a JOIN room_members m ON m.agent_id = a.agent_id
   JOIN path_rooms p ON p.room_id = m.room_id AND p.owner = m.agent_id

@@ -1,7 +1,7 @@
--- What takes several statements on the other engine, where a statement costs no round trip.
+-- SQLite uses several statements for this, because there a statement costs no round trip.
 
 -- name: post_message
--- Append one message, if the topic is open and the peer is on it. To run it again changes nothing and returns the same.
+-- Append one message, if the topic is open and the peer is on it. Running it again changes nothing and returns the same.
 -- With an `agent_id`, the peer has to be the agent's own.
 WITH standing AS (
   SELECT s.next_seq, c.last_seq, c.resets, c.updated_at, p.name,

@@ -17,7 +17,7 @@ WHERE e.room_id = :room_id AND e.state <> 'accepted' AND e.event_type IN ('HANDO
 ORDER BY e.number LIMIT :limit;
 
 -- name: unread_of
--- How many messages of an agent these others have not read on a topic, by the numbers of its own messages.
+-- How many of an agent's messages on a topic each of these others has not read. `own_seq` saves counting them.
 SELECT p.agent_id,
   COALESCE((SELECT o.own_seq FROM messages o WHERE o.sender_id = me.peer_id ORDER BY o.seq DESC LIMIT 1), 0)
   - COALESCE(

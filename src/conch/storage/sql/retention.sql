@@ -231,7 +231,7 @@ DELETE FROM agent_signals WHERE agent_id IN :ids;
 DELETE FROM agents WHERE agent_id IN :ids;
 
 -- name: claim_pruning
--- At most once a day, whichever process asks first. Until it has finished, it counts as due again soon.
+-- Only the first process that asks gets it. If that process does not finish, pruning is soon due again.
 INSERT INTO meta (key, value) VALUES ('pruned_at', :now)
 ON CONFLICT (key) DO UPDATE SET value = excluded.value WHERE CAST(meta.value AS BIGINT) <= :due;
 

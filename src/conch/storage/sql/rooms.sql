@@ -141,7 +141,7 @@ SELECT agent_id, ordinal, joined_at, takes_turns FROM room_members WHERE room_id
 SELECT waited_at FROM room_members WHERE room_id = :room_id AND agent_id = :agent_id;
 
 -- name: note_wait
--- A wait goes on from the last one if that was there after `soon`.
+-- If the member was still waiting at `soon` or later, this wait continues that one.
 UPDATE room_members SET
   waiting_since = CASE WHEN waited_at >= :soon THEN waiting_since ELSE :now END, waited_at = :now
 WHERE room_id = :room_id AND agent_id = :agent_id;

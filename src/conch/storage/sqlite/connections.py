@@ -504,7 +504,7 @@ class Connections:
         files, now = lent.generation.files, survey(self.path)
         old, recorded = files.files, read_record(self.path)
         if old.same_store(now) and not files.is_overwritten:
-            others_mended = recorded is not None and recorded.fit(now)  # by the record of the process that mended
+            others_mended = recorded is not None and recorded.fit(now)  # then the process that mended has recorded them
             if others_mended or self._mend(lent, old):
                 return StoreInterrupted(f"Files beside the store at {self.path} were replaced. Try again.")
         self._replacements.forget_epoch()

@@ -325,7 +325,7 @@ class SqliteStore:
                 forget_loss(connection)
                 connection.execute(self._statements["set_epoch"], {"epoch": epoch})
             self._replacements.expect(epoch)
-            with suppress(sqlite3.Error):  # the rows are deleted already, so a failure must not be reported as one
+            with suppress(sqlite3.Error):  # the rows are deleted already, so this must not fail the call
                 connection.execute("VACUUM")  # gives the space back to the disk, but needs some of it
         self._connections.close()  # they may have used the index
 

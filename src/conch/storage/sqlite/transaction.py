@@ -74,7 +74,7 @@ def rows_of(connection: sqlite3.Connection, query: str) -> list[tuple[Any, ...]]
 
 
 def _names(cursor: sqlite3.Cursor) -> tuple[str, ...]:
-    """The names of the columns: of each column, the driver describes only that."""
+    """The names of the columns: the first item of each description, and the only one that the driver fills in."""
     return next(zip(*cursor.description, strict=True))
 
 
