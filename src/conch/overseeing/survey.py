@@ -160,7 +160,7 @@ def _judge(bell: Bell, snapshot: Snapshot, facts: _Facts, viewer_id: str, left: 
         standings,
         len(snapshot.members) + snapshot.roll.hidden - len(facts.members),
         facts.reservations,
-        [*_stick_trouble(snapshot), *_open_troubles(snapshot, facts)],
+        [*_stick_trouble(snapshot, facts), *_open_troubles(snapshot, facts)],
         facts.questions,
         facts.notices,
     )
@@ -285,7 +285,7 @@ def _standing(bell: Bell, snapshot: Snapshot, member: Member, facts: _Facts, lef
     return Standing(member, doing, began, since is None, work, asked, facts.unread.get(agent_id, 0), left)
 
 
-def _stick_trouble(snapshot: Snapshot) -> list[Trouble]:
+def _stick_trouble(snapshot: Snapshot, facts: _Facts) -> list[Trouble]:
     reason, member = snapshot.takeover_reason, snapshot.find(snapshot.expected)
     if reason is None:
         return []
