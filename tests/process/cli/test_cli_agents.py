@@ -401,7 +401,7 @@ def test_a_notice_is_sent_seen_and_accepted(conch: Conch, names: dict[str, str])
     seen = conch("agent", "seen", sent["id"], "--json", agent="bob:2")
     accepted = conch("agent", "accept", sent["id"], agent="bob:2")
 
-    assert inbox.out.startswith(f"{sent['id']} Passed to, from ada·{names['ada:1']}, ")
+    assert inbox.out.startswith(f"{sent['id']} Passed to you, from ada·{names['ada:1']}, ")
     assert "\n    next_action: Review it\n" in inbox.out
     assert seen.data["event"]["state"] == "seen"
     assert accepted.out == f"{sent['id']} is accepted.\n"

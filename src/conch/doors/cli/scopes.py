@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from conch.notices.events import ProtocolEvent
 
 
-_INCURSION = "Ran into your reservation"
+# What happened to the reader of a notice, where the label of its type leaves that out.
+_TO_YOU = {"HANDOFF": "Passed to you", "INCURSION": "Ran into your reservation"}
 
 
 def from_here(context: Context, scope: str | None, field: str = "scope") -> str | None:
@@ -165,7 +166,8 @@ def inbox(context: Context) -> Report:
 
 
 def _notice(event: ProtocolEvent) -> str:
-    what = _INCURSION if event.event_type == "INCURSION" else scopes_view.LABELS.get(event.event_type, event.event_type)
+    kind = event.event_type
+    what = _TO_YOU.get(kind) or scopes_view.LABELS.get(kind, kind)
     state = scopes_view.LABELS.get(event.state, event.state)
     head = f"{event.event_id} {what}, from {event.sender}, {moment_text(event.created_at)}: {state}"
     head += f", {event.times} times, last {moment_text(event.latest_at)}" if event.times > 1 and event.latest_at else ""
