@@ -150,6 +150,23 @@ def test_a_wire_that_is_woken_without_memory_goes_on():
     assert ended.stdout == "line", ended.stderr
 
 
+MAKING_A_WIRE = """
+import os
+from conch.doors.mcp.stdio import StopSign, Wire
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+before = resident()
+wire = Wire(os.pipe(), StopSign(), 1_000)
+print(resident() - before)
+"""
+
+
+def test_what_is_set_aside_for_bad_times_uses_no_memory():
+    ended = subprocess.run([sys.executable, "-c", MAKING_A_WIRE], capture_output=True, text=True, timeout=60)
+
+    assert int(ended.stdout) < 512 * 1_024, ended.stderr
+
+
 @pytest.mark.parametrize("filling", [b"[],", b'"\\u00e9",'])
 def test_a_request_that_does_not_fit_into_memory_is_refused_under_its_id(ada, limit, filling):
     limit(resource.RLIMIT_AS, virtual_size(ada))

@@ -14,7 +14,7 @@ from conch.doors.mcp.outbox import Outbox
 from conch.lean import NamedTuple
 
 _CHUNK = 65_536
-_RESERVE = 2 * 1024 * 1024  # bytes of address space; they are never touched, so they use no memory
+_RESERVE = 2 * 1024 * 1024  # bytes of address space. A `bytearray` would write to them, and so use memory
 _SMALL_CHUNK = 256  # Python has memory for this few bytes even when the system has none
 _KEPT = 1_024  # bytes at each end of a line that is given up
 _GONE = select.POLLERR | select.POLLHUP
@@ -172,7 +172,7 @@ class Wire:
         self._splitter = LineSplitter(most_bytes)
         self._source = FileIO(self._input, closefd=False)
         self._buffer = bytearray(_CHUNK)  # made in advance, so that reading needs no memory
-        self._reserve: bytearray | None = bytearray(_RESERVE)
+        self._reserve: bytes | None = bytes(_RESERVE)
         self.outbox = Outbox(self._output, stop.wake, stop.raise_)
         self._poll = select.poll()
         self._poll.register(stop.seen_by, select.POLLIN)
@@ -239,7 +239,7 @@ class Wire:
         """Set memory aside again once there is some: without any, the server could not even read."""
         if self._reserve is None:
             with suppress(MemoryError):
-                self._reserve = bytearray(_RESERVE)
+                self._reserve = bytes(_RESERVE)
 
     def _wait(self, rest: Callable[[], bool]) -> bool | None:
         """Wait until there is something to do. Returns whether there is input, or None if the connection ends."""
