@@ -70,6 +70,8 @@ def _retry(request: Callable[[], Answer]) -> Answer:
 class Call:
     """Shared by the thread that runs a request and the thread that receives its cancellation."""
 
+    __slots__ = ("_cancelled", "_lock", "_renew", "_report", "_wake", "report_every", "undo")
+
     def __init__(self, report: Callable[[str], None] | None = None, every: float = _REPORT_EVERY_SECONDS) -> None:
         """During a wait, `report` is called with a progress text once per `every` seconds."""
         self._lock = Lock()

@@ -9,11 +9,17 @@ import sys
 import termios
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from stat import S_ISFIFO, S_ISSOCK
 
-Placed = Callable[[int], None]
-"""Learns where a line will end in the output, before it is written. See `Outbox.read_through`."""
+from conch.lean import Protocol
+
+
+class _Placed(Protocol):
+    """Learns where its line will end in the output, before that is written. See `Outbox.read_through`."""
+
+    end: int
+
 
 Settled = Callable[[bool], None]
 """Learns whether a line that had to wait was written."""
@@ -25,6 +31,8 @@ _LAST_CHANCE_MS = 250  # a client that is about to read still gets its last repl
 
 
 class _Line:
+    __slots__ = ("rest", "settled")
+
     def __init__(self, rest: memoryview, settled: Settled | None) -> None:
         self.rest = rest
         self.settled = settled
@@ -59,7 +67,7 @@ class Outbox:
     def is_full(self) -> bool:
         return self._accepted - self._written > _MOST_WAITING
 
-    def send(self, line: bytes, placed: Placed | None = None, settled: Settled | None = None) -> bool | None:
+    def send(self, line: bytes, placed: Sequence[_Placed] = (), settled: Settled | None = None) -> bool | None:
         """Write a line, and return whether it was written.
 
         None: there is no room, so the line waits, and `settled` is called later, on another thread. After MemoryError,
@@ -68,19 +76,18 @@ class Outbox:
         new = _Line(memoryview(line + b"\n"), settled)
         with self._lock:
             end = self._accepted + len(new.rest)
-            if placed is not None:
-                placed(end)
+            for each in placed:
+                each.end = end
             self._lines.append(new)  # the last step that may raise MemoryError: from here on the line goes its way
             self._accepted = end
             had_room = not self.is_waiting
             done = self._write_all()
         if had_room and self.is_waiting:
             self._wake()
-        if not done or done[-1] is not new:
-            _settle(done)
-            return None
-        _settle(done[:-1])
-        return not new.rest
+        is_done = bool(done) and done[-1] is new
+        if len(done) > is_done:
+            _settle(done[:-1] if is_done else done)
+        return not new.rest if is_done else None
 
     def flush(self) -> bool:
         """Write what waits, as far as there is room. Returns False if there was not enough memory for that."""

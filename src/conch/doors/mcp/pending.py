@@ -41,6 +41,8 @@ class Batch:
 class PendingCall:
     """One request that waits for its reply. Only `PendingCalls` changes it, and only under its lock."""
 
+    __slots__ = ("batch", "brought", "call", "cancelled", "delivery", "is_begun", "is_over", "reply", "request_id")
+
     def __init__(self, request_id: Id | None, batch: Batch | None) -> None:
         self.request_id = request_id
         self.batch = batch
@@ -57,6 +59,8 @@ class PendingCall:
 
 class _Answered:
     """A call whose reply was given to the outbox, and may have to be taken back."""
+
+    __slots__ = ("delivery", "end", "is_over", "request_id", "since")
 
     def __init__(self, request_id: Id, delivery: Delivery) -> None:
         self.request_id = request_id
@@ -129,8 +133,8 @@ class PendingCalls:
         if cancelled:
             self._follow_ups.run(delivery.not_sent)
         if leaving:
-            line, late = _line(leaving, pending.batch), partial(self._written_late, leaving, len(answered))
-            written = self._outbox.send(line, partial(_place, answered), late)
+            line = _line(leaving, pending.batch)
+            written = self._outbox.send(line, answered, partial(self._written_late, leaving, len(answered)))
             if written is None:
                 self._count_unwritten(len(answered))
             else:
@@ -175,8 +179,10 @@ class PendingCalls:
 
     def take_back_unread(self, patience: float = _PATIENCE_SECONDS) -> None:
         """Take back the replies that the client has left unread for too long. Call it now and then."""
+        if not self._unread:
+            return
         now = time.monotonic()
-        if not self._unread or (patience and now < self._look_at):  # looking at every request would slow it down
+        if patience and now < self._look_at:  # looking at every request would slow it down
             return
         self._look_at = now + _LOOK_SECONDS
         for answered in self._pop_unread(self._outbox.read_through(), now - patience):
@@ -289,11 +295,6 @@ class _Progress:
         self._count += 1
         params: Object = {"progressToken": self._token, "progress": self._count, "message": text}
         self._outbox.send(encode({"jsonrpc": "2.0", "method": "notifications/progress", "params": params}))
-
-
-def _place(answered: list[_Answered], end: int) -> None:
-    for each in answered:
-        each.end = end
 
 
 def _line(leaving: list[PendingCall], batch: Batch | None) -> bytes:

@@ -64,8 +64,16 @@ def _refuse_constant(name: str) -> None:
 
 
 # Python would accept NaN and Infinity, and write them too, but they are not JSON.
-_read = json.JSONDecoder(parse_constant=_refuse_constant).decode
-_spell = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+_read_value = json.JSONDecoder(parse_constant=_refuse_constant).raw_decode
+_spell = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), check_circular=False).encode
+
+
+def _read(text: str) -> Any:
+    text = text.strip(" \t\r\n")
+    value, end = _read_value(text)
+    if end < len(text):
+        raise json.JSONDecodeError("Extra data", text, end)
+    return value
 
 
 def decode(line: bytes) -> Any:

@@ -110,6 +110,11 @@ class LineSplitter:
         """The lines that the chunk completes, and those that it makes too long. After MemoryError, call it again."""
         while self._place < self._end:
             newline = self._chunk.find(b"\n", self._place, self._end)
+            if newline >= 0 and not self._size and newline - self._place <= self._most_bytes:  # as almost always
+                line = bytes(memoryview(self._chunk)[self._place : newline])
+                self._place = newline + 1
+                yield line
+                continue
             self._grow(self._end if newline < 0 else newline)
             if self._size > self._most_bytes:
                 yield from self.discard()
