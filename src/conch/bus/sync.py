@@ -91,6 +91,14 @@ class Synced(NamedTuple):
     trouble: StoreError | None = None
     """The outbox was stored, but then the store failed. So what is unread is not known."""
 
+    def moves(self, advance: bool) -> bool:
+        """Whether its reply moves the cursor, if the reply advances at all."""
+        return advance and self.page.last_seq != self.page.standing.last_seq
+
+    def is_settled(self, advance: bool) -> bool:
+        """Whether nothing has to be written after its reply has gone out."""
+        return not self.moves(advance) and (self.is_touched or self.page.standing.is_fresh)
+
 
 class Messages:
     def __init__(self, store: Store, bell: Bell, settings: Settings) -> None:
@@ -306,10 +314,10 @@ class Messages:
 
     def settle(self, synced: Synced, advance: bool) -> None:
         """After the reply has gone out: move the cursor past its messages, unless it was reset meanwhile."""
-        page, found = synced.page, synced.page.standing.last_seq
-        moves = advance and page.last_seq != found
-        if moves or not (synced.is_touched or page.standing.is_fresh):
-            self._move(page.peer, page.standing, page.last_seq if moves else found)
+        if synced.is_settled(advance):
+            return
+        page, moves = synced.page, synced.moves(advance)
+        self._move(page.peer, page.standing, page.last_seq if moves else page.standing.last_seq)
         if moves:  # probably, unless the cursor was reset meanwhile
             self._note_silence(page.peer, page.standing._replace(last_seq=page.last_seq, highest_seq=page.last_seq))
 

@@ -13,7 +13,7 @@ from conch.lean import TYPE_CHECKING
 from conch.tools import bus_view as view
 from conch.tools import fields
 from conch.tools.registry import Tool, grouped
-from conch.tools.replies import Delivered, Object, QueuedDelivery, Reply, known
+from conch.tools.replies import NOTHING_FOLLOWS, Delivered, Object, QueuedDelivery, Reply, known
 from conch.tools.session import Session
 from conch.tools.text import MARGIN, one_line
 from conch.warnings import Warnings, warning
@@ -188,13 +188,11 @@ def sync(session: Session, given: Object, call: Call) -> Reply:
         app.messages.settle(synced, auto_advance)
         session.brought.add(delivered)
 
-    delivery = QueuedDelivery(
-        session.replies,
-        topic_id,
-        sent=settle,
+    delivery = NOTHING_FOLLOWS
+    if received.length or not synced.is_settled(auto_advance):
         # A delivery is kept for a while, so this task must not hold on to the messages.
-        retracted=partial(app.messages.retract, peer, synced.page.standing) if moves else None,
-    )
+        retract = partial(app.messages.retract, peer, synced.page.standing) if moves else None
+        delivery = QueuedDelivery(session.replies, topic_id, sent=settle, retracted=retract)
     following = view.after_sync(synced.page)
     return Reply(data, text, delivery, next=following, delivered=delivered, shown=synced.page, told=_SYNC_TOLD)
 
