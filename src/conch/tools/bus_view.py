@@ -10,7 +10,7 @@ from conch.clock import to_seconds
 from conch.errors import StoreError
 from conch.lean import TYPE_CHECKING
 from conch.tools.replies import Delivered, Object, Reply, known
-from conch.tools.text import MARGIN, behind_margin, one_line, with_name
+from conch.tools.text import MARGIN, behind_margin, is_plain, one_line, with_name
 from conch.warnings import Warning, Warnings, warning
 
 if TYPE_CHECKING:
@@ -107,7 +107,9 @@ def presence(peer: Presence) -> Object:
 
 
 def received(each: Message, peer: Peer) -> Object:
-    return {**message(each), "addressed": peer.is_meant(each.addressees)}
+    shown = message(each)
+    shown["addressed"] = peer.is_meant(each.addressees)
+    return shown
 
 
 def after_sync(page: Page) -> str:
@@ -151,8 +153,10 @@ def message_text(each: Message, peer: Peer, called: dict[str, Called]) -> str:
         to = f" to {', '.join(each.addressee_labels(called))}{mark}"
     reply = f" in reply to {each.reply_to}" if each.reply_to else ""
     sender = with_name(each.sender_label, "sender", each.sender)
-    head = one_line(f"#{each.seq} {sender}{to} [{each.message_type}] {each.message_id}{reply}:")
-    return f"{head}\n{behind_margin(each.content_markdown)}"
+    head, content = f"#{each.seq} {sender}{to} [{each.message_type}] {each.message_id}{reply}:", each.content_markdown
+    if is_plain(head + content):  # as almost always
+        return f"{head}\n{MARGIN}{content}"
+    return f"{one_line(head)}\n{behind_margin(content)}"
 
 
 def _sent_line(sent: Sent) -> str:
