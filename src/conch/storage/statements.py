@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 
 from conch.errors import SchemaMismatch
 from conch.lean import Any, NamedTuple, TypeVar
@@ -121,15 +122,24 @@ def expand_lists(statement: str, parameters: Parameters) -> tuple[str, Parameter
     """
     if list not in map(type, parameters.values()):  # every statement comes here, and few have a list
         return statement, parameters
-    flat = {}
+    flat: Parameters = {}
+    lengths = []
     for name, value in parameters.items():
         if isinstance(value, list):
-            items = {f"{name}_{index}": item for index, item in enumerate(_padded(value))}
-            statement = statement.replace(f":{name}", "(" + ", ".join(f":{key}" for key in items) + ")")
-            flat.update(items)
+            items = _padded(value)
+            lengths.append((name, len(items)))
+            flat.update((f"{name}_{index}", item) for index, item in enumerate(items))
         else:
             flat[name] = value
-    return statement, flat
+    return _expanded(statement, tuple(lengths)), flat
+
+
+@lru_cache(maxsize=128)
+def _expanded(statement: str, lengths: tuple[tuple[str, int], ...]) -> str:
+    for name, length in lengths:
+        places = ", ".join(f":{name}_{index}" for index in range(length))
+        statement = statement.replace(f":{name}", f"({places})")
+    return statement
 
 
 def _padded(items: list[Any]) -> list[Any]:
