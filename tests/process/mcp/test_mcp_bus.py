@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -239,6 +240,19 @@ def test_a_server_does_not_grow_with_the_messages_that_pass_through_it(red: Peer
     talk(120)
 
     assert _resident(blue) - before < 2_000_000  # a tenth of the messages sent meanwhile
+
+
+@stdio
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc gives each thread a heap of its own")
+def test_the_threads_of_a_server_share_one_heap(red: Peer, blue: Peer) -> None:
+    red.say("hello")
+    blue.read()
+
+    maps = Path(f"/proc/{blue.client.process.pid}/maps").read_text().splitlines()
+
+    # For each further heap, glibc sets 64 MB aside, of which it can use only a small part yet.
+    spans = [line.split()[0].split("-") for line in maps if line.split()[1] == "---p"]
+    assert [end for start, end in spans if int(end, 16) - int(start, 16) > 16 * 1_024 * 1_024] == []
 
 
 def _resident(peer: Peer) -> int:
