@@ -168,3 +168,40 @@ def test_a_broken_store_stops_no_commit(repository: Path, environ: dict[str, str
     environ["CONCH_STORE"] = "postgresql://127.0.0.1:1/none"
 
     assert git(repository, environ, "commit", "-m", "x").returncode == 0
+
+
+@pytest.mark.parametrize("place", ["/proc/self", "a-file", "a-file/inside"])
+def test_a_folder_that_takes_no_hook_is_named_with_the_reason(
+    repository: Path, environ: dict[str, str], conch: Conch, place: str
+) -> None:
+    (repository / "a-file").write_text("")
+    git(repository, environ, "config", "core.hooksPath", place)
+
+    refused = conch("two", "guard", "install")["error"]
+
+    assert refused["code"] == "invalid_argument"
+    assert refused["message"].startswith("The hook at ") and " cannot be changed: " in refused["message"]
+
+
+def test_an_existing_hook_stays_where_it_is_if_ours_cannot_be_written(
+    repository: Path, environ: dict[str, str], tmp_path: Path
+) -> None:
+    """The new hook finds no room, because no process may write a file."""
+    hook = repository / ".git/hooks/pre-commit"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\nexit 0\n")
+    command = f"ulimit -f 0; exec {sys.executable} -c '{INSTALL}' {repository}"
+    done = subprocess.run(["sh", "-c", command], env=environ, capture_output=True, text=True, timeout=60)
+
+    assert "cannot be changed: File too large." in done.stderr
+    assert hook.read_text() == "#!/bin/sh\nexit 0\n"
+    assert [each.name for each in hook.parent.iterdir() if "conch" in each.name] == []
+
+
+INSTALL = """
+import signal, sys
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+from conch.harnesses import git_hook
+git_hook._hook_path = lambda folder: folder + "/.git/hooks/pre-commit"  # asking git needs files too
+git_hook.install(sys.argv[1], "conch")
+"""

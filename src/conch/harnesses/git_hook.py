@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 from conch.errors import InvalidArgument
 from conch.host.commands import ask_where
@@ -42,18 +44,42 @@ def install(directory: str, program: str) -> Hooked:
     script = _SCRIPT.format(mark=_MARK, kept=_KEPT, run=run, program=shlex.quote(program))
     if is_ours and _read(path) == script:
         return Hooked(path, "unchanged", kept if os.path.lexists(kept) else None)
-    if not is_ours and os.path.lexists(path):
-        if os.path.lexists(kept):
-            message = f"{kept} is in the way: conch would keep the hook at {path} there. Move one of them away."
-            raise InvalidArgument(message, field="path")
-        os.rename(path, kept)
+    if os.path.isdir(path):
+        raise InvalidArgument(f"{path} is a folder, so conch can add no hook. Move it away.", field="path")
+    is_in_the_way = not is_ours and os.path.lexists(path)
+    if is_in_the_way and os.path.lexists(kept):
+        message = f"{kept} is in the way: conch would keep the hook at {path} there. Move one of them away."
+        raise InvalidArgument(message, field="path")
+    with _changing(path):
+        draft = _write_draft(path, script)  # first: without it, the existing hook would be gone
+        if is_in_the_way:
+            os.rename(path, kept)
+        os.replace(draft, path)
+    return Hooked(path, "written", kept if os.path.lexists(kept) else None)
+
+
+def _write_draft(path: str, script: str) -> str:
     os.makedirs(os.path.dirname(path), exist_ok=True)
     draft = f"{path}.conch-{os.getpid()}"
-    with open(draft, "w", encoding="utf-8") as file:
-        file.write(script)
-    os.chmod(draft, 0o755)
-    os.replace(draft, path)
-    return Hooked(path, "written", kept if os.path.lexists(kept) else None)
+    try:
+        with open(draft, "w", encoding="utf-8") as file:
+            file.write(script)
+        os.chmod(draft, 0o755)
+    except OSError:
+        with suppress(OSError):
+            os.unlink(draft)
+        raise
+    return draft
+
+
+@contextmanager
+def _changing(path: str) -> Iterator[None]:
+    """Say which file the system did not let us change, and why."""
+    try:
+        yield
+    except OSError as problem:
+        why = problem.strerror or problem
+        raise InvalidArgument(f"The hook at {path} cannot be changed: {why}.", field="path") from None
 
 
 def uninstall(directory: str) -> Hooked:
@@ -61,10 +87,11 @@ def uninstall(directory: str) -> Hooked:
     path = _hook_path(directory)
     if not _is_ours(path):
         return Hooked(path, "absent", None)
-    if os.path.lexists(path + _KEPT):
-        os.replace(path + _KEPT, path)
-    else:
-        os.unlink(path)
+    with _changing(path):
+        if os.path.lexists(path + _KEPT):
+            os.replace(path + _KEPT, path)
+        else:
+            os.unlink(path)
     return Hooked(path, "removed", None)
 
 

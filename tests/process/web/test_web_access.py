@@ -254,6 +254,19 @@ def test_other_machines_cannot_connect_without_tls(environ: dict[str, str], work
     assert not (Path(environ["CONCH_DATA_DIR"]) / "console-token").exists()
 
 
+@pytest.mark.parametrize("name", ["", "no-certificate", "missing"])
+def test_a_certificate_that_cannot_be_used_is_refused_before_the_address_is_printed(
+    environ: dict[str, str], workspace: str, name: str
+) -> None:
+    (Path(workspace) / "no-certificate").write_text("x")
+    path = str(Path(workspace) / name)
+
+    refused = serve(environ, workspace, "--cert", path, "--key", path)
+
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert f"--cert {path} and its --key cannot be used: " in refused.stderr
+
+
 def test_a_wanted_port_that_is_in_use_is_refused_and_a_free_one_named(
     environ: dict[str, str], workspace: str, consoles: Callable[..., Console]
 ) -> None:

@@ -138,6 +138,8 @@ def _explain(error: Exception) -> ConchError:
     if lack is not None:
         return ResourcesExhausted(f"The command failed, because {lack}. Check what was changed, and try again later.")
     what = f"{type(error).__name__}: {error}"
+    if isinstance(error, OSError):  # the system has refused something, which need not be a defect
+        return InternalError(f"The command failed at {_place(error)}: {what}. Check what was changed.")
     return InternalError(f"conch failed: {what} at {_place(error)}. Please report it.")
 
 

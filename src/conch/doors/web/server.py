@@ -65,11 +65,23 @@ def serve(app: App, options: Serving, tools: Mapping[str, Tool], instructions: s
     logging.getLogger("mcp").setLevel(logging.ERROR)  # mistakes of clients are not errors of the server
     if app.settings.retention_days:
         keep_pruned(Retention(app.store, app.bell, app.settings))
+    _load_certificate(config)
     server = _Server(config, (gate.close, hub.close, door.stop))
     scheme = "https" if is_secure else "http"
     print(f"{scheme}://{_shown(options.bind)}:{port}/?token={token}", flush=True)
     server.run([listening])
     return INTERRUPTED if server.signal == signal.SIGINT else 0
+
+
+def _load_certificate(config: uvicorn.Config) -> None:
+    """Read the certificate and its key, before the address is printed."""
+    try:
+        config.load()
+    except OSError as problem:  # also what TLS says about the contents
+        why = problem.strerror or problem
+        raise InvalidArgument(
+            f"--cert {config.ssl_certfile} and its --key cannot be used: {why}.", field="cert"
+        ) from None
 
 
 class _Server(uvicorn.Server):
