@@ -294,6 +294,17 @@ def test_no_process_that_shares_an_explicit_id_replaces_the_one_it_lives_by(stor
     assert (after.process, after.stands_in) == (second.process, False)
 
 
+def test_a_terminal_that_shares_an_explicit_id_does_not_replace_a_process_on_another_host(
+    store: Store, child: StartChild
+) -> None:
+    elsewhere = Process("another host", "boot", 17, 1)
+    identify(store, seen(explicit("alice"), harness=elsewhere))
+
+    typed = identify(store, seen(explicit("alice"), terminal=child().process))
+
+    assert (typed.process, typed.stands_in) == (elsewhere, True)
+
+
 def test_every_client_of_an_explicit_id_is_that_agent_through_its_other_doors(store: Store, child: StartChild) -> None:
     first, second = child().process, child().process
     identify(store, seen(explicit("alice"), harness=first))

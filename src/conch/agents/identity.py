@@ -409,7 +409,7 @@ def _process_to_record(agent: Row, signals: Signals) -> Process | None:
         return recorded
     if life == "gone":  # None if the agent now runs where we cannot see it
         return own
-    return (own if not signals.explicit else signals.terminal) or recorded
+    return recorded if signals.explicit else own or recorded
 
 
 def _new_agent_id(tx: Transaction, verdict: _Verdict, signals: Signals) -> str:
