@@ -360,3 +360,23 @@ def test_a_cursor_that_no_reply_gave_is_refused(ada: Client, after: str) -> None
         if "after" in properties:
             refusal = ada.refused(name, **{key: given[key] for key in given if key in properties}, after=after)
             assert (refusal.get("field"), name) == ("after", name)
+
+
+@pytest.mark.parametrize("notices", [1, 8])
+def test_notices_and_messages_together_fit_into_one_reply(ada: Client, bob: Client, notices: int) -> None:
+    """The client can read neither half if the other one has filled the reply."""
+    for n in range(notices):
+        payload = {"subject": f"s{n}", "blocker": "b" * 3_000, "requested_action": "r" * 500, "urgency": "low"}
+        bob.data("event_send", event_type="BLOCKED", to_agent="ada:1", payload=payload)
+    for n in range(4):
+        bob.send(bob.home, f"{n} " + "m" * 8_000, metadata={"to": "ada:1"})
+    heard: list[str] = []
+    while True:
+        reply = ada.call("listen", wait_seconds=0)
+        if reply.data["status"] != "news":
+            break
+        assert size(reply) <= BUDGET
+        heard += [each["payload"]["subject"] for each in reply.data.get("notices", ())]
+        heard += [each["content_markdown"][:1] for each in reply.data.get("messages", ())]
+
+    assert sorted(heard) == sorted([*(f"s{n}" for n in range(notices)), "0", "1", "2", "3"])

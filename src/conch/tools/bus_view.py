@@ -173,11 +173,14 @@ def view_news(news: News, peers: Peers, budget: Budget) -> Reply:
     talk, peer = news.talk, reader(news)
     called = peers.find_called(peer.topic_id, set(peer.names)) if peer.names else {}
     notices = budget.fill(news.notices, scopes_view.envelope, scopes_view.event_text)
+    if talk and notices.length == 1:
+        budget.spend(notices.objects[0], notices.lines[0])  # a page does not count a single item
     talked = budget.fill(
         talk,
         lambda each: received(each, peer),
         lambda each: received_text(each, peer, called),
         told=RECEIVED_TOLD,
+        is_extra=bool(news.notices),
     )
     news = news.cut(talked.length, notices.length)
     open_ids = {each.message_id for each in news.questions}
