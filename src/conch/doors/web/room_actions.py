@@ -105,7 +105,8 @@ class RoomActions:
         self._app.membership.enter(caller, room_id)
         snapshot = self._app.claims.wait_for_turn(caller, room_id, max_wait_ms=0).snapshot
         if snapshot.room.owner != caller.agent_id or snapshot.room.lease_id is None:
-            message = f"{snapshot.who(snapshot.expected)} has the stick. Take it first, or let it finish."
+            has = "has the stick" if snapshot.room.owner else "is next and has not claimed the stick yet"
+            message = f"{snapshot.who(snapshot.expected)} {has}. Take it first, or let it finish."
             raise StickHeld(message, room_id=room_id)
         return snapshot.room
 
