@@ -58,7 +58,7 @@ class HealthPage:
         processes = [
             known(
                 **agent_view(each.agent_id, each.name),
-                pid=each.pid,
+                pid=each.pid or None,  # a session that has ended has no process
                 life=each.life,
                 liveness=each.liveness,
                 last_seen_at=to_iso(each.last_seen_at),
