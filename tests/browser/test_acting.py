@@ -101,6 +101,8 @@ def test_a_redacted_secret_leaves_every_page(room: Any, console: Console, visit:
     timeline(room, "hunter2-horse")
     page = visit(console, f"/topics/{console.scene.topic_id}")
     message = page.locator(".message", has_text="hunter2-horse")
+    found = visit(console, "/search?q=password")
+    found.get_by_text("hunter2-horse").wait_for()
 
     message.hover()
     message.get_by_role("button", name="Redact").click()
@@ -108,6 +110,7 @@ def test_a_redacted_secret_leaves_every_page(room: Any, console: Console, visit:
 
     for shown in (page, room):
         shown.get_by_text("redacted this message: It was pasted.").first.wait_for()
+    for shown in (page, room, found):
         expect(shown.locator("body")).not_to_contain_text("hunter2", timeout=15_000)
 
 

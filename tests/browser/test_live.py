@@ -11,7 +11,9 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import expect
 from tests.browser.serving import Console, end, serve
+from tests.callers import named
 
+from conch.bus.drafts import Draft
 from conch.clock import MINUTE, SECOND
 
 # Counts what changes inside the rows that are there.
@@ -40,6 +42,38 @@ def test_what_another_process_does_appears_at_once(console: Console, visit: Call
     page.locator(".members").get_by_text("has the stick").wait_for()
     page.locator("#timeline > li", has_text="Passed to codex·ivory-swan").first.get_by_text("Accepted").wait_for()
     page.locator('.chart .turn[aria-label*="codex·ivory-swan"][aria-label*="has the stick"]').wait_for()
+
+
+def test_a_change_without_an_entry_appears_while_another_room_is_busy(
+    console: Console, visit: Callable[..., Any], tmp_path: Path
+) -> None:
+    app = console.scene.app
+    (tmp_path / "busy").mkdir()
+    (tmp_path / "busy/AGENTS.md").write_text("")
+    busy = named(app.store, "eve:9")
+    busy_id = app.membership.join_path(busy, str(tmp_path / "busy")).snapshot.room.room_id
+    page = visit(console, console.room)
+    page.locator("#timeline > li").first.wait_for()
+
+    app.membership.append_note(busy, busy_id, "before")
+    app.registration.register(console.scene.who("ivory-swan"), console.scene.room_id, "black-swan")
+    app.membership.append_note(busy, busy_id, "after")
+
+    page.locator(".members").get_by_text("codex·black-swan").wait_for()
+
+
+def test_a_page_of_older_messages_stays_current(console: Console, visit: Callable[..., Any]) -> None:
+    app = console.scene.app
+    plans = app.topics.create("plans", None, "reuse")[0]
+    peer = app.peers.join(console.scene.who("ivory-swan"), "swan", plans.topic_id, None, None).peer
+    app.messages.send(peer, [Draft(f"Message number {number}.") for number in range(120)])
+    page = visit(console, f"/topics/{plans.topic_id}?at=30")
+    page.get_by_text("Message number 29.").wait_for()
+
+    app.topics.rename(plans.topic_id, "old plans")
+
+    expect(page.get_by_role("heading", level=1)).to_have_text("old plans")
+    expect(page.get_by_text("Message number 119.")).to_have_count(0)
 
 
 def test_a_death_appears_on_every_page(console: Console, visit: Callable[..., Any]) -> None:

@@ -19,7 +19,7 @@ export class Stream {
 
   open() {
     this.source = new EventSource("/api/stream");
-    this.source.onopen = () => { this.heard(); this.opened(); };
+    this.source.onopen = () => this.heard();
     this.source.onerror = () => this.lost();
     for (const type of ["hello", "entry", "changed", "ping"]) {
       this.source.addEventListener(type, (event) => {
@@ -27,7 +27,8 @@ export class Stream {
         const data = JSON.parse(event.data);
         if (type === "entry") this.happened(data);
         if (type === "changed") this.changed();
-        if (data.reset) this.replaced();
+        // Not before: only now does the server hear everything that happens.
+        if (type === "hello") data.reset ? this.replaced() : this.opened();
       });
     }
   }
