@@ -37,7 +37,7 @@ ConchError
 +-- UnknownRecipient ........... UNKNOWN_RECIPIENT        no agent in the room has that name
 +-- EventNotFound .............. EVENT_NOT_FOUND
 +-- MarkForbidden .............. MARK_FORBIDDEN           only its recipient can mark an event
-+-- DuplicateListener .......... duplicate_listener       the agent already listens, in a process that is alive
++-- DuplicateListener .......... duplicate_listener       the agent is already listening, in a living process
 +-- RateLimited ................ RATE_LIMITED             too many notices; retry_after_seconds says when to try again
 +-- Cancelled .................. cancelled                the caller cancelled the call
 +-- StoreError

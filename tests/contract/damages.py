@@ -166,7 +166,7 @@ ROOMS = {
         "DELETE FROM room_members WHERE agent_id = (SELECT owner FROM path_rooms WHERE owner IS NOT NULL)",
     ),
     "another owner": Damage(
-        "path_rooms", "by the room's log it is ada:1", "UPDATE path_rooms SET owner = 'bob:2' WHERE owner = 'ada:1'"
+        "path_rooms", "according to its log it is ada:1", "UPDATE path_rooms SET owner = 'bob:2' WHERE owner = 'ada:1'"
     ),
     "an idle room that is owned": Damage(
         "path_rooms",
@@ -386,7 +386,7 @@ BUS = {
         "UPDATE message_addressees SET addressee = 'green'",
     ),
     "an addressee who gets no mail": Damage(
-        "message_addressees", "missing in their mail", "DELETE FROM message_addressees"
+        "message_addressees", "missing from their mail", "DELETE FROM message_addressees"
     ),
     "messages in the wrong order": Damage(
         "messages", "in the wrong order", f"UPDATE messages SET number = number + 9999 WHERE message_id = {FIRST}"

@@ -48,7 +48,7 @@ def install(directory: str, program: str) -> Hooked:
         raise InvalidArgument(f"{path} is a folder, so conch can add no hook. Move it away.", field="path")
     is_in_the_way = not is_ours and os.path.lexists(path)
     if is_in_the_way and os.path.lexists(kept):
-        message = f"{kept} is in the way: conch would keep the hook at {path} there. Move one of them away."
+        message = f"conch would move your hook {path} to {kept}, but that file exists. Move one of them away."
         raise InvalidArgument(message, field="path")
     with _changing(path):
         draft = _write_draft(path, script)  # first: without it, the existing hook would be gone

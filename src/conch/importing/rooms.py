@@ -211,9 +211,9 @@ class _Writer:
             return AGENT_ID_RULE
         found = self._tx.one("find_agent", agent_id=agent)
         if found is not None:
-            return None if found["session_kind"] == _SESSION else "of an agent here stays with that agent"
+            return None if found["session_kind"] == _SESSION else "that an agent here has stays with that agent"
         obstacle = find_obstacle(self._tx, agent)
-        return None if obstacle is None else f"must not be this one: it {obstacle.words}"
+        return None if obstacle is None else f"cannot be used here if it {obstacle.words}"
 
     def _seen(self, agent: str) -> int:
         """When an agent was last seen. It does not count as active, because it is not here."""

@@ -62,7 +62,7 @@ class Listening:
         self._renewal_ms = renewal_ms(settings)
 
     def listen(self, caller: Caller, seconds: float, call: Call, *, takes_turns: bool = True) -> Heard:
-        """Wait for the first of: an offered stick, a takeover, news. DuplicateListener if the agent already listens."""
+        """Wait for the first of: an offered stick, a takeover, news. DuplicateListener if it is already listening."""
         with self._store.read() as tx:
             rooms, topics = _places(tx, caller.agent_id, takes_turns)
         if not rooms and not topics:
@@ -187,7 +187,7 @@ def _refuse_second(tx: Transaction, agent_id: str) -> None:
         return
     since, where = to_iso(row["started_at"]), f" in process {row['pid']}" if row["pid"] else ""
     message = (
-        f"You already listen{where}, since {since}. A second listener would take away what the first one waits for. "
-        "Wait for the first one, or stop it."
+        f"You are already listening{where}, since {since}. A second listener would take away what the "
+        "first one waits for. Wait for the first one, or stop it."
     )
     raise DuplicateListener(message, since=since, pid=row["pid"])

@@ -165,8 +165,8 @@ def _no_evidence(prior: Row, within: Scope, traces: _Traces) -> AdoptionRejected
     git = "" if traces.is_git else " (git could not list the changed files)"
     who = label(prior["agent_id"], prior["name"])
     message = (
-        f"conch found no unfinished work of {who} {where}: no uncommitted file that it had reserved or claimed "
-        f"with the stick{git}, and no work item in progress."
+        f"conch found no unfinished work of {who} {where}: no uncommitted file that it had reserved or "
+        f"could change with the stick{git}, and no work item in progress."
     )
     return _rejected(NO_EVIDENCE, message, prior["name"], Advice("own_name"))
 

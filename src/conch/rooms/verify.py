@@ -150,7 +150,7 @@ def _compare_members(tx: Transaction, room: Room, replayed: dict[str, Seat]) -> 
 
 def _difference(table: str, room: Room, field: str, stored: Any, replayed: Any) -> Problem:
     sentence = (
-        f"The {field} of room {room.room_id} is {_spell(stored)}, but by the room's log it is {_spell(replayed)}."
+        f"The {field} of room {room.room_id} is {_spell(stored)}, but according to its log it is {_spell(replayed)}."
     )
     row: Row = {"room_id": room.room_id, "canonical_path": room.canonical_path}
     return Problem("row", table, sentence, {**row, "field": field, "stored": stored, "replayed": replayed})

@@ -71,7 +71,7 @@ def test_a_room_that_is_not_what_its_log_says_is_found_by_its_row_and_field(
     answer, error = conch("db", "verify"), conch("db", "verify", "--json").error
 
     assert answer.status == 1
-    assert f"path_rooms: The {field} of room {room} is {value}, but by the room's log it is" in answer.err
+    assert f"path_rooms: The {field} of room {room} is {value}, but according to its log it is" in answer.err
     assert "Restore a backup from before the damage." in answer.err
     found = [each["row"] for each in error["problems"] if each["row"].get("field")]
     assert [(row["room_id"], row["field"], row["stored"]) for row in found] == [(room, field, value)]
@@ -85,7 +85,7 @@ def test_a_member_that_is_not_where_the_log_put_it_is_found_by_its_row_and_field
     answer = conch("db", "verify")
 
     assert answer.status == 1
-    told = f"room_members: The ordinal of member bob:2 of room {room} is 9, but by the room's log it is 1."
+    told = f"room_members: The ordinal of member bob:2 of room {room} is 9, but according to its log it is 1."
     assert told in answer.err.splitlines()
 
 

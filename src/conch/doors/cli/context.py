@@ -200,7 +200,7 @@ def find_member(members: list[Member], text: str, field: str) -> str:
     if found:
         raise InvalidArgument(f"{shown} could be {' or '.join(names)}; type more of the name.", field=field)
     listed = some_of(names) or "none"
-    raise UnknownMember(f"There is no member {shown} for this command. Members you can name: {listed}.", field=field)
+    raise UnknownMember(f"No member that you can name here matches {shown}. You can name: {listed}.", field=field)
 
 
 @lru_cache(maxsize=1)

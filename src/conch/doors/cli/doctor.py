@@ -188,7 +188,7 @@ def _guardians(context: Context) -> list[_Finding]:
     if len(running) <= held["number"]:
         return [_Finding("guardians", "ok", f"running: {len(running)}, leases held: {held['number']}")]
     pids = " ".join(map(str, sorted(running)))
-    found = f"more guardians run ({len(running)}) than leases are held ({held['number']})"
+    found = f"running: {len(running)}, leases held: only {held['number']}"
     return [_Finding("guardians", "note", found, f"Those without a lease should end soon. If not: kill {pids}")]
 
 
@@ -212,7 +212,7 @@ def _hook(program: str, harness: str) -> str:
     event = {"gemini": "BeforeTool", "cursor": "preToolUse"}.get(harness, "PreToolUse")
     sample = {"session_id": "doctor", "cwd": os.getcwd(), "hook_event_name": event, "tool_name": "Read"}
     answer = _run([program, "hook", event, "--harness", harness], json.dumps({**sample, "tool_input": {}})).strip()
-    return "" if answer == "{}" else f"its hook answered {answer[:80]!r} to a recorded call"
+    return "" if answer == "{}" else f"its hook answered {answer[:80]!r} to a test call, not {{}}"
 
 
 def _run(command: list[str], given: str) -> str:

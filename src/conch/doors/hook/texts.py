@@ -122,7 +122,7 @@ def duty(found: Duty) -> str:
 
 def hold_back(reasons: list[str]) -> str:
     listed = [f"- {reason}" for reason in reasons]
-    return "\n".join([HELD_BACK, *listed, "conch says this only once. Stopping again is allowed."])
+    return "\n".join([HELD_BACK, *listed, "conch says this only once. Next time, you may stop."])
 
 
 # -- the beginning

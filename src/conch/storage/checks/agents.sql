@@ -70,7 +70,7 @@ FROM registrations g LEFT JOIN (
 WHERE COALESCE(t.first_at <> g.registered_at, 1 = 1);
 
 -- check: registrations
--- By room_activity, {agent_id} is registered in room {room_id}, but its registration is missing.
+-- According to room_activity, {agent_id} is registered in room {room_id}, but its registration is missing.
 SELECT DISTINCT t.room_id, t.agent_id
 FROM room_activity t LEFT JOIN registrations g ON g.room_id = t.room_id AND g.agent_id = t.agent_id
 WHERE t.kind IN ('registered', 'RESUME') AND g.agent_id IS NULL;

@@ -93,7 +93,7 @@ SELECT a.seq, a.topic_id, a.addressee, m.metadata_json
 FROM message_addressees a JOIN messages m ON m.topic_id = a.topic_id AND m.seq = a.seq;
 
 -- check: message_addressees addressees
--- Message {seq} of topic {topic_id} is not listed for every agent that its metadata names, so it is missing in their mail.
+-- Message {seq} of topic {topic_id} is not listed for every agent that its metadata names, so it is missing from their mail.
 SELECT m.seq, m.topic_id, m.metadata_json, (
   SELECT count(*) FROM message_addressees a WHERE a.topic_id = m.topic_id AND a.seq = m.seq
 ) AS listed
