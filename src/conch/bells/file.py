@@ -71,7 +71,7 @@ class FileBell:
                 os.unlink(self._path(channel))
 
     def move(self, directory: str) -> None:
-        """Use another directory from now on. Ears that listen already look at the table at intervals."""
+        """Use another directory from now on. Open ears hear nothing from there; their waiters look at intervals."""
         self._directory = directory
 
     def close(self) -> None:

@@ -129,7 +129,7 @@ def expect_called(text: str, tx: Transaction, room_id: str) -> None:
 
 
 def expect_shown(tx: Transaction, room_id: str, limit: int) -> None:
-    """Fetch ahead what `Roll.shown` reads in a room where all are there."""
+    """Fetch ahead what `Roll.shown` reads in a room where no member is gone."""
     tx.ahead("count_members", room_id=room_id, is_gone=1)
     places = {"after": -1, "through": NO_LIMIT, "wrap": -1}
     tx.ahead("members_from", room_id=room_id, seen_since=0, limit=min(limit, _LARGEST_CHUNK), **places)
@@ -264,8 +264,8 @@ class Roll:
     def shown(self, after: int = -1, limit: int = NO_LIMIT) -> Shown:
         """The members after a place, without those that are gone and hold nothing.
 
-        A member can hold the stick, an offer of it, or a reservation. Of members without a mark, only those that were
-        looked at are counted as gone.
+        A member can hold the stick, an offer of it, or a reservation. A member without a mark counts as gone only if it
+        was looked at.
         """
         gone, holders = self._marked()
         busy: set[str] | None = None

@@ -26,7 +26,7 @@ _MOST_REMEMBERED = 20  # replies
 
 
 class Settled:
-    """Lets a thread wait until a reply is settled. Every reply has one, so it is much cheaper than an Event."""
+    """Lets a thread wait until a reply is settled. Every reply has one, so it must be cheaper than an Event."""
 
     def __init__(self) -> None:
         self._is_set = False

@@ -181,7 +181,7 @@ class PostgresStore:
         try:
             yield
         finally:
-            self._thread.notes = [each for each in self._notes if each in outer]  # without those that have gone
+            self._thread.notes = [each for each in self._notes if each in outer]  # without those that were sent
 
     @property
     def _notes(self) -> list[_Note]:
@@ -244,7 +244,7 @@ class PostgresStore:
         return [question.rows for question in (*changes, *after)]
 
     def _explain(self, trouble: StoreError, before: list[Question]) -> None:
-        """Raise the error of a change without an answer to its commit, unless this is another store or schema."""
+        """Raise the error of a change whose commit was not answered, unless another store or schema explains it."""
         cause = trouble.__cause__
         if isinstance(cause, DivisionByZero | UndefinedTable | UndefinedColumn):
             return

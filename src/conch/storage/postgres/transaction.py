@@ -112,7 +112,7 @@ class PostgresTransaction:
         begin: Callable[[PostgresTransaction, list[Question]], None],
         translated: Callable[[], AbstractContextManager[None]],
     ) -> None:
-        """`begin` sends the first flight, and sets the time, and `begun` if more flights can follow.
+        """`begin` sends the first flight and sets `time`. If more flights can follow, it also sets `begun`.
 
         `translated` turns the driver's errors into this store's errors.
         """

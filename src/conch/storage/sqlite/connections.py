@@ -487,7 +487,7 @@ class Connections:
         return generation.trouble
 
     def _follow(self, lent: Lent, target: str) -> StoreInterrupted:
-        """What to do before another file is used, to which a link leads now."""
+        """Leave the old file in order, because a link now leads to another one. Returns the error for the caller."""
         store = lent.generation.files.files.store
         if file_id(target) == store:  # it was moved, and its -wal still has the old name
             self._empty_log(lent)

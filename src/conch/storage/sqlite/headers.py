@@ -83,7 +83,7 @@ class Header:
     def is_used_elsewhere(self, path: str) -> bool:
         """Whether other processes use this file, but under another name: with a `-shm` that is not beside it.
 
-        False where the system cannot tell. False also if this process has a store open: closing `-shm` here could drop
+        False where the system cannot tell, and if this process has a store open: closing `-shm` here could drop
         its locks. `_lock` keeps other threads from opening one meanwhile.
         """
         with self._lock:

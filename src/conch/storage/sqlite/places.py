@@ -9,8 +9,8 @@ backup copied over the store, SQLite would show it a store that never was.
 
 If an older copy of the file is put over it with plain tools, it is still the same file, and the same store. So the
 header of the file has a mark, and every write moves it on by one. SQLite changes the file only when it moves `-wal`
-into it. Until then the file has an older mark: not older than the one it had when `-wal` began, which the first write
-after that notes in the store. Any other mark, or one that goes back, shows that the file is a copy.
+into it, so the mark in the file may lag behind, but never behind the one that the file had when `-wal` began. The first
+write to a new `-wal` stores that one. A mark outside this range, or one that goes back, shows that the file is a copy.
 
 `-wal` can be emptied or damaged too. SQLite then shows the store as it was before, and nothing in it looks wrong. So
 every write notes its mark in `.users`, after its commit. A process that opens the store and reads an older mark knows
@@ -263,7 +263,7 @@ class Users:
         fcntl.flock(self._file, fcntl.LOCK_SH)
 
     def note(self, mark: int) -> None:
-        """Write down the mark of a write that is committed. It counts as long as the record begins as it does now.
+        """Write down the mark of a committed write. The note counts only for the present record, whose mark it repeats.
 
         Without this note a later loss could be missed, but the write itself is done, so no error may hide that.
         """
