@@ -186,7 +186,7 @@ TERMINALS = _words("""
     code code-insiders codium vscodium code-server bootstrap-fork cursor windsurf zed zed-editor
     idea pycharm webstorm goland clion rider phpstorm rubymine
 """)
-"""Programs that open terminals in which people type. Below any other program, a terminal shows no person."""
+"""Programs that open terminals in which people type. A terminal below any other program is no sign of a person."""
 
 HOSTS = TERMINALS | _words("init systemd launchd cron crond anacron atd")
 """Programs that start sessions. They are not harnesses, and no harness is above them."""

@@ -215,7 +215,7 @@ class Store(Protocol):
 
     @property
     def replacements(self) -> list[Replacement]:
-        """Each time that this process found another store in place of the one before, oldest first.
+        """Each time that this process found another store in place of its own, oldest first.
 
         The transaction that found it raised StoreReplaced; the next one uses the store that is there now.
         """

@@ -22,11 +22,11 @@ class Replacements:
 
     @property
     def expected(self) -> str | None:
-        """The epoch of the transaction before; None if there was none."""
+        """The epoch of the previous transaction; None if there was none."""
         return self._epoch if self._is_known else None
 
     def check(self, epoch: str | None) -> None:
-        """Compare the epoch with that of the transaction before. StoreReplaced if it differs; nothing was changed."""
+        """Compare the epoch with that of the previous transaction. StoreReplaced if it differs; nothing was changed."""
         if not self._is_known:
             self.expect(epoch)
         elif epoch != self._epoch:

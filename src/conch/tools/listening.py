@@ -39,7 +39,7 @@ def listen(session: Session, given: Object, call: Call) -> Reply:
 
 
 def _with_free_stick(session: Session, reply: Reply) -> Reply:
-    """The reply, and that the stick of a room is free, for a client that can claim it."""
+    """The reply, with a note that the stick of a room is free, for a client that can claim it."""
     room_id = session.app.listening.find_free_stick(session.caller()) if session.offers("wait_for_turn") else None
     if room_id is None:
         return reply

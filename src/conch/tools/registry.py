@@ -98,7 +98,7 @@ def _find_fence(tool: Tool, session: Session, arguments: Object) -> ConchError |
 
 
 def _warned(reply: Reply, replacements: list[Replacement]) -> Reply:
-    """The reply, and that the store was replaced since the caller's last call."""
+    """The reply, with a warning for each time that the store was replaced since the caller's last call."""
     from conch.warnings import warning  # rarely needed
 
     news = [warning("STORE_REPLACED", each.message, **each.details) for each in replacements]

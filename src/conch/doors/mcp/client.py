@@ -74,7 +74,7 @@ class Client:
         self._version = STATELESS_VERSION
 
     def shape(self, result: Object, cacheable: bool = False, seconds: int = _CACHE_SECONDS) -> Object:
-        """The result in the format of this era. What is `cacheable` says for how many seconds."""
+        """The result in the format of this era. If it is `cacheable`, it says for how many seconds."""
         if not self.stateless:
             return result
         shaped = {"resultType": "complete", **result, "_meta": {SERVER_KEY: self._server}}

@@ -93,7 +93,7 @@ class Schema:
                 self._check_version(str(stored))
 
     def migrate(self, connection: Connection, force: bool) -> int:
-        """Create the schema or migrate an older one; returns the version before."""
+        """Create the schema or migrate an older one; returns the earlier version."""
         with self._locked(connection):
             stored = self._find_version(connection)
             if stored > self.version:

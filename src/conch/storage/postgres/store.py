@@ -299,7 +299,7 @@ class PostgresStore:
         self._admit(transaction, connection, facts)
 
     def _admit(self, transaction: PostgresTransaction, connection: Connection, facts: Question) -> None:
-        """Make sure that the transaction is on a store of this schema, and on the store of the calls before."""
+        """Make sure that the transaction is on a store of this schema, and on the same store as earlier calls."""
         found = self._check_schema(connection, facts)
         self._replacements.check(found["epoch"])
         transaction.time = self._clock() if self._clock else found["now"]

@@ -183,7 +183,7 @@ class SqliteStore:
         self._ring([*channels, change_channel(())])
 
     def _check(self, lent: Lent) -> tuple[int, int]:
-        """Make sure inside the transaction that it is on the store of the calls before.
+        """Make sure inside the transaction that it is on the same store as earlier calls.
 
         Returns the mark in the file, and the one that SQLite reads. A writer that passes has the write lock of these
         files. A process that mends them waits for that lock.
