@@ -189,7 +189,7 @@ def _guardians(context: Context) -> list[_Finding]:
         return [_Finding("guardians", "ok", f"running: {len(running)}, leases held: {held['number']}")]
     pids = " ".join(map(str, sorted(running)))
     found = f"running: {len(running)}, leases held: only {held['number']}"
-    return [_Finding("guardians", "note", found, f"Those without a lease should end soon. If not: kill {pids}")]
+    return [_Finding("guardians", "note", found, f"Those without a lease should end soon. The guardians are: {pids}")]
 
 
 # -- the server and the hook, as a harness starts them
