@@ -5,6 +5,8 @@ A process that notices it saves what it still can, drops its connections, and op
 - The store's file was deleted or replaced. The connections still read the old one, so it is copied to a new file.
 - Only `-wal` or `-shm` is missing. The connections still have them, and write what they hold into the store's file.
 - Another file, or an older copy of the store, was copied over it. What was there before is gone.
+- `-shm` is damaged. SQLite makes it again from `-wal`.
+- `-wal` is damaged. What SQLite can still recover of it is put in place of the store.
 - A link on the way to the store was changed. The old store is left to those who still use it.
 - The store's file was moved, with a link to it in its place. The connections write what `-wal` holds into it.
 """
@@ -14,15 +16,27 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 from conch.errors import StoreBusy, StoreError, StoreInterrupted, StoreReplaced, StoreUnavailable
 from conch.lean import Lock, NamedTuple
 from conch.storage.replacement import Replacements
 from conch.storage.sqlite import sqlite3
-from conch.storage.sqlite.errors import translate
-from conch.storage.sqlite.files import copy_whole, make_file, make_folder, make_private, note_loss, stamp, unused
+from conch.storage.sqlite.errors import damaged, translate
+from conch.storage.sqlite.files import (
+    copy_whole,
+    make_distinct,
+    make_file,
+    make_folder,
+    make_private,
+    new_mark,
+    note_loss,
+    put_in_place,
+    stamp,
+    unused,
+)
 from conch.storage.sqlite.headers import FileId, file_id, is_used_elsewhere
+from conch.storage.sqlite.logs import Log, Recovered
 from conch.storage.sqlite.ownership import require_own_place
 from conch.storage.sqlite.places import (
     SIDES,
@@ -41,6 +55,8 @@ from conch.storage.sqlite.transaction import transaction
 
 _IDLE_CONNECTIONS = 4
 _SETTLE_SECONDS = 1.0
+_DAMAGES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR_SHORT_READ)
+_DAMAGED = ".damaged-"  # in the names of files with a `-wal` that SQLite cannot recover
 _kept: list[sqlite3.Connection] = []  # must never be closed, see `_Generation.close`
 
 
@@ -87,9 +103,10 @@ class Facts(NamedTuple):
 class _Generation:
     """The connections to the same files."""
 
-    def __init__(self, files: OpenFiles, users: Users) -> None:
+    def __init__(self, files: OpenFiles, users: Users, log: Log | None) -> None:
         self.files = files
         self.users = users
+        self.log = log
         self.idle: list[sqlite3.Connection] = []
         self.facts: dict[sqlite3.Connection, Facts] = {}
         self.count = 1
@@ -111,6 +128,8 @@ class _Generation:
         connection.close()
         if self.count == 0:
             self.files.close()
+            if self.log is not None:
+                self.log.close()
 
     def close_idle(self) -> None:
         idle, self.idle = self.idle, []
@@ -141,15 +160,74 @@ class Lent(NamedTuple):
 
         `stored` is the mark that SQLite reads, and `start` the one that the file had when `-wal` began.
         """
-        is_expected = count_steps(start, in_file) <= count_steps(start, stored)
-        if not is_expected or (self.known is not None and not is_ahead(stored, self.known)):
-            self.generation.files.is_overwritten = True
+        files = self.generation.files
+        if count_steps(start, in_file) > count_steps(start, stored):
+            files.is_overwritten = True
             raise FilesTaken
-        self.generation.files.stored = stored
+        if self.known is not None and not is_ahead(stored, self.known):
+            files.is_doubtful = True
+            raise FilesTaken
+        files.stored = stored
+
+    def check_log(self, stored: int, queue: Queue | None) -> None:
+        """FilesTaken if SQLite could not recover `-wal` any more. Inside a transaction. A writer needs no `queue`.
+
+        Every transaction asks, so it must be fast.
+        """
+        log = self.generation.log
+        if log is not None and not log.is_trusted():
+            self._recognize(log, stored, queue)
+
+    def _recognize(self, log: Log, stored: int, queue: Queue | None) -> None:
+        users = self.generation.users
+        changed_at, noted = log.changed_at(), users.noted()
+        if noted is not None and noted[1] == changed_at:
+            log.trusted = changed_at
+            return
+        if not users.can_note:
+            return
+        file = None if queue is None else queue.enter_at_once()
+        if queue is not None and file is None:  # a writer has not noted its change yet
+            return
+        try:
+            self._examine(log, stored)
+        finally:
+            if queue is not None:
+                queue.leave(file)
+
+    def _examine(self, log: Log, stored: int) -> None:
+        files, users = self.generation.files, self.generation.users
+        changed_at, noted = log.changed_at(), users.noted()
+        if noted is None or noted[1] != changed_at:
+            mark = log.recoverable_mark()
+            if mark is None:
+                return
+            known = stored if noted is None or noted[0] is None else noted[0]
+            if not is_ahead(mark, stored) or not is_ahead(mark, known):
+                files.is_doubtful = files.is_log_damaged = True
+                raise FilesTaken
+            users.note(mark, changed_at)
+        log.trusted = changed_at
+
+    def note(self, mark: int) -> None:
+        """Note a change that is committed, before the next writer's turn."""
+        log = self.generation.log
+        if log is not None:
+            log.trusted = log.changed_at()
+            self.generation.users.note(mark, log.trusted)
+
+    def is_index_cut(self) -> bool:
+        """Whether `-shm` was cut off. It must not be looked at then."""
+        log = self.generation.log
+        if log is None or not log.is_index_cut():
+            return False
+        log.fill_index()
+        self.generation.files.is_doubtful = True
+        return True
 
     def is_surely_taken(self) -> bool:
         try:
-            return not self.generation.files.are_in_place()
+            return self.is_index_cut() or not self.generation.files.are_in_place()
         except OSError:
             return False
 
@@ -165,6 +243,8 @@ class _Loan:
             self._lent = self._connections.take()
         except sqlite3.Error as error:
             raise self._connections.translate(error) from error
+        if self._lent.is_index_cut():
+            self.__exit__(FilesTaken, FilesTaken(), None)
         return self._lent
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
@@ -207,6 +287,7 @@ class Connections:
         self._lock = Lock()
         self._now: _Generation | None = None
         self._before: _Generation | None = None  # the last one, if its files were taken
+        self._looked_at: int | None = None  # the `-wal` that was examined last, after SQLite found a damage
 
     def borrowed(self) -> _Loan:
         """A connection for one transaction, with the driver's errors translated.
@@ -219,6 +300,9 @@ class Connections:
         """The error for a caller, if this one comes from the driver or from the files of the store."""
         if isinstance(error, _Hidden):
             return self.translate(error.error)
+        if isinstance(error, sqlite3.Error) and getattr(error, "sqlite_errorcode", None) in _DAMAGES:
+            lent.generation.files.is_doubtful = True
+            return self.notice(lent, error)
         if isinstance(error, FilesTaken) or (isinstance(error, sqlite3.Error) and lent.is_surely_taken()):
             return self.notice(lent)
         return self.translate(error) if isinstance(error, sqlite3.Error) else None
@@ -291,7 +375,7 @@ class Connections:
     def close(self) -> None:
         generation = self._now
         if generation is not None and generation.idle:
-            lent = Lent(generation.idle.pop(), generation)
+            lent = Lent(generation.idle.pop(), generation, generation.files.stored)
             if lent.is_surely_taken():
                 self.notice(lent)
             self.give_back(lent)
@@ -363,7 +447,7 @@ class Connections:
 
     def _open_files(self, users: Users, connect: Callable[[], sqlite3.Connection]) -> _Generation:
         files = OpenFiles(self.path, self._given)
-        connection, has_lost = None, users.find_loss()
+        connection, log, has_lost = None, None, users.find_loss()
         try:
             connection = connect()
             make_private(self.path)
@@ -373,27 +457,46 @@ class Connections:
                 users.record(files.files)
             elif not _fit(recorded := users.recorded(), files.files):  # the last user has left since we looked
                 raise _Unsettled(recorded, files.files)
-            if has_lost(files.files, _read_mark(connection)):
+            log, mark = self._open_log(files), _read_mark(connection)
+            if has_lost(files.files, mark):
+                if not users.is_alone and self._before is None:  # the index of the others is wrong
+                    raise _Unsettled(users.recorded(), files.files)
                 self._report_loss(connection)
+            if log is not None and users.is_alone:  # SQLite has just verified it
+                log.trusted = log.changed_at()
+                users.note(mark, log.trusted)
         except BaseException:
             if connection is not None:
                 connection.close()
             files.close()
+            if log is not None:
+                log.close()
             raise
-        generation = _Generation(files, users)
+        generation = _Generation(files, users, log)
         generation.idle.append(connection)
         return generation
+
+    def _open_log(self, files: OpenFiles) -> Log | None:
+        """None if there is none, as in a sandbox that can only read."""
+        try:
+            return Log(self.path, files.header)
+        except FileNotFoundError:
+            return None
 
     def _report_loss(self, connection: sqlite3.Connection) -> None:
         """Tell the caller, the other processes and `conch db verify` that changes are lost."""
         with transaction(connection, "BEGIN IMMEDIATE"):
             note_loss(connection)
         self._replacements.forget_epoch()
-        message = (
+        self._replacements.add(self._loss(), path=self.path, rescued=None)
+
+    def _loss(self, kept: str = "") -> str:
+        where = f" The damaged file is {kept}-wal." if kept else ""
+        return (
             f"Changes are missing in the store at {self.path}: the file {self.path}-wal was emptied, deleted or "
-            "damaged after they were made, or the machine lost power. `conch db restore FILE` brings back a backup."
+            f"damaged after they were made, or the machine lost power.{where} `conch db restore FILE` brings back a "
+            "backup."
         )
-        self._replacements.add(message, path=self.path, rescued=None)
 
     def _require_own_files(self, users: Users) -> None:
         """Make sure that the store's file and those beside it belong together.
@@ -460,21 +563,22 @@ class Connections:
 
     # -- the files are taken away
 
-    def notice(self, lent: Lent) -> StoreError:
+    def notice(self, lent: Lent, error: sqlite3.Error | None = None) -> StoreError:
         """Save what can be saved and drop the connections to these files. Returns the error for the caller.
 
-        It is StoreReplaced if another store is there now, and StoreInterrupted if nothing was lost.
+        It is StoreReplaced if another store is there now, and StoreInterrupted if nothing was lost. `error` is what
+        SQLite has found, if that may have come from a damaged `-wal` or `-shm`.
         """
         generation, target = lent.generation, os.path.realpath(self._given)
         path = generation.files.path
         is_left = target != path and not os.path.islink(path)  # nothing happened to the file itself
         try:
             with generation.noticing if is_left else self._queue():
-                generation.trouble = generation.trouble or self._save(lent, target)
-        except StoreError as error:  # it cannot be saved now, so the next call tries again
-            return error
-        except (OSError, sqlite3.Error) as error:
-            return self.translate(error)
+                generation.trouble = generation.trouble or self._save(lent, target, error)
+        except StoreError as trouble:  # it cannot be saved now, so the next call tries again
+            return trouble
+        except (OSError, sqlite3.Error) as trouble:
+            return self.translate(trouble)
         with self._lock:
             if generation is self._now:
                 is_same = target == self.path or type(generation.trouble) is StoreInterrupted
@@ -498,11 +602,15 @@ class Connections:
             return self._rescue(lent, message)
         return self._replacements.add(message, path=target, before=self.path)
 
-    def _save(self, lent: Lent, target: str) -> StoreInterrupted:
+    def _save(self, lent: Lent, target: str, error: sqlite3.Error | None) -> StoreInterrupted:
         if target != self.path:
             return self._follow(lent, target)
         files, now = lent.generation.files, survey(self.path)
         old, recorded = files.files, read_record(self.path)
+        if files.is_doubtful and not files.is_overwritten and old.same_store(now) and old[:3] == now[:3]:
+            trouble = self._mend_log(lent, error)
+            if trouble is not None:
+                return trouble
         if old.same_store(now) and not files.is_overwritten:
             others_mended = recorded is not None and recorded.fit(now)  # then the process that mended has recorded them
             if others_mended or self._mend(lent, old):
@@ -527,6 +635,68 @@ class Connections:
             os.rename(self.path + suffix, free + suffix)
         return bool(kept)
 
+    def _mend_log(self, lent: Lent, error: sqlite3.Error | None) -> StoreInterrupted | None:
+        """Find out whether `-wal` or `-shm` is damaged, and go on with what SQLite can read without `-shm`.
+
+        None if a copy was put over the store's file. StoreError if the file itself is damaged.
+        """
+        log, users, files = lent.generation.log, lent.generation.users, lent.generation.files
+        if log is None or (error is not None and self._looked_at == log.changed_at()):
+            raise damaged(self.path) if error is None else self.translate(error)
+        noted = users.noted()
+        known = [mark for mark in (lent.known, noted[0] if noted else None) if mark is not None]
+        with self._without_writers(lent.connection), log.recovered() as found:
+            if found is None:
+                raise self._in_doubt()
+            self._looked_at, in_file = log.changed_at(), files.find_mark() or 0
+            if found.is_damaged:
+                raise damaged(self.path) if error is None else self.translate(error)
+            is_ours = count_steps(found.start, in_file) <= count_steps(found.start, found.mark)
+            if is_ours and all(is_ahead(found.mark, mark) for mark in known):
+                return self._rebuild_index(users) if error or not files.is_log_damaged else self._in_doubt()
+            if not is_ours or (found.mark == in_file and error is None and not files.is_log_damaged):
+                files.is_overwritten = True
+                return None
+            trouble = self._go_on_with(found, users)
+            if found.is_empty:  # the loss cannot be noted in it yet, so the next process that opens it does so
+                users.note(known[-1], log.changed_at())
+            return trouble
+
+    def _rebuild_index(self, users: Users) -> StoreInterrupted:
+        """Let SQLite make `-shm` again from `-wal`, which is whole."""
+        os.unlink(f"{self.path}-shm")
+        users.record(survey(self.path))  # so that others do not write what they read through the old one
+        return StoreInterrupted(f"The file {self.path}-shm was damaged. Try again.")
+
+    def _go_on_with(self, found: Recovered, users: Users) -> StoreReplaced:
+        """Put what SQLite could read of a damaged `-wal` in place of the store."""
+        kept = unused(f"{self.path}{_DAMAGED}{stamp()}")
+        if not found.is_empty:
+            with closing(sqlite3.connect(found.path, isolation_level=None)) as copy:
+                make_distinct(copy, new_mark())
+                note_loss(copy)
+        put_in_place(found.path, self.path, kept)
+        users.record(survey(self.path))
+        self._replacements.forget_epoch()
+        return self._replacements.add(self._loss(kept), path=self.path, rescued=None)
+
+    @contextmanager
+    def _without_writers(self, connection: sqlite3.Connection) -> Iterator[None]:
+        """Keep out writers that have passed their check, as far as SQLite can still lock the store."""
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.Error as error:
+            if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
+                raise
+        try:
+            yield
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+
+    def _in_doubt(self) -> StoreInterrupted:
+        return StoreInterrupted(f"Files of the store at {self.path} are being changed. Try again.", path=self.path)
+
     def _mend(self, lent: Lent, old: Files) -> bool:
         """Write what `-wal` holds into the store's file. False if another program has filled a `-wal` of its own."""
         wal = f"{self.path}-wal"
@@ -545,6 +715,8 @@ class Connections:
         """Copy the store that is gone, unless it has another name now, or another process has copied it."""
         files = lent.generation.files
         moved = self._find_moved(files.files.store)
+        if moved is not None and _DAMAGED in moved:
+            return self._replacements.add(self._loss(moved), path=self.path, rescued=None)
         rescued = moved or f"{self.path}.rescued-{stamp(files.taken_at())}"
         try:
             if not os.path.exists(rescued):

@@ -80,6 +80,12 @@ def translate(error: sqlite3.Error | OSError, path: str, named: str) -> StoreErr
     return kind(text.format(path=path, reason=error, named=named, users=users), path=path)
 
 
+def damaged(path: str) -> StoreCorrupt:
+    """The error for a store that SQLite cannot read whole."""
+    kind, text = _CORRUPT
+    return kind(text.format(path=path), path=path)
+
+
 def list_users(path: str) -> str:
     """The other processes that have a store open, for a sentence."""
     from conch.host.processes import other_users_of  # rarely needed

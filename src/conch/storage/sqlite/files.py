@@ -14,7 +14,7 @@ from conch.lean import re
 from conch.storage.replacement import new_epoch
 from conch.storage.sqlite import sqlite3
 from conch.storage.sqlite.errors import translate
-from conch.storage.sqlite.places import next_mark
+from conch.storage.sqlite.places import SIDES, next_mark
 
 _OLDEST_SQLITE = (3, 35, 0)  # the first version with RETURNING
 # fmt: off
@@ -102,7 +102,8 @@ def copy(connection: sqlite3.Connection, target: str) -> None:
 
 def is_copy(name: str) -> bool:
     """Whether a file beside a store is a copy that conch has made of one."""
-    return name.endswith(".backup") or any(part in name for part in (".before-restore-", ".set-aside-", ".rescued-"))
+    parts = (".before-restore-", ".set-aside-", ".rescued-", ".damaged-")
+    return name.endswith(".backup") or any(part in name for part in parts)
 
 
 def remove(path: str) -> None:
@@ -110,6 +111,15 @@ def remove(path: str) -> None:
     for suffix in ("-wal", "-shm", "-journal", ""):
         with suppress(FileNotFoundError):
             os.unlink(path + suffix)
+
+
+def put_in_place(copy: str, path: str, kept: str) -> None:
+    """Put a copy in place of a store, which is kept under another name with its -wal and -shm."""
+    os.link(path, kept)
+    for suffix in SIDES:
+        with suppress(FileNotFoundError):
+            os.rename(path + suffix, kept + suffix)
+    os.replace(copy, path)
 
 
 def _fill(connection: sqlite3.Connection, target: str) -> None:

@@ -16,6 +16,7 @@ _MARK = slice(60, 64)  # where the header of the file has the number of `PRAGMA 
 # The bytes that SQLite locks: a user of the store shared, the last one to close exclusively; and every user of `-shm`.
 _SHARED_LOCK = (0x4000_0002, 510)
 _SHM_LOCK = (128, 1)
+_CHUNK = 1 << 20
 _HOW = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # without waiting: a pipe may have been put in place of the file
 
 FileId = tuple[int, int]
@@ -58,6 +59,12 @@ class Header:
 
     def read(self, most: int, start: int = 0) -> bytes:
         return os.pread(self.descriptor, most, start)
+
+    def copy(self, target: str, most: int | None = None) -> None:
+        """Copy the file, or this many bytes of it."""
+        with open(target, "wb") as copy:
+            while chunk := self.read(_CHUNK if most is None else most - copy.tell(), copy.tell()):
+                copy.write(chunk)
 
     def close(self) -> None:
         with self._lock:

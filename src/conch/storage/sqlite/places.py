@@ -40,7 +40,7 @@ _HIGHEST_MARK = 2**31 - 1
 _ENTRY_SECONDS = 5.0
 _QUIET_NS = 3_000_000_000  # no filesystem has coarser times
 _RECORD_BYTES = 200
-_NOTE_BYTES = 16
+_NOTE_BYTES = 32
 _HEAD_BYTES = 48  # of `-shm`
 _COPY_SECONDS = 1.0
 _STILL_NS = 50_000_000
@@ -97,7 +97,7 @@ class OpenFiles:
         """The path is a link to the file. It can be changed without a change in the folder of the file."""
         self._quiet: tuple[int, int, int] | None = None
         """The folder at the last look at every file, if nothing had changed in it for a while."""
-        self._header = Header(path)
+        self.header = Header(path)
         self._index: Header | None = None
         self._mark = 0
         self._ids: tuple[int, ...] = ()
@@ -105,6 +105,10 @@ class OpenFiles:
         """The mark that SQLite read in the last transaction."""
         self.is_overwritten = False
         """Whether a copy was put over the file, as this process has found."""
+        self.is_doubtful = False
+        """Whether `-wal` or `-shm` may be damaged."""
+        self.is_log_damaged = False
+        """Whether SQLite could not recover `-wal` at the last look."""
         self._files = survey(path)
 
     @property
@@ -115,9 +119,9 @@ class OpenFiles:
         """Remember the files, once a connection has opened all of them. False if they were replaced meanwhile."""
         before, self._files = self._files, survey(self.path)
         (device, store), (_, wal), (_, shm) = (each or (0, 0) for each in self._files[:3])
-        self._ids, self._mark = (device, store, wal, shm), self._header.mark() or 0
+        self._ids, self._mark = (device, store, wal, shm), self.header.mark() or 0
         self._index = _open_index(self.path) if self._files.shm is not None else None
-        return before.fit(self._files) and self._header.file == self._files.store
+        return before.fit(self._files) and self.header.file == self._files.store
 
     def are_in_place(self) -> bool:
         return self.find_mark() is not None
@@ -139,7 +143,7 @@ class OpenFiles:
                 self._quiet = folder if is_quiet else None
         except (FileNotFoundError, NotADirectoryError):
             return None
-        known, mark = self._mark, self._header.mark()  # in this order, because other threads ask too
+        known, mark = self._mark, self.header.mark()  # in this order, because other threads ask too
         if mark is None or not is_ahead(mark, known):
             self.is_overwritten = True  # stays true, even if the mark of the whole copy happens to be ahead later
             return None
@@ -167,17 +171,17 @@ class OpenFiles:
 
     def taken_at(self) -> float:
         """When the store's file was deleted or moved, if it was: the same moment for every process that had it open."""
-        return os.fstat(self._header.descriptor).st_ctime
+        return os.fstat(self.header.descriptor).st_ctime
 
     def can_close_safely(self) -> bool:
         """Whether a connection to these files, which were taken, can be closed without harm to those at the path now.
 
         A file that was moved or deleted is left alone by SQLite itself.
         """
-        return file_id(self.path) != self._header.file or self._header.keep_others_out()
+        return file_id(self.path) != self.header.file or self.header.keep_others_out()
 
     def close(self) -> None:
-        self._header.close()
+        self.header.close()
         if self._index is not None:
             self._index.close()
 
@@ -262,14 +266,36 @@ class Users:
         self._start = files.mark
         fcntl.flock(self._file, fcntl.LOCK_SH)
 
-    def note(self, mark: int) -> None:
-        """Write down the mark of a committed write. The note counts only for the present record, whose mark it repeats.
+    def note(self, mark: int, changed_at: int) -> None:
+        """Write down the mark of a write that is committed, and when it changed `-wal`.
 
-        Without this note a later loss could be missed, but the write itself is done, so no error may hide that.
+        It counts as long as the record begins as it does now. Without this note a later loss could be missed, but the
+        write itself is done, so no error may hide that.
         """
         if self._file is not None and self._start:
             with suppress(OSError):
-                os.pwrite(self._file, f"{self._start}{mark:08x}".encode(), _RECORD_BYTES)
+                os.pwrite(self._file, f"{self._start}{mark:08x}{changed_at:016x}".encode(), _RECORD_BYTES)
+
+    def noted(self) -> tuple[int | None, int] | None:
+        """The mark of the last write, and when it changed `-wal`. None if nothing is noted.
+
+        The mark is None if the record began otherwise then: it may be that of another store.
+        """
+        if self._file is None:
+            return None
+        note = os.pread(self._file, _NOTE_BYTES, _RECORD_BYTES)
+        try:
+            mark, changed_at = int(note[8:16], 16), int(note[16:], 16)
+        except ValueError:
+            return None
+        if not note.startswith(self._start.encode()):  # another process may have written the record again
+            recorded = self.recorded()
+            self._start = recorded.mark if recorded else ""
+        return mark if self._start and note.startswith(self._start.encode()) else None, changed_at
+
+    @property
+    def can_note(self) -> bool:
+        return self._file is not None and bool(self._start)
 
     def find_loss(self) -> Callable[[Files, int], bool]:
         """Whether writes are lost that were committed before this call, given the files and the mark that SQLite reads.
@@ -279,7 +305,7 @@ class Users:
         recorded = self.recorded()
         self._start = recorded.mark if recorded else ""
         note = b"" if self._file is None else os.pread(self._file, _NOTE_BYTES, _RECORD_BYTES)
-        start, noted = note[:8].decode("ascii", "replace"), note[8:].decode("ascii", "replace")
+        start, noted = note[:8].decode("ascii", "replace"), note[8:16].decode("ascii", "replace")
         if recorded is None or start != self._start or not (_is_mark(start) and _is_mark(noted)):
             return lambda files, mark: False
         first, steps = int(start, 16), count_steps(int(start, 16), int(noted, 16))

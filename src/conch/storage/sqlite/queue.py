@@ -53,6 +53,18 @@ class Queue:
             return None
         return file
 
+    def enter_at_once(self) -> int | None:
+        """Like `enter`, but only if nobody is in the queue."""
+        file = self._take_file()
+        if file is None:
+            return None
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._put_back(file)
+            return None
+        return file
+
     def leave(self, file: int | None) -> None:
         if file is None:
             return

@@ -14,7 +14,6 @@ from conch.storage.statements import are_ours
 APPLICATION_ID = int.from_bytes(b"conc", "big")
 _ID = slice(68, 72)  # where the header of the file has the number of `PRAGMA application_id`
 _HEADER_BYTES = 100
-_CHUNK = 1 << 20
 _MAGIC = b"SQLite format 3\0"
 
 
@@ -95,13 +94,7 @@ def _looked_at(file: Header, path: str) -> Iterator[sqlite3.Connection]:
 
     with tempfile.TemporaryDirectory() as folder:
         copy = os.path.join(folder, "copy")
-        _copy(file, copy)
+        file.copy(copy)
         shutil.copyfile(wal, f"{copy}-wal")
         with closing(sqlite3.connect(copy)) as connection:
             yield connection
-
-
-def _copy(file: Header, target: str) -> None:
-    with open(target, "wb") as copy:
-        while chunk := file.read(_CHUNK, copy.tell()):
-            copy.write(chunk)

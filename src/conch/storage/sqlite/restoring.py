@@ -10,15 +10,15 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from urllib.parse import quote
 
 from conch.errors import InvalidArgument, SchemaMismatch, StoreBusy, StoreCorrupt
 from conch.storage.sqlite import sqlite3
 from conch.storage.sqlite.errors import translate
-from conch.storage.sqlite.files import copy, first_mark, make_distinct, new_mark, remove, stamp
+from conch.storage.sqlite.files import copy, first_mark, make_distinct, new_mark, put_in_place, remove, stamp
 from conch.storage.sqlite.headers import file_id
-from conch.storage.sqlite.places import SIDES, Users, survey
+from conch.storage.sqlite.places import Users, survey
 from conch.storage.sqlite.recognition import APPLICATION_ID
 from conch.storage.statements import are_ours
 
@@ -133,11 +133,7 @@ def replace_file(path: str, scratch: str, kept: str) -> str:
     source = sqlite3.connect(scratch, isolation_level=None)
     make_distinct(source, new_mark())
     source.close()
-    os.link(path, kept)
-    for suffix in SIDES:
-        with suppress(FileNotFoundError):
-            os.rename(path + suffix, kept + suffix)
-    os.replace(scratch, path)
+    put_in_place(scratch, path, kept)
     users = Users(path)
     users.record(survey(path))  # nothing is left to save, so others need not wait until the users have noticed
     users.leave()

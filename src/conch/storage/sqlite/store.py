@@ -161,17 +161,19 @@ class SqliteStore:
     def write(self, *locks: str) -> Iterator[SqliteTransaction]:
         """SQLite allows one writer at a time, so it has no use for the names in `locks`."""
         with self._connections.borrowed() as lent:
-            with self._queued(lent.connection), transaction(lent.connection, "BEGIN IMMEDIATE"):
-                tx = SqliteTransaction(
-                    lent.connection, self._statements, self._clock(), self._translated, self._columns
-                )
-                in_file, stored = self._check(lent)
-                mark = move_on(lent.connection, in_file, stored)
-                facts = lent.generation.facts.pop(lent.connection)
-                try:
-                    yield tx
-                finally:
-                    tx.has_ended = True
+            with self._queued(lent.connection):
+                with transaction(lent.connection, "BEGIN IMMEDIATE"):
+                    tx = SqliteTransaction(
+                        lent.connection, self._statements, self._clock(), self._translated, self._columns
+                    )
+                    in_file, stored = self._check(lent, is_writer=True)
+                    mark = move_on(lent.connection, in_file, stored)
+                    facts = lent.generation.facts.pop(lent.connection)
+                    try:
+                        yield tx
+                    finally:
+                        tx.has_ended = True
+                lent.note(mark)
             lent.generation.facts[lent.connection] = facts.after_write(in_file, mark)
             self._confirm(lent, mark)
         # Ask after the commit, so that no other writer waits for the answer. Ask before the ring, because the ring
@@ -182,7 +184,7 @@ class SqliteStore:
     def ring(self, *channels: str) -> None:
         self._ring([*channels, change_channel(())])
 
-    def _check(self, lent: Lent) -> tuple[int, int]:
+    def _check(self, lent: Lent, is_writer: bool = False) -> tuple[int, int]:
         """Make sure inside the transaction that it is on the same store as earlier calls.
 
         Returns the mark in the file, and the one that SQLite reads. A writer that passes has the write lock of these
@@ -191,6 +193,7 @@ class SqliteStore:
         facts = self._read_facts(lent)
         in_file = lent.check()  # not before: from now on SQLite keeps the file as it is
         lent.check_marks(in_file, facts.mark, int(facts.start) if facts.start.isdecimal() else in_file)
+        lent.check_log(facts.mark, None if is_writer else self._queue)
         # A newer conch may have migrated the store since this process opened it.
         self._check_version(self._parsed_version(facts.schema))
         self._replacements.check(facts.epoch)
@@ -212,7 +215,6 @@ class SqliteStore:
         try:
             lent.check()
             lent.generation.files.stored = mark
-            lent.generation.users.note(mark)
         except FilesTaken:
             trouble = self._connections.notice(lent)
             if type(trouble) is not StoreInterrupted:  # otherwise the commit is in the store at the path now
@@ -316,7 +318,7 @@ class SqliteStore:
         with self._connections.borrowed() as lent, self._queued(lent.connection):
             connection = lent.connection
             with transaction(connection, "BEGIN IMMEDIATE"):
-                move_on(connection, *self._check(lent))
+                move_on(connection, *self._check(lent, is_writer=True))
                 lent.generation.facts.clear()
                 connection.execute("PRAGMA defer_foreign_keys = ON")  # so that the tables can be emptied in any order
                 for statement in list(emptying(connection)):
