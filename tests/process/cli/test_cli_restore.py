@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import signal
@@ -49,7 +50,24 @@ def test_a_backup_is_restored_and_what_was_there_is_kept(conch: Conch, backup: P
     assert restored["path"] == str(database)
     assert before == "ada:1"
     assert owner(conch) is None
-    assert not [name for name in files(database) if "restoring" in name]
+    assert not [name for name in files(database) if "scratch" in name]
+
+
+def test_a_restore_removes_the_copies_of_restores_that_were_killed(conch: Conch, backup: Path, database: Path) -> None:
+    killed, running = (database.with_name(f"{database.name}.scratch-{name}") for name in ("1-killed", "2-running"))
+    for folder in (killed, running):
+        folder.mkdir(mode=0o700)
+        (folder / "rooms.sqlite").write_text("a copy")
+        os.utime(folder, (0, 0))
+    lock = os.open(running, os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+
+    restored = conch("db", "restore", str(backup))
+    os.close(lock)
+
+    assert restored.status == 0, restored
+    assert not killed.exists()
+    assert (running / "rooms.sqlite").exists()
 
 
 def test_a_restore_of_an_older_backup_migrates_it(conch: Conch, tmp_path: Path) -> None:

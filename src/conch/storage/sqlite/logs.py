@@ -18,6 +18,7 @@ from conch.lean import NamedTuple
 from conch.storage.sqlite import sqlite3
 from conch.storage.sqlite.headers import Header
 from conch.storage.sqlite.places import is_ahead
+from conch.storage.sqlite.scratch import scratch_folder
 
 _HOW = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 _FIRST_PAGE_BYTES = 65_536  # SQLite has no larger pages
@@ -80,11 +81,7 @@ class Log:
     @contextmanager
     def recovered(self) -> Iterator[Recovered | None]:
         """A copy of all that SQLite can read in the store's file and `-wal`, beside the store. None if they change."""
-        import shutil  # slow to import, and rarely needed
-
-        folder = f"{self.path}.recovering-{os.getpid()}"
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-        try:
+        with scratch_folder(self.path) as folder:
             before, in_file, path = self.changed_at(), self._store.mark() or 0, os.path.join(folder, "copy")
             self._store.copy(path)
             self._copy_wal(path)
@@ -93,8 +90,6 @@ class Log:
                 self._store.copy(path)
                 found = _look_into(path, in_file)
             yield found if self.changed_at() == before and self._store.mark() == in_file else None
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
 
     def _copy_wal(self, path: str) -> None:
         with open(f"{path}-wal", "wb") as copy:

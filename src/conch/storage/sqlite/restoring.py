@@ -10,16 +10,17 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from urllib.parse import quote
 
 from conch.errors import InvalidArgument, SchemaMismatch, StoreBusy, StoreCorrupt
 from conch.storage.sqlite import sqlite3
 from conch.storage.sqlite.errors import translate
-from conch.storage.sqlite.files import copy, first_mark, make_distinct, new_mark, put_in_place, remove, stamp
+from conch.storage.sqlite.files import copy, first_mark, make_distinct, new_mark, put_in_place, remove
 from conch.storage.sqlite.headers import file_id
 from conch.storage.sqlite.places import Users, survey
 from conch.storage.sqlite.recognition import APPLICATION_ID
+from conch.storage.sqlite.scratch import scratch_folder
 from conch.storage.statements import are_ours
 
 
@@ -29,27 +30,22 @@ def scratch_copy(file: str, store: str, schema: int, named: str) -> Iterator[str
 
     `named` is the setting or option that gave the store.
     """
-    import shutil  # slow to import, and only needed here
-
     if not os.path.exists(file):
         raise InvalidArgument(f"There is no file {file}.", field="file")
     if not os.path.isfile(file):  # SQLite would wait for a pipe, and a folder has no contents
         raise InvalidArgument(f"{file} is not a regular file. Name a backup.", field="file")
     if file_id(file) == file_id(store):
         raise InvalidArgument(f"{file} is the store itself. Name a backup of it.", field="file")
-    folder = f"{store}.restoring-{stamp()}-{os.getpid()}"
-    try:
-        os.makedirs(folder, mode=0o700)
-    except OSError as error:
-        raise translate(error, store, named) from error
-    try:
+    with ExitStack() as stack:
+        try:
+            folder = stack.enter_context(scratch_folder(store))
+        except OSError as error:
+            raise translate(error, store, named) from error
         scratch = os.path.join(folder, "rooms.sqlite")
         with _opened(file) as source:
             _require_store(source, file, schema)
             copy(source, scratch)
         yield scratch
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
