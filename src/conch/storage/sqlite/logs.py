@@ -64,11 +64,9 @@ class Log:
 
     def recoverable_mark(self) -> int | None:
         """The mark that SQLite reads after it has recovered `-wal`. None if `-wal` changes, or cannot be copied."""
-        import tempfile  # slow to import, and rarely needed
-
         before = self.changed_at()
         try:
-            with tempfile.TemporaryDirectory() as folder:
+            with scratch_folder(self.path) as folder:
                 copy = os.path.join(folder, "copy")
                 self._store.copy(copy, _FIRST_PAGE_BYTES)  # which has the mark, if `-wal` does not
                 os.truncate(copy, _fstat(self._store.descriptor).st_size)

@@ -22,10 +22,8 @@ def scratch_folder(store: str) -> Iterator[str]:
 
     Their copies would fill the disk, and keep what was deleted from the store.
     """
-    import shutil  # slow to import, and rarely needed
-
     for abandoned in _find_abandoned(store):
-        shutil.rmtree(abandoned, ignore_errors=True)
+        _remove(abandoned)
     folder = f"{store}{_NAME}{os.getpid()}-{os.urandom(4).hex()}"
     os.makedirs(folder, mode=0o700)
     lock = None
@@ -33,9 +31,17 @@ def scratch_folder(store: str) -> Iterator[str]:
         lock = _lock(folder)
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove(folder)
         if lock is not None:
             os.close(lock)
+
+
+def _remove(folder: str) -> None:
+    """Remove a folder of files. Not with `shutil`: a process without a free descriptor cannot import it."""
+    with suppress(OSError):
+        for name in os.listdir(folder):
+            os.unlink(os.path.join(folder, name))
+        os.rmdir(folder)
 
 
 def _find_abandoned(store: str) -> Iterator[str]:
