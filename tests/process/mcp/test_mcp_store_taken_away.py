@@ -301,6 +301,26 @@ def test_nothing_is_lost_with_a_damaged_shm(
     assert command("db", "verify")["ok"]
 
 
+@pytest.mark.parametrize("take", [cut_shm, lose_half_of_shm])
+def test_a_newcomer_that_reads_a_damaged_shm_changes_nothing(
+    agent: Callable[[str], Agent], command: Callable[..., Object], store: Path, take: Take
+) -> None:
+    first = agent("codex:1")
+    first.take_stick()
+    take(store)
+
+    early = command("state")  # it sees a store without tables
+    kept = first.heartbeat()
+
+    assert early["error"]["code"] == "DB_UNAVAILABLE"
+    assert first.client.process.pid in [each["pid"] for each in early["error"]["processes"]]
+    assert not kept["isError"], kept
+    first.client.kill()
+    first.client.process.wait()
+    assert [each["room_id"] for each in command("rooms")["data"]["rooms"]] == [first.room_id]
+    assert command("db", "verify")["ok"]
+
+
 def test_a_backup_is_restored_although_the_wal_is_cut_off(
     agent: Callable[[str], Agent], command: Callable[..., Object], store: Path
 ) -> None:

@@ -174,40 +174,10 @@ class Lent(NamedTuple):
 
         Every transaction asks, so it must be fast.
         """
-        log = self.generation.log
-        if log is not None and not log.is_trusted():
-            self._recognize(log, stored, queue)
-
-    def _recognize(self, log: Log, stored: int, queue: Queue | None) -> None:
-        users = self.generation.users
-        changed_at, noted = log.changed_at(), users.noted()
-        if noted is not None and noted[1] == changed_at:
-            log.trusted = changed_at
-            return
-        if not users.can_note:
-            return
-        file = None if queue is None else queue.enter_at_once()
-        if queue is not None and file is None:  # a writer has not noted its change yet
-            return
-        try:
-            self._examine(log, stored)
-        finally:
-            if queue is not None:
-                queue.leave(file)
-
-    def _examine(self, log: Log, stored: int) -> None:
-        files, users = self.generation.files, self.generation.users
-        changed_at, noted = log.changed_at(), users.noted()
-        if noted is None or noted[1] != changed_at:
-            mark = log.recoverable_mark()
-            if mark is None:
-                return
-            known = stored if noted is None or noted[0] is None else noted[0]
-            if not is_ahead(mark, stored) or not is_ahead(mark, known):
-                files.is_doubtful = files.is_log_damaged = True
-                raise FilesTaken
-            users.note(mark, changed_at)
-        log.trusted = changed_at
+        log, files = self.generation.log, self.generation.files
+        if log is not None and not log.is_trusted() and not log.is_whole(stored, self.generation.users, queue):
+            files.is_doubtful = files.is_log_damaged = True
+            raise FilesTaken
 
     def note(self, mark: int) -> None:
         """Note a change that is committed, before the next writer's turn."""
@@ -287,6 +257,7 @@ class Connections:
         self._lock = Lock()
         self._now: _Generation | None = None
         self._before: _Generation | None = None  # the last one, if its files were taken
+        self._is_older: Callable[[int], bool] = lambda mark: False
         self._looked_at: int | None = None  # the `-wal` that was examined last, after SQLite found a damage
 
     def borrowed(self) -> _Loan:
@@ -448,6 +419,7 @@ class Connections:
     def _open_files(self, users: Users, connect: Callable[[], sqlite3.Connection]) -> _Generation:
         files = OpenFiles(self.path, self._given)
         connection, log, has_lost = None, None, users.find_loss()
+        self._is_older = lambda mark: not users.is_alone and self._before is None and has_lost(files.files, mark)
         try:
             connection = connect()
             make_private(self.path)
@@ -459,8 +431,7 @@ class Connections:
                 raise _Unsettled(recorded, files.files)
             log, mark = self._open_log(files), _read_mark(connection)
             if has_lost(files.files, mark):
-                if not users.is_alone and self._before is None:  # the index of the others is wrong
-                    raise _Unsettled(users.recorded(), files.files)
+                self.require_newest(connection)
                 self._report_loss(connection)
             if log is not None and users.is_alone:  # SQLite has just verified it
                 log.trusted = log.changed_at()
@@ -475,6 +446,14 @@ class Connections:
         generation = _Generation(files, users, log)
         generation.idle.append(connection)
         return generation
+
+    def require_newest(self, connection: sqlite3.Connection) -> None:
+        """Before a new process creates, migrates or mends a store: _Unsettled if others have made newer changes.
+
+        It reads their `-shm`, which is damaged then. They must notice that first.
+        """
+        if self._is_older(_read_mark(connection)):
+            raise _Unsettled(read_record(self.path), survey(self.path))
 
     def _open_log(self, files: OpenFiles) -> Log | None:
         """None if there is none, as in a sandbox that can only read."""

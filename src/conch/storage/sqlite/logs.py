@@ -17,7 +17,8 @@ from contextlib import closing, contextmanager
 from conch.lean import NamedTuple
 from conch.storage.sqlite import sqlite3
 from conch.storage.sqlite.headers import Header
-from conch.storage.sqlite.places import is_ahead
+from conch.storage.sqlite.places import Users, is_ahead
+from conch.storage.sqlite.queue import Queue
 from conch.storage.sqlite.scratch import scratch_folder
 
 _HOW = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
@@ -49,6 +50,40 @@ class Log:
 
     def is_trusted(self) -> bool:
         return _fstat(self._wal).st_ctime_ns == self.trusted
+
+    def is_whole(self, stored: int, users: Users, queue: Queue | None) -> bool:
+        """Whether SQLite could recover every change in `-wal`. True also while that cannot be told.
+
+        `stored` is the mark that SQLite reads now. A writer needs no `queue`: nobody else writes meanwhile.
+        """
+        if self._is_noted(users) or not users.can_note:
+            return True
+        file = None if queue is None else queue.enter_at_once()
+        if queue is not None and file is None:  # a writer has not noted its change yet
+            return True
+        try:
+            return self._is_noted(users) or self._is_recoverable(stored, users)
+        finally:
+            if queue is not None:
+                queue.leave(file)
+
+    def _is_noted(self, users: Users) -> bool:
+        changed_at, noted = self.changed_at(), users.noted()
+        if noted is None or noted[1] != changed_at:
+            return False
+        self.trusted = changed_at
+        return True
+
+    def _is_recoverable(self, stored: int, users: Users) -> bool:
+        changed_at, noted, mark = self.changed_at(), users.noted(), self.recoverable_mark()
+        if mark is None:
+            return True
+        known = stored if noted is None or noted[0] is None else noted[0]
+        if not is_ahead(mark, stored) or not is_ahead(mark, known):
+            return False
+        users.note(mark, changed_at)
+        self.trusted = changed_at
+        return True
 
     def is_index_cut(self) -> bool:
         """Whether `-shm` is shorter than before. The system ends a process that looks at what was cut off."""

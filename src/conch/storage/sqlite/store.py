@@ -486,6 +486,7 @@ class SqliteStore:
         try:
             connection = self._connect()
             try:
+                self._connections.require_newest(connection)
                 self._begin_file(connection)
                 self._migrate(connection, force)
             except BaseException:
