@@ -94,7 +94,8 @@ class Sqlite:
         return _read_file(self._store)
 
     def strike(self, dice: random.Random) -> str | None:
-        bells = [path for path in self._data.rglob("*") if path.is_file() and not path.name.startswith("rooms.sqlite")]
+        others = [path for path in self._data.iterdir() if not path.name.startswith("rooms.sqlite")]
+        bells = [each for path in others for each in (path, *path.rglob("*")) if each.is_file()]
         for path in dice.sample(bells, min(3, len(bells))):
             path.unlink(missing_ok=True)
         return "delete bells"

@@ -54,6 +54,10 @@ class Budget:
         self._left = 0 if limit is None else limit - _ENVELOPE - self._mail
 
     @property
+    def is_limited(self) -> bool:
+        return self._limit is not None
+
+    @property
     def rows(self) -> int:
         """How many rows to read for a page: one more than can fit."""
         return self.rows_of(_SMALLEST_ITEM)

@@ -93,10 +93,11 @@ def room_state(snapshot: Snapshot, shown: Shown, can_take_over: bool, agent_id: 
 def list_members(snapshot: Snapshot, shown: Shown, budget: Budget) -> Members:
     """The leading members that fit into a reply."""
     found, gone = shown
+    as_text = _whole_member_line if budget.is_limited else _member_line  # people know agents by their labels
     page = budget.fill(
         found,
         lambda each: _room_member(snapshot, each),
-        lambda each: _member_line(snapshot, each),
+        lambda each: as_text(snapshot, each),
         told=_MEMBER_TOLD,
     )
     lines = page.lines
@@ -214,7 +215,11 @@ _MEMBER_TOLD = frozenset(("agent_id", "name", "kind", "ordinal", "joined_at", "l
 def _member_line(snapshot: Snapshot, member: Member) -> str:
     who = with_name(member.label, "name", member.name)
     joined, seen = to_iso(member.joined_at), to_iso(member.last_seen_at)
-    line = f"- {who}, {member.kind}, {_presence(snapshot, member)}, joined {joined}, last seen {seen}"
+    return f"- {who}, {member.kind}, {_presence(snapshot, member)}, joined {joined}, last seen {seen}"
+
+
+def _whole_member_line(snapshot: Snapshot, member: Member) -> str:
+    line = _member_line(snapshot, member)
     return f"{line}\n{MARGIN}agent_id={one_line(member.agent_id)} ordinal={member.ordinal}"
 
 
