@@ -14,7 +14,7 @@ from tests.contract.conftest import Child, Client, Enter
 from conch.agents.records import live_by_timer, process_columns
 from conch.app import App
 from conch.host.processes import Process
-from conch.storage.base import Query, Row, Store, Transaction
+from conch.storage.base import Row, Store, Transaction
 from conch.upkeep.verify import verify_store
 
 FEW, MANY = 20, 1_000
@@ -53,11 +53,8 @@ class Counting:
             yield CountingTransaction(tx, self.asked)
 
     def glance(self, statement: str, **parameters: Any) -> list[Row]:
-        return self.glances((statement, parameters))[0]
-
-    def glances(self, *queries: Query) -> list[list[Row]]:
-        found = self._store.glances(*queries)
-        self.asked += map(len, found)
+        found = self._store.glance(statement, **parameters)
+        self.asked.append(len(found))
         return found
 
 

@@ -12,6 +12,7 @@ from conch.app import App
 from conch.calls import Call
 from conch.errors import StoreUnavailable
 from conch.notices.delivery import find_news, mark_shown
+from conch.notices.mail import mail_query
 from conch.tools import session
 from conch.tools.calling import call_tool
 from conch.tools.catalogue import TOOLS
@@ -191,12 +192,48 @@ def test_a_notice_that_need_not_be_accepted_is_counted_until_it_is_seen(ada: Cli
 
 
 def test_waiting_notices_are_found_by_an_index_of_nothing_else(app: App, ada: Client) -> None:
-    plans = (
-        plan(app, "mail_kinds", agent_id=ada.agent_id),
-        plan(app, "mail_notices", agent_id=ada.agent_id, ids=[""], most=100),
-    )
+    statement, given = mail_query(ada.agent_id)
+    found = plan(app, statement, **given)
 
-    assert [found.count("protocol_events_mail_idx") for found in plans] == [1, 2], plans
+    assert found.count("protocol_events_mail_idx") == 3, found
+
+
+class Recorded(dict[str, str]):
+    """Statements by name that remember which of them were asked."""
+
+    def __init__(self, statements: dict[str, str]) -> None:
+        super().__init__(statements)
+        self.asked: list[str] = []
+
+    def __getitem__(self, name: str) -> str:
+        self.asked.append(name)
+        return super().__getitem__(name)
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_reply_asks_one_statement_for_mail_whatever_waits(app: App, ada: Client, bob: Client, waits: bool) -> None:
+    lease = hold(ada)
+    if waits:
+        bob.send(bob.home, "for you", metadata={"to": ada.name})
+        bob.data("ask", topic_id=bob.home, question="Why?", wait_seconds=0)
+        bob.data("event_send", event_type="HANDOFF", to_agent=ada.name, payload=HANDOFF)
+        bob.data("event_send", event_type="BLOCKED", to_agent=ada.name, payload=BLOCKED)
+        bob.reserve("src")
+    store: Any = app.store
+    statements = store._statements = Recorded(store._statements)
+
+    found = mail(ada, "heartbeat", **lease)
+
+    kinds = {"asked_to_hand_over", "to_you", "questions", "notices", "reserved", "others"}
+    assert set(found) == (kinds if waits else set())
+    assert [name for name in statements.asked if "mail" in name] == ["find_mail"]
+
+
+def test_the_line_of_mail_has_every_character_that_was_sent(ada: Client, bob: Client) -> None:
+    text = "".join(map(chr, [*range(1, 9), 27, *range(32, 64), 92, 127, 160, 233, 0xFFFD, 0x1F600, 0x10FFFF]))
+    bob.send(bob.home, text, metadata={"to": ada.name})
+
+    assert mail(ada)["to_you"]["line"] == text
 
 
 def test_the_line_of_mail_is_the_newest_that_was_not_shown(ada: Client, bob: Client) -> None:
@@ -294,7 +331,7 @@ def test_ping_has_the_mail_and_needs_no_store(ada: Client, bob: Client, monkeypa
         raise StoreUnavailable("The store is away.")
 
     bob.send(bob.home, "for you again", metadata={"to": ada.name})
-    monkeypatch.setattr(ada.app.store, "glances", fail)
+    monkeypatch.setattr(ada.app.store, "glance", fail)
     alone = ada.call("ping").data
 
     assert found["to_you"]["count"] == 1
@@ -307,8 +344,10 @@ def test_mail_is_not_asked_for_again_before_something_is_stored(
     if ada.app.store.is_server:
         pytest.skip("There the question takes a round trip of its own.")
     asked = []
-    glances = ada.app.store.glances
-    monkeypatch.setattr(ada.app.store, "glances", lambda *queries: asked.append(queries) or glances(*queries))
+    glance = ada.app.store.glance
+    monkeypatch.setattr(
+        ada.app.store, "glance", lambda statement, **given: asked.append(statement) or glance(statement, **given)
+    )
     bob.send(bob.home, "for you", metadata={"to": ada.name})
     first = mail(ada, "ping")
     so_far = len(asked)

@@ -4,13 +4,13 @@ What the agent was shown is left out: by a hook or a listener (see `delivery.py`
 question is counted until it is answered, and a notice until it is accepted, or seen if it need not be accepted; only
 their lines are not repeated.
 
-Every reply includes it, so an agent that only works and renews its lease still learns of messages to it. If nothing
-waits, this costs one indexed query; otherwise one more for each kind of thing that waits.
+Every reply includes it, so an agent that only works and renews its lease still learns of messages to it. It costs one
+indexed query, whatever waits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
 from conch.agents.records import label
 from conch.lean import Any, NamedTuple, json
@@ -18,6 +18,7 @@ from conch.storage.base import Answered, Query, Row, Store
 
 _LONGEST_LINE = 120
 _MOST = 100  # counting stops here
+_COLUMNS = ("kind", "place", "last_seq", "number", "id", "sender", "sender_agent_id", "line", "event_type")
 
 
 class Waiting(NamedTuple):
@@ -64,43 +65,28 @@ class Mail(NamedTuple):
         return self._replace(**short)
 
 
-Seen = Sequence[Answered]
 _NOTHING = Mail(None, None, None, None, None, 0)
 
 
-def mail_queries(
+def mail_query(
     agent_id: str,
     topic_id: str = "",
     through: int = 0,
     ids: tuple[str, ...] = (),
     brought: Collection[tuple[str, int]] = (),
     asked: tuple[str, ...] = (),
-) -> list[Query]:
-    """What `read_mail` asks with the same arguments: first which kinds there are, then each kind."""
-    return [_kinds_query(agent_id), *_kind_queries(agent_id, topic_id, through, ids, brought, asked)]
-
-
-def _kinds_query(agent_id: str) -> Query:
-    return "mail_kinds", {"agent_id": agent_id}
-
-
-def _kind_queries(
-    agent_id: str,
-    topic_id: str,
-    through: int,
-    ids: tuple[str, ...],
-    brought: Collection[tuple[str, int]],
-    asked: tuple[str, ...],
-) -> list[Query]:
-    numbers = sorted(f"{place} {seq}" for place, seq in brought)
-    messages = {"topic_id": topic_id, "through": through, "brought": numbers or [""], "most": _MOST}
-    given: dict[str, Row] = {
-        "messages": messages,
-        "questions": {"ids": list(ids) or [""], "shown": list(asked) or [""]},
-        "notices": {"ids": list(ids) or [""], "most": _MOST},
-        "reservations": {"most": _MOST},
+) -> Query:
+    """What `read_mail` asks with the same arguments."""
+    given = {
+        "agent_id": agent_id,
+        "topic_id": topic_id,
+        "through": through,
+        "ids": list(ids) or [""],
+        "brought": sorted(f"{place} {seq}" for place, seq in brought) or [""],
+        "shown": list(asked) or [""],
+        "most": _MOST,
     }
-    return [(f"mail_{kind}", {"agent_id": agent_id, **each}) for kind, each in given.items()]
+    return "find_mail", given
 
 
 def read_mail(
@@ -111,22 +97,25 @@ def read_mail(
     ids: tuple[str, ...] = (),
     brought: Collection[tuple[str, int]] = (),
     asked: tuple[str, ...] = (),
-    seen: Seen = (),
+    seen: Answered | None = None,
 ) -> Mail:
     """What waits for an agent, apart from what this reply returns and what earlier replies have returned.
 
     This reply returns the messages of a topic `through` a number, and the questions and notices in `ids`. Earlier
     replies have `brought` single messages, each named by its topic and its number, and the questions in `asked`. A
-    caller that has just `seen` the rows of some of the queries passes them, to save time.
+    caller that has just `seen` the answer to a `mail_query` of this agent passes it, to save time.
     """
-    ((kinds,),) = _ask(store, [_kinds_query(agent_id)], seen)
-    if not any(kinds.values()):  # as almost always
-        return _NOTHING
-    wanted = [q for q in _kind_queries(agent_id, topic_id, through, ids, brought, asked) if kinds[q[0]]]
+    statement, given = query = mail_query(agent_id, topic_id, through, ids, brought, asked)
+    # If nothing waits, nothing waits besides what this reply returns either.
+    is_known = seen and (seen[0] == query or (seen[0][1]["agent_id"] == agent_id and not has_mail(seen)))
+    (kinds,) = seen[1] if seen and is_known else store.glance(statement, **given)
     found: dict[str, list[Row]] = {}
-    for rows in _ask(store, wanted, seen):
-        for row in rows:
+    for rows in filter(None, kinds.values()):
+        for values in json.loads(rows):
+            row = dict(zip(_COLUMNS, values, strict=True))
             found.setdefault(row["kind"], []).append(row)
+    if not found:  # as almost always
+        return _NOTHING
     unread = 0
     for row in found.get("unread", ()):
         passed = sum(place == row["place"] and seq > row["last_seq"] for place, seq in brought)
@@ -143,17 +132,10 @@ def read_mail(
     )
 
 
-def seen_mail(answers: list[Answered]) -> Seen:
-    """What `Store.aside` has seen, for `read_mail`: without the kinds that it did not ask for."""
-    (first, (kinds,)), *others = answers
-    asked = {query[0] for query, _ in others}
-    return [(first, [{kind: waits and kind in asked for kind, waits in kinds.items()}]), *others]
-
-
-def _ask(store: Store, queries: list[Query], seen: Seen) -> list[list[Row]]:
-    """The rows of each query: as they were seen, or all from the store."""
-    found = [rows for query in queries for known, rows in seen if known == query]
-    return found if len(found) == len(queries) else store.glances(*queries)
+def has_mail(seen: Answered) -> bool:
+    """Whether the answer to a `mail_query` tells of anything."""
+    _, (kinds,) = seen
+    return any(kinds.values())
 
 
 def _newest(rows: list[Row]) -> Waiting | None:

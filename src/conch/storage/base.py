@@ -19,7 +19,7 @@ Parameters = dict[str, Any]
 Execute = Callable[[str, Parameters], list[Row]]
 Query = tuple[str, Row]  # the name of a statement and its parameters
 Answered = tuple[Query, list[Row]]
-Aside = Callable[[], list[Answered]]
+Aside = Callable[[], Answered | None]
 
 
 def ignore_rows(rows: list[Row]) -> None:
@@ -174,14 +174,10 @@ class Store(Protocol):
     def glance(self, statement: str, **parameters: Any) -> list[Row]:
         """The rows of one query by itself: cheaper than a transaction, for what may be missing or a little old."""
 
-    def glances(self, *queries: Query) -> list[list[Row]]:
-        """The rows of several queries, each by itself."""
+    def aside(self, query: Callable[[], Query]) -> AbstractContextManager[Aside]:
+        """Ask this query too whenever a transaction of this thread ends, if that saves a round trip.
 
-    def aside(self, queries: Callable[[], list[Query]]) -> AbstractContextManager[Aside]:
-        """Ask these queries too whenever a transaction of this thread ends, if that saves a round trip.
-
-        The first one returns one row, with a column for each of the others: whether it is worth asking. An `Aside`
-        returns the latest rows of each query. It leaves out those that were not worth asking when the call began.
+        An `Aside` returns the query and its latest rows, or None if it was not asked or not answered.
         """
 
     def beforehand(

@@ -25,11 +25,15 @@ User = TypeVar("User")
 
 
 class Dialect(NamedTuple):
-    """An engine's name in file names, and its names for the types that differ between engines."""
+    """An engine's name in file names, and its words for what scripts call `$bytes`, `$json_row` and so on."""
 
     engine: str
     serial_key: str
     bytes: str
+    json_list: str
+    """The aggregate that makes one JSON list of all rows."""
+    json_row: str
+    """The function that makes a JSON list of its arguments."""
 
 
 class Migration(NamedTuple):
@@ -40,7 +44,7 @@ class Migration(NamedTuple):
 def load_statements(dialect: Dialect) -> dict[str, str]:
     """All statements by name. Names are unique across the files of an engine."""
     statements: dict[str, str] = {}
-    for script in _scripts("sql", dialect.engine).values():
+    for script in _scripts("sql", dialect).values():
         for block in script.split(_MARK)[1:]:  # the part before the first mark is only a comment
             name, _, statement = block.partition("\n")
             if name.strip() in statements:
@@ -52,7 +56,7 @@ def load_statements(dialect: Dialect) -> dict[str, str]:
 def load_checks(dialect: Dialect) -> list[Check]:
     """All checks. Each block names its table and its test, if it has one; then come its sentence and its query."""
     checks = []
-    for script in _scripts("checks", dialect.engine).values():
+    for script in _scripts("checks", dialect).values():
         for block in script.split(_CHECK)[1:]:
             named, sentence, query = block.split("\n", 2)
             table, _, test = named.strip().partition(" ")
@@ -68,10 +72,9 @@ def count_migrations(dialect: Dialect) -> int:
 def load_migrations(dialect: Dialect) -> list[Migration]:
     """All migrations, oldest first, numbered from 1 without gaps."""
     scripts: dict[str, str] = {}
-    for name, script in _scripts("migrations", dialect.engine).items():
+    for name, script in _scripts("migrations", dialect).items():
         stem = name.partition(".")[0]
-        spelled = script.replace("$serial_key", dialect.serial_key).replace("$bytes", dialect.bytes)
-        scripts[stem] = scripts.get(stem, "") + spelled
+        scripts[stem] = scripts.get(stem, "") + script
     return [Migration(number, script) for number, script in enumerate(scripts.values(), start=1)]
 
 
@@ -98,14 +101,21 @@ def still_in_use(place: str, stored: int, wanted: int, why: str, **details: Any)
     return SchemaMismatch(message, expected=wanted, **details)
 
 
-def _scripts(folder: str, engine: str) -> dict[str, str]:
+def _scripts(folder: str, dialect: Dialect) -> dict[str, str]:
     """The shared files and the engine's own, by name. A shared file comes before the engine's file beside it."""
     scripts = {}
-    for name in sorted(_names(folder, engine), key=lambda parts: (parts[0], len(parts))):
+    for name in sorted(_names(folder, dialect.engine), key=lambda parts: (parts[0], len(parts))):
         path = ".".join(name)
         with open(os.path.join(HERE, folder, path), encoding="utf-8") as file:
-            scripts[path] = file.read()
+            scripts[path] = _spelled(file.read(), dialect)
     return scripts
+
+
+def _spelled(script: str, dialect: Dialect) -> str:
+    if "$" in script:
+        for name, spelling in dialect._asdict().items():
+            script = script.replace(f"${name}", spelling)
+    return script
 
 
 def _names(folder: str, engine: str) -> list[list[str]]:

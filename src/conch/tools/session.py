@@ -15,7 +15,7 @@ from conch.agents.signals import gather_signals
 from conch.errors import InvalidArgument, StoreError
 from conch.host import processes
 from conch.lean import TYPE_CHECKING, Any, Lock, threading
-from conch.notices.mail import mail_queries, read_mail, seen_mail
+from conch.notices.mail import has_mail, mail_query, read_mail
 from conch.tools.offers import recall
 from conch.tools.own import OwnIds
 from conch.tools.pages import Budget
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from conch.app import App
     from conch.bus.peers import Peer
     from conch.calls import Call
-    from conch.notices.mail import Mail, Seen
+    from conch.notices.mail import Mail
     from conch.storage.base import Answered, Aside, Query, Replacement
     from conch.tools.patience import Patience
 
@@ -264,24 +264,25 @@ class Session:
         """
         caller = self._caller
         if caller is None:
-            return nullcontext(list)
+            return nullcontext(lambda: None)
         brought, agent_id = self.brought, caller.agent_id
 
-        def queries() -> list[Query]:
-            return mail_queries(agent_id, brought=brought.messages(Delivered()), asked=brought.questions())
+        def query() -> Query:
+            return mail_query(agent_id, brought=brought.messages(Delivered()), asked=brought.questions())
 
-        return self.app.store.aside(queries)
+        return self.app.store.aside(query)
 
     def mail(
-        self, delivered: Delivered, before: list[Settled], can_wait: bool, aside: list[Answered] | None = None
+        self, delivered: Delivered, before: list[Settled], can_wait: bool, seen: Answered | None = None
     ) -> Mail | None:
         """What waits for the caller; None if the caller is new, or if the store does not answer.
 
         What this reply has delivered is left out, and so is what the replies `before` it brought. If it must not wait
-        for the store, it gives up after a moment. `aside` is what the store has seen meanwhile.
+        for the store, it gives up after a moment. `seen` is what the store has found meanwhile.
         """
-        seen = seen_mail(aside) if aside else ()
-        look = partial(self._look_for_mail, delivered, before, seen[:1] if before else seen)
+        if seen and before and has_mail(seen):  # they may have brought some of it
+            seen = None
+        look = partial(self._look_for_mail, delivered, before, seen)
         try:
             if can_wait:
                 return look()
@@ -302,7 +303,7 @@ class Session:
         """The same for a command, even if the command did not need to know its caller."""
         return self.mail(delivered, [], can_wait=True)
 
-    def _look_for_mail(self, delivered: Delivered, before: list[Settled], seen: Seen) -> Mail | None:
+    def _look_for_mail(self, delivered: Delivered, before: list[Settled], seen: Answered | None) -> Mail | None:
         self.replies.wait_for(before)  # what they brought is mail until it is recorded that they were sent
         agent_id = self.find_agent_id()
         if agent_id is None:

@@ -17,7 +17,18 @@ from conch.calls import note_change
 from conch.clock import Clock
 from conch.errors import OtherToolNeeded, SchemaMismatch, StoreError, StoreUnavailable
 from conch.lean import Any
-from conch.storage.base import INDEX_LOCK, Aside, Check, Problem, Query, Replacement, Restoration, Row, ignore_rows
+from conch.storage.base import (
+    INDEX_LOCK,
+    Answered,
+    Aside,
+    Check,
+    Problem,
+    Query,
+    Replacement,
+    Restoration,
+    Row,
+    ignore_rows,
+)
 from conch.storage.postgres.address import Address
 from conch.storage.postgres.connection import SCHEMA, Connection, Question
 from conch.storage.postgres.errors import translate, translate_commit, translate_refusal, translated
@@ -48,33 +59,19 @@ _UNCHANGED = """SELECT 1 / (concat_ws(' ',
 
 
 class _Aside:
-    """Queries that are asked again and again, beside others. Their latest answers count."""
+    """A query that is asked again and again, beside others. Its latest answer counts."""
 
-    def __init__(self, make: Callable[[Query], Question], queries: list[Query]) -> None:
-        self._make = make
-        self._queries = queries
-        self._beginning: Question | None = None
-        self._ending: list[tuple[Query, Question]] = []
+    def __init__(self, statements: dict[str, str], query: Query) -> None:
+        self._statements = statements
+        self._query = query
+        self._latest: Question | None = None
 
-    def begin(self) -> list[Question]:
-        """What to ask in the first flight of a call: which of the queries will be worth asking in its last one."""
-        if self._beginning is not None:
-            return []
-        self._beginning = self._make(self._queries[0])
-        return [self._beginning]
+    def renew(self) -> Question:
+        self._latest = ask(self._statements, *self._query)
+        return self._latest
 
-    def renew(self) -> list[Question]:
-        """What to ask in the last flight: the first query, and those of the others that may have an answer."""
-        first, *others = self._queries
-        known = self._beginning.rows[0] if self._beginning and self._beginning.is_answered else None
-        worth = [query for query in others if known is None or known[query[0]]]
-        self._ending = [(query, self._make(query)) for query in (first, *worth)]
-        return [question for _, question in self._ending]
-
-    def rows(self) -> list[tuple[Query, list[Row]]]:
-        if not all(question.is_answered for _, question in self._ending):
-            return []
-        return [(query, question.rows) for query, question in self._ending]
+    def answer(self) -> Answered | None:
+        return (self._query, self._latest.rows) if self._latest and self._latest.is_answered else None
 
 
 class _Note:
@@ -148,26 +145,23 @@ class PostgresStore:
             self._give_back(connection)
 
     def glance(self, statement: str, **parameters: Any) -> list[Row]:
-        return self.glances((statement, parameters))[0]
-
-    def glances(self, *queries: Query) -> list[list[Row]]:
-        asked = self._ask_all(queries)
+        question = ask(self._statements, statement, parameters)
         try:
             with self._slot():
-                self._give_back(self._launch(asked))
+                self._give_back(self._launch([question]))
         except StoreError as trouble:
             if not isinstance(trouble.__cause__, UndefinedTable):
                 raise
-            with self.read() as transaction:  # they were dropped: a whole transaction notices, and creates them again
-                return [transaction.all(statement, **given) for statement, given in queries]
-        return [question.rows for question in asked]
+            with self.read() as transaction:  # it was dropped: a whole transaction notices, and creates it again
+                return transaction.all(statement, **parameters)
+        return question.rows
 
     @contextmanager
-    def aside(self, queries: Callable[[], list[Query]]) -> Iterator[Aside]:
-        aside = _Aside(lambda query: ask(self._statements, *query), queries())
+    def aside(self, query: Callable[[], Query]) -> Iterator[Aside]:
+        aside = _Aside(self._statements, query())
         outer, self._thread.aside = self._aside, aside
         try:
-            yield aside.rows
+            yield aside.answer
         finally:
             self._thread.aside = outer
 
@@ -197,7 +191,7 @@ class PostgresStore:
         return [Question("COMMIT", is_prepared=False), *self._besides()]
 
     def _besides(self) -> list[Question]:
-        return self._aside.renew() if self._aside else []
+        return [self._aside.renew()] if self._aside else []
 
     def _ask_all(self, queries: Sequence[Query]) -> list[Question]:
         return [ask(self._statements, statement, given) for statement, given in queries]
@@ -293,8 +287,7 @@ class PostgresStore:
     def _begin(self, beginning: list[Question], transaction: PostgresTransaction, waiting: list[Question]) -> None:
         """The first flight of a transaction: it begins, takes its locks, and already asks what the caller wants."""
         facts = Question(_FACTS)
-        besides = self._aside.begin() if self._aside else []
-        connection = self._launch([*beginning, facts, *waiting, *besides], facts)
+        connection = self._launch([*beginning, facts, *waiting], facts)
         transaction.begun = connection
         self._admit(transaction, connection, facts)
 

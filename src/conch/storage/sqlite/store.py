@@ -50,7 +50,13 @@ from conch.storage.statements import (
     still_in_use,
 )
 
-DIALECT = Dialect("sqlite", serial_key="INTEGER PRIMARY KEY AUTOINCREMENT", bytes="BLOB")
+DIALECT = Dialect(
+    "sqlite",
+    serial_key="INTEGER PRIMARY KEY AUTOINCREMENT",
+    bytes="BLOB",
+    json_list="json_group_array",
+    json_row="json_array",
+)
 _SYNCHRONOUS = ("off", "normal", "full", "extra")  # as SQLite numbers them
 _MOST_WAL_BYTES = 16 * 1024 * 1024
 _NEWER = "Upgrade conch and restart its servers"
@@ -130,16 +136,13 @@ class SqliteStore:
         return self.read()
 
     def glance(self, statement: str, **parameters: Any) -> list[Row]:
-        return self.glances((statement, parameters))[0]
-
-    def glances(self, *queries: Query) -> list[list[Row]]:
         with self._connections.borrowed() as lent:
             looking = SqliteTransaction(lent.connection, self._statements, 0, self._translated, self._columns)
-            return [looking.all(statement, **given) for statement, given in queries]
+            return looking.all(statement, **parameters)
 
-    def aside(self, queries: Callable[[], list[Query]]) -> AbstractContextManager[Aside]:
+    def aside(self, query: Callable[[], Query]) -> AbstractContextManager[Aside]:
         """Asks nothing: here a query of its own costs no more."""
-        return nullcontext(list)
+        return nullcontext(lambda: None)
 
     def beforehand(
         self, statement: str, then: Callable[[list[Row]], None] = ignore_rows, **parameters: Any
