@@ -178,3 +178,29 @@ def test_a_request_that_does_not_fit_into_memory_is_refused_under_its_id(ada, li
     assert {ada.receive()["id"] for _ in range(20)} == {*range(900, 920)}
     limit(resource.RLIMIT_AS, resource.RLIM_INFINITY)
     assert ada.ask("tools/list")["result"]["tools"]
+
+
+THREAD_THAT_NEVER_BEGINS = """
+import sys
+from conch.doors.mcp import workers
+from conch.main import main
+
+def start_new_thread(*_):
+    {happens}
+
+workers.start_new_thread = start_new_thread
+sys.exit(main(["mcp"]))
+"""
+
+
+@pytest.mark.parametrize("happens", ["return 1", "raise RuntimeError"])
+def test_a_call_whose_thread_never_begins_is_refused(start, happens):
+    """A new thread that finds no memory ends before it runs any Python."""
+    bob = start([sys.executable, "-c", THREAD_THAT_NEVER_BEGINS.format(happens=happens)], "claude:bob")
+    bob.initialize()
+
+    sent = {bob.start_call("get_room_state", room_id="r") for _ in range(3)}
+    replies = [bob.receive() for _ in sent]
+
+    assert {reply["id"] for reply in replies} == sent
+    assert all("cannot start another thread" in reply["error"]["message"] for reply in replies)

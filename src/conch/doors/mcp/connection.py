@@ -46,6 +46,7 @@ _DRAIN_SECONDS = 0.6  # a harness kills a server that takes long to end
 _READ_SECONDS = 0.3  # for a client that has closed its end, to read its last replies
 _OUT_OF_MEMORY = "Internal error: there is not enough memory. Check what was changed, and try again later."
 _NO_MEMORY = Refusal(INTERNAL_ERROR, _OUT_OF_MEMORY)
+_NO_THREAD = Refusal(INTERNAL_ERROR, "Internal error: the system cannot start another thread. Try again later.")
 _MOST_ECHOED = 80  # characters of the client's own text that an error repeats
 
 
@@ -98,9 +99,10 @@ class Connection:
                 act(*arguments)
                 return
             except MemoryError:
-                self._workers.let_go()  # calls that are held back hold memory too
-                if not self._wire.wait_for_memory():  # the connection ends
-                    return
+                pass  # wait below, where the memory of the attempt is free again
+            self._workers.let_go()  # calls that are held back hold memory too
+            if not self._wire.wait_for_memory():  # the connection ends
+                return
 
     def _rest(self) -> bool:
         """Called when no line is left. Returns whether to look again soon, even if no further line comes."""
@@ -249,25 +251,24 @@ class Connection:
         """Let a worker do the work for a request. It can be cancelled, and it can report progress."""
         token = meta_of(request.params).get("progressToken")
         pending = self._pending.begin(request.id, batch, token if is_id(token) else None)
+        pending.work = work
         try:
-            self._workers.hold(partial(self._run, pending, request.id, name, work))
+            give_up = partial(self._give_up, pending, request.id, _NO_THREAD)
+            self._workers.hold(partial(self._run, pending, request.id, name), give_up)
         except (RuntimeError, MemoryError):
-            message = "Internal error: the system cannot start another thread. Try again later."
-            self._insist(self._give_up, pending, request.id, Refusal(INTERNAL_ERROR, message))
+            self._insist(self._give_up, pending, request.id, _NO_THREAD)
 
     def _give_up(self, pending: PendingCall, request_id: Id, refusal: Refusal) -> None:
         self._pending.finish(pending, error_reply(request_id, refusal))
 
-    def _run(self, pending: PendingCall, request_id: Id, name: str, work: Work) -> None:
+    def _run(self, pending: PendingCall, request_id: Id, name: str) -> None:
         """Do the work on a worker and deliver its reply. Whatever fails, the client gets a reply.
 
         If there is not even memory for an error, this raises MemoryError. The worker then calls it again later.
         """
         line, why = None, _NO_MEMORY
         try:
-            if not pending.is_begun:
-                pending.is_begun = True
-                line = work(pending)
+            line = pending.do_work()
         except Refusal as refusal:
             why = refusal
         except MemoryError:

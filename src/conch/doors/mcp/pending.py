@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from functools import partial
 
 from conch.calls import Call
@@ -41,20 +42,28 @@ class Batch:
 class PendingCall:
     """One request that waits for its reply. Only `PendingCalls` changes it, and only under its lock."""
 
-    __slots__ = ("batch", "brought", "call", "cancelled", "delivery", "is_begun", "is_over", "reply", "request_id")
+    __slots__ = ("batch", "brought", "call", "cancelled", "delivery", "is_over", "reply", "request_id", "work")
 
     def __init__(self, request_id: Id | None, batch: Batch | None) -> None:
         self.request_id = request_id
         self.batch = batch
         self.call = Call()
         self.cancelled = False
-        self.is_begun = False
+        self.work: Callable[[PendingCall], bytes] | None = None
+        """What is still to be done. It holds the arguments of the call, which may be large."""
         self.brought = NOTHING_FOLLOWS
         """The delivery of what the tool returned, from the moment when it returned."""
         self.is_over = False
         self.reply = b""
         self.delivery: Delivery | None = None
         """The delivery of the reply, once the reply is ready."""
+
+    def do_work(self) -> bytes | None:
+        """Do the work and return the reply. None if it was begun before: it is never done twice."""
+        if self.work is None:
+            return None
+        work, self.work = self.work, None
+        return work(self)
 
 
 class _Answered:

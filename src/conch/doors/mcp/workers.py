@@ -44,12 +44,13 @@ class Workers:
         if worker is not None:
             worker.take(task)
 
-    def hold(self, task: Task) -> None:
+    def hold(self, task: Task, give_up: Task) -> None:
         """Like `submit`, but an idle worker gets its task at the next `let_go`. Only one thread may call both.
 
-        A worker that wakes while that thread still works would only fight with it for the interpreter.
+        A worker that wakes while that thread still works would only fight with it for the interpreter. If a new thread
+        never begins, `restart` calls `give_up` instead of the task; after MemoryError, it calls it again.
         """
-        worker = self._find(task)
+        worker = self._find(task, give_up)
         if worker is not None:
             try:
                 self._held.append((worker, task))
@@ -61,13 +62,13 @@ class Workers:
             worker, task = self._held.pop(0)
             worker.take(task)
 
-    def _find(self, task: Task) -> _Worker | None:
+    def _find(self, task: Task, give_up: Task | None = None) -> _Worker | None:
         """An idle worker, or None if a new one has started with the task."""
         with self._lock:
             worker = self._idle.pop() if self._idle else None
             if worker is None:
                 # Not `threading.Thread`: its `start` waits forever if the new thread finds no memory to begin with.
-                new = _Worker(self, task)
+                new = _Worker(self, task, give_up)
                 self._beginning.add(new)
                 try:
                     start_new_thread(new.work, ())
@@ -78,7 +79,10 @@ class Workers:
         return worker
 
     def restart(self) -> None:
-        """Start threads again that did not begin: a new thread that finds no memory ends silently."""
+        """Start threads again that did not begin: a new thread that finds no memory ends silently.
+
+        A task is given up if that fails too.
+        """
         if not self._beginning:
             return
         with self._lock:
@@ -86,15 +90,31 @@ class Workers:
             for worker in self._beginning:
                 if now - worker.since > _BEGIN_SECONDS:
                     worker.since = now
-                    with suppress(RuntimeError, MemoryError):
-                        start_new_thread(worker.work, ())
+                    self._start_again(worker)
+            lost = [worker for worker in self._beginning if worker.is_lost]
+        for worker in lost:
+            if worker.give_up is not None:
+                worker.give_up()
+            with self._lock:
+                self._beginning.discard(worker)
+                self._note_end()
+
+    def _start_again(self, worker: _Worker) -> None:
+        """Call under the lock."""
+        if worker.is_second and worker.give_up is not None:
+            worker.is_lost = True
+            return
+        worker.is_second = True
+        with suppress(RuntimeError, MemoryError):
+            start_new_thread(worker.work, ())
 
     def begins(self, worker: _Worker) -> bool:
-        """Whether this thread is the first one to begin for its worker."""
+        """Whether this thread is the first one to begin for its worker, and the task is not given up."""
         with self._lock:
-            is_first = worker in self._beginning
+            if worker.is_lost or worker not in self._beginning:
+                return False
             self._beginning.discard(worker)
-            return is_first
+            return True
 
     def drain(self, seconds: float) -> bool:
         """Wait until no task runs. False if some still run after this time."""
@@ -105,20 +125,27 @@ class Workers:
     def finished(self, worker: _Worker) -> bool:
         """Note that a task ended. True if its worker should wait for another task."""
         with self._lock:
-            self._busy -= 1
-            if self._is_draining:
-                self._changed.notify_all()
+            self._note_end()
             keep = len(self._idle) < _IDLE_KEPT
             if keep:
                 self._idle.append(worker)
             return keep
 
+    def _note_end(self) -> None:
+        """Call under the lock."""
+        self._busy -= 1
+        if self._is_draining:
+            self._changed.notify_all()
+
 
 class _Worker:
-    def __init__(self, workers: Workers, task: Task) -> None:
+    def __init__(self, workers: Workers, task: Task, give_up: Task | None) -> None:
         self._workers = workers
         self._task = task
-        self.since = time.monotonic()
+        self.give_up = give_up
+        self.since = time.monotonic()  # when its thread was started
+        self.is_second = False  # its thread was started again
+        self.is_lost = False  # its task is given up
         self._given = threading.Lock()
         self._given.acquire()  # so that the next `acquire` waits until `take` releases it
 
@@ -130,16 +157,21 @@ class _Worker:
         if not self._workers.begins(self):
             return
         while True:
-            try:
-                self._task()
-            except MemoryError:  # try the task again when other calls have freed memory
+            while not self._try():  # again when other calls have freed memory; meanwhile this one holds none
                 time.sleep(_MEMORY_SECONDS)
-                continue
-            except Exception:
-                sys.excepthook(*sys.exc_info())  # a defect of ours goes to the log; other calls continue
             if not self._workers.finished(self):
                 return
             self._given.acquire()
+
+    def _try(self) -> bool:
+        """Run the task. Returns False if there was not enough memory for it."""
+        try:
+            self._task()
+        except MemoryError:
+            return False
+        except Exception:
+            sys.excepthook(*sys.exc_info())  # a defect of ours goes to the log; other calls continue
+        return True
 
 
 class _Postponed(NamedTuple):
