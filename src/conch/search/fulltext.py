@@ -57,12 +57,14 @@ def _candidates(tx: Transaction, phrases: Sequence[Phrase], filters: Filters) ->
     senders = [Phrase((facet("s", str(peer_id)),)) for peer_id in filters.senders or ()]
     # Exact words first, then prefixes. Without a prefix both are the same, and one round is enough.
     wanted = dict.fromkeys((tuple(phrase._replace(is_prefix=False) for phrase in phrases), tuple(phrases)))
-    matches = [tx.match(each, senders if len(senders) <= _MOST_FACETS else ()) for each in wanted]
-    for match in matches:
-        tx.ahead("recent_with_words", match=match, recent=_RECENT, **asked)
+    any_of = senders if len(senders) <= _MOST_FACETS else ()
+    for each in wanted:
+        if not tx.ahead("recent_with_words", match=tx.match(each, any_of), recent=_RECENT, **asked):
+            break  # and do not spell prefixes yet, which is slow here
     found: dict[int, str] = {}
-    for match in matches:
+    for each in wanted:
         if len(found) < _MOST_CANDIDATES:
+            match = tx.match(each, any_of)
             rows = tx.all("recent_with_words", match=match, recent=_RECENT, **asked)
             if len(rows) < _MOST_CANDIDATES:
                 rows = tx.all("all_with_words", match=match, **asked)

@@ -55,6 +55,7 @@ from conch.storage.sqlite.transaction import transaction
 
 _IDLE_CONNECTIONS = 4
 _SETTLE_SECONDS = 1.0
+_LOOK_SECONDS = 10.0  # damage that SQLite finds again within this time is in the store's file, not in `-wal` or `-shm`
 _DAMAGES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR_SHORT_READ)
 _DAMAGED = ".damaged-"  # in the names of files with a `-wal` that SQLite cannot recover
 _kept: list[sqlite3.Connection] = []  # must never be closed, see `_Generation.close`
@@ -259,6 +260,7 @@ class Connections:
         self._before: _Generation | None = None  # the last one, if its files were taken
         self._is_older: Callable[[int], bool] = lambda mark: False
         self._looked_at: int | None = None  # the `-wal` that was examined last, after SQLite found a damage
+        self._look_again_at = 0.0
 
     def borrowed(self) -> _Loan:
         """A connection for one transaction, with the driver's errors translated.
@@ -620,7 +622,8 @@ class Connections:
         None if a copy was put over the store's file. StoreError if the file itself is damaged.
         """
         log, users, files = lent.generation.log, lent.generation.users, lent.generation.files
-        if log is None or (error is not None and self._looked_at == log.changed_at()):
+        is_known = self._looked_at == (log and log.changed_at()) or time.monotonic() < self._look_again_at
+        if log is None or (error is not None and is_known):
             raise damaged(self.path) if error is None else self.translate(error)
         noted = users.noted()
         known = [mark for mark in (lent.known, noted[0] if noted else None) if mark is not None]
@@ -628,6 +631,7 @@ class Connections:
             if found is None:
                 raise self._in_doubt()
             self._looked_at, in_file = log.changed_at(), files.find_mark() or 0
+            self._look_again_at = time.monotonic() + _LOOK_SECONDS
             if found.is_damaged:
                 raise damaged(self.path) if error is None else self.translate(error)
             is_ours = count_steps(found.start, in_file) <= count_steps(found.start, found.mark)
@@ -645,7 +649,7 @@ class Connections:
         """Let SQLite make `-shm` again from `-wal`, which is whole."""
         os.unlink(f"{self.path}-shm")
         users.record(survey(self.path))  # so that others do not write what they read through the old one
-        return StoreInterrupted(f"The file {self.path}-shm was damaged. Try again.")
+        return StoreInterrupted(f"SQLite found damage, so the file {self.path}-shm was made again. Try again.")
 
     def _go_on_with(self, found: Recovered, users: Users) -> StoreReplaced:
         """Put what SQLite could read of a damaged `-wal` in place of the store."""

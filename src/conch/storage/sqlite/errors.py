@@ -46,8 +46,7 @@ _CROWDED = (StoreUnavailable, "The store at {path} cannot be used now, because t
 _UNCERTAIN = (StoreUncertain, "The store at {path} failed during a commit: {reason}. The change may or may not "
               "have been made. Check the disk, and check what was stored before you try again.")  # fmt: skip
 
-# The search index is damaged too, but these errors have no code of their own.
-_UNREADABLE_INDEX = ("invalid fts5 file format", "no such fts5 table")
+_OTHER_FORMAT = "invalid fts5 file format"  # the search index is damaged too, but this error has no code of its own
 _SHARED_MEMORY_BYTES = 32_768  # the smallest -shm file; WAL mode cannot start with less free space
 
 _BY_SQLITE_CODE = {
@@ -103,7 +102,7 @@ def _kind_of(error: sqlite3.Error | OSError, path: str) -> tuple[type[StoreError
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
     if code == sqlite3.SQLITE_IOERR_SHORT_READ:
         return _CUT_OFF
-    if code == sqlite3.SQLITE_CORRUPT_VTAB or any(each in str(error) for each in _UNREADABLE_INDEX):
+    if code == sqlite3.SQLITE_CORRUPT_VTAB or _OTHER_FORMAT in str(error):
         return _CORRUPT_INDEX
     primary_code = code & 0xFF  # the other bytes only refine it
     return _BY_SQLITE_CODE.get(primary_code) or _look_around(path, primary_code)
