@@ -26,6 +26,7 @@ from conch.errors import (
 from conch.storage.sqlite.connections import Connections
 from conch.storage.sqlite.errors import translate
 from conch.storage.sqlite.files import filesystem_type
+from conch.storage.sqlite.logs import Log
 from conch.storage.sqlite.queue import Queue
 from conch.storage.sqlite.recognition import APPLICATION_ID
 from conch.storage.sqlite.store import DIALECT, SqliteStore
@@ -610,6 +611,19 @@ def test_a_lock_held_too_long_is_reported_as_busy(open_store: Open, path: str) -
     intruder.close()
     use(store)
     assert count(store) == 2
+
+
+def test_nobody_recovers_a_copy_of_wal_because_another_process_opened_it(
+    open_store: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store()
+    use(store)
+    examined = []
+    monkeypatch.setattr(Log, "recoverable_mark", lambda log: examined.append(log))
+
+    counted = count(open_store()), count(store)
+
+    assert (counted, examined) == ((1, 1), [])
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the version is unknown")

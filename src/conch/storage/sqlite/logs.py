@@ -45,11 +45,11 @@ class Log:
         """When `-wal` was changed last while it was known to be whole."""
 
     def changed_at(self) -> int:
-        """When `-wal` was changed last. No program can set this time."""
-        return _fstat(self._wal).st_ctime_ns
+        """When `-wal` was written last. Its ctime also changes when root opens it: SQLite then sets its owner."""
+        return _fstat(self._wal).st_mtime_ns
 
     def is_trusted(self) -> bool:
-        return _fstat(self._wal).st_ctime_ns == self.trusted
+        return _fstat(self._wal).st_mtime_ns == self.trusted
 
     def is_whole(self, stored: int, users: Users, queue: Queue | None) -> bool:
         """Whether SQLite could recover every change in `-wal`. True also while that cannot be told.
