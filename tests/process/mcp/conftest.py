@@ -123,11 +123,12 @@ class Client:
     def cancel(self, request_id: object) -> None:
         self.notify("notifications/cancelled", {"requestId": request_id, "reason": "the test says so"})
 
-    def drain(self) -> None:
-        """Drop everything that the server says before it answers a ping."""
-        sent = self.request("ping")
-        while self.receive().get("id") != sent:
-            pass
+    def drain(self) -> list[Any]:
+        """Everything that the server says before it answers a ping."""
+        sent, said = self.request("ping"), []
+        while (message := self.receive()).get("id") != sent:
+            said.append(message)
+        return said
 
     def wait_for_exit(self) -> int:
         return self.process.wait(timeout=SECONDS)
@@ -229,11 +230,11 @@ class WebClient(Client):
                 connection.sock.shutdown(socket.SHUT_RDWR)
         self._open.pop(connection).join(SECONDS)
 
-    def drain(self) -> None:
+    def drain(self) -> list[Any]:
         """Each request has a connection of its own, so an earlier one can be answered after a ping."""
         for thread in list(self._open.values()):
             thread.join(SECONDS)
-        super().drain()
+        return super().drain()
 
     def wait_for_exit(self) -> int:
         """The server goes on for others. All that it had to do for this client is done."""
