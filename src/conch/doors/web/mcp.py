@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 
 import anyio
 import mcp_types as types
@@ -28,20 +29,19 @@ from conch import __version__
 from conch.agents.connections import end_sessions
 from conch.agents.signals import remote_signals
 from conch.app import App
-from conch.calls import Call
+from conch.doors.web.mcp_calls import MOST_CALLS, AnsweredCalls, Caller, ReplyWriter, Run
 from conch.doors.web.replies import refused
 from conch.doors.web.resources import Resources
 from conch.doors.web.unread import Address, unread_bytes
 from conch.errors import InvalidArgument, StoreError
-from conch.lean import Any, Lock
+from conch.lean import Any
 from conch.tools.calling import call_tool
 from conch.tools.registry import Tool
-from conch.tools.replies import Delivery, Object, Reply
+from conch.tools.replies import Delivery, Object
 from conch.tools.session import Session
 from conch.tools.text import encodable, well_formed
 
 _MOST_SESSIONS = 1_000
-_MOST_CALLS = 256  # of one agent, as for `conch mcp`
 _MOST_THREADS = 1_024
 _MOST_BODY_BYTES = 1024 * 1024
 _IDLE_SECONDS = 4 * 3_600.0  # as long as a silent agent counts as active
@@ -63,9 +63,9 @@ class McpDoor:
         self._app = app
         self._tools = tools
         self._sessions: OrderedDict[str, Session] = OrderedDict()
-        self._calls: set[_Run] = set()
-        self._answered: OrderedDict[str, _Answered] = OrderedDict()
-        self._newest: dict[Address, _Caller] = {}
+        self._calls: set[Run] = set()
+        self._answered: OrderedDict[str, AnsweredCalls] = OrderedDict()
+        self._newest: dict[Address, Caller] = {}
         self._tasks: TaskGroup | None = None
         self._limiter: anyio.CapacityLimiter | None = None
         self._stopped: anyio.Event | None = None
@@ -129,7 +129,7 @@ class McpDoor:
         if self._stopped is None or self._stopped.is_set():
             await refused("STOPPING", "The server is stopping.", 503)(scope, receive, send)
             return
-        caller = _Caller(tuple(scope["client"] or ("", 0)), tuple(scope["server"] or ("", 0)))
+        caller = Caller(tuple(scope["client"] or ("", 0)), tuple(scope["server"] or ("", 0)))
         self._newest[caller.client] = caller
 
         async def watch() -> Message:
@@ -153,7 +153,7 @@ class McpDoor:
                 await run_sync(self._end, [key], limiter=self._limiter)
             await send(message)
 
-        reply = _Ending(answer, about_to_write, lambda: self._settle(caller))
+        reply = ReplyWriter(answer, about_to_write, lambda: self._settle(caller))
         try:
             await self._manager.handle_request({**scope, _CALLER: caller}, watch, reply)
             await reply.end()
@@ -163,11 +163,11 @@ class McpDoor:
             if not caller.is_watched:
                 self._forget(caller)
 
-    def _forget(self, caller: _Caller) -> None:
+    def _forget(self, caller: Caller) -> None:
         if self._newest.get(caller.client) is caller:
             del self._newest[caller.client]
 
-    async def _take_back_unread(self, caller: _Caller, delivery: Delivery) -> None:
+    async def _take_back_unread(self, caller: Caller, delivery: Delivery) -> None:
         """Take back what a reply brought, if after some time its client has read none of it.
 
         A client that has sent another request on the same connection has read the reply.
@@ -196,7 +196,7 @@ class McpDoor:
             with suppress(StoreError):  # then only their silence shows it
                 end_sessions(self._app.store, found)
 
-    async def _settle(self, caller: _Caller) -> None:
+    async def _settle(self, caller: Caller) -> None:
         """Count what a reply brought as delivered, or take it back if its client went away before it was written.
 
         A client may go away as soon as it has the reply.
@@ -210,7 +210,7 @@ class McpDoor:
                 caller.is_watched = True
                 self._tasks.start_soon(self._take_back_unread, caller, delivery)
             if delivery is not None:
-                self._answered.setdefault(run.request[0], _Answered()).note(run.request[1], delivery)
+                self._answered.setdefault(run.request[0], AnsweredCalls()).note(run.request[1], delivery)
                 self._answered.move_to_end(run.request[0])
                 while len(self._answered) > _MOST_SESSIONS:
                     self._answered.popitem(last=False)
@@ -247,14 +247,15 @@ class McpDoor:
         session = self._session(context)
         session.note_sessions(meta)
         own = [each for each in self._calls if each.session is session]
-        if len(own) >= _MOST_CALLS or len(self._calls) >= _MOST_THREADS:
+        if len(own) >= MOST_CALLS or len(self._calls) >= _MOST_THREADS:
             raise MCPError(types.INTERNAL_ERROR, "Too many requests at once. Wait for a reply, then try again.")
         for former in own:
             if former.has_replied:
                 await former.settled.wait()  # the client has its reply, but the store may not know yet
         request = (_session_id(context), context.request_id)
-        run = _Run(tool, session, params.arguments or {}, _progress(context, meta), request)
-        caller: _Caller = context.request.scope[_CALLER] if context.request is not None else _Caller()
+        act = partial(call_tool, tool, session, params.arguments or {})
+        run = Run(act, session, _progress(context, meta), request)
+        caller: Caller = context.request.scope[_CALLER] if context.request is not None else Caller()
         caller.start(run)
         self._calls.add(run)
         try:
@@ -335,137 +336,3 @@ def _progress(context: _Context, meta: Object) -> Callable[[str], None] | None:
             from_thread.run(lambda: send(token, reports, message=text, related_request_id=related))
 
     return report
-
-
-class _Ending:
-    """Passes on a reply, reports when it is written, and ends it if the server stops in the middle of a stream."""
-
-    def __init__(
-        self, send: Send, about_to_write: Callable[[int], Awaitable[None]], written: Callable[[], Awaitable[None]]
-    ) -> None:
-        self._send = send
-        self._about_to_write = about_to_write
-        self._written = written
-        self._is_open = False
-
-    async def __call__(self, message: Message) -> None:
-        if message.get("body"):
-            await self._about_to_write(len(message["body"]))
-        is_last = message["type"] == "http.response.body" and not message.get("more_body", False)
-        self._is_open = True
-        await self._send({**message, "more_body": True} if is_last else message)
-        if is_last:
-            await self._written()
-            await self.end()
-
-    async def end(self) -> None:
-        if self._is_open:
-            self._is_open = False
-            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
-
-
-class _Caller:
-    """The client that waits for one HTTP reply. If it goes away, the reply is lost."""
-
-    def __init__(self, client: Address = ("", 0), server: Address = ("", 0)) -> None:
-        self.client = client
-        self.server = server
-        self.size = 0
-        """The bytes of the reply, without those of HTTP."""
-        self.is_watched = False
-        self.is_gone = False
-        self.gets_reply = False
-        self.run: _Run | None = None
-
-    def start(self, run: _Run) -> None:
-        self.run = run
-        if self.is_gone:
-            run.abandon()
-
-    def leave(self) -> None:
-        self.is_gone = True
-        if self.run is not None:
-            self.run.abandon()
-
-
-class _Answered:
-    """The latest calls of one MCP session that were answered."""
-
-    def __init__(self) -> None:
-        self._deliveries: OrderedDict[object, Delivery] = OrderedDict()
-        self._cancels_late = False
-
-    def note(self, request_id: object, delivery: Delivery) -> None:
-        self._deliveries[request_id] = delivery
-        while len(self._deliveries) > _MOST_CALLS:
-            self._deliveries.popitem(last=False)
-
-    def cancel(self, request_id: object) -> Delivery | None:
-        """The delivery to take back. Some clients cancel every call after they have read its reply, so only the first
-        cancellation counts; see `conch mcp`."""
-        delivery, is_first = self._deliveries.pop(request_id, None), not self._cancels_late
-        self._cancels_late = self._cancels_late or delivery is not None
-        return delivery if is_first else None
-
-
-class _Run:
-    """One call of a tool on a thread. What it brings is taken back if nobody waits for it any more."""
-
-    def __init__(
-        self,
-        tool: Tool,
-        session: Session,
-        arguments: Object,
-        report: Callable[[str], None] | None,
-        request: tuple[str, object],
-    ) -> None:
-        self.session = session
-        self.request = request
-        """The MCP session and the id of the request."""
-        self.settled = anyio.Event()
-        self._tool = tool
-        self._arguments = arguments
-        self._call = Call(report)
-        self._lock = Lock()
-        self._is_abandoned = False
-        self._is_lost = False
-        self._reply: Reply | None = None
-
-    @property
-    def has_replied(self) -> bool:
-        """Whether there is a reply that is not settled yet."""
-        return self._reply is not None and not self.settled.is_set()
-
-    def work(self) -> Reply:
-        reply = call_tool(self._tool, self.session, self._arguments, self._call)
-        with self._lock:
-            if not self._is_abandoned:
-                self._reply = reply
-                return reply
-        _deliver(reply, False)
-        return reply
-
-    def settle(self, has_arrived: bool) -> Delivery | None:
-        """Returns the delivery of a reply that has arrived."""
-        reply, is_there = self._reply, has_arrived and not self._is_lost
-        assert reply is not None
-        _deliver(reply, is_there)
-        return reply.delivery if is_there else None
-
-    def lose(self) -> None:
-        """Stop the call. If it has a reply already, the client gets an error instead."""
-        self._is_lost = True
-        self.abandon()
-
-    def abandon(self) -> None:
-        """Stop the call. A reply that is on its way is settled by the connection that carries it."""
-        with self._lock:
-            if self._is_abandoned or self._reply is not None:
-                return
-            self._is_abandoned = True
-        self._call.cancel()
-
-
-def _deliver(reply: Reply, has_arrived: bool) -> None:
-    with suppress(Exception):  # if this fails, a lease that nobody uses lapses by itself
-        reply.delivery.sent() if has_arrived else reply.delivery.not_sent()

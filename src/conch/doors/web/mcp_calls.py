@@ -1,0 +1,149 @@
+"""The calls of tools that come over HTTP: each one, its reply on the way out, and the client that waits for it."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+import anyio
+from starlette.types import Message, Send
+
+from conch.calls import Call
+from conch.doors.web.unread import Address
+from conch.lean import Lock
+from conch.tools.replies import Delivery, Reply
+
+MOST_CALLS = 256  # of one agent, as for `conch mcp`
+
+
+class ReplyWriter:
+    """Passes on a reply, reports when it is written, and ends it if the server stops in the middle of a stream."""
+
+    def __init__(
+        self, send: Send, about_to_write: Callable[[int], Awaitable[None]], written: Callable[[], Awaitable[None]]
+    ) -> None:
+        self._send = send
+        self._about_to_write = about_to_write
+        self._written = written
+        self._is_open = False
+
+    async def __call__(self, message: Message) -> None:
+        if message.get("body"):
+            await self._about_to_write(len(message["body"]))
+        is_last = message["type"] == "http.response.body" and not message.get("more_body", False)
+        self._is_open = True
+        await self._send({**message, "more_body": True} if is_last else message)
+        if is_last:
+            await self._written()
+            await self.end()
+
+    async def end(self) -> None:
+        if self._is_open:
+            self._is_open = False
+            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+class Caller:
+    """The client that waits for one HTTP reply. If it goes away, the reply is lost."""
+
+    def __init__(self, client: Address = ("", 0), server: Address = ("", 0)) -> None:
+        self.client = client
+        self.server = server
+        self.size = 0
+        """The bytes of the reply, without those of HTTP."""
+        self.is_watched = False
+        self.is_gone = False
+        self.gets_reply = False
+        self.run: Run | None = None
+
+    def start(self, run: Run) -> None:
+        self.run = run
+        if self.is_gone:
+            run.abandon()
+
+    def leave(self) -> None:
+        self.is_gone = True
+        if self.run is not None:
+            self.run.abandon()
+
+
+class AnsweredCalls:
+    """The latest calls of one MCP session that were answered."""
+
+    def __init__(self) -> None:
+        self._deliveries: OrderedDict[object, Delivery] = OrderedDict()
+        self._cancels_late = False
+
+    def note(self, request_id: object, delivery: Delivery) -> None:
+        self._deliveries[request_id] = delivery
+        while len(self._deliveries) > MOST_CALLS:
+            self._deliveries.popitem(last=False)
+
+    def cancel(self, request_id: object) -> Delivery | None:
+        """The delivery to take back. Some clients cancel every call after they have read its reply, so only the first
+        cancellation counts; see `conch mcp`."""
+        delivery, is_first = self._deliveries.pop(request_id, None), not self._cancels_late
+        self._cancels_late = self._cancels_late or delivery is not None
+        return delivery if is_first else None
+
+
+class Run:
+    """One call of a tool on a thread. What it brings is taken back if nobody waits for it any more."""
+
+    def __init__(
+        self,
+        act: Callable[[Call], Reply],
+        session: object,
+        report: Callable[[str], None] | None,
+        request: tuple[str, object],
+    ) -> None:
+        self.session = session
+        self.request = request
+        """The MCP session and the id of the request."""
+        self.settled = anyio.Event()
+        self._act = act
+        self._call = Call(report)
+        self._lock = Lock()
+        self._is_abandoned = False
+        self._is_lost = False
+        self._reply: Reply | None = None
+
+    @property
+    def has_replied(self) -> bool:
+        """Whether there is a reply that is not settled yet."""
+        return self._reply is not None and not self.settled.is_set()
+
+    def work(self) -> Reply:
+        reply = self._act(self._call)
+        with self._lock:
+            if not self._is_abandoned:
+                self._reply = reply
+                return reply
+        _deliver(reply, False)
+        return reply
+
+    def settle(self, has_arrived: bool) -> Delivery | None:
+        """Returns the delivery of a reply that has arrived."""
+        reply, is_there = self._reply, has_arrived and not self._is_lost
+        assert reply is not None
+        _deliver(reply, is_there)
+        return reply.delivery if is_there else None
+
+    def lose(self) -> None:
+        """Stop the call. If it has a reply already, the client gets an error instead."""
+        self._is_lost = True
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Stop the call. A reply that is on its way is settled by the connection that carries it."""
+        with self._lock:
+            if self._is_abandoned or self._reply is not None:
+                return
+            self._is_abandoned = True
+        self._call.cancel()
+
+
+def _deliver(reply: Reply, has_arrived: bool) -> None:
+    with suppress(Exception):  # if this fails, a lease that nobody uses lapses by itself
+        reply.delivery.sent() if has_arrived else reply.delivery.not_sent()
