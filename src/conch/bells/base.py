@@ -48,8 +48,8 @@ def directory_channel() -> str:
 def change_channel(locks: tuple[str, ...]) -> str:
     """Rung by the store itself after every change, whatever was changed. `locks` are those of the change.
 
-    There are several, because on PostgreSQL writers that test one channel at the same time take each other for
-    listeners.
+    There are several such channels, because on PostgreSQL writers that test one channel at the same time take each
+    other for listeners.
     """
     return _CHANGES[hash(locks) % len(_CHANGES)]
 

@@ -107,5 +107,5 @@ def _run(command: list[str], environ: Mapping[str, str], seconds: float) -> Rung
         errors.seek(0)
         said = errors.read().decode(errors="replace").strip().splitlines() if status else []
     if status:
-        return Rung("failed", f"{name} ended with {status}: {(said or ['without a word'])[-1][:_LONGEST]}")
+        return Rung("failed", f"{name} ended with {status}: {(said or ['it printed nothing'])[-1][:_LONGEST]}")
     return Rung("queued")

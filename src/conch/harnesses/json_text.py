@@ -180,7 +180,7 @@ def _require(node: _Node, kind: type, path: tuple[str, ...]) -> None:
 
 
 def _insert(text: str, node: _Node, key: str, value: Any) -> str:
-    """Write a new part behind the last one, in the style of the file."""
+    """Write a new part after the last one, in the style of the file."""
     newline, unit = _style(text)
     outer = _indent_of(text, node.start)
     if node.parts and "\n" not in text[node.start : node.end]:
@@ -190,7 +190,7 @@ def _insert(text: str, node: _Node, key: str, value: Any) -> str:
     inner = _indent_of(text, node.parts[0].start) if node.parts else outer + unit
     shown = _lines(value, unit, newline + inner)
     close = node.end - 1
-    end = len(text[:close].rstrip(_SPACE))  # behind the last part, or behind a comment after it
+    end = len(text[:close].rstrip(_SPACE))  # after the last part, or after a comment that follows it
     head = text[:end]
     if node.parts and node.parts[-1].comma < 0:
         last = node.parts[-1].node.end

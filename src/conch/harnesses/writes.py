@@ -125,7 +125,7 @@ def _nested(program: str, arguments: list[str], bodies: list[str]) -> list[str]:
 
 
 def _unwrapped(arguments: list[str]) -> list[str]:
-    """The command behind keywords, assignments and programs that only run another one."""
+    """The command after keywords, assignments and programs that only run another one."""
     while arguments:
         first = os.path.basename(arguments[0])
         if first in _WRAPPERS:
@@ -138,7 +138,7 @@ def _unwrapped(arguments: list[str]) -> list[str]:
 
 
 def _after_options(words: list[str]) -> list[str]:
-    """The words from the program on, behind options, their values and a duration, such as `-u me` or `5s`."""
+    """The words from the program on, after options, their values and a duration, such as `-u me` or `5s`."""
     for place, word in enumerate(words):
         is_value = place > 0 and words[place - 1].startswith("-") and os.path.basename(word) not in _KNOWN
         if not (is_value or word.startswith("-") or word[:1].isdigit() or _is_assignment(word)):

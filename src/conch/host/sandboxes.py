@@ -78,7 +78,7 @@ class Sandbox:
                 raise
             except OSError:  # such as too many open files
                 return None
-            finally:  # even after Ctrl-C, neither the program nor its children may stay behind
+            finally:  # even after Ctrl-C, neither the program nor its children may be left running
                 if process.returncode is None:
                     with suppress(OSError):  # it may have just ended
                         os.killpg(process.pid, signal.SIGKILL)

@@ -106,7 +106,7 @@ class Listening:
         return any(row["through"] >= wait.snapshot.room.turn_id for row in self._store.glance("find_mark", **given))
 
     def find_free_stick(self, caller: Caller) -> str | None:
-        """A room of the caller whose stick is free. Listening does not claim it: its agent may only want to hear."""
+        """A room of the caller whose stick is free. Listening does not claim it: the agent may only want the news."""
         return next(
             (row["room_id"] for row in self._store.glance("free_room_of_agent", agent_id=caller.agent_id)), None
         )
@@ -160,7 +160,7 @@ class _Registration:
         self._note_renewal()
 
     def renew(self) -> None:
-        """Stay the listener. DuplicateListener if another one has replaced it, because it seemed to be dead."""
+        """Remain the listener. DuplicateListener if another one has replaced it, because it seemed to be dead."""
         if time.monotonic() < self._renew_at:
             return
         with self._store.write(self._agent_id) as tx:

@@ -202,7 +202,7 @@ class Membership:
     def reorder_members(self, caller: Caller, room_id: str, order: list[str]) -> Snapshot:
         """Put the members in a new sequence. `order` must name every member exactly once.
 
-        Observers, and members whose process is gone, may be left out. They keep their order, behind the others.
+        Observers, and members whose process is gone, may be left out. They keep their order, after the others.
         """
         with self._rooms.change(caller, room_id) as (tx, snapshot):
             order = _whole_order(snapshot, order)
@@ -262,7 +262,7 @@ def _place_at_the_end(tx: Transaction, room: Room) -> int:
 
 
 def _whole_order(snapshot: Snapshot, order: list[str]) -> list[str]:
-    """The agent_ids in order, and those that were left out behind: observers, and members that are gone."""
+    """The agent_ids in order, then those that were left out: observers, and members that are gone."""
     everyone = snapshot.roll.everyone()
     order = [member.agent_id if (member := snapshot.called(text)) else text for text in order]
     rest = [member for member in everyone if member.agent_id not in order]

@@ -1,9 +1,9 @@
 """What is new for an agent: messages to it, open questions and notices. Each is shown once.
 
 Hooks show it between tool calls, and `listen` in its reply. Both use the same marks, so each shows only what the other
-has not; `event_inbox` makes the marks of notices as well. They move no cursor and mark no notice as seen: `sync` and
-`event_inbox` still return what was shown. Mail does not repeat it. A mark is made only after the text was printed or
-sent.
+has not. `event_inbox` marks the notices that it returns as shown, too. A mark moves no cursor and leaves a notice
+unread: `sync` and `event_inbox` still return what was shown. Mail does not repeat it. A mark is made only after the
+text was printed or sent.
 """
 
 from __future__ import annotations

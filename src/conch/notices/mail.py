@@ -1,8 +1,8 @@
 """What waits for an agent: messages to it, open questions, notices. Looking moves no cursor and marks nothing as seen.
 
-What the agent was shown is left out: by a hook or a listener (see `delivery.py`), or by an earlier reply. But an open
-question is counted until it is answered, and a notice until it is accepted, or seen if it need not be accepted; only
-their lines are not repeated.
+It leaves out what a hook, a listener (see `delivery.py`) or an earlier reply has shown. But an open question is counted
+until it is answered, and a notice until it is accepted, or until it is seen if it need not be accepted; only their
+lines are not repeated.
 
 Every reply includes it, so an agent that only works and renews its lease still learns of messages to it. It costs one
 indexed query, whatever waits.
@@ -106,7 +106,7 @@ def read_mail(
     caller that has just `seen` the answer to a `mail_query` of this agent passes it, to save time.
     """
     statement, given = query = mail_query(agent_id, topic_id, through, ids, brought, asked)
-    # If nothing waits, nothing waits besides what this reply returns either.
+    # If nothing at all waits, then nothing waits beyond what this reply returns.
     is_known = seen and (seen[0] == query or (seen[0][1]["agent_id"] == agent_id and not has_mail(seen)))
     (kinds,) = seen[1] if seen and is_known else store.glance(statement, **given)
     found: dict[str, list[Row]] = {}
@@ -133,7 +133,7 @@ def read_mail(
 
 
 def has_mail(seen: Answered) -> bool:
-    """Whether the answer to a `mail_query` tells of anything."""
+    """Whether the answer to a `mail_query` has any mail."""
     _, (kinds,) = seen
     return any(kinds.values())
 

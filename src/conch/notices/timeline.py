@@ -57,7 +57,7 @@ class Page(NamedTuple):
     has_more: bool
     is_closed: bool = False
     has_older: bool = False
-    """Whether the latest entries are not all of them."""
+    """Whether there are entries before the latest ones."""
     start: Place = Place()
     """The place before the first entry, if these are the latest entries before a place."""
 

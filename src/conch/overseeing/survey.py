@@ -219,9 +219,9 @@ def _read(tx: Transaction, snapshot: Snapshot, viewer_id: str, left: dict[str, C
 
 
 def _find_ends(tx: Transaction, gone: list[Member], find_end: FindEnd) -> dict[str, int]:
-    """When these members went. Without someone who saw it, it is when the last connection of the agent was closed.
+    """When these members went. If nobody saw that, it is when the agent's last connection was closed.
 
-    The end of a session is the last that was seen of its agent.
+    An agent whose session has ended went when it was last seen.
     """
     if not gone:
         return {}
@@ -260,7 +260,7 @@ def _question(row: Row) -> Question:
 
 
 def _members_to_show(snapshot: Snapshot, busy: set[str | None]) -> list[Member]:
-    """Those that are there, and those that are gone but wait for an answer or hold or left something."""
+    """Those that are there, and those that are gone but wait for an answer, hold something or left something."""
     there = [member for member in snapshot.members if not snapshot.is_gone(member)]
     others = [snapshot.find(agent_id) for agent_id in busy | {snapshot.expected}]
     found = {member.agent_id: member for member in (*there, *others) if member is not None}

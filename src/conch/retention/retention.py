@@ -22,7 +22,7 @@ _REST, _SHORT_REST = 0.02, 0.002
 class Outcome(NamedTuple):
     pruned: Pruned
     is_tidy: bool
-    """Whether the log beside the store's file could be cut off; False while another process reads."""
+    """Whether the log beside the store's file could be truncated; False while another process reads."""
 
 
 class Retention:
@@ -75,7 +75,7 @@ def _keep_pruned(retention: Retention, first_pause: float, pause: float) -> None
     while True:
         try:
             retention.prune_if_due()
-        except Exception:  # the store may be closed by now; calls report other trouble, and the next day goes on
+        except Exception:  # the store may be closed by now; calls report other trouble, and this tries again later
             pass
         time.sleep(pause)
 

@@ -198,7 +198,7 @@ class EventPage(NamedTuple):
     cursor: int
     has_more: bool
     has_older: bool = False
-    """Whether the latest events are not all of them."""
+    """Whether there are events before the latest ones."""
 
 
 def list_events(store: Store, room_id: str, after: int | None, limit: int) -> EventPage:

@@ -81,7 +81,7 @@ def _next_parts(tx: Transaction, index: Index, behind: Sequence[Row]) -> list[_P
 
 
 def oldest_number(tx: Transaction, newest: int) -> int:
-    """The number of the last message before so many of the newest ones; 0 if there is none."""
+    """The number of the last message before this many of the newest ones; 0 if there is none."""
     found = tx.one("newest_number")
     assert found is not None
     return max(0, int(found["number"]) - newest)

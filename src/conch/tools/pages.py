@@ -97,9 +97,9 @@ class Budget:
         is_extra: bool = False,
         told: Told | None = None,
     ) -> Page:
-        """The page that starts with the first item, of at most `limit` items, and never without an item.
+        """The page that starts with the first item, of at least one and at most `limit` items.
 
-        Only extra items, which come with another one that is whole, may all be left out.
+        Extra items accompany something that is in the reply anyway, so all of them may be left out.
 
         The line of an item has all facts of its object: those that are `told`, and those that are added here. A
         command has its own texts.

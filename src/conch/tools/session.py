@@ -57,7 +57,7 @@ class _Glimpse:
         self._lock = Lock()
 
     def take(self, look: Callable[[], Mail | None]) -> Mail | None:
-        """The mail, if it is found at once. While an earlier look still hangs, there is no other."""
+        """The mail, if it is found at once. While an earlier look still hangs, no new one begins."""
         with self._lock:
             self._start()
             while self._unanswered:

@@ -43,7 +43,7 @@ class Context:
         self.session = Session(app, "cli")
         self._speaks_for: str | None = getattr(options, "agent", None)
         self.delivered = Delivered()
-        """What the command shows, so that it is not mail."""
+        """What the command shows itself, so that the mail leaves it out."""
 
     # -- caller and room
 

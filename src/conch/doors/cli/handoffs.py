@@ -94,7 +94,7 @@ def last_handoff_text(last: Event | None) -> str:
 
 
 def handoff_lines(handoff: Handoff) -> str:
-    """One part per line, behind its label. Further lines of a part have the same margin."""
+    """One part per line, after its label. Further lines of a part have the same margin."""
     parts = [("status", handoff["status"]), ("next", handoff["next_action"])]
     parts += [("artifact", artifact_text(artifact)) for artifact in handoff.get("artifacts", ())]
     parts += [("question", question) for question in handoff.get("open_questions", ())]

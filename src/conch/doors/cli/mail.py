@@ -24,7 +24,7 @@ def add_mail(context: Context, report: Report, found: Mail) -> Report:
 
 
 def _sentence(found: Mail) -> str:
-    """What waits, the most pressing first. Messages that are not to the caller are no news."""
+    """What waits, the most pressing first. Messages that are not to the caller are left out."""
     parts = [_hand_over(found.hand_over)] if found.hand_over else []
     for waiting, what, command in (
         (found.to_you, "message to you", "conch read"),

@@ -236,7 +236,7 @@ def _laid_out(lines: list[_Line], width: int | None) -> list[str]:
 
 
 def _beside(start: str, line: _Line, place: int, width: int | None) -> list[str]:
-    """A hint at its place, or behind a longer text, or below it if there is no room."""
+    """A hint at its place, or after a longer text, or below it if there is no room."""
     colour, used = _sign(line)[1], columns(start + line.what)
     gap = max(place - used, len(_GAP))
     if line.hint and (width is None or used + gap + columns(line.hint) <= width):

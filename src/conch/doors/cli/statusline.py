@@ -39,7 +39,7 @@ class StatusLine:
         self.tick()
 
     def tick(self, _: str = "") -> None:
-        """Show the time that has passed since. This does not ask the store."""
+        """Show how much time has passed by now. This does not ask the store."""
         if self.moves and self._subject is not None:
             # One column stays free, so that the terminal does not wrap.
             self._print(_BACK_AND_CLEAR + self._fitting((width(sys.stderr) or 80) - 1))

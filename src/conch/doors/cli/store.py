@@ -97,7 +97,7 @@ def restore(context: Context) -> Report:
 
 
 def _problems(store: Store) -> list[str]:
-    """What is wrong with a store, apart from its search index, which can be made again."""
+    """What is wrong with a store, apart from its search index, which can be rebuilt."""
     return [problem.sentence for problem in verify_store(store).problems if problem.kind != "index"]
 
 

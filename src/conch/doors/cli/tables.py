@@ -60,7 +60,7 @@ def _cell(text: str, width: int) -> str:
 
 
 def _stacked(headings: Sequence[str], rows: Sequence[Sequence[str]], below: Sequence[str], limit: int) -> str:
-    """One line per cell behind its heading, for a terminal that is too narrow for the table."""
+    """One line per cell, after its heading, for a terminal that is too narrow for the table."""
     label = max(map(columns, headings)) + len(_GAP)
     blocks = []
     for row, text in zip(rows, below, strict=True):

@@ -33,7 +33,7 @@ from conch.tools.text import one_line
 if TYPE_CHECKING:
     from conch.members.adoption import Candidate
 
-_ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"  # the other screen of the terminal, without cursor
+_ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"  # the terminal's alternate screen, without a cursor
 _HOME, _REST, _BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 _TICK_SECONDS = 5.0  # how often the times move
 _LOOK_SECONDS = 30.0  # a time that runs out rings no bell
@@ -128,7 +128,7 @@ class _Screen:
         try:
             width, height = terminal.width() or 80, terminal.height()
             lines = self._lines(width, height)
-            # Each line is cleared behind its end, so that nothing flickers.
+            # Each line is cleared only after its end, so that nothing flickers.
             text = terminal.clean_marked("\n".join(lines[:height]), clean, sys.stdout)
             write(sys.stdout, _HOME + text.replace("\n", f"{_REST}\n") + _REST + _BELOW)
         finally:
@@ -152,7 +152,7 @@ def _entry_line(entry: Entry, width: int) -> str:
 
 
 class _Terminal:
-    """The terminal while it is watched: its other screen, without a cursor, and each key is read as it is typed."""
+    """The terminal during the watch: its alternate screen, without a cursor. Each key is read as it is typed."""
 
     def __init__(self) -> None:
         import termios

@@ -280,7 +280,7 @@ class PendingCalls:
             if one.delivery is None or one.delivery is NOTHING_FOLLOWS:
                 continue
             if written:
-                run_quietly(one.delivery.sent)  # if the cursor of a topic stays behind, its messages come again
+                run_quietly(one.delivery.sent)  # if the cursor of a topic does not move, its messages come again
             else:
                 self._follow_ups.run(one.delivery.not_sent)
 

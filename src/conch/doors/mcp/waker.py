@@ -76,7 +76,7 @@ class Waker:
                         signs.close()
             except Cancelled:
                 return
-            except (ConchError, OSError):  # a store or a disk in trouble: later
+            except (ConchError, OSError):  # a store or a disk in trouble: try again later
                 pass
             self._ended.wait(_FIRST_SECONDS)
 

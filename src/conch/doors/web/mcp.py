@@ -188,7 +188,7 @@ class McpDoor:
                 await run_sync(task, limiter=self._limiter)
 
     def _end(self, keys: list[str]) -> None:
-        """Let the agents of these sessions be gone, because no client can go on as one of them."""
+        """Record that the agents of these sessions are gone, because no client can go on as one of them."""
         ended = {session.sole_agent_id for key in keys if (session := self._sessions.pop(key, None)) is not None}
         others = {session.sole_agent_id for session in self._sessions.values()}
         found = sorted(each for each in ended - others if each is not None)

@@ -1,4 +1,4 @@
-"""How much of its replies a TCP client has not read. Only Linux tells, above all for clients on the same host."""
+"""How much of its replies a TCP client has not read. Only Linux can tell, and mainly for clients on this host."""
 
 from __future__ import annotations
 

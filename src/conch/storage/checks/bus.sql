@@ -108,7 +108,7 @@ SELECT message_id, metadata_json AS json FROM messages WHERE metadata_json IS NO
 SELECT topic_id, metadata_json AS json FROM topics WHERE metadata_json IS NOT NULL;
 
 -- check: peers
--- Peer {peer_id} of topic {topic_id} has an is_own that is neither 0 nor 1, or is the own peer of no agent.
+-- Peer {peer_id} of topic {topic_id} has an is_own that is neither 0 nor 1, or is an agent's own peer without an agent.
 SELECT peer_id, topic_id FROM peers WHERE is_own NOT IN (0, 1) OR (is_own = 1 AND agent_id IS NULL);
 
 -- check: peers

@@ -1,3 +1,3 @@
--- An agent that was registered by name on the command line lives by the time since its last call, not by a process.
+-- Whether an agent registered by name on the command line is active depends on the time since its last call, not on a process.
 
 ALTER TABLE agents ADD COLUMN is_timed BIGINT NOT NULL DEFAULT 0;

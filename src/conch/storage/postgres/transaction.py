@@ -98,7 +98,7 @@ def ring(channels: Sequence[str]) -> Question:
 
 @cache
 def _ringing(count: int) -> str:
-    """The query that rings so many channels. An array of them would take longer than all the rest of it."""
+    """The query that rings this many channels. An array of them would take longer than all the rest of it."""
     pairs = (f"(${2 * number + 1}::text, ${2 * number + 2}::bigint)" for number in range(count))
     return _RING.format(", ".join(pairs))
 

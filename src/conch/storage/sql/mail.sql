@@ -1,6 +1,6 @@
 -- What waits for an agent: one row with a column for each kind, which holds the rows found as JSON, or is NULL. Every
--- reply pays for this, so each kind first asks, from indexes alone, whether there is any. Only if there is, the engine
--- runs the rest, which cuts its numbers off, so that no flood makes it slow.
+-- reply pays for this, so each kind first asks, from indexes alone, whether there is any. The engine runs the rest only
+-- if there is. The rest stops counting at a limit, so that no flood makes it slow.
 -- What one peer of an agent has read, the agent has read. What was shown is left out. But a question is counted until
 -- it is answered, and a notice until it is accepted, or seen if it need not be accepted; only their lines are not
 -- repeated. The condition on notices must be that of their index, word for word, so that the index can be used.
@@ -10,7 +10,7 @@ SELECT
   CASE WHEN EXISTS (
     SELECT 1 FROM peers p JOIN cursors c ON c.peer_id = p.peer_id JOIN topic_seq s ON s.topic_id = p.topic_id
     WHERE p.agent_id = :agent_id AND s.next_seq - 1 > c.last_seq
-      -- If the peer sent fewer of the messages after its cursor than there are, others sent some.
+      -- If there are more messages after the cursor than the peer itself sent, others sent some.
       AND s.next_seq - 1 - c.last_seq
         > COALESCE((SELECT o.own_seq FROM messages o WHERE o.sender_id = p.peer_id ORDER BY o.seq DESC LIMIT 1), 0)
         - COALESCE(

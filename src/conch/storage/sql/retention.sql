@@ -35,7 +35,7 @@ SELECT min(seq) AS seq FROM thread;
 SELECT seq FROM messages WHERE topic_id = :topic_id AND seq > :after AND created_at >= :cutoff ORDER BY seq LIMIT 1;
 
 -- name: first_split_question
--- The first question before a place that has an answer behind it. Both stay.
+-- The first question before a place that has an answer after it. Both stay.
 SELECT min(m.seq) AS seq
 FROM messages m JOIN answers a ON a.question_id = m.message_id JOIN messages n ON n.message_id = a.answer_id
 WHERE m.topic_id = :topic_id AND m.seq > :after AND m.seq < :place AND m.message_type = 'question' AND n.seq >= :place;

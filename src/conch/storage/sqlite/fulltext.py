@@ -36,7 +36,7 @@ def _compare_directory(connection: sqlite3.Connection) -> str | None:
     leaves = (
         (leaf["segment"], leaf["place"])
         for leaf in connection.execute(_LEAVES)
-        if leaf["length"] > int.from_bytes(leaf["words_end"], "big")  # behind them is where each word begins
+        if leaf["length"] > int.from_bytes(leaf["words_end"], "big")  # after them comes where each word begins
     )
     listed = ((entry["segment"], entry["place"]) for entry in connection.execute(_DIRECTORY))
     differs = any(leaf != entry for leaf, entry in zip_longest(leaves, listed))

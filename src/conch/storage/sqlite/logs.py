@@ -2,8 +2,8 @@
 
 SQLite verifies the checksums in `-wal` only when it makes `-shm`, its index of `-wal`. Until then a process reads
 whatever the index points to. So every writer notes in `.users`, after its commit, when `-wal` was changed last, while
-no other writer of conch is at work. A process that sees another time lets SQLite recover a copy. If the copy has every
-change, all is well: a writer was killed before its note, for example, or another program has used SQLite.
+no other writer of conch is at work. A process that finds a different time lets SQLite recover a copy. If the copy has
+every change, all is well: for example, a writer was killed before it made its note, or another program used SQLite.
 
 SQLite takes no locks on `-wal`, so it may be opened and closed. A descriptor of `-shm` stays open like the store's.
 """
@@ -86,7 +86,7 @@ class Log:
         return True
 
     def is_index_cut(self) -> bool:
-        """Whether `-shm` is shorter than before. The system ends a process that looks at what was cut off."""
+        """Whether `-shm` is shorter than before. The system ends a process that looks at the missing part."""
         size = _lseek(self._shm.descriptor, 0, os.SEEK_END)
         if size >= self._index_bytes:
             self._index_bytes = size
@@ -94,7 +94,7 @@ class Log:
         return True
 
     def fill_index(self) -> None:
-        """Give a `-shm` that was cut off its length again, so that it can be looked at. Its contents are wrong."""
+        """Give a truncated `-shm` its length again, so that it can be looked at. Its contents are wrong."""
         os.truncate(f"{self.path}-shm", self._index_bytes)  # by its name: closing a descriptor would drop locks
 
     def recoverable_mark(self) -> int | None:

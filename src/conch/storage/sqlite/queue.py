@@ -2,7 +2,7 @@
 
 SQLite retries a busy lock at random moments, so under load some writers lose again and again: with 32 processes a few
 wait for seconds. `flock` wakes its waiters roughly in the order they came. The queue is only for fairness. SQLite's own
-lock keeps writers apart, so trouble with the queue never fails a write and never lets two in at once.
+lock keeps writers apart, so a problem with the queue never makes a write fail, and never lets two writers in at once.
 """
 
 from __future__ import annotations

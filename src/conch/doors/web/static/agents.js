@@ -27,7 +27,7 @@ const hash = (text) => Array.from(text).reduce((sum, mark) => (sum * 31 + mark.c
 /** The label in plain text: `claude·deft-osprey`. */
 export const label = (agent) => visible(agent?.label || agent?.name || "conch");
 
-/** The label as markup: the kind strong, the name behind it. */
+/** The label as markup: the kind in bold, then the name. */
 export function named(agent) {
   const [kind, ...rest] = label(agent).split("·");
   const name = rest.length ? html`<em>·${rest.join("·")}</em>` : nothing;

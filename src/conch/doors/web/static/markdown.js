@@ -14,7 +14,7 @@ const MOST = 20_000; // characters that are formatted; the rest stays plain, bec
 /** A text in a template. Its nodes stay as they are while the text does, so that a reader keeps a selection. */
 export const formatted = (text) => kept([text], () => markdown(text));
 
-/** The first line of a text, cut after so many characters. */
+/** The first line of a text, cut after this many characters. */
 export const line = (text, most) => kept([text, most], () => gathered(inline(brief(text, most))));
 
 function markdown(text) {

@@ -10,7 +10,7 @@ export function parse(url) {
   return { name: rest === undefined ? name || "rooms" : "nowhere", id, query: url.searchParams, key };
 }
 
-/** A part of an address. One that somebody mistyped names nothing. */
+/** A part of an address. A mistyped one names nothing. */
 function decoded(part) {
   try {
     return decodeURIComponent(part);

@@ -32,7 +32,7 @@ const QUIET = new Set(["join", "leave", "claim", "renewed", "released", "reserve
 /** What an entry is about: its type, or that of its notice. */
 export const typeOf = (entry) => (entry.kind === "protocol" ? entry.protocol_event?.event_type : null) ?? entry.event_type;
 
-/** Whether the entry is a question that still wants an answer. The stream brings new questions without their state. */
+/** Whether the entry is a question that still needs an answer. The stream brings new questions without their state. */
 const asks = (entry) => entry.message_type === "question" && isOpen(entry.question);
 export const isOpen = (question) => (question?.status ?? "pending") === "pending" && !question?.answers;
 

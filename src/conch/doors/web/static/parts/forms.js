@@ -7,7 +7,7 @@ const sendKey = (event) => {
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) event.target.form.requestSubmit();
 };
 
-/** The box below a question that wants an answer. The person who asked it can end it instead. */
+/** The box below a question that needs an answer. The person who asked it can end it instead. */
 export function answerBox(entry, { shell, me }) {
   if (me && (entry.from?.agent_id ?? entry.agent_id) === me.agent_id) return ownQuestion(entry, shell);
   const send = (event) => submit(event, (text) =>

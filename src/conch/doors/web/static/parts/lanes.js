@@ -174,7 +174,7 @@ export class Lanes {
       <path class="tip ${kind}" d="M${x2 + 1} ${y2}l-6 -3.5v7z"></path>`;
   }
 
-  /** Know the width of the chart, so that its text keeps its size. */
+  /** Observe the width of the chart, so that its text keeps its size. */
   watch() {
     requestAnimationFrame(() => {
       const chart = document.querySelector(".chart");

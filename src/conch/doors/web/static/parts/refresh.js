@@ -16,7 +16,7 @@ export class Refresh {
       this.isWanted = false;
       const began = performance.now();
       await this.read().catch(() => {}); // the stream shows a lost connection
-      const took = performance.now() - began; // a slow server gets as much time for others
+      const took = performance.now() - began; // a slow server gets as much time for its other work
       await new Promise((resolve) => setTimeout(resolve, Math.max(PAUSE, took)));
     }
     this.isRunning = false;

@@ -16,7 +16,7 @@ const FILTERS = {
   Messages: (entry) => entry.kind === "message",
   Reservations: (entry) => entry.kind === "reservation" || typeOf(entry) === "INCURSION",
 };
-// Where the server finds them, so that it need not send the others.
+// The source that each filter needs, so that the server need not send the others.
 const SOURCES = { Handoffs: "log", Notices: "activity", Messages: "messages", Reservations: "activity" };
 const isOther = (shown, entry) => Object.keys(entry).some((name) => JSON.stringify(shown[name]) !== JSON.stringify(entry[name]));
 
