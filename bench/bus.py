@@ -1,4 +1,4 @@
-"""Measure the bus: `python bench/bus.py`, about two minutes, or `--quick` to see that everything still runs.
+"""Measure the bus: `python bench/bus.py`, about a minute, or `--quick` to see that everything still runs.
 
 Both sides of every comparison are measured alternately in the same run, because machines are noisy. Look at the ratio
 first. Prints Markdown. Linux only: memory comes from /proc.

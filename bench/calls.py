@@ -94,7 +94,7 @@ def round_trip_row(what: str, ours: Spread, beside: str, theirs: Spread | None, 
 
 
 def mail_row(what: str, with_mail: Spread, without: Spread) -> Row:
-    """What mail costs: a call whose reply has mail, beside the same call when nothing waits."""
+    """What mail costs: a call whose reply has mail, compared with the same call when nothing waits."""
     called = f"round trip of {what}, with mail, p50 / p99 of {with_mail.size}"
     return Row(called, _pair(with_mail), f"without mail: {_pair(without)}", times(with_mail.p50, without.p50))
 

@@ -1,4 +1,4 @@
-"""Measure the console: `python bench/console.py`, about two minutes, or `--quick` to see that everything still runs.
+"""Measure the console: `python bench/console.py`, about a minute, or `--quick` to see that everything still runs.
 
 From an event to its pixels in headless Chromium, requests per second, memory with many open pages, and a long room.
 It needs what `make test-browser` installs.
@@ -26,7 +26,7 @@ from tests.browser.serving import CHROMIUM, OPTIONS, Console, stage
 from conch.bus.drafts import Draft
 
 PIXEL_BUDGET = 0.1
-REST_SECONDS = 0.3  # between two events, so that the page has drawn the former
+REST_SECONDS = 0.3  # between two events, so that the page has drawn the first
 BATCH = 100
 # The moment of the frame that shows a text, by the clock that the benchmark reads too.
 WATCH = """() => {

@@ -1,6 +1,6 @@
 """A proxy in front of PostgreSQL that makes it seem far away: `python bench/delay.py SOCKET MILLISECONDS`.
 
-A round trip takes so many milliseconds longer, half of them on each way. It prints its port, and ends when its input
+A round trip takes that many milliseconds longer, half of them on each way. It prints its port, and ends when its input
 ends, or after ten minutes.
 """
 

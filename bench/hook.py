@@ -1,4 +1,4 @@
-"""How long a hook takes from start to exit, beside bare Python: `python bench/hook.py`."""
+"""How long a hook takes from start to exit, compared with bare Python: `python bench/hook.py`."""
 
 from __future__ import annotations
 

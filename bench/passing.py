@@ -14,7 +14,7 @@ HEADINGS = (
     "processes",
     "rooms",
     "turns/s",
-    "of one process",
+    "vs. one process",
     "call p99",
     "longest call",
     "handed p50",

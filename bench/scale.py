@@ -1,4 +1,4 @@
-"""Measure how conch scales: `python bench/scale.py`, some minutes, or `--quick` to see that everything still runs.
+"""Measure how conch scales: `python bench/scale.py`, a few minutes, or `--quick` to see that everything still runs.
 
 It measures growing numbers of agents and rooms, on SQLite and on its own PostgreSQL server. The agents are real callers
 with real transactions. A few worker processes play them, because machines are small. Two tables have real

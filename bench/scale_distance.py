@@ -1,4 +1,4 @@
-"""What a distance between the agents and PostgreSQL costs, beside a bare loop of the driver in the same run.
+"""What a distance between the agents and PostgreSQL costs, compared with a bare loop of the driver in the same run.
 
 The bare loop is what a program without conch would do for a message: insert a row, notify, commit.
 """
@@ -26,7 +26,7 @@ BARE = "CREATE TABLE bare (number BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KE
 
 
 class Outcome(NamedTuple):
-    """At one distance: how long a send takes, a stick from one process to another, a message to a waiting `sync`.
+    """At one distance: how long it takes to send a message, to hand the stick to another process, and to wake a `sync`.
 
     The rates are by the number of processes: of the bare loop, of messages on one topic, and on one topic each.
     """

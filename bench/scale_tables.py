@@ -87,7 +87,7 @@ class Tables:
             yield self._bounded(measure, cell)
 
     def targets(self) -> Iterator[list[str]]:
-        """What is asked of the rows above."""
+        """The budgets for the rows above, and whether they are met."""
         for delay, outcome in self._distances.items():
             for count in scale_distance.PROCESSES:
                 ours, bare = outcome.one_topic[count], outcome.bare[count]

@@ -1,4 +1,4 @@
-"""Measure reservations: `python bench/scopes.py`, about a minute, or `--quick` to see that everything still runs.
+"""Measure reservations: `python bench/scopes.py`, a few seconds, or `--quick` to see that everything still runs.
 
 Reserve, check and release with more and more active reservations in the room. None of the three may read all of them.
 """

@@ -1,4 +1,4 @@
-"""Measure search: `python bench/search.py`, some five minutes, or `--quick` to see that everything still runs.
+"""Measure search: `python bench/search.py`, about a minute, or `--quick` to see that everything still runs.
 
 Search must not get slower with the number of messages, so look at the ratio to the smallest store. The models for
 search by meaning are compared by `bench/meaning.py`. Prints Markdown. PostgreSQL is measured if the development extra

@@ -13,7 +13,7 @@ from harness import HERE, Scratch, Spread, milliseconds
 CROWDS = (1, 2, 8, 32)
 BUDGETS = {1: 2_000, 8: 2_000, 32: 1_500}
 LONGEST_SECONDS = 1.0
-HEADINGS = ("processes", "messages/s", "of one process", "p50", "p99", "longest wait", "refused", "budget", "met")
+HEADINGS = ("processes", "messages/s", "vs. one process", "p50", "p99", "longest wait", "refused", "budget", "met")
 
 
 class Outcome(NamedTuple):

@@ -1,4 +1,4 @@
-"""Count the round trips to PostgreSQL that a call takes: `python bench/trips.py`, some seconds.
+"""Count the round trips to PostgreSQL that a call takes: `python bench/trips.py`, a few seconds.
 
 The proxy of the tests counts them. They are exact, so `--quick` changes nothing. Prints Markdown.
 """

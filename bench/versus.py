@@ -123,8 +123,9 @@ def _numbers(headings: list[str], cells: list[str]) -> Iterator[tuple[str, float
 def _sum_up(ratios: Sequence[float], rounds: int) -> str:
     more = sum(ratio > NEARLY for ratio in ratios)
     less = sum(ratio < 1 / NEARLY for ratio in ratios)
+    source = "from one round" if rounds == 1 else f"medians of {rounds} rounds"
     return (
-        f"{len(ratios)} rows, medians of {rounds} rounds. {less} cost less than before, {more} more than {NEARLY} "
+        f"{len(ratios)} rows, {source}. {less} cost less than before, {more} more than {NEARLY} "
         f"times as much, and {len(ratios) - less - more} the same. The median row costs {median(ratios):.2f}x."
     )
 

@@ -1,8 +1,8 @@
-"""Measure years of use: `python bench/years.py`, some minutes, or `--quick` to see that everything still runs.
+"""Measure years of use: `python bench/years.py`, about a minute, or `--quick` to see that everything still runs.
 
 In a store of 100,000 turns and 1,000,000 messages, one message is redacted. Then the store is pruned, while another
-process writes. Then: what commits with `full`
-cost against `normal`, and what a long reader leaves behind. Prints Markdown.
+process writes. It also measures what commits with `full` cost compared with `normal`, and what a long reader leaves
+behind. Prints Markdown.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ def _measure_commits(scratch: Scratch, plan: Plan) -> str:
         [f"`{value}`", milliseconds(each.p50), milliseconds(each.p99), times(each.p50, base.p50)]
         for value, each in spreads.items()
     ]
-    return table(("CONCH_SYNCHRONOUS", "a message sent, p50", "p99", "of `normal`"), rows)
+    return table(("CONCH_SYNCHRONOUS", "a message sent, p50", "p99", "vs. `normal`"), rows)
 
 
 def _sender(scratch: Scratch, **variables: str) -> tuple[App, Callable[[], object]]:
