@@ -397,7 +397,7 @@ BUS = {
     "a topic's metadata that is not an object": Damage(
         "topics", "not a JSON object", "UPDATE topics SET metadata_json = '3' WHERE name = 'pink'"
     ),
-    "an own peer of no agent": Damage("peers", "own peer of no agent", "UPDATE peers SET agent_id = NULL"),
+    "an own peer of no agent": Damage("peers", "own peer without an agent", "UPDATE peers SET agent_id = NULL"),
     "a peer that is neither": Damage("peers", "neither 0 nor 1", "UPDATE peers SET is_own = 2 WHERE is_own = 0"),
     "a peer of no agent that reads": Damage(
         "peers", "belongs to no agent", "UPDATE peers SET agent_id = NULL WHERE name = 'blue'"

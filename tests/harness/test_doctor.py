@@ -143,4 +143,4 @@ def test_codex_is_asked_whether_it_trusts_the_hooks(
 
     found = findings(conch("one", "doctor"))["Codex"]
 
-    assert (found["state"], found["found"]) == (state, f"it trusts {int(state == 'ok')} of the 1 hooks of conch")
+    assert (found["state"], found["found"]) == (state, f"it trusts {int(state == 'ok')} of 1 hooks of conch")

@@ -57,8 +57,8 @@ TOOLS = grouped(
     Tool(
         listen,
         "Wait for anything",
-        "Wait for news for you: messages, questions, notices. Also for your turn or a takeover, but a free stick needs "
-        "`wait_for_turn`.",
+        "Wait for messages, questions and notices for you. The wait also ends with your turn or a takeover; only "
+        "`wait_for_turn` claims a free stick.",
         fields.takes(wait_seconds=_WAIT_SECONDS),
         fields.WRITES,
     ),

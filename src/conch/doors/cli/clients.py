@@ -94,9 +94,9 @@ def ask_codex_trust() -> Opinion | None:
     hooks = [hook for folder in folders for hook in folder.get("hooks", ()) if " hook " in str(hook.get("command"))]
     ours = [hook for hook in hooks if "--harness codex" in str(hook["command"])]
     if not ours:
-        return Opinion("note", "it knows no hook of conch")
+        return Opinion("note", "it has no hooks of conch")
     trusted = sum(hook.get("trustStatus") in ("trusted", "managed") for hook in ours)
-    return Opinion("ok" if trusted == len(ours) else "note", f"it trusts {trusted} of the {len(ours)} hooks of conch")
+    return Opinion("ok" if trusted == len(ours) else "note", f"it trusts {trusted} of {len(ours)} hooks of conch")
 
 
 def _ask(process: subprocess.Popen[bytes], calls: list[tuple[str, dict[str, Any]]]) -> Any:

@@ -222,7 +222,7 @@ class SqliteStore:
             trouble = self._connections.notice(lent)
             if type(trouble) is not StoreInterrupted:  # otherwise the commit is in the store at the path now
                 message = (
-                    f"{trouble.message} This call's change was committed, but may be missing in the store there now."
+                    f"{trouble.message} This call's change was committed, but the store that is there now may lack it."
                 )
                 raise StoreUncertain(message, **trouble.details) from None
 
