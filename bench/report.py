@@ -13,7 +13,7 @@ from types import FrameType
 
 from harness import Row
 
-HEADINGS = ("what", "conch", "beside it, in the same run", "ratio", "budget", "met")
+HEADINGS = ("what", "conch", "compared with, in the same run", "ratio", "budget", "met")
 MET = {True: "yes", False: "**no**", None: ""}
 FIGURE = re.compile(r"<!-- begin: (?P<name>[\w-]+) -->\n(?P<text>.*?)<!-- end: (?P=name) -->", re.DOTALL)
 """A figure under its name, as the benchmarks print it and as it stands in the documents."""

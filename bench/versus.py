@@ -107,7 +107,7 @@ def _numbers(headings: list[str], cells: list[str]) -> Iterator[tuple[str, float
     labels = list(itertools.takewhile(lambda pair: pair[0] in LABELS, zip(headings, cells, strict=False)))
     row = ", ".join(cell if heading in ("what", "engine") else f"{heading} {cell}" for heading, cell in labels)
     for heading, cell in list(zip(headings, cells, strict=False))[len(labels) :]:
-        if heading == "beside it, in the same run":
+        if heading.endswith("in the same run"):
             return
         what = re.sub(r", p50 / p99$|, p50$", " p50", re.sub(r" of [\d,]+$", "", row))
         what = what if heading == "conch" else f"{what}: {heading}"
