@@ -118,7 +118,7 @@ class Bell(Protocol):
         """Whether any living process announces this channel right now."""
 
     def forget(self, channels: Iterable[str]) -> None:
-        """Drop what these channels have left behind. A later `listen` makes it again."""
+        """Drop what these channels have left behind. A later `listen` creates it again."""
 
     def close(self) -> None: ...
 

@@ -226,7 +226,7 @@ class Store(Protocol):
         """A number that changes when another process commits; cheap enough to read often."""
 
     def version(self) -> object:
-        """What stays equal until anything is committed, by this process or another. None if that cannot be told.
+        """What stays equal until anything is committed, by this process or another. None if that is not known.
 
         It is found without waiting for the store, even if the store hangs.
         """

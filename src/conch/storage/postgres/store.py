@@ -328,7 +328,7 @@ class PostgresStore:
         )
 
     def version(self) -> None:
-        """It cannot be told here without a round trip."""
+        """Finding that out would take a round trip."""
 
     def is_locked(self, key: int) -> bool:
         """Whether any session holds an advisory lock on this key; False if the server does not answer."""

@@ -52,7 +52,7 @@ class Log:
         return _fstat(self._wal).st_mtime_ns == self.trusted
 
     def is_whole(self, stored: int, users: Users, queue: Queue | None) -> bool:
-        """Whether SQLite could recover every change in `-wal`. True also while that cannot be told.
+        """Whether SQLite could recover every change in `-wal`. Also true while that is not known.
 
         `stored` is the mark that SQLite reads now. A writer needs no `queue`: nobody else writes meanwhile.
         """
