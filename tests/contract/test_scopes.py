@@ -490,7 +490,7 @@ def test_reserving_while_another_agent_holds_the_stick_succeeds_with_a_warning(a
     assert warning["code"] == "STICK_HELD"
     assert warning["context"] == {"agent_id": "ada:1", "name": ada.name, "since": "2027-01-15T08:00:00.000Z"}
     assert f"ada·{ada.name} has held the stick since 2027-01-15T08:00:00.000Z" in reserved.text
-    assert reserved.data["next"].startswith("Agree with the holder of the stick")
+    assert reserved.data["next"].startswith("Coordinate with the holder of the stick")
 
 
 def test_a_warning_of_the_stick_does_not_ask_to_agree_with_a_holder_that_is_gone(

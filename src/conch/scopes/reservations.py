@@ -54,7 +54,7 @@ class Grant(NamedTuple):
 
     @property
     def holder_is_silent(self) -> bool:
-        """Whether that agent does not answer, so that nobody can agree with it."""
+        """Whether that agent does not answer, so that nobody can coordinate with it."""
         return any("takeover_reason" in warning.get("context", {}) for warning in self.warnings)
 
 
@@ -234,7 +234,9 @@ def _warn_of_stick(tx: Transaction, snapshot: Snapshot, caller: Caller) -> Warni
     held = f"{owner.label} has held the stick since {since}"
     if snapshot.takeover_reason is None:
         return [
-            warning(_STICK_HELD, f"{held} and may change any file. Agree with it before you change these.", **about)
+            warning(
+                _STICK_HELD, f"{held} and may change any file. Coordinate with it before you change these.", **about
+            )
         ]
     message = f"{held} and does not answer. Look at what it has left before you change these."
     return [warning(_STICK_HELD, message, **about, takeover_reason=snapshot.takeover_reason)]

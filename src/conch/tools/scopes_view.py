@@ -99,7 +99,7 @@ def after_grant(grant: Grant) -> str:
     if grant.holder_is_silent:
         change = "Look at what the holder of the stick has left, then change the files."
     elif grant.stick_held:
-        change = "Agree with the holder of the stick, then change the files."
+        change = "Coordinate with the holder of the stick, then change the files."
     return f"{change} Call `scope_release` when you are done."
 
 

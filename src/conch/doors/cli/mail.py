@@ -34,7 +34,7 @@ def _sentence(found: Mail) -> str:
         if waiting and not (found.hand_over and waiting.number == 1 and waiting.id == found.hand_over.id):
             parts.append(f"{_count(waiting, what)} (`{command}`)")
     if found.reserved:
-        parts.append(f"{_count(found.reserved, 'reservation')} since you got the stick")
+        parts.append(f"since you got the stick, {_count(found.reserved, 'new reservation')}")
     return f"Mail: {'; '.join(parts)}." if parts else ""
 
 
