@@ -28,7 +28,7 @@ def list_rooms(session: Session, given: Object, call: Call) -> Reply:
     )
     cursor = page.cursor([snapshot.room.room_id for snapshot in snapshots])
     is_in = any(snapshot.find(caller.agent_id) for snapshot in snapshots)
-    following = page.next(cursor, "" if is_in else "Call `join_path` to join your workspace.")
+    following = page.next(cursor, "" if is_in else "Call `join_path` to join the room of your workspace.")
     data = known(rooms=page.objects, has_more=page.has_more, cursor=cursor)
     return Reply(data, page.text("There is no open room here."), next=following)
 
