@@ -21,7 +21,7 @@ def install(options: Any) -> Report:
     lines = [f"{'Wrote' if hooked.outcome == 'written' else 'Nothing to do:'} {one_line(hooked.path)}."]
     if hooked.kept:
         lines.append(f"The hook that was there before is now {one_line(hooked.kept)}. It runs first.")
-    lines.append("From now on, commits of files that another live agent has reserved are refused, in every worktree.")
+    lines.append("From now on, git refuses commits of files that another live agent has reserved, in every worktree.")
     return Report(hooked._asdict(), "\n".join(lines))
 
 
