@@ -144,3 +144,18 @@ def test_codex_is_asked_whether_it_trusts_the_hooks(
     found = findings(conch("one", "doctor"))["Codex"]
 
     assert (found["state"], found["found"]) == (state, f"it trusts {int(state == 'ok')} of 1 hooks of conch")
+
+
+def test_a_store_that_cannot_be_opened_is_one_problem_although_several_checks_need_it(
+    home: Path, conch: Conch, environ: dict[str, str]
+) -> None:
+    folder = home / "foreign"
+    folder.mkdir(mode=0o700)
+    (folder / "rooms.sqlite").write_text("This is not a database.")
+    environ["CONCH_DATA_DIR"] = str(folder)
+
+    report = conch("one", "doctor")
+
+    problems = [finding for finding in report["error"]["findings"] if finding["state"] == "problem"]
+    assert [problem["what"] for problem in problems] == ["store"]
+    assert "is not a database" in problems[0]["found"]

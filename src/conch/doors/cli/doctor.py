@@ -55,7 +55,8 @@ def doctor(context: Context) -> Report:
         lambda: _server(place.program),
         lambda: _harnesses(place),
     ]
-    found = [finding for check in checks for finding in _try(check)]
+    # Several checks need the store, so its refusal would be listed several times.
+    found = list(dict.fromkeys(finding for check in checks for finding in _try(check)))
     data = {"findings": [_object(finding) for finding in found]}
     text = "\n".join(map(_line, found))
     problems = [finding for finding in found if finding.state == "problem"]
@@ -74,7 +75,7 @@ def _try(check: Callable[[], list[_Finding]]) -> list[_Finding]:
     try:
         return check()
     except ConchError as refusal:
-        return [_Finding("store", "problem", refusal.message, "Run `conch db verify`.", refusal.code)]
+        return [_Finding("store", "problem", refusal.message, code=refusal.code)]  # the message says what to do
     except (OSError, ValueError) as problem:
         return [_Finding("check", "problem", f"{type(problem).__name__}: {problem}", "Fix this and try again.")]
 
