@@ -69,6 +69,16 @@ def test_other_files_and_no_verify_are_free(repository: Path, environ: dict[str,
     assert (free.returncode, unverified.returncode) == (0, 0), free.stderr
 
 
+def test_a_folder_without_a_checkout_is_refused_with_what_git_says(conch: Conch, tmp_path: Path) -> None:
+    (tmp_path / "bare").mkdir()
+
+    refusals = [conch("one", "guard", word, "--path", str(tmp_path / "bare")) for word in ("install", "uninstall")]
+
+    for refusal in refusals:
+        assert refusal["error"]["message"].startswith(f"Git finds no checkout in {tmp_path / 'bare'}: fatal: ")
+        assert refusal["error"]["message"].endswith(".git.")
+
+
 def test_an_existing_hook_runs_first_and_comes_back_byte_for_byte(
     repository: Path, environ: dict[str, str], conch: Conch
 ) -> None:

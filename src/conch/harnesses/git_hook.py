@@ -136,5 +136,5 @@ def _hook_path(directory: str) -> str:
 def _ask(folder: str, workspace: str, *words: str) -> str:
     answer = ask_where(folder, workspace, *words)
     if answer.status:
-        raise InvalidArgument(f"Git finds no checkout in {folder}: {answer.complaint}", field="path")
+        raise InvalidArgument(f"Git finds no checkout in {folder}: {answer.complaint.rstrip('.')}.", field="path")
     return os.fsdecode(answer.output).removesuffix("\n")

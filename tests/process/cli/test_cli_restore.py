@@ -170,6 +170,18 @@ def test_a_link_to_a_backup_is_restored_as_often_as_you_like(conch: Conch, backu
     assert len(kept) == 2 and all(Path(each).exists() for each in kept)
 
 
+def test_a_backup_may_have_a_name_that_is_not_utf8(conch: Conch, backup: Path) -> None:
+    odd = Path(os.fsdecode(os.fsencode(backup) + b"\xff"))
+    backup.rename(odd)
+
+    restored = conch("db", "restore", str(odd))
+    absent = conch("db", "restore", f"{odd}\udcfe", "--json")
+
+    assert restored.status == 0, restored
+    assert owner(conch) == "ada:1"
+    assert absent.error["field"] == "file"
+
+
 def test_restores_at_the_same_moment_all_succeed(conch: Conch, backup: Path, database: Path, start: Any) -> None:
     started = [start("db", "restore", str(backup), "--yes") for _ in range(4)]
 

@@ -86,7 +86,7 @@ def _looked_at(file: Header, path: str) -> Iterator[sqlite3.Connection]:
     if not os.path.exists(wal) or os.path.getsize(wal) == 0:
         from urllib.parse import quote  # slow to import, and rarely needed
 
-        with closing(sqlite3.connect(f"file:{quote(path)}?immutable=1", uri=True)) as connection:
+        with closing(sqlite3.connect(f"file:{quote(os.fsencode(path))}?immutable=1", uri=True)) as connection:
             yield connection
         return
     import shutil  # slow to import, and rarely needed

@@ -55,7 +55,9 @@ def _opened(file: str) -> Iterator[sqlite3.Connection]:
     how = "mode=ro" if os.path.exists(f"{file}-wal") else "immutable=1"
     source = None
     try:
-        source = sqlite3.connect(f"file:{quote(os.path.abspath(file))}?{how}", uri=True, isolation_level=None)
+        source = sqlite3.connect(
+            f"file:{quote(os.fsencode(os.path.abspath(file)))}?{how}", uri=True, isolation_level=None
+        )
         yield source
     except sqlite3.DatabaseError as error:
         raise StoreCorrupt(f"{file} cannot be restored: {error}.", field="file") from error
