@@ -437,3 +437,52 @@ def test_what_a_hook_has_shown_is_not_repeated_as_mail_but_still_unread(ada: Cli
     assert not find_news(app.store, agent_id, 10, to_all=False)
     assert len(ada.data("sync", topic_id=ada.home, wait_seconds=0)["received"]) == 1
     assert [event["state"] for event in ada.data("event_inbox")["events"]] == ["unread"]
+
+
+def test_a_message_to_several_names_of_an_agent_counts_once(ada: Client, bob: Client) -> None:
+    ada.join(ada.home, "ada-too")
+    bob.send(bob.home, "for you", metadata={"to": [ada.name, "ada-too", ada.agent_id]})
+    bob.send(bob.home, "for all")
+
+    found = mail(ada)
+
+    assert (found["to_you"]["count"], found["others"]) == (1, 1)
+
+
+def test_a_message_to_an_agent_is_not_one_of_the_others_however_many_there_are(ada: Client, bob: Client) -> None:
+    for _ in range(3):
+        bob.send(bob.home, *["spam"] * 50, metadata={"to": ada.name})
+
+    assert "others" not in mail(ada)
+
+
+def test_the_newest_message_and_question_are_the_newest_of_all_topics(ada: Client, bob: Client, topic_id: str) -> None:
+    for each in (ada, bob):
+        each.join(topic_id, f"{each.name}-on-pink")
+    bob.send(topic_id, *["earlier"] * 5)
+    bob.send(topic_id, "old question", message_type="question", metadata={"to": ada.agent_id})
+    bob.send(bob.home, "new question", message_type="question", metadata={"to": ada.agent_id})
+
+    found = mail(ada)
+
+    assert (found["to_you"]["count"], found["to_you"]["line"]) == (2, "new question")
+    assert (found["questions"]["count"], found["questions"]["line"]) == (2, "new question")
+
+
+def test_questions_that_an_agent_need_not_answer_hide_none_that_it_should(ada: Client, bob: Client) -> None:
+    bob.send(bob.home, "Why?", message_type="question", metadata={"to": ada.name})
+    ada.send(ada.home, *["my own"] * 50, message_type="question")
+
+    assert mail(ada)["questions"]["count"] == 1
+
+
+@pytest.mark.parametrize("metadata", [{"moved": {"to": "src"}}, {"to": []}, {"to": None}])
+def test_a_question_whose_metadata_names_nobody_is_open_to_all(
+    ada: Client, bob: Client, metadata: dict[str, Any]
+) -> None:
+    bob.send(bob.home, "Why?", message_type="question", metadata=metadata)
+
+    assert mail(ada)["questions"]["line"] == "Why?"
+    assert [each.content_markdown for each in find_news(ada.app.store, ada.agent_id, 10, to_all=False).questions] == [
+        "Why?"
+    ]

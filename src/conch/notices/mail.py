@@ -116,19 +116,22 @@ def read_mail(
             found.setdefault(row["kind"], []).append(row)
     if not found:  # as almost always
         return _NOTHING
-    unread = 0
+    unread, to_agent = 0, found.get("to_you", []) + found.get("shown", [])
+    # Where counting stopped, nobody knows how many of the rest are to the agent.
+    uncounted = {row["place"] for row in to_agent if int(row["number"]) >= _MOST}
     for row in found.get("unread", ()):
+        if row["place"] in uncounted:
+            continue
         passed = sum(place == row["place"] and seq > row["last_seq"] for place, seq in brought)
         unread += int(row["number"]) - passed
-    unread -= sum(int(row["number"]) for row in found.get("shown", ()))
-    to_you = _newest(found.get("to_you", []))
+    unread -= sum(int(row["number"]) for row in to_agent if row["place"] not in uncounted)
     return Mail(
         hand_over=_newest(found.get("nudge", [])) or _newest(found.get("hand_over", [])),
-        to_you=to_you,
+        to_you=_newest(found.get("to_you", [])),
         questions=_newest(found.get("question", [])),
         notices=_newest(found.get("notice", [])),
         reserved=_newest(found.get("reserved", [])),
-        others=max(0, unread - to_you.number) if to_you else unread,
+        others=max(0, unread),
     )
 
 
@@ -139,7 +142,7 @@ def has_mail(seen: Answered) -> bool:
 
 
 def _newest(rows: list[Row]) -> Waiting | None:
-    """All of one kind as one. A message to two names of an agent is in two rows."""
+    """All of one kind as one. Messages to different names of an agent are in several rows."""
     if not rows:
         return None
     newest = max(rows, key=lambda row: (row["line"] is not None, int(row["last_seq"])))

@@ -231,6 +231,9 @@ CREATE TABLE message_addressees (
   PRIMARY KEY (addressee, topic_id, seq)
 );
 
+-- Says whether a message is to anybody: its metadata may mention "to" in another place.
+CREATE INDEX message_addressees_message_idx ON message_addressees (topic_id, seq);
+
 -- A question is a message; this table has only its status.
 CREATE TABLE questions (
   question_id TEXT PRIMARY KEY,

@@ -126,6 +126,8 @@ class Waking:
 
     def _find_reasons(self, agent_id: str) -> list[Reason]:
         """What waits for an agent and is worth waking it."""
+        from conch.bus.stream import indexed_addressees  # mostly there is nothing
+
         sticks = self._store.glance("sticks_for_agent", agent_id=agent_id, limit=_MOST)
         given = {"agent_id": agent_id, "to_all": 0, "limit": _MOST}
         messages = self._store.glance("news_messages", **given)
@@ -135,7 +137,7 @@ class Waking:
             *(
                 Reason(row["message_id"], "message", label(row["sender_agent_id"], row["sender"]))
                 for row in messages
-                if row["metadata_json"] and '"to"' in row["metadata_json"]
+                if indexed_addressees(row["metadata_json"])
             ),
             *(
                 Reason(row["event_id"], "blocked", label(row["from_agent_id"], row["from_agent"]))

@@ -24,14 +24,20 @@ WITH mine AS MATERIALIZED (
   SELECT s.topic_id, m.seq FROM shown s JOIN questions q ON q.topic_id = s.topic_id AND q.status = 'pending'
   JOIN messages m ON m.message_id = q.question_id AND m.seq > s.to_you
   WHERE q.asked_by_id NOT IN (SELECT peer_id FROM mine)
-    AND (m.metadata_json IS NULL OR m.metadata_json NOT LIKE '%"to"%')
+    AND (
+      m.metadata_json IS NULL OR m.metadata_json NOT LIKE '%"to"%'
+      OR NOT EXISTS (SELECT 1 FROM message_addressees a WHERE a.topic_id = m.topic_id AND a.seq = m.seq)
+    )
     AND NOT EXISTS (
       SELECT 1 FROM answers a WHERE a.question_id = q.question_id AND a.answered_by_id IN (SELECT peer_id FROM mine)
     )
   UNION
   SELECT s.topic_id, m.seq FROM shown s JOIN messages m ON m.topic_id = s.topic_id AND m.seq > s.to_all
   WHERE m.sender_id NOT IN (SELECT peer_id FROM mine)
-    AND (m.metadata_json IS NULL OR m.metadata_json NOT LIKE '%"to"%')
+    AND (
+      m.metadata_json IS NULL OR m.metadata_json NOT LIKE '%"to"%'
+      OR NOT EXISTS (SELECT 1 FROM message_addressees a WHERE a.topic_id = m.topic_id AND a.seq = m.seq)
+    )
     AND (m.message_type <> 'question' OR m.seq > s.to_you)
 )
 SELECT m.message_id, m.topic_id, m.seq, p.name AS sender, m.message_type, m.reply_to, m.content_markdown, m.metadata_json,

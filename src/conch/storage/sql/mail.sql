@@ -44,6 +44,11 @@ SELECT
             SELECT 1 AS one FROM message_addressees a
             WHERE a.addressee = n.name AND a.topic_id = n.topic_id AND a.seq > u.last_seq AND a.seq > u.shown_seq
               AND a.sender_id NOT IN (SELECT peer_id FROM mine) AND a.topic_id || ' ' || a.seq NOT IN :brought
+              -- A message to several names of the agent is one message.
+              AND NOT EXISTS (
+                SELECT 1 FROM names o JOIN message_addressees b ON b.addressee = o.name AND b.topic_id = o.topic_id
+                WHERE o.topic_id = a.topic_id AND o.name < n.name AND b.seq = a.seq
+              )
             LIMIT :most
           ) counted) AS number,
           (SELECT a.seq FROM message_addressees a
@@ -65,7 +70,7 @@ SELECT
         NULL AS event_type
       FROM unread u WHERE u.highest > u.last_seq
       UNION ALL
-      SELECT 'to_you', t.topic_id, m.seq, t.number, m.message_id, p.name, p.agent_id,
+      SELECT 'to_you', t.topic_id, m.number, t.number, m.message_id, p.name, p.agent_id,
         substr(m.content_markdown, 1, 1000), NULL
       FROM to_you t LEFT JOIN messages m ON m.topic_id = t.topic_id AND m.seq = t.newest
       LEFT JOIN peers p ON p.peer_id = m.sender_id
@@ -106,7 +111,7 @@ SELECT
     SELECT CAST($json_list($json_row(
       kind, place, last_seq, number, id, sender, sender_agent_id, line, event_type
     )) AS TEXT) FROM (
-      -- Only the 20 newest pending questions of each topic.
+      -- Only the 500 newest pending questions of each topic: many are never closed after they were answered.
       WITH mine AS MATERIALIZED (
         SELECT p.peer_id, p.topic_id FROM peers p JOIN cursors c ON c.peer_id = p.peer_id WHERE p.agent_id = :agent_id
       ), names AS (
@@ -117,22 +122,26 @@ SELECT
           CASE WHEN m.seq > COALESCE(y.through, 0) AND q.question_id NOT IN :shown THEN m.seq END AS unshown
         FROM (SELECT DISTINCT topic_id FROM mine) t
         LEFT JOIN marks y ON y.agent_id = :agent_id AND y.kind = 'to_you' AND y.place = t.topic_id
-        JOIN questions q ON q.question_id IN (
-          SELECT x.question_id FROM questions x WHERE x.topic_id = t.topic_id AND x.status = 'pending'
-          ORDER BY x.asked_at DESC LIMIT 20
-        )
+        JOIN questions q ON q.topic_id = t.topic_id AND q.status = 'pending' AND q.asked_at >= COALESCE((
+          SELECT x.asked_at FROM questions x WHERE x.topic_id = t.topic_id AND x.status = 'pending'
+          ORDER BY x.asked_at DESC LIMIT 1 OFFSET 499
+        ), 0)
         JOIN messages m ON m.message_id = q.question_id
         WHERE q.asked_by_id NOT IN (SELECT peer_id FROM mine) AND q.question_id NOT IN :ids
           AND NOT EXISTS (
             SELECT 1 FROM answers a
             WHERE a.question_id = q.question_id AND a.answered_by_id IN (SELECT peer_id FROM mine)
           )
-          AND (m.metadata_json IS NULL OR m.metadata_json NOT LIKE '%"to"%' OR EXISTS (
-            SELECT 1 FROM names n JOIN message_addressees a ON a.addressee = n.name AND a.topic_id = n.topic_id
-            WHERE n.topic_id = q.topic_id AND a.seq = m.seq
-          ))
+          AND (
+            m.metadata_json IS NULL OR m.metadata_json NOT LIKE '%"to"%'
+            OR NOT EXISTS (SELECT 1 FROM message_addressees a WHERE a.topic_id = q.topic_id AND a.seq = m.seq)
+            OR EXISTS (
+              SELECT 1 FROM names n JOIN message_addressees a ON a.addressee = n.name AND a.topic_id = n.topic_id
+              WHERE n.topic_id = q.topic_id AND a.seq = m.seq
+            )
+          )
       )
-      SELECT 'question' AS kind, t.topic_id AS place, m.seq AS last_seq, t.number, m.message_id AS id, p.name AS sender,
+      SELECT 'question' AS kind, t.topic_id AS place, m.number AS last_seq, t.number, m.message_id AS id, p.name AS sender,
         p.agent_id AS sender_agent_id,
         CASE WHEN t.unshown IS NOT NULL THEN substr(m.content_markdown, 1, 1000) END AS line, NULL AS event_type
       FROM (
