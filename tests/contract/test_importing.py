@@ -476,6 +476,45 @@ def test_the_stick_of_a_room_in_use_stays_where_it_is(app: App, stick: ForeignFi
     require_sound(app)
 
 
+def test_importing_again_into_a_room_in_use_changes_nothing(
+    app: App, tmp_path: Path, ada: Client, workspace: str
+) -> None:
+    file = stick_file(tmp_path / "stick.sqlite", workspace, ["codex:9b22", "claude-code:a3f1"])
+    file.insert("room_events", event(1, "claim", 1, "codex:9b22", None))
+    take(app, file)
+    before = dump(app)
+
+    outcome = take(app, file)
+
+    assert not any(outcome.added.values())
+    assert dump(app) == before
+
+
+def test_what_happens_elsewhere_later_moves_no_stick_of_a_room_in_use(
+    app: App, stick: ForeignFile, enter: Enter
+) -> None:
+    take(app, stick)
+    ada = enter("ada:1")
+    stick.insert("room_events", event(4, "dance", 2, "claude-code:a3f1", None))
+    take(app, stick)
+    stick.insert("room_events", event(5, "pass", 2, "claude-code:a3f1", "codex:9b22"))
+    before = ada.data("get_room_state")["room"]
+
+    take(app, stick)
+
+    now = ada.data("get_room_state")["room"]
+    assert {**now, "updated_at": ""} == {**before, "updated_at": ""}
+    require_sound(app)
+
+
+def test_a_time_of_zero_is_no_time(app: App, bus: ForeignFile) -> None:
+    bus.insert("messages", message(7, "red-squirrel", "Why?", message_type="question", created_at=0))
+
+    take(app, bus)
+
+    require_sound(app)
+
+
 def test_a_log_with_holes_comes_as_notes(app: App, tmp_path: Path, workspace: str) -> None:
     file = stick_file(tmp_path / "stick.sqlite", workspace, ["codex:9b22"])
     file.insert(

@@ -73,7 +73,7 @@ def to_moment(value: object, latest: int) -> int | None:
         micros = round(seconds * (1_000 if seconds > _MILLISECONDS else SECOND))
     except (ValueError, OverflowError):
         return None
-    return min(micros, latest) if micros >= 0 else None
+    return min(micros, latest) if micros > 0 else None
 
 
 def _parse_iso(text: str) -> float:

@@ -92,6 +92,7 @@ class _History:
         self.events = {self._event_id(each): each for each in rows}
         self.ids = {*self.joins, *self.events}
         self.known = 0
+        self._all = self.events
 
     def join_id(self, agent: str, *more: object) -> str:
         return derived_id("evt", self._room, "join", agent, *more)
@@ -99,11 +100,21 @@ class _History:
     def _event_id(self, event: Row) -> str:
         return derived_id("evt", self._room, to_text(event.get("event_id")), to_number(event.get("event_seq")))
 
+    def covers(self, event_ids: set[str]) -> bool:
+        """Whether all these events of the room are from this file, so that nothing has happened in the room here."""
+        later = {self.join_id(agent, event_id) for event_id, event in self._all.items() for agent in _named_in(event)}
+        return event_ids <= self.ids | later
+
     def forget(self, known: set[str]) -> None:
         """Keep only what is not in the store yet."""
         self.known = sum(1 for event_id in self.events if event_id in known)
         self.joins = {event_id: agent for event_id, agent in self.joins.items() if event_id not in known}
         self.events = {event_id: event for event_id, event in self.events.items() if event_id not in known}
+
+
+def _named_in(event: Row) -> list[str]:
+    """The agents of an event, by their ids in the file."""
+    return [to_text(event[key]) for key in ("from_agent_id", "to_agent_id") if event.get(key)]
 
 
 def _known(tx: Transaction, event_ids: set[str]) -> set[str]:
@@ -153,8 +164,7 @@ class _Writer:
         self._settings = settings
         self._history = history
         self._agents: dict[str, str] = {}
-        last = find_event(tx, room.last_event_seq or None)
-        self._is_as_it_was = last is None or last.event_id in history.ids
+        self._is_as_it_was = history.covers({row["event_id"] for row in tx.all("events_of_room", room_id=room.room_id)})
         seats = tx.all("member_seats", room_id=room.room_id)
         members = {row["agent_id"]: Seat(row["ordinal"], row["joined_at"], bool(row["takes_turns"])) for row in seats}
         self.replay = Replay(room, members)
@@ -166,7 +176,7 @@ class _Writer:
             for join_id, agent in list(joins.items()):
                 if self._moment(self._history.members[agent].get("joined_at")) <= moment:
                     self._join(joins.pop(join_id), join_id)
-            named = [to_text(event[key]) for key in ("from_agent_id", "to_agent_id") if event.get(key)]
+            named = _named_in(event)
             for agent in named:
                 join_id = self._history.join_id(agent)
                 self._join(agent, join_id if joins.pop(join_id, None) else self._history.join_id(agent, event_id))

@@ -15,3 +15,6 @@ WHERE topic_id = :topic_id AND status = 'closed' AND close_reason = :unfinished;
 
 -- name: known_events
 SELECT event_id FROM room_events WHERE event_id IN :event_ids;
+
+-- name: events_of_room
+SELECT event_id FROM room_events WHERE room_id = :room_id;
