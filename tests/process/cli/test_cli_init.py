@@ -249,6 +249,19 @@ def test_a_harness_with_a_terminal_does_not_decide_for_a_person(
     assert "ADOPTION_REJECTED" in answer and "[y/N]" not in answer
 
 
+@pytest.mark.parametrize("begun", ["export CLAUDECODE=1", "exec -a gizmo python3 -c 'import os; os.system(\"bash\")'"])
+def test_no_program_with_an_id_of_its_own_decides_for_a_person(
+    conch: Conch, lost: str, repository: Path, terminal: Callable[[], Any], begun: str
+) -> None:
+    (repository / "src" / "parser.py").unlink()
+    screen = terminal()
+    screen.type(f"export CONCH_AGENT_ID=bob:2; {begun}\n")
+
+    answer = screen.run("init", "--adopt", "amber-otter")
+
+    assert "ADOPTION_REJECTED" in answer and "[y/N]" not in answer
+
+
 def test_a_person_who_ends_the_input_has_decided_nothing(conch: Conch, lost: str, terminal: Callable[[], Any]) -> None:
     screen = terminal()
     screen.start("init")

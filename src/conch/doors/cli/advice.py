@@ -39,8 +39,8 @@ STEPS = {
     "`conch names free {name}`.",
     "adopt_name": "Choose another name. If that agent is gone and left unfinished work, `conch agent adopt` "
     "takes over the name.",
-    "own_name": "Register your own name instead, or let a person decide with `conch init --adopt` in their own "
-    "terminal.",
+    "own_name": "Register your own name instead, or let a person decide with `conch init --adopt` in a usual terminal "
+    "program, in tmux or over ssh.",
     "fit_payload": "See `conch agent send --help`.",
     "take_over_reservation": "Its owner seems to be gone. To take over, reserve with --takeover-stale.",
 }

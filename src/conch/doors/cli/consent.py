@@ -17,7 +17,9 @@ def may_ask() -> bool:
     from conch.agents.records import PERSON_SESSION
     from conch.agents.signals import gather_signals
 
-    return gather_signals("cli", os.environ, None).session_kind == PERSON_SESSION
+    # An id of its own makes no program a person.
+    environ = {name: value for name, value in os.environ.items() if name != "CONCH_AGENT_ID"}
+    return gather_signals("cli", environ, None).session_kind == PERSON_SESSION
 
 
 def answer_to(question: str) -> str | None:
