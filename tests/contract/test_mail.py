@@ -121,6 +121,16 @@ def test_an_open_question_is_counted_until_it_is_answered(ada: Client, bob: Clie
     assert listed == answered == {}
 
 
+def test_a_question_to_you_is_shown_once(ada: Client, bob: Client) -> None:
+    bob.send(bob.home, "Why, ada?", message_type="question", metadata={"to": ada.name})
+
+    reply = ada.call("get_room_state")
+
+    assert reply.data["mail"]["to_you"] == {"count": 1, "topic_id": ada.home}
+    assert reply.data["mail"]["questions"]["line"] == "Why, ada?"
+    assert reply.text.count("Why, ada?") == 1
+
+
 def test_a_question_to_another_is_not_open_to_you(ada: Client, bob: Client, enter: Enter) -> None:
     cleo = enter("cleo:3")
     bob.send(bob.home, "Why, cleo?", message_type="question", metadata={"to": cleo.name})
@@ -460,12 +470,13 @@ def test_the_newest_message_and_question_are_the_newest_of_all_topics(ada: Clien
     for each in (ada, bob):
         each.join(topic_id, f"{each.name}-on-pink")
     bob.send(topic_id, *["earlier"] * 5)
-    bob.send(topic_id, "old question", message_type="question", metadata={"to": ada.agent_id})
-    bob.send(bob.home, "new question", message_type="question", metadata={"to": ada.agent_id})
+    for place, age in ((topic_id, "old"), (bob.home, "new")):
+        bob.send(place, f"{age} question", message_type="question", metadata={"to": ada.agent_id})
+        bob.send(place, f"{age} message", metadata={"to": ada.agent_id})
 
     found = mail(ada)
 
-    assert (found["to_you"]["count"], found["to_you"]["line"]) == (2, "new question")
+    assert (found["to_you"]["count"], found["to_you"]["line"]) == (4, "new message")
     assert (found["questions"]["count"], found["questions"]["line"]) == (2, "new question")
 
 

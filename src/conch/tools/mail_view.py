@@ -51,8 +51,8 @@ def _mail(found: Mail) -> Object:
 
 
 def _is_shown(found: Mail, newest: Waiting) -> bool:
-    """Whether the newest one is what asks to hand over, so that it is not shown twice."""
-    return found.hand_over is not None and found.hand_over.id == newest.id
+    """Whether the newest one is what asks to hand over, or an open question, so that it is not shown twice."""
+    return any(each is not None and each.line and each.id == newest.id for each in (found.hand_over, found.questions))
 
 
 def _notice(found: Waiting) -> Object:
