@@ -15,9 +15,11 @@ from conch.agents.people import Person
 from conch.app import App
 from conch.errors import ConchError
 from conch.notices.delivery import find_news, mark_shown
-from conch.notices.mail import read_mail
+from conch.notices.mail import Mail, read_mail
 from conch.overseeing.steering import Steering
 from conch.retention.retention import Retention
+from conch.storage.base import Answered
+from conch.tools import session
 
 STEPS = 80
 METADATA = ({}, {"note": {"to": "x"}}, {"to": []}, {"to": None}, {"said": '"to"'})
@@ -216,8 +218,25 @@ class Crowd:
             Retention(self._app.store, self._app.bell, self._app.settings).prune(1_000_000)
 
 
+@pytest.fixture
+def differences(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Mail, Mail]]:
+    """What a reply told of what the store had found during its call, where asking anew says something else."""
+    found: list[tuple[Mail, Mail]] = []
+
+    def read_twice(*args: Any, seen: Answered | None = None) -> Mail:
+        mail, anew = read_mail(*args, seen=seen), read_mail(*args)
+        if mail != anew:
+            found.append((mail, anew))
+        return mail
+
+    monkeypatch.setattr(session, "read_mail", read_twice)
+    return found
+
+
 @pytest.mark.parametrize("seed", range(3))
-def test_mail_counts_as_a_slow_count_does(app: App, enter: Enter, clock: MovableClock, seed: int) -> None:
+def test_mail_counts_as_a_slow_count_does(
+    app: App, enter: Enter, clock: MovableClock, seed: int, differences: list[tuple[Mail, Mail]]
+) -> None:
     crowd = Crowd(app, enter, clock, seed)
 
     for _ in range(STEPS):
@@ -225,3 +244,4 @@ def test_mail_counts_as_a_slow_count_does(app: App, enter: Enter, clock: Movable
 
         for client in crowd.agents:
             assert told(app, client.agent_id) == Count(app, client.agent_id).all()
+    assert differences == []

@@ -18,6 +18,7 @@ from conch.storage.base import Answered, Query, Row, Store
 
 _LONGEST_LINE = 120
 _MOST = 100  # counting stops here
+_TALK = ("unread", "to_you", "shown")
 _COLUMNS = ("kind", "place", "last_seq", "number", "id", "sender", "sender_agent_id", "line", "event_type")
 
 
@@ -106,14 +107,14 @@ def read_mail(
     caller that has just `seen` the answer to a `mail_query` of this agent passes it, to save time.
     """
     statement, given = query = mail_query(agent_id, topic_id, through, ids, brought, asked)
-    # If nothing at all waits, then nothing waits beyond what this reply returns.
-    is_known = seen and (seen[0] == query or (seen[0][1]["agent_id"] == agent_id and not has_mail(seen)))
-    (kinds,) = seen[1] if seen and is_known else store.glance(statement, **given)
-    found: dict[str, list[Row]] = {}
-    for rows in filter(None, kinds.values()):
-        for values in json.loads(rows):
-            row = dict(zip(_COLUMNS, values, strict=True))
-            found.setdefault(row["kind"], []).append(row)
+    found = None
+    if seen and seen[0][1]["agent_id"] == agent_id:
+        if seen[0] == query or not has_mail(seen):  # then nothing waits besides what this reply returns either
+            found = _by_kind(seen[1])
+        elif seen[0] == mail_query(agent_id, brought=brought, asked=asked):
+            found = _besides(_by_kind(seen[1]), topic_id, through, ids)
+    if found is None:
+        found = _by_kind(store.glance(statement, **given))
     if not found:  # as almost always
         return _NOTHING
     unread, to_agent = 0, found.get("to_you", []) + found.get("shown", [])
@@ -139,6 +140,30 @@ def has_mail(seen: Answered) -> bool:
     """Whether the answer to a `mail_query` has any mail."""
     _, (kinds,) = seen
     return any(kinds.values())
+
+
+def _by_kind(answer: list[Row]) -> dict[str, list[Row]]:
+    (kinds,) = answer
+    found: dict[str, list[Row]] = {}
+    for rows in filter(None, kinds.values()):
+        for values in json.loads(rows):
+            row = dict(zip(_COLUMNS, values, strict=True))
+            found.setdefault(row["kind"], []).append(row)
+    return found
+
+
+def _besides(
+    found: dict[str, list[Row]], topic_id: str, through: int, ids: tuple[str, ...]
+) -> dict[str, list[Row]] | None:
+    """What waits besides what a reply returns. None if that is not known without asking again.
+
+    It is known if the reply returns the last message of its topic, and no question or nudge that waits.
+    """
+    highest = {row["place"]: int(row["id"]) for row in found.get("unread", ())}
+    if highest.get(topic_id, through + 1) > through or "nudge" in found or (ids and "question" in found):
+        return None
+    kept = {kind: [row for row in rows if row["place"] != topic_id] for kind, rows in found.items() if kind in _TALK}
+    return {kind: rows for kind, rows in {**found, **kept}.items() if rows}
 
 
 def _newest(rows: list[Row]) -> Waiting | None:

@@ -135,6 +135,17 @@ def test_a_sync_that_receives_and_moves_its_cursor(counting: Counting, ada: Call
     require(found, 3)
 
 
+def test_a_sync_that_receives_all_that_waits(app: App, flights: Flights, ada: Caller, bob: Caller) -> None:
+    ada.sync("warm-up")
+    bob.sync()
+    ada.sync("hello")
+
+    found = flights.during(bob.sync)
+
+    require(found, 2)
+    assert len([words for flight in found for words in flight if "AS reservations" in words]) == 1, "mail, once"
+
+
 def test_a_claim_a_heartbeat_and_a_release(counting: Counting, ada: Caller, bob: Caller) -> None:
     for caller in (ada, bob):
         caller.claim()

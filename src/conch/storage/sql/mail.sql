@@ -66,7 +66,7 @@ SELECT
                ORDER BY o.seq DESC LIMIT 1),
               (SELECT o.own_seq - 1 FROM messages o WHERE o.sender_id = m.peer_id ORDER BY o.seq LIMIT 1), 0)
           ) FROM mine m WHERE m.topic_id = u.topic_id
-        ), 0) AS number, NULL AS id, NULL AS sender, NULL AS sender_agent_id, NULL AS line,
+        ), 0) AS number, CAST(u.highest AS TEXT) AS id, NULL AS sender, NULL AS sender_agent_id, NULL AS line,
         NULL AS event_type
       FROM unread u WHERE u.highest > u.last_seq
       UNION ALL
