@@ -219,6 +219,12 @@ ROOMS = {
     "a member without a name": Damage(
         "room_members", "has no name", "UPDATE room_members SET name = '' WHERE agent_id = 'bob:2'"
     ),
+    "a member that waits since no time": Damage(
+        "room_members", "was seen waiting", "UPDATE room_members SET waited_at = 1, waiting_since = NULL"
+    ),
+    "a member that was seen waiting before it began": Damage(
+        "room_members", "was seen waiting", "UPDATE room_members SET waited_at = 1, waiting_since = 2"
+    ),
     "a member of no room": Damage(
         "room_members", "does not exist", "UPDATE room_members SET room_id = 'room_x' WHERE agent_id = 'bob:2'"
     ),
@@ -307,6 +313,9 @@ LOG = {
     ),
     "a note with a handoff": Damage(
         "room_events", "it has a handoff", "UPDATE room_events SET handoff_json = '{}' WHERE event_type = 'note'"
+    ),
+    "a note without a text": Damage(
+        "room_events", "it has no text", "UPDATE room_events SET details_json = NULL WHERE event_type = 'note'"
     ),
     "a note to an agent": Damage(
         "room_events", "it is to bob:2", "UPDATE room_events SET to_agent_id = 'bob:2' WHERE event_type = 'note'"
@@ -397,6 +406,11 @@ BUS = {
     "a topic's metadata that is not an object": Damage(
         "topics", "not a JSON object", "UPDATE topics SET metadata_json = '3' WHERE name = 'pink'"
     ),
+    "a name without letters": Damage(
+        "agent_name_reservations",
+        "an empty name",
+        "UPDATE agent_name_reservations SET agent_name = '' WHERE peer_id = 1",
+    ),
     "an own peer of no agent": Damage("peers", "own peer without an agent", "UPDATE peers SET agent_id = NULL"),
     "a peer that is neither": Damage("peers", "neither 0 nor 1", "UPDATE peers SET is_own = 2 WHERE is_own = 0"),
     "a peer of no agent that reads": Damage(
@@ -477,6 +491,7 @@ QUESTIONS = {
 }
 
 SCOPES = {
+    "an empty scope": Damage("reservations", "an empty scope", "UPDATE reservations SET given = ''"),
     "an overlap inside": Damage(
         "reservations",
         "overlap",
@@ -541,6 +556,11 @@ SCOPES = {
 }
 
 NOTICES = {
+    "a handoff that is counted": Damage(
+        "protocol_events",
+        "but has a cause",
+        "UPDATE protocol_events SET caused_by = 'bob:2' WHERE handoff_event_seq IS NOT NULL",
+    ),
     "a notice that never came": Damage("protocol_events", "came 0 times", "UPDATE protocol_events SET times = 0"),
     "a notice that came again at no time": Damage(
         "protocol_events", "latest_at says otherwise", "UPDATE protocol_events SET times = 2"
@@ -866,7 +886,7 @@ UNTOLD = {
     "room_activity": "agent_name",
     "room_checkpoints": "created_at",
     "room_events": "event_id from_agent to_agent reason created_at",
-    "room_members": "display_name waited_at waiting_since",
+    "room_members": "display_name",
     "topic_seq": "updated_at",
     "topics": "created_at",
 }

@@ -107,6 +107,8 @@ def _object_to_others(replay: Replay, event: Event) -> str | None:
         return f"{agent_id} is not a member"
     if event.event_type == "leave":
         return "its owner cannot leave" if agent_id == room.owner else None
+    if event.event_type == "note":
+        return None if isinstance(event.details.get("note"), str) else "it has no text"
     if event.event_type == "kick":
         return None if event.to_agent_id in members else f"{event.to_agent_id} is not a member"
     if event.event_type in ("decline", "resume"):

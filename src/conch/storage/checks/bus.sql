@@ -258,3 +258,7 @@ WHERE q.status = 'pending' AND m.sender_id <> q.asked_by_id AND NOT EXISTS (
   WHERE a.question_id = q.question_id
     AND (a.answered_by_id = m.sender_id OR counted.sender_id = m.sender_id)
 );
+
+-- check: agent_name_reservations
+-- Peer {peer_id} of topic {topic_id} has an empty name.
+SELECT topic_id, peer_id FROM agent_name_reservations WHERE agent_name = '';

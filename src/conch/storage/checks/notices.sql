@@ -139,3 +139,8 @@ SELECT number, room_id, details_json AS json FROM room_activity WHERE details_js
 -- Notice {event_id} of room {room_id} came {times} times, but its latest_at says otherwise.
 SELECT event_id, room_id, times, latest_at FROM protocol_events
 WHERE times < 1 OR (times = 1) <> (latest_at IS NULL) OR (times > 1 AND caused_by IS NULL);
+
+-- check: protocol_events
+-- Notice {event_id} of room {room_id} is about a handoff, but has a cause, {caused_by}. Handoffs are not counted.
+SELECT event_id, room_id, caused_by FROM protocol_events
+WHERE handoff_event_seq IS NOT NULL AND caused_by IS NOT NULL;

@@ -118,3 +118,8 @@ GROUP BY e.room_id, k.event_seq;
 -- check: room_checkpoints json
 -- The checkpoint of room {room_id} is not a JSON object.
 SELECT room_id, replay_json AS json FROM room_checkpoints;
+
+-- check: room_members
+-- The member {agent_id} of room {room_id} has waited since {waiting_since} and was seen waiting at {waited_at}.
+SELECT room_id, agent_id, waiting_since, waited_at FROM room_members
+WHERE (waiting_since IS NULL) <> (waited_at IS NULL) OR waited_at < waiting_since;

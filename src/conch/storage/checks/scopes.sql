@@ -59,3 +59,7 @@ FROM reservations r LEFT JOIN (
   FROM room_activity WHERE kind IN ('released', 'expired') GROUP BY subject_id, room_id
 ) t ON t.subject_id = r.reservation_id AND t.room_id = r.room_id
 WHERE COALESCE(t.kind, 'active') <> r.state OR COALESCE(t.created_at, 0) <> COALESCE(r.ended_at, 0);
+
+-- check: reservations
+-- Reservation {reservation_id} of room {room_id} shows an empty scope.
+SELECT reservation_id, room_id FROM reservations WHERE given = '';
