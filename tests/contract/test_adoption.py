@@ -996,3 +996,63 @@ def test_beads_is_asked_only_what_does_not_change_it(bob: Any, lost: Any, beads:
         "list --status in_progress --limit 0 --json",
     ]
     assert os.listdir(Path(workspace, ".beads")) == ["issues.jsonl"]
+
+
+# -- a reply that does not arrive
+
+
+def test_what_an_adoption_took_is_given_back_if_nobody_hears_of_it(
+    ada: Any, bob: Any, lost: Any, workspace: str, app: App
+) -> None:
+    pass_stick_to(ada, lost)
+    write(workspace, "src/parser.py")
+    die(lost)
+
+    bob.call("agent_adopt", name="amber-otter", scope="src", arrives=False)
+
+    room = ada.data("get_room_state")["room"]
+    assert (room["state"], room["reserved_for"]) == ("recipient_gone", "lost:9")
+    assert [each["agent_id"] for each in ada.data("scope_list")["reservations"]] == ["lost:9"]
+    assert verify_store(app.store).problems == []
+
+
+def test_an_agent_that_asks_again_gets_the_same_answer_and_the_work(
+    ada: Any, bob: Any, lost: Any, workspace: str, app: App
+) -> None:
+    pass_stick_to(ada, lost)
+    write(workspace, "src/parser.py")
+    die(lost)
+    missed = bob.call("agent_adopt", name="amber-otter", scope="src", arrives=False).data
+
+    again, third = (bob.data("agent_adopt", name="amber-otter", scope="src") for _ in range(2))
+
+    assert again["event"] == third["event"] == missed["event"]
+    assert (again["name"], again["role"]) == ("amber-otter", "parser")
+    assert ada.data("get_room_state")["room"]["reserved_for"] == "bob:2"
+    assert [each["agent_id"] for each in ada.data("scope_list")["reservations"]] == ["bob:2"]
+    assert verify_store(app.store).problems == []
+
+
+def test_what_the_agent_has_used_since_is_not_given_back(ada: Any, bob: Any, lost: Any, workspace: str) -> None:
+    pass_stick_to(ada, lost)
+    write(workspace, "src/parser.py")
+    die(lost)
+    missed = bob.call("agent_adopt", name="amber-otter", scope="src")
+    assert bob.data("wait_for_turn")["status"] == "your_turn"
+    bob.reserve("src")
+
+    missed.delivery.retracted(lambda task: task())
+
+    assert ada.data("get_room_state")["room"]["owner"] == "bob:2"
+    assert [each["agent_id"] for each in ada.data("scope_list")["reservations"]] == ["bob:2"]
+
+
+def pass_stick_to(ada: Any, lost: Any) -> None:
+    turn = ada.data("wait_for_turn")
+    lease = {"lease_id": turn["lease_id"], "expected_turn_id": turn["turn_id"]}
+    ada.data(
+        "pass_stick",
+        to_agent_id=lost.session.caller().agent_id,
+        handoff={"status": "done", "next_action": "go on"},
+        **lease,
+    )

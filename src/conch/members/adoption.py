@@ -16,7 +16,7 @@ from conch.host.beads import WorkItem, in_progress_items
 from conch.host.paths import Scope, classify, make_scope, parse_scope, shown
 from conch.host.workspaces import folds_case, workspace_root
 from conch.lean import Any, NamedTuple, json
-from conch.members.names import Agent, find_agent, load_itself, take_over_name, to_agent
+from conch.members.names import Agent, find_agent, load_itself, no_agent, take_over_name, to_agent
 from conch.notices import activity
 from conch.notices.events import ProtocolEvent, insert_event, load_event
 from conch.rooms.log import append_event
@@ -41,6 +41,17 @@ class Adopted(NamedTuple):
     evidence: Evidence
     stick_held_by: str | None
     """The agent that is gone, if it holds the stick. Adopting does not move the stick; the caller can take it over."""
+    moved: Moved
+
+
+class Moved(NamedTuple):
+    """What other agents may wait for, and the agent that is gone from which it was moved."""
+
+    prior_id: str
+    reservations: dict[str, int]
+    """The ids of reservations, and when each expires."""
+    has_offer: bool
+    """Whether the stick was offered to it."""
 
 
 class Adoption:
@@ -55,7 +66,12 @@ class Adoption:
         # Refuse what can be refused before git and bd are run; the transaction below checks again.
         with self._rooms.look(None, room_id) as (tx, snapshot):
             admit(tx, snapshot, caller)
-            _require_gone(snapshot, caller, _find(tx, snapshot, name))
+            prior = _find(tx, snapshot, name)
+            is_again = prior["agent_id"] == caller.agent_id and _find_resumed(tx, room_id, caller.agent_id) is not None
+            if not is_again:
+                _require_gone(snapshot, caller, prior)
+        if is_again:
+            return self._adopt_again(caller, room_id, name)
         within = parse_scope(scope, snapshot.room.canonical_path)
         traces = _find_traces(snapshot.room.canonical_path)  # runs git and bd, so outside of any transaction
         with self._rooms.change(caller, room_id, LOCK) as (tx, snapshot):
@@ -63,9 +79,38 @@ class Adoption:
             _require_gone(snapshot, caller, prior)
             past = _load_past(tx, snapshot.room, prior, caller.agent_id)
             evidence = _require_evidence(traces, past, within, prior, _CONFIRMED if confirmed else None)
+            moved = self._move_work(tx, snapshot, prior["agent_id"], caller.agent_id)  # logged before the names change
             event = self._move(tx, snapshot, caller, prior, shown(scope, within.path), evidence)
             agent = load_itself(tx, snapshot, caller)
-            return Adopted(agent, event, evidence, snapshot.room.owner if past.holds_stick else None)
+            return Adopted(agent, event, evidence, snapshot.room.owner if past.holds_stick else None, moved)
+
+    def _adopt_again(self, caller: Caller, room_id: str, name: str) -> Adopted:
+        """The same answer again. Its first reply may be lost, and `give_back` may have undone a part of it."""
+        with self._rooms.change(caller, room_id, LOCK) as (tx, snapshot):
+            resumed = _find_resumed(tx, room_id, caller.agent_id)
+            if resumed is None:  # the store was replaced meanwhile
+                raise no_agent(name, [])
+            prior_id, event_id = resumed
+            event = load_event(tx, event_id)
+            moved = self._move_work(tx, snapshot, prior_id, caller.agent_id, event.created_at)
+            evidence = Evidence(event.payload["resume_reason"], event.payload["evidence"], event.bead_id)
+            holds_stick = snapshot.room.owner == prior_id
+            return Adopted(load_itself(tx, snapshot, caller), event, evidence, prior_id if holds_stick else None, moved)
+
+    def give_back(self, caller: Caller, room_id: str, moved: Moved) -> None:
+        """Let other agents have what they may wait for, if the reply of an adoption did not reach the caller.
+
+        The reservations and the offer of the stick belong to the agent that is gone again, unless the caller has used
+        them since. If the caller asks again, it gets them again. It keeps the name and the notices, which block nobody.
+        """
+        with self._rooms.change(caller, room_id, LOCK, even_closed=True) as (tx, snapshot):
+            for reservation_id, expires_at in moved.reservations.items():
+                owners = {"from_agent_id": caller.agent_id, "to_agent_id": moved.prior_id}
+                tx.run("move_reservation", reservation_id=reservation_id, expires_at=expires_at, **owners)
+            room = snapshot.room
+            if moved.has_offer and room.reserved_for == caller.agent_id:
+                _, room = append_event(tx, room, "resume", by=caller.agent_id, to=moved.prior_id)
+                save_room(tx, room)
 
     def examine(self, caller: Caller, room_id: str, name: str, scope: str) -> Evidence:
         """Why an agent could be resumed. AdoptionRejected says why not. The caller need not be a member."""
@@ -98,11 +143,9 @@ class Adoption:
         self, tx: Transaction, snapshot: Snapshot, caller: Caller, prior: Row, scope: str, evidence: Evidence
     ) -> ProtocolEvent:
         room_id, name, member = snapshot.room.room_id, prior["name"], snapshot.member(caller.agent_id)
-        self._move_stick(tx, snapshot, prior["agent_id"], caller.agent_id)  # logged before the names change
         prior_name = take_over_name(tx, snapshot.room, prior["agent_id"], name, caller.agent_id)
         tx.run("register_agent", room_id=room_id, agent_id=caller.agent_id, role=prior["role"], now=tx.now)
         move = {"room_id": room_id, "from_agent_id": prior["agent_id"], "to_agent_id": caller.agent_id}
-        tx.run("move_reservations", **move)
         tx.run("move_protocol_events", **move)
         payload = {
             "resume_reason": evidence.reason,
@@ -116,12 +159,30 @@ class Adoption:
         activity.record(tx, room_id, "RESUME", member._replace(name=name), event_id, names)
         return load_event(tx, event_id)
 
-    def _move_stick(self, tx: Transaction, snapshot: Snapshot, prior_id: str, agent_id: str) -> None:
-        """If the stick was reserved for the prior agent, reserve it for the new one, with the full time to claim it."""
-        if snapshot.room.reserved_for == prior_id:
-            tx.ring(seat_channel(snapshot.room.room_id, agent_id))
+    def _move_work(
+        self, tx: Transaction, snapshot: Snapshot, prior_id: str, agent_id: str, until: int | None = None
+    ) -> Moved:
+        """Move the reservations made until then, and the offer of the stick, with the full time to claim it."""
+        room_id, has_offer = snapshot.room.room_id, snapshot.room.reserved_for == prior_id
+        found = tx.all("reservations_of", agent_id=prior_id, room_id=room_id)
+        moved = {
+            row["reservation_id"]: row["expires_at"] for row in found if until is None or row["created_at"] <= until
+        }
+        owners = {"from_agent_id": prior_id, "to_agent_id": agent_id}
+        for reservation_id, expires_at in moved.items():
+            tx.run("move_reservation", reservation_id=reservation_id, expires_at=expires_at, **owners)
+        if has_offer:
+            tx.ring(seat_channel(room_id, agent_id))
             _, room = append_event(tx, snapshot.room, "resume", by=prior_id, to=agent_id)
             save_room(tx, room._replace(claim_expires_at=snapshot.later(snapshot.policy.claim_ttl_ms)))
+        return Moved(prior_id, moved, has_offer)
+
+
+def _find_resumed(tx: Transaction, room_id: str, agent_id: str) -> tuple[str, str] | None:
+    """The agent that this one resumed last, and the record of that."""
+    rows = [row for row in tx.all("resumptions", room_id=room_id) if row["agent_id"] == agent_id]
+    prior_id = json.loads(rows[-1]["details_json"] or "{}").get("prior_agent_id") if rows else None
+    return None if prior_id is None else (prior_id, rows[-1]["subject_id"])
 
 
 def _find(tx: Transaction, snapshot: Snapshot, name: str) -> Row:

@@ -42,7 +42,8 @@ def agent_adopt(session: Session, given: Object, call: Call) -> Reply:
     if adopted.stick_held_by is not None:
         data["stick_held_by"] = adopted.stick_held_by
         following = f"It held the stick: call `wait_for_turn`, then `takeover_stick` to continue its turn. {following}"
-    return Reply(data, text, next=following)
+    give_back = partial(session.app.adoption.give_back, session.caller(), given["room_id"], adopted.moved)
+    return Reply(data, text, undone_by(give_back), next=following)
 
 
 def agent_heartbeat(session: Session, given: Object, call: Call) -> Reply:

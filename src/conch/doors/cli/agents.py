@@ -85,16 +85,17 @@ def _act_as_script(context: Context, room_id: str, name: str | None) -> bool:
 
 def adopt(context: Context) -> Report:
     scope = from_here(context, context.options.scope)
-    data = context.room_tool(
+    reply = context.room_tool(
         "scopes.agent_adopt", name=context.options.name, scope=_ANYWHERE if scope is None else scope
-    ).data
+    )
+    data = reply.data
     evidence = one_line(data["event"]["payload"]["evidence"])
     stick = "It held the stick: `conch take` takes it over. " if "stick_held_by" in data else ""
     text = (
         f"You are now {label(data['agent_id'], data['name'])}. You have its reservations and notices. "
         f"{evidence} {stick}`conch agent inbox` shows the notices."
     )
-    return Report(data, text)
+    return Report(data, text, delivery=reply.delivery)
 
 
 def heartbeat(context: Context) -> Report:

@@ -69,7 +69,7 @@ WHERE room_id = :room_id AND event_type IN ('claim', 'takeover') AND event_seq >
 ), 0);
 
 -- name: resumptions
-SELECT agent_id, details_json FROM room_activity WHERE room_id = :room_id AND kind = 'RESUME' ORDER BY number;
+SELECT agent_id, subject_id, details_json FROM room_activity WHERE room_id = :room_id AND kind = 'RESUME' ORDER BY number;
 
 -- name: insert_reservation
 INSERT INTO reservations
@@ -84,9 +84,9 @@ WHERE reservation_id = :reservation_id AND state = 'active';
 -- name: end_reservation
 UPDATE reservations SET state = :state, ended_at = :now WHERE reservation_id = :reservation_id AND state = 'active';
 
--- name: move_reservations
+-- name: move_reservation
 UPDATE reservations SET agent_id = :to_agent_id
-WHERE agent_id = :from_agent_id AND room_id = :room_id AND state = 'active';
+WHERE reservation_id = :reservation_id AND agent_id = :from_agent_id AND state = 'active' AND expires_at = :expires_at;
 
 -- name: room_agents
 SELECT
