@@ -563,6 +563,45 @@ def test_nothing_is_lost_with_the_files_beside_the_store(
     assert second.call("wait_for_turn", room_id=first.room_id, max_wait_ms=0)["status"] == "not_yet"
 
 
+def replace_shm(store: Path) -> None:
+    shm = sides(store)[1]
+    shutil.copy(shm, f"{shm}.new")
+    os.replace(f"{shm}.new", shm)
+
+
+@pytest.mark.parametrize("first_gone", [delete_shm, replace_shm])
+@pytest.mark.parametrize("next_to_call", ["idle", "second", "newcomer"])
+@pytest.mark.parametrize("is_record_gone", [False, True])
+def test_a_server_that_missed_one_loss_does_not_harm_the_store_after_the_next(
+    agent: Callable[[str], Agent],
+    command: Callable[..., Object],
+    store: Path,
+    first_gone: Take,
+    next_to_call: str,
+    is_record_gone: bool,
+) -> None:
+    """The idle server still has the first -shm, which does not describe what the second one wrote since."""
+    idle, second = agent("codex:1"), agent("gemini:2")
+    idle.take_stick()
+    first_gone(store)
+    for number in range(5):
+        second.call("append_note", room_id=second.room_id, note=f"note {number}")
+    delete_wal(store)
+    if is_record_gone:
+        store.with_name(f"{store.name}.users").unlink()
+
+    if next_to_call == "newcomer":
+        command("rooms")
+    (idle if next_to_call == "idle" else second).ask("get_room_state", room_id=second.room_id)
+    second.call("append_note", room_id=second.room_id, note="the last one")
+
+    assert not idle.heartbeat()["isError"]
+    events = idle.call("get_room_events", room_id=idle.room_id)["events"]
+    notes = [event["details"]["note"] for event in events if event["event_type"] == "note"]
+    assert notes == [*(f"note {number}" for number in range(5)), "the last one"]
+    assert command("db", "verify")["ok"]
+
+
 @pytest.mark.parametrize("take", [delete_folder, move_backup_over, copy_backup_over, delete_both])
 @pytest.mark.parametrize("end", ["notice", "exit"])
 def test_what_a_newcomer_wrote_survives_the_old_servers(
@@ -648,6 +687,19 @@ def link(path: Path, target: Path) -> None:
     fresh = path.with_name("fresh")
     fresh.symlink_to(target)
     fresh.rename(path)
+
+
+def test_a_folder_that_becomes_a_link_is_followed_by_a_process_that_could_not_open_the_store(
+    agent: Callable[[str], Agent], conch: Callable[..., Any], store: Path, tmp_path: Path
+) -> None:
+    first, newcomer = agent("codex:1"), conch("gemini:2")
+    delete_wal(store)
+    assert newcomer.call("join_path")["structuredContent"]["error"] == "DB_UNAVAILABLE"
+    store.parent.rename(tmp_path / "elsewhere")
+    store.parent.symlink_to(tmp_path / "elsewhere")
+    first.join()
+
+    assert newcomer.call("join_path")["structuredContent"]["room_id"] == first.room_id
 
 
 @pytest.mark.parametrize("linked", ["data", "data/rooms.sqlite"])

@@ -43,6 +43,7 @@ from conch.storage.sqlite.places import (
     Files,
     OpenFiles,
     Users,
+    are_superseded,
     count_steps,
     is_ahead,
     read_record,
@@ -115,6 +116,7 @@ class _Generation:
         self.noticing = Lock()
         self.is_taken = False
         self.is_stuck = False
+        self.is_superseded = False
 
     def close(self, connection: sqlite3.Connection) -> None:
         """Close a connection. Once its files were taken, SQLite must leave alone what is at the path now."""
@@ -258,6 +260,7 @@ class Connections:
         self._lock = Lock()
         self._now: _Generation | None = None
         self._before: _Generation | None = None  # the last one, if its files were taken
+        self._has_tried = False
         self._is_older: Callable[[int], bool] = lambda mark: False
         self._looked_at: int | None = None  # the `-wal` that was examined last, after SQLite found a damage
         self._look_again_at = 0.0
@@ -405,6 +408,7 @@ class Connections:
     def _try_to_open_first(self, connect: Callable[[], sqlite3.Connection]) -> _Generation:
         users = None
         try:
+            self._follow_links()
             self.require_own()
             make_folder(self.path, self._named)
             users = Users(self.path)
@@ -417,6 +421,13 @@ class Connections:
             if isinstance(error, OSError):
                 raise self.translate(error) from error
             raise
+
+    def _follow_links(self) -> None:
+        """A link may have been changed since this process tried to open the store before."""
+        if self._has_tried and (target := os.path.realpath(self._given)) != self.path:
+            self.path = target
+            self._moved(target)
+        self._has_tried = True
 
     def _open_files(self, users: Users, connect: Callable[[], sqlite3.Connection]) -> _Generation:
         files = OpenFiles(self.path, self._given)
@@ -563,6 +574,7 @@ class Connections:
         with self._lock:
             if generation is self._now:
                 is_same = target == self.path or type(generation.trouble) is StoreInterrupted
+                is_same = is_same and not generation.is_superseded
                 self._now, self._before = None, generation if is_same else None
                 if target != self.path:
                     self.path = target
@@ -594,6 +606,10 @@ class Connections:
                 return trouble
         if old.same_store(now) and not files.is_overwritten:
             others_mended = recorded is not None and recorded.fit(now)  # then the process that mended has recorded them
+            # Ours is another record if `.users` was deleted as well.
+            ours = lent.generation.users.recorded()
+            if not others_mended and (are_superseded(recorded, old) or are_superseded(ours, old)):
+                return self._leave_to_others(lent.generation)
             if others_mended or self._mend(lent, old):
                 return StoreInterrupted(f"Files beside the store at {self.path} were replaced. Try again.")
         self._replacements.forget_epoch()
@@ -679,6 +695,16 @@ class Connections:
 
     def _in_doubt(self) -> StoreInterrupted:
         return StoreInterrupted(f"Files of the store at {self.path} are being changed. Try again.", path=self.path)
+
+    def _leave_to_others(self, generation: _Generation) -> StoreInterrupted:
+        """Other processes have saved what was in these files, and use newer ones, which now are gone, too.
+
+        Our -shm does not describe the newer -wal: with it, SQLite would write wrong pages into the store's file. So we
+        open the store again as a new process does, once those that use the newer files have noticed.
+        """
+        generation.is_superseded = True
+        generation.users.leave()  # nobody need wait for us
+        return StoreInterrupted(f"Files beside the store at {self.path} were replaced again. Try again.")
 
     def _mend(self, lent: Lent, old: Files) -> bool:
         """Write what `-wal` holds into the store's file. False if another program has filled a `-wal` of its own."""

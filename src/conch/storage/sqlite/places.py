@@ -83,6 +83,12 @@ class Files(NamedTuple):
         return are_there and (not self.mark or _follows(self.mark, now.mark))
 
 
+def are_superseded(recorded: Files | None, old: Files) -> bool:
+    """Whether another process has put newer files beside the store since these were opened, and uses those."""
+    pairs = zip(recorded[:3], old[:3], strict=True) if recorded else ()
+    return any(theirs not in (None, mine) for theirs, mine in pairs)
+
+
 class OpenFiles:
     """The files that this process has open. Made before the first connection, and closed after the last one."""
 
