@@ -120,8 +120,17 @@ def some_of(names: Sequence[str], most: int = 5) -> str:
     return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
 
 
+_LACKS_OF_IMPORTS = {
+    "failed to map segment": "there is not enough memory",
+    "cannot allocate memory": "there is not enough memory",
+    "too many open files": "too many files are open",
+}
+
+
 def find_lack(error: Exception) -> str | None:
     """What the system has run out of, if that caused an unexpected error."""
+    if isinstance(error, ImportError):  # of a module that is a shared library: only its text has the cause
+        return next((lack for sign, lack in _LACKS_OF_IMPORTS.items() if sign in str(error).lower()), None)
     if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == ENOMEM):
         return "there is not enough memory"
     if isinstance(error, OSError) and error.errno in (EMFILE, ENFILE):
