@@ -24,7 +24,7 @@ from conch.errors import (
     TopicMismatch,
 )
 from conch.lean import Any, NamedTuple, json
-from conch.storage.base import Row, Store, Transaction
+from conch.storage.base import NO_LIMIT, Row, Store, Transaction
 from conch.warnings import Warning, Warnings, warning
 
 MOST_ANSWERS = 20  # of a page
@@ -183,11 +183,17 @@ class Questions:
             found = wait_on_topic(self._bell, peer.topic_id, look, wait_seconds, call or Call(), self._settings)
         return found or Answerable([], is_closed=False)
 
-    def list_all(self, topic_id: str, statuses: list[str], limit: int) -> list[Row]:
-        """The questions of a topic, newest first, each with its number of answers."""
+    def list_all(self, topic_id: str, statuses: list[str], limit: int, before: int | None = None) -> list[Row]:
+        """The questions of a topic, newest first, each with its number of answers; those before a message number."""
         with self._store.read() as tx:
             find_topic(tx, topic_id)
-            return tx.all("questions_on_topic", topic_id=topic_id, statuses=statuses, limit=limit)
+            return tx.all(
+                "questions_on_topic",
+                topic_id=topic_id,
+                statuses=statuses,
+                before=NO_LIMIT if before is None else before,
+                limit=limit,
+            )
 
     def find(self, question_ids: list[str]) -> dict[str, Question]:
         """The questions among these messages, by id."""

@@ -95,6 +95,8 @@ class Survey(NamedTuple):
     """Those that are not settled, oldest first."""
     notices: list[ProtocolEvent]
     """Those to agents and people that nobody has accepted, oldest first."""
+    left_out: dict[str, int] = {}
+    """How many members, reservations, problems and questions are not in it, because they do not fit into a reply."""
 
 
 class _Facts(NamedTuple):
@@ -163,6 +165,28 @@ def _judge(bell: Bell, snapshot: Snapshot, facts: _Facts, viewer_id: str, left: 
         [*_stick_trouble(snapshot, facts), *_open_troubles(snapshot, facts)],
         facts.questions,
         facts.notices,
+    )
+
+
+def leading(found: Survey, most: int) -> Survey:
+    """The same room with at most so many members, reservations, problems and questions, and how many are left out."""
+    lists = {
+        "members": len(found.standings),
+        "reservations": len(found.reservations),
+        "problems": len(found.troubles),
+        "questions": len(found.questions),
+    }
+    if max(lists.values()) <= most:
+        return found
+    return found._replace(
+        standings=[
+            each._replace(questions=each.questions[:most]) if len(each.questions) > most else each
+            for each in found.standings[:most]
+        ],
+        reservations=found.reservations[:most],
+        troubles=found.troubles[:most],
+        questions=found.questions[:most],
+        left_out={name: number - most for name, number in lists.items() if number > most},
     )
 
 

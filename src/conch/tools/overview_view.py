@@ -33,6 +33,8 @@ def room(survey: Survey) -> Object:
             }
             for each in survey.reservations
         ],
+        "has_more": bool(survey.left_out),
+        **({"left_out": survey.left_out} if survey.left_out else {}),
     }
 
 

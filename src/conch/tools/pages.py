@@ -48,8 +48,10 @@ class Page(NamedTuple):
 class Budget:
     """The bytes that one reply may still use. Without a limit, everything fits: a terminal needs no pages."""
 
-    def __init__(self, limit: int | None) -> None:
+    def __init__(self, limit: int | None, *, tells: bool = True) -> None:
+        """`tells`: the text has all facts of the objects. A command has its own texts."""
         self._limit = limit
+        self._tells = tells
         self._mail = 0 if limit is None else limit // 8
         self._left = 0 if limit is None else limit - _ENVELOPE - self._mail
 
@@ -101,8 +103,7 @@ class Budget:
 
         Extra items accompany something that is in the reply anyway, so all of them may be left out.
 
-        The line of an item has all facts of its object: those that are `told`, and those that are added here. A
-        command has its own texts.
+        The line of an item has all facts of its object: those that are `told`, and those that are added here.
         """
         if self._limit is None:
             shown = [(as_object(item), as_text(item)) for item in items[:limit]]
@@ -119,14 +120,15 @@ class Budget:
         is_extra: bool,
         told: Told | None,
     ) -> list[_Shown]:
-        from conch.tools.facts import tell_item  # not at the top: commands do not need it
+        if self._tells:
+            from conch.tools.facts import tell_item  # not at the top: commands do not need it
 
         page: list[_Shown] = []
         for start in range(0, len(items), _AT_ONCE):
             shown: list[_Shown] = []
             for item in items[start : start + _AT_ONCE]:
                 each, line = as_object(item), as_text(item)
-                shown.append((each, tell_item(each, line, told) if isinstance(each, dict) else line))
+                shown.append((each, tell_item(each, line, told) if self._tells and isinstance(each, dict) else line))
             fitting = self._spend_fitting(shown, not page and not is_extra) if counts else len(shown)
             page += shown[:fitting]
             if fitting < len(shown):

@@ -157,7 +157,8 @@ class Session:
 
     def budget(self) -> Budget:
         """The bytes of one reply."""
-        return Budget(self.app.settings.max_reply_bytes if self.is_bounded else None)
+        limit = self.app.settings.max_reply_bytes if self.is_bounded else None
+        return Budget(limit, tells=not self.is_command)
 
     def patience(self, call: Call) -> Patience:
         """How long a call may wait, and what to do instead of waiting again."""

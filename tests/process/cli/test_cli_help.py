@@ -64,5 +64,5 @@ def test_the_version_is_told(conch: Conch) -> None:
 
 
 def test_options_of_every_command_may_stand_before_it(conch: Conch) -> None:
-    assert conch("--json", "rooms").data == {"rooms": []}
+    assert conch("--json", "rooms").data == {"rooms": [], "has_more": False}
     assert conch("--store", "x.sqlite", "db", "--json", "path").data["path"].endswith("/x.sqlite")

@@ -283,7 +283,7 @@ def test_since_tells_how_to_go_on_where_there_is_more(conch: Conch, ada: str) ->
 
     first = conch("read", "--since", "1", "--limit", "2", agent="bob:2")
 
-    assert first.out.splitlines()[-1] == "There are more: `conch read --since 3`."
+    assert first.out.splitlines()[-1] == "There are more: run the same command with --since 3."
 
 
 def test_since_takes_an_age_and_a_time(conch: Conch, ada: str, database: Path) -> None:

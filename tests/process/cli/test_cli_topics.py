@@ -84,7 +84,7 @@ def test_a_list_that_is_cut_says_that_there_is_more(conch: Conch, ada: str) -> N
 
     cut, whole = conch("topics", "list", "--limit", "2"), conch("topics", "list", "--limit", "3")
 
-    assert ("There are more. A higher --limit shows older ones." in cut.out, "There are more" in whole.out) == (
+    assert ("There are more: run the same command with --after topic_" in cut.out, "There are more" in whole.out) == (
         True,
         False,
     )

@@ -12,17 +12,23 @@ from conch.agents.signals import gather_signals
 from conch.doors.cli.consent import answers_yes, may_ask
 from conch.doors.cli.context import Context
 from conch.doors.cli.output import Report, as_report, local_moments, moment_text
-from conch.doors.cli.scopes import from_here, reservation_table
+from conch.doors.cli.paging import page, rows
+from conch.doors.cli.scopes import from_here, reservations
 from conch.doors.cli.tables import table
 from conch.errors import AdoptionRejected, AgentNotFound, ConchError, DecisionNeeded, RoomClosed, UnknownRoom, some_of
 from conch.lean import TYPE_CHECKING, Any, NamedTuple
 from conch.members.adoption import NO_EVIDENCE, Candidate
 from conch.members.names import check_name, no_agent
 from conch.tools import scopes_view
+from conch.tools.fields import parse_cursor
 from conch.tools.text import one_line
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from conch.members.names import Agent
     from conch.rooms.room import Room
+    from conch.scopes.overlaps import Reservation
 
 _ANYWHERE = "*"
 _CONNECTIONS = (
@@ -103,8 +109,15 @@ def heartbeat(context: Context) -> Report:
 
 
 def list_agents(context: Context) -> Report:
-    data = context.room_tool("scopes.agent_list").data
-    rows = [
+    room_id, place = context.room_id, parse_cursor("after", context.options.after)
+    first = -1 if place is None else place
+    found = context.app.registration.list_agents(context.caller, room_id, first, rows(context))
+    return page(context, found, _agents, lambda agent: agent.ordinal)
+
+
+def _agents(found: Sequence[Agent]) -> Report:
+    agents = [scopes_view.agent(each) for each in found]
+    cells = [
         (
             label(a["agent_id"], a["name"]),
             a["kind"],
@@ -112,20 +125,26 @@ def list_agents(context: Context) -> Report:
             a["liveness"],
             local_moments(a["last_seen_at"]),
         )
-        for a in data["agents"]
+        for a in agents
     ]
-    return Report(data, table(("AGENT", "KIND", "ROLE", "LIVENESS", "LAST SEEN"), rows))
+    return Report({"agents": agents}, table(("AGENT", "KIND", "ROLE", "LIVENESS", "LAST SEEN"), cells))
 
 
 def show(context: Context) -> Report:
     room_id, caller = context.room_id, context.caller
-    found = context.app.reservations.list_reservations(caller, room_id)  # first: it records that the caller was seen
+    # First, because it records that the caller was seen.
+    found = context.app.reservations.list_reservations(caller, room_id, after=context.options.after)
     named = context.options.name and context.name_here(context.options.name)
     registration = context.app.registration
     agent = registration.find(room_id, named) if named else registration.find_itself(caller, room_id)
-    own = [scopes_view.reservation(each) for each in found if each.agent_id == agent.agent_id]
-    data = {**scopes_view.agent(agent), "reservations": own}
-    return Report(data, f"{local_moments(scopes_view.agent_line(agent))}\n{reservation_table(own)}")
+    line = local_moments(scopes_view.agent_line(agent))
+
+    def render(own: Sequence[Reservation]) -> Report:
+        listed = reservations(own)
+        return Report({**scopes_view.agent(agent), **(listed.data or {})}, f"{line}\n{listed.text}")
+
+    own = [each for each in found if each.agent_id == agent.agent_id]
+    return page(context, own, render, lambda each: each.reservation_id)
 
 
 # -- who is calling

@@ -18,7 +18,6 @@ from conch.lean import Any, NamedTuple, TextIO, json
 from conch.tools.replies import NOTHING_FOLLOWS, Delivery, Object, Reply
 from conch.tools.text import behind_margin, encodable, one_line, visible
 
-MORE = "There are more. A higher --limit shows older ones."  # below a list that is cut off; lists are newest first
 _TAB = " " * 4
 _REPLACE = "conch"  # the name under which Python knows `_replace`
 _ISO_LENGTH = len("2026-01-31T12:00:00.000Z")

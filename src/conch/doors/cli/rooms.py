@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from conch.agents.records import is_person, label
 from conch.clock import SECOND
 from conch.doors.cli.command import parse_duration
 from conch.doors.cli.context import Context, find_member, nameable
 from conch.doors.cli.output import Report, as_report, short_duration
+from conch.doors.cli.paging import after, page, rows
 from conch.doors.cli.tables import table
 from conch.errors import InvalidArgument
 from conch.rooms.room import Member, Shown, Snapshot
 from conch.tools import turns_view
+from conch.tools.fields import parse_cursor
+from conch.tools.replies import Object
 from conch.tools.text import one_line
 
 _WATCHING = "You only watch, so the stick does not come to you by itself. Run `conch wait` to take a turn."
@@ -19,13 +24,24 @@ _LONGEST_NUMBER = 18  # digits that fit into 64 bits
 
 def rooms(context: Context) -> Report:
     caller, app = context.caller, context.app
-    found = app.rooms.all_rooms() if context.options.all else app.rooms.list_rooms(context.path(), caller)
-    shown = [s.roll.shown() for s in found]
-    pairs = list(zip(found, shown, strict=True))
-    data = {"rooms": [turns_view.path_room(s, caller.agent_id, listed.members) for s, listed in pairs]}
+    place = context.options.after
+    if context.options.all:
+        found = after(app.rooms.all_rooms(), _room_id, place)
+    else:
+        found = app.rooms.list_rooms(context.path(), caller, place)
+    return page(context, found, lambda few: _rooms(few, caller.agent_id), _room_id)
+
+
+def _room_id(snapshot: Snapshot) -> str:
+    return snapshot.room.room_id
+
+
+def _rooms(found: Sequence[Snapshot], caller_id: str) -> Report:
+    pairs = [(s, s.roll.shown()) for s in found]
+    data = {"rooms": [turns_view.path_room(s, caller_id, listed.members) for s, listed in pairs]}
     if not found:
         return Report(data, "There is no open room here; `conch join` creates one.")
-    rows = [
+    cells = [
         (
             s.room.room_id,
             s.state,
@@ -36,7 +52,7 @@ def rooms(context: Context) -> Report:
         for s, listed in pairs
     ]
     headings = ("ROOM", "STATE", "TURN", "MEMBERS", "STICK")
-    return Report(data, table(headings, rows, below=[s.room.canonical_path for s in found]))
+    return Report(data, table(headings, cells, below=[s.room.canonical_path for s in found]))
 
 
 def join(context: Context) -> Report:
@@ -49,7 +65,11 @@ def join(context: Context) -> Report:
         *(f"Warning: {one_line(warning['message'])}" for warning in data["warnings"]),
         _WATCHING if kind == "observer" else "Next: `conch wait`.",
     ]
-    return Report({**data, "kind": kind}, "\n".join(lines))
+
+    def render(members: Sequence[Object]) -> Report:
+        return Report({**data, "members": [*members], "kind": kind}, "\n".join(lines))
+
+    return page(context, data["members"], render, lambda member: member["ordinal"])  # `conch state` has the others
 
 
 def _enter(context: Context, room_id: str) -> str:
@@ -69,18 +89,32 @@ def state(context: Context) -> Report:
         lines.append(f"You may take over ({snapshot.takeover_reason}): `conch take --reason ...`.")
     if snapshot.find(caller.agent_id) is None and snapshot.state != "closed":
         lines.append(f"You ({caller.label}) are not a member; `conch join` makes you one.")
-    shown = Shown(snapshot.roll.everyone(), 0) if context.options.all else snapshot.roll.shown()
-    if shown.members:
-        lines += ["", _members(snapshot, shown.members)]
+    shown = _shown(context, snapshot)
+    below = []
     if shown.gone:
         are = "is" if shown.gone == 1 else "are"
-        lines.append(f"{shown.gone} more {are} gone; `conch state --all` lists them.")
-    data = {
-        "room": turns_view.path_room(snapshot, caller.agent_id, shown.members),
-        **turns_view.list_members(snapshot, shown, context.session.budget()).data,
-        "takeover": turns_view.takeover(snapshot, can_take_over),
-    }
-    return Report(data, "\n".join(lines))
+        below.append(f"{shown.gone} more {are} gone; `conch state --all` lists them.")
+
+    def render(members: Sequence[Member]) -> Report:
+        listed = turns_view.list_members(snapshot, Shown([*members], shown.gone), context.session.budget())
+        data = {
+            "room": turns_view.path_room(snapshot, caller.agent_id, members),
+            **listed.data,
+            "takeover": turns_view.takeover(snapshot, can_take_over),
+        }
+        table_of_members = ["", _members(snapshot, members)] if members else []
+        return Report(data, "\n".join([*lines, *table_of_members, *below]))
+
+    return page(context, shown.members, render, lambda member: member.ordinal)
+
+
+def _shown(context: Context, snapshot: Snapshot) -> Shown:
+    """The members after `--after`. `--all` lists those that are gone and hold nothing, too."""
+    place = parse_cursor("after", context.options.after)
+    first = -1 if place is None else place
+    if context.options.all:
+        return Shown([member for member in snapshot.roll.everyone() if member.ordinal > first], 0)
+    return snapshot.roll.shown(first, rows(context))
 
 
 def _room_text(snapshot: Snapshot, caller_id: str) -> str:
@@ -108,9 +142,9 @@ def _lapse(snapshot: Snapshot, moment: int | None) -> str:
     return f"lapses in {short_duration(left)}" if left > 0 else f"lapsed {short_duration(-left)} ago"
 
 
-def _members(snapshot: Snapshot, shown: list[Member]) -> str:
+def _members(snapshot: Snapshot, shown: Sequence[Member]) -> str:
     marks = {snapshot.room.owner: "owner", snapshot.room.reserved_for: "next"}
-    rows = [
+    cells = [
         (
             marks.get(m.agent_id, ""),
             m.label,
@@ -121,7 +155,7 @@ def _members(snapshot: Snapshot, shown: list[Member]) -> str:
         )
         for m in shown
     ]
-    return table(("", "AGENT", "KIND", "PRESENCE", "PROCESS", "SEEN"), rows)
+    return table(("", "AGENT", "KIND", "PRESENCE", "PROCESS", "SEEN"), cells)
 
 
 def note(context: Context) -> Report:

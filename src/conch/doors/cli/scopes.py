@@ -7,6 +7,7 @@ import os
 from conch.agents.records import label
 from conch.doors.cli.context import Context
 from conch.doors.cli.output import Report, as_report, local_moments, moment_text
+from conch.doors.cli.paging import page, rows, with_more
 from conch.doors.cli.tables import table
 from conch.errors import ConchError
 from conch.host.paths import parse_scope, respell
@@ -16,7 +17,10 @@ from conch.tools.replies import Delivery, Object, Reply
 from conch.tools.text import MARGIN, one_line
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from conch.notices.events import ProtocolEvent
+    from conch.scopes.overlaps import Held, Reservation
 
 
 # What happened to the reader of a notice, where the label of its type leaves that out.
@@ -77,6 +81,7 @@ def _all_from_here(context: Context) -> list[str | None]:
 
 def _reserve(context: Context, scope: str | None) -> Reply:
     options = context.options
+    context.session.is_bounded = True
     return context.room_tool(
         "scopes.scope_reserve",
         scope=scope,
@@ -104,15 +109,31 @@ def release_all(context: Context) -> Report:
 def status(context: Context) -> Report:
     options = context.options
     if options.scope is not None:
-        return as_report(context.room_tool("scopes.scope_check", path=from_here(context, options.scope, "path")))
-    data = context.room_tool("scopes.scope_list", include_ended=options.all).data
-    return Report(data, reservation_table(data["reservations"]))
+        return _overlapping(context, from_here(context, options.scope, "path"))
+    found = context.app.reservations.list_reservations(
+        context.caller, context.room_id, options.all, options.after, rows(context)
+    )
+    return page(context, found, reservations, lambda each: each.reservation_id)
 
 
-def reservation_table(found: list[Object]) -> str:
-    if not found:
-        return "Nothing is reserved."
-    rows = [
+def _overlapping(context: Context, path: str | None) -> Report:
+    caller = context.caller
+    found = context.app.reservations.check(caller, context.room_id, path or "", context.options.after, rows(context))
+
+    def render(few: Sequence[Held]) -> Report:
+        lines = [local_moments(scopes_view.overlap_line(held)) for held in few] or ["The path is not reserved."]
+        return Report({"overlaps": [scopes_view.overlap(held, caller.agent_id) for held in few]}, "\n".join(lines))
+
+    return page(context, found, render, lambda held: held.reservation.reservation_id)
+
+
+def reservations(found: Sequence[Reservation]) -> Report:
+    listed = [scopes_view.reservation(each) for each in found]
+    return Report({"reservations": listed}, _table(listed) if listed else "Nothing is reserved.")
+
+
+def _table(found: list[Object]) -> str:
+    cells = [
         (
             _scope(r),
             label(r["agent_id"], r["name"]),
@@ -123,7 +144,7 @@ def reservation_table(found: list[Object]) -> str:
         )
         for r in found
     ]
-    return table(("SCOPE", "BY", "LIVENESS", "STATE", "UNTIL", "BEAD"), rows, margin=MARGIN)
+    return table(("SCOPE", "BY", "LIVENESS", "STATE", "UNTIL", "BEAD"), cells, margin=MARGIN)
 
 
 def _scope(reservation: Object) -> str:
@@ -160,9 +181,11 @@ def _payload(options: Any) -> Object:
 
 def inbox(context: Context) -> Report:
     options = context.options
-    found = context.room_tool("scopes.event_inbox", state=options.state, limit=options.limit, bead_id=options.bead)
+    context.session.is_bounded = options.limit is None
+    given = {"state": options.state, "limit": options.limit, "bead_id": options.bead, "after": options.after}
+    found = context.room_tool("scopes.event_inbox", **given)
     text = "\n".join(map(_notice, found.shown)) or "No notices for you."
-    return Report(found.data, text, delivery=found.delivery)
+    return Report(found.data, with_more(text, found.data.get("cursor")), delivery=found.delivery)
 
 
 def _notice(event: ProtocolEvent) -> str:

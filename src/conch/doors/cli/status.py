@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
 
 from conch.agents.records import label
 from conch.clock import SECOND
 from conch.doors.cli import terminal
 from conch.doors.cli.context import Context
 from conch.doors.cli.output import Report
+from conch.doors.cli.paging import after, fitting, page, rows
 from conch.doors.cli.tables import columns, shortened, wrapped
 from conch.errors import ConchError
 from conch.lean import NamedTuple
 from conch.members.adoption import Candidate
 from conch.notices.events import ProtocolEvent
-from conch.overseeing.survey import Question, Standing, Survey, Trouble, find_gone, survey
+from conch.overseeing.survey import Question, Standing, Survey, Trouble, find_gone, leading, survey
 from conch.rooms.room import Member, Snapshot
 from conch.tools import overview_view
 from conch.tools.replies import Delivered
@@ -61,13 +63,27 @@ def status(context: Context) -> Report:
         found = [context.room]
     surveys = [look(context, each) for each in found]
     surveys.sort(key=lambda each: not each.troubles)
-    data = {"rooms": [overview_view.room(each) for each in surveys]}
-    context.delivered = Delivered(ids=tuple(each.question_id for room in surveys for each in room.questions))
-    if not surveys:
-        return Report(data, "There is no open room; `conch join` creates one.")
     width = terminal.width()
-    text = "\n\n".join("\n".join(room_lines(each, width)) for each in surveys)
-    return Report(data, text)
+
+    def render(few: Sequence[Survey]) -> Report:
+        context.delivered = Delivered(ids=tuple(each.question_id for room in few for each in room.questions))
+        text = "\n\n".join("\n".join(room_lines(each, width)) for each in few)
+        data = {"rooms": [overview_view.room(each) for each in few]}
+        return Report(data, text if few else "There is no open room; `conch join` creates one.")
+
+    rest = after(surveys, _room_id, context.options.after)
+    few = [_shortened(context, each, render) for each in rest[: rows(context)]]
+    return page(context, few, render, _room_id)
+
+
+def _room_id(found: Survey) -> str:
+    return found.snapshot.room.room_id
+
+
+def _shortened(context: Context, found: Survey, render: Callable[[Sequence[Survey]], Report]) -> Survey:
+    """The room with as many members, reservations and troubles as fit into one reply."""
+    most = max(len(found.standings), len(found.reservations), len(found.troubles), len(found.questions))
+    return leading(found, fitting(context, most, lambda number: render([leading(found, number)])))
 
 
 def look(context: Context, snapshot: Snapshot, candidates: list[Candidate] | None = None) -> Survey:
@@ -101,9 +117,15 @@ def room_lines(found: Survey, width: int | None) -> list[str]:
     if found.gone:
         are = "is" if found.gone == 1 else "are"
         shown += _dim(f"{found.gone} more {are} gone and left nothing; `conch state --all` lists them.", width)
+    if found.left_out:
+        shown += _dim(f"{_left_out(found)}. `conch state` and `conch reservations` list them.", width)
     if not found.standings:
         shown.append("Nobody is here.")
     return shown
+
+
+def _left_out(found: Survey) -> str:
+    return "Not shown: " + ", ".join(f"{number} {what}" for what, number in found.left_out.items())
 
 
 def _head(found: Survey, width: int | None) -> str:

@@ -84,8 +84,7 @@ def wrapped(text: str, width: int | None) -> list[str]:
             pieces.append(line)
             line = ""
         line = f"{line} {word}" if line else word
-        while columns(line) > width:
-            head = shortened(line, width) or line[0]
+        while (head := shortened(line, width) or line[:1]) != line:
             pieces.append(head)
             line = line[len(head) :]
     return [*pieces, line] if line else pieces
@@ -96,9 +95,12 @@ def _padded(text: str, width: int) -> str:
 
 
 def shortened(text: str, width: int) -> str:
-    """Cut a line to a width in columns."""
-    while columns(text) > width:
-        text = text[:-1]
+    """Cut a line to a width in columns. The text may be very long, so nothing is measured twice."""
+    used = 0
+    for place, letter in enumerate(text):
+        used += columns(letter)
+        if used > width:
+            return text[:place]
     return text
 
 

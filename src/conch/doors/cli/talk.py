@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 
 from conch.agents.records import label
@@ -26,25 +27,31 @@ from conch.doors.cli.messages import (
     since,
     whole_json,
 )
-from conch.doors.cli.output import MORE, Report, as_report, clean, failure, give_up, warn, write
+from conch.doors.cli.output import Report, as_report, clean, failure, give_up, warn, write
+from conch.doors.cli.paging import fitting, page, rows, with_more
 from conch.doors.cli.statusline import TICK_SECONDS, StatusLine
 from conch.doors.cli.tables import table
 from conch.doors.exits import status_after
 from conch.errors import Cancelled, InvalidArgument, StoreError, StoreUnavailable, StoreUncertain, some_of
 from conch.lean import TYPE_CHECKING
 from conch.tools import bus_view, fields
+from conch.tools.fields import parse_cursor
 from conch.tools.replies import Delivered, Delivery, Object
 from conch.tools.schema import check_arguments
 from conch.tools.text import behind_margin, one_line
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from conch.bus.peers import Peer
     from conch.bus.questions import Asked
+    from conch.storage.base import Row
 
 
 _OUTBOX = fields.takes(outbox={"type": "array", "items": {"type": "object"}})
 _MOST_MESSAGES = 1_000
 _DEFAULT_MESSAGES = 100
+_FEW_QUESTIONS = 50
 _MOST_PEERS = 100
 _WINDOW_SECONDS = 3_600
 
@@ -125,12 +132,13 @@ def _move_on(delivery: Delivery) -> None:
 def _history(context: Context, peer: Peer, place: Place, limit: int) -> Report:
     history = context.app.messages.history(peer.topic_id, place.after, place.moment)
     found = list(islice(history, limit + 1))
-    received = [bus_view.received(message, peer) for message in found[:limit]]
-    data = {"topic_id": peer.topic_id, "received": received, "has_more": len(found) > limit}
-    lines = message_texts(context, found[:limit], peer) or ["No messages since then."]
-    if data["has_more"]:
-        lines.append(f"There are more: `conch read --since {found[limit].seq}`.")
-    return Report(data, "\n".join(lines))
+
+    def render(few: Sequence[Message]) -> Report:
+        received = [bus_view.received(message, peer) for message in few]
+        lines = message_texts(context, [*few], peer) or ["No messages since then."]
+        return Report({"topic_id": peer.topic_id, "received": received}, "\n".join(lines))
+
+    return page(context, found, render, lambda last: last.seq + 1, default=limit, option="--since")
 
 
 def _follow(context: Context, peer: Peer, place: Place | None, limit: int | None) -> Report:
@@ -226,12 +234,24 @@ def ask(context: Context) -> Report:
         return failure(trouble.code, message, question)
     if asked is None:
         return failure("timeout", f"No answer yet. The question stays open; {later}", question)
+    if asked.outcome == "cancelled":
+        return failure(
+            "cancelled", "The question was cancelled.", _answers(context, asked, len(asked.answers)).data or {}
+        )
+    return _answers(context, asked, fitting(context, len(asked.answers), partial(_answers, context, asked)))
+
+
+def _answers(context: Context, asked: Asked, number: int) -> Report:
+    """The first answers. `conch read` shows the others, which are messages."""
     from conch.tools import questions_view
 
-    shown = questions_view.asked(asked.outcome, asked, context.session.budget(), limit=None).data
-    if asked.outcome == "cancelled":
-        return failure("cancelled", "The question was cancelled.", shown)
-    return Report(shown, "\n\n".join(map(_answer_text, asked.answers)))
+    shown = asked._replace(answers=asked.answers[:number])
+    data = questions_view.asked(asked.outcome, shown, context.session.budget(), limit=None).data
+    text = "\n\n".join(map(_answer_text, shown.answers))
+    if number == len(asked.answers):
+        return Report(data, text)
+    more = f"There are more: {len(asked.answers) - number} answers. `conch read` shows them."
+    return Report({**data, "has_more": True, "cursor": str(shown.answers[-1].seq)}, f"{text}\n\n{more}")
 
 
 def _show_waiting(context: Context, own: Peer, line: StatusLine) -> None:
@@ -291,23 +311,29 @@ def questions(context: Context) -> Report:
     options, topic_id = context.options, context.topic_id
     if options.done is not None or options.cancel is not None:
         return _end_question(context, topic_id)
-    limit = context.limit(_MOST_MESSAGES)
-    statuses = ["pending", "answered", "cancelled"] if context.options.all else ["pending"]
-    listed = context.app.questions.list_all(topic_id, statuses, limit + 1)
-    has_more, found = len(listed) > limit, listed[:limit]
-    askers = [label(row.pop("asked_by_agent_id"), row["asked_by"]) for row in found]
-    shown = [{**row, "asked_at": to_seconds(row["asked_at"])} for row in found]
-    data = {"topic_id": topic_id, "questions": shown, "has_more": has_more}
-    context.delivered = Delivered(topic_id, ids=tuple(row["question_id"] for row in found))
-    if not found:
-        return Report(data, "No open questions." if not context.options.all else "No questions yet.")
-    rows = [
-        (str(row["seq"]), row["status"], str(row["answers_count"]), asker)
-        for row, asker in zip(found, askers, strict=True)
+    statuses = ["pending", "answered", "cancelled"] if options.all else ["pending"]
+    most, before = rows(context, _FEW_QUESTIONS, _MOST_MESSAGES), parse_cursor("after", options.after)
+    found = context.app.questions.list_all(topic_id, statuses, most, before)
+    empty = "No questions yet." if options.all else "No open questions."
+
+    def render(few: Sequence[Row]) -> Report:
+        context.delivered = Delivered(topic_id, ids=tuple(row["question_id"] for row in few))
+        return _questions(topic_id, few, empty)
+
+    return page(context, found, render, lambda row: int(row["seq"]), default=_FEW_QUESTIONS, most=_MOST_MESSAGES)
+
+
+def _questions(topic_id: str, found: Sequence[Row], empty: str) -> Report:
+    hidden = ("asked_by_agent_id",)
+    shown = [{name: value for name, value in row.items() if name not in hidden} for row in found]
+    data = {"topic_id": topic_id, "questions": [{**row, "asked_at": to_seconds(row["asked_at"])} for row in shown]}
+    cells = [
+        (str(row["seq"]), row["status"], str(row["answers_count"]), label(row["asked_by_agent_id"], row["asked_by"]))
+        for row in found
     ]
     headings = ("NUMBER", "STATUS", "ANSWERS", "ASKED BY")
-    text = table(headings, rows, below=[row["question_text"] for row in found])
-    return Report(data, f"{text}\n{MORE}" if has_more else text)
+    text = table(headings, cells, below=[row["question_text"] for row in found]) if found else empty
+    return Report(data, text)
 
 
 def _end_question(context: Context, topic_id: str) -> Report:
@@ -323,10 +349,12 @@ def _end_question(context: Context, topic_id: str) -> Report:
 
 def search(context: Context) -> Report:
     options = context.options
+    context.session.is_bounded = options.limit is None
     given: Object = {
         "query": " ".join(options.query),
         "mode": options.mode,
         "limit": options.limit,
+        "after": options.after,
         "model": options.model,
         "topic_id": None if options.topic is None else context.topic_id,
         "sender": options.sender,
@@ -338,4 +366,4 @@ def search(context: Context) -> Report:
     found = context.tool("search.messages_search", None, **given)
     lines = [hit_text(hit, options.content) for hit in found.shown] or ["Nothing found."]
     lines += [f"Note: {one_line(warning['message'])}" for warning in found.data["warnings"]]
-    return Report(found.data, "\n".join(lines))
+    return Report(found.data, with_more("\n".join(lines), found.data.get("cursor")))

@@ -12,6 +12,7 @@ from conch.clock import to_local
 from conch.doors.cli.context import Context
 from conch.doors.cli.handoffs import MARGIN, handoff_lines, labelled
 from conch.doors.cli.output import Report, abandon_stream, clean, moment_text, write
+from conch.doors.cli.paging import fitting
 from conch.lean import json
 from conch.notices.timeline import Entry, Page, Place, parse_place, read_timeline
 from conch.rooms.presence import renewal_ms
@@ -26,23 +27,42 @@ _LIMITS = fields.takes(
     limit={"type": "integer", "minimum": 1, "maximum": MOST_EVENTS},
     bead_id=fields.BEAD_ID,
 )
+_FEW_EVENTS = 50
 _NOT_SHOWN = ("subject", "requires_ack")
 
 
 def events(context: Context) -> Report:
     options = context.options
     room_id = context.room_id
-    check_arguments("conch events", _LIMITS, {"after": options.after, "limit": options.limit, "bead_id": options.bead})
+    limit = _FEW_EVENTS if options.limit is None else options.limit
+    check_arguments("conch events", _LIMITS, {"after": options.after, "limit": limit, "bead_id": options.bead})
     place = parse_place("after", options.after)
     topic_id = context.room.room.topic_id  # checks that the room exists, and counts as activity
 
     def read(after: Place | int | None) -> Page:
-        return read_timeline(context.app.store, room_id, after, options.limit, options.bead)
+        return read_timeline(context.app.store, room_id, after, limit, options.bead)
 
     page = read(place)
     if options.follow:
         return _follow(context, page, read, (room_channel(room_id), activity_channel(room_id), topic_channel(topic_id)))
-    return Report(timeline_view.page(page), _page_text(page, options.after, options.limit))
+    return _fitted(context, page, is_latest=place is None)
+
+
+def _fitted(context: Context, found: Page, *, is_latest: bool) -> Report:
+    """The entries that fit: the latest ones, or the first after the cursor."""
+
+    def leave(number: int) -> Page:
+        if number == len(found.entries):
+            return found
+        if is_latest:
+            return found._replace(entries=found.entries[-number:], has_older=True)
+        return Page(found.entries[:number], found.entries[number - 1].place, has_more=True)
+
+    def render(number: int) -> Report:
+        few = leave(number)
+        return Report(timeline_view.page(few), _page_text(few, is_latest))
+
+    return render(fitting(context, len(found.entries), render))
 
 
 def _follow(context: Context, page: Page, read: Callable[[Place], Page], channels: tuple[str, ...]) -> Report:
@@ -69,16 +89,16 @@ def _print(page: Page, as_json: bool) -> None:
         write(sys.stdout, (json.dumps(timeline_view.entry(entry)) if as_json else _entry_text(entry, to_local)) + "\n")
 
 
-def _page_text(page: Page, after: str | None, limit: int) -> str:
+def _page_text(page: Page, is_latest: bool) -> str:
     """A page of entries, and how to see the next one."""
     if not page.entries:
-        return "Nothing has happened yet." if after is None else "Nothing has happened since."
+        return "Nothing has happened yet." if is_latest else "Nothing has happened since."
     width = max(len(moment_text(entry.created_at)) for entry in page.entries)
     lines = [_entry_text(entry, lambda moment: moment_text(moment).ljust(width)) for entry in page.entries]
     if page.has_more:
         lines.append(f"More: `conch events --after {page.place}`.")
-    elif after is None and len(page.entries) == limit:
-        lines.append(f"These are the latest {limit}; `conch events --after 0` starts with the oldest.")
+    elif is_latest and page.has_older:
+        lines.append(f"These are the latest {len(page.entries)}; `conch events --after 0` starts with the oldest.")
     return "\n".join(lines)
 
 

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from conch.bus.peers import NO_PEER, Presence
+from conch.bus.topics import Topic
 from conch.doors.cli.context import Context
 from conch.doors.cli.messages import whole_json
-from conch.doors.cli.output import MORE, Report, as_report, give_up, moment_text, short_duration
+from conch.doors.cli.output import Report, as_report, give_up, moment_text, short_duration
+from conch.doors.cli.paging import page, rows
 from conch.doors.cli.tables import table
 from conch.errors import InvalidArgument, StoreInterrupted, StoreUnavailable
 from conch.lean import TextIO
 from conch.tools import bus_view
 from conch.tools.exporting import export_markdown, export_objects
+from conch.tools.fields import parse_cursor
 from conch.tools.text import MARGIN, one_line
 
-_MOST_TOPICS = 100_000
-_MOST_PEERS = 1_000
 _WINDOW_SECONDS = 3_600
 _LONGEST_ECHO = 200
 
@@ -27,32 +29,41 @@ def create(context: Context) -> Report:
 
 
 def list_topics(context: Context) -> Report:
-    limit = context.limit(_MOST_TOPICS)
-    found = context.app.topics.list(bus_view.STATUSES[context.options.status], limit + 1)
-    has_more, found = len(found) > limit, found[:limit]
-    topics = [{**bus_view.topic(topic), "message_count": count} for topic, count in found]
-    data = {"topics": topics, "has_more": has_more}
-    rows = [(topic.topic_id, topic.status, str(count), moment_text(topic.created_at)) for topic, count in found]
-    if not rows:
+    options = context.options
+    found = context.app.topics.list(bus_view.STATUSES[options.status], rows(context), options.after)
+    return page(context, found, _topics, lambda each: each[0].topic_id)
+
+
+def _topics(found: Sequence[tuple[Topic, int]]) -> Report:
+    data = {"topics": [{**bus_view.topic(topic), "message_count": count} for topic, count in found]}
+    cells = [(topic.topic_id, topic.status, str(count), moment_text(topic.created_at)) for topic, count in found]
+    if not cells:
         return Report(data, "No topics.")
-    text = table(("TOPIC", "STATUS", "MESSAGES", "SINCE"), rows, below=[topic.name for topic, _ in found])
-    return Report(data, f"{text}\n{MORE}" if has_more else text)
+    names = [topic.name for topic, _ in found]
+    return Report(data, table(("TOPIC", "STATUS", "MESSAGES", "SINCE"), cells, below=names))
 
 
 def show(context: Context) -> Report:
     topic_id = context.topic_id
     topic = context.app.topics.find(topic_id)
-    peers = context.app.peers.list_present(topic_id, _WINDOW_SECONDS, _MOST_PEERS)
-    peers.sort(key=lambda peer: peer.age_seconds)
+    place = parse_cursor("after", context.options.after)
+    peers = context.app.peers.list_present(
+        topic_id, _WINDOW_SECONDS, rows(context), NO_PEER if place is None else place
+    )
+    return page(context, peers, lambda few: _topic(topic, few), lambda peer: peer.peer_id)
+
+
+def _topic(topic: Topic, present: Sequence[Presence]) -> Report:
+    peers = sorted(present, key=lambda peer: peer.age_seconds)
     data = {**bus_view.topic(topic), "peers": [bus_view.presence(peer) for peer in peers]}
     lines = [f"{topic.topic_id}: {one_line(topic.name)}", f"{topic.status} since {moment_text(topic.created_at)}"]
     if topic.closed_at is not None:
         lines[-1] = f"closed {moment_text(topic.closed_at)}" + (
             f": {one_line(topic.close_reason)}" if topic.close_reason else ""
         )
-    rows = [(peer.label, f"#{peer.last_seq}", short_duration(peer.age_seconds) + " ago") for peer in peers]
+    cells = [(peer.label, f"#{peer.last_seq}", short_duration(peer.age_seconds) + " ago") for peer in peers]
     return Report(
-        data, "\n".join([*lines, "", table(("AGENT", "READ UP TO", "SEEN"), rows, margin=MARGIN)] if rows else lines)
+        data, "\n".join([*lines, "", table(("AGENT", "READ UP TO", "SEEN"), cells, margin=MARGIN)] if cells else lines)
     )
 
 

@@ -55,5 +55,5 @@ SELECT q.question_id, q.topic_id, p.name AS asked_by, p.agent_id AS asked_by_age
   q.status, q.cancel_reason, m.content_markdown AS question_text, m.seq,
   (SELECT count(*) FROM answers a WHERE a.question_id = q.question_id) AS answers_count
 FROM questions q JOIN messages m ON m.message_id = q.question_id LEFT JOIN peers p ON p.peer_id = q.asked_by_id
-WHERE q.topic_id = :topic_id AND q.status IN :statuses
+WHERE q.topic_id = :topic_id AND q.status IN :statuses AND m.seq < :before
 ORDER BY m.seq DESC LIMIT :limit;

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from conch.doors.cli.catalogue import AGENT
-from conch.doors.cli.catalogue.options import BEAD, ENDED, RESERVING, SCOPE_HELP, SPEAKER
-from conch.doors.cli.command import Command, flag, grouped, integer, switch, word
+from conch.doors.cli.catalogue.options import AFTER, BEAD, ENDED, LIMIT, PAGES, RESERVING, SCOPE_HELP, SPEAKER
+from conch.doors.cli.command import Command, flag, grouped, switch, word
 
 _SCOPE = word("scope", "SCOPE", SCOPE_HELP)
 _EVENT = word("event", "EVENT", "the notice's id; see `conch agent inbox`")
@@ -48,7 +48,7 @@ COMMANDS = grouped(
         "agents.list_agents",
         "list the agents in the room",
         "List every agent in the room, with its liveness.",
-        SPEAKER,
+        (*PAGES, *SPEAKER),
         reads=True,
     ),
     Command(
@@ -56,7 +56,7 @@ COMMANDS = grouped(
         "agents.show",
         "show one agent and its reservations",
         "Show an agent in the room and its reservations.",
-        (word("name", "AGENT", "a label, a name or an agent_id; default: yourself", required=False), *SPEAKER),
+        (word("name", "AGENT", "a label, a name or an agent_id; default: yourself", required=False), *PAGES, *SPEAKER),
         reads=True,
     ),
     Command(
@@ -104,7 +104,8 @@ COMMANDS = grouped(
                 choices=("unread", "seen", "accepted", "all"),
             ),
             flag("--bead", "ID", "only notices about this work item (bead)"),
-            flag("--limit", "N", "at most this many (default: 50)", integer, default=50),
+            AFTER,
+            LIMIT._replace(help="at most this many (default: 50, or as many as fit into 32 KB)"),
             *SPEAKER,
         ),
         reads=True,
@@ -147,6 +148,7 @@ COMMANDS = grouped(
         (
             word("scope", "PATH", "only reservations that overlap this path", required=False),
             ENDED,
+            *PAGES,
             *SPEAKER,
         ),
         reads=True,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conch.doors.cli.command import flag, switch, ttl_minutes, word
+from conch.doors.cli.command import flag, integer, switch, ttl_minutes, word
 
 JSON = switch("--json", "print one JSON object: ok, command, data, error", heading="every command")
 EVERY = (
@@ -14,6 +14,9 @@ ROOM = (
     flag("--room", "ID", "the room with this id", heading="which room"),
     *EVERY,
 )
+LIMIT = flag("--limit", "N", "at most this many (default: as many as fit into 32 KB)", integer)
+AFTER = flag("--after", "CURSOR", "go on after this cursor, which the page before printed")
+PAGES = (AFTER, LIMIT)
 GIVEN_TOPIC = (
     word("topic", "TOPIC", "a topic's id or name; default: the room's home topic", required=False),
     *ROOM,

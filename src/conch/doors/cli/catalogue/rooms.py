@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from conch.doors.cli.catalogue import AGENT, ROOMS
-from conch.doors.cli.catalogue.options import EVERY, REASON, ROOM, SPEAKER
-from conch.doors.cli.command import Command, flag, grouped, integer, switch, word, words
+from conch.doors.cli.catalogue.options import EVERY, LIMIT, PAGES, REASON, ROOM, SPEAKER
+from conch.doors.cli.command import Command, flag, grouped, switch, word, words
 
 COMMANDS = grouped(
     ROOMS,
@@ -14,7 +14,7 @@ COMMANDS = grouped(
         "the room at a glance: who works, waits, asks or is gone",
         "Show the room at a glance: what is wrong, who has the stick and what it works on, who waits, who asked "
         "something, who is gone and what it left, and what is reserved. `conch` alone does the same on a terminal.",
-        (switch("--all", "every open room"), *ROOM),
+        (switch("--all", "every open room"), *PAGES, *ROOM),
         "  conch status          the room of the working directory\n"
         "  conch status --all    every open room; those in trouble come first\n"
         "  conch status --json   the same for a script",
@@ -34,7 +34,7 @@ COMMANDS = grouped(
         "rooms.state",
         "who holds the stick, and the members",
         "Show who holds the stick, who is next, and the members.",
-        (switch("--all", "also list members that are gone and hold nothing"), *ROOM),
+        (switch("--all", "also list members that are gone and hold nothing"), *PAGES, *ROOM),
         reads=True,
     ),
     Command(
@@ -42,7 +42,7 @@ COMMANDS = grouped(
         "agents.list_agents",
         "list the agents in the room",
         "List every agent in the room, and whether it is still there.",
-        SPEAKER,
+        (*PAGES, *SPEAKER),
         reads=True,
         invalid=AGENT.invalid,
     ),
@@ -54,6 +54,7 @@ COMMANDS = grouped(
         (
             flag("--path", "DIR", "a path in the workspace; default: the working directory"),
             switch("--all", "every room in the store, including closed ones"),
+            *PAGES,
             *EVERY,
         ),
         reads=True,
@@ -68,7 +69,7 @@ COMMANDS = grouped(
         "prints one object per line.",
         (
             flag("--after", "CURSOR", "only entries after this cursor or event number; 0: all"),
-            flag("--limit", "N", "at most this many (default: 50)", integer, default=50),
+            LIMIT._replace(help="at most this many (default: 50, or as many as fit into 32 KB)"),
             flag("--bead", "ID", "only entries about this work item (bead)"),
             switch("--follow", "keep printing new entries"),
             *ROOM,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from conch.doors.cli.catalogue import GUARD, SCOPES
-from conch.doors.cli.catalogue.options import ENDED, EVERY, JSON, REASON, RESERVING, SCOPE_HELP, SPEAKER
+from conch.doors.cli.catalogue.options import ENDED, EVERY, JSON, PAGES, REASON, RESERVING, SCOPE_HELP, SPEAKER
 from conch.doors.cli.command import Command, flag, grouped, word, words
 
 _PATHS = words("scope", "PATH", SCOPE_HELP)
@@ -38,7 +38,7 @@ COMMANDS = grouped(
         "scopes.status",
         "who has reserved what",
         "List the reservations, or those that overlap one path.",
-        (word("scope", "PATH", "only reservations that overlap this path", required=False), ENDED, *SPEAKER),
+        (word("scope", "PATH", "only reservations that overlap this path", required=False), ENDED, *PAGES, *SPEAKER),
         reads=True,
     ),
 )

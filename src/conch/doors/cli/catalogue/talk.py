@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from conch.doors.cli.catalogue import TALK
-from conch.doors.cli.catalogue.options import EVERY, TOPIC
+from conch.doors.cli.catalogue.options import AFTER, EVERY, LIMIT, TOPIC
 from conch.doors.cli.command import Command, flag, grouped, integer, seconds, switch, word, words
 
 COMMANDS = grouped(
@@ -95,7 +95,8 @@ COMMANDS = grouped(
             flag("--done", "QUESTION", "mark one of yours as answered"),
             flag("--cancel", "QUESTION", "cancel one of yours", unless="--done"),
             switch("--all", "include answered and cancelled questions"),
-            flag("--limit", "N", "at most this many (default: 50)", integer, default=50),
+            AFTER,
+            LIMIT._replace(help="at most this many (default: 50, or as many as fit into 32 KB)"),
             *TOPIC,
         ),
         "  conch questions --done 12",
@@ -123,7 +124,8 @@ COMMANDS = grouped(
             flag("--since", "WHEN", "only messages sent since this time (2026-01-31T12:00) or age (90s, 5m, 2h, 3d)"),
             flag("--until", "WHEN", "only messages sent until this time or age"),
             flag("--model", "NAME", "the model for the search by meaning"),
-            flag("--limit", "N", "at most this many (default: 20)", integer, default=20),
+            AFTER,
+            LIMIT._replace(help="at most this many (default: 20, or as many as fit into 32 KB)"),
             switch("--content", "print whole messages instead of one line of each"),
             *EVERY,
         ),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from conch.doors.cli.catalogue import NAMES, TOPICS
-from conch.doors.cli.catalogue.options import EVERY, GIVEN_TOPIC, REASON, ROOM, TOPIC
-from conch.doors.cli.command import Command, flag, grouped, integer, word
+from conch.doors.cli.catalogue.options import EVERY, GIVEN_TOPIC, PAGES, REASON, ROOM, TOPIC
+from conch.doors.cli.command import Command, flag, grouped, word
 
 COMMANDS = grouped(
     TOPICS,
@@ -24,7 +24,7 @@ COMMANDS = grouped(
             flag(
                 "--status", "STATUS", "which topics (default: open)", default="open", choices=("open", "closed", "all")
             ),
-            flag("--limit", "N", "at most this many (default: 1000)", integer, default=1_000),
+            *PAGES,
             *EVERY,
         ),
         reads=True,
@@ -34,7 +34,7 @@ COMMANDS = grouped(
         "topics.show",
         "show a topic and its peers",
         "Show a topic, and the peers that used it within the last hour.",
-        GIVEN_TOPIC,
+        (GIVEN_TOPIC[0], *PAGES, *ROOM),
         reads=True,
     ),
     Command(
