@@ -16,10 +16,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 
 from conch.errors import StoreBusy, StoreError, StoreInterrupted, StoreReplaced, StoreUnavailable
-from conch.lean import Lock, NamedTuple
+from conch.lean import Lock
 from conch.storage.replacement import Replacements
 from conch.storage.sqlite import sqlite3
 from conch.storage.sqlite.errors import damaged, translate
@@ -86,20 +86,32 @@ class _Hidden(Exception):
         self.error = error
 
 
-class Facts(NamedTuple):
+class Facts:
     """What a connection has read about the store. It is right until another connection commits."""
 
-    version: int
-    """The number that SQLite changes for this connection when another one commits."""
-    mark: int
-    start: str
-    """The mark that the file had when `-wal` began."""
-    schema: str | None
-    epoch: str | None
+    __slots__ = ("epoch", "mark", "schema", "start", "text", "version")
 
-    def after_write(self, in_file: int, mark: int) -> Facts:
-        """The same after a write of this connection, given the mark in the file before it; see `files.move_on`."""
-        return self._replace(mark=mark, start=str(in_file) if in_file == self.mark else self.start)
+    def __init__(self, version: int, mark: int, text: str, known: Facts | None) -> None:
+        """`text` is all of `meta`, as `store_facts` reads it."""
+        self.version = version
+        """The number that SQLite changes for this connection when another one commits."""
+        self.mark = mark
+        self.text = text
+        self.start: int | None
+        """The mark that the file had when `-wal` began."""
+        self.schema: int | None
+        """None if it is missing or damaged."""
+        self.epoch: str | None
+        if known is not None and known.text == text:
+            self.start, self.schema, self.epoch = known.start, known.schema, known.epoch
+        else:
+            rows = dict(row.partition("\x1f")[::2] for row in text.split("\x1e"))
+            self.start, self.schema = to_number(rows.get("mark")), to_number(rows.get("schema_version"))
+            self.epoch = rows.get("epoch")
+
+
+def to_number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isdecimal() else None
 
 
 class _Generation:
@@ -109,8 +121,7 @@ class _Generation:
         self.files = files
         self.users = users
         self.log = log
-        self.idle: list[sqlite3.Connection] = []
-        self.facts: dict[sqlite3.Connection, Facts] = {}
+        self.idle: list[Lent] = []
         self.count = 1
         self.trouble: StoreInterrupted | None = None
         self.noticing = Lock()
@@ -125,7 +136,6 @@ class _Generation:
             self.is_stuck = True
             return
         self.count -= 1
-        self.facts.pop(connection, None)
         if self.count == 0:  # SQLite may now delete -wal and -shm, so others must not expect them
             self.users.leave()
         connection.close()
@@ -136,17 +146,33 @@ class _Generation:
 
     def close_idle(self) -> None:
         idle, self.idle = self.idle, []
-        for connection in idle:
-            self.close(connection)
+        for lent in idle:
+            self.close(lent.connection)
 
 
-class Lent(NamedTuple):
-    """A connection, and the others to the same files."""
+class Lent:
+    """A connection, what it has read about the store, and the others to the same files."""
 
-    connection: sqlite3.Connection
-    generation: _Generation
-    known: int | None = None
-    """The mark that SQLite had read from these files before this connection was lent."""
+    __slots__ = ("connection", "facts", "generation", "known")
+
+    def __init__(self, connection: sqlite3.Connection, generation: _Generation) -> None:
+        self.connection = connection
+        self.generation = generation
+        self.facts: Facts | None = None
+        self.known: int | None = None
+        """The mark that SQLite had read from these files before this connection was lent."""
+
+    def read_facts(self, statements: dict[str, str]) -> Facts:
+        """What the store says about itself in this transaction. If nobody has committed since, that is known."""
+        cursor, known = self.connection.execute("PRAGMA data_version"), self.facts
+        cursor.row_factory = None
+        (version,) = cursor.fetchone()
+        if known is not None and known.version == version:
+            return known
+        (mark,) = cursor.execute(statements["store_mark"]).fetchone()
+        (text,) = cursor.execute(statements["store_facts"]).fetchone()
+        self.facts = Facts(version, mark, text or "", known)
+        return self.facts
 
     def check(self) -> int:
         """The mark in the file. FilesTaken if the files at the path are not the ones of this connection."""
@@ -164,10 +190,10 @@ class Lent(NamedTuple):
         `stored` is the mark that SQLite reads, and `start` the one that the file had when `-wal` began.
         """
         files = self.generation.files
-        if count_steps(start, in_file) > count_steps(start, stored):
+        if in_file != start and count_steps(start, in_file) > count_steps(start, stored):
             files.is_overwritten = True
             raise FilesTaken
-        if self.known is not None and not is_ahead(stored, self.known):
+        if self.known is not None and stored != self.known and not is_ahead(stored, self.known):
             files.is_doubtful = True
             raise FilesTaken
         files.stored = stored
@@ -186,8 +212,8 @@ class Lent(NamedTuple):
         """Note a change that is committed, before the next writer's turn."""
         log = self.generation.log
         if log is not None:
-            log.trusted = log.changed_at()
-            self.generation.users.note(mark, log.trusted)
+            log.trusted = changed_at = log.changed_at()
+            self.generation.users.note(mark, changed_at)
 
     def is_index_cut(self) -> bool:
         """Whether `-shm` was cut off. It must not be looked at then."""
@@ -225,12 +251,23 @@ class _Loan:
             self._connections.give_back(self._lent)
             return
         broken = isinstance(error, (sqlite3.Error, StoreError))  # the next caller gets a new connection
+        if isinstance(error, (sqlite3.Error, FilesTaken)):
+            _free_cursors(error)
         try:
             explained = self._connections.explain(error, self._lent)
         finally:
             self._connections.give_back(self._lent, broken)
         if explained is not None:
             raise explained from None if isinstance(error, FilesTaken) else error
+
+
+def _free_cursors(error: BaseException) -> None:
+    """Free what the functions that failed still hold. SQLite does not close a connection before its last cursor."""
+    trace = error.__traceback__
+    while trace is not None:
+        with suppress(RuntimeError):  # it still runs
+            trace.tb_frame.clear()
+        trace = trace.tb_next
 
 
 class Connections:
@@ -303,23 +340,24 @@ class Connections:
     def _try_to_take(self) -> Lent | None:
         """None while other threads still use files that were taken."""
         with self._lock:
-            return self._take_now()
+            generation = self._now
+            if generation is None:
+                if not self._is_dropped():
+                    return None
+                generation = self._now = self._open_first(self._connect_first)
+                self._before = None
+            lent = generation.idle.pop() if generation.idle else self._connect_again(generation)
+            if lent is not None:
+                lent.known = generation.files.stored
+            return lent
 
-    def _take_now(self) -> Lent | None:
-        generation = self._now
-        if generation is None:
-            if not self._is_dropped():
-                return None
-            generation = self._now = self._open_first(self._connect_first)
-            self._before = None
-        if generation.idle:
-            return Lent(generation.idle.pop(), generation, generation.files.stored)
+    def _connect_again(self, generation: _Generation) -> Lent | None:
         try:
             if not generation.files.are_in_place():  # a thread that has a connection must notice, to save what it can
                 return None
         except OSError as error:
             raise self.translate(error) from error
-        lent = Lent(self._connect(), generation, generation.files.stored)
+        lent = Lent(self._connect(), generation)
         generation.count += 1
         return lent
 
@@ -340,7 +378,7 @@ class Connections:
                 if generation.count == 0 and generation is self._now:
                     self._now = None
             else:
-                generation.idle.append(lent.connection)
+                generation.idle.append(lent)
 
     def find_version(self) -> tuple[object, bytes] | None:
         """What stays equal until anything is committed. None if that is unknown, as before the first connection."""
@@ -351,7 +389,8 @@ class Connections:
     def close(self) -> None:
         generation = self._now
         if generation is not None and generation.idle:
-            lent = Lent(generation.idle.pop(), generation, generation.files.stored)
+            lent = generation.idle.pop()
+            lent.known = generation.files.stored
             if lent.is_surely_taken():
                 self.notice(lent)
             self.give_back(lent)
@@ -366,12 +405,12 @@ class Connections:
     def alone(self, connect: Callable[[], sqlite3.Connection]) -> Iterator[sqlite3.Connection]:
         """A connection of its own that `connect` makes, for an operator's command."""
         generation = self._open_first(connect)
-        connection = generation.idle.pop()
+        lent = generation.idle.pop()
         try:
-            yield connection
+            yield lent.connection
         finally:
-            generation.is_taken = Lent(connection, generation).is_surely_taken()
-            generation.close(connection)
+            generation.is_taken = lent.is_surely_taken()
+            generation.close(lent.connection)
 
     def _open_first(self, connect: Callable[[], sqlite3.Connection]) -> _Generation:
         """Open the store. If its files do not fit together, try again for a moment.
@@ -457,7 +496,7 @@ class Connections:
                 log.close()
             raise
         generation = _Generation(files, users, log)
-        generation.idle.append(connection)
+        generation.idle.append(Lent(connection, generation))
         return generation
 
     def require_newest(self, connection: sqlite3.Connection) -> None:

@@ -12,7 +12,7 @@ try:
 except ImportError:  # Windows has no flock, and does not let any process delete an open file
     fcntl = None  # type: ignore[assignment]
 
-_MARK = slice(60, 64)  # where the header of the file has the number of `PRAGMA user_version`
+RAW_MARK = 4, 60  # the bytes in the header of the file with the number of `PRAGMA user_version`, and where they begin
 # The bytes that SQLite locks: a user of the store shared, the last one to close exclusively; and every user of `-shm`.
 _SHARED_LOCK = (0x4000_0002, 510)
 _SHM_LOCK = (128, 1)
@@ -28,6 +28,10 @@ def file_id(path: str) -> FileId | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     return facts.st_dev, facts.st_ino
+
+
+def to_mark(raw: bytes) -> int | None:
+    return int.from_bytes(raw, "big") if len(raw) == RAW_MARK[0] else None
 
 
 class Header:
@@ -54,8 +58,7 @@ class Header:
 
     def mark(self) -> int | None:
         """None if the file is too short for a mark: empty, or about to be overwritten."""
-        found = self.read(_MARK.stop - _MARK.start, _MARK.start)
-        return int.from_bytes(found, "big") if len(found) == 4 else None
+        return to_mark(self.read(*RAW_MARK))
 
     def read(self, most: int, start: int = 0) -> bytes:
         return os.pread(self.descriptor, most, start)

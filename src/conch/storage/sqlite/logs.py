@@ -68,9 +68,11 @@ class Log:
                 queue.leave(file)
 
     def _is_noted(self, users: Users) -> bool:
-        changed_at, noted = self.changed_at(), users.noted()
-        if noted is None or noted[1] != changed_at:
-            return False
+        changed_at = self.changed_at()
+        if not users.has_noted(changed_at):
+            noted = users.noted()
+            if noted is None or noted[1] != changed_at:
+                return False
         self.trusted = changed_at
         return True
 

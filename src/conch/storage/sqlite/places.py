@@ -24,11 +24,10 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
 
 from conch.errors import StoreBusy
 from conch.lean import NamedTuple
-from conch.storage.sqlite.headers import FileId, Header, file_id
+from conch.storage.sqlite.headers import RAW_MARK, FileId, Header, file_id, to_mark
 
 try:
     import fcntl
@@ -45,7 +44,7 @@ _HEAD_BYTES = 48  # of `-shm`
 _COPY_SECONDS = 1.0
 _STILL_NS = 50_000_000
 
-_stat = os.stat
+_stat, _pread = os.stat, os.pread
 
 
 def next_mark(mark: int) -> int:
@@ -105,7 +104,8 @@ class OpenFiles:
         """The folder at the last look at every file, if nothing had changed in it for a while."""
         self.header = Header(path)
         self._index: Header | None = None
-        self._mark = 0
+        self._seen: tuple[bytes | None, int] = None, 0
+        """The mark in the file at the last look, as it is there and as a number."""
         self._ids: tuple[int, ...] = ()
         self.stored: int | None = None
         """The mark that SQLite read in the last transaction."""
@@ -119,13 +119,15 @@ class OpenFiles:
 
     @property
     def files(self) -> Files:
-        return self._files._replace(mark=f"{self._mark:08x}") if self._ids else self._files
+        return self._files._replace(mark=f"{self._seen[1]:08x}") if self._ids else self._files
 
     def remember(self) -> bool:
         """Remember the files, once a connection has opened all of them. False if they were replaced meanwhile."""
         before, self._files = self._files, survey(self.path)
         (device, store), (_, wal), (_, shm) = (each or (0, 0) for each in self._files[:3])
-        self._ids, self._mark = (device, store, wal, shm), self.header.mark() or 0
+        self._ids, found = (device, store, wal, shm), self.header.read(*RAW_MARK)
+        mark = to_mark(found)
+        self._seen = (None, 0) if mark is None else (found, mark)
         self._index = _open_index(self.path) if self._files.shm is not None else None
         return before.fit(self._files) and self.header.file == self._files.store
 
@@ -140,7 +142,7 @@ class OpenFiles:
         """
         try:
             facts = _stat(self._folder)
-            folder = facts.st_dev, facts.st_ino, facts.st_ctime_ns
+            folder = facts.st_ctime_ns, facts.st_ino, facts.st_dev
             if folder != self._quiet or self._is_linked:
                 if not self._are_all_there():
                     return None
@@ -149,11 +151,17 @@ class OpenFiles:
                 self._quiet = folder if is_quiet else None
         except (FileNotFoundError, NotADirectoryError):
             return None
-        known, mark = self._mark, self.header.mark()  # in this order, because other threads ask too
+        (seen, known), found = (
+            self._seen,
+            _pread(self.header.descriptor, *RAW_MARK),
+        )  # in this order: other threads ask too
+        if found == seen:
+            return known
+        mark = to_mark(found)
         if mark is None or not is_ahead(mark, known):
             self.is_overwritten = True  # stays true, even if the mark of the whole copy happens to be ahead later
             return None
-        self._mark = mark
+        self._seen = found, mark
         return mark
 
     def _are_all_there(self) -> bool:
@@ -279,8 +287,17 @@ class Users:
         write itself is done, so no error may hide that.
         """
         if self._file is not None and self._start:
-            with suppress(OSError):
+            try:
                 os.pwrite(self._file, f"{self._start}{mark:08x}{changed_at:016x}".encode(), _RECORD_BYTES)
+            except OSError:  # `suppress` is slow, and every write comes here
+                pass
+
+    def has_noted(self, changed_at: int) -> bool:
+        """Whether the last note is of the change to `-wal` at this time. False also if `noted` must look closely."""
+        if self._file is None or not self._start:
+            return False
+        note = os.pread(self._file, _NOTE_BYTES, _RECORD_BYTES)
+        return note[:8] == self._start.encode() and note[16:] == f"{changed_at:016x}".encode()
 
     def noted(self) -> tuple[int | None, int] | None:
         """The mark of the last write, and when it changed `-wal`. None if nothing is noted.

@@ -41,7 +41,7 @@ class Queue:
         The kernel frees the place of a dead process, but not of a stopped one. After one writer has given up, the
         others do not wait at all until the queue moves.
         """
-        file = self._take_file()
+        file = self._free.pop() if self._free else self._take_file()
         if file is None:
             return None
         try:

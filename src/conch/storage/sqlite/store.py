@@ -22,7 +22,7 @@ from conch.lean import Any
 from conch.storage.base import Aside, Check, Problem, Query, Replacement, Restoration, Row, ignore_rows
 from conch.storage.replacement import Replacements, new_epoch
 from conch.storage.sqlite import sqlite3
-from conch.storage.sqlite.connections import Connections, Facts, FilesTaken, Lent
+from conch.storage.sqlite.connections import Connections, Facts, FilesTaken, Lent, to_number
 from conch.storage.sqlite.errors import list_users, translate, translated
 from conch.storage.sqlite.files import (
     copy,
@@ -38,7 +38,7 @@ from conch.storage.sqlite.files import (
 )
 from conch.storage.sqlite.queue import Queue
 from conch.storage.sqlite.recognition import APPLICATION_ID, foreign
-from conch.storage.sqlite.transaction import SqliteTransaction, as_dict, rows_of, transaction
+from conch.storage.sqlite.transaction import SqliteTransaction, as_dict, transaction
 from conch.storage.statements import (
     Dialect,
     Migration,
@@ -169,15 +169,16 @@ class SqliteStore:
                     tx = SqliteTransaction(
                         lent.connection, self._statements, self._clock(), self._translated, self._columns
                     )
-                    in_file, stored = self._check(lent, is_writer=True)
-                    mark = move_on(lent.connection, in_file, stored)
-                    facts = lent.generation.facts.pop(lent.connection)
+                    in_file, facts = self._check(lent, is_writer=True)
+                    mark = move_on(lent.connection, in_file, facts.mark)
+                    lent.facts = None
                     try:
                         yield tx
                     finally:
                         tx.has_ended = True
                 lent.note(mark)
-            lent.generation.facts[lent.connection] = facts.after_write(in_file, mark)
+            if in_file != facts.mark:  # otherwise `move_on` has changed more than the mark
+                facts.mark, lent.facts = mark, facts
             self._confirm(lent, mark)
         # Ask after the commit, so that no other writer waits for the answer. Ask before the ring, because the ring
         # wakes the listener, which then stops listening.
@@ -187,31 +188,21 @@ class SqliteStore:
     def ring(self, *channels: str) -> None:
         self._ring([*channels, change_channel(())])
 
-    def _check(self, lent: Lent, is_writer: bool = False) -> tuple[int, int]:
+    def _check(self, lent: Lent, is_writer: bool = False) -> tuple[int, Facts]:
         """Make sure inside the transaction that it is on the same store as earlier calls.
 
-        Returns the mark in the file, and the one that SQLite reads. A writer that passes has the write lock of these
-        files. A process that mends them waits for that lock.
+        Returns the mark in the file, and what SQLite reads. A writer that passes has the write lock of these files. A
+        process that mends them waits for that lock.
         """
-        facts = self._read_facts(lent)
+        facts = lent.read_facts(self._statements)
         in_file = lent.check()  # not before: from now on SQLite keeps the file as it is
-        lent.check_marks(in_file, facts.mark, int(facts.start) if facts.start.isdecimal() else in_file)
+        lent.check_marks(in_file, facts.mark, in_file if facts.start is None else facts.start)
         lent.check_log(facts.mark, None if is_writer else self._queue)
         # A newer conch may have migrated the store since this process opened it.
-        self._check_version(self._parsed_version(facts.schema))
+        if facts.schema is None or facts.schema > self._schema:
+            self._check_version(self._known_version(facts.schema))
         self._replacements.check(facts.epoch)
-        return in_file, facts.mark
-
-    def _read_facts(self, lent: Lent) -> Facts:
-        """What the store says about itself in this transaction. If nobody has committed since, that is known."""
-        ((version,),) = rows_of(lent.connection, "PRAGMA data_version")
-        known = lent.generation.facts.get(lent.connection)
-        if known is None or known.version != version:
-            rows = dict(rows_of(lent.connection, self._statements["store_facts"]))
-            ((mark,),) = rows_of(lent.connection, self._statements["store_mark"])
-            known = Facts(version, mark, rows.get("mark") or "", rows.get("schema_version"), rows.get("epoch"))
-            lent.generation.facts[lent.connection] = known
-        return known
+        return in_file, facts
 
     def _confirm(self, lent: Lent, mark: int) -> None:
         """Make sure after the commit that it is in the store at the path, before it is reported as done."""
@@ -321,8 +312,9 @@ class SqliteStore:
         with self._connections.borrowed() as lent, self._queued(lent.connection):
             connection = lent.connection
             with transaction(connection, "BEGIN IMMEDIATE"):
-                move_on(connection, *self._check(lent, is_writer=True))
-                lent.generation.facts.clear()
+                in_file, facts = self._check(lent, is_writer=True)
+                move_on(connection, in_file, facts.mark)
+                lent.facts = None
                 connection.execute("PRAGMA defer_foreign_keys = ON")  # so that the tables can be emptied in any order
                 for statement in list(emptying(connection)):
                     connection.execute(statement)
@@ -419,20 +411,9 @@ class SqliteStore:
             raise
         return connection
 
-    @contextmanager
-    def _queued(self, connection: sqlite3.Connection) -> Iterator[None]:
+    def _queued(self, connection: sqlite3.Connection) -> _Turn:
         """Wait in the queue for half of the busy timeout. If that fails, SQLite's own wait gets the rest."""
-        began = time.monotonic()
-        file = self._queue.enter(self._busy_timeout_ms / 2_000)
-        try:
-            if file is None:
-                waited_ms = min(int(1_000 * (time.monotonic() - began)), self._busy_timeout_ms // 2)
-                connection.execute(f"PRAGMA busy_timeout = {self._busy_timeout_ms - waited_ms}")
-            yield
-        finally:
-            self._queue.leave(file)
-            if file is None:
-                connection.execute(f"PRAGMA busy_timeout = {self._busy_timeout_ms}")
+        return _Turn(self._queue, connection, self._busy_timeout_ms)
 
     def _connect_first(self) -> sqlite3.Connection:
         self._queue.close()  # its file may have been deleted together with the store
@@ -548,12 +529,12 @@ class SqliteStore:
             if tables:
                 raise foreign(self.path, self._named) from None
             return 0
-        return self._parsed_version(None if row is None else row["value"])
+        return self._known_version(None if row is None else to_number(row["value"]))
 
-    def _parsed_version(self, version: str | None) -> int:
-        if version is None or not version.isdecimal():
+    def _known_version(self, version: int | None) -> int:
+        if version is None:
             raise self._mismatch("its schema version is missing or damaged", _DAMAGED)
-        return int(version)
+        return version
 
     def _check_version(self, version: int) -> None:
         if version > self._schema:
@@ -603,3 +584,27 @@ class SqliteStore:
             connection.execute(self._statements["ensure_epoch"], {"epoch": new_epoch()})
             connection.execute(self._statements["ensure_mark"])
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+
+
+class _Turn:
+    """Every write needs one, so this is no generator, which is slower."""
+
+    def __init__(self, queue: Queue, connection: sqlite3.Connection, busy_timeout_ms: int) -> None:
+        self._queue = queue
+        self._connection = connection
+        self._busy_timeout_ms = busy_timeout_ms
+
+    def __enter__(self) -> None:
+        began = time.monotonic()
+        self._file = self._queue.enter(self._busy_timeout_ms / 2_000)
+        if self._file is None:
+            waited_ms = min(int(1_000 * (time.monotonic() - began)), self._busy_timeout_ms // 2)
+            self._set_timeout(self._busy_timeout_ms - waited_ms)
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self._queue.leave(self._file)
+        if self._file is None:
+            self._set_timeout(self._busy_timeout_ms)
+
+    def _set_timeout(self, milliseconds: int) -> None:
+        self._connection.execute(f"PRAGMA busy_timeout = {milliseconds}")

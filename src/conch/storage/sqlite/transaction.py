@@ -35,16 +35,15 @@ class transaction:  # noqa: N801 - used like a function
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         try:
-            if kind is None:
-                self._commit()
+            if kind is not None:
+                return
+            if self._begin != "BEGIN":
+                _commit_change(self._connection)
+            elif self._connection.in_transaction:
+                self._connection.execute("COMMIT")
         finally:
-            self._roll_back()
-
-    def _commit(self) -> None:
-        if self._begin != "BEGIN":
-            _commit_change(self._connection)
-        elif self._connection.in_transaction:
-            self._connection.execute("COMMIT")
+            if self._connection.in_transaction:
+                self._roll_back()
 
     def _roll_back(self) -> None:
         """Roll back, unless it was committed."""
@@ -64,13 +63,6 @@ def _commit_change(connection: sqlite3.Connection) -> None:
 
 def as_dict(cursor: sqlite3.Cursor, row: tuple[Any, ...]) -> Row:
     return dict(zip(_names(cursor), row, strict=True))
-
-
-def rows_of(connection: sqlite3.Connection, query: str) -> list[tuple[Any, ...]]:
-    """The rows of a query, without the names of their columns."""
-    cursor = connection.execute(query)
-    cursor.row_factory = None
-    return cursor.fetchall()
 
 
 def _names(cursor: sqlite3.Cursor) -> tuple[str, ...]:
