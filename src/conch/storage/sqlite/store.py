@@ -439,7 +439,7 @@ class SqliteStore:
             timeout=self._busy_timeout_ms / 1_000,
             isolation_level=None,  # `transaction` begins and commits, not the driver
             check_same_thread=False,  # a connection is used by one thread at a time, but not always the same one
-            cached_statements=256,
+            cached_statements=128,
         )
         try:
             self._set_up(connection)
