@@ -45,10 +45,30 @@ else:
                 body |= {field: _tuplegetter(place, None) for place, field in enumerate(fields)}
             return super().__new__(meta, name, bases or (tuple,), {"__slots__": (), **body})
 
+    _OFTEN = 30
+    _made = {}  # how often each class was called before it compiled its constructor
+
+    def _in_order(cls, values, named):
+        """The values of all fields. None if they are not right, for the compiled constructor to say why."""
+        fields, defaults = cls._fields, cls._defaults
+        rest = fields[len(values) :]
+        given = dict(zip(fields[len(fields) - len(defaults) :], defaults, strict=True)) | named
+        if len(values) > len(fields) or any(name not in given for name in rest) or any(n not in rest for n in named):
+            return None
+        return (*values, *map(given.__getitem__, rest))
+
     class NamedTuple(metaclass=_Fields):
-        """Like `typing.NamedTuple`, but a class compiles its constructor only when it is first called."""
+        """Like `typing.NamedTuple`, but a class compiles its constructor only once it has been called often.
+
+        Compiling takes as long as dozens of calls, and a short command makes few tuples of each class.
+        """
 
         def __new__(cls, /, *values, **named):
+            made = _made[cls] = _made.get(cls, 0) + 1
+            if made < _OFTEN:
+                ordered = values if len(values) == len(cls._fields) and not named else _in_order(cls, values, named)
+                if ordered is not None:
+                    return tuple.__new__(cls, ordered)
             names = ", ".join(cls._fields)
             create = eval(f"lambda _cls, {names}: _new(_cls, ({names},))", {"_new": tuple.__new__})
             create.__defaults__ = cls._defaults

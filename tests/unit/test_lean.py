@@ -48,6 +48,15 @@ def test_a_missing_or_unknown_field_is_refused(kind: typing.Any, values: typing.
         kind(*values, **named)
 
 
+def test_a_class_that_is_called_often_stays_the_same(kind: typing.Any) -> None:
+    often = [kind("ada", number) for number in range(100)]
+
+    assert [each.age for each in often] == list(range(100))
+    assert kind(age=8, name="ada") == ("ada", 8)
+    with pytest.raises(TypeError):
+        kind("ada", 1, 2)
+
+
 def test_a_value_cannot_be_changed(kind: typing.Any) -> None:
     ada = kind("ada")
 
